@@ -1,0 +1,1 @@
+"""Synthesizable Amaranth blocks, and the contracts that hardware and software share."""

@@ -1,0 +1,381 @@
+"""Host interface of the card: registers, doorbells, rings, descriptors, the Adamap node.
+
+The single source: gateware, driver, model, decoders and the register documentation are built
+from this module. Standard library only. Everything here is little-endian.
+"""
+
+import enum
+from dataclasses import dataclass
+
+from .layout import Field, Layout
+
+VERSION = (0, 1, 0)
+MAGIC = int.from_bytes(b"WEFT", "little")
+PCI_VENDOR_ID = 0x1234
+PCI_DEVICE_ID = 0x5746
+BAR_BYTES = 1 << 16
+BLOCK_BYTES = 64          # a descriptor, an Adamap node, a read line
+PTE_BYTES = 8
+PAGE_4K, PAGE_2M = 1 << 12, 1 << 21
+
+
+def _host(name, doc, *fields):
+    return Layout(name, doc, [Field(*f) for f in fields], size_bytes=BLOCK_BYTES)
+
+
+# ---------------------------------------------------------------------------------------- rings
+
+class Ring(enum.IntEnum):
+    """The rings, in the order of their register blocks."""
+
+    SEND = 0          # new work
+    RETRANSMIT = 1    # retransmissions, strict priority over SEND
+    COMMAND = 2
+    NIC_TX = 3        # raw frames out
+    RESPONSE = 4      # answers to COMMAND
+    META_REPORT = 5
+    NIC_RX = 6        # raw frames in
+
+
+HOST_TO_CARD = (Ring.SEND, Ring.RETRANSMIT, Ring.COMMAND, Ring.NIC_TX)
+CARD_TO_HOST = (Ring.RESPONSE, Ring.META_REPORT, Ring.NIC_RX)
+RING_LOG2_MAX = 15
+# Bit 0 of every 64-byte entry is its phase: 1 in the ring's first lap, 0 in the second, and so on.
+# An entry is valid when its phase is that of the reader's lap. Indices are free running, one bit
+# wider than the ring's log2.
+VECTOR = {Ring.RESPONSE: 0, Ring.META_REPORT: 1, Ring.NIC_RX: 2}  # MSI-X vector of each card-to-host ring
+VECTOR_STATUS = 3         # MSI-X vector of the status block
+
+
+# ------------------------------------------------------------------------------------ registers
+
+class Access(enum.Enum):
+    """How the host may use a register."""
+
+    RO = "ro"        # hardware drives it
+    RW = "rw"        # host writes, hardware reads
+    DOORBELL = "db"  # a write is an event with a value; reads as zero unless hardware drives it
+
+
+@dataclass(frozen=True)
+class Register:
+    """A register of BAR0: byte offset, width in bits (32 or 64), access, reset value, a sentence."""
+
+    name: str
+    offset: int
+    access: Access
+    doc: str
+    width: int = 32
+    reset: int = 0
+
+
+_RO, _RW, _DB = Access.RO, Access.RW, Access.DOORBELL
+RING_BASE, RING_STRIDE = 0x200, 0x20
+COUNTER_BASE = 0x1000
+MSIX_TABLE_OFFSET = 0x8000
+MSIX_PBA_OFFSET = 0xC000
+
+REGISTERS = [
+    Register("magic", 0x000, _RO, "`WEFT` in ASCII."),
+    Register("version", 0x004, _RO, "Interface version: major in bits 31:24, minor in 23:16, patch in 15:0."),
+    Register("cap_tables", 0x008, _RO, "log2 of QPs in bits 7:0, of MRs in 15:8, of page-table entries in 23:16."),
+    Register("cap_adamap", 0x00C, _RO, "Window bits in 15:0, head-cache entries in 31:16."),
+    Register("cap_misc", 0x010, _RO, "Knitting extents in 7:0, MSI-X vectors in 15:8, largest prefetch depth in 23:16."),
+    Register("control", 0x020, _RW, "Bit 0: receive and transmit enabled. Bit 1: reset of everything but the PCIe side, while set."),
+    Register("status", 0x024, _RO, "Bit 0: all engines idle. Bit 1: reset finished."),
+    Register("time_ns", 0x028, _RO, "Nanoseconds since reset.", width=64),
+    Register("status_block", 0x030, _RW, "Physical address of the status block, 64-byte aligned; 0: none is written.", width=64),
+    Register("nic_rx_buffer", 0x038, _RW, "Physical address of the NIC_RX frame slots, one per ring entry.", width=64),
+    Register("nic_rx_slot_log2", 0x040, _RW, "log2 of the bytes of a NIC_RX slot, 9 to 14.", reset=11),
+    Register("reorder_distance", 0x050, _RW, "PSNs a packet may be late before it counts as lost, 1 to the window's bits.", reset=1),
+    Register("node_age_ns", 0x054, _RW, "Age at which an unsealed Adamap node is sealed, nanoseconds.", reset=2000),
+    Register("retransmit_slack", 0x058, _RW, "RSNs behind the newest one before the head node counts as passed over.", reset=1),
+    Register("prefetch_depth", 0x05C, _RW, "Nodes cached per recovering QP, 1 to the build's maximum.", reset=4),
+    Register("prefetch_watermark", 0x060, _RW, "A fetch starts when fewer nodes than this are left in the cache.", reset=4),
+    Register("link_doorbell", 0x080, _DB, "Nodes linked so far for a QP: a LINK_DOORBELL word, one 8-byte write.", width=64),
+    Register("cum_doorbell", 0x088, _DB, "Oldest PSN of a QP not yet acknowledged: a CUM_DOORBELL word, one 8-byte write.", width=64),
+]
+for _ring in Ring:
+    _at = RING_BASE + RING_STRIDE * _ring
+    _n = _ring.name.lower()
+    _down = _ring in HOST_TO_CARD
+    REGISTERS += [
+        Register(f"{_n}_base", _at, _RW, f"Physical address of the {_ring.name} ring, 64-byte aligned.", width=64),
+        Register(f"{_n}_log2", _at + 8, _RW, f"log2 of the entries of {_ring.name} in bits 7:0; bit 31 enables the ring. "
+                 "Enabling starts both indices at zero."),
+        Register(f"{_n}_prod", _at + 12, _DB if _down else _RO, "Producer index." + (" A write is the doorbell." if _down else "")),
+        Register(f"{_n}_cons", _at + 16, _RO if _down else _DB, "Consumer index." + ("" if _down else
+                 " The host writes it; bit 31 arms the ring's interrupt, which fires once an unconsumed entry exists.")),
+    ]
+REGISTER = {r.name: r for r in REGISTERS}
+RING_ENABLE_BIT = 31
+ARM_BIT = 31
+
+
+class Reason(enum.IntEnum):
+    """Why a packet, descriptor or command was refused. Also the order of the `drop_*` counters."""
+
+    OK = 0
+    BAD_FRAME = 1            # the MAC marked the frame bad
+    TRUNCATED = 2            # shorter than its headers or its IP/UDP length says
+    BAD_ICRC = 3
+    BAD_HEADER = 4           # a field that must have a fixed value has another
+    UNKNOWN_OPCODE = 5
+    UNKNOWN_QP = 6           # no such QP, or not ready to receive
+    BAD_KEY = 7              # no such MR, or the key's tag is wrong
+    OUT_OF_RANGE = 8         # outside the MR
+    NO_PERMISSION = 9        # the MR, or the QP, does not allow it
+    WRONG_PD = 10            # MR and QP are of different protection domains
+    LENGTH_MISMATCH = 11     # RETH length and packet length differ, or more than 4096 bytes
+    STALE_GENERATION = 12    # a retransmission for an earlier user of the QPN
+    STALE_PSN = 13           # below the cumulative PSN
+    DUPLICATE = 14
+    STALE_RSN = 15           # behind the head node
+    NOT_IN_NODE = 16         # PSN and RSN do not name the same hole
+    BUFFER_FULL = 17         # dropped at the MAC: receive buffer or report ring full
+    MATCH_QUEUE_FULL = 18
+    NIC_RING_FULL = 19       # no NIC_RX slot
+    FRAME_TOO_LONG = 20      # longer than a NIC_RX slot, or than the card carries
+    BAD_DESCRIPTOR = 21      # a descriptor with a wrong phase, opcode, QP, length or PMTU
+    DMA_ERROR = 22           # a read completed with an error
+    BAD_POINTER = 23         # next pointer outside the knitting extents
+    BAD_NODE = 24            # node of another QP or generation, or with a bad encoding or count
+    NOT_READY = 25           # the card is disabled
+
+
+COUNTERS = [  # (name, sentence); 48 bits each, read as two 32-bit words at COUNTER_BASE + 8*i, low word first (it latches the high one)
+    ("tx_packets", "Data packets sent, retransmissions included."),
+    ("tx_retransmissions", "Retransmitted packets sent."),
+    ("tx_bytes", "Payload bytes sent."),
+    ("tx_raw_frames", "Raw frames sent."),
+    ("rx_frames", "Frames received from the MAC."),
+    ("rx_packets", "Data packets accepted."),
+    ("rx_retransmissions", "Retransmitted packets accepted."),
+    ("rx_bytes", "Payload bytes placed."),
+    ("rx_raw_frames", "Raw frames delivered."),
+    ("rx_late_originals", "Originals that came after their hole left the window: placed, not marked."),
+    ("holes", "PSNs counted as lost by the windows."),
+    ("nodes_sealed", "Adamap nodes reported."),
+    ("nodes_linked", "Nodes linked by the driver."),
+    ("nodes_retired", "Nodes retired by the matcher."),
+    ("nodes_residue", "Nodes retired with holes left."),
+    ("cache_hits", "Retransmissions whose node was cached."),
+    ("cache_misses", "Retransmissions that waited for a node."),
+    ("match_stall_cycles", "Cycles in which a retransmission waited for a node."),
+    ("prefetches", "Node fetches issued."),
+    ("reports", "Meta reports written."),
+    ("window_stall_cycles", "Cycles in which the window kept a packet waiting."),
+    ("rx_stall_cycles", "Cycles in which the receive path kept the MAC buffer waiting."),
+    ("tx_stall_cycles", "Cycles in which the MAC kept the transmit path waiting."),
+] + [(f"drop_{_r.name.lower()}", f"Refused: {_r.name}.") for _r in Reason if _r is not Reason.OK]
+COUNTER_INDEX = {name: i for i, (name, _) in enumerate(COUNTERS)}
+COUNTER_WIDTH = 48
+
+LINK_DOORBELL = Layout("LINK_DOORBELL", "Nodes linked so far for a QP.", [
+    Field("qpn", 24), Field("generation", 8), Field("linked", 32, "Free-running count of linked nodes.")], size_bytes=8)
+CUM_DOORBELL = Layout("CUM_DOORBELL", "Cumulative PSN of a QP.", [
+    Field("qpn", 24), Field("generation", 8), Field("psn", 32, "32-bit PSN; every older one is acknowledged.")], size_bytes=8)
+
+STATUS_BLOCK = _host("STATUS_BLOCK", "Written by the card after host-to-card rings advanced.",
+    *[(f"{r.name.lower()}_cons", 32, f"Descriptors of {r.name} finished: free running.") for r in HOST_TO_CARD],
+    ("_reserved", 384))
+
+
+# ----------------------------------------------------------------------------- work descriptors
+
+class WorkOpcode(enum.IntEnum):
+    """What a SEND or RETRANSMIT descriptor asks for."""
+
+    WRITE = 1
+    WRITE_IMM = 2   # the last packet carries the immediate
+
+
+WORK = _host("WORK", "A chunk to be written to the peer: the send path knows nothing else.",
+    ("phase", 1, "Lap phase."),
+    ("opcode", 4, "Operation.", WorkOpcode),
+    ("ack_req", 1, "The chunk's last packet ends a message: the receiver reports it."),
+    ("retransmit", 1, "Packets carry RSNs, counted up from `rsn`."),
+    ("pmtu", 3, "IBTA enumeration, 1 (256) to 5 (4096)."),
+    ("_r0", 6),
+    ("sqpn", 24, "Local QPN."),
+    ("dqpn", 24, "Peer's QPN."),
+    ("local_va", 64, "Virtual address of the data in the local MR."),
+    ("remote_va", 64, "Virtual address in the peer's MR."),
+    ("lkey", 32, "Local key."),
+    ("rkey", 32, "Remote key."),
+    ("length", 32, "Bytes; zero is one packet without payload."),
+    ("psn", 32, "PSN of the first packet."),
+    ("imm", 32, "Immediate data."),
+    ("rsn", 24, "RSN of the first packet."),
+    ("peer_generation", 8, "Generation of the peer's QP, for the RSN header."),
+    ("dst_mac", 48, "Next hop."),
+    ("sport", 16, "UDP source port."),
+    ("dst_ip", 32, "Peer's address."),
+    ("_r1", 32))
+
+NIC_TX = _host("NIC_TX", "A raw frame to send, physically contiguous, without FCS.",
+    ("phase", 1, "Lap phase."), ("_r0", 63),
+    ("address", 64, "Physical address of the frame."),
+    ("length", 16, "Bytes, 14 to 9216; short frames are padded to 60."), ("_r1", 48), ("_r2", 320))
+
+NIC_RX = _host("NIC_RX", "A raw frame arrived in this entry's slot.",
+    ("phase", 1, "Lap phase."),
+    ("roce", 1, "A RoCEv2 frame whose ICRC is right; otherwise any other frame."),
+    ("_r0", 62),
+    ("length", 16, "Bytes of the frame, without FCS."), ("_r1", 48),
+    ("time_ns", 64, "Arrival time."),
+    ("_r2", 320))
+
+
+# ------------------------------------------------------------------------------------- commands
+
+class CommandOpcode(enum.IntEnum):
+    """Commands. Each is answered by one RESPONSE with the same tag."""
+
+    SET_NETWORK = 1       # mac, ip
+    QP_CREATE = 2         # qpn, generation, pd, psn, head_block, qp_access: the QP can receive and send
+    QP_MODIFY = 3         # qpn, qp_state
+    QP_DESTROY = 4        # qpn: answered when nothing of it is in flight
+    MR_CREATE = 5         # mr_index, key_tag, va, length, access, pd, page_2m, pte_index
+    MR_DESTROY = 6        # mr_index
+    PAGE_TABLE_WRITE = 7  # pte_index, count, address: copies `count` 8-byte entries from host memory
+    EXTENT_SET = 8        # extent, address, length (0: removes it)
+    QP_QUERY = 9          # qpn: result0 window base, result1 holes counted, result2 nodes linked, result3 nodes fetched
+    STATISTICS = 10       # address: writes all counters, 8 bytes each, in COUNTERS order
+
+
+class CommandStatus(enum.IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    BAD_OPCODE = 1
+    BAD_INDEX = 2
+    BAD_VALUE = 3
+    IN_USE = 4        # QP_CREATE on a live QPN, MR_CREATE on a live index
+    DMA_ERROR = 5
+
+
+class QpState(enum.IntEnum):
+    """State of a QP as the card sees it."""
+
+    RESET = 0   # nothing is sent or received
+    RTR = 2     # receives
+    RTS = 3     # receives and sends
+    ERR = 6     # receives nothing, sends nothing
+
+
+class AccessFlag(enum.IntFlag):
+    """MR and QP access (values of ibv_access_flags)."""
+
+    LOCAL_WRITE = 1
+    REMOTE_WRITE = 2
+    REMOTE_READ = 4
+    REMOTE_ATOMIC = 8
+
+
+COMMAND = _host("COMMAND", "A command; each opcode says which fields it reads.",
+    ("phase", 1, "Lap phase."),
+    ("opcode", 7, "", CommandOpcode),
+    ("tag", 16, "Repeated in the response."),
+    ("qp_state", 3, "", QpState),
+    ("access", 4, "MR access or QP access.", AccessFlag),
+    ("page_2m", 1, "Pages are 2 MiB, not 4 KiB."),
+    ("key_tag", 8, "Low byte of lkey and rkey."),
+    ("generation", 8, "Generation of the QPN."),
+    ("extent", 8, "Knitting extent."),
+    ("_r0", 8),
+    ("qpn", 24), ("pd", 24, "Protection domain."), ("count", 16, "Page-table entries, 1 to 512."),
+    ("va", 64, "Base virtual address of the MR."),
+    ("length", 64, "Bytes of the MR (48 bits) or extent."),
+    ("address", 64, "Physical address: page list, extent, head block or result buffer; 64-byte aligned."),
+    ("mr_index", 24), ("_r1", 8), ("ip", 32, "IPv4 address of the card."),
+    ("pte_index", 32), ("psn", 32, "First PSN expected from the peer."),
+    ("mac", 48, "MAC address of the card."), ("_r2", 16))
+
+RESPONSE = _host("RESPONSE", "Answer to a command.",
+    ("phase", 1, "Lap phase."), ("opcode", 7, "", CommandOpcode), ("tag", 16),
+    ("status", 8, "", CommandStatus), ("_r0", 32),
+    ("result0", 32), ("result1", 32), ("result2", 32), ("result3", 32), ("_r1", 320))
+
+
+# --------------------------------------------------------------------------- Adamap and reports
+
+class Encoding(enum.IntEnum):
+    """Encodings of the holes of an Adamap node. Hole i, counted in PSN order, has RSN = rsn + i."""
+
+    LIST = 1     # 20 offsets of 16 bits
+    RUNS = 2     # 10 pairs: 16-bit offset, 16-bit length; unused pairs have length 0
+    BITMAP = 3   # 320 bits; bit k set: base_psn + k is a hole
+
+
+NODE_BODY_BITS = 320
+NODE_HOLES_MAX = 320      # of any encoding: the matcher keeps one bit per hole
+LIST_HOLES = 20
+RUNS_MAX = 10
+OFFSET_BITS = 16
+NEXT_PHASE_BIT, NEXT_ADJACENT_BIT = 0, 1
+
+NODE = _host("NODE", "An Adamap node: the same bytes 8 to 63 in the report, the knitting buffer and the loss report.",
+    ("next_phase", 1, "Phase of the block: toggles each time the block is used."),
+    ("next_adjacent", 1, "The next block is the one 64 bytes further."),
+    ("_r0", 4),
+    ("next_line", 58, "Physical address of the next block, divided by 64. In a ring entry this word is the report header."),
+    ("qpn", 24, "Receiving QP."),
+    ("generation", 8, "Generation of the QP."),
+    ("count", 24, "Holes, 1 to 320."),
+    ("encoding", 4, "", Encoding),
+    ("_r1", 4),
+    ("base_psn", 32, "32-bit PSN that offsets count from: the first hole."),
+    ("rsn", 32, "RSN of the first hole; the driver sets it when it links the node."),
+    ("body", NODE_BODY_BITS, "The holes."))
+
+
+class ReportKind(enum.IntEnum):
+    """Kinds of Meta Report entries."""
+
+    NODE = 1         # bytes 8 to 63 are an Adamap node (rsn 0)
+    RETIRE = 2       # a node left the list: REPORT_RETIRE
+    MESSAGE_END = 3  # a packet with ack_req was accepted for the first time: REPORT_EVENT
+    PROGRESS = 4     # the window is empty again after a message end it could not yet cover: REPORT_EVENT
+    PROBE = 5        # a probe arrived and took effect: REPORT_EVENT
+    ERROR = 6        # a packet of a known QP was refused: REPORT_EVENT
+    QP_ERROR = 7     # the list of a QP is broken; the QP is in ERR: REPORT_EVENT
+    TX_ERROR = 8     # a work descriptor was refused: REPORT_EVENT
+
+
+_REPORT_HEADER = (("phase", 1, "Lap phase."), ("kind", 5, "", ReportKind))
+
+REPORT_NODE = _host("REPORT_NODE", "Kind NODE: header, then a node.",
+    *_REPORT_HEADER, ("_r0", 58), ("node", 448, "Bytes 8 to 63 of the NODE."))
+
+REPORT_RETIRE = _host("REPORT_RETIRE", "Kind RETIRE: the block is the driver's again.",
+    *_REPORT_HEADER, ("line", 58, "Physical address of the block, divided by 64."),
+    ("qpn", 24), ("generation", 8), ("residue", 24, "Holes still open."), ("_r0", 8),
+    ("rsn", 32, "RSN of the node's first hole."), ("next_rsn", 32, "Every older RSN is behind the list's head."),
+    ("open", NODE_BODY_BITS, "Bit i set: hole i of the node was not filled."))
+
+REPORT_EVENT = _host("REPORT_EVENT", "Kinds MESSAGE_END, PROGRESS, PROBE, ERROR, QP_ERROR, TX_ERROR.",
+    *_REPORT_HEADER, ("has_imm", 1, "The packet carried an immediate."), ("retransmission", 1, "It was a retransmission."),
+    ("reason", 8, "Why it was refused.", Reason), ("opcode", 8, "BTH opcode."), ("_r0", 40),
+    ("qpn", 24, "Local QPN."), ("generation", 8), ("psn", 32, "32-bit PSN of the packet (PROBE: next to be sent)."),
+    ("base", 32, "Window base: every older PSN was received or counted as a hole."),
+    ("holes", 32, "Holes counted by this QP's window so far; free running."),
+    ("va", 64, "RETH address."),
+    ("key", 32, "RETH key."), ("length", 32, "RETH length."),
+    ("imm", 32, "Immediate data."), ("rsn", 32, "RSN of the packet (PROBE: next to be sent, 24 bits)."),
+    ("src_ip", 32, "Sender."), ("_r1", 96))
+REPORT_LAYOUT = {ReportKind.NODE: REPORT_NODE, ReportKind.RETIRE: REPORT_RETIRE}
+REPORT_LAYOUT.update({k: REPORT_EVENT for k in ReportKind if k not in REPORT_LAYOUT})
+
+KEY_TAG_BITS = 8
+
+
+def make_key(index, tag):
+    """lkey or rkey: 24-bit MR index and 8-bit random tag."""
+    return index << KEY_TAG_BITS | tag
+
+
+# Table entries, little-endian bit order; widths of indices are the contract's, a build uses fewer bits.
+QP_ENTRY_FIELDS = [("state", 3), ("generation", 8), ("pd", 24), ("access", 4)]
+MR_ENTRY_FIELDS = [("valid", 1), ("key_tag", 8), ("access", 4), ("pd", 24), ("page_2m", 1), ("va", 64), ("length", 48), ("pte_index", 32)]
+PTE_PAGE_BITS = 52        # physical address divided by 4096

@@ -1,0 +1,104 @@
+"""Bit layouts: one description per structure, read by gateware, driver, model and documentation.
+
+A :class:`Layout` lists fields in order. Host structures are little-endian (field 0 starts at
+bit 0 of byte 0); wire headers are network order (field 0 holds the most significant bits of
+byte 0). Standard library only.
+"""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field: its width in bits, a sentence for the reader, and the enum of its values if any."""
+
+    name: str
+    width: int
+    doc: str = ""
+    enum: type | None = None
+
+
+class Layout:
+    """A fixed-size structure of bit fields.
+
+    Parameters
+    ----------
+    name : str
+        Name as documentation prints it.
+    doc : str
+        One sentence.
+    fields : list of Field
+        In order. A field whose name starts with ``_`` is reserved: packed as zero, not unpacked.
+    size_bytes : int
+        Size of the structure. The fields must fill it exactly.
+    byteorder : str
+        ``"little"`` for host structures, ``"big"`` for wire headers.
+
+    Raises
+    ------
+    ValueError
+        If a name occurs twice or the fields do not fill ``size_bytes``.
+    """
+
+    def __init__(self, name, doc, fields, *, size_bytes, byteorder="little"):
+        self.name, self.doc, self.fields = name, doc, tuple(fields)
+        self.size_bytes, self.byteorder = size_bytes, byteorder
+        self.offsets = {}
+        bit = 0
+        for field in self.fields:
+            if field.name in self.offsets:
+                raise ValueError(f"layout {name}: field {field.name!r} occurs twice")
+            self.offsets[field.name] = bit
+            bit += field.width
+        if bit != size_bytes * 8:
+            raise ValueError(f"layout {name}: fields hold {bit} bits, structure {size_bytes * 8}")
+        self.by_name = {f.name: f for f in self.fields}
+
+    def offset_of(self, name):
+        """Bit offset of a field, counted from the start of the structure in its own byte order."""
+        return self.offsets[name]
+
+    def shift_of(self, name):
+        """Position of a field's least significant bit in the structure read as one integer."""
+        field = self.by_name[name]
+        if self.byteorder == "little":
+            return self.offsets[name]
+        return self.size_bytes * 8 - self.offsets[name] - field.width
+
+    def pack(self, **values):
+        """Bytes of the structure; absent fields are zero.
+
+        Raises
+        ------
+        ValueError
+            If a name is unknown or a value does not fit its field.
+        """
+        word = 0
+        for name, value in values.items():
+            field = self.by_name.get(name)
+            if field is None:
+                raise ValueError(f"{self.name} has no field {name!r}")
+            value = int(value)
+            if not 0 <= value < 1 << field.width:
+                raise ValueError(f"{self.name}.{name}: {value:#x} does not fit {field.width} bits")
+            word |= value << self.shift_of(name)
+        return word.to_bytes(self.size_bytes, self.byteorder)
+
+    def unpack(self, data):
+        """Fields of ``data`` (at least ``size_bytes`` long) as attributes, enums as enum members when valid."""
+        if len(data) < self.size_bytes:
+            raise ValueError(f"{self.name} needs {self.size_bytes} bytes, got {len(data)}")
+        word = int.from_bytes(data[: self.size_bytes], self.byteorder)
+        result = SimpleNamespace()
+        for field in self.fields:
+            if field.name.startswith("_"):
+                continue
+            value = (word >> self.shift_of(field.name)) & ((1 << field.width) - 1)
+            if field.enum is not None:
+                try:
+                    value = field.enum(value)
+                except ValueError:
+                    pass  # a value outside the enum stays a plain integer: the caller reports it
+            setattr(result, field.name, value)
+        return result

@@ -1,0 +1,266 @@
+"""Amaranth shapes of the contracts, and the structures that blocks hand to each other.
+
+:func:`host_struct` and :func:`wire_struct` turn a contract :class:`~weft.hdl.layout.Layout` into an
+Amaranth layout. The classes below are the payloads of the streams between blocks: two blocks that
+are connected share one of them.
+"""
+
+from amaranth.hdl import Cat, unsigned
+from amaranth.lib import data, enum
+
+from . import abi, wire
+from .layout import Layout
+
+BEAT_BYTES = 64
+BEAT_BITS = BEAT_BYTES * 8
+PAYLOAD_MAX = 4096                # bytes of payload in one packet, and of one DMA request
+LENGTH_WIDTH = 13                 # holds PAYLOAD_MAX
+
+
+def host_struct(layout: Layout):
+    """Amaranth struct of a little-endian contract layout, field for field (reserved ones included)."""
+    assert layout.byteorder == "little"
+    return data.StructLayout({f.name: unsigned(f.width) for f in layout.fields})
+
+
+def wire_struct(layout: Layout):
+    """Amaranth struct of a network-order header *after* :func:`swap_bytes`: last field at bit 0."""
+    assert layout.byteorder == "big"
+    return data.StructLayout({f.name: unsigned(f.width) for f in reversed(layout.fields)})
+
+
+def swap_bytes(value):
+    """The same bytes in the opposite order. Byte 0 of a beat is bits 7:0; on the wire it is the most significant."""
+    return Cat(*[value[i:i + 8] for i in reversed(range(0, len(value), 8))])
+
+
+class Beat(data.Struct):
+    """One beat of a byte stream; byte 0 is bits 7:0.
+
+    ``empty`` counts unused bytes at the end of the last beat and is zero elsewhere. A zero-length
+    stream is not a stream: nothing is sent for it. ``error`` counts on the last beat only.
+    """
+
+    data: BEAT_BITS
+    empty: 6
+    last: 1
+    error: 1
+
+
+# ------------------------------------------------------------------------------------------ DMA
+
+class DmaRequest(data.Struct):
+    """A piece of host memory, 1 to 4096 bytes at any address; it may cross 4 KiB.
+
+    The bytes of all requests up to the one with ``last`` form one contiguous :class:`Beat` stream
+    (gather for reads, scatter for writes).
+    """
+
+    address: 64
+    length: LENGTH_WIDTH
+    last: 1
+
+
+class LineRequest(data.Struct):
+    """A read of 1 to 4 consecutive 64-byte lines that lie in one 256-byte aligned block or not, never across 4 KiB."""
+
+    line: 58    # physical address divided by 64
+    count: 3    # 1 to 4
+    tag: 16     # the client's, returned with the data; bits 15:12 are set by the arbiter
+
+
+class LineData(data.Struct):
+    """One line read. Lines of one request come in order; requests may overtake each other.
+
+    The client must accept every line it asked for without delay: ``ready`` is not looked at.
+    """
+
+    data: BEAT_BITS
+    tag: 16
+    index: 2    # which line of the request
+    last: 1
+    error: 1
+
+
+class RegisterWrite(data.Struct):
+    """A host write into BAR0: 4 or 8 aligned bytes (``wide``); byte offset ``address``."""
+
+    address: 16
+    data: 64
+    wide: 1
+
+
+# ------------------------------------------------------------------------------------- transmit
+
+class TxPacket(data.Struct):
+    """One packet to be built: everything the headers need, and where its payload lies."""
+
+    opcode: 8          # BTH opcode
+    ack_req: 1
+    dqpn: 24
+    sqpn: 24
+    psn: 32
+    rsn: 24
+    generation: 8
+    has_rsn: 1
+    has_imm: 1
+    imm: 32
+    rkey: 32
+    remote_va: 64
+    lkey: 32
+    local_va: 64
+    length: LENGTH_WIDTH
+    dst_mac: 48
+    dst_ip: 32
+    sport: 16
+    ring: 1            # 0 SEND, 1 RETRANSMIT
+    last: 1            # last packet of its descriptor: the descriptor is finished
+
+
+# -------------------------------------------------------------------------------------- receive
+
+class RxKind(enum.Enum, shape=2):
+    """What the receive path does with a frame."""
+
+    DATA = 0       # RDMA write: payload follows on the payload stream if its length is not zero
+    PROBE = 1      # moves window and list, no payload
+    RAW = 2        # whole frame to NIC_RX, on the payload stream
+    REFUSED = 3    # refused by the parser: no payload
+
+
+class RxHeader(data.Struct):
+    """One frame as the parser understood it, sent when its last byte and its ICRC are known."""
+
+    kind: RxKind
+    reason: 8          # abi.Reason when REFUSED
+    roce: 1            # a RoCEv2 frame with a right ICRC (RAW only)
+    opcode: 8
+    dest_qp: 24
+    psn: 24
+    ack_req: 1
+    retransmission: 1
+    rsn: 24
+    generation: 8      # of the RSN header
+    has_imm: 1
+    imm: 32
+    va: 64
+    rkey: 32
+    dma_length: 32
+    length: 14         # bytes on the payload stream
+    src_ip: 32
+
+
+class Segment(data.Struct):
+    """A physical piece of a translated buffer."""
+
+    address: 64
+    length: LENGTH_WIDTH   # 0: not used
+
+
+class RxPacket(data.Struct):
+    """A checked and translated frame. ``reason`` is OK for what may take effect."""
+
+    header: RxHeader
+    reason: 8
+    qp_known: 1            # the QP is live: errors are reported to the driver
+    qp_generation: 8
+    segment0: Segment
+    segment1: Segment
+
+
+class JudgeRequest(data.Struct):
+    """A packet of a live QP for the window (original, probe) or the matcher (retransmission)."""
+
+    qpn: 24
+    generation: 8
+    psn: 24
+    rsn: 24
+    retransmission: 1
+    probe: 1
+    ack_req: 1
+    ticket: 8
+
+
+class Verdict(enum.Enum, shape=3):
+    """What the window says of a packet."""
+
+    ACCEPT = 0          # place it; it was marked
+    DUPLICATE = 1       # drop it
+    STALE = 2           # below the cumulative PSN: drop it
+    LATE = 3            # original whose hole left the window: place it, do not mark it
+    MATCH = 4           # retransmission: place it; the matcher does the bookkeeping
+    STALE_RSN = 5       # retransmission behind the head node: drop it
+    QUEUE_FULL = 6      # no room in the match queue: drop it, it counts as lost
+    PROBE = 7           # nothing to place
+
+
+class Judgement(data.Struct):
+    """The window's answer, in request order."""
+
+    verdict: Verdict
+    psn: 32             # extended
+    base: 32            # after the packet
+    holes: 32           # counted so far
+    progress: 1         # send a PROGRESS report: the window is empty again and one was owed
+
+
+class HoleRun(data.Struct):
+    """Consecutive lost PSNs of one QP, from the window to the node builder. ``length`` 0 with ``seal`` only seals."""
+
+    qpn: 24
+    generation: 8
+    psn: 32
+    length: 24
+    seal: 1             # seal the QP's node behind this run
+    ticket: 8
+
+
+class MatchRequest(data.Struct):
+    """A retransmission (or, with ``probe``, "every older RSN was sent") for the matcher."""
+
+    qpn: 24
+    generation: 8
+    psn: 32
+    rsn: 24
+    probe: 1
+    ticket: 8
+
+
+class Report(data.Struct):
+    """A Meta Report entry without its phase; written once the packet ``ticket`` and all before it are placed."""
+
+    entry: 512
+    ticket: 8
+
+
+class ListCreate(data.Struct):
+    """A QP comes to life: window at ``psn``, list empty, first block at ``line``."""
+
+    qpn: 24
+    generation: 8
+    psn: 32
+    line: 58
+
+
+def qp_entry():
+    """Entry of the QP table."""
+    return data.StructLayout({n: unsigned(w) for n, w in abi.QP_ENTRY_FIELDS})
+
+
+def mr_entry():
+    """Entry of the MR table."""
+    return data.StructLayout({n: unsigned(w) for n, w in abi.MR_ENTRY_FIELDS})
+
+
+NODE = host_struct(abi.NODE)
+WORK = host_struct(abi.WORK)
+COMMAND = host_struct(abi.COMMAND)
+RESPONSE = host_struct(abi.RESPONSE)
+NIC_TX = host_struct(abi.NIC_TX)
+NIC_RX = host_struct(abi.NIC_RX)
+REPORT_NODE = host_struct(abi.REPORT_NODE)
+REPORT_RETIRE = host_struct(abi.REPORT_RETIRE)
+REPORT_EVENT = host_struct(abi.REPORT_EVENT)
+LINK_DOORBELL = host_struct(abi.LINK_DOORBELL)
+CUM_DOORBELL = host_struct(abi.CUM_DOORBELL)
+WIRE = {layout.name: wire_struct(layout) for layout in (wire.ETH, wire.IPV4, wire.UDP, wire.BTH, wire.RETH, wire.AETH, wire.IMMDT, wire.RSNH)}

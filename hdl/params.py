@@ -1,0 +1,114 @@
+"""Build-time parameters of the card and their presets. Standard library only."""
+
+from dataclasses import dataclass, replace
+
+
+def exact_log2(value):
+    """log2 of a power of two.
+
+    Raises
+    ------
+    ValueError
+        If ``value`` is not a positive power of two.
+    """
+    if value < 1 or value & (value - 1):
+        raise ValueError(f"{value} is not a power of two")
+    return value.bit_length() - 1
+
+
+@dataclass(frozen=True)
+class CardParams:
+    """Sizes fixed when the card is elaborated.
+
+    Attributes
+    ----------
+    qps, mrs, ptes : int
+        Entries of the QP, MR and page tables, powers of two.
+    window_bits : int
+        Width of the per-QP bitmap window, 64 to 512, a power of two.
+    builder_slots : int
+        QPs that can have an unsealed Adamap node at the same time.
+    cache_entries : int
+        Adamap nodes held by the shared head cache.
+    prefetch_depth_max : int
+        Largest number of nodes the cache may hold for one QP; the run-time depth is a register.
+    match_queue : int
+        Retransmission headers that may wait for a node fetch.
+    knit_extents : int
+        Extents of the knitting buffer the card can check pointers against.
+    msix_vectors : int
+        Entries of the MSI-X table.
+    bulk_tags, bulk_slot_bytes : int
+        Payload reads in flight and the bytes reserved for each (the largest read request used).
+    line_tags : int
+        Descriptor, node and page-table reads in flight.
+    rx_buffer_beats, tx_buffer_beats : int
+        Beats of the store-and-forward packet buffers at the MAC.
+    ring_prefetch : int
+        Descriptors a ring reader may hold or have in flight.
+    """
+
+    name: str
+    qps: int
+    mrs: int
+    ptes: int
+    window_bits: int = 128
+    builder_slots: int = 8
+    cache_entries: int = 16
+    prefetch_depth_max: int = 16
+    match_queue: int = 32
+    knit_extents: int = 8
+    msix_vectors: int = 8
+    bulk_tags: int = 32
+    bulk_slot_bytes: int = 1024
+    line_tags: int = 32
+    rx_buffer_beats: int = 512
+    tx_buffer_beats: int = 256
+    ring_prefetch: int = 16
+
+    def __post_init__(self):
+        for field in ("qps", "mrs", "ptes", "window_bits", "cache_entries", "bulk_slot_bytes",
+                      "bulk_tags", "line_tags", "rx_buffer_beats", "tx_buffer_beats", "ring_prefetch",
+                      "match_queue", "builder_slots", "prefetch_depth_max"):
+            exact_log2(getattr(self, field))
+        if not 64 <= self.window_bits <= 512:
+            raise ValueError(f"window_bits is {self.window_bits}; choose 64 to 512")
+        if self.bulk_tags + self.line_tags > 256:
+            raise ValueError("bulk_tags + line_tags exceed the 256 tags of an 8-bit tag field")
+
+    @property
+    def qpn_width(self):
+        return exact_log2(self.qps)
+
+    @property
+    def mr_width(self):
+        return exact_log2(self.mrs)
+
+    @property
+    def pte_width(self):
+        return exact_log2(self.ptes)
+
+    def with_(self, **changes):
+        """A copy with some fields changed, checked again."""
+        return replace(self, **changes)
+
+
+PRESETS = {
+    "test": CardParams("test", qps=16, mrs=32, ptes=4096),
+    "basic": CardParams("basic", qps=1024, mrs=1024, ptes=16384, builder_slots=32, cache_entries=64),
+    "full": CardParams("full", qps=16384, mrs=16384, ptes=131072, builder_slots=64, cache_entries=256, knit_extents=64, msix_vectors=32),
+}
+
+
+def preset(name):
+    """The preset called ``name``.
+
+    Raises
+    ------
+    ValueError
+        With the known names, if there is none.
+    """
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise ValueError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}") from None

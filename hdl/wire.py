@@ -1,0 +1,163 @@
+"""What is on the wire: headers, opcodes, packet arithmetic. Standard library only.
+
+Frames are RoCEv2: Ethernet, IPv4, UDP, BTH, extension headers, payload padded to 4 bytes, ICRC
+(IBTA 1.7, annex A17). Data packets are ``RDMA WRITE ONLY`` with their own RETH each, so that
+every packet says where it goes.
+
+===============  ==================================================
+frame            headers after BTH
+===============  ==================================================
+WRITE_ONLY       RETH
+WRITE_ONLY_IMM   RETH, ImmDt
+RETX_WRITE       RETH, RSNH
+RETX_WRITE_IMM   RETH, RSNH, ImmDt
+ACKNOWLEDGE      AETH
+LOSS_REPORT      RSNH, then the 64 bytes of the Adamap node
+PROBE            RSNH (``psn`` and ``rsn`` are the next ones to be sent)
+REPORT_REQUEST   RSNH (``rsn`` is the first one missing)
+===============  ==================================================
+"""
+
+import enum
+import zlib
+
+from .layout import Field, Layout
+
+ETHERTYPE_IPV4 = 0x0800
+ETHERTYPE_ARP = 0x0806
+IP_PROTO_UDP = 17
+ROCE_UDP_PORT = 4791
+PSN_BITS = 24
+PSN_OUTSTANDING_MAX = 1 << 23  # a sender never has this many PSNs outstanding
+RSN_BITS = 24
+ICRC_BYTES = 4
+MIN_FRAME_BYTES = 60  # without FCS
+PMTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # IBTA enumeration
+
+
+class Opcode(enum.IntEnum):
+    """BTH opcodes in use; 0xC0 to 0xFF are manufacturer specific (IBTA table 38)."""
+
+    WRITE_ONLY = 0x0A
+    WRITE_ONLY_IMM = 0x0B
+    ACKNOWLEDGE = 0x11
+    RETX_WRITE = 0xC0
+    RETX_WRITE_IMM = 0xC1
+    LOSS_REPORT = 0xC2
+    PROBE = 0xC3
+    REPORT_REQUEST = 0xC4
+
+
+class Syndrome(enum.IntEnum):
+    """AETH syndromes in use (IBTA tables 45 and 46)."""
+
+    ACK = 0x1F  # acknowledge, credit count invalid
+    RNR_NAK = 0x20
+    NAK_PSN_SEQUENCE = 0x60
+    NAK_INVALID_REQUEST = 0x61
+    NAK_REMOTE_ACCESS = 0x62
+    NAK_REMOTE_OPERATIONAL = 0x63
+
+
+def _wire(name, doc, fields, size):
+    return Layout(name, doc, [Field(*f) for f in fields], size_bytes=size, byteorder="big")
+
+
+ETH = _wire("Ethernet", "Ethernet II header.", [
+    ("dst", 48, "Destination MAC address."), ("src", 48, "Source MAC address."),
+    ("ethertype", 16, "Protocol that follows.")], 14)
+IPV4 = _wire("IPv4", "IPv4 header without options.", [
+    ("version", 4, "4."), ("ihl", 4, "Header length in 32-bit words, 5."), ("tos", 8, "DSCP and ECN."),
+    ("total_length", 16, "Header and payload, bytes."), ("identification", 16, ""),
+    ("flags", 3, "2: do not fragment."), ("fragment", 13, ""), ("ttl", 8, ""),
+    ("protocol", 8, "17: UDP."), ("checksum", 16, "Header checksum."),
+    ("src", 32, "Source address."), ("dst", 32, "Destination address.")], 20)
+UDP = _wire("UDP", "UDP header; the checksum is zero, as RoCEv2 allows.", [
+    ("sport", 16, "Flow entropy."), ("dport", 16, "4791."), ("length", 16, "Header and payload, bytes."),
+    ("checksum", 16, "0.")], 8)
+BTH = _wire("BTH", "Base transport header.", [
+    ("opcode", 8, "", Opcode), ("solicited", 1, "Solicited event."), ("migreq", 1, "Migration state, 1."),
+    ("pad_count", 2, "Bytes of padding behind the payload."), ("version", 4, "0."), ("pkey", 16, "0xFFFF."),
+    ("_resv8", 8), ("dest_qp", 24, "Destination QPN."), ("ack_req", 1, "Last packet of a message: report it."),
+    ("_resv7", 7), ("psn", 24, "Packet sequence number.")], 12)
+RETH = _wire("RETH", "RDMA extended header: where the payload goes.", [
+    ("va", 64, "Virtual address of the first byte."), ("rkey", 32, "Remote key."),
+    ("dma_length", 32, "Bytes of payload.")], 16)
+AETH = _wire("AETH", "Acknowledge extended header.", [
+    ("syndrome", 8, "", Syndrome), ("msn", 24, "Messages completed, modulo 2^24.")], 4)
+IMMDT = _wire("ImmDt", "Immediate data.", [("imm", 32, "")], 4)
+RSNH = _wire("RSNH", "Retransmission header (Weft).", [
+    ("generation", 8, "Generation of the destination QP."),
+    ("rsn", 24, "Retransmission sequence number, modulo 2^24.")], 4)
+
+BTH_OFFSET = ETH.size_bytes + IPV4.size_bytes + UDP.size_bytes  # 42
+RETH_OFFSET = BTH_OFFSET + BTH.size_bytes  # 54
+DATA_HEADER_BYTES = RETH_OFFSET + RETH.size_bytes  # 70, before RSNH and ImmDt
+
+EXTENSIONS = {
+    Opcode.WRITE_ONLY: (RETH,),
+    Opcode.WRITE_ONLY_IMM: (RETH, IMMDT),
+    Opcode.RETX_WRITE: (RETH, RSNH),
+    Opcode.RETX_WRITE_IMM: (RETH, RSNH, IMMDT),
+    Opcode.ACKNOWLEDGE: (AETH,),
+    Opcode.LOSS_REPORT: (RSNH,),
+    Opcode.PROBE: (RSNH,),
+    Opcode.REPORT_REQUEST: (RSNH,),
+}
+DATA_OPCODES = frozenset({Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM, Opcode.RETX_WRITE, Opcode.RETX_WRITE_IMM})
+RETX_OPCODES = frozenset({Opcode.RETX_WRITE, Opcode.RETX_WRITE_IMM})
+
+
+def header_bytes(opcode):
+    """Bytes from the start of the Ethernet header to the payload for a BTH opcode."""
+    return RETH_OFFSET + sum(h.size_bytes for h in EXTENSIONS[opcode])
+
+
+def packet_count(addr, length, pmtu):
+    """Packets of a request cut at remote PMTU boundaries; a zero-length request is one packet."""
+    if length == 0:
+        return 1
+    return (addr + length - 1) // pmtu - addr // pmtu + 1
+
+
+def psn_distance(psn, reference):
+    """Signed distance of two 24-bit PSNs, −2^23 to 2^23 − 1."""
+    return ((psn - reference + (1 << 23)) & 0xFF_FFFF) - (1 << 23)
+
+
+def extend_psn(psn, reference):
+    """The 32-bit PSN nearest to the 32-bit ``reference`` whose low 24 bits are ``psn``."""
+    return (reference + psn_distance(psn & 0xFF_FFFF, reference & 0xFF_FFFF)) & 0xFFFF_FFFF
+
+
+def ipv4_checksum(header):
+    """Checksum of an IPv4 header whose checksum field is zero."""
+    total = sum(int.from_bytes(header[i:i + 2], "big") for i in range(0, len(header), 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total ^ 0xFFFF
+
+
+def icrc(frame):
+    """The four ICRC bytes of an IPv4 RoCEv2 frame given from its Ethernet header, without ICRC (annex A17.3.3)."""
+    masked = bytearray(frame[ETH.size_bytes:])
+    masked[1] = masked[8] = 0xFF            # TOS, TTL
+    masked[10:12] = masked[26:28] = b"\xff\xff"  # IP and UDP checksums
+    masked[BTH_OFFSET - ETH.size_bytes + 4] = 0xFF  # BTH FECN, BECN, reserved
+    return zlib.crc32(b"\xff" * 8 + bytes(masked)).to_bytes(4, "little")
+
+
+def build_frame(*, opcode, dst_mac, src_mac, src_ip, dst_ip, sport, dest_qp, psn, ack_req=0, payload=b"",
+                extensions=b"", ttl=64, tos=0):
+    """A whole RoCEv2 frame (Ethernet to ICRC, no FCS); ``extensions`` are the packed headers after BTH."""
+    pad = -len(payload) % 4
+    body = extensions + payload + bytes(pad)
+    udp_length = UDP.size_bytes + BTH.size_bytes + len(body) + ICRC_BYTES
+    ip = dict(version=4, ihl=5, tos=tos, total_length=IPV4.size_bytes + udp_length, flags=2, ttl=ttl,
+              protocol=IP_PROTO_UDP, src=src_ip, dst=dst_ip)
+    ip["checksum"] = ipv4_checksum(IPV4.pack(**ip))
+    frame = (ETH.pack(dst=dst_mac, src=src_mac, ethertype=ETHERTYPE_IPV4) + IPV4.pack(**ip)
+             + UDP.pack(sport=sport, dport=ROCE_UDP_PORT, length=udp_length)
+             + BTH.pack(opcode=opcode, migreq=1, pad_count=pad, pkey=0xFFFF, dest_qp=dest_qp, ack_req=ack_req,
+                        psn=psn & 0xFF_FFFF) + body)
+    return frame + icrc(frame)

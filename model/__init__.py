@@ -1,0 +1,1 @@
+"""What the card must do (functional), and how long it takes."""

@@ -1,0 +1,1 @@
+"""Test benches, tests, benchmarks and formal specifications."""
