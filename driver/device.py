@@ -1,0 +1,107 @@
+"""The card as the driver sees it: registers, DMA memory, interrupts and time.
+
+Everything above this module is the same whether a simulated card, the functional model or
+hardware is below: a back end is one subclass of :class:`Device`.
+"""
+
+import abc
+
+
+class DmaBuffer(abc.ABC):
+    """Pinned host memory: contiguous in virtual addresses, made of physical pages.
+
+    ``va % page_bytes == physical(0) % page_bytes`` always holds, and within a page physical
+    addresses are consecutive.
+
+    Attributes
+    ----------
+    va : int
+        Virtual address of the first byte.
+    size : int
+        Bytes.
+    page_bytes : int
+        Size of the physically contiguous pieces, 4096 or 2 MiB.
+    """
+
+    va: int
+    size: int
+    page_bytes: int
+
+    @abc.abstractmethod
+    def physical(self, offset=0):
+        """Physical address of a byte."""
+
+    @abc.abstractmethod
+    def read(self, offset, length):
+        """``length`` bytes from ``offset``.
+
+        Raises
+        ------
+        ValueError
+            If the range leaves the buffer.
+        """
+
+    @abc.abstractmethod
+    def write(self, offset, data):
+        """Store ``data`` at ``offset``; the card sees it before any later register write."""
+
+
+class Device(abc.ABC):
+    """Registers, DMA memory, interrupts and the clock of one card.
+
+    Interrupts are latched: one that arrives before :meth:`wait` makes the next ``wait`` return at
+    once. A ring's interrupt fires once for each arming write to its ``cons`` register
+    (:data:`weft.hdl.abi.ARM_BIT`), as soon as an unconsumed entry exists, on its
+    :data:`weft.hdl.abi.VECTOR`.
+    """
+
+    @abc.abstractmethod
+    def read32(self, offset):
+        """Read a 4-byte register; blocks for the round trip."""
+
+    @abc.abstractmethod
+    def read64(self, offset):
+        """Read an 8-byte register."""
+
+    @abc.abstractmethod
+    def write32(self, offset, value):
+        """Write 4 bytes. Posted: returns before the card has seen it, but in order."""
+
+    @abc.abstractmethod
+    def write64(self, offset, value):
+        """Write 8 bytes as one access. Posted."""
+
+    @abc.abstractmethod
+    def alloc(self, size, *, align=64, contiguous=True, page_bytes=4096):
+        """Pin ``size`` bytes and return their :class:`DmaBuffer`, filled with zeros.
+
+        Parameters
+        ----------
+        size : int
+            Bytes.
+        align : int
+            Alignment of ``va`` and, when contiguous, of the physical address.
+        contiguous : bool
+            One physically contiguous piece. Otherwise ``va`` starts a page and every page of
+            ``page_bytes`` lies anywhere.
+        page_bytes : int
+            4096 or 2 MiB.
+        """
+
+    @abc.abstractmethod
+    def free(self, buffer):
+        """Give a buffer back. The card must not know its addresses any more."""
+
+    def enable_interrupts(self, vectors):
+        """Route MSI-X vectors 0 to ``vectors`` − 1 to :meth:`wait`. A back end that needs no set-up leaves it."""
+
+    @abc.abstractmethod
+    def wait(self, timeout_ns):
+        """Block until an interrupt arrives or ``timeout_ns`` have passed; true for an interrupt."""
+
+    @abc.abstractmethod
+    def now_ns(self):
+        """Monotonic time in nanoseconds (simulated time in simulations)."""
+
+    def close(self):
+        """Release what the back end holds."""
