@@ -51,7 +51,7 @@ def elaborate(component, top):
     from amaranth.back import rtlil, verilog
 
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    text = rtlil.convert(component, name=top, emit_src=False)
+    text = rtlil.convert(component, name=top, emit_src=False, ports=_signature_ports(component))
     kept = BUILD_ROOT / "verilog" / f"{top}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.v"
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():
@@ -60,6 +60,14 @@ def elaborate(component, top):
             part.write_text(verilog._convert_rtlil_text(text, strip_internal_attrs=True))
             part.rename(kept)
     return kept.read_text()
+
+
+def _signature_ports(component):
+    """Signals of a component's members. Constants (``ready`` of an always-ready stream) make no port."""
+    from amaranth.hdl import Signal, Value
+
+    values = [Value.cast(value) for _, _, value in component.signature.flatten(component)]
+    return [value for value in values if isinstance(value, Signal)]
 
 
 def top_ports(text, top):
@@ -92,6 +100,7 @@ def build(text, *, top, name, sim, waves=False, optimize="build", everything=Fal
             (where / f"{top}.v").write_text(text)
             (where / "ports.json").write_text(json.dumps(ports, indent=1))
             log = where / "build.log"
+            log.unlink(missing_ok=True)
             try:
                 tool.build(where, top=top, ports=ports, wave_kind=wave_kind, optimize=optimize,
                            everything=everything, log=log)

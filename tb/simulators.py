@@ -10,6 +10,8 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 SIMULATORS = ["icarus", "verilator"]
@@ -43,7 +45,7 @@ def _need(program, package):
 
 
 def _build(commands, where, log, environment=None):
-    with open(log, "w") as out:
+    with open(log, "a") as out:
         for command in commands:
             out.write(" ".join(map(str, command)) + "\n")
             out.flush()
@@ -148,8 +150,6 @@ class Verilator:
     @staticmethod
     @functools.cache
     def version():
-        from importlib.metadata import version
-
         return f"verilator {version('verilator')} cocotb {version('cocotb')}"
 
     @staticmethod
@@ -178,10 +178,27 @@ class Verilator:
             "--x-assign", "fast", "--x-initial", "fast", *trace,
             "-LDFLAGS", f"-Wl,-rpath,{config.libs_dir} -L{config.libs_dir} -lcocotbvpi_verilator",
             str(Path(config.share_dir) / "lib/verilator/verilator.cpp"), *visible, f"{top}.v"]
-        flags = f"CFG_CXXFLAGS_PCH_I=-include PYTHON3={sys.executable} {cls.OPTIMIZE[optimize]}"
-        make = ["make", "-j2", "-f", "Vtop.mk"]
-        _build([verilate, make], where, log, {
-            "VERILATOR_ROOT": str(root), "PATH": f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}", "MAKEFLAGS": flags})
+        environment = {
+            "VERILATOR_ROOT": str(root), "PATH": f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "MAKEFLAGS": f"CFG_CXXFLAGS_PCH_I=-include PYTHON3={sys.executable} {cls.OPTIMIZE[optimize]}"}
+        _build([verilate], where, log, environment)
+        kept = where.parent / f"verilated-{version('verilator')}-{optimize}-{wave_kind or 'no-waves'}"
+        for library_object in kept.glob("*.o"):
+            shutil.copy(library_object, where)  # after Verilator ran: make takes what is older for outdated
+        _build([["make", "-j2", "-f", "Vtop.mk"]], where, log, environment)
+        cls._keep(where, kept)
+
+    @staticmethod
+    def _keep(where, kept):
+        """Keep the run-time library's objects in folder ``kept``, unless another process was first."""
+        if not kept.exists():
+            part = Path(tempfile.mkdtemp(dir=kept.parent, prefix="verilated-part-"))
+            for library_object in where.glob("verilated*.o"):
+                shutil.copy(library_object, part)
+            try:
+                part.rename(kept)
+            except OSError:
+                shutil.rmtree(part)
 
     @staticmethod
     def command(where, *, top, run, waves):

@@ -131,10 +131,10 @@ def test_missing_simulator_skips_here_and_fails_in_ci(monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setenv("CI", "true")
     with pytest.raises(AssertionError, match="apt-get install iverilog"):
-        simulate(Queue(), name="flow", bench=BENCH)
+        simulate(verilog="", top="top", name="flow", bench=BENCH)
     monkeypatch.setenv("CI", "")
     with pytest.raises(pytest.skip.Exception, match="apt-get install iverilog"):
-        simulate(Queue(), name="flow", bench=BENCH)
+        simulate(verilog="", top="top", name="flow", bench=BENCH)
 
 
 def test_ports_are_read_from_verilog():
