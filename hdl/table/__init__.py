@@ -1,0 +1,1 @@
+"""QP, MR and page tables, and the address translation that reads them."""

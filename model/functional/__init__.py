@@ -1,0 +1,1 @@
+"""What must happen, without time: the oracle of the scoreboards."""
