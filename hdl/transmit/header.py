@@ -1,0 +1,113 @@
+"""Builds the headers of a data packet."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .. import wire
+from ..layouts import BEAT_BYTES, WIRE, swap_bytes
+from ..stream import PipelineRegister
+from .segment import TxJob
+
+HEADER_BYTES_MAX = max(wire.header_bytes(opcode) for opcode in wire.DATA_OPCODES)
+TTL = 64
+DO_NOT_FRAGMENT = 2
+PKEY = 0xFFFF
+_FIXED = {"version": 4, "ihl": 5, "flags": DO_NOT_FRAGMENT, "ttl": TTL, "protocol": wire.IP_PROTO_UDP}
+_HEADER = wire.IPV4.pack(**_FIXED)
+FIXED_SUM = sum(int.from_bytes(_HEADER[i:i + 2], "big") for i in range(0, len(_HEADER), 2))
+
+
+class TxHeader(data.Struct):
+    """A packet with its headers. ``spill`` of their bytes do not fit the first beat."""
+
+    job: TxJob
+    header: 8 * HEADER_BYTES_MAX   # byte 0 of the frame is bits 7:0
+    spill: 4                       # 6, 10 or 14
+    pad: 2
+
+
+class _Sums(data.Struct):
+    job: TxJob
+    spill: 4
+    pad: 2
+    udp_length: 16
+    address_sum: 19
+
+
+class HeaderBuilder(wiring.Component):
+    """Ethernet, IPv4, UDP, BTH, RETH and, where asked for, RSN header and immediate.
+
+    The bytes are those of :func:`weft.hdl.wire.build_frame`. One packet per cycle, latency 2.
+
+    Members
+    -------
+    i : In(stream.Signature(TxJob))
+    mac, ip : In(48), In(32)
+        Addresses of the card. They may change while nothing is sent.
+    o : Out(stream.Signature(TxHeader))
+        The header of a packet with a ``reason`` has no meaning.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "i": In(stream.Signature(TxJob)),
+            "mac": In(48),
+            "ip": In(32),
+            "o": Out(stream.Signature(TxHeader)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.sums = sums = PipelineRegister(_Sums)
+        m.submodules.headers = headers = PipelineRegister(TxHeader)
+        wiring.connect(m, headers.o, wiring.flipped(self.o))
+
+        packet = self.i.p.packet
+        extension = 4 * packet.has_rsn + 4 * packet.has_imm
+        fixed_udp = wire.UDP.size_bytes + wire.BTH.size_bytes + wire.RETH.size_bytes + wire.ICRC_BYTES
+        pad = Signal(2)
+        m.d.comb += [
+            pad.eq(-packet.length[:2]),
+            self.i.ready.eq(sums.i.ready),
+            sums.i.valid.eq(self.i.valid),
+            sums.i.p.job.eq(self.i.payload),
+            sums.i.p.spill.eq(wire.DATA_HEADER_BYTES - BEAT_BYTES + extension),
+            sums.i.p.pad.eq(pad),
+            sums.i.p.udp_length.eq(packet.length + pad + extension + fixed_udp),
+            sums.i.p.address_sum.eq(self.ip[:16] + self.ip[16:] + packet.dst_ip[:16] + packet.dst_ip[16:] + FIXED_SUM),
+        ]
+
+        packet = sums.o.p.job.packet
+        total_length, once = Signal(16), Signal(17)
+        m.d.comb += total_length.eq(sums.o.p.udp_length + wire.IPV4.size_bytes)
+        total = sums.o.p.address_sum + total_length
+        twice = Signal(16)
+        m.d.comb += [once.eq(total[:16] + total[16:]), twice.eq(once[:16] + once[16])]
+
+        def header(layout, **fields):
+            shape = WIRE[layout.name]
+            view = data.View(shape, Signal(shape.size, name=layout.name))
+            m.d.comb += [view[name].eq(value) for name, value in fields.items()]
+            return swap_bytes(view.as_value())
+
+        rsn = header(wire.RSNH, generation=packet.generation, rsn=packet.rsn)
+        imm = header(wire.IMMDT, imm=packet.imm)
+        m.d.comb += [
+            sums.o.ready.eq(headers.i.ready),
+            headers.i.valid.eq(sums.o.valid),
+            headers.i.p.job.eq(sums.o.p.job),
+            headers.i.p.spill.eq(sums.o.p.spill),
+            headers.i.p.pad.eq(sums.o.p.pad),
+            headers.i.p.header.eq(Cat(
+                header(wire.ETH, dst=packet.dst_mac, src=self.mac, ethertype=wire.ETHERTYPE_IPV4),
+                header(wire.IPV4, total_length=total_length, checksum=~twice, src=self.ip, dst=packet.dst_ip, **_FIXED),
+                header(wire.UDP, sport=packet.sport, dport=wire.ROCE_UDP_PORT, length=sums.o.p.udp_length),
+                header(wire.BTH, opcode=packet.opcode, migreq=1, pad_count=sums.o.p.pad, pkey=PKEY,
+                       dest_qp=packet.dqpn, ack_req=packet.ack_req, psn=packet.psn),
+                header(wire.RETH, va=packet.remote_va, rkey=packet.rkey, dma_length=packet.length),
+                Mux(packet.has_rsn, rsn, imm),
+                imm,
+            )),
+        ]
+        return m

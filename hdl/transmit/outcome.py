@@ -1,0 +1,87 @@
+"""What becomes known when a packet is finished: counts, ring progress, error reports."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..abi import Reason, ReportKind
+from ..layouts import BEAT_BITS, REPORT_EVENT, Report
+from ..stream import Fifo
+from .segment import TxJob
+
+REPORTS = 4  # error reports waiting; then the transmit path waits
+
+
+class Outcome(wiring.Component):
+    """Counts finished packets, retires finished descriptors and reports refused ones.
+
+    Members
+    -------
+    done_stb, done : In(1), In(TxJob)
+        A finished packet, never while ``hold`` is high.
+    hold : Out(1)
+        There is no room for another report.
+    retire_send, retire_retransmit : Out(1)
+        Strobes: the last packet of a descriptor is finished.
+    o_report : Out(stream.Signature(Report))
+        TX_ERROR reports; ``qpn`` is the local QP, ``va``, ``key`` and ``length`` are the RETH's.
+    placed_ticket : In(8)
+        Newest ticket the receive side has placed. Reports carry it as it is while they are
+        offered: they wait for nothing.
+    count_tx_packets, count_tx_retransmissions, count_tx_bytes : Out(1), Out(1), Out(14)
+    refuse_stb, refuse_reason : Out(1), Out(8)
+        One for each report.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "done_stb": In(1), "done": In(TxJob), "hold": Out(1),
+            "retire_send": Out(1), "retire_retransmit": Out(1),
+            "o_report": Out(stream.Signature(Report)), "placed_ticket": In(8),
+            "count_tx_packets": Out(1), "count_tx_retransmissions": Out(1), "count_tx_bytes": Out(14),
+            "refuse_stb": Out(1), "refuse_reason": Out(8),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        packet = self.done.packet
+        sent, refused = Signal(), Signal()
+        m.submodules.reports = reports = Fifo(BEAT_BITS, REPORTS)
+        m.d.comb += [
+            sent.eq(self.done_stb & (self.done.reason == Reason.OK) & ~self.done.silent),
+            refused.eq(self.done_stb & (self.done.reason != Reason.OK) & ~self.done.silent),
+            self.hold.eq(~reports.i.ready),
+            reports.i.valid.eq(refused),
+            self.o_report.valid.eq(reports.o.valid),
+            reports.o.ready.eq(self.o_report.ready),
+            self.o_report.p.entry.eq(reports.o.payload),
+            self.o_report.p.ticket.eq(self.placed_ticket),
+        ]
+        event = data.View(REPORT_EVENT, reports.i.payload)
+        m.d.comb += [
+            event.kind.eq(ReportKind.TX_ERROR),
+            event.has_imm.eq(packet.has_imm),
+            event.retransmission.eq(packet.has_rsn),
+            event.reason.eq(self.done.reason),
+            event.opcode.eq(packet.opcode),
+            event.qpn.eq(packet.sqpn),
+            event.generation.eq(self.done.qp_generation),
+            event.psn.eq(packet.psn),
+            event.va.eq(packet.remote_va),
+            event.key.eq(packet.rkey),
+            event.length.eq(packet.length),
+            event.imm.eq(packet.imm),
+            event.rsn.eq(packet.rsn),
+        ]
+        m.d.sync += [
+            self.retire_send.eq(self.done_stb & packet.last & ~packet.ring),
+            self.retire_retransmit.eq(self.done_stb & packet.last & packet.ring),
+            self.count_tx_packets.eq(sent),
+            self.count_tx_retransmissions.eq(sent & packet.has_rsn),
+            self.count_tx_bytes.eq(0),
+            self.refuse_stb.eq(refused),
+            self.refuse_reason.eq(self.done.reason),
+        ]
+        with m.If(sent):
+            m.d.sync += self.count_tx_bytes.eq(packet.length)
+        return m

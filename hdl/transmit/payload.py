@@ -1,0 +1,40 @@
+"""Makes the unused bytes of payload beats zero, so that they can serve as padding."""
+
+from amaranth.hdl import Cat, Module, Mux
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..layouts import BEAT_BYTES, Beat
+from ..stream import Skid
+
+
+def used_bytes(beat):
+    """Data of a beat with zeros for the bytes that ``empty`` counts."""
+    return Cat(*[
+        Mux(beat.empty < BEAT_BYTES - index, beat.data.word_select(index, 8), 0) if index else beat.data[:8]
+        for index in range(BEAT_BYTES)
+    ])
+
+
+class PayloadCleaner(wiring.Component):
+    """One beat per cycle, latency 1; registered in both directions.
+
+    Members
+    -------
+    i, o : In/Out(stream.Signature(Beat))
+    """
+
+    def __init__(self):
+        super().__init__({"i": In(stream.Signature(Beat)), "o": Out(stream.Signature(Beat))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.skid = skid = Skid(Beat)
+        wiring.connect(m, skid.o, wiring.flipped(self.o))
+        m.d.comb += [
+            skid.i.valid.eq(self.i.valid),
+            self.i.ready.eq(skid.i.ready),
+            skid.i.payload.eq(self.i.payload),
+            skid.i.p.data.eq(used_bytes(self.i.p)),
+        ]
+        return m

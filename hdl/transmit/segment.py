@@ -1,0 +1,110 @@
+"""Cuts a work descriptor into packets."""
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .. import wire
+from ..abi import Reason, WorkOpcode
+from ..layouts import BEAT_BITS, LENGTH_WIDTH, WORK, TxPacket
+
+CHUNK_MAX = 1 << 31  # bytes one descriptor may ask for
+PMTU_LOG2 = {code: size.bit_length() - 1 for code, size in wire.PMTUS.items()}
+
+
+class TxJob(data.Struct):
+    """A packet on its way to the frame builder. With a ``reason`` it never becomes a frame."""
+
+    packet: TxPacket
+    reason: 8           # abi.Reason
+    qp_generation: 8    # of the local QP, once it is known
+    silent: 1           # refused because an earlier packet of its descriptor was: no report
+
+
+class Segmenter(wiring.Component):
+    """Packets of each descriptor, cut where the remote address is a multiple of the PMTU.
+
+    One packet per cycle, the first one cycle after its descriptor; no bubble between descriptors.
+    PSN and RSN count up from the descriptor's; the immediate and ``ack_req`` belong to the last
+    packet. A length of zero is one packet. A descriptor with an unknown opcode or PMTU, more than
+    2^31 bytes or a QPN beyond the table is one packet of length zero with BAD_DESCRIPTOR.
+
+    Parameters
+    ----------
+    params : CardParams
+    ring : int
+        ``TxPacket.ring`` of the packets: 0 SEND, 1 RETRANSMIT.
+
+    Members
+    -------
+    i : In(stream.Signature(512))
+        WORK descriptors.
+    o : Out(stream.Signature(TxJob))
+    """
+
+    def __init__(self, params, *, ring):
+        if ring not in (0, 1):
+            raise ValueError(f"ring is {ring}; choose 0 (SEND) or 1 (RETRANSMIT)")
+        self.params, self.ring = params, ring
+        super().__init__({"i": In(stream.Signature(BEAT_BITS)), "o": Out(stream.Signature(TxJob))})
+
+    def elaborate(self, platform):
+        m = Module()
+        work = Signal(WORK)                  # the descriptor; addresses, length, psn and rsn move on
+        room = Signal(LENGTH_WIDTH)          # bytes up to the next boundary
+        busy, bad, last = Signal(), Signal(), Signal()
+        length = Signal(LENGTH_WIDTH)
+        pmtu_bytes = Signal(LENGTH_WIDTH)
+        opcode = Signal(8)
+
+        m.d.comb += [
+            pmtu_bytes.eq(Array(wire.PMTUS.get(code, 0) for code in range(8))[work.pmtu]),
+            last.eq(work.length <= room),
+            length.eq(Mux(last, work.length, room)),
+            opcode.eq(Mux(
+                work.retransmit,
+                Mux(self.o.p.packet.has_imm, wire.Opcode.RETX_WRITE_IMM, wire.Opcode.RETX_WRITE),
+                Mux(self.o.p.packet.has_imm, wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.WRITE_ONLY))),
+            self.i.ready.eq(~busy | (self.o.ready & last)),
+            self.o.valid.eq(busy),
+            self.o.p.reason.eq(Mux(bad, Reason.BAD_DESCRIPTOR, Reason.OK)),
+        ]
+        same = ("dqpn", "sqpn", "psn", "rsn", "imm", "rkey", "remote_va", "lkey", "local_va", "dst_mac", "dst_ip", "sport")
+        packet = self.o.p.packet
+        m.d.comb += [packet[name].eq(work[name]) for name in same]
+        m.d.comb += [
+            packet.opcode.eq(opcode),
+            packet.ack_req.eq(work.ack_req & last),
+            packet.generation.eq(work.peer_generation),
+            packet.has_rsn.eq(work.retransmit),
+            packet.has_imm.eq((work.opcode == WorkOpcode.WRITE_IMM) & last),
+            packet.length.eq(length),
+            packet.ring.eq(self.ring),
+            packet.last.eq(last),
+        ]
+
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += [
+                busy.eq(~last),
+                work.length.eq(work.length - length),
+                work.local_va.eq(work.local_va + length),
+                work.remote_va.eq(work.remote_va + length),
+                work.psn.eq(work.psn + 1),
+                work.rsn.eq(work.rsn + 1),
+                room.eq(pmtu_bytes),
+            ]
+        with m.If(self.i.valid & self.i.ready):
+            new = data.View(WORK, self.i.payload)
+            new_bad = Signal()
+            known_opcode = Cat(new.opcode == code for code in WorkOpcode).any()
+            known_pmtu = Cat(new.pmtu == code for code in wire.PMTUS).any()
+            m.d.comb += new_bad.eq(~known_opcode | ~known_pmtu | (new.length > CHUNK_MAX)
+                                   | new.sqpn[self.params.qpn_width:].any())
+            m.d.sync += [work.eq(new), bad.eq(new_bad), busy.eq(1)]
+            with m.Switch(new.pmtu):
+                for code, log2 in PMTU_LOG2.items():
+                    with m.Case(code):
+                        m.d.sync += room.eq((1 << log2) - new.remote_va[:log2])
+            with m.If(new_bad):
+                m.d.sync += work.length.eq(0)
+        return m

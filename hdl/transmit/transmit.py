@@ -1,0 +1,152 @@
+"""The transmit room, wired."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..abi import Reason
+from ..layouts import BEAT_BITS, Beat, DmaRequest, Report
+from ..stream import Fifo, PacketArbiter
+from ..table.translate import TranslateRequest, Translation
+from .buffer import FrameBuffer, check_depth
+from .frame import Framer
+from .header import HeaderBuilder
+from .merge import PriorityMerge
+from .outcome import Outcome
+from .payload import PayloadCleaner
+from .raw import RawGate
+from .seal import Seal
+from .segment import Segmenter, TxJob
+from .work import Work
+
+
+class Transmit(wiring.Component):
+    """Work descriptors to RoCEv2 frames, merged with raw frames, complete before they leave.
+
+    One beat per cycle: a data frame takes ceil(bytes / 64) cycles, ICRC included, as long as
+    payload comes; ``bulk_tags`` packets wait for their payload at a time. RETRANSMIT packets
+    overtake SEND packets until their payload is asked for. Raw and data frames alternate when both wait.
+
+    A packet that must not be sent is reported once per descriptor and dropped; the descriptor is retired like any
+    other. While the report ring is full refused packets make the transmit path wait.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    i_send, i_retransmit : In(stream.Signature(512))
+        WORK descriptors.
+    retire_send, retire_retransmit : Out(1)
+        Strobes: a descriptor's last packet has got its payload (or was refused), in ring order.
+    o_translate : Out(stream.Signature(TranslateRequest)), i_translate : In(stream.Signature(Translation))
+    o_request : Out(stream.Signature(DmaRequest)), i_payload : In(stream.Signature(Beat))
+        A bulk client of the DMA reader.
+    i_raw : In(stream.Signature(Beat))
+        Whole raw frames, padded here to 60 bytes. ``error`` on the last beat drops the frame.
+    o : Out(stream.Signature(Beat))
+        Frames without FCS, never interrupted by this side.
+    o_report : Out(stream.Signature(Report)), placed_ticket : In(8)
+        TX_ERROR reports.
+    mac, ip : In(48), In(32)
+        Addresses of the card.
+    enable : In(1)
+        While low no packet and no raw frame begins.
+    drain_request : In(1), drain_done : Out(1)
+        While requested no packet begins; done once none is between its check and its end.
+    idle : Out(1)
+        Nothing is in the room.
+    count_tx_packets, count_tx_retransmissions, count_tx_bytes, count_tx_raw_frames, count_tx_stall_cycles : Out
+    refuse_stb, refuse_reason : Out(1), Out(8)
+    """
+
+    def __init__(self, params):
+        self.params = params
+        self.in_flight_max = 4 * params.bulk_tags + 64
+        check_depth(params.tx_buffer_beats)
+        super().__init__({
+            "i_send": In(stream.Signature(BEAT_BITS)), "i_retransmit": In(stream.Signature(BEAT_BITS)),
+            "retire_send": Out(1), "retire_retransmit": Out(1),
+            "o_translate": Out(stream.Signature(TranslateRequest)), "i_translate": In(stream.Signature(Translation)),
+            "o_request": Out(stream.Signature(DmaRequest)), "i_payload": In(stream.Signature(Beat)),
+            "i_raw": In(stream.Signature(Beat)),
+            "o": Out(stream.Signature(Beat)),
+            "o_report": Out(stream.Signature(Report)), "placed_ticket": In(8),
+            "mac": In(48), "ip": In(32), "enable": In(1),
+            "drain_request": In(1), "drain_done": Out(1), "idle": Out(1),
+            "count_tx_packets": Out(1), "count_tx_retransmissions": Out(1), "count_tx_bytes": Out(14),
+            "count_tx_raw_frames": Out(1), "count_tx_stall_cycles": Out(1),
+            "refuse_stb": Out(1), "refuse_reason": Out(8),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        flipped = wiring.flipped
+        m.submodules.segment_send = segment_send = Segmenter(self.params, ring=0)
+        m.submodules.segment_retransmit = segment_retransmit = Segmenter(self.params, ring=1)
+        m.submodules.merge = merge = PriorityMerge()
+        m.submodules.work = work = Work()
+        m.submodules.waiting = waiting = Fifo(TxJob, self.params.bulk_tags)
+        m.submodules.header = header = HeaderBuilder()
+        m.submodules.payload = payload = PayloadCleaner()
+        m.submodules.frame = frame = Framer()
+        m.submodules.outcome = outcome = Outcome()
+        m.submodules.seal = seal = Seal()
+        m.submodules.raw = raw = RawGate()
+        m.submodules.both = both = PacketArbiter(Beat, 2)
+        m.submodules.buffer = buffer = FrameBuffer(self.params.tx_buffer_beats)
+
+        wiring.connect(m, flipped(self.i_send), segment_send.i)
+        wiring.connect(m, flipped(self.i_retransmit), segment_retransmit.i)
+        wiring.connect(m, segment_send.o, merge.i_send)
+        wiring.connect(m, segment_retransmit.o, merge.i_retransmit)
+        wiring.connect(m, merge.o, work.i)
+        wiring.connect(m, work.o_translate, flipped(self.o_translate))
+        wiring.connect(m, flipped(self.i_translate), work.i_translate)
+        wiring.connect(m, work.o_request, flipped(self.o_request))
+        wiring.connect(m, work.o, waiting.i)
+        wiring.connect(m, waiting.o, header.i)
+        wiring.connect(m, header.o, frame.i)
+        wiring.connect(m, flipped(self.i_payload), payload.i)
+        wiring.connect(m, payload.o, frame.i_payload)
+        wiring.connect(m, frame.o, seal.i)
+        wiring.connect(m, seal.o, both.i[0])
+        wiring.connect(m, flipped(self.i_raw), raw.i)
+        wiring.connect(m, raw.o, both.i[1])
+        wiring.connect(m, both.o, buffer.i)
+        wiring.connect(m, buffer.o, flipped(self.o))
+        wiring.connect(m, outcome.o_report, flipped(self.o_report))
+
+        in_flight = Signal(range(self.in_flight_max))
+        begins, quiet = Signal(), Signal()
+        m.d.comb += [
+            begins.eq((merge.i_send.valid & merge.i_send.ready) | (merge.i_retransmit.valid & merge.i_retransmit.ready)),
+            quiet.eq(in_flight == 0),
+            merge.enable.eq(self.enable & ~self.drain_request),
+            raw.enable.eq(self.enable),
+            self.drain_done.eq(self.drain_request & quiet),
+            self.idle.eq(quiet & ~segment_send.o.valid & ~segment_retransmit.o.valid & ~seal.busy
+                         & ~raw.o.valid & ~both.o.valid & buffer.empty),
+            header.mac.eq(self.mac), header.ip.eq(self.ip),
+            outcome.done_stb.eq(frame.done_stb), outcome.done.eq(frame.done), frame.hold.eq(outcome.hold),
+            outcome.placed_ticket.eq(self.placed_ticket),
+            self.retire_send.eq(outcome.retire_send), self.retire_retransmit.eq(outcome.retire_retransmit),
+            self.count_tx_packets.eq(outcome.count_tx_packets),
+            self.count_tx_retransmissions.eq(outcome.count_tx_retransmissions),
+            self.count_tx_bytes.eq(outcome.count_tx_bytes),
+            self.count_tx_raw_frames.eq(raw.count),
+            self.count_tx_stall_cycles.eq(self.o.valid & ~self.o.ready),
+        ]
+        m.d.sync += in_flight.eq(in_flight + begins - frame.done_stb)
+
+        # A frame too long for the buffer gives way to a refused packet of the same cycle.
+        too_long = Signal()
+        m.d.comb += [
+            self.refuse_stb.eq(outcome.refuse_stb | too_long),
+            self.refuse_reason.eq(outcome.refuse_reason),
+        ]
+        m.d.sync += too_long.eq(buffer.too_long | (too_long & outcome.refuse_stb))
+        with m.If(~outcome.refuse_stb):
+            m.d.comb += self.refuse_reason.eq(Reason.FRAME_TOO_LONG)
+        return m

@@ -1,0 +1,99 @@
+"""Checks and translates each packet and asks for its payload."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..abi import Reason
+from ..layouts import DmaRequest
+from ..stream import Fifo
+from ..table.translate import TranslateRequest, Translation
+from .segment import TxJob
+
+TRANSLATING = 16  # packets between request and answer
+
+
+class Work(wiring.Component):
+    """Local translation of every packet, then the read of its payload.
+
+    The QP must be ready to send and the MR readable; a local key needs no access right for that.
+    A packet that fails is passed on with its reason and without a read; the rest of its
+    descriptor is then passed on ``silent``, so that one descriptor is reported once.
+
+    One packet per cycle as far as ``Translate`` gives it, two cycles when the payload crosses a page. A read is asked for when
+    its packet has found room in ``o``, so what follows bounds the packets in flight.
+
+    Members
+    -------
+    i : In(stream.Signature(TxJob))
+    o_translate : Out(stream.Signature(TranslateRequest))
+    i_translate : In(stream.Signature(Translation))
+        One for each request, in order.
+    o_request : Out(stream.Signature(DmaRequest))
+        One group per packet with payload, in the order of ``o``.
+    o : Out(stream.Signature(TxJob))
+    """
+
+    def __init__(self):
+        super().__init__({
+            "i": In(stream.Signature(TxJob)),
+            "o_translate": Out(stream.Signature(TranslateRequest)),
+            "i_translate": In(stream.Signature(Translation)),
+            "o_request": Out(stream.Signature(DmaRequest)),
+            "o": Out(stream.Signature(TxJob)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.jobs = jobs = Fifo(TxJob, TRANSLATING)
+        m.submodules.asked = asked = Fifo(TranslateRequest, 2)
+        wiring.connect(m, asked.o, wiring.flipped(self.o_translate))
+        m.d.comb += [
+            self.i.ready.eq(jobs.i.ready & asked.i.ready),
+            jobs.i.valid.eq(self.i.valid & asked.i.ready),
+            asked.i.valid.eq(self.i.valid & jobs.i.ready),
+            jobs.i.payload.eq(self.i.payload),
+            asked.i.p.key.eq(self.i.p.packet.lkey),
+            asked.i.p.va.eq(self.i.p.packet.local_va),
+            asked.i.p.length.eq(self.i.p.packet.length),
+            asked.i.p.need.eq(0),
+            asked.i.p.qpn.eq(self.i.p.packet.sqpn),
+            asked.i.p.qp_need.eq(1),
+        ]
+
+        m.submodules.requests = requests = Fifo(DmaRequest, 4)
+        m.submodules.done = done = Fifo(TxJob, 2)
+        wiring.connect(m, requests.o, wiring.flipped(self.o_request))
+        wiring.connect(m, done.o, wiring.flipped(self.o))
+        job, answer = jobs.o.p, self.i_translate.p
+        here, reads, second, finish = Signal(), Signal(), Signal(), Signal()
+        poisoned = Signal(2)  # per ring: a packet of the current descriptor was refused
+        hurt = poisoned.bit_select(job.packet.ring, 1)
+        two = Signal()
+        m.d.comb += [
+            here.eq(jobs.o.valid & self.i_translate.valid),
+            done.i.payload.eq(job),
+            done.i.p.qp_generation.eq(answer.qp_generation),
+            done.i.p.silent.eq(hurt),
+        ]
+        with m.If(job.reason == Reason.OK):
+            m.d.comb += done.i.p.reason.eq(answer.reason)
+        m.d.comb += [
+            reads.eq(((job.reason | answer.reason) == Reason.OK) & ~hurt & (job.packet.length != 0)),
+            two.eq(answer.segment1.length != 0),
+            requests.i.valid.eq(here & reads & done.i.ready),
+            requests.i.p.last.eq(second | ~two),
+            finish.eq(here & done.i.ready & (~reads | (requests.i.ready & (second | ~two)))),
+            done.i.valid.eq(finish),
+            jobs.o.ready.eq(finish),
+            self.i_translate.ready.eq(finish),
+        ]
+        with m.If(second):
+            m.d.comb += Cat(requests.i.p.address, requests.i.p.length).eq(answer.segment1.as_value())
+        with m.Else():
+            m.d.comb += Cat(requests.i.p.address, requests.i.p.length).eq(answer.segment0.as_value())
+        with m.If(requests.i.valid & requests.i.ready):
+            m.d.sync += second.eq(two & ~second)
+        with m.If(finish):
+            m.d.sync += hurt.eq((hurt | (done.i.p.reason != Reason.OK)) & ~job.packet.last)
+        return m
