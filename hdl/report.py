@@ -1,0 +1,110 @@
+"""Merges the reports of all blocks into the Meta Report ring, never ahead of the data they speak of."""
+
+from amaranth import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .layouts import BEAT_BITS, Report
+from .params import CardParams
+from .stream import Arbiter, Fifo
+
+TICKET_WIDTH = 8
+LONG_TICKET_WIDTH = 40        # a report may wait this many packets long without its ticket being misread
+FIRST_DEPTH = 16              # places of source 0, the receive path
+DEPTH = 4                     # places of each other source
+ROOM = 4
+
+
+class HeldReport(data.Struct):
+    """A report whose ticket was extended, so that it may wait for as long as the ring is full."""
+
+    entry: BEAT_BITS
+    ticket: LONG_TICKET_WIDTH
+
+
+class Reporter(wiring.Component):
+    """Round-robin merge of report sources; an entry waits until its ticket was placed.
+
+    One report per cycle, latency 2 when nothing waits. Reports of one source keep their order; a source
+    whose head waits blocks no other source. Tickets on ``i`` must lie within 127 of ``placed_ticket``.
+
+    Parameters
+    ----------
+    params : CardParams
+    n : int
+        Sources. Source 0 is the receive path.
+    unticketed : iterable of int
+        Sources whose reports speak of no received packet: their ``ticket`` is ignored.
+
+    Members
+    -------
+    i : In(stream.Signature(Report)).array(n)
+    placed_ticket : In(8)
+        Newest ticket whose payload, and that of all before it, was accepted by ``DmaWrite``.
+    o : Out(stream.Signature(512))
+        Entries without phase, for the ring writer.
+    room : Out(1)
+        Source 0 has at least 4 free places. Registered.
+    idle : Out(1)
+        No report is held.
+    count_reports : Out(1)
+        A report was passed on.
+    """
+
+    def __init__(self, params: CardParams, n, *, unticketed=()):
+        if n < 1:
+            raise ValueError("a reporter needs at least one source")
+        self.params, self.n, self.unticketed = params, n, frozenset(unticketed)
+        if not self.unticketed <= set(range(n)):
+            raise ValueError(f"unticketed sources {sorted(self.unticketed)}; there are {n}")
+        super().__init__({
+            "i": In(stream.Signature(Report)).array(n),
+            "placed_ticket": In(TICKET_WIDTH),
+            "o": Out(stream.Signature(BEAT_BITS)),
+            "room": Out(1),
+            "idle": Out(1),
+            "count_reports": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        placed = Signal(LONG_TICKET_WIDTH)
+        advance = Signal(TICKET_WIDTH)
+        m.d.comb += advance.eq(self.placed_ticket - placed[:TICKET_WIDTH])
+        m.d.sync += placed.eq(placed + advance)
+
+        m.submodules.arbiter = arbiter = Arbiter(BEAT_BITS, self.n)
+        idle = ~arbiter.o.valid
+        for k, source in enumerate(self.i):
+            m.submodules[f"queue_{k}"] = queue = Fifo(HeldReport, DEPTH if k else FIRST_DEPTH)
+            distance = Signal(TICKET_WIDTH, name=f"distance_{k}")
+            m.d.comb += [
+                distance.eq(source.p.ticket - placed[:TICKET_WIDTH]),
+                queue.i.p.entry.eq(source.p.entry),
+                queue.i.p.ticket.eq(placed + distance.as_signed()),
+                queue.i.valid.eq(source.valid),
+                source.ready.eq(queue.i.ready),
+            ]
+            if k in self.unticketed:
+                due = 1
+            else:
+                behind = Signal(LONG_TICKET_WIDTH, name=f"behind_{k}")
+                m.d.comb += behind.eq(placed - queue.o.p.ticket)
+                due = ~behind[-1]
+            m.d.comb += [
+                arbiter.i[k].payload.eq(queue.o.p.entry),
+                arbiter.i[k].valid.eq(queue.o.valid & due),
+                queue.o.ready.eq(arbiter.i[k].ready & due),
+            ]
+            idle &= ~queue.o.valid
+            if k == 0:
+                m.d.sync += self.room.eq(queue.free >= ROOM)
+
+        m.d.comb += [
+            self.o.payload.eq(arbiter.o.payload),
+            self.o.valid.eq(arbiter.o.valid),
+            arbiter.o.ready.eq(self.o.ready),
+            self.count_reports.eq(self.o.valid & self.o.ready),
+            self.idle.eq(idle),
+        ]
+        return m

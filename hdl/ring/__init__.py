@@ -1,0 +1,1 @@
+"""Descriptor rings in host memory: readers, writers and the status block."""

@@ -1,0 +1,261 @@
+"""Host-to-card ring: fetches descriptors ahead and delivers them in order."""
+
+from amaranth import Array, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from .. import abi
+from ..layouts import BEAT_BITS, LineData, LineRequest
+from ..params import CardParams, exact_log2
+from .size import INDEX_WIDTH, RingSize
+
+LINES_MAX = 4                                            # lines of one request
+PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
+
+
+class RingReader(wiring.Component):
+    """Reads the descriptors of one ring, several fetches in flight.
+
+    A request asks for up to 4 lines: never past ``prod``, the end of the ring or a 4 KiB page, and only
+    when all its lines have a place in the buffer of ``params.ring_prefetch`` descriptors; one request
+    per 3 cycles. Answers may come in any order. Descriptors are delivered in ring order, one per cycle
+    while the buffer holds the next one, 3 cycles after its line came.
+
+    A descriptor with a wrong phase, or whose read failed, is refused: when everything before it is
+    retired it is skipped and counts as finished. A producer index that moves backwards or holds more
+    than the ring is ignored and refused.
+
+    While ``enable`` is 0 nothing is fetched or delivered; the ring starts anew at index zero when reads in
+    flight have come back and delivered descriptors are retired. Doorbells rung meanwhile, after ``enable``
+    went up again, are kept. ``base`` and ``log2`` may only change while ``enable`` is 0.
+
+    Parameters
+    ----------
+    params : CardParams
+        ``ring_prefetch`` is at least 4.
+
+    Members
+    -------
+    base, log2, enable : In(64), In(8), In(1)
+        Configuration.
+    prod, prod_stb : In(16), In(1)
+        Doorbell: new producer index; surplus high bits are ignored.
+    o_request : Out(stream.Signature(LineRequest))
+    i_line : In(stream.Signature(LineData))
+        Always accepted.
+    o : Out(stream.Signature(512))
+        Descriptors.
+    retire : In(1)
+        Strobe: the oldest delivered descriptor is finished.
+    cons : Out(16)
+        Consumer index, as wide as the ring's indices.
+    idle : Out(1)
+        Nothing held, in flight or unfinished.
+    refuse_stb, refuse_reason : Out(1), Out(8)
+        BAD_DESCRIPTOR or DMA_ERROR.
+    """
+
+    def __init__(self, params: CardParams):
+        if params.ring_prefetch < LINES_MAX:
+            raise ValueError(f"ring_prefetch is {params.ring_prefetch}; a request needs room for {LINES_MAX}")
+        self.params = params
+        super().__init__({
+            "base": In(64), "log2": In(8), "enable": In(1),
+            "prod": In(INDEX_WIDTH), "prod_stb": In(1),
+            "o_request": Out(stream.Signature(LineRequest)),
+            "i_line": In(stream.Signature(LineData)),
+            "o": Out(stream.Signature(BEAT_BITS)),
+            "retire": In(1),
+            "cons": Out(INDEX_WIDTH),
+            "idle": Out(1),
+            "refuse_stb": Out(1), "refuse_reason": Out(8),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        slots = self.params.ring_prefetch
+        slot_width = exact_log2(slots)
+        m.submodules.ring = ring = RingSize()
+        m.d.comb += ring.log2.eq(self.log2)
+
+        running = Signal()
+        start = Signal()
+        prod, fetch, deliver, cons = (Signal(INDEX_WIDTH, name=n) for n in ("prod_q", "fetch", "deliver", "cons_q"))
+        in_flight = Signal(range(slots + 1))             # requests, each answered by a line with `last`
+        held = Signal(range(slots + 1))                  # descriptors asked for and not yet delivered
+        take = Signal(range(LINES_MAX + 1))              # lines of the request accepted this cycle
+        pop = Signal()                                   # the next descriptor leaves the buffer
+
+        self._doorbell(m, ring, running, start, prod, cons)
+
+        # Life of the ring: `running` from a clean start until `enable` goes down.
+        m.d.comb += start.eq(~running & self.enable & (in_flight == 0) & (deliver == cons) & ~self.o_request.valid)
+        with m.If(start):
+            m.d.sync += running.eq(1)
+        with m.Elif(~self.enable):
+            m.d.sync += running.eq(0)
+
+        # Fetching.
+        room = Signal(range(slots + 1))
+        to_prod, to_end, to_page, in_ring, count = (Signal(range(LINES_MAX + 1), name=n)
+                                                    for n in ("to_prod", "to_end", "to_page", "in_ring", "count"))
+        position = Signal(INDEX_WIDTH - 1)               # of `fetch` in the ring
+        line = Signal(58)
+        slot_in = Signal(slot_width)
+        request = self.o_request.p
+
+        def at_most_4(value):
+            return Mux(value > LINES_MAX, LINES_MAX, value)
+
+        left, lines_left = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
+        tag = data.View(self._tag(slot_width), request.tag[:self._tag(slot_width).size])
+        m.d.comb += [left.eq((prod - fetch) & ring.mask), lines_left.eq(ring.size - position)]
+        with m.FSM():
+            with m.State("MEASURE"):
+                # waits for a descriptor to fetch
+                m.d.sync += [
+                    to_prod.eq(at_most_4(left)),
+                    to_end.eq(at_most_4(lines_left)),
+                    line.eq(self.base[6:] + position),
+                ]
+                with m.If(running & self.enable & (left != 0)):
+                    m.next = "CHOOSE"
+            with m.State("CHOOSE"):
+                # waits for room for the whole request
+                m.d.comb += [
+                    to_page.eq(at_most_4(PAGE_LINES - line[:6])),
+                    in_ring.eq(Mux(to_prod < to_end, to_prod, to_end)),
+                    count.eq(Mux(to_page < in_ring, to_page, in_ring)),
+                    room.eq(slots - held),
+                ]
+                with m.If(~running | ~self.enable):
+                    m.next = "MEASURE"
+                with m.Elif(room >= count):
+                    m.d.sync += [
+                        request.line.eq(line), request.count.eq(count), self.o_request.valid.eq(1),
+                        tag.slot.eq(slot_in), tag.tail.eq(count - 1),
+                    ]
+                    m.next = "REQUEST"
+            with m.State("REQUEST"):
+                # waits for the request to be accepted
+                with m.If(self.o_request.ready):
+                    m.d.comb += take.eq(request.count)
+                    m.d.sync += [
+                        self.o_request.valid.eq(0),
+                        fetch.eq((fetch + request.count) & ring.mask),
+                        position.eq((position + request.count) & (ring.size - 1)),
+                        slot_in.eq(slot_in + request.count),
+                    ]
+                    m.next = "MEASURE"
+
+        # Lines arrive.
+        answered = Signal()
+        m.d.sync += [
+            in_flight.eq(in_flight + (take != 0) - answered),
+            held.eq(held + take - pop),
+        ]
+        present, failed = Signal(slots), Signal(slots)
+        present_set, failed_set, clear = Signal(slots), Signal(slots), Signal(slots)
+        m.submodules.buffer = buffer = Memory(shape=BEAT_BITS, depth=slots, init=[])
+        write, read = buffer.write_port(), buffer.read_port(domain="comb")
+        self._arrive(m, write, present_set, failed_set, answered)
+        m.d.sync += [present.eq((present | present_set) & ~clear), failed.eq((failed | failed_set) & ~clear)]
+
+        # Delivery.
+        slot_out = Signal(slot_width)
+        phase = Signal(init=1)
+        at_end = Signal()
+        bad = Signal()
+        load = Signal()
+        m.d.comb += [
+            read.addr.eq(slot_out),
+            bad.eq(Array(failed)[slot_out] | (read.data[0] != phase)),
+            load.eq(running & Array(present)[slot_out] & (~self.o.valid | self.o.ready)),
+            pop.eq(load & (~bad | (deliver == cons))),
+            at_end.eq((deliver & (ring.size - 1)) == ring.size - 1),
+            clear.eq(Mux(pop, 1 << slot_out, 0)),
+        ]
+        with m.If(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
+        m.d.sync += self.refuse_stb.eq(0)
+        with m.If(pop):
+            m.d.sync += [
+                deliver.eq((deliver + 1) & ring.mask),
+                slot_out.eq(slot_out + 1),
+                phase.eq(phase ^ at_end),
+            ]
+            with m.If(bad):
+                reason = Mux(Array(failed)[slot_out], abi.Reason.DMA_ERROR, abi.Reason.BAD_DESCRIPTOR)
+                m.d.sync += [self.refuse_stb.eq(1), self.refuse_reason.eq(reason)]
+            with m.Else():
+                m.d.sync += [self.o.payload.eq(read.data), self.o.valid.eq(1)]
+        with m.If((pop & bad) | (self.retire & (cons != deliver))):
+            m.d.sync += cons.eq((cons + 1) & ring.mask)
+        with m.If(self._bad_doorbell):
+            m.d.sync += [self.refuse_stb.eq(1), self.refuse_reason.eq(abi.Reason.BAD_DESCRIPTOR)]
+
+        with m.If(start):
+            m.d.sync += [
+                fetch.eq(0), deliver.eq(0), cons.eq(0), position.eq(0), held.eq(0), present.eq(0), failed.eq(0),
+                slot_in.eq(0), slot_out.eq(0), phase.eq(1),
+            ]
+        m.d.comb += [
+            self.cons.eq(Mux(running, cons, 0)),
+            self.idle.eq((in_flight == 0) & (deliver == cons) & ~self.o_request.valid & (~running | (prod == cons))),
+        ]
+        return m
+
+    def _tag(self, slot_width):
+        """Place of the first line, and how many follow it."""
+        return data.StructLayout({"slot": slot_width, "tail": 2})
+
+    def _doorbell(self, m, ring, running, start, prod, cons):
+        """Checks a new producer index in two steps; keeps one that comes before the ring has started."""
+        early, rung = Signal(), Signal()
+        value, ahead, known = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
+        self._bad_doorbell = Signal()
+        m.d.comb += [
+            ahead.eq((value - cons) & ring.mask),
+            known.eq((prod - cons) & ring.mask),
+            self._bad_doorbell.eq(rung & running & ((ahead > ring.size) | (ahead < known))),
+        ]
+        m.d.sync += rung.eq(early & running)
+        with m.If(running):
+            m.d.sync += early.eq(0)
+        with m.If(self.prod_stb):
+            m.d.sync += [value.eq(self.prod), rung.eq(running), early.eq(~running)]
+        with m.If(~self.enable):
+            m.d.sync += [early.eq(0), rung.eq(0)]
+        with m.If(start):
+            m.d.sync += prod.eq(0)
+        with m.Elif(rung & running & ~self._bad_doorbell):
+            m.d.sync += prod.eq(value & ring.mask)
+
+    def _arrive(self, m, write, present_set, failed_set, answered):
+        """Writes a line to its place; one that ends its request early fails the lines it leaves out."""
+        slots = len(present_set)
+        slot_width = exact_log2(slots)
+        valid = Signal()
+        line = Signal(LineData)
+        tag = data.View(self._tag(slot_width), line.tag[:self._tag(slot_width).size])
+        slot = Signal(slot_width)
+        missing = Signal(2)
+        m.d.comb += [
+            self.i_line.ready.eq(1),
+            slot.eq(tag.slot + line.index),
+            missing.eq(Mux(line.last, tag.tail - line.index, 0)),
+            write.addr.eq(slot),
+            write.data.eq(line.data),
+            write.en.eq(valid),
+            answered.eq(valid & line.last),
+        ]
+        m.d.sync += [valid.eq(self.i_line.valid), line.eq(self.i_line.payload)]
+        with m.If(valid):
+            for step in range(LINES_MAX):
+                at = Signal(slot_width, name=f"place_{step}")
+                m.d.comb += at.eq(slot + step)
+                with m.If(step <= missing):
+                    for k in range(slots):
+                        with m.If(at == k):
+                            m.d.comb += [present_set[k].eq(1), failed_set[k].eq(line.error if step == 0 else 1)]

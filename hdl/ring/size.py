@@ -1,0 +1,39 @@
+"""Size of a ring from its configuration register."""
+
+from amaranth import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from .. import abi
+
+INDEX_WIDTH = abi.RING_LOG2_MAX + 1
+
+
+class RingSize(wiring.Component):
+    """Entries of a ring and the mask of its indices. Registered: one cycle behind ``log2``.
+
+    Members
+    -------
+    log2 : In(8)
+        Larger values count as ``RING_LOG2_MAX``.
+    size : Out(16)
+        ``2 ** log2``.
+    mask : Out(16)
+        ``2 * size - 1``: indices are one bit wider than the ring.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "log2": In(8),
+            "size": Out(INDEX_WIDTH, init=1),
+            "mask": Out(INDEX_WIDTH, init=1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        log2 = Signal(range(INDEX_WIDTH))
+        m.d.comb += log2.eq(self.log2)
+        with m.If(self.log2 > abi.RING_LOG2_MAX):
+            m.d.comb += log2.eq(abi.RING_LOG2_MAX)
+        m.d.sync += [self.size.eq(1 << log2), self.mask.eq((2 << log2) - 1)]
+        return m

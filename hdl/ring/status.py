@@ -1,0 +1,72 @@
+"""Status block: tells the host by DMA how far the host-to-card rings are."""
+
+from amaranth import Cat, Const, Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .. import abi
+from ..layouts import Beat, DmaRequest, host_struct
+from ..params import CardParams
+from .size import INDEX_WIDTH
+
+
+class StatusBlock(wiring.Component):
+    """Writes ``STATUS_BLOCK`` after any consumer index changed.
+
+    Changes that come while a write waits go into the next one; the last state is always written. One
+    write at a time, at most one per 2 cycles, 2 cycles after the change.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    address : In(64)
+        Of the block, 64-byte aligned; 0: nothing is written.
+    cons : In(16).array(4)
+        Consumer indices in the order of ``abi.HOST_TO_CARD``.
+    o_request : Out(stream.Signature(DmaRequest))
+    o_data : Out(stream.Signature(Beat))
+    idle : Out(1)
+        The block in memory is current, or about to be without further help.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "address": In(64),
+            "cons": In(INDEX_WIDTH).array(len(abi.HOST_TO_CARD)),
+            "o_request": Out(stream.Signature(DmaRequest)),
+            "o_data": Out(stream.Signature(Beat)),
+            "idle": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        now, written = (Signal(INDEX_WIDTH * len(abi.HOST_TO_CARD), name=n) for n in ("now", "written"))
+        changed = Signal()
+        m.d.sync += now.eq(Cat(self.cons))
+        m.d.comb += [
+            changed.eq((now != written) & (self.address != 0)),
+            self.idle.eq(~changed & ~self.o_request.valid & ~self.o_data.valid),
+        ]
+
+        with m.If(self.o_request.ready):
+            m.d.sync += self.o_request.valid.eq(0)
+        with m.If(self.o_data.ready):
+            m.d.sync += self.o_data.valid.eq(0)
+        with m.If(changed & ~self.o_request.valid & ~self.o_data.valid):
+            block = data.View(host_struct(abi.STATUS_BLOCK), self.o_data.p.data)
+            for k, ring in enumerate(abi.HOST_TO_CARD):
+                m.d.sync += block[f"{ring.name.lower()}_cons"].eq(now[INDEX_WIDTH * k:INDEX_WIDTH * (k + 1)])
+            m.d.sync += [
+                written.eq(now),
+                self.o_request.valid.eq(1),
+                self.o_request.p.address.eq(Cat(Const(0, 6), self.address[6:])),
+                self.o_request.p.length.eq(abi.BLOCK_BYTES),
+                self.o_request.p.last.eq(1),
+                self.o_data.valid.eq(1),
+                self.o_data.p.last.eq(1),
+            ]
+        return m

@@ -1,0 +1,257 @@
+"""Simple NIC: raw Ethernet frames between host memory and the MAC."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from . import abi, wire
+from .layouts import BEAT_BITS, BEAT_BYTES, NIC_RX, NIC_TX, PAYLOAD_MAX, Beat, DmaRequest
+from .params import CardParams
+from .ring.size import INDEX_WIDTH
+from .stream import Fifo
+
+FRAME_MAX = 9216
+LENGTH_WIDTH = 14
+IN_FLIGHT = 4              # NIC_TX frames being read
+
+
+class SimpleNicTx(wiring.Component):
+    """Reads the frames of NIC_TX descriptors and sends them.
+
+    Reads of up to 4 frames are in flight. One beat per cycle, latency 1 behind the DMA data; a descriptor
+    takes 2 cycles and one more per 4096 bytes. Frames shorter than 60 bytes are padded with zeros. A frame whose read
+    failed ends with ``error``: whoever sends it must drop it. Descriptors with a bad length are refused. Descriptors
+    are retired in order, when their frame was read.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    i : In(stream.Signature(512))
+        NIC_TX descriptors.
+    o_bulk_request : Out(stream.Signature(DmaRequest))
+        One group per frame.
+    i_bulk : In(stream.Signature(Beat))
+        The frames.
+    o : Out(stream.Signature(Beat))
+        The frames, padded.
+    retire : Out(1)
+        The oldest descriptor is finished.
+    idle : Out(1)
+    count_tx_raw_frames : Out(1)
+    refuse_stb, refuse_reason : Out(1), Out(8)
+        BAD_DESCRIPTOR or DMA_ERROR.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "i": In(stream.Signature(BEAT_BITS)),
+            "o_bulk_request": Out(stream.Signature(DmaRequest)),
+            "i_bulk": In(stream.Signature(Beat)),
+            "o": Out(stream.Signature(Beat)),
+            "retire": Out(1),
+            "idle": Out(1),
+            "count_tx_raw_frames": Out(1),
+            "refuse_stb": Out(1), "refuse_reason": Out(8),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.pending = pending = Fifo(1, IN_FLIGHT)    # in order; 1: refused
+
+        descriptor = data.View(NIC_TX, self.i.payload)
+        address, left = Signal(64), Signal(LENGTH_WIDTH)
+        request = self.o_bulk_request.p
+        with m.FSM() as fsm:
+            with m.State("CHECK"):
+                # waits for a descriptor and a place in the queue
+                bad = (descriptor.length < wire.ETH.size_bytes) | (descriptor.length > FRAME_MAX)
+                m.d.comb += [
+                    pending.i.payload.eq(bad),
+                    pending.i.valid.eq(self.i.valid),
+                    self.i.ready.eq(pending.i.ready),
+                ]
+                m.d.sync += [address.eq(descriptor.address), left.eq(descriptor.length)]
+                with m.If(self.i.valid & self.i.ready & ~bad):
+                    m.next = "READ"
+            with m.State("READ"):
+                # waits for the requests to be accepted
+                m.d.comb += [
+                    request.address.eq(address),
+                    request.last.eq(left <= PAYLOAD_MAX),
+                    request.length.eq(Mux(request.last, left, PAYLOAD_MAX)),
+                    self.o_bulk_request.valid.eq(1),
+                ]
+                with m.If(self.o_bulk_request.ready):
+                    m.d.sync += [address.eq(address + PAYLOAD_MAX), left.eq(left - PAYLOAD_MAX)]
+                    with m.If(request.last):
+                        m.next = "CHECK"
+
+        # Frames come back: pad and pass on.
+        first = Signal(init=1)
+        load, short, refused = Signal(), Signal(), Signal()
+        beat = self.i_bulk.p
+        pad_empty = BEAT_BYTES - wire.MIN_FRAME_BYTES
+        m.d.comb += [
+            load.eq(~self.o.valid | self.o.ready),
+            short.eq(first & beat.last & (beat.empty > pad_empty)),
+            refused.eq(pending.o.valid & pending.o.payload),
+            self.i_bulk.ready.eq(load & pending.o.valid & ~refused),
+        ]
+        m.d.sync += self.refuse_stb.eq(0)
+        with m.If(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
+        with m.If(self.i_bulk.valid & self.i_bulk.ready):
+            m.d.sync += [self.o.payload.eq(beat), self.o.valid.eq(1), first.eq(beat.last)]
+            with m.If(short):
+                kept = [beat.data[8 * b:8 * b + 8] & (b < BEAT_BYTES - beat.empty).replicate(8)
+                        for b in range(BEAT_BYTES)]
+                m.d.sync += [self.o.p.data.eq(Cat(kept)), self.o.p.empty.eq(pad_empty)]
+
+        # The host's buffer is free again when the last beat was read.
+        finished = self.i_bulk.valid & self.i_bulk.ready & beat.last
+        m.d.comb += [
+            pending.o.ready.eq(finished | refused),
+            self.retire.eq(pending.o.valid & pending.o.ready),
+            self.count_tx_raw_frames.eq(finished & ~beat.error),
+            self.idle.eq(~pending.o.valid & ~self.o.valid & fsm.ongoing("CHECK")),
+        ]
+        with m.If(self.retire & (refused | beat.error)):
+            m.d.sync += [
+                self.refuse_stb.eq(1),
+                self.refuse_reason.eq(Mux(refused, abi.Reason.BAD_DESCRIPTOR, abi.Reason.DMA_ERROR)),
+            ]
+        return m
+
+
+class RawFrame(data.Struct):
+    """A raw frame on its way to the host."""
+
+    length: LENGTH_WIDTH
+    roce: 1
+
+
+class SimpleNicRx(wiring.Component):
+    """Writes raw frames into the slots of the NIC_RX ring, then their entries.
+
+    One frame at a time: 5 cycles, one more per 4096 bytes, one per beat, and what the consumers of ``o_*``
+    take. It never waits for the host: a frame that finds no free slot, or is longer than its slot, is
+    read and dropped at once. ``o_request`` and ``o_data`` go straight to ``DmaWrite`` and ``o_entry``
+    to the ring writer, so that a frame is ordered before its entry.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    buffer, slot_log2 : In(64), In(8)
+        Slots in host memory; ``slot_log2`` counts as 9 below and as 14 above.
+    position, full : In(15), In(1)
+        Of the NIC_RX ring writer.
+    time_ns : In(64)
+        Arrival time.
+    i_info : In(stream.Signature(RawFrame))
+        One per frame, not later than its first beat is needed.
+    i : In(stream.Signature(Beat))
+        Whole frames, 1 to 16383 bytes.
+    o_request : Out(stream.Signature(DmaRequest))
+    o_data : Out(stream.Signature(Beat))
+    o_entry : Out(stream.Signature(512))
+        NIC_RX entries without phase.
+    idle : Out(1)
+    count_rx_raw_frames : Out(1)
+    refuse_stb, refuse_reason : Out(1), Out(8)
+        NIC_RING_FULL or FRAME_TOO_LONG.
+    """
+
+    SLOT_LOG2_MIN, SLOT_LOG2_MAX = 9, 14
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "buffer": In(64), "slot_log2": In(8),
+            "position": In(INDEX_WIDTH - 1), "full": In(1),
+            "time_ns": In(64),
+            "i_info": In(stream.Signature(RawFrame)),
+            "i": In(stream.Signature(Beat)),
+            "o_request": Out(stream.Signature(DmaRequest)),
+            "o_data": Out(stream.Signature(Beat)),
+            "o_entry": Out(stream.Signature(BEAT_BITS)),
+            "idle": Out(1),
+            "count_rx_raw_frames": Out(1),
+            "refuse_stb": Out(1), "refuse_reason": Out(8),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        slot_log2, slot_bytes = Signal(4), Signal(self.SLOT_LOG2_MAX + 1)
+        m.d.sync += slot_log2.eq(self.slot_log2)
+        with m.If(self.slot_log2 < self.SLOT_LOG2_MIN):
+            m.d.sync += slot_log2.eq(self.SLOT_LOG2_MIN)
+        with m.If(self.slot_log2 > self.SLOT_LOG2_MAX):
+            m.d.sync += slot_log2.eq(self.SLOT_LOG2_MAX)
+        m.d.sync += slot_bytes.eq(1 << slot_log2)
+
+        offset, address = Signal(INDEX_WIDTH - 1 + self.SLOT_LOG2_MAX), Signal(64)
+        left, entry = Signal(LENGTH_WIDTH), Signal(NIC_RX)
+        info, request = self.i_info.p, self.o_request.p
+        m.d.comb += [
+            self.o_data.payload.eq(self.i.payload),
+            self.o_entry.payload.eq(entry),
+            request.address.eq(address),
+            request.last.eq(left <= PAYLOAD_MAX),
+            request.length.eq(Mux(request.last, left, PAYLOAD_MAX)),
+        ]
+        m.d.sync += self.refuse_stb.eq(0)
+        with m.FSM() as fsm:
+            m.d.comb += self.idle.eq(fsm.ongoing("INFO") & ~self.i_info.valid)
+            with m.State("INFO"):
+                # waits for a frame; decides about it
+                m.d.comb += self.i_info.ready.eq(1)
+                m.d.sync += [
+                    entry.roce.eq(info.roce), entry.length.eq(info.length), entry.time_ns.eq(self.time_ns),
+                    left.eq(info.length), offset.eq(self.position << slot_log2),
+                ]
+                with m.If(self.i_info.valid):
+                    m.next = "SLOT"
+                    with m.If(self.full | (info.length > slot_bytes)):
+                        m.d.sync += [
+                            self.refuse_stb.eq(1),
+                            self.refuse_reason.eq(Mux(self.full, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
+                        ]
+                        m.next = "DISCARD"
+            with m.State("SLOT"):
+                # one cycle for the address
+                m.d.sync += address.eq(self.buffer + offset)
+                m.next = "REQUEST"
+            with m.State("REQUEST"):
+                # waits for the requests to be accepted
+                m.d.comb += self.o_request.valid.eq(1)
+                with m.If(self.o_request.ready):
+                    m.d.sync += [address.eq(address + PAYLOAD_MAX), left.eq(left - PAYLOAD_MAX)]
+                    with m.If(request.last):
+                        m.next = "FRAME"
+            with m.State("FRAME"):
+                # waits for the last beat to be accepted
+                m.d.comb += [self.o_data.valid.eq(self.i.valid), self.i.ready.eq(self.o_data.ready)]
+                with m.If(self.i.valid & self.i.ready & self.i.p.last):
+                    m.next = "ENTRY"
+            with m.State("ENTRY"):
+                # waits for the ring writer
+                m.d.comb += self.o_entry.valid.eq(1)
+                with m.If(self.o_entry.ready):
+                    m.d.comb += self.count_rx_raw_frames.eq(1)
+                    m.next = "SETTLE"
+            with m.State("SETTLE"):
+                # one cycle, after which `position` and `full` speak of the next entry
+                m.next = "INFO"
+            with m.State("DISCARD"):
+                # waits for the last beat of a refused frame
+                m.d.comb += self.i.ready.eq(1)
+                with m.If(self.i.valid & self.i.p.last):
+                    m.next = "INFO"
+        return m
