@@ -1,0 +1,125 @@
+"""The host's end of the rings: 64-byte entries, free-running indices, a phase bit in every entry."""
+
+import collections
+
+from weft.hdl import abi
+
+_PHASE = 1
+
+
+def _registers(ring):
+    name = ring.name.lower()
+    return {part: abi.REGISTER[f"{name}_{part}"].offset for part in ("base", "log2", "prod", "cons")}
+
+
+class _Ring:
+    def __init__(self, device, ring, log2):
+        if not 1 <= log2 <= abi.RING_LOG2_MAX:
+            raise ValueError(f"a ring of 2^{log2} entries; choose 1 to {abi.RING_LOG2_MAX}")
+        self.device, self.ring, self.log2, self.depth = device, ring, log2, 1 << log2
+        self.registers = _registers(ring)
+        self.buffer = device.alloc(self.depth * abi.BLOCK_BYTES, align=4096)
+        self.prod = 0
+        self.cons = 0
+
+    def _wrap(self, index):
+        """An index as the registers show it: one bit wider than the ring."""
+        return index % (2 * self.depth)
+
+    def _phase(self, index):
+        """Phase of an entry: 1 in the first lap."""
+        return 1 - (index >> self.log2 & 1)
+
+    def enable(self):
+        """Program base and size and start the ring at zero."""
+        self.device.write64(self.registers["base"], self.buffer.physical(0))
+        self.device.write32(self.registers["log2"], self.log2 | 1 << abi.RING_ENABLE_BIT)
+
+    def disable(self):
+        self.device.write32(self.registers["log2"], self.log2)
+
+    def close(self):
+        self.disable()
+        self.device.free(self.buffer)
+
+
+class HostToCardRing(_Ring):
+    """A ring the driver fills. :meth:`push` then :meth:`ring_doorbell`; :meth:`advance` hands the cookies of finished entries back."""
+
+    def __init__(self, device, ring, log2):
+        super().__init__(device, ring, log2)
+        self._cookies = collections.deque()
+        self._rung = 0
+
+    @property
+    def room(self):
+        return self.depth - (self.prod - self.cons)
+
+    def push(self, entry, cookie=None):
+        """Store an entry (64 bytes, phase 0); its index.
+
+        Raises
+        ------
+        BufferError
+            If the ring is full.
+        """
+        if not self.room:
+            raise BufferError(f"{self.ring.name} is full")
+        index = self.prod
+        data = bytes([entry[0] & ~_PHASE | self._phase(index)]) + entry[1:]
+        self.buffer.write(index % self.depth * abi.BLOCK_BYTES, data)
+        self._cookies.append(cookie)
+        self.prod += 1
+        return index
+
+    def ring_doorbell(self):
+        """Tell the card of what was pushed since the last time."""
+        if self._rung != self.prod:
+            self._rung = self.prod
+            self.device.write32(self.registers["prod"], self._wrap(self.prod))
+
+    def advance(self, card_cons):
+        """The card finished entries up to its index ``card_cons``: their cookies, in order.
+
+        Raises
+        ------
+        RuntimeError
+            If the card claims more than it was given.
+        """
+        finished = self._wrap(card_cons - self.cons)
+        if finished > self.prod - self.cons:
+            raise RuntimeError(f"{self.ring.name}: the card finished {finished} of {self.prod - self.cons} entries")
+        self.cons += finished
+        return [self._cookies.popleft() for _ in range(finished)]
+
+
+class CardToHostRing(_Ring):
+    """A ring the card fills; the driver polls memory only."""
+
+    BATCH = 16
+
+    def poll(self):
+        """New entries, oldest first, at most :attr:`BATCH`. They stay in the ring until :meth:`release`."""
+        at = self.prod % self.depth
+        count = min(self.BATCH, self.depth - at, self.depth - (self.prod - self.cons))
+        if not count:
+            return []
+        data = self.buffer.read(at * abi.BLOCK_BYTES, count * abi.BLOCK_BYTES)
+        entries = []
+        for i in range(count):
+            if data[i * abi.BLOCK_BYTES] & _PHASE != self._phase(self.prod):
+                break
+            entries.append(data[i * abi.BLOCK_BYTES:(i + 1) * abi.BLOCK_BYTES])
+            self.prod += 1
+        return entries
+
+    def release(self):
+        """Everything polled may be overwritten."""
+        if self.cons != self.prod:
+            self.cons = self.prod
+            self.device.write32(self.registers["cons"], self._wrap(self.cons))
+
+    def arm(self):
+        """One interrupt when an entry exists that was not polled yet; releases what was polled."""
+        self.cons = self.prod
+        self.device.write32(self.registers["cons"], self._wrap(self.cons) | 1 << abi.ARM_BIT)
