@@ -1,0 +1,72 @@
+# Each target sets up what it needs; `make help` lists them.
+
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+export AMARANTH_USE_YOSYS := builtin
+
+# Parameters of `make sim` and `make wave`; what is not given is left to `weft sim`.
+PARAMETERS := FILE LOSS REORDER DUP CORRUPT RTT_US QPS SEED PMTU SIM
+unexport $(PARAMETERS) WAVES
+WAVES ?=
+option = $(if $($(1)),--$(subst _,-,$(shell tr A-Z a-z <<< $(1))) $(call quoted,$($(1))))
+quoted = '$(subst ','\'',$(1))'
+OPTIONS = $(foreach name,$(PARAMETERS),$(call option,$(name))) $(if $(filter 1 yes true,$(WAVES)),--waves)
+
+.PHONY: help sim test wave verilog bench lint clean tools
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make sim       a real file crosses a lossy link between two cards, RTL end to end'
+	@echo '               FILE= LOSS= REORDER= DUP= CORRUPT= RTT_US= QPS= SEED= PMTU= SIM= WAVES=1'
+	@echo 'make wave      the same run with waves, opened in GTKWave'
+	@echo 'make test      all tests'
+	@echo 'make verilog   Verilog for FPGA, under sim_build/verilog'
+	@echo 'make bench     benchmarks; JSON under sim_build/reports'
+	@echo 'make lint      style and likely faults of the Python code'
+	@echo 'make clean     removes everything generated, but not .venv'
+
+sim: $(VENV)/.sim
+	@$(BIN)/weft sim $(OPTIONS)
+
+wave: $(VENV)/.sim
+	@$(BIN)/weft sim $(filter-out --waves,$(OPTIONS)) --waves --view
+
+test: $(VENV)/.dev
+	@$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+verilog: $(VENV)/.sim
+	@$(BIN)/weft verilog
+
+bench: $(VENV)/.sim
+	@$(BIN)/weft bench
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff check .
+
+clean:
+	rm -rf sim_build build dist .pytest_cache .ruff_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
+
+# What no Python package can bring.
+tools:
+	@missing() { echo "$$1 is missing; on Debian: apt-get install $$2" >&2; exit 1; }; \
+	command -v $(PYTHON) > /dev/null || missing $(PYTHON) python3; \
+	command -v g++ > /dev/null || missing g++ g++; \
+	command -v perl > /dev/null || missing perl perl; \
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; PYTHON=... names another one" >&2; exit 1; }; \
+	$(PYTHON) -c 'import venv, ensurepip' 2> /dev/null || missing "Python's venv module" python3-venv
+
+$(VENV)/bin/python: | tools
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.sim: pyproject.toml constraints.txt | tools $(VENV)/bin/python
+	@echo 'Installing into $(VENV) (first time, or after a change of pyproject.toml)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sim]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | tools $(VENV)/bin/python
+	@echo 'Installing into $(VENV) (first time, or after a change of pyproject.toml)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.sim
