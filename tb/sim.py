@@ -26,7 +26,8 @@ __all__ = ["SIMULATORS", "MissingSimulator", "BUILD_ROOT", "bench_seed", "build"
 BUILD_ROOT = Path(os.environ.get("WEFT_BUILD", Path.cwd() / "sim_build")).absolute()
 LOG_LINES = 40
 _ASSERTION = re.compile(r"^(ERROR: .*|%Error: .*Assertion failed.*|.*\bassertion failed\b.*)$", re.IGNORECASE)
-_PORT = re.compile(r"^\s*(input|output)\s+(?:wire\s+|reg\s+|logic\s+)?(?:\[(\d+):0\]\s*)?\\?([\w$.]+)\s*[;,)]?\s*$", re.MULTILINE)
+_PORT = re.compile(r"^\s*(input|output)\s+(?:wire\s+|reg\s+|logic\s+)?(?:\[(\d+):0\]\s*)?\\?([\w$.]+)\s*[;,)]?\s*$",
+                   re.MULTILINE)
 
 
 def bench_seed():
@@ -105,7 +106,8 @@ def build(text, *, top, name, sim, waves=False, optimize="build", everything=Fal
                 tool.build(where, top=top, ports=ports, wave_kind=wave_kind, optimize=optimize,
                            everything=everything, log=log)
             except simulators.BuildFailed as error:
-                raise AssertionError(f"{name}: {sim} does not build it ({error}); {log} ends with\n{_tail(log)}") from None
+                raise AssertionError(
+                    f"{name}: {sim} does not build it ({error}); {log} ends with\n{_tail(log)}") from None
             (where / "ready").write_text("\n".join(map(str, options)) + "\n")
     return where
 

@@ -100,7 +100,8 @@ def test_failed_hdl_assert_fails_the_test(sim):
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_failed_bench_tells_seed_and_command(sim):
     with pytest.raises(AssertionError) as caught:
-        simulate(Queue(), name="flow", bench=BENCH, sim=sim, seed=77, env={"FLOW": "python_assert"}, tests="python_assert")
+        simulate(Queue(), name="flow", bench=BENCH, sim=sim, seed=77, env={"FLOW": "python_assert"},
+                 tests="python_assert")
     message = str(caught.value)
     assert "python_assert" in message and "wrong on purpose" in message
     assert "WEFT_SEED=77 python -m pytest" in message and "test_failed_bench_tells_seed_and_command" in message

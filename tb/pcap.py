@@ -1,0 +1,50 @@
+"""Write and read pcap files with nanosecond time stamps. Standard library only."""
+
+import struct
+
+MAGIC_NS = 0xA1B23C4D  # classic pcap, nanosecond resolution
+LINKTYPE_ETHERNET = 1
+SNAP_BYTES = 65535
+_FILE = struct.Struct("<IHHiIII")
+_RECORD = struct.Struct("<IIII")
+
+
+class PcapWriter:
+    """A capture file of Ethernet frames (without FCS).
+
+    Every frame is flushed, so that the file of an aborted run can be read.
+    """
+
+    def __init__(self, path):
+        self._file = open(path, "wb")  # noqa: SIM115 closed by close()
+        self._file.write(_FILE.pack(MAGIC_NS, 2, 4, 0, 0, SNAP_BYTES, LINKTYPE_ETHERNET))
+
+    def write(self, time_ns, frame):
+        """Add a frame seen at ``time_ns``."""
+        seconds, nanoseconds = divmod(round(time_ns), 1_000_000_000)
+        self._file.write(_RECORD.pack(seconds, nanoseconds, len(frame), len(frame)) + frame)
+        self._file.flush()
+
+    def close(self):
+        self._file.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def read_pcap(path):
+    """Frames of a file that :class:`PcapWriter` wrote: ``[(time_ns, bytes), ...]``."""
+    with open(path, "rb") as file:
+        text = file.read()
+    if _FILE.unpack_from(text)[0] != MAGIC_NS:
+        raise ValueError(f"{path} is not a little-endian nanosecond pcap file")
+    frames, at = [], _FILE.size
+    while at < len(text):
+        seconds, nanoseconds, length, _ = _RECORD.unpack_from(text, at)
+        at += _RECORD.size
+        frames.append((seconds * 1_000_000_000 + nanoseconds, text[at:at + length]))
+        at += length
+    return frames
