@@ -1,0 +1,148 @@
+"""Copies page-table entries from host memory."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..abi import BLOCK_BYTES, PAGE_4K, PTE_BYTES, CommandStatus
+from ..layouts import BEAT_BITS, LineData, LineRequest
+from ..params import exact_log2
+from ..stream import Fifo
+from ..table.page import page_write_port
+from .check import PTES_PER_COMMAND
+
+ENTRIES_PER_LINE = BLOCK_BYTES // PTE_BYTES
+LINES_PER_REQUEST = 4
+LINES_MAX = PTES_PER_COMMAND // ENTRIES_PER_LINE
+
+
+class PageJob(data.Struct):
+    """Entries ``pte_index`` … ``pte_index + count − 1`` are read from ``line`` on. The range is checked before."""
+
+    line: 58
+    count: range(PTES_PER_COMMAND + 1)
+    pte_index: 32
+
+
+class PageLine(data.Struct):
+    """A line that arrived."""
+
+    data: BEAT_BITS
+    number: range(LINES_MAX)
+    error: 1
+
+
+class PageWriter(wiring.Component):
+    """Reads up to 64 lines, several requests in flight, and writes one entry per cycle.
+
+    Lines are written in the order of their arrival. An entry with any of its low 12 bits set is not written, nor
+    is a line that came with an error; the rest of the job is. Up to 16 lines are held, 8 cycles each.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    i : In(stream.Signature(PageJob))
+        Accepted when the job before has ended.
+    done : Out(1)
+        Strobe: every entry is in the table.
+    status : Out(8)
+        With ``done``: OK, BAD_VALUE or (first of all) DMA_ERROR.
+    o_line_request : Out(stream.Signature(LineRequest))
+    i_line : In(stream.Signature(LineData))
+    write : Out(write_port)
+        To the page table.
+    """
+
+    HELD_LINES = 16
+
+    def __init__(self, params):
+        self.params = params
+        super().__init__({
+            "i": In(stream.Signature(PageJob)), "done": Out(1), "status": Out(8),
+            "o_line_request": Out(stream.Signature(LineRequest)), "i_line": In(stream.Signature(LineData)),
+            "write": Out(page_write_port(params)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.lines = lines = Fifo(PageLine, self.HELD_LINES)
+        job, busy = Signal(PageJob), Signal()
+        requested = Signal(range(LINES_MAX + 1))  # lines asked for
+        to_request = Signal(range(LINES_MAX + 1))
+        in_flight = Signal(range(self.HELD_LINES // LINES_PER_REQUEST + 1))  # requests
+        dma_error, bad_value = Signal(), Signal()
+
+        m.d.comb += self.i.ready.eq(~busy)
+        with m.If(self.i.valid & ~busy):
+            m.d.sync += [
+                job.eq(self.i.payload), busy.eq(1), requested.eq(0), dma_error.eq(0), bad_value.eq(0),
+                to_request.eq((self.i.payload.count + ENTRIES_PER_LINE - 1)[exact_log2(ENTRIES_PER_LINE):]),
+            ]
+
+        # Requests end at 256-byte boundaries, so none crosses 4 KiB. Each has room for all its lines beforehand.
+        request = self.o_line_request
+        to_boundary = LINES_PER_REQUEST - request.p.line[:exact_log2(LINES_PER_REQUEST)]
+        reserved = Signal(range(2 * self.HELD_LINES + 1))
+        room = Signal()
+        m.d.comb += [
+            reserved.eq(in_flight * LINES_PER_REQUEST + lines.level),
+            request.payload.line.eq(job.line + requested),
+            request.payload.count.eq(Mux(to_request < to_boundary, to_request, to_boundary)),
+            request.payload.tag.eq(requested),
+            request.valid.eq(room & (to_request != 0)),
+        ]
+        sent, answered = Signal(), Signal()
+        m.d.comb += [
+            sent.eq(request.valid & request.ready), answered.eq(self.i_line.valid & self.i_line.p.last),
+        ]
+        m.d.sync += in_flight.eq(in_flight + sent - answered)
+        # Once there is room it stays: valid is not withdrawn while ready is awaited.
+        with m.If(sent):
+            m.d.sync += [
+                room.eq(0), requested.eq(requested + request.p.count), to_request.eq(to_request - request.p.count),
+            ]
+        with m.Elif(reserved <= self.HELD_LINES - LINES_PER_REQUEST):
+            m.d.sync += room.eq(1)
+
+        m.d.comb += [
+            self.i_line.ready.eq(1), lines.i.valid.eq(self.i_line.valid),
+            lines.i.payload.data.eq(self.i_line.p.data), lines.i.payload.error.eq(self.i_line.p.error),
+            lines.i.payload.number.eq(self.i_line.p.tag + self.i_line.p.index),
+        ]
+
+        # One entry per cycle: checked and registered, then written.
+        line, slot = lines.o.p, Signal(range(ENTRIES_PER_LINE))
+        number = Signal(range(PTES_PER_COMMAND))
+        entry = Signal(PTE_BYTES * 8)
+        page_bits = exact_log2(PAGE_4K)
+        wanted, aligned = Signal(), Signal()
+        m.d.comb += [
+            number.eq(line.number * ENTRIES_PER_LINE + slot),
+            entry.eq(line.data.word_select(slot, PTE_BYTES * 8)),
+            wanted.eq(lines.o.valid & (number < job.count) & ~line.error),
+            aligned.eq(~entry[:page_bits].any()),
+            lines.o.ready.eq(slot == ENTRIES_PER_LINE - 1),
+        ]
+        m.d.sync += [
+            self.write.en.eq(wanted & aligned), self.write.index.eq(job.pte_index + number),
+            self.write.entry.eq(entry[page_bits:]),
+        ]
+        with m.If(lines.o.valid):
+            m.d.sync += slot.eq(slot + 1)
+            with m.If(line.error):
+                m.d.sync += dma_error.eq(1)
+            with m.If(wanted & ~aligned):
+                m.d.sync += bad_value.eq(1)
+
+        finished = busy & (to_request == 0) & (in_flight == 0) & ~lines.o.valid & ~self.write.en & (requested != 0)
+        m.d.comb += [
+            self.done.eq(finished),
+            self.status.eq(Mux(dma_error, CommandStatus.DMA_ERROR, Mux(
+                bad_value, CommandStatus.BAD_VALUE, CommandStatus.OK))),
+        ]
+        with m.If(finished):
+            m.d.sync += busy.eq(0)
+        return m

@@ -1,0 +1,321 @@
+"""Executes the Command Queue."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from ..abi import COUNTER_WIDTH, COUNTERS, CommandOpcode, CommandStatus, QpState
+from ..layouts import BEAT_BITS, COMMAND, RESPONSE, Beat, DmaRequest, LineData, LineRequest, ListCreate
+from ..table.mr import mr_read_port, mr_write_port
+from ..table.page import page_write_port
+from ..table.qp import qp_read_port, qp_write_port
+from .check import EXTENT_LINES_BITS, LINE_SHIFT, CommandCheck
+from .page_writer import PageWriter
+from .qp_port import QpOperation, QpPort
+from .statistics import StatisticsWriter
+
+LINE_BITS = 64 - LINE_SHIFT
+QUERY_RESULTS = 4
+
+
+class ListDestroy(data.Struct):
+    """A QP dies: window, node and list of it are forgotten."""
+
+    qpn: 24
+    generation: 8
+
+
+class Extent(data.Struct):
+    """An extent of the knitting buffer, in 64-byte lines; ``length`` 0 removes it."""
+
+    index: 8
+    base: LINE_BITS
+    length: EXTENT_LINES_BITS
+
+
+class CommandProcessor(wiring.Component):
+    """Takes commands in order, one at a time, and answers each exactly once with its tag.
+
+    A command takes about ten cycles, plus what it waits for. What the tables hold decides these answers:
+
+    * IN_USE: QP_CREATE on a live QPN, MR_CREATE on a live index;
+    * BAD_INDEX: QP_MODIFY, QP_DESTROY, QP_QUERY of no QP, MR_DESTROY of no MR;
+    * BAD_VALUE: QP_MODIFY of a QP in ERR to anything but ERR (only its destruction ends that state).
+
+    The rest is in :class:`~weft.hdl.command.check.CommandCheck`. BAD_INDEX goes before BAD_VALUE, both before IN_USE.
+    A refused command changes nothing, except that PAGE_TABLE_WRITE has written its good entries.
+
+    A new QP has a list before it is in the table, and is in RTS. An MR is written last and at once. Before the
+    answer to QP_DESTROY or MR_DESTROY the entry is gone and the pipelines that may have seen it are drained.
+
+    After a reset the QP and MR tables are cleared first, one entry per cycle; until ``tables_clear`` nobody may
+    use them.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    i : In(stream.Signature(512))
+        COMMAND descriptors from the ring reader, their phase already checked.
+    retire : Out(1)
+        Strobe: the oldest command is answered.
+    o : Out(stream.Signature(512))
+        RESPONSE entries for the ring writer, phase 0.
+    qp_read, qp_write, mr_read, mr_write, page_write : Out(read_port), Out(write_port)
+        To the tables.
+    tables_clear : Out(1)
+        High from the end of the clearing on.
+    busy : Out(1)
+        A command is being executed, or the tables are being cleared.
+    mac, ip : Out(48), Out(32)
+        Network parameters.
+    i_qp_error : In(stream.Signature(24))
+        QPNs whose lists broke: a live one goes to ERR. Accepted within a few cycles, whatever else goes on.
+    o_list_create : Out(stream.Signature(ListCreate))
+    o_list_destroy : Out(stream.Signature(ListDestroy))
+    list_destroyed : In(1)
+        Strobe, with the acceptance of ``o_list_destroy`` or later.
+    drain_request : Out(1)
+        Held until ``drain_done``.
+    drain_done : In(1)
+        Looked at from the second cycle of ``drain_request`` on: whatever was in the pipelines when that began has
+        left, and every write of it was accepted by the DMA engine.
+    o_extent : Out(stream.Signature(Extent))
+    query_stb, query_qpn : Out(1), Out(24)
+        One-cycle request for the state of a QP; ``query_qpn`` holds until the answer.
+    query_done, query_result : In(1), In(ArrayLayout(32, 4))
+        Strobe with the answer, in the cycle of the request or later.
+    o_line_request, i_line : Out(stream.Signature(LineRequest)), In(stream.Signature(LineData))
+        PAGE_TABLE_WRITE reads through these.
+    o_dma_request, o_dma_data : Out(stream.Signature(DmaRequest)), Out(stream.Signature(Beat))
+        STATISTICS writes through these.
+    counter_index, counter_data : Out(range(len(COUNTERS))), In(48)
+        Counter read port, latency 1.
+    """
+
+    def __init__(self, params):
+        self.params = params
+        super().__init__({
+            "i": In(stream.Signature(BEAT_BITS)), "retire": Out(1), "o": Out(stream.Signature(BEAT_BITS)),
+            "qp_read": Out(qp_read_port(params)), "qp_write": Out(qp_write_port(params)),
+            "mr_read": Out(mr_read_port(params)), "mr_write": Out(mr_write_port(params)),
+            "page_write": Out(page_write_port(params)),
+            "tables_clear": Out(1), "busy": Out(1), "mac": Out(48), "ip": Out(32),
+            "i_qp_error": In(stream.Signature(24)),
+            "o_list_create": Out(stream.Signature(ListCreate)), "o_list_destroy": Out(stream.Signature(ListDestroy)),
+            "list_destroyed": In(1), "drain_request": Out(1), "drain_done": In(1),
+            "o_extent": Out(stream.Signature(Extent)),
+            "query_stb": Out(1), "query_qpn": Out(24), "query_done": In(1),
+            "query_result": In(data.ArrayLayout(32, QUERY_RESULTS)),
+            "o_line_request": Out(stream.Signature(LineRequest)), "i_line": In(stream.Signature(LineData)),
+            "o_dma_request": Out(stream.Signature(DmaRequest)), "o_dma_data": Out(stream.Signature(Beat)),
+            "counter_index": Out(range(len(COUNTERS))), "counter_data": In(COUNTER_WIDTH),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        params = self.params
+        m.submodules.check = check = CommandCheck(params)
+        m.submodules.qp_port = qp_port = QpPort(params)
+        m.submodules.page_writer = page_writer = PageWriter(params)
+        m.submodules.statistics = statistics = StatisticsWriter(params)
+        command, status = Signal(COMMAND), Signal(CommandStatus)
+        results = Signal(data.ArrayLayout(32, QUERY_RESULTS))
+        generation = Signal(8)
+        m.d.comb += check.command.eq(command)
+        for inner, outer in ((qp_port.i_error, self.i_qp_error), (qp_port.read, self.qp_read),
+                             (page_writer.o_line_request, self.o_line_request), (page_writer.i_line, self.i_line),
+                             (page_writer.write, self.page_write), (statistics.o_dma_request, self.o_dma_request),
+                             (statistics.o_dma_data, self.o_dma_data)):
+            connect(m, inner, flipped(outer))
+        m.d.comb += [self.counter_index.eq(statistics.counter_index), statistics.counter_data.eq(self.counter_data)]
+
+        # Clearing goes through the write ports while nothing else can: commands and errors wait.
+        clear_index = Signal(max(params.qpn_width, params.mr_width))
+        mr_write_stb, mr_make = Signal(), Signal()
+        with m.If(~self.tables_clear):
+            m.d.comb += [self.qp_write.en.eq(1), self.qp_write.index.eq(clear_index),
+                         self.mr_write.en.eq(1), self.mr_write.index.eq(clear_index),
+                         self.i_qp_error.ready.eq(0), qp_port.i_error.valid.eq(0)]
+            m.d.sync += clear_index.eq(clear_index + 1)
+            with m.If(clear_index.all()):
+                m.d.sync += self.tables_clear.eq(1)
+        with m.Else():
+            entry = self.mr_write.entry
+            m.d.comb += [
+                self.qp_write.en.eq(qp_port.write.en), self.qp_write.index.eq(qp_port.write.index),
+                self.qp_write.entry.eq(qp_port.write.entry),
+                self.mr_write.en.eq(mr_write_stb), self.mr_write.index.eq(command.mr_index),
+            ]
+            with m.If(mr_make):
+                m.d.comb += entry.valid.eq(1)
+                m.d.comb += [entry[n].eq(command[n]) for n in (
+                    "key_tag", "access", "pd", "page_2m", "va", "length", "pte_index")]
+        self._streams(m, command, generation, qp_port, page_writer, statistics)
+
+        response = data.View(RESPONSE, self.o.payload)
+        m.d.comb += [
+            response.opcode.eq(command.opcode), response.tag.eq(command.tag), response.status.eq(status),
+            *[response[f"result{n}"].eq(results[n]) for n in range(QUERY_RESULTS)],
+        ]
+
+        def answer(value):
+            m.d.sync += status.eq(value)
+            m.next = "RESPOND"
+
+        wait = Signal(range(check.CYCLES + 1))
+        old_qp = qp_port.o.p
+        live = old_qp.state != QpState.RESET
+        m.d.comb += [self.busy.eq(1), qp_port.o.ready.eq(1), self.mr_read.index.eq(command.mr_index)]
+        with m.FSM():
+            with m.State("IDLE"):  # waits for a command
+                m.d.comb += [self.busy.eq(~self.tables_clear | self.i.valid), self.i.ready.eq(self.tables_clear)]
+                m.d.sync += [command.eq(self.i.payload), wait.eq(check.CYCLES), results.eq(0)]
+                with m.If(self.i.valid & self.tables_clear):
+                    m.next = "CHECK"
+            with m.State("CHECK"):  # waits for the verdict on the fields
+                m.d.comb += self.mr_read.en.eq(1)
+                m.d.sync += wait.eq(wait - 1)
+                with m.If(wait == 0):
+                    with m.If(check.status != CommandStatus.OK):
+                        answer(check.status)
+                    with m.Else():
+                        with m.Switch(command.opcode):
+                            with m.Case(CommandOpcode.SET_NETWORK):
+                                m.d.sync += [self.mac.eq(command.mac), self.ip.eq(command.ip)]
+                                answer(CommandStatus.OK)
+                            with m.Case(CommandOpcode.MR_CREATE, CommandOpcode.MR_DESTROY):
+                                m.next = "MR"
+                            with m.Case(CommandOpcode.PAGE_TABLE_WRITE):
+                                m.next = "PAGES"
+                            with m.Case(CommandOpcode.EXTENT_SET):
+                                m.next = "EXTENT"
+                            with m.Case(CommandOpcode.STATISTICS):
+                                m.next = "STATISTICS"
+                            with m.Default():
+                                m.next = "QP"
+            with m.State("MR"):  # the old entry is at the read port
+                with m.If(command.opcode == CommandOpcode.MR_CREATE):
+                    m.d.comb += [mr_make.eq(1), mr_write_stb.eq(~self.mr_read.entry.valid)]
+                    with m.If(self.mr_read.entry.valid):
+                        answer(CommandStatus.IN_USE)
+                    with m.Else():
+                        answer(CommandStatus.OK)
+                with m.Elif(self.mr_read.entry.valid):
+                    m.d.comb += mr_write_stb.eq(1)
+                    m.next = "DRAIN_BEGIN"
+                with m.Else():
+                    answer(CommandStatus.BAD_INDEX)
+            with m.State("PAGES"):  # waits until the page writer has the job
+                m.d.comb += page_writer.i.valid.eq(1)
+                m.next = "PAGES_WAIT"
+            with m.State("PAGES_WAIT"):  # waits until every entry is written
+                with m.If(page_writer.done):
+                    answer(page_writer.status)
+            with m.State("EXTENT"):  # waits until the extent is taken
+                m.d.comb += self.o_extent.valid.eq(1)
+                with m.If(self.o_extent.ready):
+                    answer(CommandStatus.OK)
+            with m.State("STATISTICS"):  # waits until the writer has the address
+                m.d.comb += statistics.i.valid.eq(1)
+                m.next = "STATISTICS_WAIT"
+            with m.State("STATISTICS_WAIT"):  # waits until the data are accepted
+                with m.If(statistics.done):
+                    answer(CommandStatus.OK)
+            with m.State("QP"):  # waits until the QP port takes the operation
+                m.d.comb += qp_port.i.valid.eq(1)
+                with m.Switch(command.opcode):
+                    with m.Case(CommandOpcode.QP_MODIFY):
+                        m.d.comb += [qp_port.i.p.operation.eq(QpOperation.SET_STATE),
+                                     qp_port.i.p.entry.state.eq(command.qp_state)]
+                    with m.Case(CommandOpcode.QP_DESTROY):
+                        m.d.comb += [qp_port.i.p.operation.eq(QpOperation.SET_STATE),
+                                     qp_port.i.p.entry.state.eq(QpState.RESET)]
+                with m.If(qp_port.i.ready):
+                    m.next = "QP_OLD"
+            with m.State("QP_OLD"):  # waits for the entry as it was
+                m.d.sync += generation.eq(old_qp.generation)
+                with m.If(qp_port.o.valid):
+                    with m.If(live & (command.opcode == CommandOpcode.QP_CREATE)):
+                        answer(CommandStatus.IN_USE)
+                    with m.Elif(command.opcode == CommandOpcode.QP_CREATE):
+                        m.next = "LIST_CREATE"
+                    with m.Elif(~live):
+                        answer(CommandStatus.BAD_INDEX)
+                    with m.Elif(command.opcode == CommandOpcode.QP_DESTROY):
+                        m.next = "LIST_DESTROY"
+                    with m.Elif(command.opcode == CommandOpcode.QP_QUERY):
+                        m.next = "QUERY"
+                    with m.Elif((old_qp.state == QpState.ERR) & (command.qp_state != QpState.ERR)):
+                        answer(CommandStatus.BAD_VALUE)
+                    with m.Else():
+                        answer(CommandStatus.OK)
+            with m.State("LIST_CREATE"):  # waits until the list exists
+                m.d.comb += self.o_list_create.valid.eq(1)
+                with m.If(self.o_list_create.ready):
+                    m.next = "QP_WRITE"
+            with m.State("QP_WRITE"):  # waits until the QP port takes the entry
+                m.d.comb += [qp_port.i.valid.eq(1), qp_port.i.p.operation.eq(QpOperation.CREATE),
+                             qp_port.i.p.entry.state.eq(QpState.RTS)]
+                with m.If(qp_port.i.ready):
+                    m.next = "QP_WRITTEN"
+            with m.State("QP_WRITTEN"):  # waits until the entry is in the table
+                with m.If(qp_port.o.valid):
+                    answer(CommandStatus.OK)
+            with m.State("LIST_DESTROY"):  # waits until the order is taken
+                m.d.comb += self.o_list_destroy.valid.eq(1)
+                with m.If(self.o_list_destroy.ready):
+                    m.next = "LIST_DESTROYED"
+                    with m.If(self.list_destroyed):
+                        m.next = "DRAIN_BEGIN"
+            with m.State("LIST_DESTROYED"):  # waits until it is carried out
+                with m.If(self.list_destroyed):
+                    m.next = "DRAIN_BEGIN"
+            with m.State("DRAIN_BEGIN"):  # one cycle for the pipelines to see the request
+                m.d.comb += self.drain_request.eq(1)
+                m.next = "DRAIN"
+            with m.State("DRAIN"):  # waits until nothing that saw the old entry is left
+                m.d.comb += self.drain_request.eq(1)
+                with m.If(self.drain_done):
+                    answer(CommandStatus.OK)
+            with m.State("QUERY"):  # one-cycle request
+                m.d.comb += self.query_stb.eq(1)
+                m.next = "QUERY_WAIT"
+                with m.If(self.query_done):
+                    m.d.sync += results.eq(self.query_result)
+                    answer(CommandStatus.OK)
+            with m.State("QUERY_WAIT"):  # waits for the answer
+                with m.If(self.query_done):
+                    m.d.sync += results.eq(self.query_result)
+                    answer(CommandStatus.OK)
+            with m.State("RESPOND"):  # waits until the answer is taken
+                m.d.comb += self.o.valid.eq(1)
+                with m.If(self.o.ready):
+                    m.d.comb += self.retire.eq(1)
+                    m.next = "IDLE"
+        return m
+
+    def _streams(self, m, command, generation, qp_port, page_writer, statistics):
+        """Payloads that are fields of the command."""
+        m.d.comb += [
+            qp_port.i.p.qpn.eq(command.qpn),
+            qp_port.i.p.entry.generation.eq(command.generation),
+            qp_port.i.p.entry.pd.eq(command.pd),
+            qp_port.i.p.entry.access.eq(command.access),
+            page_writer.i.p.line.eq(command.address[LINE_SHIFT:]),
+            page_writer.i.p.count.eq(command.count),
+            page_writer.i.p.pte_index.eq(command.pte_index),
+            statistics.i.payload.eq(command.address),
+            self.o_list_create.p.qpn.eq(command.qpn),
+            self.o_list_create.p.generation.eq(command.generation),
+            self.o_list_create.p.psn.eq(command.psn),
+            self.o_list_create.p.line.eq(command.address[LINE_SHIFT:]),
+            self.o_list_destroy.p.qpn.eq(command.qpn),
+            self.o_list_destroy.p.generation.eq(generation),
+            self.o_extent.p.index.eq(command.extent),
+            self.o_extent.p.base.eq(command.address[LINE_SHIFT:]),
+            self.o_extent.p.length.eq(command.length[LINE_SHIFT:]),
+            self.query_qpn.eq(command.qpn),
+        ]

@@ -1,0 +1,100 @@
+"""The one place that changes the QP table."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..abi import QpState
+from ..layouts import qp_entry
+from ..table.qp import qp_read_port, qp_write_port
+
+
+class QpOperation(enum.Enum, shape=2):
+    """What to do with an entry."""
+
+    READ = 0
+    CREATE = 1     # write the entry given
+    SET_STATE = 2  # change the state of a live QP; one in ERR stays there until it is RESET
+
+
+class QpUpdate(data.Struct):
+    """An operation on the QP table."""
+
+    operation: QpOperation
+    qpn: 24
+    entry: qp_entry()
+
+
+class QpPort(wiring.Component):
+    """Serialises commands on the QP table with the errors that the card itself finds.
+
+    Each operation takes four cycles, the answer's acceptance included. An error is taken before a command
+    and needs no answer, so it never waits for one.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    i : In(stream.Signature(QpUpdate))
+    o : Out(stream.Signature(qp_entry()))
+        The entry as it was before. Accepted before the next operation begins.
+    i_error : In(stream.Signature(24))
+        A QPN that goes to ERR, if it is live.
+    read, write : Out(read_port), Out(write_port)
+        To the QP table.
+    """
+
+    def __init__(self, params):
+        self.params = params
+        super().__init__({
+            "i": In(stream.Signature(QpUpdate)),
+            "o": Out(stream.Signature(qp_entry())),
+            "i_error": In(stream.Signature(24)),
+            "read": Out(qp_read_port(params)),
+            "write": Out(qp_write_port(params)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        update, is_error = Signal(QpUpdate), Signal()
+        waiting = Signal()  # an answer that was not yet taken
+        old = self.read.entry
+        m.d.comb += [
+            self.read.index.eq(update.qpn), self.write.index.eq(update.qpn),
+            self.o.valid.eq(waiting),
+        ]
+        with m.If(self.o.ready):
+            m.d.sync += waiting.eq(0)
+        with m.FSM():
+            with m.State("IDLE"):  # waits for an error or a command
+                with m.If(self.i_error.valid):
+                    m.d.comb += self.i_error.ready.eq(1)
+                    m.d.sync += [
+                        update.operation.eq(QpOperation.SET_STATE), update.qpn.eq(self.i_error.payload),
+                        update.entry.state.eq(QpState.ERR), is_error.eq(1),
+                    ]
+                    with m.If(~self.i_error.payload[self.params.qpn_width:].any()):
+                        m.next = "READ"
+                with m.Elif(self.i.valid & ~waiting):
+                    m.d.comb += self.i.ready.eq(1)
+                    m.d.sync += [update.eq(self.i.payload), is_error.eq(0)]
+                    m.next = "READ"
+            with m.State("READ"):
+                m.d.comb += self.read.en.eq(1)
+                m.next = "WRITE"
+            with m.State("WRITE"):  # the old entry is at the read port
+                to_state = update.entry.state
+                live = old.state != QpState.RESET
+                stuck = (old.state == QpState.ERR) & (to_state != QpState.RESET)
+                with m.Switch(update.operation):
+                    with m.Case(QpOperation.CREATE):
+                        m.d.comb += [self.write.en.eq(1), self.write.entry.eq(update.entry)]
+                    with m.Case(QpOperation.SET_STATE):
+                        m.d.comb += [self.write.en.eq(live & ~stuck), self.write.entry.eq(old),
+                                     self.write.entry.state.eq(to_state)]
+                with m.If(~is_error):
+                    m.d.sync += [waiting.eq(1), self.o.payload.eq(old)]
+                m.next = "IDLE"
+        return m

@@ -1,0 +1,94 @@
+"""Writes all counters to host memory."""
+
+from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..abi import BLOCK_BYTES, COUNTER_WIDTH, COUNTERS
+from ..layouts import BEAT_BITS, PAYLOAD_MAX, Beat, DmaRequest
+
+COUNTER_BYTES = 8
+COUNTERS_PER_BEAT = BLOCK_BYTES // COUNTER_BYTES
+BEATS = -(-len(COUNTERS) // COUNTERS_PER_BEAT)
+STATISTICS_BYTES = BEATS * BLOCK_BYTES
+
+
+class StatisticsWriter(wiring.Component):
+    """Reads the counters one after the other and sends them as one DMA write.
+
+    Eight bytes per counter, in COUNTERS order, zeros behind the last one up to a multiple of 64 bytes. One beat
+    every ten cycles. The counters go on counting meanwhile: each is right for a moment of its own.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    i : In(stream.Signature(64))
+        Address, a multiple of 64.
+    done : Out(1)
+        Strobe: request and data are accepted, so whatever is written later is ordered behind them.
+    counter_index : Out(range(len(COUNTERS)))
+    counter_data : In(48)
+        Value of the counter whose index was given one cycle before.
+    o_dma_request : Out(stream.Signature(DmaRequest))
+    o_dma_data : Out(stream.Signature(Beat))
+    """
+
+    COUNTER_LATENCY = 1
+
+    def __init__(self, params):
+        if STATISTICS_BYTES > PAYLOAD_MAX:
+            raise ValueError(f"{len(COUNTERS)} counters do not fit one DMA request of {PAYLOAD_MAX} bytes")
+        self.params = params
+        super().__init__({
+            "i": In(stream.Signature(64)), "done": Out(1),
+            "counter_index": Out(range(len(COUNTERS))), "counter_data": In(COUNTER_WIDTH),
+            "o_dma_request": Out(stream.Signature(DmaRequest)), "o_dma_data": Out(stream.Signature(Beat)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        beat, slot = Signal(range(BEATS)), Signal(range(COUNTERS_PER_BEAT + self.COUNTER_LATENCY))
+        line, address = Signal(BEAT_BITS), Signal(64)
+        number = Signal(range(BEATS * COUNTERS_PER_BEAT))
+        asked = Signal(self.COUNTER_LATENCY)  # asked[n]: a counter that exists was asked for n + 1 cycles ago
+        m.d.comb += [
+            number.eq(beat * COUNTERS_PER_BEAT + slot),
+            self.o_dma_request.payload.address.eq(address),
+            self.o_dma_request.payload.length.eq(STATISTICS_BYTES),
+            self.o_dma_request.payload.last.eq(1),
+            self.o_dma_data.payload.data.eq(line),
+            self.o_dma_data.payload.last.eq(beat == BEATS - 1),
+        ]
+        exists = number < len(COUNTERS)
+        with m.If(exists):
+            m.d.comb += self.counter_index.eq(number)
+        m.d.sync += asked.eq(Cat(exists, asked))
+        value = Cat(self.counter_data & asked[-1].replicate(COUNTER_WIDTH), Const(0, 8 * COUNTER_BYTES - COUNTER_WIDTH))
+        with m.FSM():
+            with m.State("IDLE"):  # waits for an address
+                m.d.comb += self.i.ready.eq(1)
+                m.d.sync += [address.eq(self.i.payload), beat.eq(0), slot.eq(0)]
+                with m.If(self.i.valid):
+                    m.next = "REQUEST"
+            with m.State("REQUEST"):  # waits until the request is taken
+                m.d.comb += self.o_dma_request.valid.eq(1)
+                with m.If(self.o_dma_request.ready):
+                    m.next = "COLLECT"
+            with m.State("COLLECT"):  # values come in from the top, the first one ends at the bottom
+                m.d.sync += slot.eq(slot + 1)
+                with m.If(slot >= self.COUNTER_LATENCY):
+                    m.d.sync += line.eq(Cat(line[8 * COUNTER_BYTES:], value))
+                with m.If(slot == COUNTERS_PER_BEAT + self.COUNTER_LATENCY - 1):
+                    m.next = "SEND"
+            with m.State("SEND"):  # waits until the beat is taken
+                m.d.comb += self.o_dma_data.valid.eq(1)
+                with m.If(self.o_dma_data.ready):
+                    m.d.sync += [beat.eq(beat + 1), slot.eq(0)]
+                    m.next = "COLLECT"
+                    with m.If(self.o_dma_data.p.last):
+                        m.d.comb += self.done.eq(1)
+                        m.next = "IDLE"
+        return m
