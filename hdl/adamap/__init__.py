@@ -1,0 +1,1 @@
+"""The two-level receive window: bitmap window, node builder, matcher, head cache, prefetch."""

@@ -1,0 +1,289 @@
+"""Receive-side PSN window of every QP: judges packets and finds the holes."""
+
+from amaranth.hdl import Const, Module, Mux, Signal, signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ..layouts import HoleRun, JudgeRequest, Judgement, MatchRequest, Verdict
+from ..params import CardParams
+from .control import ControlKind, ControlOp
+from .posted import Posted
+
+STEP = 16      # PSNs the window slides over in one cycle while it holds received ones
+RUN_ON = 8     # received PSNs it slides over in the cycle that finishes a packet
+
+
+def leading(bits, value):
+    """Number of low bits of ``bits`` equal to ``value`` before the first other one."""
+    count = Const(len(bits))
+    for k in reversed(range(len(bits))):
+        count = Mux(bits[k] == value, count, k)
+    return count
+
+
+class Window(wiring.Component):
+    """Bitmap windows of all QPs.
+
+    Original packets are marked; what falls behind the reorder distance without having come leaves as hole runs.
+    Retransmissions are passed to the matcher. One packet per 2 cycles, in order, also all for one QP; latency
+    4 cycles. While a window slides, one step (one run, 16 PSNs, or the rest of a jump) per cycle, input stalled.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    i : In(stream.Signature(JudgeRequest))
+    o : Out(stream.Signature(Judgement))
+        In request order.
+    i_control : In(stream.Signature(ControlOp))
+        CREATE starts the window at ``psn``; DESTROY sends a run of length 0 without ``seal`` (discard); QUERY
+        leaves the results at ``query_base`` and ``query_holes``.
+    o_run : Out(stream.Signature(HoleRun))
+    o_match : Out(stream.Signature(MatchRequest))
+        ``ready`` is not looked at: sent only after ``match_room`` was seen.
+    match_room : In(1)
+    row_en, row_index : Out
+        Reads the two tables below; their data comes a cycle later.
+    cum : In(Posted)
+        Posted cumulative PSN.
+    floor : In(32)
+        RSN of the list's head.
+    reorder_distance : In(32)
+        Clamped to 1 .. window_bits.
+    count_holes : Out(24)
+    count_window_stall_cycles : Out(1)
+    idle : Out(1)
+
+    Notes
+    -----
+    A cumulative PSN newer than the window's base has no effect on what is ahead of the base.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "i": In(stream.Signature(JudgeRequest)),
+            "o": Out(stream.Signature(Judgement)),
+            "i_control": In(stream.Signature(ControlOp)),
+            "query_base": Out(32), "query_holes": Out(32),
+            "o_run": Out(stream.Signature(HoleRun)),
+            "o_match": Out(stream.Signature(MatchRequest)),
+            "match_room": In(1),
+            "row_en": Out(1), "row_index": Out(params.qpn_width),
+            "cum": In(Posted), "floor": In(32),
+            "reorder_distance": In(32),
+            "count_holes": Out(24), "count_window_stall_cycles": Out(1),
+            "idle": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        bits, index_width = self.params.window_bits, self.params.qpn_width
+        row_shape = data.StructLayout({"base": 32, "bitmap": bits, "holes": 32, "owed": 1})
+        m.submodules.rows = rows = Memory(shape=row_shape, depth=self.params.qps, init=[])
+        read, write = rows.read_port(), rows.write_port()
+
+        # Fetched stage: a request, or a control operation, whose row is being read.
+        next_full, next_control, control_taken = Signal(), Signal(), Signal()
+        next_request = Signal(JudgeRequest)
+        take_control, accept = Signal(), Signal()
+        m.d.comb += [
+            take_control.eq(self.i_control.valid & ~control_taken),
+            accept.eq(~next_full & (self.i.valid | take_control)),
+            self.i.ready.eq(~next_full & ~take_control),
+            self.row_en.eq(accept),
+            self.row_index.eq(Mux(take_control, self.i_control.p.qpn, self.i.p.qpn)),
+            read.en.eq(accept), read.addr.eq(self.row_index),
+        ]
+        with m.If(accept):
+            m.d.sync += [next_full.eq(1), next_control.eq(take_control), next_request.eq(self.i.payload)]
+            with m.If(take_control):
+                m.d.sync += [control_taken.eq(1), next_request.qpn.eq(self.i_control.p.qpn),
+                             next_request.generation.eq(self.i_control.p.generation)]
+
+        # Current stage. Its row is the newest one of its QP even while idle, so the same QP may follow at once.
+        row, row_index, row_known = Signal(row_shape), Signal(index_width), Signal()
+        request, control = Signal(JudgeRequest), Signal()
+        load, same = Signal(), Signal()
+        m.d.comb += same.eq(row_known & (row_index == next_request.qpn[:index_width]))
+        result = Signal(row_shape)
+        with m.If(load & next_full):
+            m.d.sync += [next_full.eq(0), request.eq(next_request), control.eq(next_control),
+                         row_index.eq(next_request.qpn), row_known.eq(1), row.eq(Mux(same, result, read.data))]
+
+        seen = self._classify(m, request, row)
+        verdict, mark, slide, insert = Signal(Verdict), Signal(bits), Signal(24), Signal()
+        psn, position, seal = Signal(32), Signal(24), Signal()
+
+        marked = Signal(bits)
+        ones = Signal(range(RUN_ON + 1))
+        taken, out_free = Signal(), Signal()
+        m.d.comb += [
+            marked.eq(row.bitmap | mark),
+            ones.eq(leading(marked[:RUN_ON], 1)),
+            taken.eq((verdict == Verdict.ACCEPT) | (verdict == Verdict.PROBE)),
+            out_free.eq(~self.o.valid | self.o.ready),
+            result.eq(row), write.addr.eq(row_index), write.data.eq(result),
+            self.o_match.p.qpn.eq(request.qpn), self.o_match.p.generation.eq(request.generation),
+            self.o_match.p.psn.eq(psn), self.o_match.p.rsn.eq(request.rsn), self.o_match.p.ticket.eq(request.ticket),
+            self.o_match.p.probe.eq(request.probe),
+        ]
+        run = self.o_run.p
+        m.d.comb += [run.qpn.eq(request.qpn), run.generation.eq(request.generation), run.ticket.eq(request.ticket)]
+        with m.If(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
+        stalling = Signal()
+        m.d.comb += self.count_window_stall_cycles.eq(self.i.valid & ~self.i.ready & stalling)
+
+        def finish():
+            empty = Signal(name="empty")
+            m.d.comb += [empty.eq(result.bitmap == 0), write.en.eq(1), load.eq(1),
+                         self.o_match.valid.eq((verdict == Verdict.MATCH) | (verdict == Verdict.PROBE))]
+            with m.If(taken):
+                m.d.comb += result.owed.eq((row.owed | (request.ack_req & ~request.probe)) & ~empty)
+            m.d.sync += [
+                row.eq(result), self.o.valid.eq(1), self.o.p.verdict.eq(verdict), self.o.p.psn.eq(psn),
+                self.o.p.base.eq(result.base), self.o.p.holes.eq(row.holes), self.o.p.progress.eq(taken & row.owed & empty),
+            ]
+            with m.If(next_full):
+                m.d.sync += row.eq(Mux(same, result, read.data))
+            m.next = "CLASSIFY"
+
+        active = Signal()
+        with m.If(load):
+            m.d.sync += active.eq(next_full)
+
+        with m.FSM():
+            with m.State("CLASSIFY"):  # waits for a request; compares its PSN with the window
+                m.d.comb += load.eq(~active)
+                m.d.sync += [
+                    verdict.eq(seen.verdict), psn.eq(seen.psn), position.eq(seen.distance), mark.eq(seen.mark),
+                    slide.eq(seen.slide), insert.eq(seen.insert), seal.eq(seen.seal),
+                ]
+                with m.If(active):
+                    m.next = "EFFECT"
+                    with m.If(control):
+                        m.next = "CONTROL"
+            with m.State("EFFECT"):  # marks the packet and slides over what came before
+                m.d.comb += [result.bitmap.eq(marked >> ones), result.base.eq(row.base + ones)]
+                with m.If((slide != 0) | insert | seal | result.bitmap[0]):
+                    m.d.sync += [row.bitmap.eq(result.bitmap), row.base.eq(result.base), mark.eq(0)]
+                    m.next = "SLIDE"
+                with m.Elif(out_free):
+                    finish()
+            with m.State("SLIDE"):  # waits until the holes are out and the packet is marked
+                m.d.comb += stalling.eq(1)
+                step = self._step(m, row, slide)
+                with m.If(slide != 0):
+                    m.d.comb += [self.o_run.valid.eq(step.holes != 0), run.psn.eq(row.base + step.skip), run.length.eq(step.holes)]
+                    with m.If(self.o_run.ready | (step.holes == 0)):
+                        m.d.comb += self.count_holes.eq(step.holes)
+                        m.d.sync += [slide.eq(slide - step.advance), position.eq(position - step.advance),
+                                     row.base.eq(row.base + step.advance), row.holes.eq(row.holes + step.holes),
+                                     row.bitmap.eq(row.bitmap >> step.shift)]
+                with m.Elif(insert):
+                    m.d.sync += [insert.eq(0), row.bitmap.eq(row.bitmap | (Const(1, 1) << position[:(bits - 1).bit_length()]))]
+                with m.Elif(row.bitmap[0]):
+                    m.d.sync += [row.bitmap.eq(row.bitmap >> ones), row.base.eq(row.base + ones)]
+                with m.Elif(seal):
+                    m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), run.seal.eq(1)]
+                    with m.If(self.o_run.ready):
+                        m.d.sync += seal.eq(0)
+                with m.Elif(out_free):
+                    finish()
+            with m.State("CONTROL"):  # waits for the builder to take the marker of a destroy
+                m.d.comb += stalling.eq(1)
+                op = self.i_control.p
+                ended = Signal()
+                m.d.comb += ended.eq(1)
+                with m.Switch(op.kind):
+                    with m.Case(ControlKind.CREATE):
+                        m.d.comb += [write.en.eq(1), result.base.eq(op.psn), result.bitmap.eq(0), result.holes.eq(0),
+                                     result.owed.eq(0)]
+                        m.d.sync += row.eq(result)
+                    with m.Case(ControlKind.QUERY):
+                        m.d.sync += [self.query_base.eq(row.base), self.query_holes.eq(row.holes)]
+                    with m.Default():
+                        m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), ended.eq(self.o_run.ready)]
+                with m.If(ended):
+                    m.d.comb += [self.i_control.ready.eq(1), load.eq(1)]
+                    m.d.sync += control_taken.eq(0)
+                    with m.If(next_full):
+                        m.d.sync += row.eq(Mux(same, result, read.data))
+                    m.next = "CLASSIFY"
+
+        m.d.comb += self.idle.eq(~active & ~next_full & ~self.i.valid & ~self.o.valid)
+        return m
+
+    def _classify(self, m, request, row):
+        """What a request means against its window; combinational."""
+        bits = self.params.window_bits
+        seen = Signal(data.StructLayout({
+            "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "slide": 24, "insert": 1, "seal": 1}))
+        distance, cum_distance = Signal(signed(24)), Signal(signed(32))
+        rsn_distance = Signal(signed(24))
+        reorder = Signal(range(bits + 1))
+        behind, stale, inside, received, newest = Signal(), Signal(), Signal(), Signal(), Signal()
+        shifted = Signal(bits)
+        m.d.comb += [
+            distance.eq(request.psn - row.base[:24]),
+            cum_distance.eq(self.cum.value - row.base),
+            rsn_distance.eq(request.rsn - self.floor[:24]),
+            seen.psn.eq(row.base + distance),
+            seen.distance.eq(distance),
+            behind.eq(distance < 0),
+            stale.eq(behind & (self.cum.generation == request.generation) & (distance < cum_distance)),
+            inside.eq(~behind & (distance < bits)),
+            shifted.eq(row.bitmap >> distance[:(bits - 1).bit_length()]),
+            received.eq(inside & shifted[0]),
+            newest.eq(~inside | (shifted == 0)),
+            reorder.eq(Mux(self.reorder_distance > bits, bits, Mux(self.reorder_distance == 0, 1, self.reorder_distance))),
+        ]
+        with m.If(request.probe):
+            m.d.comb += seen.verdict.eq(Mux(self.match_room, Verdict.PROBE, Verdict.QUEUE_FULL))
+            with m.If(self.match_room):
+                m.d.comb += [seen.seal.eq(1), seen.slide.eq(Mux(behind, 0, distance))]
+        with m.Elif(stale):
+            m.d.comb += seen.verdict.eq(Verdict.STALE)
+        with m.Elif(request.retransmission):
+            with m.If(~behind):
+                m.d.comb += seen.verdict.eq(Verdict.STALE)
+            with m.Elif(rsn_distance < 0):
+                m.d.comb += seen.verdict.eq(Verdict.STALE_RSN)
+            with m.Elif(~self.match_room):
+                m.d.comb += seen.verdict.eq(Verdict.QUEUE_FULL)
+            with m.Else():
+                m.d.comb += seen.verdict.eq(Verdict.MATCH)
+        with m.Elif(behind):
+            m.d.comb += seen.verdict.eq(Verdict.LATE)
+        with m.Elif(received):
+            m.d.comb += seen.verdict.eq(Verdict.DUPLICATE)
+        with m.Else():
+            m.d.comb += [seen.verdict.eq(Verdict.ACCEPT), seen.seal.eq(request.ack_req)]
+            with m.If(newest & (distance >= reorder)):
+                m.d.comb += [seen.insert.eq(1), seen.slide.eq(distance - reorder + 1)]
+            with m.Else():
+                m.d.comb += seen.mark.eq(Const(1, 1) << distance[:(bits - 1).bit_length()])
+        return seen
+
+    def _step(self, m, row, slide):
+        """One cycle of sliding: skip received PSNs, then count missing ones; combinational."""
+        step = Signal(data.StructLayout({"skip": 24, "holes": 24, "advance": 24, "shift": range(STEP + 1)}))
+        low = row.bitmap[:STEP]
+        limit, first_missing, next_received = (Signal(range(STEP + 1), name=n) for n in ("limit", "first_missing", "next_received"))
+        m.d.comb += [
+            limit.eq(Mux(slide > STEP, STEP, slide)),
+            first_missing.eq(leading(low, 1)),
+            next_received.eq(leading(low & ~((Const(1, 1) << first_missing) - 1)[:STEP], 0)),
+        ]
+        with m.If(row.bitmap == 0):
+            m.d.comb += [step.holes.eq(slide), step.advance.eq(slide)]
+        with m.Elif(first_missing >= limit):
+            m.d.comb += [step.skip.eq(limit), step.advance.eq(limit), step.shift.eq(limit)]
+        with m.Else():
+            end = Mux(next_received < limit, next_received, limit)
+            m.d.comb += [step.skip.eq(first_missing), step.holes.eq(end - first_missing), step.advance.eq(end), step.shift.eq(end)]
+        return step

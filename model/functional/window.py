@@ -1,0 +1,95 @@
+"""The bitmap window of one QP, without time: the oracle of ``hdl/adamap/window.py``."""
+
+from dataclasses import dataclass, field
+
+ACCEPT, DUPLICATE, STALE, LATE, MATCH, STALE_RSN, QUEUE_FULL, PROBE = range(8)  # verdicts, as the card numbers them
+_PSN24 = 1 << 24
+
+
+def signed24(value):
+    """A 24-bit difference as a signed number."""
+    value %= _PSN24
+    return value - _PSN24 if value >= _PSN24 // 2 else value
+
+
+@dataclass
+class Judged:
+    """What the window says of a packet, and the holes it found."""
+
+    verdict: int
+    psn: int
+    base: int
+    holes: int
+    progress: bool
+    lost: list = field(default_factory=list)   # (psn, length) runs
+    seal: bool = False
+
+
+class Window:
+    """Which PSNs of one QP have arrived.
+
+    Parameters
+    ----------
+    bits : int
+        Width of the window.
+    psn : int
+        First PSN expected, 32 bit.
+    """
+
+    def __init__(self, bits, psn):
+        self.bits, self.base, self.cum = bits, psn, psn
+        self.received = set()
+        self.holes = 0
+        self.owed = False
+
+    def judge(self, psn, *, retransmission=False, probe=False, ack_req=False, rsn=0, floor=0, room=True, reorder=1):
+        """Judge a packet with 24-bit ``psn``; PSNs inside are unbounded integers from ``base`` on."""
+        reorder = min(max(reorder, 1), self.bits)
+        at = self.base + signed24(psn - self.base)
+        lost, seal = [], False
+        if probe:
+            verdict = PROBE if room else QUEUE_FULL
+            if room:
+                seal = True
+                lost = self._slide(at)
+        elif at < self.base and at < self.cum:
+            verdict = STALE
+        elif retransmission:
+            if at >= self.base:
+                verdict = STALE
+            elif signed24(rsn - floor) < 0:
+                verdict = STALE_RSN
+            else:
+                verdict = MATCH if room else QUEUE_FULL
+        elif at < self.base:
+            verdict = LATE
+        elif at in self.received:
+            verdict = DUPLICATE
+        else:
+            verdict, seal = ACCEPT, ack_req
+            newest = not self.received or at > max(self.received)
+            self.received.add(at)
+            lost = self._slide(at - reorder + 1 if newest else self.base)
+        progress = False
+        if verdict in (ACCEPT, PROBE):
+            empty = not self.received
+            progress = self.owed and empty
+            self.owed = (self.owed or (ack_req and not probe)) and not empty
+        return Judged(verdict, at, self.base, self.holes, progress, lost, seal)
+
+    def _slide(self, end):
+        """Move the base to ``end`` if that is ahead, and over what was received; return the missing runs."""
+        lost = []
+        if end > self.base:
+            start = self.base
+            for psn in sorted(p for p in self.received if p < end) + [end]:
+                if psn > start:
+                    lost.append((start, psn - start))
+                start = psn + 1
+            self.received = {p for p in self.received if p >= end}
+            self.base = end
+        while self.base in self.received:
+            self.received.remove(self.base)
+            self.base += 1
+        self.holes += sum(n for _, n in lost)
+        return lost
