@@ -1,0 +1,1 @@
+"""PCIe side of the card: vendor shim, DMA engines, MSI-X."""

@@ -1,0 +1,189 @@
+"""Host requests from the UltraScale+ hard block (CQ and CC interfaces): the register bus."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..axis import axis_signature
+from ..layouts import BEAT_BITS, RegisterWrite
+from .rq import RequestType
+from .tlp import DWORD_BITS
+
+CQ_USER_WIDTH, CC_USER_WIDTH = 183, 81
+DESCRIPTOR_DWORDS = 4
+CC_HEADER_DWORDS = 3
+REGISTER_BAR = 0
+READ_TIMEOUT_LOG2 = 6      # cycles the register bus has to answer
+
+
+class HostDescriptor(data.Struct):
+    """First four double words of a request from the host."""
+
+    address_type: 2
+    address: 62
+    dwords: 11
+    kind: 4                # RequestType below 8; messages above
+    _r0: 1
+    requester_id: 16
+    tag: 8
+    target_function: 8
+    bar: 3
+    bar_aperture: 6
+    traffic_class: 3
+    attributes: 3
+    _r1: 1
+
+
+class AnswerDescriptor(data.Struct):
+    """First three double words of a completion to the host."""
+
+    lower_address: 7
+    _r0: 1
+    address_type: 2
+    _r1: 6
+    byte_count: 13
+    locked: 1
+    _r2: 2
+    dwords: 11
+    status: 3
+    poisoned: 1
+    _r3: 1
+    requester_id: 16
+    tag: 8
+    completer_id: 16       # filled in by the hard block
+    completer_id_enable: 1
+    traffic_class: 3
+    attributes: 3
+    force_ecrc: 1
+
+
+STATUS_OK, STATUS_UNSUPPORTED = 0, 1
+
+
+class RegisterShim(wiring.Component):
+    """Serves host reads and writes of 4 and 8 aligned bytes in BAR0, one at a time and in order.
+
+    Everything else is refused: writes and messages are dropped, what asks for an answer gets
+    "unsupported request". So does a read that the register bus leaves unanswered for 64 cycles. A read of part of a
+    double word is served. Three cycles per write; a read takes four more than the register bus.
+
+    Members
+    -------
+    s_axis_cq : In(AXI stream)
+    m_axis_cc : Out(AXI stream)
+    o_write : Out(stream.Signature(RegisterWrite))
+        A narrow write has its data in both halves.
+    read_address, read_stb : Out(16), Out(1)
+        Byte offset, held until the next read.
+    read_data, read_ack : In(64), In(1)
+        The aligned 64-bit word.
+    refused : Out(1)
+        A host request was refused.
+    """
+
+    s_axis_cq: In(axis_signature(data_width=BEAT_BITS, user_width=CQ_USER_WIDTH, keep_lane_width=DWORD_BITS))
+    m_axis_cc: Out(axis_signature(data_width=BEAT_BITS, user_width=CC_USER_WIDTH, keep_lane_width=DWORD_BITS))
+    o_write: Out(stream.Signature(RegisterWrite))
+    read_address: Out(16)
+    read_stb: Out(1)
+    read_data: In(64)
+    read_ack: In(1)
+    refused: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        cq, cc = self.s_axis_cq, self.m_axis_cc
+        head = Signal(HostDescriptor)
+        payload, first_be, last_be = Signal(64), Signal(4), Signal(4)
+        more = Signal()                  # the request has beats we skip
+        offset = Signal(16)
+        timer = Signal(READ_TIMEOUT_LOG2 + 1)
+
+        single, double, in_bar = Signal(), Signal(), Signal()
+        head_skip, byte_count = Signal(2), Signal(13)
+        answer = Signal(AnswerDescriptor)
+        word, is_ok, last_dword = Signal(64), Signal(), Signal(4)
+        m.d.comb += [
+            offset.eq(Cat(Const(0, 2), head.address[:14])),
+            single.eq(head.dwords == 1),
+            double.eq((head.dwords == 2) & ~head.address[0] & (first_be == 0xF) & (last_be == 0xF)),
+            in_bar.eq(head.bar == REGISTER_BAR),
+        ]
+        # First byte and number of bytes that a read of one double word asks for; none counts as one.
+        with m.If(single):
+            with m.Switch(first_be):
+                for enables in range(1, 16):
+                    low = (enables & -enables).bit_length() - 1
+                    with m.Case(enables):
+                        m.d.comb += [head_skip.eq(low), byte_count.eq(enables.bit_length() - low)]
+                with m.Default():
+                    m.d.comb += byte_count.eq(1)
+        with m.Else():
+            m.d.comb += byte_count.eq(Cat(Const(0, 2), head.dwords))
+
+        m.d.comb += [
+            answer.lower_address.eq(Cat(head_skip, head.address[:5])),
+            answer.byte_count.eq(byte_count),
+            answer.locked.eq(head.kind == RequestType.LOCKED_READ),
+            answer.dwords.eq(Mux(is_ok, head.dwords, 0)),
+            answer.status.eq(Mux(is_ok, STATUS_OK, STATUS_UNSUPPORTED)),
+            answer.requester_id.eq(head.requester_id),
+            answer.tag.eq(head.tag),
+            answer.traffic_class.eq(head.traffic_class),
+            answer.attributes.eq(head.attributes),
+            self.o_write.p.address.eq(offset),
+            self.o_write.p.data.eq(Mux(single, Cat(payload[:32], payload[:32]), payload)),
+            self.o_write.p.wide.eq(double),
+            self.read_address.eq(offset),
+            cc.tdata.eq(Cat(answer, word)),
+            cc.tlast.eq(1),
+            cc.tkeep.eq(Mux(is_ok, Mux(single, 0xF, 0x1F), 0x7)),
+            last_dword.eq(Mux(is_ok, Mux(single, CC_HEADER_DWORDS, CC_HEADER_DWORDS + 1), CC_HEADER_DWORDS - 1)),
+            cc.tuser.eq(Cat(Const(0b01, 6), Const(0b01, 2), last_dword)),     # is_sop, is_eop, eop pointer
+        ]
+
+        with m.FSM():
+            with m.State("WAIT_REQUEST"):
+                m.d.comb += cq.tready.eq(1)
+                m.d.sync += [
+                    head.eq(cq.tdata[:DESCRIPTOR_DWORDS * DWORD_BITS]),
+                    payload.eq(cq.tdata[DESCRIPTOR_DWORDS * DWORD_BITS:]),
+                    first_be.eq(cq.tuser[0:4]), last_be.eq(cq.tuser[8:12]),
+                    more.eq(~cq.tlast), is_ok.eq(0), timer.eq(0),
+                ]
+                with m.If(cq.tvalid):
+                    m.next = "SKIP_REST"
+            with m.State("SKIP_REST"):
+                with m.If(more):
+                    m.d.comb += cq.tready.eq(1)
+                    with m.If(cq.tvalid & cq.tlast):
+                        m.d.sync += more.eq(0)
+                with m.Elif((head.kind == RequestType.MEMORY_WRITE) & in_bar
+                            & ((single & (first_be == 0xF)) | double)):
+                    m.next = "WRITE"
+                with m.Elif((head.kind == RequestType.MEMORY_WRITE) | head.kind[3]):
+                    m.d.comb += self.refused.eq(1)
+                    m.next = "WAIT_REQUEST"
+                with m.Elif((head.kind == RequestType.MEMORY_READ) & in_bar & (single | double)):
+                    m.d.comb += self.read_stb.eq(1)
+                    m.next = "READ"
+                with m.Else():
+                    m.d.comb += self.refused.eq(1)
+                    m.next = "ANSWER"
+            with m.State("WRITE"):
+                m.d.comb += self.o_write.valid.eq(1)
+                with m.If(self.o_write.ready):
+                    m.next = "WAIT_REQUEST"
+            with m.State("READ"):
+                m.d.sync += timer.eq(timer + 1)
+                with m.If(self.read_ack):
+                    m.d.sync += [is_ok.eq(1), word.eq(Mux(offset[2], self.read_data[32:], self.read_data))]
+                    m.next = "ANSWER"
+                with m.Elif(timer[-1]):
+                    m.d.comb += self.refused.eq(1)
+                    m.next = "ANSWER"
+            with m.State("ANSWER"):
+                m.d.comb += cc.tvalid.eq(1)
+                with m.If(cc.tready):
+                    m.next = "WAIT_REQUEST"
+        return m

@@ -1,0 +1,101 @@
+"""DMA write engine: byte streams of many clients into host memory, in order of grant."""
+
+from amaranth.hdl import Array, Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from ..layouts import Beat, DmaRequest
+from ..stream import Fifo, PacketArbiter, Skid
+from .splitter import Splitter
+from .tlp import SIZE_CODE_WIDTH, Piece, WriteTlp
+from .write_align import WriteAlign
+
+GROUPS_GRANTED = 4        # groups whose requests may be ahead of their data
+
+
+class DmaWrite(wiring.Component):
+    """Writes request groups of several clients to host memory.
+
+    Groups are granted round-robin and never interleaved; everything leaves in the order of the grants, so
+    a group whose last data beat was accepted is ordered before every group requested later. A client
+    that presents a request must be able to deliver the group's data without waiting for another client.
+    Requests are cut at multiples of the maximum payload, hence at 4 KiB.
+
+    Throughput: one beat per cycle within a group, one cycle more per group. Latency 8 cycles.
+
+    Parameters
+    ----------
+    params : CardParams
+    clients : int
+
+    Members
+    -------
+    cfg_max_payload : In(3)
+        128 bytes << code, code 5 at most.
+    i_request, i_data : In(stream DmaRequest).array(clients), In(stream Beat).array(clients)
+        ``last`` ends the group on both; ``error`` of a beat is not looked at. Lengths from 1 to 4096.
+    o : Out(stream.Signature(WriteTlp))
+    busy : Out(1)
+        Something was accepted and has not left on ``o``.
+    """
+
+    def __init__(self, params, *, clients):
+        if clients < 1:
+            raise ValueError("a DMA write engine needs a client")
+        self._clients = clients
+        super().__init__({
+            "cfg_max_payload": In(SIZE_CODE_WIDTH),
+            "i_request": In(stream.Signature(DmaRequest)).array(clients),
+            "i_data": In(stream.Signature(Beat)).array(clients),
+            "o": Out(stream.Signature(WriteTlp)),
+            "busy": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.arbiter = arbiter = PacketArbiter(DmaRequest, self._clients)
+        m.submodules.order = order = Fifo(range(max(self._clients, 2)), GROUPS_GRANTED)
+        m.submodules.splitter = splitter = Splitter()
+        m.submodules.pieces = pieces = Skid(Piece)
+        m.submodules.data = beats = Skid(Beat)
+        m.submodules.align = align = WriteAlign()
+        m.submodules.out = out = Skid(WriteTlp)
+        for k in range(self._clients):
+            connect(m, flipped(self.i_request[k]), arbiter.i[k])
+        connect(m, splitter.o, pieces.i)
+        connect(m, pieces.o, align.i)
+        connect(m, beats.o, align.i_data)
+        connect(m, align.o, out.i)
+        connect(m, out.o, flipped(self.o))
+
+        # A group's client enters `order` with its first request.
+        inside = Signal()
+        moves = Signal()
+        m.d.comb += [
+            splitter.size.eq(self.cfg_max_payload),
+            splitter.i.payload.eq(arbiter.o.payload),
+            splitter.i.valid.eq(arbiter.o.valid & (inside | order.i.ready)),
+            arbiter.o.ready.eq(splitter.i.ready & (inside | order.i.ready)),
+            moves.eq(arbiter.o.valid & arbiter.o.ready),
+            order.i.payload.eq(arbiter.source),
+            order.i.valid.eq(moves & ~inside),
+        ]
+        with m.If(moves):
+            m.d.sync += inside.eq(~arbiter.o.p.last)
+
+        owner, owned = Signal(range(max(self._clients, 2))), Signal()
+        group_ends = Signal()
+        payloads, valids = Array(s.payload for s in self.i_data), Array(s.valid for s in self.i_data)
+        m.d.comb += [
+            beats.i.valid.eq(owned & valids[owner]),
+            beats.i.payload.eq(payloads[owner]),
+            group_ends.eq(beats.i.valid & beats.i.ready & beats.i.p.last),
+            order.o.ready.eq(~owned | group_ends),
+            self.busy.eq(arbiter.o.valid | inside | splitter.o.valid | pieces.o.valid | owned | order.o.valid
+                         | beats.o.valid | align.busy | out.o.valid),
+        ]
+        for k, data_in in enumerate(self.i_data):
+            m.d.comb += data_in.ready.eq(owned & (owner == k) & beats.i.ready)
+        with m.If(order.o.ready):
+            m.d.sync += [owned.eq(order.o.valid), owner.eq(order.o.payload)]
+        return m

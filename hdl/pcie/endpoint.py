@@ -1,0 +1,105 @@
+"""The PCIe room: shim, DMA engines and MSI-X behind vendor-neutral ports."""
+
+from amaranth import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..layouts import Beat, DmaRequest, LineData, LineRequest, RegisterWrite
+from ..params import CardParams
+from .dma_read import DmaRead
+from .dma_write import DmaWrite
+from .msix import VECTOR_WIDTH, Msix
+from .usplus import UsplusShim
+
+EDGE = ("m_axis_rq", "s_axis_rc", "s_axis_cq", "m_axis_cc", "cfg_max_payload", "cfg_max_read_req")
+REGISTER_BUS = ("read_address", "read_stb", "read_data", "read_ack")
+
+
+class Endpoint(wiring.Component):
+    """Everything between the hard block and the rooms of the card.
+
+    Timing is that of :class:`UsplusShim`, :class:`DmaRead`, :class:`DmaWrite` and :class:`Msix`.
+    An interrupt leaves behind everything that was accepted from any write client before it.
+
+    Parameters
+    ----------
+    params : CardParams
+    bulk_clients, line_clients, write_clients : int
+        Clients of the DMA engines.
+
+    Members
+    -------
+    m_axis_rq, s_axis_rc, s_axis_cq, m_axis_cc, cfg_max_payload, cfg_max_read_req
+        The hard block; see :class:`UsplusShim`.
+    o_write, read_address, read_stb, read_data, read_ack
+        Register bus, to the CSR.
+    i_bulk, o_bulk, i_line, o_line
+        See :class:`DmaRead`.
+    i_request, i_data
+        See :class:`DmaWrite`.
+    i_interrupt : In(stream.Signature(5))
+        MSI-X vectors to raise.
+    msix_w_stb, msix_w_address, msix_w_data, msix_w_mask, msix_r_address, msix_r_data
+        The MSI-X table, for the CSR.
+    idle : Out(1)
+        No DMA is in flight.
+    count_host_refused : Out(1)
+    """
+
+    def __init__(self, params: CardParams, *, bulk_clients, line_clients, write_clients):
+        self.params = params
+        self.bulk_clients, self.line_clients, self.write_clients = bulk_clients, line_clients, write_clients
+        edge = UsplusShim(params).signature.members
+        super().__init__({
+            **{name: edge[name] for name in (*EDGE, *REGISTER_BUS)},
+            "o_write": Out(stream.Signature(RegisterWrite)),
+            "i_bulk": In(stream.Signature(DmaRequest)).array(bulk_clients),
+            "o_bulk": Out(stream.Signature(Beat)).array(bulk_clients),
+            "i_line": In(stream.Signature(LineRequest)).array(line_clients),
+            "o_line": Out(stream.Signature(LineData)).array(line_clients),
+            "i_request": In(stream.Signature(DmaRequest)).array(write_clients),
+            "i_data": In(stream.Signature(Beat)).array(write_clients),
+            "i_interrupt": In(stream.Signature(VECTOR_WIDTH)),
+            "msix_w_stb": In(1), "msix_w_address": In(16), "msix_w_data": In(64), "msix_w_mask": In(8),
+            "msix_r_address": In(16), "msix_r_data": Out(64),
+            "idle": Out(1), "count_host_refused": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        flipped = wiring.flipped
+        m.submodules.shim = shim = UsplusShim(self.params)
+        m.submodules.dma_read = dma_read = DmaRead(
+            self.params, bulk_clients=self.bulk_clients, line_clients=self.line_clients)
+        m.submodules.dma_write = dma_write = DmaWrite(self.params, clients=self.write_clients + 1)
+        m.submodules.msix = msix = Msix(self.params)
+
+        for name in ("m_axis_rq", "s_axis_rc", "s_axis_cq", "m_axis_cc", "o_write"):
+            wiring.connect(m, getattr(shim, name), flipped(getattr(self, name)))
+        m.d.comb += [
+            shim.cfg_max_payload.eq(self.cfg_max_payload), shim.cfg_max_read_req.eq(self.cfg_max_read_req),
+            dma_read.cfg_max_read_req.eq(shim.max_read_req), dma_write.cfg_max_payload.eq(shim.max_payload),
+            self.read_address.eq(shim.read_address), self.read_stb.eq(shim.read_stb),
+            shim.read_data.eq(self.read_data), shim.read_ack.eq(self.read_ack),
+            msix.w_stb.eq(self.msix_w_stb), msix.w_address.eq(self.msix_w_address),
+            msix.w_data.eq(self.msix_w_data), msix.w_mask.eq(self.msix_w_mask),
+            msix.r_address.eq(self.msix_r_address), self.msix_r_data.eq(msix.r_data),
+            self.idle.eq(~dma_read.busy & ~dma_write.busy),
+            self.count_host_refused.eq(shim.count_host_refused),
+        ]
+        wiring.connect(m, dma_read.o_read, shim.i_read)
+        wiring.connect(m, shim.o_completion, dma_read.i_completion)
+        wiring.connect(m, dma_write.o, shim.i_write)
+        for k in range(self.bulk_clients):
+            wiring.connect(m, flipped(self.i_bulk[k]), dma_read.i_bulk[k])
+            wiring.connect(m, dma_read.o_bulk[k], flipped(self.o_bulk[k]))
+        for k in range(self.line_clients):
+            wiring.connect(m, flipped(self.i_line[k]), dma_read.i_line[k])
+            wiring.connect(m, dma_read.o_line[k], flipped(self.o_line[k]))
+        for k in range(self.write_clients):
+            wiring.connect(m, flipped(self.i_request[k]), dma_write.i_request[k])
+            wiring.connect(m, flipped(self.i_data[k]), dma_write.i_data[k])
+        wiring.connect(m, flipped(self.i_interrupt), msix.i)
+        wiring.connect(m, msix.o_request, dma_write.i_request[self.write_clients])
+        wiring.connect(m, msix.o_data, dma_write.i_data[self.write_clients])
+        return m

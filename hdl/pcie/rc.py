@@ -1,0 +1,100 @@
+"""Completions from the UltraScale+ hard block (RC interface)."""
+
+from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..axis import axis_signature
+from ..layouts import BEAT_BITS
+from .tlp import DWORD_BITS, LANES, CompletionBeat
+
+USER_WIDTH = 161
+HEADER_DWORDS = 3
+
+
+class ErrorCode(enum.Enum, shape=4):
+    """What the hard block found wrong with a completion."""
+
+    NONE = 0
+    POISONED = 1
+    BAD_STATUS = 2
+    NO_DATA = 3
+    MISMATCH = 4
+    BAD_ADDRESS = 5
+    INVALID_TAG = 6
+    FUNCTION_RESET = 8
+    TIMEOUT = 9
+
+
+class CompletionDescriptor(data.Struct):
+    """First three double words of a completion from the hard block."""
+
+    lower_address: 12
+    error_code: ErrorCode
+    byte_count: 13
+    locked: 1
+    request_completed: 1
+    _r0: 1
+    dwords: 11
+    status: 3
+    poisoned: 1
+    _r1: 1
+    requester_id: 16
+    tag: 8
+    completer_id: 16
+    _r2: 1
+    traffic_class: 3
+    attributes: 3
+    _r3: 1
+
+
+class CompletionShim(wiring.Component):
+    """Reads RC packets and says where each of their double words belongs.
+
+    One beat per cycle, one cycle of latency, never stalls. Completions of no request of ours are dropped.
+
+    Members
+    -------
+    s_axis_rc : In(AXI stream)
+    o : Out(stream.Signature(CompletionBeat))
+        ``ready`` is not looked at: the receiver has reserved the room.
+    """
+
+    s_axis_rc: In(axis_signature(data_width=BEAT_BITS, user_width=USER_WIDTH, keep_lane_width=DWORD_BITS))
+    o: Out(stream.Signature(CompletionBeat))
+
+    def elaborate(self, platform):
+        m = Module()
+        rc = self.s_axis_rc
+        head = Signal(CompletionDescriptor)
+        inside = Signal()
+        bad, stray, ends = Signal(), Signal(), Signal()
+        tag_q, bad_q, stray_q, ends_q = Signal(8), Signal(), Signal(), Signal()
+        header_lanes = Const((1 << HEADER_DWORDS) - 1, LANES)
+        m.d.comb += [rc.tready.eq(1), head.eq(rc.tdata[:HEADER_DWORDS * DWORD_BITS])]
+        with m.If(inside):
+            m.d.comb += [bad.eq(bad_q), stray.eq(stray_q), ends.eq(ends_q)]
+        with m.Else():
+            m.d.comb += [
+                bad.eq((head.error_code != ErrorCode.NONE) | (head.status != 0) | head.poisoned),
+                stray.eq(head.error_code == ErrorCode.INVALID_TAG),
+                # These end a request whatever the completed bit says.
+                ends.eq(head.request_completed | (head.error_code == ErrorCode.BAD_STATUS)
+                        | (head.error_code == ErrorCode.NO_DATA) | (head.error_code == ErrorCode.TIMEOUT)
+                        | (head.error_code == ErrorCode.FUNCTION_RESET)),
+            ]
+        beat = self.o.p
+        m.d.sync += self.o.valid.eq(rc.tvalid & ~stray)
+        with m.If(rc.tvalid):
+            m.d.sync += [
+                inside.eq(~rc.tlast), bad_q.eq(bad), stray_q.eq(stray), ends_q.eq(ends),
+                beat.data.eq(rc.tdata),
+                beat.lanes.eq(Mux(bad, 0, Mux(inside, rc.tkeep, rc.tkeep & ~header_lanes))),
+                beat.dword.eq(Mux(inside, beat.dword + LANES, head.lower_address[2:] - HEADER_DWORDS)),
+                beat.tag.eq(Mux(inside, tag_q, head.tag)),
+                beat.done.eq(rc.tlast & ends),
+                beat.error.eq(bad | (rc.tlast & rc.tuser[96])),
+            ]
+            with m.If(~inside):
+                m.d.sync += tag_q.eq(head.tag)
+        return m

@@ -1,0 +1,163 @@
+"""Requests on their way to the UltraScale+ hard block (RQ interface)."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..axis import axis_signature
+from ..layouts import BEAT_BITS
+from ..stream import Skid
+from .tlp import DWORD_BITS, LANES, ReadTlp, WriteTlp
+
+USER_WIDTH = 137
+HEADER_DWORDS = 4
+HEADER_BITS = HEADER_DWORDS * DWORD_BITS
+ROOM = LANES - HEADER_DWORDS            # payload double words in the first beat
+
+
+class RequestType(enum.Enum, shape=4):
+    """Request type of a descriptor, in RQ and CQ alike."""
+
+    MEMORY_READ = 0
+    MEMORY_WRITE = 1
+    IO_READ = 2
+    IO_WRITE = 3
+    FETCH_ADD = 4
+    SWAP = 5
+    COMPARE_SWAP = 6
+    LOCKED_READ = 7
+
+
+class RequestDescriptor(data.Struct):
+    """First four double words of a request to the hard block."""
+
+    address_type: 2
+    address: 62
+    dwords: 11
+    kind: RequestType
+    poisoned: 1
+    requester_id: 16        # filled in by the hard block
+    tag: 8
+    completer_id: 16
+    requester_id_enable: 1
+    traffic_class: 3
+    attributes: 3
+    force_ecrc: 1
+
+
+class RequestUser(data.Struct):
+    """``tuser`` of RQ, 512 bit."""
+
+    first_be0: 4
+    first_be1: 4
+    last_be0: 4
+    last_be1: 4
+    addr_offset: 4
+    is_sop: 2
+    sop_pointer: 4
+    is_eop: 2
+    eop_pointer0: 4
+    eop_pointer1: 4
+    discontinue: 1
+    tph: 24
+    seq_num: 12
+    parity: 64
+
+
+class _RequestBeat(data.Struct):
+    data: BEAT_BITS
+    keep: LANES
+    first_be: 4
+    last_be: 4
+    first: 1
+    last: 1
+
+
+class RequestShim(wiring.Component):
+    """Puts read and write requests on RQ, one packet at a time, alternating when both wait.
+
+    A read takes one beat. A write of n double words takes ceil((n + 4) / 16) beats: 9 for 512 bytes.
+    One beat per cycle, 2 cycles of latency.
+
+    Members
+    -------
+    i_read : In(stream.Signature(ReadTlp))
+    i_write : In(stream.Signature(WriteTlp))
+    m_axis_rq : Out(AXI stream)
+    """
+
+    i_read: In(stream.Signature(ReadTlp))
+    i_write: In(stream.Signature(WriteTlp))
+    m_axis_rq: Out(axis_signature(data_width=BEAT_BITS, user_width=USER_WIDTH, keep_lane_width=DWORD_BITS))
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.skid = skid = Skid(_RequestBeat)
+        ready, beat = skid.i.ready, skid.i.p
+        read, write = self.i_read.p, self.i_write.p
+
+        descriptor = Signal(RequestDescriptor)
+        carry = Signal(HEADER_BITS)
+        carry_dwords = Signal(range(HEADER_DWORDS + 1))     # of the packet's end
+        flush, inside, read_next = Signal(), Signal(), Signal()
+        choose_read, choose_write = Signal(), Signal()
+        tail = Signal(5)                 # double words in the last beat of a write, 1 to 16
+        m.d.comb += [
+            choose_write.eq(~flush & self.i_write.valid & (inside | ~(self.i_read.valid & read_next))),
+            choose_read.eq(~flush & ~inside & self.i_read.valid & (read_next | ~self.i_write.valid)),
+            self.i_read.ready.eq(choose_read & ready),
+            self.i_write.ready.eq(choose_write & ready),
+            skid.i.valid.eq(flush | choose_read | choose_write),
+            tail.eq(((write.dwords - 1)[:4]) + 1),
+            beat.first_be.eq(Mux(choose_read, read.first_be, write.first_be)),
+            beat.last_be.eq(Mux(choose_read, read.last_be, write.last_be)),
+            descriptor.address.eq(Mux(choose_read, read.address, write.address)),
+            descriptor.dwords.eq(Mux(choose_read, read.dwords, write.dwords)),
+            descriptor.kind.eq(Mux(choose_read, RequestType.MEMORY_READ, RequestType.MEMORY_WRITE)),
+            descriptor.tag.eq(Mux(choose_read, read.tag, 0)),
+        ]
+        full = Const((1 << LANES) - 1, LANES)
+
+        def keep(dwords):
+            return ((Const(1, LANES + 1) << dwords) - 1)[:LANES]
+
+        with m.If(flush):
+            m.d.comb += [beat.data.eq(carry), beat.keep.eq(keep(carry_dwords)), beat.last.eq(1)]
+            with m.If(ready):
+                m.d.sync += flush.eq(0)
+        with m.Elif(choose_read):
+            m.d.comb += [
+                beat.data.eq(descriptor), beat.keep.eq(keep(HEADER_DWORDS)), beat.first.eq(1), beat.last.eq(1),
+            ]
+            with m.If(ready):
+                m.d.sync += read_next.eq(0)
+        with m.Elif(choose_write):
+            m.d.comb += [
+                beat.data.eq(Cat(Mux(write.first, descriptor, carry), write.data[:BEAT_BITS - HEADER_BITS])),
+                beat.first.eq(write.first),
+                beat.last.eq(write.last & (tail <= ROOM)),
+                beat.keep.eq(Mux(beat.last, keep(tail + HEADER_DWORDS), full)),
+            ]
+            with m.If(ready):
+                m.d.sync += [
+                    carry.eq(write.data[BEAT_BITS - HEADER_BITS:]),
+                    carry_dwords.eq(tail - ROOM),
+                    flush.eq(write.last & (tail > ROOM)),
+                    inside.eq(~write.last),
+                    read_next.eq(1),
+                ]
+
+        out = skid.o.p
+        user = Signal(RequestUser)
+        end = Signal(4)
+        for lane in range(LANES):
+            with m.If(out.keep[lane]):
+                m.d.comb += end.eq(lane)
+        m.d.comb += [
+            user.first_be0.eq(out.first_be), user.last_be0.eq(out.last_be),
+            user.is_sop.eq(out.first), user.is_eop.eq(out.last), user.eop_pointer0.eq(Mux(out.last, end, 0)),
+            self.m_axis_rq.tvalid.eq(skid.o.valid), skid.o.ready.eq(self.m_axis_rq.tready),
+            self.m_axis_rq.tdata.eq(out.data), self.m_axis_rq.tkeep.eq(out.keep),
+            self.m_axis_rq.tlast.eq(out.last), self.m_axis_rq.tuser.eq(user),
+        ]
+        return m

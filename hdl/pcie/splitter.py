@@ -1,0 +1,53 @@
+"""Cuts DMA requests into what one TLP may carry."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..layouts import DmaRequest
+from .tlp import PAGE_BYTES, SIZE_CODE_WIDTH, SIZE_MIN_LOG2, Piece
+
+
+class Splitter(wiring.Component):
+    """Cuts a request at the multiples of a power of two, so that every later piece is aligned.
+
+    The size divides 4096, hence no piece crosses 4 KiB. One piece per cycle, one cycle of latency.
+
+    Members
+    -------
+    size : In(3)
+        Largest piece, 128 bytes << ``size``; 5 (4096 bytes) at most. Constant while requests are in flight.
+    i : In(stream.Signature(DmaRequest))
+    o : Out(stream.Signature(Piece))
+    """
+
+    size: In(SIZE_CODE_WIDTH)
+    i: In(stream.Signature(DmaRequest))
+    o: Out(stream.Signature(Piece))
+
+    def elaborate(self, platform):
+        m = Module()
+        valid = Signal()
+        request = Signal(DmaRequest)
+        mask = Signal(12)
+        room = Signal(13)
+        final = Signal()
+        m.d.comb += [
+            mask.eq((1 << self.size + SIZE_MIN_LOG2) - 1),
+            room.eq(mask - (request.address[:12] & mask) + 1),
+            final.eq(request.length <= room),
+            self.o.valid.eq(valid),
+            self.o.p.address.eq(request.address),
+            self.o.p.length.eq(Mux(final, request.length, room)),
+            self.o.p.last.eq(final & request.last),
+            self.i.ready.eq(~valid | (self.o.ready & final)),
+        ]
+        assert PAGE_BYTES == 1 << len(mask)
+        with m.If(self.i.ready):
+            m.d.sync += [valid.eq(self.i.valid), request.eq(self.i.payload)]
+        with m.Elif(self.o.ready):
+            m.d.sync += [
+                request.address.eq((request.address | mask) + 1),
+                request.length.eq(request.length - room),
+            ]
+        return m
