@@ -81,6 +81,8 @@ def random_tables(rng):
                      va=va, length=length, pte_index=pte, page_2m=page_2m)
         pte += mr.pages
         mrs[n] = mr
+    # No command makes such an MR: it wraps. The translation must hold all the same.
+    mrs[PARAMS.mrs - 1] = MrEntry(key_tag=3, access=15, pd=0, va=(1 << 64) - 8192, length=16384, pte_index=pte)
     pages = {n: rng.getrandbits(52) << 12 for n in range(PARAMS.ptes)}
     return qps, mrs, pages
 
@@ -91,7 +93,7 @@ def random_request(rng, mrs):
     mr = mrs[index]
     key = make_key(index, mr.key_tag)
     if rng.random() < 0.1:
-        key = rng.choice([key ^ 1 << rng.randrange(32), make_key(index + 1, 0), make_key(PARAMS.mrs + index, mr.key_tag)])
+        key = rng.choice([key ^ 1 << rng.randrange(32), make_key(index ^ 1, 0), make_key(PARAMS.mrs + index, mr.key_tag)])
     length = rng.choice([0, 1, 64, rng.randrange(PAYLOAD_MAX), PAYLOAD_MAX, PAYLOAD_MAX, PAYLOAD_MAX + 1])
     size = mr.page_bytes
     boundary = (mr.va // size + rng.randrange(1, 4)) * size
