@@ -49,26 +49,16 @@ def elaborate(component, top):
 
     The yosys step is the slow one, so its output is kept, keyed by the RTLIL text.
     """
-    from amaranth.back import rtlil, verilog
+    from weft.hdl.verilog import rtlil_text, verilog_text
 
-    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    text = rtlil.convert(component, name=top, emit_src=False, ports=_signature_ports(component))
+    text = rtlil_text(component, top)
     kept = BUILD_ROOT / "verilog" / f"{top}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.v"
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():
-            # The converter behind amaranth.back.verilog.convert(), without elaborating twice.
             part = kept.with_suffix(".part")
-            part.write_text(verilog._convert_rtlil_text(text, strip_internal_attrs=True))
+            part.write_text(verilog_text(text))
             part.rename(kept)
     return kept.read_text()
-
-
-def _signature_ports(component):
-    """Signals of a component's members. Constants (``ready`` of an always-ready stream) make no port."""
-    from amaranth.hdl import Signal, Value
-
-    values = [Value.cast(value) for _, _, value in component.signature.flatten(component)]
-    return [value for value in values if isinstance(value, Signal)]
 
 
 def top_ports(text, top):

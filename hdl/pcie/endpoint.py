@@ -9,10 +9,7 @@ from ..params import CardParams
 from .dma_read import DmaRead
 from .dma_write import DmaWrite
 from .msix import VECTOR_WIDTH, Msix
-from .usplus import UsplusShim
-
-EDGE = ("m_axis_rq", "s_axis_rc", "s_axis_cq", "m_axis_cc", "cfg_max_payload", "cfg_max_read_req")
-REGISTER_BUS = ("read_address", "read_stb", "read_data", "read_ack")
+from .usplus import UsplusShim, hard_block_members
 
 
 class Endpoint(wiring.Component):
@@ -49,9 +46,9 @@ class Endpoint(wiring.Component):
     def __init__(self, params: CardParams, *, bulk_clients, line_clients, write_clients):
         self.params = params
         self.bulk_clients, self.line_clients, self.write_clients = bulk_clients, line_clients, write_clients
-        edge = UsplusShim(params).signature.members
         super().__init__({
-            **{name: edge[name] for name in (*EDGE, *REGISTER_BUS)},
+            **hard_block_members(),
+            "read_address": Out(16), "read_stb": Out(1), "read_data": In(64), "read_ack": In(1),
             "o_write": Out(stream.Signature(RegisterWrite)),
             "i_bulk": In(stream.Signature(DmaRequest)).array(bulk_clients),
             "o_bulk": Out(stream.Signature(Beat)).array(bulk_clients),

@@ -1,0 +1,79 @@
+"""MAC edge: AXI4-Stream with byte enables on one side, beats on the other."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .axis import axis_signature
+from .layouts import BEAT_BITS, BEAT_BYTES, Beat
+
+TX_USER_WIDTH = 17   # error bit and a timestamp tag
+RX_USER_WIDTH = 1    # bad frame
+
+
+class MacTx(wiring.Component):
+    """Beats to AXI-stream; combinational.
+
+    Members
+    -------
+    i : In(stream.Signature(Beat))
+    m_axis : Out(axis)
+        ``tuser`` bit 0 is the error flag, the timestamp tag is 0.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "i": In(stream.Signature(Beat)),
+            "m_axis": Out(axis_signature(data_width=BEAT_BITS, user_width=TX_USER_WIDTH)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        beat, axis = self.i.p, self.m_axis
+        m.d.comb += [
+            axis.tdata.eq(beat.data),
+            axis.tkeep.eq(((1 << BEAT_BYTES) - 1) >> beat.empty),
+            axis.tlast.eq(beat.last),
+            axis.tuser.eq(beat.last & beat.error),
+            axis.tvalid.eq(self.i.valid),
+            self.i.ready.eq(axis.tready),
+        ]
+        return m
+
+
+class MacRx(wiring.Component):
+    """AXI-stream to beats, registered once. Never stalls: what follows must take a beat per cycle.
+
+    ``tkeep`` of a last beat is a run of ones from bit 0 (it is counted, not checked); of other beats all ones.
+
+    Members
+    -------
+    s_axis : In(axis)
+        ``tuser`` on the last beat: bad frame.
+    o : Out(stream.Signature(Beat))
+        ``ready`` is not looked at.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "s_axis": In(axis_signature(data_width=BEAT_BITS, user_width=RX_USER_WIDTH)),
+            "o": Out(stream.Signature(Beat)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        axis, beat = self.s_axis, self.o.p
+        empty = Signal(6)
+        # Position of the highest enabled byte, as the number of bytes above it.
+        for byte in range(BEAT_BYTES):
+            with m.If(axis.tkeep[byte]):
+                m.d.comb += empty.eq(BEAT_BYTES - 1 - byte)
+        m.d.comb += axis.tready.eq(1)
+        m.d.sync += [
+            self.o.valid.eq(axis.tvalid),
+            beat.data.eq(axis.tdata),
+            beat.last.eq(axis.tlast),
+            beat.empty.eq(Mux(axis.tlast, empty, 0)),
+            beat.error.eq(axis.tlast & axis.tuser[0]),
+        ]
+        return m

@@ -1,0 +1,133 @@
+"""The ring room: every ring of the card, its registers and the status block."""
+
+from amaranth import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .. import abi
+from ..counters import Refusal
+from ..layouts import BEAT_BITS, Beat, DmaRequest, LineData, LineRequest
+from ..params import CardParams
+from ..stream import Arbiter
+from .reader import RingReader
+from .size import INDEX_WIDTH
+from .status import StatusBlock
+from .writer import RingWriter
+
+DOWN, UP = len(abi.HOST_TO_CARD), len(abi.CARD_TO_HOST)
+
+
+def ring_registers():
+    """Registers of the ring room: the ring blocks and the status block's address."""
+    return [r for r in abi.REGISTERS if abi.RING_BASE <= r.offset < abi.COUNTER_BASE or r.name == "status_block"]
+
+
+class Rings(wiring.Component):
+    """Four rings from the host, three to it, and the status block.
+
+    Throughput and latency are those of :class:`RingReader` and :class:`RingWriter`.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    r_<name>, r_<name>_stb
+        The ring registers, seen from the room (see :class:`~weft.hdl.csr.Csr`).
+    o : Out(stream.Signature(512)).array(4)
+        Descriptors, in the order of ``abi.HOST_TO_CARD``.
+    retire : In(1).array(4)
+        A descriptor of the ring is finished.
+    i : In(stream.Signature(512)).array(3)
+        Entries, in the order of ``abi.CARD_TO_HOST``.
+    position, full : Out(15).array(3), Out(1).array(3)
+        See :class:`RingWriter`.
+    o_line_request, i_line : arrays of 4
+        Clients of the DMA reader.
+    o_request, o_data : arrays of 4
+        Clients of the DMA writer: the three rings, then the status block.
+    o_interrupt : Out(stream.Signature(5))
+    idle : Out(1)
+    refuse : Out(Refusal).array(7)
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        members = {
+            "o": Out(stream.Signature(BEAT_BITS)).array(DOWN),
+            "retire": In(1).array(DOWN),
+            "i": In(stream.Signature(BEAT_BITS)).array(UP),
+            "position": Out(INDEX_WIDTH - 1).array(UP), "full": Out(1).array(UP),
+            "o_line_request": Out(stream.Signature(LineRequest)).array(DOWN),
+            "i_line": In(stream.Signature(LineData)).array(DOWN),
+            "o_request": Out(stream.Signature(DmaRequest)).array(UP + 1),
+            "o_data": Out(stream.Signature(Beat)).array(UP + 1),
+            "o_interrupt": Out(stream.Signature(5)),
+            "idle": Out(1),
+            "refuse": Out(Refusal).array(DOWN + UP),
+        }
+        for register in ring_registers():
+            members[f"r_{register.name}"] = (Out if register.access is abi.Access.RO else In)(register.width)
+            if register.access is abi.Access.DOORBELL:
+                members[f"r_{register.name}_stb"] = In(1)
+        super().__init__(members)
+
+    def elaborate(self, platform):
+        m = Module()
+        flipped = wiring.flipped
+        register = lambda ring, what: getattr(self, f"r_{ring.name.lower()}_{what}")  # noqa: E731
+        idle = []
+
+        m.submodules.status = status = StatusBlock(self.params)
+        m.d.comb += status.address.eq(self.r_status_block)
+        wiring.connect(m, status.o_request, flipped(self.o_request[UP]))
+        wiring.connect(m, status.o_data, flipped(self.o_data[UP]))
+        idle.append(status.idle)
+
+        for k, ring in enumerate(abi.HOST_TO_CARD):
+            m.submodules[ring.name.lower()] = reader = RingReader(self.params)
+            m.d.comb += [
+                reader.base.eq(register(ring, "base")),
+                reader.log2.eq(register(ring, "log2")[:8]),
+                reader.enable.eq(register(ring, "log2")[abi.RING_ENABLE_BIT]),
+                reader.prod.eq(register(ring, "prod")),
+                reader.prod_stb.eq(register(ring, "prod_stb")),
+                register(ring, "cons").eq(reader.cons),
+                reader.retire.eq(self.retire[k]),
+                status.cons[k].eq(reader.cons),
+                self.refuse[k].stb.eq(reader.refuse_stb), self.refuse[k].reason.eq(reader.refuse_reason),
+            ]
+            wiring.connect(m, reader.o, flipped(self.o[k]))
+            wiring.connect(m, reader.o_request, flipped(self.o_line_request[k]))
+            wiring.connect(m, flipped(self.i_line[k]), reader.i_line)
+            idle.append(reader.idle)
+
+        m.submodules.interrupts = interrupts = Arbiter(5, UP)
+        wiring.connect(m, interrupts.o, flipped(self.o_interrupt))
+        for k, ring in enumerate(abi.CARD_TO_HOST):
+            m.submodules[ring.name.lower()] = writer = RingWriter(self.params, abi.VECTOR[ring])
+            m.d.comb += [
+                writer.base.eq(register(ring, "base")),
+                writer.log2.eq(register(ring, "log2")[:8]),
+                writer.enable.eq(register(ring, "log2")[abi.RING_ENABLE_BIT]),
+                writer.cons.eq(register(ring, "cons")),
+                writer.arm.eq(register(ring, "cons")[abi.ARM_BIT]),
+                writer.cons_stb.eq(register(ring, "cons_stb")),
+                register(ring, "prod").eq(writer.prod),
+                self.position[k].eq(writer.position),
+                self.full[k].eq(writer.full),
+                self.refuse[DOWN + k].stb.eq(writer.refuse_stb),
+                self.refuse[DOWN + k].reason.eq(writer.refuse_reason),
+            ]
+            wiring.connect(m, flipped(self.i[k]), writer.i)
+            wiring.connect(m, writer.o_request, flipped(self.o_request[k]))
+            wiring.connect(m, writer.o_data, flipped(self.o_data[k]))
+            wiring.connect(m, writer.o_interrupt, interrupts.i[k])
+            idle.append(writer.idle)
+
+        everything = idle[0]
+        for one in idle[1:]:
+            everything = everything & one
+        m.d.comb += self.idle.eq(everything)
+        return m

@@ -1,0 +1,66 @@
+"""The table room: QP, MR and page tables with a translator for each direction."""
+
+from amaranth import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..params import CardParams
+from .mr import MrTable, mr_read_port, mr_write_port
+from .page import PageTable, page_write_port
+from .qp import QpTable, qp_read_port, qp_write_port
+from .translate import Translate, TranslateRequest, Translation
+
+TRANSMIT, RECEIVE, COMMAND = range(3)
+
+
+class Tables(wiring.Component):
+    """Tables and translators; timing is that of :class:`Translate`.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    i, o : arrays of 2
+        Translation requests and answers of transmit and receive.
+    enable : In(1)
+        The tables are cleared.
+    busy : Out(1).array(2)
+        A translator holds a request.
+    qp_read, qp_write, mr_read, mr_write, page_write : In(read_port), In(write_port)
+        For the command processor.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "i": In(stream.Signature(TranslateRequest)).array(2),
+            "o": Out(stream.Signature(Translation)).array(2),
+            "enable": In(1),
+            "busy": Out(1).array(2),
+            "qp_read": In(qp_read_port(params)), "qp_write": In(qp_write_port(params)),
+            "mr_read": In(mr_read_port(params)), "mr_write": In(mr_write_port(params)),
+            "page_write": In(page_write_port(params)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        flipped = wiring.flipped
+        m.submodules.qp = qp = QpTable(self.params)
+        m.submodules.mr = mr = MrTable(self.params)
+        m.submodules.page = page = PageTable(self.params)
+        wiring.connect(m, flipped(self.qp_read), qp.read[COMMAND])
+        wiring.connect(m, flipped(self.mr_read), mr.read[COMMAND])
+        wiring.connect(m, flipped(self.qp_write), qp.write)
+        wiring.connect(m, flipped(self.mr_write), mr.write)
+        wiring.connect(m, flipped(self.page_write), page.write)
+        for k, name in ((TRANSMIT, "transmit"), (RECEIVE, "receive")):
+            m.submodules[f"translate_{name}"] = translate = Translate(self.params)
+            wiring.connect(m, flipped(self.i[k]), translate.i)
+            wiring.connect(m, translate.o, flipped(self.o[k]))
+            wiring.connect(m, translate.qp_read, qp.read[k])
+            wiring.connect(m, translate.mr_read, mr.read[k])
+            wiring.connect(m, translate.page_read, page.read[k])
+            m.d.comb += [translate.enable.eq(self.enable), self.busy[k].eq(translate.busy)]
+        return m
