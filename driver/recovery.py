@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from weft.hdl import abi, wire
 
-from .holes import encode, fields_runs, node_runs, residue_runs
+from .holes import encode, node_runs, residue_runs
 from .sequence import ControlFrame
 from .wrap import near
 
@@ -180,8 +180,8 @@ class Receiver:
         if report.residue:
             left = residue_runs(node.runs, report.open)
             self.counts["residue"] += sum(n for _, n in left)
-            for fields in encode(left):
-                self._add(fields_runs(fields, node.lowest), fields)
+            for runs, fields in encode(left):
+                self._add(runs, fields)
 
     def on_event(self, report):
         """MESSAGE_END, PROGRESS, PROBE, ERROR or QP_ERROR."""

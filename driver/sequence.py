@@ -313,6 +313,17 @@ class Sender:
             times.append(self._asked[1] + self.timer.probe_ns)
         return min(times, default=None)
 
+    @property
+    def in_card(self):
+        """Descriptors handed over and not reported finished."""
+        return self._in_card
+
+    def abandon(self):
+        """Hand nothing more over: the QP is being destroyed; nothing is completed."""
+        if self.failed is None:
+            self.fail(WCStatus.WR_FLUSH_ERR)
+        self.completions.clear()
+
     def fail(self, status):
         """Into error: the oldest request gets ``status``, all others are flushed."""
         if self.failed is not None:

@@ -1,0 +1,144 @@
+"""Hosts with a functional card, and applications that block in simulated time.
+
+Each application runs in a thread of its own, but only one thread runs at any moment: an
+application runs until it waits, so runs are deterministic.
+"""
+
+import threading
+
+from weft.driver.device import Device
+from weft.model.link import EventLoop, Link, LinkConfig
+
+from .card import FunctionalCard
+from .memory import HostMemory
+
+
+class FunctionalDevice(Device):
+    """A functional card as the driver's :class:`~weft.driver.device.Device`.
+
+    Parameters
+    ----------
+    loop : EventLoop
+    seed : hashable
+        For the places of physical pages and the order of reports.
+    card_options
+        Passed to :class:`FunctionalCard`.
+    """
+
+    def __init__(self, loop, *, seed=0, **card_options):
+        self.loop = loop
+        self.memory = HostMemory(seed)
+        self.transmit = None     # set by whoever connects the card
+        self.card = FunctionalCard(self.memory, loop, lambda frame: self.transmit(frame), self._interrupt,
+                                   seed=seed, **card_options)
+        self._latched = False
+        self._sleeping = None    # number of the present sleep
+        self._sleeps = 0
+        self._app = None
+
+    def _interrupt(self, vector):
+        self._latched = True
+        if self._sleeping is not None:
+            self.loop.call_in(0, self._wake, self._sleeping)
+
+    def read32(self, offset):
+        return self.card.read(offset) & 0xFFFF_FFFF
+
+    def read64(self, offset):
+        return self.card.read(offset)
+
+    def write32(self, offset, value):
+        self.card.write(offset, value & 0xFFFF_FFFF)
+
+    def write64(self, offset, value):
+        self.card.write(offset, value)
+
+    def alloc(self, size, *, align=64, contiguous=True, page_bytes=4096):
+        return self.memory.alloc(size, align, contiguous, page_bytes)
+
+    def free(self, buffer):
+        self.memory.free(buffer)
+
+    def now_ns(self):
+        return self.loop.now_ns
+
+    def wait(self, timeout_ns):
+        if not self._latched:
+            if self._app is not None and threading.current_thread() is self._app.thread:
+                self._sleeps += 1
+                self._sleeping = self._sleeps
+                self.loop.call_in(timeout_ns, self._wake, self._sleeping)
+                self._app.yield_()
+            else:
+                self.loop.run(self.loop.now_ns + timeout_ns, lambda: self._latched)
+        latched, self._latched = self._latched, False
+        return latched
+
+    def _wake(self, sleep):
+        if self._sleeping == sleep:
+            self._sleeping = None
+            self._app.resume()
+
+
+class App:
+    """An application of one host in its own thread, run in turns with the event loop."""
+
+    def __init__(self, device, function):
+        self.device, self.result, self.error, self.done = device, None, None, False
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._function = function
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        device._app = self
+
+    def _run(self):
+        self._go.acquire()
+        try:
+            self.result = self._function()
+        except BaseException as error:  # handed to the caller of run_apps
+            self.error = error
+        self.done = True
+        self._back.release()
+
+    def resume(self):
+        """Let the application run until it waits."""
+        self._go.release()
+        self._back.acquire()
+
+    def yield_(self):
+        """Called by the application: let the loop run."""
+        self._back.release()
+        self._go.acquire()
+
+
+def run_apps(loop, apps, limit_ns):
+    """Run ``(device, function)`` applications until all have ended; their results.
+
+    Raises
+    ------
+    TimeoutError
+        If one has not ended after ``limit_ns`` of simulated time.
+    """
+    apps = [App(device, function) for device, function in apps]
+    for app in apps:
+        app.thread.start()
+        loop.call_in(0, app.resume)
+    loop.run(loop.now_ns + limit_ns, lambda: all(a.done for a in apps) or any(a.error for a in apps))
+    for app in apps:
+        app.device._app = None
+        app.device._sleeping = None
+        if app.error:
+            raise app.error
+    if not all(a.done for a in apps):
+        raise TimeoutError(f"applications still run after {limit_ns} simulated ns")
+    return [a.result for a in apps]
+
+
+def connected_pair(*, seed=0, forward=None, backward=None, **card_options):
+    """(loop, devices, links) of two hosts whose cards are connected; ``links[i]`` carries what host i sends."""
+    loop = EventLoop()
+    devices = [FunctionalDevice(loop, seed=f"{seed}/{i}", **card_options) for i in range(2)]
+    configs = (forward or LinkConfig(), backward or forward or LinkConfig())
+    links = [Link(loop, devices[1 - i].card.receive, configs[i], f"{seed}/{i}") for i in range(2)]
+    for device, link in zip(devices, links, strict=True):
+        device.transmit = link.send
+    return loop, devices, links

@@ -1,0 +1,110 @@
+"""Host memory: pages scattered over a physical address space, and nothing between them."""
+
+import random
+
+from weft.driver.device import DmaBuffer
+
+PAGE = 4096
+VA_START = 0x7F00_0000_0000
+
+
+class AccessError(AssertionError):
+    """Somebody touched memory that belongs to nobody."""
+
+
+class HostMemory:
+    """Physical pages that exist only once allocated.
+
+    Parameters
+    ----------
+    seed : hashable
+        Decides where pages lie.
+    physical_bits : int
+        Size of the physical address space.
+    """
+
+    def __init__(self, seed=0, physical_bits=40):
+        self._random = random.Random(f"memory {seed}")
+        self._frames = 1 << physical_bits - 12
+        self._pages = {}
+        self._next_va = VA_START
+
+    def _place(self, count, align):
+        """First frame number of ``count`` free consecutive ones, aligned to ``align`` frames."""
+        while True:
+            first = self._random.randrange(1, (self._frames - count) // align) * align
+            if not any(f in self._pages for f in range(first, first + count)):
+                for f in range(first, first + count):
+                    self._pages[f] = bytearray(PAGE)
+                return first
+
+    def alloc(self, size, align, contiguous, page_bytes):
+        pages = -(-max(size, 1) // PAGE)
+        step = page_bytes // PAGE
+        align_frames = max(1, -(-align // PAGE), step)
+        if contiguous:
+            first = self._place(pages, align_frames)
+            frames = list(range(first, first + pages))
+        else:
+            frames = [f + k for _ in range(0, pages, step) for f in [self._place(step, step)] for k in range(step)]
+        unit = align_frames * PAGE
+        va = -(-self._next_va // unit) * unit
+        self._next_va = va + len(frames) * PAGE + unit   # a gap behind every buffer
+        return MemoryBuffer(self, va, size, frames, page_bytes)
+
+    def free(self, buffer):
+        for f in buffer.frames:
+            del self._pages[f]
+        buffer.frames = []
+
+    def _walk(self, physical, length):
+        while length:
+            page = self._pages.get(physical // PAGE)
+            if page is None:
+                raise AccessError(f"access to {physical:#x}, which is not allocated")
+            at = physical % PAGE
+            n = min(length, PAGE - at)
+            yield page, at, n
+            physical, length = physical + n, length - n
+
+    def read(self, physical, length):
+        """Bytes at a physical address.
+
+        Raises
+        ------
+        AccessError
+        """
+        return b"".join(bytes(page[at:at + n]) for page, at, n in self._walk(physical, length))
+
+    def write(self, physical, data):
+        done = 0
+        for page, at, n in self._walk(physical, len(data)):
+            page[at:at + n] = data[done:done + n]
+            done += n
+
+
+class MemoryBuffer(DmaBuffer):
+    """A buffer of :class:`HostMemory`."""
+
+    def __init__(self, memory, va, size, frames, page_bytes):
+        self.memory, self.va, self.size, self.frames, self.page_bytes = memory, va, size, frames, page_bytes
+
+    def physical(self, offset=0):
+        return self.frames[offset // PAGE] * PAGE + offset % PAGE
+
+    def _pieces(self, offset, length):
+        if offset < 0 or offset + length > self.size:
+            raise ValueError(f"{length} bytes at offset {offset} of a buffer of {self.size}")
+        while length:
+            n = min(length, PAGE - offset % PAGE)
+            yield self.physical(offset), n
+            offset, length = offset + n, length - n
+
+    def read(self, offset, length):
+        return b"".join(self.memory.read(p, n) for p, n in self._pieces(offset, length))
+
+    def write(self, offset, data):
+        data, done = bytes(data), 0
+        for physical, n in self._pieces(offset, len(data)):
+            self.memory.write(physical, data[done:done + n])
+            done += n

@@ -1,0 +1,28 @@
+"""Reports of one packet: those of one block keep their order, those of different blocks need not."""
+
+from collections import deque
+
+
+class ReportMerge:
+    """Collects entries by source and merges them.
+
+    Parameters
+    ----------
+    random : random.Random or None
+        Decides between sources; without it sources come in the order of their first entry.
+    """
+
+    def __init__(self, random):
+        self.random = random
+        self._queues = {}
+
+    def add(self, source, entry):
+        self._queues.setdefault(source, deque()).append(entry)
+
+    def drain(self):
+        """All entries, merged."""
+        queues = [q for q in self._queues.values() if q]
+        while queues:
+            queue = self.random.choice(queues) if self.random else queues[0]
+            yield queue.popleft()
+            queues = [q for q in queues if q]

@@ -1,0 +1,96 @@
+"""The card's end of all rings, the status block and the interrupts."""
+
+from weft.hdl import abi
+
+Ring = abi.Ring
+_PART = {f"{r.name.lower()}_{part}": (r, part) for r in Ring for part in ("base", "log2", "prod", "cons")}
+
+
+class CardRings:
+    """Indices of the seven rings over the card's registers and host memory."""
+
+    def __init__(self, card):
+        self.card = card
+        self.prod = dict.fromkeys(Ring, 0)
+        self.cons = dict.fromkeys(Ring, 0)
+        self.armed = dict.fromkeys(abi.CARD_TO_HOST, False)
+
+    def _log2(self, ring):
+        return self.card.registers[f"{ring.name.lower()}_log2"] & 0xFF
+
+    def enabled(self, ring):
+        return bool(self.card.registers[f"{ring.name.lower()}_log2"] >> abi.RING_ENABLE_BIT & 1)
+
+    def _wrap(self, ring):
+        return 2 << self._log2(ring)
+
+    def _address(self, ring, index):
+        return self.card.registers[f"{ring.name.lower()}_base"] + index % (1 << self._log2(ring)) * abi.BLOCK_BYTES
+
+    def _phase(self, ring, index):
+        return 1 - (index >> self._log2(ring) & 1)
+
+    def written(self, name, value):
+        """A ring's base or size was written."""
+        ring, part = _PART.get(name, (None, None))
+        if part == "log2" and value >> abi.RING_ENABLE_BIT & 1:
+            self.prod[ring] = self.cons[ring] = 0
+
+    def doorbell(self, name, value):
+        """A producer or consumer index was written."""
+        ring, part = _PART.get(name, (None, None))
+        if part == "prod" and ring in abi.HOST_TO_CARD:
+            self.prod[ring] = value % self._wrap(ring)
+        elif part == "cons" and ring in abi.CARD_TO_HOST:
+            self.cons[ring] = value % self._wrap(ring)
+            self.armed[ring] = bool(value >> abi.ARM_BIT & 1)
+            self._interrupt(ring)
+
+    def read_register(self, name):
+        ring, part = _PART.get(name, (None, None))
+        if part == "prod" and ring in abi.CARD_TO_HOST:
+            return self.prod[ring]
+        if part == "cons" and ring in abi.HOST_TO_CARD:
+            return self.cons[ring]
+        return 0
+
+    def peek(self, ring):
+        """The oldest descriptor not finished, or None.
+
+        Raises
+        ------
+        AssertionError
+            If its phase is wrong: the driver rang before it wrote.
+        """
+        if not self.enabled(ring) or self.prod[ring] == self.cons[ring]:
+            return None
+        entry = self.card.memory.read(self._address(ring, self.cons[ring]), abi.BLOCK_BYTES)
+        assert entry[0] & 1 == self._phase(ring, self.cons[ring]), f"{ring.name}[{self.cons[ring]}] has a wrong phase"
+        return entry
+
+    def finish(self, ring):
+        """The oldest descriptor is done; the status block says so."""
+        self.cons[ring] = (self.cons[ring] + 1) % self._wrap(ring)
+        if address := self.card.registers["status_block"]:
+            self.card.memory.write(address, abi.STATUS_BLOCK.pack(
+                **{f"{r.name.lower()}_cons": self.cons[r] for r in abi.HOST_TO_CARD}))
+
+    def room(self, ring):
+        """Entries a card-to-host ring can take."""
+        return (1 << self._log2(ring)) - (self.prod[ring] - self.cons[ring]) % self._wrap(ring) if self.enabled(ring) else 0
+
+    def slot(self, ring):
+        return self.prod[ring] % (1 << self._log2(ring))
+
+    def put(self, ring, entry):
+        """Write an entry to the host."""
+        assert self.room(ring), f"{ring.name} overflows"
+        data = bytes([entry[0] & ~1 | self._phase(ring, self.prod[ring])]) + entry[1:]
+        self.card.memory.write(self._address(ring, self.prod[ring]), data)
+        self.prod[ring] = (self.prod[ring] + 1) % self._wrap(ring)
+        self._interrupt(ring)
+
+    def _interrupt(self, ring):
+        if self.armed[ring] and self.prod[ring] != self.cons[ring]:
+            self.armed[ring] = False
+            self.card.interrupt(abi.VECTOR[ring])

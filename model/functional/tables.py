@@ -1,0 +1,105 @@
+"""Tables of the card and the commands that change them."""
+
+from weft.hdl import abi
+
+from .translate import MrEntry, QpEntry
+
+Opcode, Status = abi.CommandOpcode, abi.CommandStatus
+
+
+class Tables:
+    """QPs, MRs, page-table entries and knitting extents of a functional card."""
+
+    def __init__(self, card):
+        self.card = card
+        self.qps, self.mrs, self.ptes, self.extents = {}, {}, {}, {}
+
+    def in_extent(self, line):
+        at = line * abi.BLOCK_BYTES
+        return any(base <= at < base + length for base, length in self.extents.values())
+
+    def set_state(self, qpn, state):
+        old = self.qps[qpn]
+        self.qps[qpn] = QpEntry(state, old.generation, old.pd, old.access)
+
+    def command(self, c):
+        """Carry out an unpacked COMMAND; the packed RESPONSE."""
+        results = {}
+        handler = getattr(self, f"_{c.opcode.name.lower()}", None) if isinstance(c.opcode, Opcode) else None
+        status = handler(c, results) if handler else Status.BAD_OPCODE
+        return abi.RESPONSE.pack(opcode=c.opcode, tag=c.tag, status=status or Status.OK, **results)
+
+    def _set_network(self, c, _):
+        self.card.mac, self.card.ip = c.mac, c.ip
+
+    def _qp_create(self, c, _):
+        from .card import QpLife
+        if c.qpn >= self.card.params.qps:
+            return Status.BAD_INDEX
+        if c.qpn in self.qps:
+            return Status.IN_USE
+        if c.qp_state not in (abi.QpState.RTR, abi.QpState.RTS) or c.address % abi.BLOCK_BYTES:
+            return Status.BAD_VALUE
+        self.qps[c.qpn] = QpEntry(c.qp_state, c.generation, c.pd, c.access)
+        self.card.qps[c.qpn] = QpLife(self.card, c.qpn, c.generation, c.psn, c.address // abi.BLOCK_BYTES)
+        return None
+
+    def _qp_modify(self, c, _):
+        if c.qpn not in self.qps:
+            return Status.BAD_INDEX
+        self.set_state(c.qpn, c.qp_state)
+        return None
+
+    def _qp_destroy(self, c, _):
+        if c.qpn not in self.qps:
+            return Status.BAD_INDEX
+        self.card.builder.run(c.qpn, self.qps[c.qpn].generation, 0, 0, False)
+        del self.qps[c.qpn], self.card.qps[c.qpn]
+        return None
+
+    def _mr_create(self, c, _):
+        if c.mr_index >= self.card.params.mrs:
+            return Status.BAD_INDEX
+        if c.mr_index in self.mrs:
+            return Status.IN_USE
+        if c.va + c.length > 1 << 64:
+            return Status.BAD_VALUE
+        self.mrs[c.mr_index] = MrEntry(c.key_tag, c.access, c.pd, c.va, c.length, c.pte_index, c.page_2m)
+        return None
+
+    def _mr_destroy(self, c, _):
+        if c.mr_index not in self.mrs:
+            return Status.BAD_INDEX
+        del self.mrs[c.mr_index]
+        return None
+
+    def _page_table_write(self, c, _):
+        if not 1 <= c.count <= 512 or c.address % abi.BLOCK_BYTES:
+            return Status.BAD_VALUE
+        if c.pte_index + c.count > self.card.params.ptes:
+            return Status.BAD_INDEX
+        data = self.card.memory.read(c.address, c.count * abi.PTE_BYTES)
+        for i in range(c.count):
+            self.ptes[c.pte_index + i] = int.from_bytes(data[8 * i:8 * i + 8], "little") * abi.PAGE_4K
+        return None
+
+    def _extent_set(self, c, _):
+        if c.extent >= self.card.params.knit_extents:
+            return Status.BAD_INDEX
+        if c.length:
+            self.extents[c.extent] = (c.address, c.length)
+        else:
+            self.extents.pop(c.extent, None)
+        return None
+
+    def _qp_query(self, c, results):
+        if c.qpn not in self.qps:
+            return Status.BAD_INDEX
+        life = self.card.qps[c.qpn]
+        results |= {"result0": life.window.base % (1 << 32), "result1": life.window.holes % (1 << 32),
+                    "result2": life.matcher.linked, "result3": life.matcher.fetched}
+        return None
+
+    def _statistics(self, c, _):
+        data = b"".join(self.card.counters[name].to_bytes(8, "little") for name, _ in abi.COUNTERS)
+        self.card.memory.write(c.address, data)

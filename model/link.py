@@ -1,0 +1,147 @@
+"""Time and an Ethernet link in plain Python: an event loop, and one direction of a link that misbehaves by seed.
+
+Reordering is bounded by position: a frame held back is delivered behind at most ``reorder_distance``
+frames sent after it, so that the card's reorder registers can cover it exactly.
+"""
+
+import heapq
+import itertools
+import random
+from collections import Counter
+from dataclasses import dataclass
+
+from weft.hdl import wire
+
+
+class EventLoop:
+    """Simulated nanoseconds and what is to happen when."""
+
+    def __init__(self):
+        self.now_ns = 0
+        self._queue = []
+        self._number = itertools.count()
+
+    def call_at(self, time_ns, function, *args):
+        """Run ``function`` at a time, in order of the calls when times are equal."""
+        heapq.heappush(self._queue, (max(time_ns, self.now_ns), next(self._number), function, args))
+
+    def call_in(self, delay_ns, function, *args):
+        self.call_at(self.now_ns + delay_ns, function, *args)
+
+    def step(self):
+        """Run the next event; false if there is none."""
+        if not self._queue:
+            return False
+        self.now_ns, _, function, args = heapq.heappop(self._queue)
+        function(*args)
+        return True
+
+    def run(self, until, condition=lambda: False):
+        """Run events up to a time (inclusive), or until ``condition()`` holds after one; true for the latter."""
+        while not condition():
+            if not self._queue or self._queue[0][0] > until:
+                self.now_ns = max(self.now_ns, until)
+                return False
+            self.step()
+        return True
+
+
+@dataclass(frozen=True)
+class LinkConfig:
+    """How bad one direction is; all chances are per frame and independent.
+
+    Attributes
+    ----------
+    delay_ns : int
+        One way.
+    loss, duplicate, reorder, corrupt : float
+    reorder_distance : int
+        Frames that may overtake a reordered one.
+    hold_ns : int
+        A reordered frame that nobody overtakes is delivered after this time.
+    control_loss : float or None
+        Loss of frames that carry no RDMA data; default ``loss``.
+    """
+
+    delay_ns: int = 5_000
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    corrupt: float = 0.0
+    reorder_distance: int = 4
+    hold_ns: int = 2_000
+    control_loss: float | None = None
+
+
+def opcode_of(frame):
+    """BTH opcode of a RoCEv2 frame, or None."""
+    if len(frame) <= wire.RETH_OFFSET or frame[12:14] != b"\x08\x00" or int.from_bytes(frame[36:38], "big") != wire.ROCE_UDP_PORT:
+        return None
+    try:
+        return wire.Opcode(frame[wire.BTH_OFFSET])
+    except ValueError:
+        return None
+
+
+class Link:
+    """One direction of a link.
+
+    Parameters
+    ----------
+    loop : EventLoop
+    deliver : callable(frame)
+    config : LinkConfig
+    seed : hashable
+
+    Attributes
+    ----------
+    sent, lost, corrupted, duplicated, reordered : Counter
+        Frames by opcode (None: no RoCEv2).
+    drop : callable(frame) or None
+        Frames it is true for are lost as well.
+    """
+
+    def __init__(self, loop, deliver, config=None, seed=0):
+        self.loop, self.deliver, self.config = loop, deliver, config or LinkConfig()
+        self.random = random.Random(f"link {seed}")
+        self.sent, self.lost, self.corrupted, self.duplicated, self.reordered = (Counter() for _ in range(5))
+        self.drop = None
+        self._held = []   # [frames that may still overtake, frame]
+
+    def send(self, frame):
+        """Accept a frame now."""
+        config, chance, kind = self.config, self.random.random, opcode_of(frame)
+        self.sent[kind] += 1
+        loss = config.loss if kind in wire.DATA_OPCODES or config.control_loss is None else config.control_loss
+        draws = [chance() for _ in range(4)]
+        for held in self._held:
+            held[0] -= 1
+        if draws[0] < loss or (self.drop and self.drop(frame)):
+            self.lost[kind] += 1
+        else:
+            if draws[1] < config.corrupt:
+                self.corrupted[kind] += 1
+                frame = bytearray(frame)
+                # from the BTH on: damage in front of it may leave another valid address
+                frame[self.random.randrange(wire.BTH_OFFSET + 5, len(frame))] ^= 1 << self.random.randrange(8)
+                frame = bytes(frame)
+            if draws[2] < config.reorder:
+                self.reordered[kind] += 1
+                entry = [self.random.randint(1, config.reorder_distance), frame]
+                self._held.append(entry)
+                self.loop.call_in(config.hold_ns, self._release, entry)
+            else:
+                self._arrive(frame)
+                if draws[3] < config.duplicate:
+                    self.duplicated[kind] += 1
+                    self._arrive(frame)
+        for held in [h for h in self._held if h[0] <= 0]:
+            self._release(held)
+
+    def _release(self, entry):
+        if any(entry is h for h in self._held):
+            self._held = [h for h in self._held if h is not entry]
+            self._arrive(entry[1])
+
+    def _arrive(self, frame):
+        self.loop.call_in(self.config.delay_ns, self.deliver, frame)
