@@ -6,6 +6,7 @@ Verilator where a bench or a block races.
 
 import functools
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -75,7 +76,7 @@ def _cocotb_environment():
 class Icarus:
     """Icarus Verilog of the system."""
 
-    OPTIONS_VERSION = 1
+    OPTIONS_VERSION = 3
 
     @staticmethod
     def check():
@@ -101,6 +102,14 @@ class Icarus:
                 '    if (!$value$plusargs("waves=%s", path)) path = "waves.fst";\n'
                 f"    $dumpfile(path);\n    $dumpvars(0, {top});\n  end\nendmodule\n")
             sources, tops = [*sources, "dump.v"], [*tops, "-s", "dump"]
+        # Yosys wakes its combinational processes by a register that takes its value at time zero; under -g2012 an
+        # initial value is no event, and a process whose inputs never change would keep X for ever.
+        text = (where / f"{top}.v").read_text()
+        wake = re.compile(r"^(\s*reg (\\\$auto\$verilog_backend\S+))\s+= 0;", re.MULTILINE)
+        text = wake.sub(r"\1 ; initial #0 \2 = 0;", text)
+        # The same for a constant part of a signal: no input, no event, no value.
+        constant = re.compile(r"^(\s*)always @\*\n(\s*[^;\n]+ = \d+'[hdb][0-9a-f]+;)$", re.MULTILINE)
+        (where / f"{top}.v").write_text(constant.sub(r"\1initial\n\2", text))
         _build([["iverilog", "-g2012", "-o", "sim.vvp", *tops, "-f", "timescale.f", *sources]], where, log)
 
     @staticmethod

@@ -1,0 +1,131 @@
+"""The bytes of an Adamap node and the holes they stand for."""
+
+from dataclasses import dataclass
+
+from weft.hdl import abi
+
+_SPAN = 1 << abi.OFFSET_BITS
+_RUN_BITS = 2 * abi.OFFSET_BITS
+
+
+@dataclass(frozen=True)
+class Node:
+    """An Adamap node.
+
+    Attributes
+    ----------
+    qpn, generation : int
+        The receiving QP.
+    base_psn, rsn : int
+        32-bit PSN and RSN of the first hole.
+    encoding : abi.Encoding
+    holes : tuple of int
+        Lost PSNs as distances from ``base_psn``, rising, the first 0. Hole i has RSN ``rsn + i``.
+    """
+
+    qpn: int
+    generation: int
+    base_psn: int
+    rsn: int
+    encoding: abi.Encoding
+    holes: tuple
+
+    @classmethod
+    def unpack(cls, block):
+        """Read the 64 bytes of a block, or of a NODE report.
+
+        Raises
+        ------
+        ValueError
+            If encoding, count and body do not agree.
+        """
+        fields = abi.NODE.unpack(block)
+        holes = decode_body(fields.encoding, fields.count, fields.body)
+        return cls(fields.qpn, fields.generation, fields.base_psn, fields.rsn, abi.Encoding(fields.encoding), holes)
+
+    def pack(self, *, next_line=0, next_phase=0, next_adjacent=0):
+        """The 64 bytes of a block of the knitting buffer."""
+        return abi.NODE.pack(
+            next_line=next_line, next_phase=next_phase, next_adjacent=next_adjacent, qpn=self.qpn, generation=self.generation,
+            count=len(self.holes), encoding=self.encoding, base_psn=self.base_psn, rsn=self.rsn,
+            body=encode_body(self.encoding, self.holes))
+
+    @property
+    def psns(self):
+        """The lost PSNs, 32 bit."""
+        return [(self.base_psn + hole) % (1 << 32) for hole in self.holes]
+
+
+def runs_of(holes):
+    """Rising numbers as (first, length) runs."""
+    runs = []
+    for hole in holes:
+        if runs and runs[-1][0] + runs[-1][1] == hole:
+            runs[-1] = runs[-1][0], runs[-1][1] + 1
+        else:
+            runs.append((hole, 1))
+    return runs
+
+
+def fits(encoding, holes):
+    """Whether an encoding can hold these holes (distances from the first one)."""
+    if not 1 <= len(holes) <= abi.NODE_HOLES_MAX:
+        return False
+    if encoding == abi.Encoding.LIST:
+        return len(holes) <= abi.LIST_HOLES and holes[-1] < _SPAN
+    if encoding == abi.Encoding.RUNS:
+        runs = runs_of(holes)
+        return len(runs) <= abi.RUNS_MAX and runs[-1][0] < _SPAN
+    return holes[-1] < abi.NODE_BODY_BITS
+
+
+def choose_encoding(holes):
+    """The first encoding that can hold these holes, or None."""
+    return next((e for e in abi.Encoding if fits(e, holes)), None)
+
+
+def encode_body(encoding, holes):
+    """Body of a node.
+
+    Raises
+    ------
+    ValueError
+        If the holes do not fit the encoding.
+    """
+    if not fits(encoding, holes):
+        raise ValueError(f"{len(holes)} holes over {holes[-1] + 1 if holes else 0} PSNs do not fit {encoding.name}")
+    if encoding == abi.Encoding.LIST:
+        return sum(hole << abi.OFFSET_BITS * i for i, hole in enumerate(holes))
+    if encoding == abi.Encoding.RUNS:
+        return sum((first | length << abi.OFFSET_BITS) << _RUN_BITS * i for i, (first, length) in enumerate(runs_of(holes)))
+    return sum(1 << hole for hole in holes)
+
+
+def decode_body(encoding, count, body):
+    """Holes of a body, rising.
+
+    Raises
+    ------
+    ValueError
+        If encoding, count and body do not agree.
+    """
+    if not 1 <= count <= abi.NODE_HOLES_MAX:
+        raise ValueError(f"a node of {count} holes")
+    if encoding == abi.Encoding.LIST:
+        if count > abi.LIST_HOLES:
+            raise ValueError(f"a list of {count} holes")
+        holes = [body >> abi.OFFSET_BITS * i & _SPAN - 1 for i in range(count)]
+    elif encoding == abi.Encoding.RUNS:
+        words = [body >> _RUN_BITS * i & (1 << _RUN_BITS) - 1 for i in range(abi.RUNS_MAX)]
+        if sum(word >> abi.OFFSET_BITS for word in words) > abi.NODE_HOLES_MAX:
+            raise ValueError("runs of more holes than a node holds")
+        holes = [(word & _SPAN - 1) + k for word in words for k in range(word >> abi.OFFSET_BITS)]
+    elif encoding == abi.Encoding.BITMAP:
+        holes = [k for k in range(abi.NODE_BODY_BITS) if body >> k & 1]
+    else:
+        raise ValueError(f"unknown encoding {encoding}")
+    if len(holes) != count:
+        raise ValueError(f"the node says {count} holes, its body holds {len(holes)}")
+    if any(a >= b for a, b in zip(holes, holes[1:], strict=False)):
+        raise ValueError("holes out of order")
+    return tuple(holes)
