@@ -14,6 +14,17 @@ def _axis(user_width):
     return axis_signature(data_width=BEAT_BITS, user_width=user_width, keep_lane_width=DWORD_BITS)
 
 
+def hard_block_members():
+    """Signature members that face the hard block."""
+    return {
+        "m_axis_rq": Out(_axis(rq.USER_WIDTH)),
+        "s_axis_rc": In(_axis(rc.USER_WIDTH)),
+        "s_axis_cq": In(_axis(cq.CQ_USER_WIDTH)),
+        "m_axis_cc": Out(_axis(cq.CC_USER_WIDTH)),
+        "cfg_max_payload": In(SIZE_CODE_WIDTH), "cfg_max_read_req": In(SIZE_CODE_WIDTH),
+    }
+
+
 class UsplusShim(wiring.Component):
     """Joins the vendor-neutral side of the card to RQ, RC, CQ and CC.
 
@@ -44,11 +55,7 @@ class UsplusShim(wiring.Component):
 
     def __init__(self, params):
         super().__init__({
-            "m_axis_rq": Out(_axis(rq.USER_WIDTH)),
-            "s_axis_rc": In(_axis(rc.USER_WIDTH)),
-            "s_axis_cq": In(_axis(cq.CQ_USER_WIDTH)),
-            "m_axis_cc": Out(_axis(cq.CC_USER_WIDTH)),
-            "cfg_max_payload": In(SIZE_CODE_WIDTH), "cfg_max_read_req": In(SIZE_CODE_WIDTH),
+            **hard_block_members(),
             "max_payload": Out(SIZE_CODE_WIDTH), "max_read_req": Out(SIZE_CODE_WIDTH),
             "i_read": In(stream.Signature(ReadTlp)),
             "i_write": In(stream.Signature(WriteTlp)),
