@@ -10,6 +10,7 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from cocotb.triggers import RisingEdge
+
 from weft.hdl import layouts
 from weft.hdl.abi import KEY_TAG_BITS, PAGE_4K, AccessFlag, QpState, Reason, make_key
 from weft.hdl.params import preset
@@ -93,7 +94,8 @@ def random_request(rng, mrs):
     mr = mrs[index]
     key = make_key(index, mr.key_tag)
     if rng.random() < 0.1:
-        key = rng.choice([key ^ 1 << rng.randrange(32), make_key(index ^ 1, 0), make_key(PARAMS.mrs + index, mr.key_tag)])
+        beyond = make_key(PARAMS.mrs + index, mr.key_tag)
+        key = rng.choice([key ^ 1 << rng.randrange(32), make_key(index ^ 1, 0), beyond])
     length = rng.choice([0, 1, 64, rng.randrange(PAYLOAD_MAX), PAYLOAD_MAX, PAYLOAD_MAX, PAYLOAD_MAX + 1])
     size = mr.page_bytes
     boundary = (mr.va // size + rng.randrange(1, 4)) * size
@@ -152,8 +154,8 @@ async def agrees_with_the_model(dut):
         assert result_of(bits) == expected, (request, tables[1].get(request.key >> KEY_TAG_BITS))
         seen[expected.reason] += 1
         seen[f"{len(expected.segments)} segments"] += 1
-    for what in (Reason.OK, Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.WRONG_PD, Reason.OUT_OF_RANGE, Reason.NO_PERMISSION,
-                 "0 segments", "1 segments", "2 segments"):
+    for what in (Reason.OK, Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.WRONG_PD, Reason.OUT_OF_RANGE,
+                 Reason.NO_PERMISSION, "0 segments", "1 segments", "2 segments"):
         assert seen[what] > 20, seen
 
 

@@ -92,7 +92,7 @@ class CommandProcessor(wiring.Component):
     o_dma_request, o_dma_data : Out(stream.Signature(DmaRequest)), Out(stream.Signature(Beat))
         STATISTICS writes through these.
     counter_index, counter_data : Out(range(len(COUNTERS))), In(48)
-        Counter read port, latency 1.
+        Counter read port, latency 2.
     """
 
     def __init__(self, params):

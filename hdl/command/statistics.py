@@ -17,7 +17,7 @@ class StatisticsWriter(wiring.Component):
     """Reads the counters one after the other and sends them as one DMA write.
 
     Eight bytes per counter, in COUNTERS order, zeros behind the last one up to a multiple of 64 bytes. One beat
-    every ten cycles. The counters go on counting meanwhile: each is right for a moment of its own.
+    every eleven cycles. The counters go on counting meanwhile: each is right for a moment of its own.
 
     Parameters
     ----------
@@ -31,12 +31,12 @@ class StatisticsWriter(wiring.Component):
         Strobe: request and data are accepted, so whatever is written later is ordered behind them.
     counter_index : Out(range(len(COUNTERS)))
     counter_data : In(48)
-        Value of the counter whose index was given one cycle before.
+        Value of the counter whose index was given two cycles before.
     o_dma_request : Out(stream.Signature(DmaRequest))
     o_dma_data : Out(stream.Signature(Beat))
     """
 
-    COUNTER_LATENCY = 1
+    COUNTER_LATENCY = 2
 
     def __init__(self, params):
         if STATISTICS_BYTES > PAYLOAD_MAX:

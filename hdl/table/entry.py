@@ -9,7 +9,10 @@ from ..params import exact_log2
 
 
 def read_port(index_width, shape):
-    """Signature of a read port, seen from the reader: ``entry`` is that of ``index`` one cycle after ``en``, and is held."""
+    """Signature of a read port, seen from the reader.
+
+    ``entry`` is that of ``index`` one cycle after ``en``, and is held.
+    """
     return wiring.Signature({"en": Out(1), "index": Out(index_width), "entry": In(shape)})
 
 
