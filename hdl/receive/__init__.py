@@ -1,0 +1,1 @@
+"""Receive path: MAC to host memory."""

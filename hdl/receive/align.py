@@ -1,0 +1,90 @@
+"""Payload of a frame moved to byte 0, or the frame as it is."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .. import layouts, wire
+from ..layouts import BEAT_BYTES, LENGTH_WIDTH, PAYLOAD_MAX, Beat
+
+
+class Cut(enum.Enum, shape=3):
+    """Which bytes of a frame become the payload stream."""
+
+    FRAME = 0       # all of them
+    WRITE = 1       # those behind RETH
+    WRITE_ONE = 2   # behind RETH and one 4-byte header
+    WRITE_TWO = 3   # behind RETH and two 4-byte headers
+    NOTHING = 4
+
+
+SKIPPED = {  # headers in the second beat; the first beat of a data packet is all headers
+    Cut.WRITE: wire.DATA_HEADER_BYTES - BEAT_BYTES,
+    Cut.WRITE_ONE: wire.DATA_HEADER_BYTES + wire.RSNH.size_bytes - BEAT_BYTES,
+    Cut.WRITE_TWO: wire.DATA_HEADER_BYTES + wire.RSNH.size_bytes + wire.IMMDT.size_bytes - BEAT_BYTES,
+}
+
+
+class Align(wiring.Component):
+    """Cuts the payload out of frames: one 4-to-1 multiplexer per byte.
+
+    Frames come as pairs of neighbouring beats, one pair per cycle without bubbles. Latency 1,
+    never a stall. The RETH length says how much is payload; whether the frame is really that long
+    is the parser's to find out, who drops the result if not. More than 4096 bytes are not cut at all.
+
+    Members
+    -------
+    fire : In(1)
+        ``beat`` is to be processed in this cycle.
+    first : In(1)
+        ``beat`` is the first of its frame.
+    beat : In(Beat)
+    ahead : In(512)
+        The frame's next beat; without meaning when ``beat.last``.
+    cut : In(Cut)
+        Valid with every beat of the frame.
+    dma_length : In(32)
+        RETH length, valid with the first beat.
+    o : Out(stream.Signature(Beat, always_ready=True))
+    """
+
+    def __init__(self):
+        super().__init__({
+            "fire": In(1),
+            "first": In(1),
+            "beat": In(Beat),
+            "ahead": In(layouts.BEAT_BITS),
+            "cut": In(Cut),
+            "dma_length": In(32),
+            "o": Out(stream.Signature(Beat, always_ready=True)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        left = Signal(LENGTH_WIDTH)        # payload bytes not yet cut
+        ends = Signal()
+        pair = Cat(self.beat.data, self.ahead)
+        m.d.comb += ends.eq(left <= BEAT_BYTES)
+
+        m.d.sync += self.o.valid.eq(0)
+        with m.If(self.fire):
+            with m.Switch(self.cut):
+                for cut, skipped in SKIPPED.items():
+                    with m.Case(cut):
+                        m.d.sync += self.o.p.data.eq(pair[8 * skipped:][:layouts.BEAT_BITS])
+                with m.Default():
+                    m.d.sync += self.o.p.data.eq(self.beat.data)
+            with m.If(self.cut == Cut.FRAME):
+                m.d.sync += [self.o.valid.eq(1), self.o.p.last.eq(self.beat.last), self.o.p.empty.eq(self.beat.empty)]
+            with m.Else():
+                m.d.sync += [
+                    self.o.valid.eq(~self.first & (left != 0)),
+                    self.o.p.last.eq(ends),
+                    self.o.p.empty.eq(Mux(ends, (BEAT_BYTES - left)[:6], 0)),
+                ]
+            with m.If(self.first):
+                carries = (self.cut != Cut.NOTHING) & (self.dma_length <= PAYLOAD_MAX)
+                m.d.sync += left.eq(Mux(carries, self.dma_length[:LENGTH_WIDTH], 0))
+            with m.Else():
+                m.d.sync += left.eq(Mux(ends, Const(0, LENGTH_WIDTH), (left - BEAT_BYTES)[:LENGTH_WIDTH]))
+        return m

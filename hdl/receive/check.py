@@ -1,0 +1,87 @@
+"""Whether a packet may take effect, and where its payload goes."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..abi import AccessFlag, Reason
+from ..layouts import LENGTH_WIDTH, RxHeader, RxKind, RxPacket
+from ..stream import Fifo
+from ..table.translate import Translate, TranslateRequest, Translation
+from .fork import fork
+
+DEPTH = 16      # headers waiting for their translation; more than Translate holds
+assert DEPTH > Translate.LATENCY
+
+
+class Check(wiring.Component):
+    """Checks QP, key, protection domain, bounds, permission and generation of every packet, in order.
+
+    At least one packet every two cycles, as fast as the translation; RAW frames one per cycle.
+    Latency 2 cycles and that of the translation. Stalls when ``o`` or the translation does.
+
+    RAW frames pass. Of probes, and of data packets with a wrong length, only the QP is looked at. A retransmission or
+    a probe for an earlier user of the QPN is refused before its key is looked at.
+
+    Members
+    -------
+    i : In(stream.Signature(RxHeader))
+    o_translate : Out(stream.Signature(TranslateRequest))
+    i_translate : In(stream.Signature(Translation))
+        Answers in order, not in the cycle of their request.
+    o : Out(stream.Signature(RxPacket))
+    """
+
+    def __init__(self):
+        super().__init__({
+            "i": In(stream.Signature(RxHeader)),
+            "o_translate": Out(stream.Signature(TranslateRequest)),
+            "i_translate": In(stream.Signature(Translation)),
+            "o": Out(stream.Signature(RxPacket)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.waiting = waiting = Fifo(RxHeader, DEPTH)
+        fork(m, self.i, [(self.o_translate, self.i.p.kind != RxKind.RAW), (waiting.i, 1)])
+        m.d.comb += [
+            waiting.i.p.eq(self.i.p),
+            self.o_translate.p.key.eq(self.i.p.rkey),
+            self.o_translate.p.va.eq(self.i.p.va),
+            self.o_translate.p.need.eq(AccessFlag.REMOTE_WRITE),
+            self.o_translate.p.qpn.eq(self.i.p.dest_qp),
+        ]
+        with m.If(self.i.p.kind == RxKind.DATA):
+            m.d.comb += self.o_translate.p.length.eq(self.i.p.dma_length[:LENGTH_WIDTH])
+
+        header, answer = waiting.o.p, self.i_translate.p
+        raw, free, take = Signal(), Signal(), Signal()
+        has_generation, stale = Signal(), Signal()
+        m.d.comb += [
+            raw.eq(header.kind == RxKind.RAW),
+            free.eq(~self.o.valid | self.o.ready),
+            take.eq(waiting.o.valid & (raw | self.i_translate.valid) & free),
+            waiting.o.ready.eq(take),
+            self.i_translate.ready.eq(take & ~raw),
+            has_generation.eq(header.retransmission | (header.kind == RxKind.PROBE)),
+            stale.eq(has_generation & (header.generation != answer.qp_generation)),
+        ]
+        with m.If(free):
+            m.d.sync += self.o.valid.eq(take)
+        with m.If(take):
+            m.d.sync += [
+                self.o.p.header.eq(header),
+                self.o.p.qp_known.eq(~raw & (answer.reason != Reason.UNKNOWN_QP)),
+                self.o.p.qp_generation.eq(answer.qp_generation),
+                self.o.p.segment0.eq(answer.segment0),
+                self.o.p.segment1.eq(answer.segment1),
+            ]
+            with m.If(raw):
+                m.d.sync += self.o.p.reason.eq(Reason.OK)
+            with m.Elif(header.kind == RxKind.REFUSED):
+                m.d.sync += self.o.p.reason.eq(header.reason)
+            with m.Elif((answer.reason != Reason.UNKNOWN_QP) & stale):
+                m.d.sync += self.o.p.reason.eq(Reason.STALE_GENERATION)
+            with m.Else():
+                m.d.sync += self.o.p.reason.eq(answer.reason)
+        return m

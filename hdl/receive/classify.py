@@ -1,0 +1,121 @@
+"""What the headers of a frame say, as combinational expressions."""
+
+from amaranth.hdl import Cat, Mux
+from amaranth.lib import data
+
+from .. import wire
+from ..layouts import BEAT_BYTES, WIRE, swap_bytes
+from .align import Cut
+
+IPV4_OFFSET = wire.ETH.size_bytes
+UDP_OFFSET = IPV4_OFFSET + wire.IPV4.size_bytes
+BEHIND_RETH = wire.DATA_HEADER_BYTES
+IHL_NO_OPTIONS = wire.IPV4.size_bytes // 4
+MORE_FRAGMENTS = 1              # in the flags field of IPv4
+PKEY_DEFAULT = 0x7FFF           # without the membership bit
+ROCE_MIN_BYTES = wire.RETH_OFFSET + wire.RSNH.size_bytes + wire.ICRC_BYTES  # the shortest packet in use
+LENGTH_BITS = 16
+
+
+class FrameType(data.Struct):
+    """What the first beat says of its frame."""
+
+    roce: 1              # IPv4 without options and fragments, UDP to port 4791
+    has_eth: 1           # an Ethernet header at least
+    mac_ours: 1
+    mac_group: 1         # broadcast or multicast
+    ip_ours: 1
+    bth_good: 1          # fixed fields of BTH
+    lengths_agree: 1     # UDP length with IP length
+    ip_end: 17           # where IP says that the frame ends, from the Ethernet header
+    data: 1
+    probe: 1
+    for_driver: 1        # ACKNOWLEDGE, LOSS_REPORT, REPORT_REQUEST
+    retransmission: 1
+    has_imm: 1
+
+
+class Headers(data.Struct):
+    """Fields of BTH and behind, as far as their opcode has them."""
+
+    opcode: 8
+    pad_count: 2
+    dest_qp: 24
+    psn: 24
+    ack_req: 1
+    src_ip: 32
+    va: 64
+    rkey: 32
+    dma_length: 32
+    generation: 8
+    rsn: 24
+    imm: 32
+
+
+def header_at(frame_bits, layout, offset):
+    """View of a wire header at a byte offset."""
+    return data.View(WIRE[layout.name], swap_bytes(frame_bits[8 * offset:8 * (offset + layout.size_bytes)]))
+
+
+def frame_type(beat, network_mac, network_ip):
+    """Assignments' values of :class:`FrameType` for the first beat of a frame."""
+    eth = header_at(beat.data, wire.ETH, 0)
+    ipv4 = header_at(beat.data, wire.IPV4, IPV4_OFFSET)
+    udp = header_at(beat.data, wire.UDP, UDP_OFFSET)
+    bth = header_at(beat.data, wire.BTH, wire.BTH_OFFSET)
+
+    def at_least(count):
+        return ~beat.last | (beat.empty <= BEAT_BYTES - count)
+
+    def among(opcodes):
+        return Cat(*[bth.opcode == opcode for opcode in sorted(opcodes)]).any()
+
+    return {
+        "roce": (at_least(wire.BTH_OFFSET) & (eth.ethertype == wire.ETHERTYPE_IPV4) & (ipv4.version == 4)
+                 & (ipv4.ihl == IHL_NO_OPTIONS) & (ipv4.fragment == 0) & ((ipv4.flags & MORE_FRAGMENTS) == 0)
+                 & (ipv4.protocol == wire.IP_PROTO_UDP) & (udp.dport == wire.ROCE_UDP_PORT)),
+        "has_eth": at_least(wire.ETH.size_bytes),
+        "mac_ours": (network_mac == 0) | (eth.dst == network_mac),
+        "mac_group": beat.data[0],
+        "ip_ours": (network_ip == 0) | (ipv4.dst == network_ip),
+        "bth_good": (bth.version == 0) & ((bth.pkey & PKEY_DEFAULT) == PKEY_DEFAULT),
+        "lengths_agree": udp.length + wire.IPV4.size_bytes == ipv4.total_length,
+        "ip_end": ipv4.total_length + wire.ETH.size_bytes,
+        "data": among(wire.DATA_OPCODES),
+        "probe": bth.opcode == wire.Opcode.PROBE,
+        "for_driver": among({wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, wire.Opcode.REPORT_REQUEST}),
+        "retransmission": among(wire.RETX_OPCODES),
+        "has_imm": among({wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.RETX_WRITE_IMM}),
+    }
+
+
+def cut_of(kind):
+    """The :class:`Cut` of a frame of this :class:`FrameType`."""
+    write = Mux(kind.retransmission & kind.has_imm, Cut.WRITE_TWO,
+                Mux(kind.retransmission | kind.has_imm, Cut.WRITE_ONE, Cut.WRITE))
+    return Mux(~kind.roce | kind.for_driver, Cut.FRAME, Mux(kind.data, write, Cut.NOTHING))
+
+
+def headers(kind, frame_bits):
+    """Values of :class:`Headers` from the first two beats of a frame."""
+    ipv4 = header_at(frame_bits, wire.IPV4, IPV4_OFFSET)
+    bth = header_at(frame_bits, wire.BTH, wire.BTH_OFFSET)
+    reth = header_at(frame_bits, wire.RETH, wire.RETH_OFFSET)
+    probe_rsnh = header_at(frame_bits, wire.RSNH, wire.RETH_OFFSET)
+    rsnh = header_at(frame_bits, wire.RSNH, BEHIND_RETH)
+    imm_first = header_at(frame_bits, wire.IMMDT, BEHIND_RETH).imm
+    imm_second = header_at(frame_bits, wire.IMMDT, BEHIND_RETH + wire.RSNH.size_bytes).imm
+    return {
+        "opcode": bth.opcode,
+        "pad_count": bth.pad_count,
+        "dest_qp": bth.dest_qp,
+        "psn": bth.psn,
+        "ack_req": bth.ack_req,
+        "src_ip": ipv4.src,
+        "va": Mux(kind.data, reth.va, 0),
+        "rkey": Mux(kind.data, reth.rkey, 0),
+        "dma_length": Mux(kind.data, reth.dma_length, 0),
+        "generation": Mux(kind.probe, probe_rsnh.generation, Mux(kind.retransmission, rsnh.generation, 0)),
+        "rsn": Mux(kind.probe, probe_rsnh.rsn, Mux(kind.retransmission, rsnh.rsn, 0)),
+        "imm": Mux(kind.has_imm, Mux(kind.retransmission, imm_second, imm_first), 0),
+    }

@@ -1,0 +1,85 @@
+"""Store-and-forward memory at the MAC: what is not committed was never there."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ..layouts import BEAT_BITS, Beat
+from ..params import exact_log2
+
+
+class FrameBuffer(wiring.Component):
+    """Queue of beats whose newest frame can be taken back.
+
+    One beat per cycle in and out. A committed beat can be read two cycles later. The input is
+    never stalled: a beat without room is lost and ``fits`` falls until the frame's end.
+
+    Parameters
+    ----------
+    depth : int
+        Beats, a power of two.
+
+    Members
+    -------
+    i : In(stream.Signature(Beat, always_ready=True))
+        ``error`` is not kept.
+    end : In(1)
+        The frame ends: with this cycle's beat, or before. The next frame's first beat comes later.
+    keep : In(1)
+        With ``end``: the frame becomes readable; otherwise it is taken back. Low unless ``fits``.
+    fits : Out(1)
+        Every beat of the frame so far, this cycle's included, has room. Combinational from ``i``.
+    o : Out(stream.Signature(Beat))
+    """
+
+    def __init__(self, depth):
+        exact_log2(depth)
+        self.depth = depth
+        super().__init__({
+            "i": In(stream.Signature(Beat, always_ready=True)),
+            "end": In(1),
+            "keep": In(1),
+            "fits": Out(1),
+            "o": Out(stream.Signature(Beat)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        stored = data.StructLayout({"data": BEAT_BITS, "empty": 6, "last": 1})
+        m.submodules.memory = memory = Memory(shape=stored, depth=self.depth, init=[])
+        write, read = memory.write_port(), memory.read_port()
+
+        # Pointers are one bit wider than the address, so that full and empty differ.
+        width = exact_log2(self.depth) + 1
+        written, written_next = Signal(width), Signal(width)
+        committed = Signal(width)
+        fetched = Signal(width)
+        full, lost = Signal(), Signal()
+        m.d.comb += [
+            full.eq(written ^ fetched == self.depth),
+            self.fits.eq(~lost & ~(self.i.valid & full)),
+            write.en.eq(self.i.valid & ~full & ~lost),
+            write.addr.eq(written),
+            write.data.eq(Cat(self.i.p.data, self.i.p.empty, self.i.p.last)),
+            written_next.eq(written + write.en),
+        ]
+        m.d.sync += [written.eq(written_next), lost.eq(~self.fits)]
+        with m.If(self.end):
+            m.d.sync += lost.eq(0)
+            with m.If(self.keep):
+                m.d.sync += committed.eq(written_next)
+            with m.Else():
+                m.d.sync += written.eq(committed)
+
+        m.d.comb += [
+            read.en.eq((fetched != committed) & (~self.o.valid | self.o.ready)),
+            read.addr.eq(fetched),
+            self.o.p.data.eq(read.data.data),
+            self.o.p.empty.eq(read.data.empty),
+            self.o.p.last.eq(read.data.last),
+        ]
+        m.d.sync += fetched.eq(fetched + read.en)
+        with m.If(~self.o.valid | self.o.ready):
+            m.d.sync += self.o.valid.eq(read.en)
+        return m

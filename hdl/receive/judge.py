@@ -1,0 +1,216 @@
+"""What is done with a checked packet, and what the driver is told of it."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .. import layouts
+from ..abi import Reason, ReportKind
+from ..layouts import Judgement, JudgeRequest, Report, RxKind, RxPacket, Segment, Verdict
+from ..stream import Fifo
+from .fork import fork
+
+DEPTH = 16          # packets that may wait for their judgement
+TICKET_BITS = 8
+
+
+class Action(enum.Enum, shape=2):
+    """What becomes of a packet's payload."""
+
+    NOTHING = 0     # there is none
+    DISCARD = 1
+    WRITE = 2       # to the segments
+    RAW = 3         # to the driver, as a frame
+
+
+class Placement(data.Struct):
+    """One packet for :class:`~weft.hdl.receive.place.Place`."""
+
+    action: Action
+    length: 14         # bytes on the payload stream
+    roce: 1
+    segment0: Segment
+    segment1: Segment
+    ticket: TICKET_BITS
+
+
+class _Waiting(data.Struct):
+    packet: RxPacket
+    live: 1
+    ticket: TICKET_BITS
+
+
+REFUSAL = {
+    Verdict.STALE: Reason.STALE_PSN,
+    Verdict.DUPLICATE: Reason.DUPLICATE,
+    Verdict.STALE_RSN: Reason.STALE_RSN,
+    Verdict.QUEUE_FULL: Reason.MATCH_QUEUE_FULL,
+}
+
+
+class Judge(wiring.Component):
+    """Asks the window about every packet of a live QP, and acts on the answer, in order.
+
+    One packet per cycle while the window answers as fast; a packet with two reports takes two.
+    Up to ``DEPTH`` packets wait for their judgement. A request to the window is held back while
+    ``room`` is low, so that a packet is never marked without its reports having a place.
+
+    Every packet gets the next ticket. Reports: MESSAGE_END for an accepted original and for a
+    retransmission with ``ack_req``, PROGRESS when the window owes one, PROBE, and ERROR for a
+    refused packet of a live QP if the sender asked for what it must not (BAD_KEY to LENGTH_MISMATCH).
+
+    Members
+    -------
+    i : In(stream.Signature(RxPacket))
+    room : In(1)
+        The report ring has room.
+    o_judge : Out(stream.Signature(JudgeRequest))
+    i_judgement : In(stream.Signature(Judgement))
+        One for each request, in order, not in the cycle of the request.
+    o : Out(stream.Signature(Placement))
+        One for each packet.
+    o_report : Out(stream.Signature(Report))
+    count_rx_packets, count_rx_retransmissions, count_rx_late_originals : Out(1)
+    refuse_stb, refuse_reason : Out(1), Out(8)
+    """
+
+    def __init__(self):
+        super().__init__({
+            "i": In(stream.Signature(RxPacket)),
+            "room": In(1),
+            "o_judge": Out(stream.Signature(JudgeRequest)),
+            "i_judgement": In(stream.Signature(Judgement)),
+            "o": Out(stream.Signature(Placement)),
+            "o_report": Out(stream.Signature(Report)),
+            "count_rx_packets": Out(1),
+            "count_rx_retransmissions": Out(1),
+            "count_rx_late_originals": Out(1),
+            "refuse_stb": Out(1),
+            "refuse_reason": Out(8),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.waiting = waiting = Fifo(_Waiting, DEPTH)
+        self._ask(m, waiting)
+        self._answer(m, waiting)
+        return m
+
+    def _ask(self, m, waiting):
+        """Numbers the packets, sends the live ones to the window and all of them to the queue."""
+        header = self.i.p.header
+        ticket, live = Signal(TICKET_BITS), Signal()
+        offered = Signal()      # a request once shown stays, whatever becomes of `room`
+        judged = (header.kind == RxKind.DATA) | (header.kind == RxKind.PROBE)
+        m.d.comb += live.eq(judged & (self.i.p.reason == Reason.OK))
+        gated = stream.Signature(JudgeRequest).create()
+        fork(m, self.i, [(gated, live), (waiting.i, 1)])
+        m.d.comb += [
+            self.o_judge.valid.eq(gated.valid & (self.room | offered)),
+            gated.ready.eq(self.o_judge.ready & (self.room | offered)),
+            self.o_judge.p.eq(gated.p),
+            gated.p.qpn.eq(header.dest_qp),
+            gated.p.generation.eq(self.i.p.qp_generation),
+            gated.p.psn.eq(header.psn),
+            gated.p.rsn.eq(header.rsn),
+            gated.p.retransmission.eq(header.retransmission),
+            gated.p.probe.eq(header.kind == RxKind.PROBE),
+            gated.p.ack_req.eq(header.ack_req),
+            gated.p.ticket.eq(ticket),
+            waiting.i.p.packet.eq(self.i.p),
+            waiting.i.p.live.eq(live),
+            waiting.i.p.ticket.eq(ticket),
+        ]
+        m.d.sync += offered.eq(self.o_judge.valid & ~self.o_judge.ready)
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += ticket.eq(ticket + 1)
+
+    def _answer(self, m, waiting):
+        """Joins packets with judgements; a register holds one packet until all it causes was handed on."""
+        head, packet, header = waiting.o.p, waiting.o.p.packet, waiting.o.p.packet.header
+        verdict = self.i_judgement.p.verdict
+        free, take, placed = Signal(), Signal(), Signal()
+        m.d.comb += [
+            take.eq(waiting.o.valid & (~head.live | self.i_judgement.valid) & free),
+            waiting.o.ready.eq(take),
+            self.i_judgement.ready.eq(take & head.live),
+        ]
+
+        reason = Signal(8)
+        m.d.comb += reason.eq(packet.reason)
+        with m.If(head.live), m.Switch(verdict):
+            for refused, why in REFUSAL.items():
+                with m.Case(refused):
+                    m.d.comb += reason.eq(why)
+        refused = reason != Reason.OK
+        accepted = head.live & ~refused & (header.kind == RxKind.DATA)
+        m.d.comb += placed.eq(take & accepted)
+        m.d.sync += [
+            self.refuse_stb.eq(take & refused),
+            self.refuse_reason.eq(reason),
+            self.count_rx_packets.eq(placed),
+            self.count_rx_retransmissions.eq(placed & (verdict == Verdict.MATCH)),
+            self.count_rx_late_originals.eq(placed & (verdict == Verdict.LATE)),
+        ]
+
+        # The placement goes out on its own; the reports, at most two, one behind the other.
+        with m.If(take):
+            m.d.sync += [
+                self.o.valid.eq(1),
+                self.o.p.action.eq(Mux(header.length == 0, Action.NOTHING, Mux(
+                    header.kind == RxKind.RAW, Action.RAW, Mux(accepted, Action.WRITE, Action.DISCARD)))),
+                self.o.p.length.eq(header.length),
+                self.o.p.roce.eq(header.roce),
+                self.o.p.segment0.eq(packet.segment0),
+                self.o.p.segment1.eq(packet.segment1),
+                self.o.p.ticket.eq(head.ticket),
+            ]
+        with m.Elif(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
+
+        first, second = Signal(), Signal()      # reports to be sent
+        first_kind = Signal(ReportKind)
+        told, judged, last = Signal(_Waiting), Signal(Judgement), Signal(8)
+        sent = self.o_report.valid & self.o_report.ready
+        m.d.comb += [
+            free.eq((~self.o.valid | self.o.ready) & ~(first & second) & (~(first | second) | self.o_report.ready)),
+            self.o_report.valid.eq(first | second),
+        ]
+        message_end = accepted & header.ack_req & ((verdict == Verdict.ACCEPT) | (verdict == Verdict.MATCH))
+        probe = head.live & (verdict == Verdict.PROBE)
+        error = packet.qp_known & (packet.reason >= Reason.BAD_KEY) & (packet.reason <= Reason.LENGTH_MISMATCH)
+        with m.If(take):
+            m.d.sync += [
+                first.eq(message_end | probe | error),
+                second.eq(head.live & self.i_judgement.p.progress),
+                first_kind.eq(Mux(probe, ReportKind.PROBE, Mux(error, ReportKind.ERROR, ReportKind.MESSAGE_END))),
+                told.eq(head),
+                judged.eq(Mux(head.live, self.i_judgement.p.as_value(), 0)),
+                last.eq(reason),
+            ]
+        with m.Elif(sent):
+            m.d.sync += first.eq(0)
+            with m.If(~first):
+                m.d.sync += second.eq(0)
+
+        entry = data.View(layouts.REPORT_EVENT, self.o_report.p.entry)
+        said = told.packet.header
+        m.d.comb += [
+            self.o_report.p.ticket.eq(told.ticket),
+            entry.kind.eq(Mux(first, first_kind, ReportKind.PROGRESS)),
+            entry.has_imm.eq(said.has_imm),
+            entry.retransmission.eq(said.retransmission),
+            entry.reason.eq(last),
+            entry.opcode.eq(said.opcode),
+            entry.qpn.eq(said.dest_qp),
+            entry.generation.eq(told.packet.qp_generation),
+            entry.psn.eq(Mux(told.live, judged.psn, said.psn)),
+            entry.base.eq(judged.base),
+            entry.holes.eq(judged.holes),
+            entry.va.eq(said.va),
+            entry.key.eq(said.rkey),
+            entry.length.eq(said.dma_length),
+            entry.imm.eq(said.imm),
+            entry.rsn.eq(said.rsn),
+            entry.src_ip.eq(said.src_ip),
+        ]

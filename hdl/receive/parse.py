@@ -1,0 +1,209 @@
+"""Frames from the MAC become headers and payload, or nothing."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .. import wire
+from ..abi import Reason
+from ..icrc import Icrc
+from ..layouts import BEAT_BYTES, PAYLOAD_MAX, Beat, RxHeader, RxKind
+from ..stream import Fifo
+from .align import SKIPPED, Align, Cut
+from .classify import ROCE_MIN_BYTES, FrameType, Headers, cut_of, frame_type, headers
+from .frame_buffer import FrameBuffer
+
+FRAME_BITS = 14                 # of the byte count of a frame
+HEADER_DEPTH = 64
+_CYCLES_TO_VERDICT = 3          # from the last beat behind the delay line to the decision
+
+
+class Parse(wiring.Component):
+    """Parses, checks and stores frames; one beat per cycle in and out, back to back.
+
+    The MAC cannot wait, so the input never does. A frame becomes visible when its last byte and
+    its ICRC are known: its header 8 cycles after its last beat, its payload one cycle later.
+    A frame for which the buffer has no room is dropped whole.
+
+    A frame that is not IPv4 (without options and fragments) to UDP port 4791 is RAW. Of the others,
+    data packets become DATA with the payload at byte 0, without padding and ICRC; probes become
+    PROBE; acknowledgements, loss reports and report requests become RAW with ``roce``. What is refused
+    is counted here and leaves no trace, but for one thing: a sound data packet whose RETH length is
+    wrong becomes REFUSED, so that the driver can be told.
+    The first of these reasons counts: NOT_READY, BAD_FRAME, FRAME_TOO_LONG, TRUNCATED, LENGTH_MISMATCH
+    (of frame, IP and UDP), BAD_ICRC, BAD_HEADER (a fixed field, or not for this card), UNKNOWN_OPCODE, BUFFER_FULL.
+
+    Parameters
+    ----------
+    params : CardParams
+        ``rx_buffer_beats`` is at least 128: two of the largest data packets lie in it with room to spare.
+
+    Members
+    -------
+    i : In(stream.Signature(Beat))
+        ``ready`` is always 1. ``error`` on the last beat: the MAC found the frame bad.
+    enable : In(1)
+        While low, frames that begin are dropped.
+    network_mac : In(48)
+        Unicast frames to other addresses are refused; 0: all are taken.
+    network_ip : In(32)
+        RoCE packets to other addresses are refused; 0: all are taken.
+    o_header : Out(stream.Signature(RxHeader))
+    o_payload : Out(stream.Signature(Beat))
+        Payload of the headers with ``length`` other than 0, in order.
+    header_stb : Out(1)
+        A header was queued for ``o_header``.
+    count_rx_frames : Out(1)
+    refuse_stb, refuse_reason : Out(1), Out(8)
+    """
+
+    def __init__(self, params):
+        if params.rx_buffer_beats < 2 * PAYLOAD_MAX // BEAT_BYTES:
+            raise ValueError(f"rx_buffer_beats is {params.rx_buffer_beats}; two of the largest packets need "
+                             f"{2 * PAYLOAD_MAX // BEAT_BYTES}")
+        self.params = params
+        super().__init__({
+            "i": In(stream.Signature(Beat)),
+            "enable": In(1),
+            "network_mac": In(48),
+            "network_ip": In(32),
+            "o_header": Out(stream.Signature(RxHeader)),
+            "o_payload": Out(stream.Signature(Beat)),
+            "header_stb": Out(1),
+            "count_rx_frames": Out(1),
+            "refuse_stb": Out(1),
+            "refuse_reason": Out(8),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.icrc = icrc = Icrc(check=True)
+        m.submodules.align = align = Align()
+        m.submodules.buffer = buffer = FrameBuffer(self.params.rx_buffer_beats)
+        m.submodules.queue = queue = Fifo(RxHeader, HEADER_DEPTH)
+        connect(m, buffer.o, flipped(self.o_payload))
+        connect(m, queue.o, flipped(self.o_header))
+        m.d.comb += [
+            self.i.ready.eq(1),
+            icrc.i.p.eq(self.i.p),
+            icrc.i.valid.eq(self.i.valid),
+        ]
+
+        # The frame waits until its last beat meets the verdict on the ICRC.
+        ahead, ahead_valid = self.i.p, self.i.valid
+        for stage in range(Icrc.LATENCY - _CYCLES_TO_VERDICT):
+            beat_q, valid_q = Signal(Beat, name=f"wait{stage}", reset_less=True), Signal(name=f"wait{stage}_valid")
+            m.d.sync += [beat_q.eq(ahead), valid_q.eq(ahead_valid)]
+            ahead, ahead_valid = beat_q, valid_q
+
+        # `beat` is processed when `ahead` is the beat behind it, or when it is the last.
+        beat, beat_valid, beat_first = Signal(Beat), Signal(), Signal()
+        ahead_first = Signal(init=1)
+        kind, enabled = Signal(FrameType), Signal()
+        fire = Signal()
+        m.d.comb += fire.eq(beat_valid & (beat.last | ahead_valid))
+        with m.If(ahead_valid):
+            m.d.sync += [beat.eq(ahead), beat_valid.eq(1), beat_first.eq(ahead_first), ahead_first.eq(ahead.last)]
+            with m.If(ahead_first):
+                m.d.sync += enabled.eq(self.enable)
+                m.d.sync += [kind[name].eq(value)
+                             for name, value in frame_type(ahead, self.network_mac, self.network_ip).items()]
+        with m.Elif(fire):
+            m.d.sync += beat_valid.eq(0)
+
+        fields = headers(kind, Cat(beat.data, ahead.data))
+        found = Signal(Headers)
+        m.d.comb += [
+            align.fire.eq(fire), align.first.eq(beat_first), align.beat.eq(beat), align.ahead.eq(ahead.data),
+            align.cut.eq(cut_of(kind)), align.dma_length.eq(fields["dma_length"]),
+        ]
+        with m.If(fire & beat_first):
+            m.d.sync += [found[name].eq(value) for name, value in fields.items()]
+        m.d.sync += [buffer.i.p.eq(align.o.p), buffer.i.valid.eq(align.o.valid)]
+
+        # End of the frame, cycle 0: how long it is.
+        counted, bytes_now = Signal(FRAME_BITS + 1), Signal(FRAME_BITS + 1)
+        m.d.comb += bytes_now.eq(Mux(beat_first, 0, counted) + BEAT_BYTES - Mux(beat.last, beat.empty, 0))
+        with m.If(fire):
+            m.d.sync += counted.eq(Mux(bytes_now[FRAME_BITS], 1 << FRAME_BITS, bytes_now))  # stays too long
+        ended, ended_kind, ended_enabled, ended_error = Signal(), Signal(FrameType), Signal(), Signal()
+        m.d.sync += [ended.eq(fire & beat.last), ended_kind.eq(kind), ended_enabled.eq(enabled),
+                     ended_error.eq(beat.error)]
+
+        # Cycle 1: the comparisons.
+        expected, headers_end, least = Signal(17), Signal(8), Signal(8)
+        short_data, wrong_reth = Signal(), Signal()
+        decide, header, plain = Signal(), Signal(RxHeader), Signal(8)
+        roce, ours, known, is_data = Signal(), Signal(), Signal(), Signal()
+        cut = Signal(Cut)
+        m.d.comb += cut.eq(cut_of(ended_kind))
+        with m.Switch(cut):
+            for case, skipped in SKIPPED.items():
+                with m.Case(case):
+                    m.d.comb += headers_end.eq(BEAT_BYTES + skipped)
+        length = found.dma_length[:16]
+        m.d.comb += [
+            expected.eq(headers_end + length + found.pad_count + wire.ICRC_BYTES),
+            least.eq(headers_end + wire.ICRC_BYTES),
+            short_data.eq(ended_kind.data & (ended_kind.ip_end < least)),
+            wrong_reth.eq((found.dma_length > PAYLOAD_MAX) | (expected != ended_kind.ip_end)
+                          | (found.pad_count + found.dma_length[:2])[:2].any()),
+        ]
+        mismatch, truncated, differs = Signal(), Signal(), Signal()
+        m.d.comb += [
+            truncated.eq((ended_kind.ip_end > counted) | (ended_kind.ip_end < ROCE_MIN_BYTES) | short_data),
+            differs.eq(~ended_kind.lengths_agree | (ended_kind.ip_end != counted)),
+        ]
+        m.d.sync += [
+            decide.eq(ended),
+            plain.eq(Mux(~ended_enabled, Reason.NOT_READY, Mux(ended_error, Reason.BAD_FRAME, Mux(
+                counted[FRAME_BITS], Reason.FRAME_TOO_LONG, Mux(
+                    ~ended_kind.has_eth | (ended_kind.roce & truncated), Reason.TRUNCATED, Mux(
+                        ended_kind.roce & differs, Reason.LENGTH_MISMATCH, Reason.OK)))))),
+            roce.eq(ended_kind.roce),
+            ours.eq(Mux(ended_kind.roce, ended_kind.mac_ours & ended_kind.ip_ours & ended_kind.bth_good,
+                        ended_kind.mac_ours | ended_kind.mac_group)),
+            known.eq(~ended_kind.roce | ended_kind.data | ended_kind.probe | ended_kind.for_driver),
+            is_data.eq(ended_kind.data),
+            mismatch.eq(ended_kind.roce & Mux(
+                ended_kind.data, wrong_reth, ended_kind.probe & (ended_kind.ip_end != ROCE_MIN_BYTES))),
+        ]
+        m.d.sync += [header[name].eq(found[name]) for name in Headers.as_shape().members if name != "pad_count"]
+        m.d.sync += [
+            header.kind.eq(Mux(~ended_kind.roce | ended_kind.for_driver, RxKind.RAW,
+                               Mux(ended_kind.data, RxKind.DATA, RxKind.PROBE))),
+            header.roce.eq(ended_kind.roce & ended_kind.for_driver),
+            header.retransmission.eq(ended_kind.roce & ended_kind.retransmission),
+            header.has_imm.eq(ended_kind.roce & ended_kind.has_imm),
+            header.length.eq(Mux(cut == Cut.FRAME, counted, length)),
+        ]
+
+        # Cycle 2: the decision, with the verdict on the ICRC and the last beat at the buffer.
+        reason, refused_data = Signal(8), Signal()
+        with m.If(plain != Reason.OK):
+            m.d.comb += reason.eq(plain)
+        with m.Elif(roce & ~icrc.o.p):
+            m.d.comb += reason.eq(Reason.BAD_ICRC)
+        with m.Elif(~ours):
+            m.d.comb += reason.eq(Reason.BAD_HEADER)
+        with m.Elif(~known):
+            m.d.comb += reason.eq(Reason.UNKNOWN_OPCODE)
+        with m.Elif(~queue.i.ready | (~mismatch & ~buffer.fits)):
+            m.d.comb += reason.eq(Reason.BUFFER_FULL)
+        with m.Elif(mismatch):
+            m.d.comb += [refused_data.eq(is_data), reason.eq(Reason.LENGTH_MISMATCH)]
+        m.d.comb += [
+            buffer.end.eq(decide),
+            buffer.keep.eq(reason == Reason.OK),
+            queue.i.valid.eq(decide & ((reason == Reason.OK) | refused_data)),
+            queue.i.p.eq(header),
+            self.header_stb.eq(queue.i.valid),
+        ]
+        with m.If(refused_data):
+            m.d.comb += [queue.i.p.kind.eq(RxKind.REFUSED), queue.i.p.reason.eq(reason), queue.i.p.length.eq(0)]
+        m.d.sync += [
+            self.count_rx_frames.eq(decide),
+            self.refuse_stb.eq(decide & (reason != Reason.OK) & ~refused_data),
+            self.refuse_reason.eq(reason),
+        ]
+        return m

@@ -1,0 +1,134 @@
+"""Payload to host memory, to the driver as a frame, or to nowhere."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..layouts import Beat, DmaRequest
+from ..stream import Fifo
+from .judge import TICKET_BITS, Action, Placement
+
+AHEAD = 4       # packets whose requests may run ahead of their payload
+LENGTH_BITS = 14
+
+
+class RawInfo(data.Struct):
+    """A raw frame about to come."""
+
+    length: LENGTH_BITS
+    roce: 1     # a RoCEv2 frame with a right ICRC
+
+
+class _Move(data.Struct):
+    action: Action
+    length: LENGTH_BITS
+    ticket: TICKET_BITS
+
+
+class Place(wiring.Component):
+    """Moves payload, one beat per cycle without bubbles between packets; a packet without payload takes a cycle.
+
+    The requests of a packet (one per segment, one group) or its :class:`RawInfo` are accepted before its payload is
+    offered; they run ahead by up to ``AHEAD`` packets. Stalls as the taker does.
+
+    Members
+    -------
+    i : In(stream.Signature(Placement))
+    i_payload : In(stream.Signature(Beat))
+        Payload of the placements with an action other than NOTHING, in order.
+    o_request : Out(stream.Signature(DmaRequest))
+    o_data : Out(stream.Signature(Beat))
+        To the DMA write engine.
+    o_raw_info : Out(stream.Signature(RawInfo))
+    o_raw : Out(stream.Signature(Beat))
+        Whole frames.
+    placed_ticket : Out(8)
+        The newest packet whose payload was taken completely, and all before it. Before the first one: 255.
+    done_stb : Out(1)
+        A packet is done; ``placed_ticket`` follows in the next cycle.
+    stalled : Out(1)
+        A beat waits for its taker.
+    count_rx_bytes : Out(14)
+        Payload bytes written, to be added each cycle.
+    count_rx_raw_frames : Out(1)
+    """
+
+    def __init__(self):
+        super().__init__({
+            "i": In(stream.Signature(Placement)),
+            "i_payload": In(stream.Signature(Beat)),
+            "o_request": Out(stream.Signature(DmaRequest)),
+            "o_data": Out(stream.Signature(Beat)),
+            "o_raw_info": Out(stream.Signature(RawInfo)),
+            "o_raw": Out(stream.Signature(Beat)),
+            "placed_ticket": Out(TICKET_BITS, init=(1 << TICKET_BITS) - 1),
+            "done_stb": Out(1),
+            "stalled": Out(1),
+            "count_rx_bytes": Out(LENGTH_BITS),
+            "count_rx_raw_frames": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.asked = asked = Fifo(_Move, AHEAD)
+
+        # Requests: a packet goes on to `asked` when its last request was accepted.
+        second = Signal()       # the first segment's request was accepted
+        two = self.i.p.segment1.length != 0
+        accepted = Signal()
+        m.d.comb += [
+            self.o_request.p.last.eq(~two | second),
+            self.o_request.p.address.eq(Mux(second, self.i.p.segment1.address, self.i.p.segment0.address)),
+            self.o_request.p.length.eq(Mux(second, self.i.p.segment1.length, self.i.p.segment0.length)),
+            self.o_raw_info.p.length.eq(self.i.p.length),
+            self.o_raw_info.p.roce.eq(self.i.p.roce),
+        ]
+        settled = Signal()      # the requests are out, only `asked` was full
+        with m.Switch(self.i.p.action):
+            with m.Case(Action.WRITE):
+                m.d.comb += self.o_request.valid.eq(self.i.valid & ~settled)
+                m.d.comb += accepted.eq(self.o_request.ready & self.o_request.p.last)
+            with m.Case(Action.RAW):
+                m.d.comb += self.o_raw_info.valid.eq(self.i.valid & ~settled)
+                m.d.comb += accepted.eq(self.o_raw_info.ready)
+            with m.Default():
+                m.d.comb += accepted.eq(1)
+        m.d.comb += [
+            asked.i.valid.eq(self.i.valid & (settled | accepted)),
+            asked.i.p.action.eq(self.i.p.action),
+            asked.i.p.length.eq(self.i.p.length),
+            asked.i.p.ticket.eq(self.i.p.ticket),
+            self.i.ready.eq(asked.i.ready & (settled | accepted)),
+        ]
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [settled.eq(0), second.eq(0)]
+        with m.Elif(self.i.valid):
+            m.d.sync += settled.eq(settled | accepted)
+            with m.If(self.o_request.valid & self.o_request.ready & two):
+                m.d.sync += second.eq(1)
+
+        # Payload
+        move = asked.o.p
+        moved = Signal()        # a beat leaves
+        m.d.comb += [
+            self.o_data.p.eq(self.i_payload.p),
+            self.o_raw.p.eq(self.i_payload.p),
+            moved.eq(self.i_payload.valid & self.i_payload.ready),
+            self.stalled.eq(asked.o.valid & self.i_payload.valid & (move.action != Action.NOTHING) & ~moved),
+            asked.o.ready.eq((move.action == Action.NOTHING) | (moved & self.i_payload.p.last)),
+            self.done_stb.eq(asked.o.valid & asked.o.ready),
+        ]
+        with m.If(asked.o.valid), m.Switch(move.action):
+            with m.Case(Action.DISCARD):
+                m.d.comb += self.i_payload.ready.eq(1)
+            with m.Case(Action.WRITE):
+                m.d.comb += [self.o_data.valid.eq(self.i_payload.valid), self.i_payload.ready.eq(self.o_data.ready)]
+            with m.Case(Action.RAW):
+                m.d.comb += [self.o_raw.valid.eq(self.i_payload.valid), self.i_payload.ready.eq(self.o_raw.ready)]
+        with m.If(self.done_stb):
+            m.d.sync += self.placed_ticket.eq(move.ticket)
+        m.d.sync += [
+            self.count_rx_bytes.eq(Mux(self.done_stb & (move.action == Action.WRITE), move.length, 0)),
+            self.count_rx_raw_frames.eq(self.done_stb & (move.action == Action.RAW)),
+        ]
+        return m

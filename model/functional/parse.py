@@ -1,0 +1,129 @@
+"""What the receive parser makes of a frame: the rules, without time and buffers."""
+
+from dataclasses import dataclass
+
+from weft.hdl import wire
+from weft.hdl.abi import Reason
+
+PAYLOAD_MAX = 4096
+FRAME_MAX = (1 << 14) - 1
+PKEY_MASK = 0x7FFF
+KINDS = ("DATA", "PROBE", "RAW", "REFUSED")  # in the order of layouts.RxKind
+FOR_DRIVER = frozenset({wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, wire.Opcode.REPORT_REQUEST})
+_SHORTEST = wire.RETH_OFFSET + wire.RSNH.size_bytes + wire.ICRC_BYTES
+
+
+@dataclass
+class RxHeader:
+    """Fields of :class:`weft.hdl.layouts.RxHeader`; those a frame does not have are zero."""
+
+    kind: str
+    reason: Reason = Reason.OK
+    roce: int = 0
+    opcode: int = 0
+    dest_qp: int = 0
+    psn: int = 0
+    ack_req: int = 0
+    retransmission: int = 0
+    rsn: int = 0
+    generation: int = 0
+    has_imm: int = 0
+    imm: int = 0
+    va: int = 0
+    rkey: int = 0
+    dma_length: int = 0
+    length: int = 0
+    src_ip: int = 0
+
+
+def _refused(reason):
+    return RxHeader("REFUSED", reason), b""
+
+
+def is_roce(frame):
+    """Whether a frame is IPv4, without options and fragments, with UDP to the RoCEv2 port."""
+    if len(frame) < wire.BTH_OFFSET:
+        return False
+    eth = wire.ETH.unpack(frame)
+    ipv4 = wire.IPV4.unpack(frame[wire.ETH.size_bytes:])
+    udp = wire.UDP.unpack(frame[wire.ETH.size_bytes + wire.IPV4.size_bytes:])
+    return (eth.ethertype == wire.ETHERTYPE_IPV4 and ipv4.version == 4 and ipv4.ihl == 5 and ipv4.fragment == 0
+            and not ipv4.flags & 1 and ipv4.protocol == wire.IP_PROTO_UDP and udp.dport == wire.ROCE_UDP_PORT)
+
+
+def parse(frame, *, error=False, mac=0, ip=0):
+    """Header and payload of a frame.
+
+    Parameters
+    ----------
+    frame : bytes
+        From the Ethernet header, without FCS.
+    error : bool
+        The MAC found it bad.
+    mac, ip : int
+        Addresses of the card; 0: any.
+
+    Returns
+    -------
+    (RxHeader, bytes)
+        The payload is what the parser puts on the payload stream.
+    """
+    if error:
+        return _refused(Reason.BAD_FRAME)
+    if len(frame) > FRAME_MAX:
+        return _refused(Reason.FRAME_TOO_LONG)
+    if len(frame) < wire.ETH.size_bytes:
+        return _refused(Reason.TRUNCATED)
+    mac_ours = mac in (0, wire.ETH.unpack(frame).dst)
+    if is_roce(frame):
+        return _parse_roce(frame, mac_ours, ip)
+    if not mac_ours and not frame[0] & 1:
+        return _refused(Reason.BAD_HEADER)
+    return RxHeader("RAW", length=len(frame)), frame
+
+
+def _parse_roce(frame, mac_ours, ip):
+    ipv4 = wire.IPV4.unpack(frame[wire.ETH.size_bytes:])
+    udp = wire.UDP.unpack(frame[wire.ETH.size_bytes + wire.IPV4.size_bytes:])
+    end = wire.ETH.size_bytes + ipv4.total_length
+    if end > len(frame) or end < _SHORTEST:
+        return _refused(Reason.TRUNCATED)
+    bth = wire.BTH.unpack(frame[wire.BTH_OFFSET:])
+    data = bth.opcode in wire.DATA_OPCODES
+    if data and end < wire.header_bytes(bth.opcode) + wire.ICRC_BYTES:
+        return _refused(Reason.TRUNCATED)
+    if end != len(frame) or udp.length + wire.IPV4.size_bytes != ipv4.total_length:
+        return _refused(Reason.LENGTH_MISMATCH)
+    if wire.icrc(frame[:-wire.ICRC_BYTES]) != frame[-wire.ICRC_BYTES:]:
+        return _refused(Reason.BAD_ICRC)
+    if not mac_ours or ip not in (0, ipv4.dst) or bth.version or bth.pkey & PKEY_MASK != PKEY_MASK:
+        return _refused(Reason.BAD_HEADER)
+    header = RxHeader("RAW", opcode=int(bth.opcode), dest_qp=bth.dest_qp, psn=bth.psn, ack_req=bth.ack_req,
+                      src_ip=ipv4.src)
+    if bth.opcode in FOR_DRIVER:
+        header.roce, header.length = 1, len(frame)
+        return header, frame
+    if bth.opcode == wire.Opcode.PROBE:
+        rsnh = wire.RSNH.unpack(frame[wire.RETH_OFFSET:])
+        header.kind, header.generation, header.rsn = "PROBE", rsnh.generation, rsnh.rsn
+        return (header, b"") if len(frame) == _SHORTEST else _refused(Reason.LENGTH_MISMATCH)
+    if not data:
+        return _refused(Reason.UNKNOWN_OPCODE)
+    return _parse_write(frame, bth, header)
+
+
+def _parse_write(frame, bth, header):
+    header.kind = "DATA"
+    at = wire.RETH_OFFSET
+    for extension in wire.EXTENSIONS[bth.opcode]:
+        for name, value in vars(extension.unpack(frame[at:])).items():
+            setattr(header, name, value)
+        at += extension.size_bytes
+    header.retransmission = int(bth.opcode in wire.RETX_OPCODES)
+    header.has_imm = int(bth.opcode in (wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.RETX_WRITE_IMM))
+    padded = header.dma_length + bth.pad_count
+    if header.dma_length > PAYLOAD_MAX or padded % 4 or at + padded + wire.ICRC_BYTES != len(frame):
+        header.kind, header.reason = "REFUSED", Reason.LENGTH_MISMATCH
+        return header, b""
+    header.length = header.dma_length
+    return header, frame[at:at + header.dma_length]
