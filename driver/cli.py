@@ -1,0 +1,165 @@
+"""The command line ``weft``: thin commands that load what they need when they run."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.hdl import params, wire
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+                  help="Weft: an RDMA network card whose receive window has no hardware limit.")
+
+SIMULATORS = ("verilator", "icarus")
+BAD_USAGE = 2
+RTT_US_MAX = 1_000_000
+
+
+def refuse(sentence):
+    """End with one sentence on standard error and exit status 2."""
+    print(f"weft: {sentence}", file=sys.stderr)
+    raise typer.Exit(BAD_USAGE)
+
+
+def number(name, text, kind, low, high):
+    """``text`` as a number between ``low`` and ``high``, or an end with a sentence."""
+    try:
+        value = kind(text)
+    except ValueError:
+        value = None
+    if value is None or not low <= value <= high:
+        what = "a whole number" if kind is int else "a number"
+        refuse(f"{name} is {text!r}; it must be {what} from {low} to {high}")
+    return value
+
+
+def choice(name, value, choices):
+    """``value`` if it is one of ``choices``, or an end with a sentence."""
+    if value not in choices:
+        refuse(f"{name} is {value!r}; choose one of {', '.join(map(str, choices))}")
+    return value
+
+
+def readable_file(path):
+    """``path`` as a readable regular file, or an end with a sentence."""
+    path = Path(path)
+    if not path.exists():
+        refuse(f"the file {str(path)!r} does not exist")
+    if not path.is_file():
+        refuse(f"{str(path)!r} is not a file")
+    if not os.access(path, os.R_OK):
+        refuse(f"the file {str(path)!r} cannot be read")
+    return path.absolute()
+
+
+def card_params(name):
+    """The preset ``name``, or an end with a sentence."""
+    try:
+        return params.preset(name)
+    except ValueError as error:
+        refuse(str(error))
+
+
+def _needs(extra):
+    """Tell which extra to install when an import fails that it would have brought."""
+    class Needs:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, error, _traceback):
+            if kind is not None and issubclass(kind, ModuleNotFoundError) and not (error.name or "").startswith("weft"):
+                print(f"weft: this command needs the Python package {error.name!r}; "
+                      f"install it with: pip install 'weft-rnic[{extra}]'", file=sys.stderr)
+                raise typer.Exit(1) from None
+    return Needs()
+
+
+def _option(help_text, metavar="NUMBER"):
+    return typer.Option(help=help_text, metavar=metavar)
+
+
+@app.command()
+def sim(
+    file: Annotated[str, _option("File that travels; otherwise one of 1 MiB from an installed package.", "PATH")] = "",
+    loss: Annotated[str, _option("Chance that the link loses a frame, each direction.")] = "0.01",
+    reorder: Annotated[str, _option("Chance that it holds a frame back, by at most 1 µs.")] = "0",
+    dup: Annotated[str, _option("Chance that it delivers a frame twice.")] = "0",
+    corrupt: Annotated[str, _option("Chance that it flips a bit of a frame.")] = "0",
+    rtt_us: Annotated[str, _option("Round trip time of the link, microseconds.")] = "20",
+    qps: Annotated[str, _option("Queue pairs that carry the file.")] = "1",
+    seed: Annotated[str, _option("Of every random choice.")] = "1",
+    pmtu: Annotated[str, _option("Path MTU: 256, 512, 1024, 2048 or 4096.")] = "1024",
+    sim: Annotated[str, _option("verilator or icarus.", "NAME")] = "verilator",
+    preset: Annotated[str, _option("Size of the card: test, basic or full.", "NAME")] = "test",
+    waves: Annotated[bool, typer.Option("--waves", help="Record waves.")] = False,
+    view: Annotated[bool, typer.Option("--view", help="Open the waves in GTKWave afterwards.")] = False,
+):
+    """A real file crosses a lossy link between two cards, RTL end to end; then a report."""
+    card = card_params(preset)
+    settings = {
+        "file": str(readable_file(file)) if file else "",
+        "loss": number("LOSS", loss, float, 0, 1),
+        "reorder": number("REORDER", reorder, float, 0, 1),
+        "dup": number("DUP", dup, float, 0, 1),
+        "corrupt": number("CORRUPT", corrupt, float, 0, 1),
+        "rtt_us": number("RTT_US", rtt_us, float, 0, RTT_US_MAX),
+        "qps": number("QPS", qps, int, 1, card.qps - 1),
+        "seed": number("SEED", seed, int, 0, (1 << 31) - 1),
+        "pmtu": choice("PMTU", pmtu, [str(pmtu) for pmtu in wire.PMTUS.values()]),
+        "sim": choice("SIM", sim, SIMULATORS),
+        "preset": preset, "waves": waves, "view": view,
+    }
+    settings["pmtu"] = int(settings["pmtu"])
+    with _needs("sim"):
+        from weft.tb.run_sim import run
+        raise typer.Exit(run(**settings))
+
+
+@app.command()
+def verilog(
+    preset: Annotated[str, _option("Size of the card: test, basic or full.", "NAME")] = "basic",
+    output: Annotated[Path, _option("Where it goes.", "PATH")] = Path("sim_build/verilog/weft_card.v"),
+    lint: Annotated[bool, typer.Option(help="Check the result with Verilator -Wall.")] = True,
+):
+    """Verilog of the card for an FPGA, linted."""
+    card = card_params(preset)
+    with _needs("hdl"):
+        from weft.hdl.verilog import CARD_MODULE, card_verilog
+        text = card_verilog(card)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(text)
+    if lint:
+        with _needs("sim"):
+            from weft.tb.lint import LintFailed, verilator_lint
+            try:
+                verilator_lint(output, CARD_MODULE)
+            except LintFailed as error:
+                print(f"weft: {error}", file=sys.stderr)
+                raise typer.Exit(1) from None
+    lines = len(text.splitlines())
+    print(f"{output}: module {CARD_MODULE}, preset {preset}, {lines} lines{', lint clean' if lint else ''}")
+
+
+@app.command()
+def regs(output: Annotated[Path | None, _option("Write there instead of to the terminal.", "PATH")] = None):
+    """Register map and host-visible layouts, as Markdown."""
+    from .regs import registers_markdown
+
+    if output is None:
+        print(registers_markdown(), end="")
+    else:
+        output.write_text(registers_markdown())
+
+
+@app.command()
+def bench():
+    """Benchmarks: JSON under sim_build/reports and a table."""
+    with _needs("sim"):
+        from weft.tb.run_bench import run
+        raise typer.Exit(run())
+
+
+if __name__ == "__main__":
+    app()

