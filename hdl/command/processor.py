@@ -4,25 +4,17 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..abi import COUNTER_WIDTH, COUNTERS, CommandOpcode, CommandStatus, QpState
+from ..abi import COUNTER_WIDTH, COUNTERS, CommandOpcode, CommandStatus
 from ..layouts import BEAT_BITS, COMMAND, RESPONSE, Beat, DmaRequest, LineData, LineRequest, ListCreate
 from ..table.mr import mr_read_port, mr_write_port
 from ..table.page import page_write_port
 from ..table.qp import qp_read_port, qp_write_port
 from .check import EXTENT_LINES_BITS, LINE_SHIFT, CommandCheck
 from .page_writer import PageWriter
-from .qp_port import QpOperation, QpPort
+from .qp_commands import QUERY_RESULTS, ListDestroy, QpCommands
 from .statistics import StatisticsWriter
 
 LINE_BITS = 64 - LINE_SHIFT
-QUERY_RESULTS = 4
-
-
-class ListDestroy(data.Struct):
-    """A QP dies: window, node and list of it are forgotten."""
-
-    qpn: 24
-    generation: 8
 
 
 class Extent(data.Struct):
@@ -118,18 +110,22 @@ class CommandProcessor(wiring.Component):
         m = Module()
         params = self.params
         m.submodules.check = check = CommandCheck(params)
-        m.submodules.qp_port = qp_port = QpPort(params)
+        m.submodules.qp = qp = QpCommands(params)
         m.submodules.page_writer = page_writer = PageWriter(params)
         m.submodules.statistics = statistics = StatisticsWriter(params)
         command, status = Signal(COMMAND), Signal(CommandStatus)
         results = Signal(data.ArrayLayout(32, QUERY_RESULTS))
-        generation = Signal(8)
-        m.d.comb += check.command.eq(command)
-        for inner, outer in ((qp_port.i_error, self.i_qp_error), (qp_port.read, self.qp_read),
+        m.d.comb += [check.command.eq(command), qp.command.eq(command)]
+        for inner, outer in ((qp.i_error, self.i_qp_error), (qp.read, self.qp_read),
+                             (qp.o_list_create, self.o_list_create), (qp.o_list_destroy, self.o_list_destroy),
                              (page_writer.o_line_request, self.o_line_request), (page_writer.i_line, self.i_line),
                              (page_writer.write, self.page_write), (statistics.o_dma_request, self.o_dma_request),
                              (statistics.o_dma_data, self.o_dma_data)):
             connect(m, inner, flipped(outer))
+        m.d.comb += [
+            qp.list_destroyed.eq(self.list_destroyed), self.query_stb.eq(qp.query_stb), self.query_qpn.eq(qp.query_qpn),
+            qp.query_done.eq(self.query_done), qp.query_result.eq(self.query_result),
+        ]
         m.d.comb += [self.counter_index.eq(statistics.counter_index), statistics.counter_data.eq(self.counter_data)]
 
         # Clearing goes through the write ports while nothing else can: commands and errors wait.
@@ -138,22 +134,28 @@ class CommandProcessor(wiring.Component):
         with m.If(~self.tables_clear):
             m.d.comb += [self.qp_write.en.eq(1), self.qp_write.index.eq(clear_index),
                          self.mr_write.en.eq(1), self.mr_write.index.eq(clear_index),
-                         self.i_qp_error.ready.eq(0), qp_port.i_error.valid.eq(0)]
+                         self.i_qp_error.ready.eq(0), qp.i_error.valid.eq(0)]
             m.d.sync += clear_index.eq(clear_index + 1)
             with m.If(clear_index.all()):
                 m.d.sync += self.tables_clear.eq(1)
         with m.Else():
             entry = self.mr_write.entry
             m.d.comb += [
-                self.qp_write.en.eq(qp_port.write.en), self.qp_write.index.eq(qp_port.write.index),
-                self.qp_write.entry.eq(qp_port.write.entry),
+                self.qp_write.en.eq(qp.write.en), self.qp_write.index.eq(qp.write.index),
+                self.qp_write.entry.eq(qp.write.entry),
                 self.mr_write.en.eq(mr_write_stb), self.mr_write.index.eq(command.mr_index),
             ]
             with m.If(mr_make):
                 m.d.comb += entry.valid.eq(1)
                 m.d.comb += [entry[n].eq(command[n]) for n in (
                     "key_tag", "access", "pd", "page_2m", "va", "length", "pte_index")]
-        self._streams(m, command, generation, qp_port, page_writer, statistics)
+        m.d.comb += [
+            page_writer.i.p.line.eq(command.address[LINE_SHIFT:]), page_writer.i.p.count.eq(command.count),
+            page_writer.i.p.pte_index.eq(command.pte_index),
+            statistics.i.payload.eq(command.address),
+            self.o_extent.p.index.eq(command.extent), self.o_extent.p.base.eq(command.address[LINE_SHIFT:]),
+            self.o_extent.p.length.eq(command.length[LINE_SHIFT:]),
+        ]
 
         response = data.View(RESPONSE, self.o.payload)
         m.d.comb += [
@@ -166,9 +168,7 @@ class CommandProcessor(wiring.Component):
             m.next = "RESPOND"
 
         wait = Signal(range(check.CYCLES + 1))
-        old_qp = qp_port.o.p
-        live = old_qp.state != QpState.RESET
-        m.d.comb += [self.busy.eq(1), qp_port.o.ready.eq(1), self.mr_read.index.eq(command.mr_index)]
+        m.d.comb += [self.busy.eq(1), self.mr_read.index.eq(command.mr_index)]
         with m.FSM():
             with m.State("IDLE"):  # waits for a command
                 m.d.comb += [self.busy.eq(~self.tables_clear | self.i.valid), self.i.ready.eq(self.tables_clear)]
@@ -195,6 +195,7 @@ class CommandProcessor(wiring.Component):
                             with m.Case(CommandOpcode.STATISTICS):
                                 m.next = "STATISTICS"
                             with m.Default():
+                                m.d.comb += qp.start.eq(1)
                                 m.next = "QP"
             with m.State("MR"):  # the old entry is at the read port
                 with m.If(command.opcode == CommandOpcode.MR_CREATE):
@@ -224,55 +225,12 @@ class CommandProcessor(wiring.Component):
             with m.State("STATISTICS_WAIT"):  # waits until the data are accepted
                 with m.If(statistics.done):
                     answer(CommandStatus.OK)
-            with m.State("QP"):  # waits until the QP port takes the operation
-                m.d.comb += qp_port.i.valid.eq(1)
-                with m.Switch(command.opcode):
-                    with m.Case(CommandOpcode.QP_MODIFY):
-                        m.d.comb += [qp_port.i.p.operation.eq(QpOperation.SET_STATE),
-                                     qp_port.i.p.entry.state.eq(command.qp_state)]
-                    with m.Case(CommandOpcode.QP_DESTROY):
-                        m.d.comb += [qp_port.i.p.operation.eq(QpOperation.SET_STATE),
-                                     qp_port.i.p.entry.state.eq(QpState.RESET)]
-                with m.If(qp_port.i.ready):
-                    m.next = "QP_OLD"
-            with m.State("QP_OLD"):  # waits for the entry as it was
-                m.d.sync += generation.eq(old_qp.generation)
-                with m.If(qp_port.o.valid):
-                    with m.If(live & (command.opcode == CommandOpcode.QP_CREATE)):
-                        answer(CommandStatus.IN_USE)
-                    with m.Elif(command.opcode == CommandOpcode.QP_CREATE):
-                        m.next = "LIST_CREATE"
-                    with m.Elif(~live):
-                        answer(CommandStatus.BAD_INDEX)
-                    with m.Elif(command.opcode == CommandOpcode.QP_DESTROY):
-                        m.next = "LIST_DESTROY"
-                    with m.Elif(command.opcode == CommandOpcode.QP_QUERY):
-                        m.next = "QUERY"
-                    with m.Elif((old_qp.state == QpState.ERR) & (command.qp_state != QpState.ERR)):
-                        answer(CommandStatus.BAD_VALUE)
-                    with m.Else():
-                        answer(CommandStatus.OK)
-            with m.State("LIST_CREATE"):  # waits until the list exists
-                m.d.comb += self.o_list_create.valid.eq(1)
-                with m.If(self.o_list_create.ready):
-                    m.next = "QP_WRITE"
-            with m.State("QP_WRITE"):  # waits until the QP port takes the entry
-                m.d.comb += [qp_port.i.valid.eq(1), qp_port.i.p.operation.eq(QpOperation.CREATE),
-                             qp_port.i.p.entry.state.eq(QpState.RTS)]
-                with m.If(qp_port.i.ready):
-                    m.next = "QP_WRITTEN"
-            with m.State("QP_WRITTEN"):  # waits until the entry is in the table
-                with m.If(qp_port.o.valid):
-                    answer(CommandStatus.OK)
-            with m.State("LIST_DESTROY"):  # waits until the order is taken
-                m.d.comb += self.o_list_destroy.valid.eq(1)
-                with m.If(self.o_list_destroy.ready):
-                    m.next = "LIST_DESTROYED"
-                    with m.If(self.list_destroyed):
+            with m.State("QP"):  # waits until the QP command is carried out
+                m.d.sync += results.eq(qp.results)
+                with m.If(qp.done):
+                    answer(qp.status)
+                    with m.If(qp.drain):
                         m.next = "DRAIN_BEGIN"
-            with m.State("LIST_DESTROYED"):  # waits until it is carried out
-                with m.If(self.list_destroyed):
-                    m.next = "DRAIN_BEGIN"
             with m.State("DRAIN_BEGIN"):  # one cycle for the pipelines to see the request
                 m.d.comb += self.drain_request.eq(1)
                 m.next = "DRAIN"
@@ -280,42 +238,9 @@ class CommandProcessor(wiring.Component):
                 m.d.comb += self.drain_request.eq(1)
                 with m.If(self.drain_done):
                     answer(CommandStatus.OK)
-            with m.State("QUERY"):  # one-cycle request
-                m.d.comb += self.query_stb.eq(1)
-                m.next = "QUERY_WAIT"
-                with m.If(self.query_done):
-                    m.d.sync += results.eq(self.query_result)
-                    answer(CommandStatus.OK)
-            with m.State("QUERY_WAIT"):  # waits for the answer
-                with m.If(self.query_done):
-                    m.d.sync += results.eq(self.query_result)
-                    answer(CommandStatus.OK)
             with m.State("RESPOND"):  # waits until the answer is taken
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
                     m.d.comb += self.retire.eq(1)
                     m.next = "IDLE"
         return m
-
-    def _streams(self, m, command, generation, qp_port, page_writer, statistics):
-        """Payloads that are fields of the command."""
-        m.d.comb += [
-            qp_port.i.p.qpn.eq(command.qpn),
-            qp_port.i.p.entry.generation.eq(command.generation),
-            qp_port.i.p.entry.pd.eq(command.pd),
-            qp_port.i.p.entry.access.eq(command.access),
-            page_writer.i.p.line.eq(command.address[LINE_SHIFT:]),
-            page_writer.i.p.count.eq(command.count),
-            page_writer.i.p.pte_index.eq(command.pte_index),
-            statistics.i.payload.eq(command.address),
-            self.o_list_create.p.qpn.eq(command.qpn),
-            self.o_list_create.p.generation.eq(command.generation),
-            self.o_list_create.p.psn.eq(command.psn),
-            self.o_list_create.p.line.eq(command.address[LINE_SHIFT:]),
-            self.o_list_destroy.p.qpn.eq(command.qpn),
-            self.o_list_destroy.p.generation.eq(generation),
-            self.o_extent.p.index.eq(command.extent),
-            self.o_extent.p.base.eq(command.address[LINE_SHIFT:]),
-            self.o_extent.p.length.eq(command.length[LINE_SHIFT:]),
-            self.query_qpn.eq(command.qpn),
-        ]

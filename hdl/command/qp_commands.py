@@ -1,0 +1,145 @@
+"""QP_CREATE, QP_MODIFY, QP_DESTROY and QP_QUERY."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from ..abi import CommandOpcode, CommandStatus, QpState
+from ..layouts import COMMAND, ListCreate
+from ..table.qp import qp_read_port, qp_write_port
+from .check import LINE_SHIFT
+from .qp_port import QpOperation, QpPort
+
+QUERY_RESULTS = 4
+
+
+class ListDestroy(data.Struct):
+    """A QP dies: window, node and list of it are forgotten."""
+
+    qpn: 24
+    generation: 8
+
+
+class QpCommands(wiring.Component):
+    """Carries out one QP command whose fields are already checked; errors found by the card pass meanwhile.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    command : In(COMMAND)
+        Stable from ``start`` to ``done``.
+    start, done : In(1), Out(1)
+        Strobes.
+    status, drain : Out(8), Out(1)
+        With ``done``: its :class:`~weft.hdl.abi.CommandStatus`, and whether the answer must wait for the pipelines.
+    results : Out(ArrayLayout(32, 4))
+        With ``done``: the answer of QP_QUERY, otherwise zero.
+    i_error, read, write
+        See :class:`~weft.hdl.command.qp_port.QpPort`.
+    o_list_create, o_list_destroy, list_destroyed, query_stb, query_qpn, query_done, query_result
+        See :class:`~weft.hdl.command.processor.CommandProcessor`.
+    """
+
+    def __init__(self, params):
+        self.params = params
+        results = data.ArrayLayout(32, QUERY_RESULTS)
+        super().__init__({
+            "command": In(COMMAND), "start": In(1), "done": Out(1), "status": Out(8), "drain": Out(1),
+            "results": Out(results),
+            "i_error": In(stream.Signature(24)), "read": Out(qp_read_port(params)), "write": Out(qp_write_port(params)),
+            "o_list_create": Out(stream.Signature(ListCreate)), "o_list_destroy": Out(stream.Signature(ListDestroy)),
+            "list_destroyed": In(1),
+            "query_stb": Out(1), "query_qpn": Out(24), "query_done": In(1), "query_result": In(results),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        command, opcode = self.command, self.command.opcode
+        m.submodules.port = port = QpPort(self.params)
+        for inner, outer in ((port.i_error, self.i_error), (port.read, self.read), (port.write, self.write)):
+            connect(m, inner, flipped(outer))
+        generation = Signal(8)
+        old = port.o.p
+        live = old.state != QpState.RESET
+        update, line = port.i.p, command.address[LINE_SHIFT:]
+        m.d.comb += [
+            port.o.ready.eq(1),
+            update.qpn.eq(command.qpn), update.entry.generation.eq(command.generation),
+            update.entry.pd.eq(command.pd), update.entry.access.eq(command.access),
+            self.o_list_create.p.qpn.eq(command.qpn), self.o_list_create.p.generation.eq(command.generation),
+            self.o_list_create.p.psn.eq(command.psn), self.o_list_create.p.line.eq(line),
+            self.o_list_destroy.p.qpn.eq(command.qpn), self.o_list_destroy.p.generation.eq(generation),
+            self.query_qpn.eq(command.qpn),
+        ]
+
+        def end(status, drain=0):
+            m.d.comb += [self.done.eq(1), self.status.eq(status), self.drain.eq(drain)]
+            m.next = "IDLE"
+
+        with m.FSM():
+            with m.State("IDLE"):  # waits for a command
+                with m.If(self.start):
+                    m.next = "LOOK_UP"
+            with m.State("LOOK_UP"):  # waits until the port takes the operation
+                m.d.comb += [port.i.valid.eq(1), update.operation.eq(QpOperation.READ)]
+                with m.Switch(opcode):
+                    with m.Case(CommandOpcode.QP_MODIFY):
+                        m.d.comb += [update.operation.eq(QpOperation.SET_STATE),
+                                     update.entry.state.eq(command.qp_state)]
+                    with m.Case(CommandOpcode.QP_DESTROY):
+                        m.d.comb += [update.operation.eq(QpOperation.SET_STATE),
+                                     update.entry.state.eq(QpState.RESET)]
+                with m.If(port.i.ready):
+                    m.next = "OLD"
+            with m.State("OLD"):  # waits for the entry as it was
+                m.d.sync += generation.eq(old.generation)
+                with m.If(port.o.valid):
+                    with m.If(opcode == CommandOpcode.QP_CREATE):
+                        m.next = "LIST_CREATE"
+                        with m.If(live):
+                            end(CommandStatus.IN_USE)
+                    with m.Elif(~live):
+                        end(CommandStatus.BAD_INDEX)
+                    with m.Elif(opcode == CommandOpcode.QP_DESTROY):
+                        m.next = "LIST_DESTROY"
+                    with m.Elif(opcode == CommandOpcode.QP_QUERY):
+                        m.next = "QUERY"
+                    with m.Elif((old.state == QpState.ERR) & (command.qp_state != QpState.ERR)):
+                        end(CommandStatus.BAD_VALUE)
+                    with m.Else():
+                        end(CommandStatus.OK)
+            with m.State("LIST_CREATE"):  # waits until the list exists
+                m.d.comb += self.o_list_create.valid.eq(1)
+                with m.If(self.o_list_create.ready):
+                    m.next = "WRITE"
+            with m.State("WRITE"):  # waits until the port takes the entry
+                m.d.comb += [port.i.valid.eq(1), update.operation.eq(QpOperation.CREATE),
+                             update.entry.state.eq(QpState.RTS)]
+                with m.If(port.i.ready):
+                    m.next = "WRITTEN"
+            with m.State("WRITTEN"):  # waits until the entry is in the table
+                with m.If(port.o.valid):
+                    end(CommandStatus.OK)
+            with m.State("LIST_DESTROY"):  # waits until the order is taken
+                m.d.comb += self.o_list_destroy.valid.eq(1)
+                with m.If(self.o_list_destroy.ready):
+                    m.next = "LIST_DESTROYED"
+                    with m.If(self.list_destroyed):
+                        end(CommandStatus.OK, drain=1)
+            with m.State("LIST_DESTROYED"):  # waits until it is carried out
+                with m.If(self.list_destroyed):
+                    end(CommandStatus.OK, drain=1)
+            with m.State("QUERY"):  # one-cycle request
+                m.d.comb += self.query_stb.eq(1)
+                m.next = "QUERY_RESULT"
+                with m.If(self.query_done):
+                    m.d.comb += self.results.eq(self.query_result)
+                    end(CommandStatus.OK)
+            with m.State("QUERY_RESULT"):  # waits for the answer
+                with m.If(self.query_done):
+                    m.d.comb += self.results.eq(self.query_result)
+                    end(CommandStatus.OK)
+        return m
