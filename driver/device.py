@@ -94,6 +94,7 @@ class Device(abc.ABC):
 
     def enable_interrupts(self, vectors):
         """Route MSI-X vectors 0 to ``vectors`` − 1 to :meth:`wait`. A back end that needs no set-up leaves it."""
+        return
 
     @abc.abstractmethod
     def wait(self, timeout_ns):
@@ -105,3 +106,4 @@ class Device(abc.ABC):
 
     def close(self):
         """Release what the back end holds."""
+        return

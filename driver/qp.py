@@ -2,75 +2,19 @@
 
 import collections
 import secrets
-from dataclasses import dataclass, field
 
 from weft.hdl import abi, wire
 
 from .cq import WC
 from .enums import MTU, AccessFlag, QPAttrMask, QPState, QPType, SendFlags, WCFlags, WCOpcode, WCStatus, WROpcode
+from .qp_attr import QPAttr, QPCap, QPConnection, QPInitAttr
 from .recovery import CumDoorbell, LinkDoorbell, Receiver
 from .segment import Request
 from .sequence import ControlFrame, Sender
 
+__all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr"]
 _OPCODE = {WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE}
 IBV_TIMEOUT_UNIT_NS = 4096
-
-
-@dataclass
-class QPCap:
-    """Capacities of a QP."""
-
-    max_send_wr: int = 128
-    max_recv_wr: int = 128
-    max_send_sge: int = 16
-    max_recv_sge: int = 16
-    max_inline_data: int = 0
-
-
-@dataclass
-class QPInitAttr:
-    """What a QP is created with."""
-
-    qp_type: QPType = QPType.RC
-    scq: object = None
-    rcq: object = None
-    cap: QPCap = field(default_factory=QPCap)
-    sq_sig_all: bool = False
-    qp_context: object = None
-
-
-@dataclass(frozen=True)
-class QPConnection:
-    """What the peer must know of a QP, to be handed over out of band."""
-
-    qpn: int
-    psn: int
-    generation: int
-    mac: int
-    ip: int
-
-
-@dataclass
-class QPAttr:
-    """Attributes of a QP.
-
-    ``timeout`` and ``retry_cnt``, ``rnr_retry`` as in the verbs (timeout: 4.096 µs · 2^timeout, 0 waits
-    for ever). ``probe_timeout_ns`` (0: the context's) is the silence before the first tail probe.
-    """
-
-    qp_state: QPState = QPState.RESET
-    path_mtu: MTU = MTU.MTU_1024
-    sq_psn: int = 0
-    rq_psn: int = 0
-    dest_qp_num: int = 0
-    qp_access_flags: AccessFlag = AccessFlag.REMOTE_WRITE
-    timeout: int = 4
-    retry_cnt: int = 7
-    rnr_retry: int = 7
-    dest_generation: int = 0
-    dest_mac: int = 0
-    dest_ip: int = 0
-    probe_timeout_ns: int = 0
 
 
 class QP:
@@ -132,12 +76,20 @@ class QP:
             raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not INIT")
         for name in ("path_mtu", "rq_psn", "dest_qp_num", "dest_generation", "dest_mac", "dest_ip"):
             setattr(self.attr, name, getattr(attr, name))
-        receiver = Receiver(qpn=self.qp_num, generation=self.generation, psn=self.attr.rq_psn, pool=self.context.knitting)
+        receiver = Receiver(
+            qpn=self.qp_num, generation=self.generation, psn=self.attr.rq_psn, pool=self.context.knitting
+        )
         try:
             self.context.commands.call(
-                abi.CommandOpcode.QP_CREATE, qpn=self.qp_num, generation=self.generation, pd=self.pd.handle,
-                psn=self.attr.rq_psn, address=receiver.head_block * abi.BLOCK_BYTES,
-                access=self.attr.qp_access_flags & 0xF, qp_state=abi.QpState.RTS)
+                abi.CommandOpcode.QP_CREATE,
+                qpn=self.qp_num,
+                generation=self.generation,
+                pd=self.pd.handle,
+                psn=self.attr.rq_psn,
+                address=receiver.head_block * abi.BLOCK_BYTES,
+                access=self.attr.qp_access_flags & 0xF,
+                qp_state=abi.QpState.RTS,
+            )
         except Exception:
             receiver.close()
             raise
@@ -156,9 +108,15 @@ class QP:
             self.attr.sq_psn = attr.sq_psn or self.attr.sq_psn
         probe_ns = self.attr.probe_timeout_ns or self.context.config.probe_timeout_ns
         timeout_ns = IBV_TIMEOUT_UNIT_NS << self.attr.timeout if self.attr.timeout else 0
-        self.sender = Sender(psn=self.attr.sq_psn, pmtu=wire.PMTUS[self.attr.path_mtu], probe_ns=probe_ns,
-                             timeout_ns=timeout_ns and max(timeout_ns, probe_ns), retry_cnt=self.attr.retry_cnt,
-                             rnr_retry=self.attr.rnr_retry, chunk_bytes=self.context.config.chunk_bytes)
+        self.sender = Sender(
+            psn=self.attr.sq_psn,
+            pmtu=wire.PMTUS[self.attr.path_mtu],
+            probe_ns=probe_ns,
+            timeout_ns=timeout_ns and max(timeout_ns, probe_ns),
+            retry_cnt=self.attr.retry_cnt,
+            rnr_retry=self.attr.rnr_retry,
+            chunk_bytes=self.context.config.chunk_bytes,
+        )
         self.attr.qp_state = QPState.RTS
 
     def modify(self, attr, mask):
@@ -184,8 +142,16 @@ class QP:
 
     def connect(self, peer, *, path_mtu=MTU.MTU_1024, **attributes):
         """RESET to RTS with the peer's :class:`QPConnection`."""
-        attr = QPAttr(path_mtu=MTU(path_mtu), rq_psn=peer.psn, dest_qp_num=peer.qpn, dest_generation=peer.generation,
-                      dest_mac=peer.mac, dest_ip=peer.ip, sq_psn=self.attr.sq_psn, **attributes)
+        attr = QPAttr(
+            path_mtu=MTU(path_mtu),
+            rq_psn=peer.psn,
+            dest_qp_num=peer.qpn,
+            dest_generation=peer.generation,
+            dest_mac=peer.mac,
+            dest_ip=peer.ip,
+            sq_psn=self.attr.sq_psn,
+            **attributes,
+        )
         self.to_init(attr)
         self.to_rtr(attr)
         self.to_rts(attr)
@@ -211,9 +177,14 @@ class QP:
         if self.sender.outstanding >= self.cap.max_send_wr:
             raise BufferError(f"{self.cap.max_send_wr} send requests are outstanding")
         request = Request(
-            wr.wr_id, [(s.addr, s.length, s.lkey) for s in wr.sg], wr.remote_addr, wr.rkey,
+            wr.wr_id,
+            [(s.addr, s.length, s.lkey) for s in wr.sg],
+            wr.remote_addr,
+            wr.rkey,
             imm=wr.imm_data if wr.opcode is WROpcode.RDMA_WRITE_WITH_IMM else None,
-            signaled=bool(self.init_attr.sq_sig_all or wr.send_flags & SendFlags.SIGNALED), cookie=wr.opcode)
+            signaled=bool(self.init_attr.sq_sig_all or wr.send_flags & SendFlags.SIGNALED),
+            cookie=wr.opcode,
+        )
         self.sender.post(request)
         self.context.mark_active(self)
 
@@ -289,19 +260,37 @@ class QP:
         while actions:
             action = actions.popleft()
             if isinstance(action, LinkDoorbell):
-                self.context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=self.qp_num, generation=self.generation,
-                                      linked=action.linked & 0xFFFF_FFFF)
+                self.context.doorbell(
+                    "link_doorbell",
+                    abi.LINK_DOORBELL,
+                    qpn=self.qp_num,
+                    generation=self.generation,
+                    linked=action.linked & 0xFFFF_FFFF,
+                )
             elif isinstance(action, CumDoorbell):
-                self.context.doorbell("cum_doorbell", abi.CUM_DOORBELL, qpn=self.qp_num, generation=self.generation,
-                                      psn=action.psn & 0xFFFF_FFFF)
+                self.context.doorbell(
+                    "cum_doorbell",
+                    abi.CUM_DOORBELL,
+                    qpn=self.qp_num,
+                    generation=self.generation,
+                    psn=action.psn & 0xFFFF_FFFF,
+                )
             elif isinstance(action, ControlFrame):
                 self.context.send_control(self, action)
 
     def work_descriptor(self, fields):
         """A WORK entry of this connection."""
         attr = self.attr
-        return abi.WORK.pack(pmtu=attr.path_mtu, sqpn=self.qp_num, dqpn=attr.dest_qp_num, dst_mac=attr.dest_mac,
-                             dst_ip=attr.dest_ip, sport=self.sport, peer_generation=attr.dest_generation, **fields)
+        return abi.WORK.pack(
+            pmtu=attr.path_mtu,
+            sqpn=self.qp_num,
+            dqpn=attr.dest_qp_num,
+            dst_mac=attr.dest_mac,
+            dst_ip=attr.dest_ip,
+            sport=self.sport,
+            peer_generation=attr.dest_generation,
+            **fields,
+        )
 
     @property
     def sport(self):
@@ -316,8 +305,17 @@ class QP:
         if message is None:
             self.rcq.push(WC(wr.wr_id, status, WCOpcode.RECV, self.qp_num))
         else:
-            self.rcq.push(WC(wr.wr_id, status, WCOpcode.RECV_RDMA_WITH_IMM, self.qp_num, byte_len=message.length,
-                             imm_data=message.imm, wc_flags=WCFlags.WITH_IMM))
+            self.rcq.push(
+                WC(
+                    wr.wr_id,
+                    status,
+                    WCOpcode.RECV_RDMA_WITH_IMM,
+                    self.qp_num,
+                    byte_len=message.length,
+                    imm_data=message.imm,
+                    wc_flags=WCFlags.WITH_IMM,
+                )
+            )
 
     # ------------------------------------------------------------------------------------- endings
 
@@ -365,4 +363,6 @@ class QP:
         self.context.free_qpn(self.qp_num)
 
 
-_LOCAL_PROTECTION = frozenset({abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD})
+_LOCAL_PROTECTION = frozenset(
+    {abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD}
+)

@@ -32,6 +32,7 @@ class _Ring:
 
     def enable(self):
         """Program base and size and start the ring at zero."""
+        self.disable()
         self.device.write64(self.registers["base"], self.buffer.physical(0))
         self.device.write32(self.registers["log2"], self.log2 | 1 << abi.RING_ENABLE_BIT)
 
@@ -44,7 +45,10 @@ class _Ring:
 
 
 class HostToCardRing(_Ring):
-    """A ring the driver fills. :meth:`push` then :meth:`ring_doorbell`; :meth:`advance` hands the cookies of finished entries back."""
+    """A ring the driver fills.
+
+    :meth:`push`, then :meth:`ring_doorbell`; :meth:`advance` hands the cookies of finished entries back.
+    """
 
     def __init__(self, device, ring, log2):
         super().__init__(device, ring, log2)
@@ -109,7 +113,7 @@ class CardToHostRing(_Ring):
         for i in range(count):
             if data[i * abi.BLOCK_BYTES] & _PHASE != self._phase(self.prod):
                 break
-            entries.append(data[i * abi.BLOCK_BYTES:(i + 1) * abi.BLOCK_BYTES])
+            entries.append(data[i * abi.BLOCK_BYTES : (i + 1) * abi.BLOCK_BYTES])
             self.prod += 1
         return entries
 

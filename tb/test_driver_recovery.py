@@ -28,8 +28,9 @@ class Pair:
     contexts: list = field(default_factory=list)
 
     def open(self, config):
-        self.contexts = [Context(d, mac=0x02_0000_0000_01 + i, ip=0x0A00_0001 + i, config=config)
-                         for i, d in enumerate(self.devices)]
+        self.contexts = [
+            Context(d, mac=0x02_0000_0000_01 + i, ip=0x0A00_0001 + i, config=config) for i, d in enumerate(self.devices)
+        ]
         return self
 
     def run(self, *functions):
@@ -37,7 +38,9 @@ class Pair:
 
 
 def make_pair(config=None, *, seed=0, forward=None, backward=None, **card_options):
-    return Pair(*connected_pair(seed=seed, forward=forward, backward=backward, **card_options)).open(config or ContextConfig())
+    return Pair(*connected_pair(seed=seed, forward=forward, backward=backward, **card_options)).open(
+        config or ContextConfig()
+    )
 
 
 def make_endpoints(pair, length, *, qps=1, psns=None, path_mtu=MTU.MTU_1024, window=16, **attributes):
@@ -88,12 +91,25 @@ def close_and_check(pair, ends):
 def random_case(seed):
     rng = random.Random(seed)
     distance = rng.choice([1, 2, 4, 8, 16])
-    links = [LinkConfig(loss=rng.choice([0.01, 0.05, 0.1, 0.2]), duplicate=rng.choice([0, 0.05, 0.2]),
-                        reorder=rng.choice([0, 0.05, 0.2]), corrupt=rng.choice([0, 0.02]), reorder_distance=distance,
-                        delay_ns=rng.choice([500, 5_000, 20_000])) for _ in range(2)]
+    links = [
+        LinkConfig(
+            loss=rng.choice([0.01, 0.05, 0.1, 0.2]),
+            duplicate=rng.choice([0, 0.05, 0.2]),
+            reorder=rng.choice([0, 0.05, 0.2]),
+            corrupt=rng.choice([0, 0.02]),
+            reorder_distance=distance,
+            delay_ns=rng.choice([500, 5_000, 20_000]),
+        )
+        for _ in range(2)
+    ]
     config = ContextConfig(
-        ring_log2=rng.choice([2, 3, 4, 6, 8]), reorder_distance=distance + 1, retransmit_slack=distance + 1,
-        node_age_ns=rng.choice([200, 2_000, 20_000]), probe_timeout_ns=100_000, extent_bytes=rng.choice([4096, 262_144]))
+        ring_log2=rng.choice([2, 3, 4, 6, 8]),
+        reorder_distance=distance + 1,
+        retransmit_slack=distance + 1,
+        node_age_ns=rng.choice([200, 2_000, 20_000]),
+        probe_timeout_ns=100_000,
+        extent_bytes=rng.choice([4096, 262_144]),
+    )
     return rng, links, config
 
 
@@ -104,7 +120,9 @@ def test_file_arrives_and_only_lost_packets_are_sent_again(seed):
     length = rng.choice([4_097, 50_000, 150_000, 300_000])
     start = [None, (1 << wire.PSN_BITS) - 10, 0, (1 << 23) - 3][seed % 4]
     pair = make_pair(config, seed=seed, forward=forward, backward=backward)
-    ends = make_endpoints(pair, length, qps=qps, psns=None if start is None else [start] * qps, path_mtu=rng.choice(list(MTU)))
+    ends = make_endpoints(
+        pair, length, qps=qps, psns=None if start is None else [start] * qps, path_mtu=rng.choice(list(MTU))
+    )
     data = rng.randbytes(length)
     ends[0].mr.write(data)
     sent, _ = transfer(pair, ends, message_bytes=rng.choice([512, 1_000, 4_096, 65_536]))
@@ -128,8 +146,14 @@ def test_every_kind_of_loss_occurred():
         stats = transfer(pair, ends, message_bytes=10_000)
         lost |= {o for link in pair.links for o, n in link.lost.items() if n}
         used |= {name for s in stats for name, n in s.items() if n}
-    assert lost >= {wire.Opcode.WRITE_ONLY, wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.RETX_WRITE, wire.Opcode.ACKNOWLEDGE,
-                    wire.Opcode.LOSS_REPORT, wire.Opcode.PROBE}
+    assert lost >= {
+        wire.Opcode.WRITE_ONLY,
+        wire.Opcode.WRITE_ONLY_IMM,
+        wire.Opcode.RETX_WRITE,
+        wire.Opcode.ACKNOWLEDGE,
+        wire.Opcode.LOSS_REPORT,
+        wire.Opcode.PROBE,
+    }
     assert used >= {"sender_probes", "sender_report_requests", "receiver_residue", "receiver_repeated_reports"}
 
 
@@ -140,7 +164,7 @@ def test_no_loss_makes_no_node_and_no_probe():
     sent, received = transfer(pair, ends)
     assert "sender_retransmissions" not in sent and "sender_probes" not in sent and "receiver_holes" not in received
     assert pair.devices[1].card.counters["nodes_sealed"] == 0
-    assert sent["nanoseconds"] < 500_000 * 8 / 90 + 3 * 20_000   # near line rate
+    assert sent["nanoseconds"] < 500_000 * 8 / 90 + 3 * 20_000  # near line rate
     close_and_check(pair, ends)
 
 
@@ -160,7 +184,12 @@ def test_both_directions_at_once():
             count = 0
             for n, qp in enumerate(me.qps):
                 part = n * 12_500
-                wr = SendWR(wr_id=n, sg=[SGE(me.mr.buf + part, 12_500, me.mr.lkey)], opcode=WROpcode.RDMA_WRITE_WITH_IMM, imm_data=n)
+                wr = SendWR(
+                    wr_id=n,
+                    sg=[SGE(me.mr.buf + part, 12_500, me.mr.lkey)],
+                    opcode=WROpcode.RDMA_WRITE_WITH_IMM,
+                    imm_data=n,
+                )
                 wr.set_wr_rdma(you.mr.rkey, you.mr.buf + 50_000 + part)
                 qp.post_send(wr)
             while count < 8:
@@ -171,6 +200,7 @@ def test_both_directions_at_once():
             while len(done) < 2:
                 me.context.progress()
                 me.context.wait(50_000)
+
         return run
 
     pair.run(both(0), both(1))
@@ -190,8 +220,12 @@ def test_completions_come_once_and_in_order(seed):
         qp, end, sent, got = ends[0].qps[0], ends[0], 0, []
         while len(got) < total:
             while sent < total and qp.sender.outstanding < 20:
-                wr = SendWR(wr_id=sent, sg=[SGE(end.mr.buf + 600 * sent, 600, end.mr.lkey)], imm_data=sent,
-                            opcode=WROpcode.RDMA_WRITE_WITH_IMM if sent % 3 else WROpcode.RDMA_WRITE)
+                wr = SendWR(
+                    wr_id=sent,
+                    sg=[SGE(end.mr.buf + 600 * sent, 600, end.mr.lkey)],
+                    imm_data=sent,
+                    opcode=WROpcode.RDMA_WRITE_WITH_IMM if sent % 3 else WROpcode.RDMA_WRITE,
+                )
                 wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf + 600 * sent)
                 qp.post_send(wr)
                 sent += 1
@@ -232,8 +266,13 @@ def one_write(pair, ends, *, length=3_000, rkey=None, offset=0, count=1, imm=Fal
     def sending():
         end, got = ends[0], []
         for n in range(count):
-            wr = SendWR(wr_id=n, sg=[SGE(end.mr.buf, length, end.mr.lkey)], imm_data=n, send_flags=SendFlags.SIGNALED,
-                        opcode=WROpcode.RDMA_WRITE_WITH_IMM if imm else WROpcode.RDMA_WRITE)
+            wr = SendWR(
+                wr_id=n,
+                sg=[SGE(end.mr.buf, length, end.mr.lkey)],
+                imm_data=n,
+                send_flags=SendFlags.SIGNALED,
+                opcode=WROpcode.RDMA_WRITE_WITH_IMM if imm else WROpcode.RDMA_WRITE,
+            )
             wr.set_wr_rdma(ends[1].mr.rkey if rkey is None else rkey, ends[1].mr.buf + offset)
             end.qps[0].post_send(wr)
         while len(got) < count:
@@ -255,7 +294,13 @@ def test_remote_access_error_fails_the_request_and_flushes_the_rest(wrong, loss)
     pair = make_pair(forward=LinkConfig(loss=loss), seed=3)
     ends = make_endpoints(pair, 8_192)
     before = ends[1].mr.read(8_192, 0)
-    wcs = one_write(pair, ends, count=3, rkey=ends[1].mr.rkey ^ 1 if wrong == "key" else None, offset=6_000 if wrong == "range" else 0)
+    wcs = one_write(
+        pair,
+        ends,
+        count=3,
+        rkey=ends[1].mr.rkey ^ 1 if wrong == "key" else None,
+        offset=6_000 if wrong == "range" else 0,
+    )
     assert [w.status for w in wcs] == [WCStatus.REM_ACCESS_ERR, WCStatus.WR_FLUSH_ERR, WCStatus.WR_FLUSH_ERR]
     assert [w.wr_id for w in wcs] == [0, 1, 2]
     assert all(end.qps[0].qp_state is QPState.ERR for end in ends)
@@ -293,6 +338,7 @@ def test_missing_permission_is_refused():
     pair = make_pair()
     ends = make_endpoints(pair, 4_096)
     from weft.driver.mr import MR
+
     locked = MR(ends[1].pd, 4_096, AccessFlag.LOCAL_WRITE)
     finished = []
 
@@ -336,7 +382,7 @@ def test_dead_peer_exhausts_the_retries():
 def test_receiver_not_ready():
     pair = make_pair()
     ends = make_endpoints(pair, 4_096, rnr_retry=2)
-    wcs = one_write(pair, ends, imm=True)     # nobody posted a receive
+    wcs = one_write(pair, ends, imm=True)  # nobody posted a receive
     assert wcs[0].status is WCStatus.RNR_RETRY_EXC_ERR
 
 

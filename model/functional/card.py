@@ -28,8 +28,13 @@ class QpLife:
 
     def __init__(self, card, qpn, generation, psn, line):
         self.window = judge.Window(card.params.window_bits, psn)
-        self.matcher = NodeList(qpn, generation, line, lambda n: card.memory.read(n * abi.BLOCK_BYTES, abi.BLOCK_BYTES),
-                                card.tables.in_extent)
+        self.matcher = NodeList(
+            qpn,
+            generation,
+            line,
+            lambda n: card.memory.read(n * abi.BLOCK_BYTES, abi.BLOCK_BYTES),
+            card.tables.in_extent,
+        )
 
 
 class FunctionalCard:
@@ -68,9 +73,9 @@ class FunctionalCard:
         self.rings = CardRings(self)
         self.tables = Tables(self)
         self.builder = NodeBuilder(self.params.builder_slots)
-        self.qps = {}            # qpn -> QpLife
+        self.qps = {}  # qpn -> QpLife
         self.mac = self.ip = 0
-        self._tx_now = {}        # ring -> iterator over the frames of the descriptor in work
+        self._tx_now = {}  # ring -> iterator over the frames of the descriptor in work
         self._tx_running = False
         self._backlog = deque()  # reports that found the ring full
 
@@ -84,11 +89,14 @@ class FunctionalCard:
         name = _NAME_AT.get(offset)
         p = self.params
         fixed = {
-            "magic": abi.MAGIC, "version": abi.VERSION[0] << 24 | abi.VERSION[1] << 16 | abi.VERSION[2],
+            "magic": abi.MAGIC,
+            "version": abi.VERSION[0] << 24 | abi.VERSION[1] << 16 | abi.VERSION[2],
             "cap_tables": p.qpn_width | p.mr_width << 8 | p.pte_width << 16,
             "cap_adamap": p.window_bits | p.cache_entries << 16,
             "cap_misc": p.knit_extents | p.msix_vectors << 8 | p.prefetch_depth_max << 16,
-            "status": 3, "time_ns": int(self.loop.now_ns)}
+            "status": 3,
+            "time_ns": int(self.loop.now_ns),
+        }
         if name in fixed:
             return fixed[name]
         return self.registers.get(name, self.rings.read_register(name))
@@ -156,7 +164,9 @@ class FunctionalCard:
                 self.loop.call_in(0, self._transmit)
                 return
             self.send_frame(frame)
-            self.loop.call_in((max(len(frame), wire.MIN_FRAME_BYTES) + WIRE_OVERHEAD_BYTES) * 8 / self.line_gbps, self._transmit)
+            self.loop.call_in(
+                (max(len(frame), wire.MIN_FRAME_BYTES) + WIRE_OVERHEAD_BYTES) * 8 / self.line_gbps, self._transmit
+            )
             return
         self._tx_running = False
 
@@ -174,8 +184,12 @@ class FunctionalCard:
             self._tx_error(work, Reason.BAD_DESCRIPTOR)
             return
         for packet in work_packets(work):
-            result = translate(self.tables.qps, self.tables.mrs, self.tables.ptes,
-                               Request(work.lkey, packet.local_va, packet.length, 0, work.sqpn, CAN_SEND))
+            result = translate(
+                self.tables.qps,
+                self.tables.mrs,
+                self.tables.ptes,
+                Request(work.lkey, packet.local_va, packet.length, 0, work.sqpn, CAN_SEND),
+            )
             if result.reason is not Reason.OK:
                 self._tx_error(work, result.reason)
                 return
@@ -188,9 +202,18 @@ class FunctionalCard:
     def _tx_error(self, work, reason):
         self._refuse(reason)
         entry = self.tables.qps.get(work.sqpn)
-        self._report(abi.REPORT_EVENT.pack(kind=ReportKind.TX_ERROR, reason=reason, qpn=work.sqpn,
-                                           generation=entry.generation if entry else 0, psn=work.psn, va=work.local_va,
-                                           key=work.lkey, length=work.length))
+        self._report(
+            abi.REPORT_EVENT.pack(
+                kind=ReportKind.TX_ERROR,
+                reason=reason,
+                qpn=work.sqpn,
+                generation=entry.generation if entry else 0,
+                psn=work.psn,
+                va=work.local_va,
+                key=work.lkey,
+                length=work.length,
+            )
+        )
 
     # ------------------------------------------------------------------------------------- receive
 
@@ -198,9 +221,11 @@ class FunctionalCard:
         """A frame from the line."""
         self.counters["rx_frames"] += 1
         if not self.enabled:
-            return self._refuse(Reason.NOT_READY)
+            self._refuse(Reason.NOT_READY)
+            return
         if self._backlog:
-            return self._refuse(Reason.BUFFER_FULL)
+            self._refuse(Reason.BUFFER_FULL)
+            return
         header, payload = parse(frame, mac=self.mac, ip=self.ip)
         if header.kind == "RAW":
             self._raw(header, frame)
@@ -218,9 +243,11 @@ class FunctionalCard:
     def _raw(self, header, frame):
         slot = 1 << self.registers["nic_rx_slot_log2"]
         if len(frame) > slot:
-            return self._refuse(Reason.FRAME_TOO_LONG)
+            self._refuse(Reason.FRAME_TOO_LONG)
+            return
         if not self.rings.room(Ring.NIC_RX):
-            return self._refuse(Reason.NIC_RING_FULL)
+            self._refuse(Reason.NIC_RING_FULL)
+            return
         self.counters["rx_raw_frames"] += 1
         self.memory.write(self.registers["nic_rx_buffer"] + self.rings.slot(Ring.NIC_RX) * slot, frame)
         self.rings.put(Ring.NIC_RX, abi.NIC_RX.pack(roce=header.roce, length=len(frame), time_ns=int(self.loop.now_ns)))
@@ -229,32 +256,56 @@ class FunctionalCard:
         """The table entry of a QP that receives, or None; a retransmission or probe must be for this generation."""
         entry = self.tables.qps.get(header.dest_qp)
         if entry is None or entry.state not in (abi.QpState.RTR, abi.QpState.RTS):
-            return self._refuse(Reason.UNKNOWN_QP)
+            self._refuse(Reason.UNKNOWN_QP)
+            return None
         if (header.retransmission or header.kind == "PROBE") and header.generation != entry.generation:
-            return self._refuse(Reason.STALE_GENERATION)
+            self._refuse(Reason.STALE_GENERATION)
+            return None
         return entry
 
     def _error(self, header, reason):
         entry = self.tables.qps.get(header.dest_qp)
         if entry is not None and header.kind in ("DATA", "REFUSED") and header.opcode:
-            self._report(abi.REPORT_EVENT.pack(
-                kind=ReportKind.ERROR, reason=reason, opcode=header.opcode, retransmission=header.retransmission,
-                qpn=header.dest_qp, generation=entry.generation, psn=header.psn, va=header.va, key=header.rkey,
-                length=header.dma_length, rsn=header.rsn, src_ip=header.src_ip))
+            self._report(
+                abi.REPORT_EVENT.pack(
+                    kind=ReportKind.ERROR,
+                    reason=reason,
+                    opcode=header.opcode,
+                    retransmission=header.retransmission,
+                    qpn=header.dest_qp,
+                    generation=entry.generation,
+                    psn=header.psn,
+                    va=header.va,
+                    key=header.rkey,
+                    length=header.dma_length,
+                    rsn=header.rsn,
+                    src_ip=header.src_ip,
+                )
+            )
 
     def _data(self, header, payload):
         entry = self._live(header)
         if entry is None:
             return
-        result = translate(self.tables.qps, self.tables.mrs, self.tables.ptes, Request(
-            header.rkey, header.va, header.dma_length, abi.AccessFlag.REMOTE_WRITE, header.dest_qp))
+        result = translate(
+            self.tables.qps,
+            self.tables.mrs,
+            self.tables.ptes,
+            Request(header.rkey, header.va, header.dma_length, abi.AccessFlag.REMOTE_WRITE, header.dest_qp),
+        )
         if result.reason is not Reason.OK:
             self._refuse(result.reason)
             self._error(header, result.reason)
             return
         life = self.qps[header.dest_qp]
-        judged = life.window.judge(header.psn, retransmission=header.retransmission, ack_req=header.ack_req, rsn=header.rsn,
-                                   floor=life.matcher.floor, reorder=self.registers["reorder_distance"])
+        judged = life.window.judge(
+            header.psn,
+            retransmission=header.retransmission,
+            ack_req=header.ack_req,
+            rsn=header.rsn,
+            floor=life.matcher.floor,
+            reorder=self.registers["reorder_distance"],
+        )
         if judged.verdict in (judge.ACCEPT, judge.LATE, judge.MATCH):
             self._place(result.segments, payload)
         refusal = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN, judge.STALE_RSN: Reason.STALE_RSN}
@@ -270,7 +321,9 @@ class FunctionalCard:
                 merge.add("event", self._event(ReportKind.MESSAGE_END, header, life, judged))
         if judged.verdict == judge.MATCH:
             self.counters["rx_retransmissions"] += 1
-            reason = self._walk(header, life, lambda: life.matcher.match(judged.psn, header.rsn, self.registers["retransmit_slack"]))
+            reason = self._walk(
+                header, life, lambda: life.matcher.match(judged.psn, header.rsn, self.registers["retransmit_slack"])
+            )
             if reason not in (None, Reason.OK):
                 self._refuse(reason)
             self._retire(life, merge)
@@ -281,7 +334,7 @@ class FunctionalCard:
         self.counters["rx_bytes"] += len(payload)
         done = 0
         for address, n in segments:
-            self.memory.write(address, payload[done:done + n])
+            self.memory.write(address, payload[done : done + n])
             done += n
 
     def _probe(self, header):
@@ -302,8 +355,11 @@ class FunctionalCard:
             entry = self.tables.qps[header.dest_qp]
             self.tables.set_state(header.dest_qp, abi.QpState.ERR)
             self._refuse(broken.reason)
-            self._report(abi.REPORT_EVENT.pack(kind=ReportKind.QP_ERROR, reason=broken.reason, qpn=header.dest_qp,
-                                               generation=entry.generation))
+            self._report(
+                abi.REPORT_EVENT.pack(
+                    kind=ReportKind.QP_ERROR, reason=broken.reason, qpn=header.dest_qp, generation=entry.generation
+                )
+            )
 
     def _record(self, life, judged, merge, header):
         """Holes to the builder, sealed nodes and owed progress to the host."""
@@ -335,16 +391,38 @@ class FunctionalCard:
             node = life.matcher.retired.popleft()
             self.counters["nodes_retired"] += 1
             self.counters["nodes_residue"] += bool(node.open)
-            merge.add("retire", abi.REPORT_RETIRE.pack(
-                kind=ReportKind.RETIRE, line=node.line, qpn=life.matcher.qpn, generation=life.matcher.generation,
-                residue=node.open.bit_count(), rsn=node.rsn, next_rsn=(node.rsn + node.count) % (1 << 32), open=node.open))
+            merge.add(
+                "retire",
+                abi.REPORT_RETIRE.pack(
+                    kind=ReportKind.RETIRE,
+                    line=node.line,
+                    qpn=life.matcher.qpn,
+                    generation=life.matcher.generation,
+                    residue=node.open.bit_count(),
+                    rsn=node.rsn,
+                    next_rsn=(node.rsn + node.count) % (1 << 32),
+                    open=node.open,
+                ),
+            )
 
     def _event(self, kind, header, life, judged):
         return abi.REPORT_EVENT.pack(
-            kind=kind, has_imm=header.has_imm, retransmission=header.retransmission, opcode=header.opcode,
-            qpn=header.dest_qp, generation=life.matcher.generation, psn=judged.psn % (1 << 32), base=judged.base % (1 << 32),
-            holes=judged.holes % (1 << 32), va=header.va, key=header.rkey, length=header.dma_length, imm=header.imm,
-            rsn=header.rsn, src_ip=header.src_ip)
+            kind=kind,
+            has_imm=header.has_imm,
+            retransmission=header.retransmission,
+            opcode=header.opcode,
+            qpn=header.dest_qp,
+            generation=life.matcher.generation,
+            psn=judged.psn % (1 << 32),
+            base=judged.base % (1 << 32),
+            holes=judged.holes % (1 << 32),
+            va=header.va,
+            key=header.rkey,
+            length=header.dma_length,
+            imm=header.imm,
+            rsn=header.rsn,
+            src_ip=header.src_ip,
+        )
 
     def _emit(self, merge):
         for entry in merge.drain():

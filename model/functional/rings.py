@@ -43,7 +43,7 @@ class CardRings:
             self.prod[ring] = value % self._wrap(ring)
         elif part == "cons" and ring in abi.CARD_TO_HOST:
             self.cons[ring] = value % self._wrap(ring)
-            self.armed[ring] = bool(value >> abi.ARM_BIT & 1)
+            self.armed[ring] |= bool(value >> abi.ARM_BIT & 1)
             self._interrupt(ring)
 
     def read_register(self, name):
@@ -72,12 +72,17 @@ class CardRings:
         """The oldest descriptor is done; the status block says so."""
         self.cons[ring] = (self.cons[ring] + 1) % self._wrap(ring)
         if address := self.card.registers["status_block"]:
-            self.card.memory.write(address, abi.STATUS_BLOCK.pack(
-                **{f"{r.name.lower()}_cons": self.cons[r] for r in abi.HOST_TO_CARD}))
+            self.card.memory.write(
+                address, abi.STATUS_BLOCK.pack(**{f"{r.name.lower()}_cons": self.cons[r] for r in abi.HOST_TO_CARD})
+            )
 
     def room(self, ring):
         """Entries a card-to-host ring can take."""
-        return (1 << self._log2(ring)) - (self.prod[ring] - self.cons[ring]) % self._wrap(ring) if self.enabled(ring) else 0
+        return (
+            (1 << self._log2(ring)) - (self.prod[ring] - self.cons[ring]) % self._wrap(ring)
+            if self.enabled(ring)
+            else 0
+        )
 
     def slot(self, ring):
         return self.prod[ring] % (1 << self._log2(ring))
