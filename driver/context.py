@@ -16,7 +16,7 @@ from .segment import CHUNK_BYTES
 Ring = abi.Ring
 CONTROL_ENABLE, CONTROL_RESET = 1, 2
 STATUS_RESET_DONE = 2
-FIRST_QPN = 2              # 0 and 1 are special on InfiniBand
+FIRST_QPN = 2  # 0 and 1 are special on InfiniBand
 _TX_RINGS = (Ring.SEND, Ring.RETRANSMIT, Ring.NIC_TX)
 
 
@@ -109,7 +109,9 @@ class Context:
         found = (version >> 24, version >> 16 & 0xFF, version & 0xFFFF)
         if found[:2] != abi.VERSION[:2]:
             text = ".".join(map(str, found))
-            raise IncompatibleCard(f"the card speaks interface version {text}, this driver {'.'.join(map(str, abi.VERSION))}")
+            raise IncompatibleCard(
+                f"the card speaks interface version {text}, this driver {'.'.join(map(str, abi.VERSION))}"
+            )
         self.version = found
         tables, adamap, misc = (self.read_register(f"cap_{n}") for n in ("tables", "adamap", "misc"))
         self.max_qp, self.max_mr, self.max_pte = (1 << (tables >> shift & 0xFF) for shift in (0, 8, 16))
@@ -121,14 +123,20 @@ class Context:
         if config.reset:
             self._reset_card()
         device.enable_interrupts(max(abi.VECTOR.values()) + 1)
-        self.rings = {r: (HostToCardRing if r in abi.HOST_TO_CARD else CardToHostRing)(device, r, config.log2(r)) for r in Ring}
+        self.rings = {
+            r: (HostToCardRing if r in abi.HOST_TO_CARD else CardToHostRing)(device, r, config.log2(r)) for r in Ring
+        }
         self._status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
         self.write_register("status_block", self._status.physical(0))
         self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
         depth = max(1, min(config.prefetch_depth, self.max_prefetch_depth or config.prefetch_depth))
-        for name, value in (("reorder_distance", config.reorder_distance), ("retransmit_slack", config.retransmit_slack),
-                            ("node_age_ns", config.node_age_ns), ("prefetch_depth", depth),
-                            ("prefetch_watermark", min(config.prefetch_watermark, depth))):
+        for name, value in (
+            ("reorder_distance", config.reorder_distance),
+            ("retransmit_slack", config.retransmit_slack),
+            ("node_age_ns", config.node_age_ns),
+            ("prefetch_depth", depth),
+            ("prefetch_watermark", min(config.prefetch_watermark, depth)),
+        ):
             self.write_register(name, value)
         for ring in self.rings.values():
             ring.enable()
@@ -145,8 +153,12 @@ class Context:
         self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE])
         self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.find_qp)
         self.commands.call(abi.CommandOpcode.SET_NETWORK, mac=self.mac, ip=self.ip)
-        self.knitting = KnittingBuffer(device, self._announce_extent, extent_bytes=config.extent_bytes,
-                                       max_extents=min(config.max_extents, self.max_extents))
+        self.knitting = KnittingBuffer(
+            device,
+            self._announce_extent,
+            extent_bytes=config.extent_bytes,
+            max_extents=min(config.max_extents, self.max_extents),
+        )
         self.open = True
 
     def _reset_card(self):
@@ -216,10 +228,20 @@ class Context:
         """Queue a control frame of a QP."""
         attr = qp.attr
         self.counts[frame.opcode.name] += 1
-        self.nic.send(wire.build_frame(
-            opcode=frame.opcode, dst_mac=attr.dest_mac, src_mac=self.mac, src_ip=self.ip, dst_ip=attr.dest_ip,
-            sport=qp.sport, dest_qp=attr.dest_qp_num, psn=frame.psn,
-            extensions=control_extension(frame, attr.dest_generation), payload=frame.payload))
+        self.nic.send(
+            wire.build_frame(
+                opcode=frame.opcode,
+                dst_mac=attr.dest_mac,
+                src_mac=self.mac,
+                src_ip=self.ip,
+                dst_ip=attr.dest_ip,
+                sport=qp.sport,
+                dest_qp=attr.dest_qp_num,
+                psn=frame.psn,
+                extensions=control_extension(frame, attr.dest_generation),
+                payload=frame.payload,
+            )
+        )
 
     def send_raw(self, frame):
         """Send a raw Ethernet frame (without FCS)."""
@@ -234,7 +256,7 @@ class Context:
             data = buffer.read(0, 8 * len(abi.COUNTERS))
         finally:
             self.device.free(buffer)
-        return {name: int.from_bytes(data[8 * i:8 * i + 8], "little") for i, (name, _) in enumerate(abi.COUNTERS)}
+        return {name: int.from_bytes(data[8 * i : 8 * i + 8], "little") for i, (name, _) in enumerate(abi.COUNTERS)}
 
     # ------------------------------------------------------------------------------------- progress
 
@@ -251,7 +273,11 @@ class Context:
             if qp in self._active or qp.receiver.waits_for_blocks or self._is_due(qp, now):
                 self._active.pop(qp, None)
                 qp.progress(now)
-                if qp.sender is not None and qp not in self._send_turn and (qp.sender.has_work or qp.sender.has_retransmission):
+                if (
+                    qp.sender is not None
+                    and qp not in self._send_turn
+                    and (qp.sender.has_work or qp.sender.has_retransmission)
+                ):
                     self._send_turn.append(qp)
         self._fill_rings()
         self.nic.flush()
@@ -307,7 +333,9 @@ class Context:
     @property
     def transmitting(self):
         """Descriptors are in the card or wait for ring room: no interrupt tells when they are finished."""
-        return bool(self._send_turn or self.nic.busy or any(self.rings[r].prod != self.rings[r].cons for r in _TX_RINGS))
+        return bool(
+            self._send_turn or self.nic.busy or any(self.rings[r].prod != self.rings[r].cons for r in _TX_RINGS)
+        )
 
     def wait(self, timeout_ns):
         """Sleep until the card has something, a QP's timer is due or the time is over."""
@@ -360,7 +388,7 @@ class Context:
         self.write_register("control", 0)
         for ring in self.rings.values():
             ring.close()
-        self.read_register("status")   # everything posted before has arrived
+        self.read_register("status")  # everything posted before has arrived
         self.nic.close()
         self.knitting.close()
         self.device.free(self._status)

@@ -1,6 +1,5 @@
 """Lost PSNs as (first, length) runs, and the Adamap nodes that hold them."""
 
-
 from .node import choose_encoding, decode_body, encode_body, runs_of
 from .wrap import near
 
@@ -34,7 +33,12 @@ def encode(runs):
 
 def _fields(first, holes):
     encoding = choose_encoding(holes)
-    return {"base_psn": first & 0xFFFF_FFFF, "count": len(holes), "encoding": encoding, "body": encode_body(encoding, holes)}
+    return {
+        "base_psn": first & 0xFFFF_FFFF,
+        "count": len(holes),
+        "encoding": encoding,
+        "body": encode_body(encoding, holes),
+    }
 
 
 def residue_runs(runs, open_bits):

@@ -35,10 +35,15 @@ class MR:
         self.pd, self.context, self.access = pd, pd.context, AccessFlag(access)
         self._owned = isinstance(memory, int)
         huge = bool(self.access & AccessFlag.HUGETLB)
-        self.buffer = self.context.device.alloc(
-            memory, contiguous=False, page_bytes=abi.PAGE_2M if huge else abi.PAGE_4K) if self._owned else memory
+        self.buffer = (
+            self.context.device.alloc(memory, contiguous=False, page_bytes=abi.PAGE_2M if huge else abi.PAGE_4K)
+            if self._owned
+            else memory
+        )
         self.buf = self.buffer.va if address is None else address
-        self.length = (self.buffer.va + self.buffer.size - self.buf if not self._owned else memory) if length is None else length
+        self.length = (
+            (self.buffer.va + self.buffer.size - self.buf if not self._owned else memory) if length is None else length
+        )
         self.page_bytes = page_bytes or pick_page_bytes(self.buffer, self.buf, self.length)
         pages = page_list(self.buffer, self.buf, self.length, self.page_bytes)
         self.context.check_open()
@@ -50,15 +55,22 @@ class MR:
             raise
         tag = secrets.randbelow(1 << abi.KEY_TAG_BITS)
         while tag == self.context.last_key_tag.get(self.index):
-            tag = secrets.randbelow(1 << abi.KEY_TAG_BITS)   # the previous key of this index must not work again
+            tag = secrets.randbelow(1 << abi.KEY_TAG_BITS)  # the previous key of this index must not work again
         self.context.last_key_tag[self.index] = tag
         self.lkey = self.rkey = abi.make_key(self.index, tag)
         try:
             self._write_page_table(pages)
             self.context.commands.call(
-                abi.CommandOpcode.MR_CREATE, mr_index=self.index, key_tag=tag, va=self.buf, length=self.length,
-                access=self.access & 0xF, pd=pd.handle, page_2m=int(self.page_bytes == abi.PAGE_2M),
-                pte_index=self._ptes[0])
+                abi.CommandOpcode.MR_CREATE,
+                mr_index=self.index,
+                key_tag=tag,
+                va=self.buf,
+                length=self.length,
+                access=self.access & 0xF,
+                pd=pd.handle,
+                page_2m=int(self.page_bytes == abi.PAGE_2M),
+                pte_index=self._ptes[0],
+            )
         except Exception:
             self._release_indices()
             raise
@@ -69,10 +81,14 @@ class MR:
         staging = self.context.device.alloc(PTES_PER_COMMAND * abi.PTE_BYTES, align=4096)
         try:
             for first in range(0, len(pages), PTES_PER_COMMAND):
-                part = pages[first:first + PTES_PER_COMMAND]
+                part = pages[first : first + PTES_PER_COMMAND]
                 staging.write(0, pack_ptes(part))
-                self.context.commands.call(abi.CommandOpcode.PAGE_TABLE_WRITE, pte_index=self._ptes[0] + first,
-                                           count=len(part), address=staging.physical(0))
+                self.context.commands.call(
+                    abi.CommandOpcode.PAGE_TABLE_WRITE,
+                    pte_index=self._ptes[0] + first,
+                    count=len(part),
+                    address=staging.physical(0),
+                )
         finally:
             self.context.device.free(staging)
 

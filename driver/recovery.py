@@ -17,7 +17,8 @@ from .wrap import near
 
 _ACCESS = (abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD)
 _NAK_SYNDROME = dict.fromkeys(_ACCESS, wire.Syndrome.NAK_REMOTE_ACCESS) | {
-    abi.Reason.LENGTH_MISMATCH: wire.Syndrome.NAK_INVALID_REQUEST}
+    abi.Reason.LENGTH_MISMATCH: wire.Syndrome.NAK_INVALID_REQUEST
+}
 DELIVERED_KEPT = 1 << 16  # message ends remembered against repeated reports
 
 
@@ -85,8 +86,8 @@ class Receiver:
 
     def __init__(self, *, qpn, generation, psn, pool):
         self.qpn, self.generation, self.pool = qpn, generation, pool
-        self.cum = psn                    # every older PSN is in place
-        self.base = psn                   # window base that is covered by reported holes
+        self.cum = psn  # every older PSN is in place
+        self.base = psn  # window base that is covered by reported holes
         self.holes_seen = 0
         self.next_rsn = 0
         self.linked = 0
@@ -94,17 +95,17 @@ class Receiver:
         self.actions = collections.deque()
         self.messages = collections.deque()
         self.broken = None
-        self.nak = None                   # (psn, syndrome): oldest refused packet
+        self.nak = None  # (psn, syndrome): oldest refused packet
         self.nak_sent = False
         self.msn = 0
         self.counts = collections.Counter()
-        self._list = collections.deque()      # linked nodes, head first
+        self._list = collections.deque()  # linked nodes, head first
         self._by_line = {}
         self._unlinked = collections.deque()  # nodes that wait for a block
-        self._open = []                       # heap of (lowest psn, number, node), retired ones included
+        self._open = []  # heap of (lowest psn, number, node), retired ones included
         self._number = 0
-        self._events = collections.deque()    # (base, holes, probe rsn or None) not yet covered
-        self._ends = {}                       # psn -> MessageEnd, not complete
+        self._events = collections.deque()  # (base, holes, probe rsn or None) not yet covered
+        self._ends = {}  # psn -> MessageEnd, not complete
         self._end_heap = []
         self._delivered = collections.OrderedDict()
         self._cum_posted = psn
@@ -140,8 +141,11 @@ class Receiver:
             node = self._unlinked.popleft()
             node.rsn = self.next_rsn
             node.line, self._tail = self._tail, successor
-            node.data = self.pool.write(node.line, node.fields | {
-                "qpn": self.qpn, "generation": self.generation, "rsn": node.rsn & 0xFFFF_FFFF}, successor)
+            node.data = self.pool.write(
+                node.line,
+                node.fields | {"qpn": self.qpn, "generation": self.generation, "rsn": node.rsn & 0xFFFF_FFFF},
+                successor,
+            )
             self.next_rsn += node.fields["count"]
             self.linked += 1
             self._list.append(node)
@@ -190,7 +194,9 @@ class Receiver:
             self.broken = report.reason
             return
         if kind is abi.ReportKind.ERROR:
-            self._refused(near(report.psn % (1 << wire.PSN_BITS), self.cum, wire.PSN_BITS), _NAK_SYNDROME.get(report.reason))
+            self._refused(
+                near(report.psn % (1 << wire.PSN_BITS), self.cum, wire.PSN_BITS), _NAK_SYNDROME.get(report.reason)
+            )
             return
         psn = near(report.psn, self.cum, 32)
         if kind is abi.ReportKind.MESSAGE_END and psn not in self._ends and psn not in self._delivered:
@@ -279,5 +285,3 @@ class Receiver:
             self.pool.release(self._tail)
             self._tail = None
         self.pool.forget(self)
-
-

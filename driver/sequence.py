@@ -64,30 +64,40 @@ class Sender:
         Statistics by name.
     """
 
-    def __init__(self, *, psn, pmtu, probe_ns, timeout_ns, retry_cnt=7, rnr_retry=RNR_RETRY_FOREVER,
-                 chunk_bytes=CHUNK_BYTES, max_outstanding=wire.PSN_OUTSTANDING_MAX - 1):
+    def __init__(
+        self,
+        *,
+        psn,
+        pmtu,
+        probe_ns,
+        timeout_ns,
+        retry_cnt=7,
+        rnr_retry=RNR_RETRY_FOREVER,
+        chunk_bytes=CHUNK_BYTES,
+        max_outstanding=wire.PSN_OUTSTANDING_MAX - 1,
+    ):
         self.pmtu, self.chunk_bytes = pmtu, chunk_bytes
         self.max_outstanding = min(max_outstanding, wire.PSN_OUTSTANDING_MAX - 1)
         self.rnr_retry = rnr_retry
         self.timer = ProgressTimer(probe_ns, timeout_ns, retry_cnt)
-        self.next_psn = psn       # of the next request to be cut
-        self.sent_psn = psn       # behind the last packet handed over
-        self.una = psn            # oldest unacknowledged
-        self.expected_rsn = 0     # RSN of the first hole of the next loss report
+        self.next_psn = psn  # of the next request to be cut
+        self.sent_psn = psn  # behind the last packet handed over
+        self.una = psn  # oldest unacknowledged
+        self.expected_rsn = 0  # RSN of the first hole of the next loss report
         self.frames = collections.deque()
         self.completions = collections.deque()
         self.failed = None
         self.counts = collections.Counter()
-        self._waiting = collections.deque()       # requests not cut yet
-        self._requests = collections.deque()      # cut, not complete
-        self._pieces = []                         # by PSN; [_first:] are unacknowledged
+        self._waiting = collections.deque()  # requests not cut yet
+        self._requests = collections.deque()  # cut, not complete
+        self._pieces = []  # by PSN; [_first:] are unacknowledged
         self._piece_psns = []
         self._first = 0
-        self._chunks = collections.deque()        # (piece, first, count) of cut requests
-        self._retransmit = collections.deque()    # (piece, first, count, rsn)
-        self._in_card = 0                         # descriptors handed over, not reported finished
-        self._held = {}                           # rsn -> (node, holes) that came too early
-        self._asked = None                        # (rsn, time) of the last REPORT_REQUEST
+        self._chunks = collections.deque()  # (piece, first, count) of cut requests
+        self._retransmit = collections.deque()  # (piece, first, count, rsn)
+        self._in_card = 0  # descriptors handed over, not reported finished
+        self._held = {}  # rsn -> (node, holes) that came too early
+        self._asked = None  # (rsn, time) of the last REPORT_REQUEST
         self._rnr = 0
 
     # ---------------------------------------------------------------------------- from the application
@@ -177,7 +187,7 @@ class Sender:
             return
         cum = near((psn + 1) % (1 << wire.PSN_BITS), self.una, wire.PSN_BITS)
         if syndrome >> 5 == wire.Syndrome.RNR_NAK >> 5:
-            cum -= 1          # it names the packet that found no receive request
+            cum -= 1  # it names the packet that found no receive request
             self._acknowledge(cum, now)
             self.timer.answered()
             self._rnr += 1
@@ -197,10 +207,12 @@ class Sender:
         self._rnr = 0
         while self._requests and self._requests[0].end_psn <= cum:
             self.completions.append((self._requests.popleft(), WCStatus.SUCCESS))
-        while self._first < len(self._pieces) and self._pieces[self._first].psn + self._pieces[self._first].packets <= cum:
+        while (
+            self._first < len(self._pieces) and self._pieces[self._first].psn + self._pieces[self._first].packets <= cum
+        ):
             self._first += 1
         if self._first > 256 and self._first * 2 > len(self._pieces):
-            del self._pieces[:self._first], self._piece_psns[:self._first]
+            del self._pieces[: self._first], self._piece_psns[: self._first]
             self._first = 0
         if cum == self.sent_psn:
             self.timer.stop()
@@ -265,7 +277,7 @@ class Sender:
     def _retransmit_runs(self, runs, rsn):
         """Queue exactly these PSNs; hole i of the report has RSN ``rsn`` + i."""
         longest = max(1, self.chunk_bytes // self.pmtu)
-        last = None   # the newest descriptor of this report, which may still grow
+        last = None  # the newest descriptor of this report, which may still grow
         for psn, length in runs:
             while length:
                 piece = self._piece_at(psn) if psn < self.sent_psn else None
@@ -275,7 +287,13 @@ class Sender:
                     continue
                 first = psn - piece.psn
                 count = min(length, piece.packets - first, longest)
-                if last and last[0] is piece and last[1] + last[2] == first and last[3] + last[2] == rsn and last[2] + count <= longest:
+                if (
+                    last
+                    and last[0] is piece
+                    and last[1] + last[2] == first
+                    and last[3] + last[2] == rsn
+                    and last[2] + count <= longest
+                ):
                     last[2] += count
                 else:
                     last = [piece, first, count, rsn]
@@ -294,7 +312,7 @@ class Sender:
             return
         if self._in_card or self._chunks or self._retransmit:
             if self.timer.running:
-                self.timer.deadline = max(self.timer.deadline, now + 1)   # the card's turn, not the peer's
+                self.timer.deadline = max(self.timer.deadline, now + 1)  # the card's turn, not the peer's
             return
         if not self.timer.running:
             return
@@ -333,6 +351,14 @@ class Sender:
         for request in [*self._requests, *self._waiting]:
             self.completions.append((request, status))
             status = WCStatus.WR_FLUSH_ERR
-        for queue in (self._requests, self._waiting, self._chunks, self._retransmit, self._held, self._pieces, self._piece_psns):
+        for queue in (
+            self._requests,
+            self._waiting,
+            self._chunks,
+            self._retransmit,
+            self._held,
+            self._pieces,
+            self._piece_psns,
+        ):
             queue.clear()
         self._first = 0

@@ -15,7 +15,7 @@ from .qp import QP, QPCap, QPInitAttr
 from .wr import SGE, RecvWR, SendWR
 
 MESSAGE_BYTES = 64 * 1024
-WINDOW = 16          # work requests in flight per QP
+WINDOW = 16  # work requests in flight per QP
 
 
 class TransferError(Exception):
@@ -101,7 +101,10 @@ def send_file(endpoint, offer, *, message_bytes=MESSAGE_BYTES, timeout_ns=None):
     if offer.length < endpoint.length:
         raise ValueError(f"{endpoint.length} bytes do not fit the {offer.length} offered")
     start = endpoint.context.device.now_ns()
-    todo = {qp: _messages(*share, message_bytes) for qp, share in zip(endpoint.qps, shares(endpoint.length, len(endpoint.qps)), strict=True)}
+    todo = {
+        qp: _messages(*share, message_bytes)
+        for qp, share in zip(endpoint.qps, shares(endpoint.length, len(endpoint.qps)), strict=True)
+    }
     free = dict.fromkeys(endpoint.qps, endpoint.window)
     by_number = {qp.qp_num: qp for qp in endpoint.qps}
     open_requests = messages = 0
@@ -110,9 +113,14 @@ def send_file(endpoint, offer, *, message_bytes=MESSAGE_BYTES, timeout_ns=None):
         nonlocal open_requests, messages
         while free[qp] and (message := next(todo[qp], None)):
             offset, length, last = message
-            wr = SendWR(wr_id=offset, num_sge=1, sg=[SGE(endpoint.mr.buf + offset, length, endpoint.mr.lkey)],
-                        opcode=WROpcode.RDMA_WRITE_WITH_IMM if last else WROpcode.RDMA_WRITE,
-                        send_flags=SendFlags.SIGNALED, imm_data=length)
+            wr = SendWR(
+                wr_id=offset,
+                num_sge=1,
+                sg=[SGE(endpoint.mr.buf + offset, length, endpoint.mr.lkey)],
+                opcode=WROpcode.RDMA_WRITE_WITH_IMM if last else WROpcode.RDMA_WRITE,
+                send_flags=SendFlags.SIGNALED,
+                imm_data=length,
+            )
             wr.set_wr_rdma(offer.rkey, offer.va + offset)
             qp.post_send(wr)
             free[qp] -= 1
@@ -151,7 +159,11 @@ def post_receives(endpoint):
 
 def statistics(endpoint, start_ns):
     """Numbers of one side since ``start_ns``."""
-    total = {"bytes": endpoint.length, "nanoseconds": endpoint.context.device.now_ns() - start_ns, "qps": len(endpoint.qps)}
+    total = {
+        "bytes": endpoint.length,
+        "nanoseconds": endpoint.context.device.now_ns() - start_ns,
+        "qps": len(endpoint.qps),
+    }
     for qp in endpoint.qps:
         for part in (qp.sender, qp.receiver):
             for name, value in part.counts.items():

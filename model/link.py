@@ -75,7 +75,11 @@ class LinkConfig:
 
 def opcode_of(frame):
     """BTH opcode of a RoCEv2 frame, or None."""
-    if len(frame) <= wire.RETH_OFFSET or frame[12:14] != b"\x08\x00" or int.from_bytes(frame[36:38], "big") != wire.ROCE_UDP_PORT:
+    if (
+        len(frame) <= wire.RETH_OFFSET
+        or frame[12:14] != b"\x08\x00"
+        or int.from_bytes(frame[36:38], "big") != wire.ROCE_UDP_PORT
+    ):
         return None
     try:
         return wire.Opcode(frame[wire.BTH_OFFSET])
@@ -106,7 +110,7 @@ class Link:
         self.random = random.Random(f"link {seed}")
         self.sent, self.lost, self.corrupted, self.duplicated, self.reordered = (Counter() for _ in range(5))
         self.drop = None
-        self._held = []   # [frames that may still overtake, frame]
+        self._held = []  # [frames that may still overtake, frame]
 
     def send(self, frame):
         """Accept a frame now."""

@@ -49,7 +49,7 @@ class NodeList:
         self.linked = 0
         self.fetched = 0
         self.nodes = deque()
-        self.floor = 0      # every older RSN is behind the head
+        self.floor = 0  # every older RSN is behind the head
         self.retired = deque()  # (ListNode) to be reported
 
     def fetch(self):
@@ -84,14 +84,18 @@ class NodeList:
                     reason = abi.Reason.OK if node.open >> slot & 1 else abi.Reason.DUPLICATE
                     node.open &= ~(1 << slot)
                 break
-        while self.nodes and (not self.nodes[0].open or _signed24(rsn - (self.nodes[0].rsn + self.nodes[0].count - 1)) >= slack):
+        while self.nodes and (
+            not self.nodes[0].open or _signed24(rsn - (self.nodes[0].rsn + self.nodes[0].count - 1)) >= slack
+        ):
             self._retire()
         return reason
 
     def probe(self, rsn):
         """Every older RSN was retransmitted."""
         self.fetch()
-        while self.nodes and (not self.nodes[0].open or _signed24(rsn - (self.nodes[0].rsn + self.nodes[0].count)) >= 0):
+        while self.nodes and (
+            not self.nodes[0].open or _signed24(rsn - (self.nodes[0].rsn + self.nodes[0].count)) >= 0
+        ):
             self._retire()
 
     def _retire(self):

@@ -21,16 +21,30 @@ class TxPacket:
         """The frame that carries it."""
         work = self.work
         with_imm = self.last and work.opcode is abi.WorkOpcode.WRITE_IMM
-        opcode = {(0, False): wire.Opcode.WRITE_ONLY, (0, True): wire.Opcode.WRITE_ONLY_IMM,
-                  (1, False): wire.Opcode.RETX_WRITE, (1, True): wire.Opcode.RETX_WRITE_IMM}[work.retransmit, with_imm]
+        opcode = {
+            (0, False): wire.Opcode.WRITE_ONLY,
+            (0, True): wire.Opcode.WRITE_ONLY_IMM,
+            (1, False): wire.Opcode.RETX_WRITE,
+            (1, True): wire.Opcode.RETX_WRITE_IMM,
+        }[work.retransmit, with_imm]
         extensions = wire.RETH.pack(va=self.remote_va, rkey=work.rkey, dma_length=self.length)
         if work.retransmit:
             extensions += wire.RSNH.pack(generation=work.peer_generation, rsn=self.rsn % (1 << wire.RSN_BITS))
         if with_imm:
             extensions += wire.IMMDT.pack(imm=work.imm)
-        return wire.build_frame(opcode=opcode, dst_mac=work.dst_mac, src_mac=src_mac, src_ip=src_ip, dst_ip=work.dst_ip,
-                                sport=work.sport, dest_qp=work.dqpn, psn=self.psn, ack_req=int(self.last and work.ack_req),
-                                payload=payload, extensions=extensions)
+        return wire.build_frame(
+            opcode=opcode,
+            dst_mac=work.dst_mac,
+            src_mac=src_mac,
+            src_ip=src_ip,
+            dst_ip=work.dst_ip,
+            sport=work.sport,
+            dest_qp=work.dqpn,
+            psn=self.psn,
+            ack_req=int(self.last and work.ack_req),
+            payload=payload,
+            extensions=extensions,
+        )
 
 
 def work_packets(work):
@@ -40,6 +54,13 @@ def work_packets(work):
     at, end = work.remote_va, work.remote_va + work.length
     for i in range(count):
         cut = min((at // pmtu + 1) * pmtu, end)
-        yield TxPacket(work, (work.psn + i) % (1 << 32), work.rsn + i, work.local_va + at - work.remote_va, at, cut - at,
-                       i == count - 1)
+        yield TxPacket(
+            work,
+            (work.psn + i) % (1 << 32),
+            work.rsn + i,
+            work.local_va + at - work.remote_va,
+            at,
+            cut - at,
+            i == count - 1,
+        )
         at = cut
