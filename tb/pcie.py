@@ -34,7 +34,8 @@ def pack(struct, **values):
 def unpack(struct, word):
     """Fields of a flat struct as attributes."""
     return SimpleNamespace(**{
-        name: word >> field.offset & (1 << Shape.cast(field.shape).width) - 1 for name, field in data.Layout.cast(struct)})
+        name: word >> field.offset & (1 << Shape.cast(field.shape).width) - 1
+        for name, field in data.Layout.cast(struct)})
 
 
 def group(pieces):
@@ -102,8 +103,9 @@ class Completer:
             lanes = (1 << len(part) // 4) - 1
             if at == 0:
                 lanes &= ~0b111
-            beats.append(pack(CompletionBeat, data=int.from_bytes(part, "little"), lanes=lanes, tag=tlp.tag,
-                              dword=(first - RC_HEADER_DWORDS + at // 4) % 1024, done=int(done and at + 64 >= len(stream))))
+            beats.append(pack(
+                CompletionBeat, data=int.from_bytes(part, "little"), lanes=lanes, tag=tlp.tag,
+                dword=(first - RC_HEADER_DWORDS + at // 4) % 1024, done=int(done and at + 64 >= len(stream))))
         return beats
 
     async def _run(self):
@@ -242,7 +244,7 @@ class UsplusHost:
         self.function = self.rc.find_device(self.device.functions[0].pcie_id)
         await self.function.enable_device()
         await self.function.set_master()
-        await self.function.set_readrq(read_bytes)
+        await self.function.set_readrq(read_bytes.bit_length() - 8)
         self.bar = self.function.bar_window[0]
         if vectors:
             await self.function.alloc_irq_vectors(1, vectors)
