@@ -6,6 +6,7 @@ leaves its report as one JSON object.
 
 import json
 import os
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,8 +30,8 @@ class Job:
         The same for the way back: loss reports and acknowledgements.
     rtt_us : float
     qps, seed, pmtu : int
-    preset : str
-        Of the card.
+    preset, sim : str
+        Size of the card, and the simulator.
     progress, report : str
         Files the bench writes.
     captures : str
@@ -49,6 +50,7 @@ class Job:
     seed: int
     pmtu: int
     preset: str
+    sim: str
     progress: str
     report: str
     captures: str
@@ -85,6 +87,13 @@ class Job:
             file.write(json.dumps({"phase": phase, "done": done, "total": total, "time_ns": time_ns, **numbers}) + "\n")
 
     def write_report(self, report):
-        """Leave the report."""
+        """Leave the report, an object that JSON can hold."""
         Path(self.report).parent.mkdir(parents=True, exist_ok=True)
         Path(self.report).write_text(json.dumps(report, indent=1) + "\n")
+
+    @property
+    def command(self):
+        """The command that runs this job again."""
+        options = [f"--{name.replace('_', '-')} {shlex.quote(str(getattr(self, name)))}" for name in
+                   ("file", "loss", "reorder", "dup", "corrupt", "rtt_us", "qps", "seed", "pmtu", "preset", "sim")]
+        return f"weft sim {' '.join(options)}"

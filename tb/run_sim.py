@@ -43,7 +43,7 @@ def run(*, file, loss, reorder, dup, corrupt, rtt_us, qps, seed, pmtu, sim, pres
     for old in (progress_file, REPORT):
         old.unlink(missing_ok=True)
     job = Job(file=file or str(default_file()), loss=loss, reorder=reorder, dup=dup, corrupt=corrupt, rtt_us=rtt_us,
-              qps=qps, seed=seed, pmtu=pmtu, preset=preset, progress=str(progress_file), report=str(REPORT),
+              qps=qps, seed=seed, pmtu=pmtu, preset=preset, sim=sim, progress=str(progress_file), report=str(REPORT),
               captures=str(CAPTURES))
     card = card_preset(preset)
     try:
@@ -111,23 +111,37 @@ def _latest(progress_file):
 
 
 def print_report(console, path=REPORT):
-    """Print the report as a table; whether the run passed."""
+    """Print the report as tables; whether the run passed."""
     if not path.exists():
         console.print("The bench left no report.", style="red")
         return False
     report = json.loads(path.read_text())
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="cyan", no_wrap=True)
-    table.add_column(justify="right")
-    for section, rows in report.items():
-        if isinstance(rows, dict):
-            table.add_row(f"[bold]{section}", "")
-            for label, value in rows.items():
-                table.add_row(f"  {label}", _shown(value))
+    table.add_column(overflow="fold")
+    for name, value in report.items():
+        if not isinstance(value, (dict, list)) and name != "ok":
+            table.add_row(name.replace("_", " "), _shown(value))
     console.print(table)
-    passed = bool(report["passed"])
+    for direction, counters in report.get("link", {}).items():
+        console.print(_link_table(direction, counters))
+    for failure in report.get("failures", []):
+        console.print(failure, style="red", markup=False)
+    passed = bool(report["ok"])
     console.print("PASSED" if passed else "FAILED", style="bold green" if passed else "bold red")
     return passed
+
+
+def _link_table(direction, counters):
+    """What happened to the frames of one direction, by their kind."""
+    table = Table(title=f"frames {direction.replace('_', ' ')}", title_justify="left", box=None, pad_edge=False)
+    table.add_column("")
+    kinds = list(counters["sent"])
+    for kind in kinds:
+        table.add_column(kind.replace("_", " "), justify="right")
+    for fate, by_kind in counters.items():
+        table.add_row(fate, *(f"{by_kind.get(kind, 0):,}" for kind in kinds))
+    return table
 
 
 def _shown(value):

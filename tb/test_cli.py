@@ -73,15 +73,31 @@ def test_command_line_loads_without_hardware_tools():
 def test_report_is_printed_and_judged(tmp_path):
     from weft.tb.run_sim import print_report
 
-    report = tmp_path / "sim.json"
+    path = tmp_path / "sim.json"
     console = Console(record=True, width=80)
-    report.write_text(json.dumps({"passed": True, "link a to b": {"sent": 1234, "loss": 0.01}}))
-    assert print_report(console, report)
-    report.write_text(json.dumps({"passed": False}))
-    assert not print_report(console, report)
+    report = {"ok": True, "failures": [], "packets_sent": 1234, "counters": {"a": {}},
+              "link": {"a_to_b": {"sent": {"data": 7, "all": 7}, "lost": {"all": 2}}}}
+    path.write_text(json.dumps(report))
+    assert print_report(console, path)
+    path.write_text(json.dumps({"ok": False, "failures": ["[x] is wrong"]}))
+    assert not print_report(console, path)
     assert not print_report(console, tmp_path / "none")
     text = console.export_text()
-    assert "1,234" in text and "PASSED" in text and "FAILED" in text and "no report" in text
+    for words in ("packets sent", "1,234", "frames a to b", "PASSED", "FAILED", "[x] is wrong", "no report"):
+        assert words in text
+
+
+def test_job_travels_to_the_bench(monkeypatch):
+    from weft.tb.main_job import Job
+
+    job = Job(file="a b", loss=0.1, reorder=0, dup=0, corrupt=0, rtt_us=20, qps=2, seed=3, pmtu=1024, preset="test",
+              sim="icarus", progress="p", report="r", captures="c")
+    for name, value in job.environment().items():
+        monkeypatch.setenv(name, value)
+    assert Job.from_environment() == job
+    assert "--file 'a b' --loss 0.1" in job.command and "--rtt-us 20" in job.command
+    config = job.env_config(vectors=8)
+    assert config.a_to_b.delay_ns == 10_000 and config.b_to_a.loss == 0.1
 
 
 def test_default_file_is_a_megabyte():
