@@ -46,7 +46,8 @@ def roce(opcode, *, payload=b"", psn=0, dest_qp=3, ack_req=0, va=0x1000, rkey=0x
     }
     extensions = b"".join(layout.pack(**values[layout.name]) for layout in wire.EXTENSIONS.get(opcode, ()))
     return wire.build_frame(opcode=opcode, dst_mac=dst_mac, src_mac=PEER_MAC, src_ip=src_ip, dst_ip=dst_ip,
-                            sport=0xC000, dest_qp=dest_qp, psn=psn, ack_req=ack_req, payload=payload, extensions=extensions)
+                            sport=0xC000, dest_qp=dest_qp, psn=psn, ack_req=ack_req, payload=payload,
+                            extensions=extensions)
 
 
 def seal(frame):

@@ -22,7 +22,7 @@ from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.stream import StreamSink, StreamSource
 
 PARAMS = preset("test").with_(rx_buffer_beats=256)
-FRAMES = 600 if os.environ.get("WEFT_SIM") == "verilator" else 150
+FRAMES = 600 if os.environ.get("WEFT_SIM") == "verilator" else 120
 TRANSLATE_CYCLES, WINDOW_CYCLES = 9, 8
 DEAD_QP = 7
 PAGE = 4096
@@ -281,7 +281,7 @@ async def random_packets(dut):
 async def full_rate(dut):
     """Payload goes out as fast as frames come in: 64 to 4096 bytes per packet, across pages too."""
     rng, room = await start(dut, accept_all=True)
-    for size, count in ((4096, 8), (1024, 30), (256, 40), (64, 60)):
+    for size, count in ((4096, 4), (1024, 15), (256, 30), (64, 60)):
         for sink in (room.request, room.data):
             sink._queue.clear()
         start_cycle, start_data = room.cycle, room.data.received
