@@ -7,7 +7,7 @@ PYTHON ?= python3
 export AMARANTH_USE_YOSYS := builtin
 
 # Parameters of `make sim` and `make wave`; what is not given is left to `weft sim`.
-PARAMETERS := FILE LOSS REORDER DUP CORRUPT RTT_US QPS SEED PMTU SIM
+PARAMETERS := FILE LOSS REORDER DUP CORRUPT BACK_LOSS BACK_REORDER BACK_DUP BACK_CORRUPT RTT_US QPS SEED PMTU SIM
 unexport $(PARAMETERS) WAVES
 WAVES ?=
 option = $(if $($(1)),--$(subst _,-,$(shell tr A-Z a-z <<< $(1))) $(call quoted,$($(1))))
@@ -20,6 +20,7 @@ OPTIONS = $(foreach name,$(PARAMETERS),$(call option,$(name))) $(if $(filter 1 y
 help:
 	@echo 'make sim       a real file crosses a lossy link between two cards, RTL end to end'
 	@echo '               FILE= LOSS= REORDER= DUP= CORRUPT= RTT_US= QPS= SEED= PMTU= SIM= WAVES=1'
+	@echo '               BACK_LOSS= BACK_REORDER= BACK_DUP= BACK_CORRUPT= for the way back'
 	@echo 'make wave      the same run with waves, opened in GTKWave'
 	@echo 'make test      all tests'
 	@echo 'make verilog   Verilog for FPGA, under sim_build/verilog'

@@ -83,10 +83,14 @@ def _option(help_text, metavar="NUMBER"):
 @app.command()
 def sim(
     file: Annotated[str, _option("File that travels; otherwise one of 1 MiB from an installed package.", "PATH")] = "",
-    loss: Annotated[str, _option("Chance that the link loses a frame, each direction.")] = "0.01",
+    loss: Annotated[str, _option("Chance that the link loses a frame from A to B.")] = "0.01",
     reorder: Annotated[str, _option("Chance that it holds a frame back, by at most 1 µs.")] = "0",
     dup: Annotated[str, _option("Chance that it delivers a frame twice.")] = "0",
     corrupt: Annotated[str, _option("Chance that it flips a bit of a frame.")] = "0",
+    back_loss: Annotated[str, _option("The same four for loss reports and acknowledgements, from B to A.")] = "0",
+    back_reorder: Annotated[str, _option("")] = "0",
+    back_dup: Annotated[str, _option("")] = "0",
+    back_corrupt: Annotated[str, _option("")] = "0",
     rtt_us: Annotated[str, _option("Round trip time of the link, microseconds.")] = "20",
     qps: Annotated[str, _option("Queue pairs that carry the file.")] = "1",
     seed: Annotated[str, _option("Of every random choice.")] = "1",
@@ -98,12 +102,11 @@ def sim(
 ):
     """A real file crosses a lossy link between two cards, RTL end to end; then a report."""
     card = card_params(preset)
+    chances = {"LOSS": loss, "REORDER": reorder, "DUP": dup, "CORRUPT": corrupt, "BACK_LOSS": back_loss,
+               "BACK_REORDER": back_reorder, "BACK_DUP": back_dup, "BACK_CORRUPT": back_corrupt}
     settings = {
         "file": str(readable_file(file)) if file else "",
-        "loss": number("LOSS", loss, float, 0, 1),
-        "reorder": number("REORDER", reorder, float, 0, 1),
-        "dup": number("DUP", dup, float, 0, 1),
-        "corrupt": number("CORRUPT", corrupt, float, 0, 1),
+        **{name.lower(): number(name, chance, float, 0, 1) for name, chance in chances.items()},
         "rtt_us": number("RTT_US", rtt_us, float, 0, RTT_US_MAX),
         "qps": number("QPS", qps, int, 1, card.qps - 1),
         "seed": number("SEED", seed, int, 0, (1 << 31) - 1),

@@ -6,7 +6,6 @@ leaves its report as one JSON object.
 
 import json
 import os
-import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -36,8 +35,6 @@ class Job:
         Files the bench writes.
     captures : str
         Folder of the captures.
-    command : str
-        What a person types to run the same again.
     """
 
     file: str
@@ -54,7 +51,6 @@ class Job:
     progress: str
     report: str
     captures: str
-    command: str
     back_loss: float = 0.0
     back_reorder: float = 0.0
     back_dup: float = 0.0
@@ -90,10 +86,3 @@ class Job:
         """Leave the report, an object that JSON can hold."""
         Path(self.report).parent.mkdir(parents=True, exist_ok=True)
         Path(self.report).write_text(json.dumps(report, indent=1) + "\n")
-
-    @property
-    def command(self):
-        """The command that runs this job again."""
-        options = [f"--{name.replace('_', '-')} {shlex.quote(str(getattr(self, name)))}" for name in
-                   ("file", "loss", "reorder", "dup", "corrupt", "rtt_us", "qps", "seed", "pmtu", "preset", "sim")]
-        return f"weft sim {' '.join(options)}"

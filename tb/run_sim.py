@@ -1,6 +1,7 @@
 """``weft sim``: build two cards, run the main bench, show progress, print the report."""
 
 import json
+import shlex
 import sys
 import threading
 import time
@@ -35,16 +36,32 @@ def default_file():
     return Path(config.libs_dir) / "libgpi.so"
 
 
-def run(*, file, loss, reorder, dup, corrupt, rtt_us, qps, seed, pmtu, sim, preset, waves, view):
-    """Run the job; the exit status: 0 passed, 1 failed."""
+def command_of(settings):
+    """What a person types to run the job ``settings`` again."""
+    options = [f"--{name.replace('_', '-')} {shlex.quote(f'{value:g}' if isinstance(value, float) else str(value))}"
+               for name, value in settings.items() if value != 0]
+    return f"weft sim {' '.join(options)}"
+
+
+def run(*, sim, preset, waves, view, **settings):
+    """Run the job; the exit status: 0 passed, 1 failed.
+
+    Parameters
+    ----------
+    sim, preset : str
+    waves, view : bool
+        Record waves, and open them afterwards.
+    settings
+        The other settings of :class:`~weft.tb.main_job.Job`; an empty ``file`` stands for :func:`default_file`.
+    """
     console = Console()
     progress_file = BUILD_ROOT / "reports/sim.progress.jsonl"
     progress_file.parent.mkdir(parents=True, exist_ok=True)
     for old in (progress_file, REPORT):
         old.unlink(missing_ok=True)
-    job = Job(file=file or str(default_file()), loss=loss, reorder=reorder, dup=dup, corrupt=corrupt, rtt_us=rtt_us,
-              qps=qps, seed=seed, pmtu=pmtu, preset=preset, sim=sim, progress=str(progress_file), report=str(REPORT),
-              captures=str(CAPTURES))
+    settings |= {"file": settings["file"] or str(default_file()), "sim": sim, "preset": preset}
+    job = Job(**settings, progress=str(progress_file), report=str(REPORT), captures=str(CAPTURES),
+              command=command_of(settings))
     card = card_preset(preset)
     try:
         simulators.tool(sim).check()
@@ -52,7 +69,7 @@ def run(*, file, loss, reorder, dup, corrupt, rtt_us, qps, seed, pmtu, sim, pres
         print(f"weft: {missing}", file=sys.stderr)
         return 1
     size = Path(job.file).stat().st_size
-    console.print(f"{job.file} ({size:,} bytes) crosses a link with loss {loss:g}, RTT {rtt_us:g} µs, seed {seed}")
+    console.print(f"{job.file} ({size:,} bytes) crosses a link with loss {job.loss:g}, RTT {job.rtt_us:g} µs, seed {job.seed}")
     options = {"top": TOP, "name": f"two-cards-{preset}", "sim": sim, "waves": waves, "optimize": "run"}
     try:
         with console.status("Elaborating the card") as status:
@@ -60,7 +77,7 @@ def run(*, file, loss, reorder, dup, corrupt, rtt_us, qps, seed, pmtu, sim, pres
             status.update(f"Building the simulator ({sim}; minutes the first time, then kept)")
             build(text, **options)
         folder = _simulate(console, progress_file, size, lambda: simulate(
-            verilog=text, bench=BENCH, seed=seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **options))
+            verilog=text, bench=BENCH, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **options))
     except AssertionError as error:
         print_report(console)
         print(f"weft: {error}", file=sys.stderr)
