@@ -38,8 +38,8 @@ def pick_page_bytes(buffer, va, length):
 
 
 def pack_ptes(pages):
-    """Page-table entries as the card reads them from memory: the address divided by 4096, 8 bytes each."""
-    return b"".join((p // abi.PAGE_4K).to_bytes(abi.PTE_BYTES, "little") for p in pages)
+    """Page-table entries (abi.PTE) of page addresses, as the card reads them from memory."""
+    return b"".join(abi.PTE.pack(page=p // abi.PAGE_4K) for p in pages)
 
 
 class RangeAllocator:

@@ -378,4 +378,6 @@ def make_key(index, tag):
 # Table entries, little-endian bit order; widths of indices are the contract's, a build uses fewer bits.
 QP_ENTRY_FIELDS = [("state", 3), ("generation", 8), ("pd", 24), ("access", 4)]
 MR_ENTRY_FIELDS = [("valid", 1), ("key_tag", 8), ("access", 4), ("pd", 24), ("page_2m", 1), ("va", 64), ("length", 48), ("pte_index", 32)]
-PTE_PAGE_BITS = 52        # physical address divided by 4096
+PTE = Layout("PTE", "An entry of the list that PAGE_TABLE_WRITE copies: the physical address of a page.", [
+    Field("_offset", 12), Field("page", 52, "Physical address divided by 4096.")], size_bytes=PTE_BYTES)
+PTE_PAGE_BITS = PTE.by_name["page"].width

@@ -37,8 +37,8 @@ ADAMAP_REGISTERS = ("reorder_distance", "node_age_ns", "retransmit_slack", "pref
 class Card(wiring.Component):
     """One RDMA card: 512 bit at 250 MHz, one beat per cycle each way.
 
-    Control bit 1 resets everything but the PCIe room and the registers, as soon as no DMA is in
-    flight; status bit 1 tells that it happened. Clear bit 0 first, so that traffic ends.
+    Control bit 1 resets everything but the PCIe room and the registers, as soon as nothing is in
+    flight; status bit 1 rises when that is done. Clear bit 0 first, so that traffic ends.
 
     Parameters
     ----------
@@ -137,10 +137,12 @@ class Card(wiring.Component):
         m.d.sync += [time_ns.eq(time_ns + NS_PER_CYCLE), idle_q.eq(all_idle)]
         m.d.comb += all_idle.eq(Cat(endpoint.idle, rings.idle, self.transmit.idle, self.receive.idle, self.adamap.idle,
                                     self.reporter.idle, self.nic_tx.idle, self.nic_rx.idle, ~self.command.busy).all())
-        with m.If(~csr.r_control[1]):
-            m.d.sync += core_reset.eq(0)
-        with m.Elif(idle_q & all_idle & ~csr.r_control[0]):
-            m.d.sync += core_reset.eq(1)
+        reset_pending = Signal()
+        m.d.sync += core_reset.eq(reset_pending & idle_q & all_idle & ~csr.r_control[0])
+        with m.If(csr.r_control[1]):
+            m.d.sync += reset_pending.eq(1)
+        with m.Elif(core_reset):
+            m.d.sync += reset_pending.eq(0)
         major, minor, patch = abi.VERSION
         m.d.comb += [
             csr.r_magic.eq(abi.MAGIC),
@@ -148,7 +150,7 @@ class Card(wiring.Component):
             csr.r_cap_tables.eq(params.qpn_width | params.mr_width << 8 | params.pte_width << 16),
             csr.r_cap_adamap.eq(params.window_bits | params.cache_entries << 16),
             csr.r_cap_misc.eq(params.knit_extents | params.msix_vectors << 8 | params.prefetch_depth_max << 16),
-            csr.r_status.eq(Cat(idle_q, core_reset)),
+            csr.r_status.eq(Cat(idle_q, self.command.tables_clear & ~reset_pending & ~core_reset)),
             csr.r_time_ns.eq(time_ns),
         ]
 

@@ -84,7 +84,11 @@ class LinkConfig:
 
 @dataclass
 class LinkCounters:
-    """Frames by what happened to them, each a ``Counter`` by :class:`FrameKind`. ``delivered`` includes copies."""
+    """Frames by what happened to them, each a ``Counter`` by :class:`FrameKind`.
+
+    ``delivered`` includes copies. ``destroyed`` are those of which no usable copy arrived: lost, or damaged in the
+    only one.
+    """
 
     sent: Counter = field(default_factory=Counter)
     lost: Counter = field(default_factory=Counter)
@@ -92,6 +96,7 @@ class LinkCounters:
     reordered: Counter = field(default_factory=Counter)
     corrupted: Counter = field(default_factory=Counter)
     delivered: Counter = field(default_factory=Counter)
+    destroyed: Counter = field(default_factory=Counter)
 
     def as_dict(self):
         """Plain numbers for a report: ``{"sent": {"data": 10, "all": 10}, ...}``."""
@@ -115,10 +120,13 @@ class Impairments:
     Attributes
     ----------
     counters : LinkCounters
+    usable : callable
+        Tells of a damaged frame whether its receiver would still take it: some bits are protected by nothing.
     """
 
     def __init__(self, config=None, seed=0):
         self.config = config or LinkConfig()
+        self.usable = lambda frame: False
         self.counters = LinkCounters()
         self._rng = {name: random.Random(f"{seed}/{name}") for name in
                      ("loss", "duplicate", "reorder", "corrupt", "hold", "copy", "bit")}
@@ -143,6 +151,7 @@ class Impairments:
         unwanted = [predicate(frame, kind) for predicate in self._drop_when]  # all are asked: they may count
         if any(unwanted) or (vulnerable and chance["loss"] < config.loss):
             count.lost[kind] += 1
+            count.destroyed[kind] += 1
             return []
         arrival = time_ns + config.delay_ns
         if chance["reorder"] < config.reorder:
@@ -157,6 +166,7 @@ class Impairments:
             damaged = bytearray(frame)
             damaged[bit // 8] ^= 1 << bit % 8
             deliveries[0] = (arrival, bytes(damaged))
+            count.destroyed[kind] += len(deliveries) == 1 and not self.usable(bytes(damaged))
         count.delivered[kind] += len(deliveries)
         return deliveries
 

@@ -79,9 +79,14 @@ class Tables:
         if c.pte_index + c.count > self.card.params.ptes:
             return Status.BAD_INDEX
         data = self.card.memory.read(c.address, c.count * abi.PTE_BYTES)
+        status = None
         for i in range(c.count):
-            self.ptes[c.pte_index + i] = int.from_bytes(data[8 * i:8 * i + 8], "little") * abi.PAGE_4K
-        return None
+            address = int.from_bytes(data[abi.PTE_BYTES * i:abi.PTE_BYTES * (i + 1)], "little")
+            if address % abi.PAGE_4K:
+                status = Status.BAD_VALUE   # this one is left out, the others are written
+            else:
+                self.ptes[c.pte_index + i] = address
+        return status
 
     def _extent_set(self, c, _):
         if c.extent >= self.card.params.knit_extents:

@@ -1,0 +1,171 @@
+"""The main job: a file travels from host A's memory to host B's through two simulated cards."""
+
+import hashlib
+import math
+import time
+from pathlib import Path
+
+import cocotb
+from cocotb.task import bridge
+from cocotb.triggers import Combine, Timer
+from cocotb.utils import get_sim_time
+
+from weft.driver.context import Context, ContextConfig
+from weft.driver.enums import MTU
+from weft.driver.transfer import Endpoint, post_receives, receive_file, send_file
+from weft.hdl.params import preset
+from weft.model.functional.parse import parse
+from weft.tb.clock import CLOCK_PERIOD_NS
+from weft.tb.env import TwoCards
+from weft.tb.link import FrameKind
+from weft.tb.main_job import Job
+
+MAC = {"a": 0x02_00_00_00_00_0A, "b": 0x02_00_00_00_00_0B}
+IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}
+SERVICE_NS = 2_000         # how often a host that has finished looks whether its peer has
+PROGRESS_NS = 5_000
+SILENCE_NS = 20_000_000    # a transfer without a completion for so long has failed
+TIMEOUT_UNIT_US = 4.096    # of the verbs' timeout exponent
+LINGER_NS = 2_000          # lets writes that nobody waits for reach the card
+# Packets that a reordered one may be behind: those of the link's bound at line rate, smallest frames.
+REORDER_DISTANCE = 64
+
+
+def context_config(job):
+    """Driver settings that fit the job's link."""
+    reordering = job.reorder > 0 or job.dup > 0
+    return ContextConfig(
+        reorder_distance=REORDER_DISTANCE if reordering else 1,
+        retransmit_slack=REORDER_DISTANCE if reordering else 1,
+        probe_timeout_ns=int(3 * job.rtt_us * 1000) + 20_000,
+        ring_log2=8)
+
+
+class MainJob:
+    """Runs the job and gathers its report."""
+
+    def __init__(self, dut, job):
+        self.job = job
+        self.data = Path(job.file).read_bytes()
+        self.env = TwoCards(dut, job.env_config(preset(job.preset).msix_vectors), seed=job.seed)
+        self.sender_done = False
+        self.failures = []
+
+    # Each of these runs in a thread of its own, as an application would.
+
+    def _open(self, side):
+        context = Context(self.env.device(side), mac=MAC[side], ip=IP[side], config=context_config(self.job))
+        return context, Endpoint(context, len(self.data), qps=self.job.qps)
+
+    def _connect(self, endpoint, peer):
+        round_trips = 16 * (self.job.rtt_us + 10)
+        exponent = max(1, math.ceil(math.log2(round_trips / TIMEOUT_UNIT_US)))
+        endpoint.connect(peer.connections, path_mtu=MTU[f"MTU_{self.job.pmtu}"], timeout=exponent)
+
+    def _send(self, endpoint, offer):
+        try:
+            return send_file(endpoint, offer, timeout_ns=SILENCE_NS)
+        finally:
+            self.sender_done = True
+
+    def _receive(self, endpoint):
+        try:
+            return receive_file(endpoint, timeout_ns=SILENCE_NS)
+        finally:
+            while not self.sender_done:  # it may still ask for acknowledgements
+                endpoint.context.progress()
+                endpoint.context.wait(SERVICE_NS)
+            endpoint.context.progress()
+
+    def _close(self, context, endpoint):
+        counters = context.statistics()
+        endpoint.close()
+        blocks = context.knitting.check()
+        return counters, blocks
+
+    async def run(self):
+        """Everything; leaves the report."""
+        job, env = self.job, self.env
+        job.tell("enumerating the PCIe hosts", total=len(self.data))
+        await env.start()
+        env.link("a_to_b").impairments.usable = lambda frame: parse(frame, mac=MAC["b"], ip=IP["b"])[0].kind == "DATA"
+        job.tell("bringing the cards up", total=len(self.data))
+        sides = {}
+        for side, task in {s: cocotb.start_soon(bridge(self._open)(s)) for s in ("a", "b")}.items():
+            sides[side] = await task
+        (context_a, sender), (context_b, receiver) = sides["a"], sides["b"]
+        await bridge(self._connect)(sender, receiver)
+        await bridge(self._connect)(receiver, sender)
+        sender.mr.write(self.data)
+        await bridge(post_receives)(receiver)
+
+        progress = cocotb.start_soon(self._tell_progress())
+        started_ns, started = get_sim_time("ns"), time.perf_counter()
+        tasks = {"receiver": cocotb.start_soon(bridge(self._guard)("receiver", self._receive, receiver)),
+                 "sender": cocotb.start_soon(bridge(self._guard)("sender", self._send, sender, receiver.offer))}
+        await Combine(*tasks.values())
+        stats = {name: task.result() for name, task in tasks.items()}
+        progress.cancel()
+        self.nanoseconds = (stats["sender"] or {}).get("nanoseconds") or get_sim_time("ns") - started_ns
+        wall = time.perf_counter() - started
+        received = receiver.mr.read(len(self.data), 0)
+        await Timer(LINGER_NS, "ns")
+        job.tell("closing", done=len(self.data), total=len(self.data), time_ns=get_sim_time("ns"))
+        closed = {}
+        for side, (context, endpoint) in sides.items():
+            closed[side] = await bridge(self._close)(context, endpoint)
+        env.finish()
+        self._report(received, closed, wall)
+
+    def _guard(self, name, function, *arguments):
+        try:
+            return function(*arguments)
+        except Exception as error:  # noqa: BLE001 both sides end, then the report says what failed
+            self.failures.append(f"{name}: {type(error).__name__}: {error}")
+            return None
+
+    async def _tell_progress(self):
+        link = self.env.link("a_to_b").counters
+        while True:
+            await Timer(PROGRESS_NS, "ns")
+            arrived = link.sent[FrameKind.DATA] + link.sent[FrameKind.RETX] - link.destroyed.total()
+            self.job.tell("transferring", done=min(max(arrived, 0) * self.job.pmtu, len(self.data)),
+                          total=len(self.data), time_ns=get_sim_time("ns"), lost=link.destroyed.total(),
+                          retransmitted=link.sent[FrameKind.RETX])
+
+    def _report(self, received, closed, wall):
+        job, link = self.job, self.env.link("a_to_b").counters
+        (counters_a, blocks_a), (counters_b, blocks_b) = closed["a"], closed["b"]
+        lost = link.destroyed[FrameKind.DATA] + link.destroyed[FrameKind.RETX]
+        retransmitted = counters_a["tx_retransmissions"]
+        missing = sum(sum(blocks.values()) - blocks["free"] for blocks in (blocks_a, blocks_b))
+        if received != self.data:
+            self.failures.append("the bytes received differ from those sent")
+        if missing:
+            self.failures.append(f"{missing} blocks of the knitting buffer are not back on the free list")
+        cycles = round(self.nanoseconds / CLOCK_PERIOD_NS)
+        report = {
+            "ok": not self.failures, "failures": self.failures,
+            "file": job.file, "bytes": len(self.data),
+            "sha256_sent": hashlib.sha256(self.data).hexdigest(),
+            "sha256_received": hashlib.sha256(received).hexdigest(),
+            "packets_sent": counters_a["tx_packets"], "packets_lost": lost,
+            "packets_retransmitted": retransmitted,
+            "spurious_retransmissions": retransmitted - lost,
+            "goodput_gbps": len(self.data) * 8 / self.nanoseconds if self.nanoseconds else 0.0,
+            "cycles": cycles, "wall_seconds": wall, "cycles_per_second": cycles / wall,
+            "nodes_linked": counters_b["nodes_linked"], "nodes_retired": counters_b["nodes_retired"],
+            "cache_hits": counters_b["cache_hits"], "cache_misses": counters_b["cache_misses"],
+            "match_stall_cycles": counters_b["match_stall_cycles"],
+            "blocks_missing": missing,
+            "seed": job.seed, "command": job.command,
+            "counters": {"a": counters_a, "b": counters_b},
+            "link": {"a_to_b": link.as_dict(), "b_to_a": self.env.link("b_to_a").counters.as_dict()},
+        }
+        job.write_report(report)
+        assert report["ok"], "; ".join(self.failures)
+
+
+@cocotb.test()
+async def main_job(dut):
+    await MainJob(dut, Job.from_environment()).run()
