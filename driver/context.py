@@ -40,6 +40,8 @@ class ContextConfig:
         Silence before a tail probe: two round trips and a margin.
     extent_bytes : int
         Size of a knitting extent.
+    retire_settle_ns : int
+        See :class:`~weft.driver.recovery.Receiver`.
     tx_poll_ns : int
         How often the status block is looked at while descriptors are in the card and no interrupt is due.
     """
@@ -56,6 +58,7 @@ class ContextConfig:
     extent_bytes: int = EXTENT_BYTES
     max_extents: int = 8
     tx_poll_ns: int = 2_000
+    retire_settle_ns: int = 1_000
     reset: bool = True
 
     def log2(self, ring):
@@ -286,7 +289,7 @@ class Context:
 
     @staticmethod
     def _is_due(qp, now):
-        return qp.sender is not None and qp.sender.deadline is not None and qp.sender.deadline <= now
+        return qp.deadline is not None and qp.deadline <= now
 
     def _advance_rings(self):
         status = abi.STATUS_BLOCK.unpack(self._status.read(0, abi.BLOCK_BYTES))
@@ -342,8 +345,8 @@ class Context:
         now = self.device.now_ns()
         until = now + timeout_ns
         for qp in self._qps.values():
-            if qp.sender is not None and qp.sender.deadline is not None:
-                until = min(until, qp.sender.deadline)
+            if qp.deadline is not None:
+                until = min(until, qp.deadline)
         if self.transmitting:
             until = min(until, now + self.config.tx_poll_ns)
         for ring in abi.CARD_TO_HOST:

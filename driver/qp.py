@@ -77,7 +77,8 @@ class QP:
         for name in ("path_mtu", "rq_psn", "dest_qp_num", "dest_generation", "dest_mac", "dest_ip"):
             setattr(self.attr, name, getattr(attr, name))
         receiver = Receiver(
-            qpn=self.qp_num, generation=self.generation, psn=self.attr.rq_psn, pool=self.context.knitting
+            qpn=self.qp_num, generation=self.generation, psn=self.attr.rq_psn, pool=self.context.knitting,
+            settle_ns=self.context.config.retire_settle_ns,
         )
         try:
             self.context.commands.call(
@@ -208,7 +209,7 @@ class QP:
         if kind is abi.ReportKind.NODE:
             self.receiver.on_node(report)
         elif kind is abi.ReportKind.RETIRE:
-            self.receiver.on_retire(report)
+            self.receiver.on_retire(report, self.context.device.now_ns())
         elif kind is abi.ReportKind.TX_ERROR:
             self.fail(WCStatus.LOC_PROT_ERR if report.reason in _LOCAL_PROTECTION else WCStatus.LOC_QP_OP_ERR)
         else:
@@ -237,7 +238,7 @@ class QP:
         receiver, sender = self.receiver, self.sender
         if receiver.waits_for_blocks:
             receiver.link_waiting()
-        receiver.settle()
+        receiver.settle(now)
         while receiver.messages and (receiver.messages[0].imm is None or self._recv):
             if self.qp_state is QPState.ERR:
                 break
@@ -255,6 +256,12 @@ class QP:
                 self._complete_send(*sender.completions.popleft())
             if sender.failed is not None and not self._flushed:
                 self._enter_error()
+
+    @property
+    def deadline(self):
+        """When :meth:`progress` wants to be called at the latest, or None."""
+        times = [part.deadline for part in (self.sender, self.receiver) if part is not None]
+        return min((t for t in times if t is not None), default=None)
 
     def _carry_out(self, actions):
         while actions:

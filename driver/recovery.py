@@ -73,6 +73,10 @@ class Receiver:
         First PSN expected.
     pool : KnittingBuffer
         Where blocks come from; :attr:`head_block` is taken at once.
+    settle_ns : int
+        How long a retired node still counts as open. The MESSAGE_END of a retransmitted packet may
+        come this much later than the RETIRE that its bit made possible (they take different ways
+        through the card); waiting for it keeps immediates in order.
 
     Attributes
     ----------
@@ -84,8 +88,9 @@ class Receiver:
         Why the card gave the list up.
     """
 
-    def __init__(self, *, qpn, generation, psn, pool):
-        self.qpn, self.generation, self.pool = qpn, generation, pool
+    def __init__(self, *, qpn, generation, psn, pool, settle_ns=0):
+        self.qpn, self.generation, self.pool, self.settle_ns = qpn, generation, pool, settle_ns
+        self._closing = collections.deque()   # (time, node): retired, still counted as open
         self.cum = psn  # every older PSN is in place
         self.base = psn  # window base that is covered by reported holes
         self.holes_seen = 0
@@ -165,7 +170,7 @@ class Receiver:
         self.counts["loss_reports"] += 1
         self.actions.append(ControlFrame(wire.Opcode.LOSS_REPORT, node.lowest, node.rsn, payload=node.data))
 
-    def on_retire(self, report):
+    def on_retire(self, report, now=0):
         """A RETIRE report: a block comes back, perhaps with holes that were lost again.
 
         Raises
@@ -177,7 +182,7 @@ class Receiver:
         if node is None or node is not self._list[0]:
             raise RuntimeError(f"QP {self.qpn}: the card retired block {report.line:#x}, which is not the list's head")
         self._list.popleft()
-        node.retired = True
+        self._closing.append((now + self.settle_ns, node))
         self.pool.release(node.line)
         if not self._list:
             self.pool.set_linked(self, False)
@@ -229,7 +234,12 @@ class Receiver:
 
     # -------------------------------------------------------------------------------------- progress
 
-    def settle(self):
+    @property
+    def deadline(self):
+        """When :meth:`settle` wants to be called, or None."""
+        return self._closing[0][0] if self._closing else None
+
+    def settle(self, now=0):
         """Work out what is complete after a batch of reports; fills :attr:`messages` and :attr:`actions`."""
         probes = []
         while self._events and near(self._events[0][1], self.holes_seen, 32) <= self.holes_seen:
@@ -237,6 +247,8 @@ class Receiver:
             self.base = max(self.base, base)
             if rsn is not None:
                 probes.append(rsn)
+        while self._closing and self._closing[0][0] <= now:
+            self._closing.popleft()[1].retired = True
         while self._open and self._open[0][2].retired:
             heapq.heappop(self._open)
         cum = min(self.base, self._open[0][0]) if self._open else self.base

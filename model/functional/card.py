@@ -20,6 +20,7 @@ from .translate import CAN_SEND, Request, translate
 from .transmit import work_packets
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
+EVENT_LAG_NS = 400        # what an event report may take longer than one of the list or the builder
 WIRE_OVERHEAD_BYTES = 24  # FCS, preamble, gap
 
 
@@ -77,6 +78,7 @@ class FunctionalCard:
         self.mac = self.ip = 0
         self._tx_now = {}  # ring -> iterator over the frames of the descriptor in work
         self._tx_running = False
+        self._event_time = 0     # when the newest event report goes out
         self._backlog = deque()  # reports that found the ring full
 
     # ----------------------------------------------------------------------------------- registers
@@ -425,8 +427,12 @@ class FunctionalCard:
         )
 
     def _emit(self, merge):
-        for entry in merge.drain():
-            self._report(entry)
+        for source, entry in merge.drain():
+            if source == "event" and self.random:
+                self._event_time = max(self._event_time, self.loop.now_ns + self.random.uniform(0, EVENT_LAG_NS))
+                self.loop.call_at(self._event_time, self._report, entry)
+            else:
+                self._report(entry)
 
     def _report(self, entry):
         self.counters["reports"] += 1

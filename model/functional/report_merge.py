@@ -20,9 +20,9 @@ class ReportMerge:
         self._queues.setdefault(source, deque()).append(entry)
 
     def drain(self):
-        """All entries, merged."""
-        queues = [q for q in self._queues.values() if q]
+        """All (source, entry), merged."""
+        queues = [(source, q) for source, q in self._queues.items() if q]
         while queues:
-            queue = self.random.choice(queues) if self.random else queues[0]
-            yield queue.popleft()
-            queues = [q for q in queues if q]
+            source, queue = self.random.choice(queues) if self.random else queues[0]
+            yield source, queue.popleft()
+            queues = [(s, q) for s, q in queues if q]
