@@ -6,6 +6,7 @@ leaves its report as one JSON object.
 
 import json
 import os
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -86,3 +87,12 @@ class Job:
         """Leave the report, an object that JSON can hold."""
         Path(self.report).parent.mkdir(parents=True, exist_ok=True)
         Path(self.report).write_text(json.dumps(report, indent=1) + "\n")
+
+    @property
+    def command(self):
+        """The command that runs this job again."""
+        apart = ("progress", "report", "captures")
+        options = {name: value for name, value in asdict(self).items()
+                   if name not in apart and not (name.startswith("back_") and value == 0)}
+        return "weft sim " + " ".join(
+            f"--{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items())

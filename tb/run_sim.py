@@ -1,7 +1,6 @@
 """``weft sim``: build two cards, run the main bench, show progress, print the report."""
 
 import json
-import shlex
 import sys
 import threading
 import time
@@ -36,13 +35,6 @@ def default_file():
     return Path(config.libs_dir) / "libgpi.so"
 
 
-def command_of(settings):
-    """What a person types to run the job ``settings`` again."""
-    options = [f"--{name.replace('_', '-')} {shlex.quote(f'{value:g}' if isinstance(value, float) else str(value))}"
-               for name, value in settings.items() if value != 0]
-    return f"weft sim {' '.join(options)}"
-
-
 def run(*, sim, preset, waves, view, **settings):
     """Run the job; the exit status: 0 passed, 1 failed.
 
@@ -60,8 +52,7 @@ def run(*, sim, preset, waves, view, **settings):
     for old in (progress_file, REPORT):
         old.unlink(missing_ok=True)
     settings |= {"file": settings["file"] or str(default_file()), "sim": sim, "preset": preset}
-    job = Job(**settings, progress=str(progress_file), report=str(REPORT), captures=str(CAPTURES),
-              command=command_of(settings))
+    job = Job(**settings, progress=str(progress_file), report=str(REPORT), captures=str(CAPTURES))
     card = card_preset(preset)
     try:
         simulators.tool(sim).check()
@@ -69,7 +60,8 @@ def run(*, sim, preset, waves, view, **settings):
         print(f"weft: {missing}", file=sys.stderr)
         return 1
     size = Path(job.file).stat().st_size
-    console.print(f"{job.file} ({size:,} bytes) crosses a link with loss {job.loss:g}, RTT {job.rtt_us:g} µs, seed {job.seed}")
+    console.print(f"{job.file} ({size:,} bytes) crosses a link with loss {job.loss:g}, RTT {job.rtt_us:g} µs, "
+                  f"seed {job.seed}")
     options = {"top": TOP, "name": f"two-cards-{preset}", "sim": sim, "waves": waves, "optimize": "run"}
     try:
         with console.status("Elaborating the card") as status:

@@ -92,19 +92,14 @@ def test_job_travels_to_the_bench(monkeypatch):
     from weft.tb.main_job import Job
 
     job = Job(file="a b", loss=0.1, reorder=0, dup=0, corrupt=0, rtt_us=20, qps=2, seed=3, pmtu=1024, preset="test",
-              sim="icarus", progress="p", report="r", captures="c", command="weft sim", back_loss=0.2)
+              sim="icarus", progress="p", report="r", captures="c", back_loss=0.2)
     for name, value in job.environment().items():
         monkeypatch.setenv(name, value)
     assert Job.from_environment() == job
+    assert job.command == ("weft sim --file 'a b' --loss 0.1 --reorder 0 --dup 0 --corrupt 0 --rtt-us 20 --qps 2 "
+                           "--seed 3 --pmtu 1024 --preset test --sim icarus --back-loss 0.2")
     config = job.env_config(vectors=8)
     assert config.a_to_b.delay_ns == 10_000 and config.a_to_b.loss == 0.1 and config.b_to_a.loss == 0.2
-
-
-def test_command_repeats_the_job():
-    from weft.tb.run_sim import command_of
-
-    settings = {"file": "a b", "loss": 0.05, "dup": 0.0, "rtt_us": 20.0, "qps": 2}
-    assert command_of(settings) == "weft sim --file 'a b' --loss 0.05 --rtt-us 20 --qps 2"
 
 
 def test_default_file_is_a_megabyte():
