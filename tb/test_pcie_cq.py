@@ -108,17 +108,19 @@ async def refused(dut):
     await start_clock(dut)
     bench = Bench(dut)
     answered = [
-        dict(kind=READ, dwords=2, address=4, last_be=0xF), dict(kind=READ, dwords=2, last_be=0x7),
-        dict(kind=READ, dwords=3, last_be=0xF), dict(kind=READ, dwords=1024, last_be=0xF), dict(kind=READ, bar=2),
-        dict(kind=IO_READ), dict(kind=IO_WRITE, payload=[1]), dict(kind=FETCH_ADD, payload=[1]),
-        dict(kind=SWAP, dwords=2, last_be=0xF, payload=[1, 2]),
-        dict(kind=COMPARE_SWAP, dwords=4, last_be=0xF, payload=[1] * 4),
-        dict(kind=LOCKED)]
+        {"kind": READ, "dwords": 2, "address": 4, "last_be": 0xF}, {"kind": READ, "dwords": 2, "last_be": 0x7},
+        {"kind": READ, "dwords": 3, "last_be": 0xF},
+        {"kind": READ, "dwords": 1024, "last_be": 0xF}, {"kind": READ, "bar": 2},
+        {"kind": IO_READ}, {"kind": IO_WRITE, "payload": [1]}, {"kind": FETCH_ADD, "payload": [1]},
+        {"kind": SWAP, "dwords": 2, "last_be": 0xF, "payload": [1, 2]},
+        {"kind": COMPARE_SWAP, "dwords": 4, "last_be": 0xF, "payload": [1] * 4},
+        {"kind": LOCKED}]
     dropped = [
-        dict(kind=WRITE, first_be=0x3, payload=[1]), dict(kind=WRITE, first_be=0, payload=[1]),
-        dict(kind=WRITE, bar=1, payload=[1]), dict(kind=WRITE, dwords=2, address=4, last_be=0xF, payload=[1, 2]),
-        *[dict(kind=WRITE, dwords=n, last_be=0xF, payload=[1] * n) for n in (12, 13, 256)],
-        dict(kind=MESSAGE), dict(kind=VENDOR_MESSAGE, dwords=2, payload=[1, 2])]
+        {"kind": WRITE, "first_be": 0x3, "payload": [1]}, {"kind": WRITE, "first_be": 0, "payload": [1]},
+        {"kind": WRITE, "bar": 1, "payload": [1]},
+        {"kind": WRITE, "dwords": 2, "address": 4, "last_be": 0xF, "payload": [1, 2]},
+        *[{"kind": WRITE, "dwords": n, "last_be": 0xF, "payload": [1] * n} for n in (12, 13, 256)],
+        {"kind": MESSAGE}, {"kind": VENDOR_MESSAGE, "dwords": 2, "payload": [1, 2]}]
     cases = [(case, True) for case in answered] + [(case, False) for case in dropped]
     bench.rng.shuffle(cases)
     for case, wants_answer in cases:

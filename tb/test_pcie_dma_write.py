@@ -109,8 +109,14 @@ async def full_rate(dut):
     dut.cfg_max_payload.value = 2
     for k in range(8):
         bench.queue(0, [(k * 8192 + 37 * (k & 1), 4096)])
+    while not int(dut.i_request__0__valid.value):
+        await RisingEdge(dut.clk)
+    latency = 0
     while not int(dut.o__valid.value):
         await RisingEdge(dut.clk)
+        latency += 1
+    cocotb.log.warning("first beat after %d cycles", latency)
+    assert latency <= 10
     cycles = 0
     while bench.sink.received < 4 * 64 + 4 * 65:
         await RisingEdge(dut.clk)

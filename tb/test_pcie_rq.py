@@ -27,15 +27,16 @@ class Bench:
         self.rq.set_pause_generator(iter(lambda: self.rng.random() < pause, None))
 
     def read(self):
-        fields = dict(address=self.rng.getrandbits(62), dwords=self.rng.randint(1, 1024), first_be=self.rng.getrandbits(4),
-                      last_be=self.rng.getrandbits(4), tag=self.rng.getrandbits(8))
+        fields = {"address": self.rng.getrandbits(62), "dwords": self.rng.randint(1, 1024),
+                  "first_be": self.rng.getrandbits(4), "last_be": self.rng.getrandbits(4),
+                  "tag": self.rng.getrandbits(8)}
         self.reads.send_nowait(pack(ReadTlp, **fields))
         return fields
 
     def write(self, dwords):
         payload = self.rng.randbytes(dwords * 4)
-        fields = dict(address=self.rng.getrandbits(62), dwords=dwords, first_be=self.rng.getrandbits(4),
-                      last_be=self.rng.getrandbits(4))
+        fields = {"address": self.rng.getrandbits(62), "dwords": dwords, "first_be": self.rng.getrandbits(4),
+                      "last_be": self.rng.getrandbits(4)}
         for at in range(0, len(payload), 64):
             part = payload[at:at + 64]
             garbage = self.rng.randbytes(64 - len(part))

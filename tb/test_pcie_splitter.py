@@ -83,7 +83,7 @@ def test_requests_are_cut_at_aligned_boundaries(sim):
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 @pytest.mark.parametrize("change", [{"bulk_slot_bytes": 64}, {"bulk_tags": 1}, {"bulk_slot_bytes": 8192}])
 def test_impossible_read_parameters_are_refused(change):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="bulk"):
         DmaRead(preset("test").with_(**change), bulk_clients=2)
     gc.collect()    # of what was never built, while the warning about it is ignored
 

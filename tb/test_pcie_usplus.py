@@ -232,11 +232,8 @@ async def registers(dut):
     await bar.write(0, b"\xff" * 256)                      # too long
     refused = 3
     for at, n in ((4, 8), (0, 12), (0, 200), (SILENT, 4)):
-        try:
+        with pytest.raises(Exception, match=r"[Uu]nsuccessful|[Ss]tatus"):
             await with_timeout(bar.read(at, n), 20, "us")
-            raise AssertionError(f"{n} bytes at {at:#x} were answered")
-        except Exception as problem:
-            assert "nsuccessful" in str(problem) or "status" in str(problem).lower(), repr(problem)
         refused += 1
     assert await bar.read(8, 8) == bytes(shadow[8:16])
     assert int(dut.refused.value) == before + refused
@@ -349,7 +346,7 @@ def test_traffic_with_a_late_and_reordering_host(sim, link):
     if sim == "icarus" and link != "256,1024,1":
         pytest.skip("one setting is enough under the slow simulator")
     simulate(PcieRoom(preset("test")), name="pcie_room", bench=BENCH, sim=sim, tests="traffic",
-             env={"WEFT_LINK": link, "WEFT_GROUPS": "6" if sim == "icarus" else "20"})
+             env={"WEFT_LINK": link, "WEFT_GROUPS": "6" if sim == "icarus" else "12"})
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)

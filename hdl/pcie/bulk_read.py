@@ -19,7 +19,7 @@ class BulkReader(wiring.Component):
 
     A tag is a slot. Slots are taken in ring order, filled by completions in any order and read out in
     ring order; so completions of different tags may overtake each other and one tag may be answered in
-    several completions. One beat per cycle sustained; 7 cycles from a slot's last completion to its first beat.
+    several completions. One beat per cycle sustained; 10 cycles from a slot's last completion to its first beat.
     A request that failed delivers its bytes with undefined values and ``error`` on the group's last beat.
 
     Parameters

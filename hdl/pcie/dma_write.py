@@ -21,7 +21,7 @@ class DmaWrite(wiring.Component):
     that presents a request must be able to deliver the group's data without waiting for another client.
     Requests are cut at multiples of the maximum payload, hence at 4 KiB.
 
-    Throughput: one beat per cycle within a group, one cycle more per group. Latency 8 cycles.
+    Throughput: one beat per cycle within a group, one cycle more per group. Latency 9 cycles.
 
     Parameters
     ----------

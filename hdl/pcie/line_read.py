@@ -20,7 +20,7 @@ SMALL_MRRS_LINES = 2      # lines of a request when the host allows 128-byte rea
 class LineReader(wiring.Component):
     """Reads of 1 to 4 aligned lines for several clients, each delivered when it is complete.
 
-    One request per cycle in, one line per cycle out; 5 cycles from a request's last completion to its
+    One request per cycle in, one line per cycle out; 6 cycles from a request's last completion to its
     first line. Round-robin among clients. When the host allows 128-byte reads only, a longer
     request takes two reads one after the other. A failed read delivers all its lines with ``error``.
 
