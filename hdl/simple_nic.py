@@ -64,7 +64,7 @@ class SimpleNicTx(wiring.Component):
 
         descriptor = data.View(NIC_TX, self.i.payload)
         address, left = Signal(64), Signal(LENGTH_WIDTH)
-        request = self.o_bulk_request.p
+        request, final = self.o_bulk_request.p, Signal()
         with m.FSM() as fsm:
             with m.State("CHECK"):
                 # waits for a descriptor and a place in the queue
@@ -81,13 +81,14 @@ class SimpleNicTx(wiring.Component):
                 # waits for the requests to be accepted
                 m.d.comb += [
                     request.address.eq(address),
-                    request.last.eq(left <= PAYLOAD_MAX),
-                    request.length.eq(Mux(request.last, left, PAYLOAD_MAX)),
+                    final.eq(left <= PAYLOAD_MAX),
+                    request.last.eq(final),
+                    request.length.eq(Mux(final, left, PAYLOAD_MAX)),
                     self.o_bulk_request.valid.eq(1),
                 ]
                 with m.If(self.o_bulk_request.ready):
                     m.d.sync += [address.eq(address + PAYLOAD_MAX), left.eq(left - PAYLOAD_MAX)]
-                    with m.If(request.last):
+                    with m.If(final):
                         m.next = "CHECK"
 
         # Frames come back: pad and pass on.
@@ -198,13 +199,14 @@ class SimpleNicRx(wiring.Component):
 
         offset, address = Signal(INDEX_WIDTH - 1 + self.SLOT_LOG2_MAX), Signal(64)
         left, entry = Signal(LENGTH_WIDTH), Signal(NIC_RX)
-        info, request = self.i_info.p, self.o_request.p
+        info, request, final = self.i_info.p, self.o_request.p, Signal()
         m.d.comb += [
             self.o_data.payload.eq(self.i.payload),
             self.o_entry.payload.eq(entry),
             request.address.eq(address),
-            request.last.eq(left <= PAYLOAD_MAX),
-            request.length.eq(Mux(request.last, left, PAYLOAD_MAX)),
+            final.eq(left <= PAYLOAD_MAX),
+            request.last.eq(final),
+            request.length.eq(Mux(final, left, PAYLOAD_MAX)),
         ]
         m.d.sync += self.refuse_stb.eq(0)
         with m.FSM() as fsm:
@@ -233,7 +235,7 @@ class SimpleNicRx(wiring.Component):
                 m.d.comb += self.o_request.valid.eq(1)
                 with m.If(self.o_request.ready):
                     m.d.sync += [address.eq(address + PAYLOAD_MAX), left.eq(left - PAYLOAD_MAX)]
-                    with m.If(request.last):
+                    with m.If(final):
                         m.next = "FRAME"
             with m.State("FRAME"):
                 # waits for the last beat to be accepted
