@@ -47,16 +47,17 @@ def locked(path):
 def elaborate(component, top):
     """Verilog text of a component with a signature; flattened members are the ports of module ``top``.
 
-    The yosys step is the slow one, so its output is kept, keyed by the RTLIL text.
+    The yosys step is the slow one, so its output is kept, keyed by the RTLIL text and the writer's own.
     """
-    from weft.hdl.verilog import rtlil_text, verilog_text
+    from weft.hdl import verilog
 
-    text = rtlil_text(component, top)
-    kept = BUILD_ROOT / "verilog" / f"{top}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.v"
+    text = verilog.rtlil_text(component, top)
+    digest = hashlib.sha256(text.encode() + Path(verilog.__file__).read_bytes()).hexdigest()[:16]
+    kept = BUILD_ROOT / "verilog" / f"{top}-{digest}.v"
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():
             part = kept.with_suffix(".part")
-            part.write_text(verilog_text(text))
+            part.write_text(verilog.verilog_text(text))
             part.rename(kept)
     return kept.read_text()
 
