@@ -73,10 +73,21 @@ def _cocotb_environment():
     }
 
 
+def _awake(text):
+    """Verilog text whose combinational processes all run once at time zero.
+
+    Under ``-g2012`` an initial value is no event, so a process whose inputs never change would keep X for ever.
+    Yosys gives longer processes a register to wake them; here it changes at time zero, and the short ones get one.
+    """
+    text = re.sub(r"^(\s*reg (\\\$auto\$verilog_backend\S+))\s+= 0;", r"\1 ; initial #0 \2 = 0;", text, flags=re.MULTILINE)
+    text = re.sub(r"^(\s*)always @\*\n(\s*[^;\n]+ = [^;\n]+;)$", r"\1always @* begin if (_awake_) begin end\n\2 end", text, flags=re.MULTILINE)
+    return re.sub(r"^(module [^;]*;)$", r"\1\n  reg _awake_; initial #0 _awake_ = 0;", text, flags=re.MULTILINE)
+
+
 class Icarus:
     """Icarus Verilog of the system."""
 
-    OPTIONS_VERSION = 3
+    OPTIONS_VERSION = 4
 
     @staticmethod
     def check():
@@ -102,14 +113,8 @@ class Icarus:
                 '    if (!$value$plusargs("waves=%s", path)) path = "waves.fst";\n'
                 f"    $dumpfile(path);\n    $dumpvars(0, {top});\n  end\nendmodule\n")
             sources, tops = [*sources, "dump.v"], [*tops, "-s", "dump"]
-        # Yosys wakes its combinational processes by a register that takes its value at time zero; under -g2012 an
-        # initial value is no event, and a process whose inputs never change would keep X for ever.
         text = (where / f"{top}.v").read_text()
-        wake = re.compile(r"^(\s*reg (\\\$auto\$verilog_backend\S+))\s+= 0;", re.MULTILINE)
-        text = wake.sub(r"\1 ; initial #0 \2 = 0;", text)
-        # The same for a constant part of a signal: no input, no event, no value.
-        constant = re.compile(r"^(\s*)always @\*\n(\s*[^;\n]+ = \d+'[hdb][0-9a-f]+;)$", re.MULTILINE)
-        (where / f"{top}.v").write_text(constant.sub(r"\1initial\n\2", text))
+        (where / f"{top}.v").write_text(_awake(text))
         _build([["iverilog", "-g2012", "-o", "sim.vvp", *tops, "-f", "timescale.f", *sources]], where, log)
 
     @staticmethod

@@ -1,0 +1,131 @@
+"""Retransmission headers that wait for a node of their QP."""
+
+from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ..params import CardParams
+
+LONG_TICKET_WIDTH = 24
+
+
+class MatchItem(data.Struct):
+    """A MatchRequest whose ticket was extended, so that it may wait for long."""
+
+    qpn: 24
+    generation: 8
+    psn: 32
+    rsn: 24
+    probe: 1
+    ticket: LONG_TICKET_WIDTH
+
+
+class WaitQueue(wiring.Component):
+    """Waiting headers in arrival order; those of a woken QP are offered for another try.
+
+    All waiting headers of a QP are awake or asleep together. A header picked stays in its place until it is
+    removed or put back. At most one of ``insert_en``, ``remove_en``, ``put_back_en`` per cycle.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    insert_en, insert_awake, insert_item : In
+        A new header at the end. It is awake if ``insert_awake``, or like the others of its QP if there are any.
+    remove_en, put_back_en, place, sleep : In
+        The end of a try: the header is gone, or stays; with ``sleep`` its whole QP falls asleep.
+    wake_stb, wake_qpn : In
+        Something changed for a QP: its headers are awake.
+    offered : Out(1)
+        An awake header exists.
+    pick_en : In(1)
+        Take the oldest; ``picked`` and ``picked_place`` come a cycle later.
+    picked, picked_place : Out
+    ask_qpn, ask_queued, ask_place : In
+        Is there an older header of this QP than the one asked for (all, if it is not queued)?
+    older : Out(1)
+    waiting_qpn : In(24)
+    waiting : Out(1)
+        A header of that QP waits.
+    empty : Out(1)
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        place = range(params.match_queue)
+        super().__init__({
+            "insert_en": In(1), "insert_awake": In(1), "insert_item": In(MatchItem),
+            "remove_en": In(1), "put_back_en": In(1), "place": In(place), "sleep": In(1),
+            "wake_stb": In(1), "wake_qpn": In(24),
+            "offered": Out(1), "pick_en": In(1), "picked": Out(MatchItem), "picked_place": Out(place),
+            "ask_qpn": In(24), "ask_queued": In(1), "ask_place": In(place), "older": Out(1),
+            "waiting_qpn": In(24), "waiting": Out(1),
+            "empty": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        n, width = self.params.match_queue, self.params.qpn_width
+        entry = data.StructLayout({"qpn": width, "awake": 1, "busy": 1, "place": range(n)})
+        # In arrival order; behind the first `used` stand the free places.
+        line = [Signal(entry, name=f"line{k}", init={"place": k}) for k in range(n)]
+        used = Signal(range(n + 1))
+        m.submodules.items = items = Memory(shape=MatchItem, depth=n, init=[])
+        write, read = items.write_port(), items.read_port()
+
+        pick_place, picking, free_place = Signal(range(n)), Signal(), Signal(range(n))
+        mates_awake, mates, sleep_qpn = Signal(), Signal(), Signal(width)
+        passed = Const(0)
+        removing = Const(0)
+        after = [Signal(entry, name=f"after{k}") for k in range(n)]
+        gone = []
+        for k, e in enumerate(line):
+            there = k < used
+            own = there & (e.place == self.ask_place) & self.ask_queued
+            passed = passed | own
+            with m.If(there & (e.qpn == self.ask_qpn[:width]) & ~passed):
+                m.d.comb += self.older.eq(1)
+            with m.If(there & (e.qpn == self.waiting_qpn[:width])):
+                m.d.comb += self.waiting.eq(1)
+            with m.If(there & (e.qpn == self.insert_item.qpn[:width])):
+                m.d.comb += [mates.eq(1), mates_awake.eq(e.awake)]
+            with m.If(e.place == self.place):
+                m.d.comb += sleep_qpn.eq(e.qpn)
+            with m.If(k == used):
+                m.d.comb += free_place.eq(e.place)
+            removing = removing | (self.remove_en & there & (e.place == self.place))
+            gone.append(removing)
+
+            m.d.comb += after[k].eq(e)
+            with m.If(self.put_back_en & (e.place == self.place)):
+                m.d.comb += after[k].busy.eq(0)
+            with m.If(self.put_back_en & self.sleep & (e.qpn == sleep_qpn)):
+                m.d.comb += after[k].awake.eq(0)
+            with m.If(self.wake_stb & (e.qpn == self.wake_qpn[:width])):
+                m.d.comb += after[k].awake.eq(1)
+            with m.If(self.pick_en & (e.place == pick_place)):
+                m.d.comb += after[k].busy.eq(1)
+            with m.If(self.insert_en & (k == used)):
+                m.d.comb += [after[k].qpn.eq(self.insert_item.qpn), after[k].busy.eq(0),
+                             after[k].awake.eq(Mux(mates, mates_awake, self.insert_awake)
+                                               | (self.wake_stb & (self.wake_qpn == self.insert_item.qpn)))]
+        for k in reversed(range(n)):
+            with m.If((k < used) & line[k].awake & ~line[k].busy):
+                m.d.comb += [picking.eq(1), pick_place.eq(line[k].place)]
+        for k in range(n - 1):
+            m.d.sync += line[k].eq(Mux(gone[k], after[k + 1], after[k]))
+        m.d.sync += line[n - 1].eq(after[n - 1])
+        with m.If(gone[n - 1]):
+            m.d.sync += line[n - 1].place.eq(self.place)
+        m.d.sync += used.eq(used + self.insert_en - gone[n - 1])
+        with m.If(self.pick_en):
+            m.d.sync += self.picked_place.eq(pick_place)
+        m.d.comb += [
+            self.offered.eq(picking), self.empty.eq(used == 0),
+            write.en.eq(self.insert_en), write.addr.eq(free_place), write.data.eq(self.insert_item),
+            read.en.eq(self.pick_en), read.addr.eq(pick_place), self.picked.eq(read.data),
+        ]
+        return m
