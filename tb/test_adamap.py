@@ -221,8 +221,20 @@ class World:
             self.free.append(line)
             self.retired += 1
             if left:
-                base = (node.base_psn + left[0]) & MASK
-                await self.ring(self.link(qp, base, [h - left[0] for h in left]))
+                for piece in self.pieces(left):
+                    base = (node.base_psn + piece[0]) & MASK
+                    await self.ring(self.link(qp, base, [h - piece[0] for h in piece]))
+
+    @staticmethod
+    def pieces(holes):
+        """Cut holes into nodes: what is left of a node of runs need not fit a single one."""
+        piece = []
+        for hole in holes:
+            if piece and choose_encoding([h - piece[0] for h in [*piece, hole]]) is None:
+                yield piece
+                piece = []
+            piece.append(hole)
+        yield piece
 
     def originals(self, qp, packets):
         """A stretch of new packets with losses of one kind; some come late."""
