@@ -167,6 +167,7 @@ COUNTERS = [  # (name, sentence); 48 bits each, read as two 32-bit words at COUN
     ("window_stall_cycles", "Cycles in which the window kept a packet waiting."),
     ("rx_stall_cycles", "Cycles in which the receive path kept the MAC buffer waiting."),
     ("tx_stall_cycles", "Cycles in which the MAC kept the transmit path waiting."),
+    ("host_refused", "Host requests to BAR0 that were answered as unsupported or dropped."),
 ] + [(f"drop_{_r.name.lower()}", f"Refused: {_r.name}.") for _r in Reason if _r is not Reason.OK]
 COUNTER_INDEX = {name: i for i, (name, _) in enumerate(COUNTERS)}
 COUNTER_WIDTH = 48

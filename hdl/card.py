@@ -77,9 +77,9 @@ class Card(wiring.Component):
         self.transmit = Transmit(params)
         self.receive = Receive(params)
         self.adamap = Adamap(params)
-        self.reporter = Reporter(params, REPORT_SOURCES, unticketed=(REPORT_TRANSMIT,))
+        self.reporter = Reporter(params, REPORT_SOURCES, unticketed=(REPORT_NODES, REPORT_LIST, REPORT_TRANSMIT))
         self.nic_tx, self.nic_rx = SimpleNicTx(params), SimpleNicRx(params)
-        self.counted = [self.transmit, self.receive, self.adamap, self.reporter, self.nic_rx]
+        self.counted = [self.transmit, self.receive, self.adamap, self.reporter, self.nic_rx, self.endpoint]
         self.counters = Counters(self._count_widths(), refusals=len(self._refusals()), reads=2)
         self.mac_tx, self.mac_rx = MacTx(), MacRx()
 
@@ -177,7 +177,7 @@ class Card(wiring.Component):
             self.receive.drain_request.eq(command.drain_request),
             command.drain_done.eq(self.transmit.drain_done & self.receive.drain_done),
             adamap.query_stb.eq(command.query_stb), adamap.query_qpn.eq(command.query_qpn),
-            command.query_done.eq(adamap.query_done), command.query_result.eq(adamap.query_result),
+            command.query_done.eq(adamap.query_done), command.query_result.eq(Cat(adamap.query_result)),
             self.transmit.mac.eq(command.mac), self.transmit.ip.eq(command.ip),
             self.receive.network_mac.eq(command.mac), self.receive.network_ip.eq(command.ip),
         ]
@@ -235,7 +235,7 @@ class Card(wiring.Component):
             nic.buffer.eq(csr.r_nic_rx_buffer), nic.slot_log2.eq(csr.r_nic_rx_slot_log2),
             nic.position.eq(rings.position[frames]), nic.full.eq(rings.full[frames]),
             nic.time_ns.eq(self.time_ns),
-            adamap.time_ns.eq(self.time_ns),
+            adamap.time_ns.eq(self.time_ns), adamap.placed_ticket.eq(receive.placed_ticket),
             adamap.link_doorbell.eq(csr.r_link_doorbell), adamap.link_doorbell_stb.eq(csr.r_link_doorbell_stb),
             adamap.cum_doorbell.eq(csr.r_cum_doorbell), adamap.cum_doorbell_stb.eq(csr.r_cum_doorbell_stb),
         ]
@@ -252,8 +252,9 @@ class Card(wiring.Component):
 
     def _refusals(self):
         """(strobe, reason) of every block that refuses something."""
-        pairs = [(port.stb, port.reason) for port in (*self.rings.refuse, *self.receive.refuse, *self.adamap.refuse)]
-        return pairs + [(b.refuse_stb, b.refuse_reason) for b in (self.transmit, self.nic_tx, self.nic_rx)]
+        pairs = [(port.stb, port.reason) for port in (*self.rings.refuse, *self.receive.refuse)]
+        return pairs + [(b.refuse_stb, b.refuse_reason) for b in (
+            self.transmit, self.adamap, self.nic_tx, self.nic_rx)]
 
     def _wire_counters(self, m):
         counters, command, csr = self.counters, self.command, self.csr
