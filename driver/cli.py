@@ -157,11 +157,18 @@ def regs(output: Annotated[Path | None, _option("Write there instead of to the t
 
 
 @app.command()
-def bench():
-    """Benchmarks: JSON under sim_build/reports and a table."""
+def bench(
+    only: Annotated[list[str] | None, _option("Run this benchmark alone; may be given several times.", "NAME")] = None,
+    names: Annotated[bool, typer.Option("--list", help="Name the benchmarks and end.")] = False,
+):
+    """Benchmarks: a table, and JSON in sim_build/reports/bench.json; fails when a figure is below its bar."""
     with _needs("sim"):
-        from weft.tb.run_bench import run
-        raise typer.Exit(run())
+        from weft.tb.benchmark import BENCHMARKS
+        from weft.tb.run_bench import print_list, run
+        if names:
+            print_list()
+            raise typer.Exit(0)
+        raise typer.Exit(run([choice("the benchmark", name, BENCHMARKS) for name in only or ()]))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from cocotb.triggers import Timer
 
 from weft.hdl import abi, wire
 from weft.hdl.params import preset
+from weft.tb.benchmark import Row
 from weft.tb.clock import CLOCK_PERIOD_NS
 from weft.tb.env import TwoCards
 from weft.tb.link import Impairments, LinkConfig
@@ -27,15 +28,15 @@ async def two_cards(dut):
     env = TwoCards(dut, seed=bench_seed())
     began = time.perf_counter()
     await env.start()
-    figures["start of two hosts, seconds"] = time.perf_counter() - began
+    figures["start_of_two_hosts_seconds"] = time.perf_counter() - began
     began = time.perf_counter()
     await Timer(IDLE_CYCLES * CLOCK_PERIOD_NS, "ns")
-    figures["idle, cycles per second"] = IDLE_CYCLES / (time.perf_counter() - began)
+    figures["idle_cycles_per_second"] = IDLE_CYCLES / (time.perf_counter() - began)
     bar = env.host("a").bar
     began = time.perf_counter()
     for _ in range(READS):
         assert await bar.read_dword(abi.REGISTER["magic"].offset) == abi.MAGIC
-    figures["register reads per second"] = READS / (time.perf_counter() - began)
+    figures["register_reads_per_second"] = READS / (time.perf_counter() - began)
     Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(figures))
 
 
@@ -50,8 +51,10 @@ def link_frames_per_second():
     return FRAMES / (time.perf_counter() - began)
 
 
-def measure():
-    """The figures, each with its unit."""
+def measure(_progress):
+    """The figures."""
     run = simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test",
                    bench="weft.tb.bench_simulation", sim="verilator", optimize="run", seed=1)
-    return {**json.loads((run / "figures.json").read_text()), "link logic, frames per second": link_frames_per_second()}
+    figures = {**json.loads((run / "figures.json").read_text()), "link_frames_per_second": link_frames_per_second()}
+    return [Row(f"simulation_{name}", "s" if name.endswith("seconds") else "1/s", value)
+            for name, value in figures.items()]

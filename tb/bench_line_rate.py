@@ -1,0 +1,359 @@
+"""Payload rates and latencies of two cards, counted in simulated time.
+
+A rate is taken over the steady middle of a transfer: from the moment when the last of the observed streams has
+passed 20 % of its bytes to the moment when the first has passed 80 %. Transmitted payload counts when the last byte
+of its frame is on the wire, received payload when it is in host memory. The hosts are those of
+:class:`~weft.tb.host.HostConfig`, the cable has no length and loses nothing.
+"""
+
+import json
+import os
+import statistics
+import time
+from collections import deque
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import cocotb
+from cocotb.task import bridge
+from cocotb.triggers import Combine, RisingEdge, Timer
+from cocotb.utils import get_sim_time
+from cocotbext.pcie.core.tlp import TlpType
+
+from weft.driver.context import Context, ContextConfig
+from weft.driver.enums import MTU, SendFlags, WCOpcode, WCStatus, WROpcode
+from weft.driver.transfer import MESSAGE_BYTES, Endpoint, post_receives
+from weft.driver.wr import SGE, RecvWR, SendWR
+from weft.hdl import wire
+from weft.hdl.params import preset
+from weft.tb.benchmark import Row
+from weft.tb.clock import CLOCK_PERIOD_NS
+from weft.tb.env import EnvConfig, TwoCards
+from weft.tb.link import FrameKind, LinkConfig
+from weft.tb.mac import BITS_PER_SECOND, FCS_BYTES, GAP_BYTES, PREAMBLE_BYTES
+from weft.tb.sim import bench_seed, simulate
+from weft.tb.two_cards import SIDES, TOP, two_cards_text
+
+BENCH = "weft.tb.bench_line_rate"
+VARIABLE = "WEFT_BENCH"
+PRESET = "test"
+MAC = {"a": 0x02_00_00_00_00_0A, "b": 0x02_00_00_00_00_0B}
+IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}
+PEER = {"a": "b", "b": "a"}
+STEADY_FROM, STEADY_TO = 0.2, 0.8
+SILENCE_NS = 1_000_000     # a transfer without a completion for so long has failed
+PROGRESS_NS = 2_000
+QUIET_NS = 10_000          # between two latency measurements
+PING_BYTES = 64
+PINGS = 5
+TOLERANCE = 0.005          # of a rate, from where in a frame the window begins and ends
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One measurement.
+
+    Attributes
+    ----------
+    name : str
+        Suffix of the figures.
+    pmtu : int
+    payload : int
+        Bytes in each direction.
+    senders : str
+        ``"ab"``: both at once; ``"a"``: A to B alone.
+    bar : float or None
+        Part of :func:`limit_gbps` that must be reached.
+    """
+
+    name: str
+    pmtu: int
+    payload: int
+    senders: str = "ab"
+    bar: float | None = None
+
+
+TRANSFERS = (
+    Transfer("", 4096, 640 << 10, bar=0.97),
+    Transfer("_1024", 1024, 320 << 10, bar=0.95),
+    Transfer("_one_way", 4096, 512 << 10, "a"),
+    Transfer("_1024_one_way", 1024, 256 << 10, "a"),
+)
+
+
+def limit_gbps(pmtu):
+    """Payload rate that Ethernet allows for data packets of ``pmtu`` bytes back to back."""
+    frame = wire.header_bytes(wire.Opcode.WRITE_ONLY) + pmtu + wire.ICRC_BYTES
+    return BITS_PER_SECOND / 1e9 * pmtu / (PREAMBLE_BYTES + frame + FCS_BYTES + GAP_BYTES)
+
+
+class Meter:
+    """When which bytes passed a point: ``(nanoseconds, bytes)`` each."""
+
+    def __init__(self):
+        self.events, self.total = [], 0
+
+    def add(self, count):
+        self.events.append((get_sim_time("ns"), count))
+        self.total += count
+
+    def passed(self, part):
+        """When ``part`` of all bytes had passed."""
+        seen = 0
+        for at, count in self.events:
+            seen += count
+            if seen >= part * self.total:
+                return at
+        raise AssertionError("nothing passed")
+
+    def gbps(self, begin, end):
+        """Rate between the first and the last event within a window."""
+        inside = [event for event in self.events if begin <= event[0] <= end]
+        assert len(inside) > 10, f"{len(inside)} events are too few for a rate"
+        return 8 * sum(count for _, count in inside[1:]) / (inside[-1][0] - inside[0][0])
+
+
+def steady_gbps(meters):
+    """Rates of all meters over the window that is steady for every one of them."""
+    begin = max(meter.passed(STEADY_FROM) for meter in meters)
+    end = min(meter.passed(STEADY_TO) for meter in meters)
+    return [meter.gbps(begin, end) for meter in meters]
+
+
+def meter_sent(env, direction):
+    """A :class:`Meter` of the payload that leaves in a direction of the link, and a function that ends it."""
+    meter = Meter()
+
+    def look(frame, kind):
+        if kind is FrameKind.DATA:
+            meter.add(wire.RETH.unpack(frame[wire.RETH_OFFSET:]).dma_length)
+        return False  # loses nothing
+
+    return meter, env.link(direction).impairments.drop_when(look)
+
+
+def meter_placed(host, pmtu):
+    """A :class:`Meter` of the packets that are in the host's memory, by the last write of each.
+
+    Returns it and ``watch(buffer, offset, length)``, which says what memory counts.
+    """
+    meter, pages, packet = Meter(), set(), [0]
+
+    async def written(tlp):
+        await host.handle_mem_write_tlp(tlp)
+        if tlp.address >> 12 in pages:
+            packet[0] += tlp.length * 4
+            if (tlp.address + tlp.length * 4) % pmtu == 0:
+                meter.add(packet[0])
+                packet[0] = 0
+
+    for kind in (TlpType.MEM_WRITE, TlpType.MEM_WRITE_64):
+        host.register_rx_tlp_handler(kind, written)
+
+    def watch(buffer, offset, length):
+        pages.update(buffer.physical(at) >> 12 for at in range(offset, offset + length, 4096))
+
+    return meter, watch
+
+
+def exchange(endpoint, offer, payload, sends, receives):
+    """An application: writes the first ``payload`` bytes of its memory behind as many of the peer's, and waits for
+    all acknowledgements and for the peer's immediate."""
+    qp, = endpoint.qps
+    todo = deque(range(0, payload, MESSAGE_BYTES) if sends else ())
+    left, waiting = len(todo), receives
+    free = endpoint.window
+
+    def post():
+        nonlocal free
+        while todo and free:
+            at = todo.popleft()
+            length = min(MESSAGE_BYTES, payload - at)
+            wr = SendWR(wr_id=at, num_sge=1, sg=[SGE(endpoint.mr.buf + at, length, endpoint.mr.lkey)],
+                        opcode=WROpcode.RDMA_WRITE if todo else WROpcode.RDMA_WRITE_WITH_IMM,
+                        send_flags=SendFlags.SIGNALED, imm_data=1)
+            wr.set_wr_rdma(offer.rkey, offer.va + payload + at)
+            qp.post_send(wr)
+            free -= 1
+
+    post()
+    while left or waiting:
+        for wc in endpoint.cq.wait(16, SILENCE_NS):
+            assert wc.status is WCStatus.SUCCESS, wc
+            if wc.opcode is WCOpcode.RECV_RDMA_WITH_IMM:
+                waiting = False
+            else:
+                left -= 1
+                free += 1
+        post()
+
+
+class Lab:
+    """Two cards brought up, and what is measured on them."""
+
+    def __init__(self, dut, settings):
+        self.dut, self.settings = dut, settings
+        cable = LinkConfig(delay_ns=0)
+        self.env = TwoCards(dut, EnvConfig(cable, cable, vectors=preset(PRESET).msix_vectors), seed=bench_seed())
+        self.contexts = {}
+        self.figures = {}
+
+    def tell(self, phase, done=0, total=1):
+        """A line of progress."""
+        with open(self.settings["progress"], "a") as file:
+            file.write(json.dumps({"phase": phase, "done": done, "total": total}) + "\n")
+
+    async def start(self):
+        self.tell("enumerating the PCIe hosts")
+        await self.env.start()
+        self.tell("bringing the cards up")
+        opening = {side: cocotb.start_soon(bridge(self._open)(side)) for side in SIDES}
+        self.contexts = {side: await task for side, task in opening.items()}
+
+    def _open(self, side):
+        return Context(self.env.device(side), mac=MAC[side], ip=IP[side], config=ContextConfig(ring_log2=8))
+
+    async def connect(self, length, pmtu):
+        """An endpoint on each side, connected with each other, one receive posted."""
+        ends = {side: await bridge(Endpoint)(self.contexts[side], length) for side in SIDES}
+        for side in SIDES:
+            await bridge(ends[side].connect)(ends[PEER[side]].connections, path_mtu=MTU[f"MTU_{pmtu}"])
+            await bridge(post_receives)(ends[side])
+        return ends
+
+    async def transfer(self, job):
+        """Run a :class:`Transfer`; leaves its figures."""
+        ends = await self.connect(2 * job.payload, job.pmtu)
+        sent, placed, over = {}, {}, []
+        data = {side: os.urandom(job.payload) for side in job.senders}
+        for side in job.senders:
+            ends[side].mr.write(data[side])
+            sent[side], end = meter_sent(self.env, f"{side}_to_{PEER[side]}")
+            placed[side], watch = meter_placed(self.env.host(PEER[side]), job.pmtu)
+            watch(ends[PEER[side]].mr.buffer, job.payload, job.payload)
+            over.append(end)
+        began_ns, began = get_sim_time("ns"), time.perf_counter()
+        progress = cocotb.start_soon(self._follow(job, placed.values()))
+        await Combine(*[cocotb.start_soon(bridge(exchange)(
+            ends[side], ends[PEER[side]].offer, job.payload, side in job.senders, PEER[side] in job.senders))
+            for side in SIDES])
+        progress.cancel()
+        for end in over:
+            end()
+        cycles = (get_sim_time("ns") - began_ns) / CLOCK_PERIOD_NS
+        for side in job.senders:
+            assert ends[PEER[side]].mr.read(job.payload, job.payload) == data[side], "the bytes received differ"
+            assert sent[side].total == job.payload, "packets were sent twice"
+        rates = steady_gbps([*sent.values(), *placed.values()])
+        self.figures[job.name] = {
+            "tx": min(rates[:len(sent)]), "rx": min(rates[len(sent):]),
+            "cycles_per_second": cycles / (time.perf_counter() - began)}
+        for end in ends.values():
+            await bridge(end.close)()
+
+    async def _follow(self, job, meters):
+        total = sum(job.payload for _ in job.senders)
+        while True:
+            self.tell(f"PMTU {job.pmtu}, {'both ways' if len(job.senders) == 2 else 'one way'}",
+                      sum(meter.total for meter in meters), total)
+            await Timer(PROGRESS_NS, "ns")
+
+    async def latency(self):
+        """Small writes, one at a time; leaves the medians."""
+        ends = await self.connect(4096, 4096)
+        found = []
+        for number in range(PINGS):
+            self.tell("latency", number, PINGS)
+            await Timer(QUIET_NS, "ns")
+            found.append(await self._ping(ends))
+        self.figures["latency"] = {name: statistics.median(ping[name] for ping in found) for name in found[0]}
+        for end in ends.values():
+            await bridge(end.close)()
+
+    async def _ping(self, ends):
+        begin = get_sim_time("ns")
+        times = {}
+
+        async def first(name, signal, after=None):
+            if after is not None:
+                await after
+            await RisingEdge(getattr(self.dut, signal))
+            times[name] = get_sim_time("ns")
+
+        bell = cocotb.start_soon(first("bell", "a_s_axis_cq__tvalid"))
+        watches = [bell, cocotb.start_soon(first("sent", "a_m_axis_tx__tvalid", bell))]
+        arrives = cocotb.start_soon(first("arrived", "b_s_axis_rx__tvalid"))
+        watches += [arrives, cocotb.start_soon(first("written", "b_m_axis_rq__tvalid", arrives))]
+        receiver = cocotb.start_soon(bridge(self._take)(ends["b"], times))
+        await bridge(self._give)(ends["a"], ends["b"].offer, times)
+        await receiver
+        await Combine(*watches)
+        return {
+            "post_send_to_receiver_completion": times["received"] - begin,
+            "post_send_to_sender_completion": times["acknowledged"] - begin,
+            "doorbell_to_mac": times["sent"] - times["bell"],
+            "mac_to_dma_write": times["written"] - times["arrived"],
+        }
+
+    @staticmethod
+    def _give(endpoint, offer, times):
+        wr = SendWR(num_sge=1, sg=[SGE(endpoint.mr.buf, PING_BYTES, endpoint.mr.lkey)],
+                    opcode=WROpcode.RDMA_WRITE_WITH_IMM)
+        wr.set_wr_rdma(offer.rkey, offer.va)
+        endpoint.qps[0].post_send(wr)
+        wc, = endpoint.cq.wait(1, SILENCE_NS)
+        assert wc.status is WCStatus.SUCCESS, wc
+        times["acknowledged"] = endpoint.context.device.now_ns()
+
+    @staticmethod
+    def _take(endpoint, times):
+        wc, = endpoint.cq.wait(1, SILENCE_NS)
+        assert wc.status is WCStatus.SUCCESS, wc
+        times["received"] = endpoint.context.device.now_ns()
+        endpoint.qps[0].post_recv(RecvWR())
+        endpoint.context.run_until(lambda: not endpoint.context.transmitting, SILENCE_NS)  # the acknowledgement
+
+
+@cocotb.test()
+async def lab(dut):
+    settings = json.loads(os.environ[VARIABLE])
+    bench = Lab(dut, settings)
+    await bench.start()
+    for job in settings["transfers"]:
+        await bench.transfer(Transfer(**job))
+    if settings["latency"]:
+        await bench.latency()
+    bench.env.finish()
+    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(bench.figures))
+
+
+def run_lab(transfers=(), *, latency=False, progress, seed=1, verilog=None):
+    """Run the bench; the figures by transfer name, and ``"latency"``."""
+    settings = {"transfers": [asdict(job) for job in transfers], "latency": latency, "progress": str(progress)}
+    run = simulate(verilog=verilog or two_cards_text(preset(PRESET)), top=TOP, name=f"two-cards-{PRESET}", bench=BENCH,
+                   sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
+    return json.loads((run / "figures.json").read_text())
+
+
+def rate_rows(figures, transfers=TRANSFERS):
+    """Rows of the report."""
+    for job in transfers:
+        limit, found = limit_gbps(job.pmtu), figures[job.name]
+        yield Row(f"payload_limit_gbps{job.name}", "Gb/s", limit)
+        for way in ("tx", "rx"):
+            rate = found[way]
+            yield Row(f"{way}_payload_gbps{job.name}", "Gb/s", rate, at_least=job.bar and job.bar * limit)
+            yield Row(f"{way}_efficiency{job.name}", "of the limit", rate / limit)
+    yield Row("line_rate_cycles_per_second", "cycles/s",
+              statistics.median(figures[job.name]["cycles_per_second"] for job in transfers))
+
+
+def measure(progress):
+    """Payload rates."""
+    return list(rate_rows(run_lab(TRANSFERS, progress=progress)))
+
+
+def measure_latency(progress):
+    """Latencies of a write of 64 bytes through an idle card."""
+    figures = run_lab(latency=True, progress=progress)
+    return [Row(f"{name}_ns", "ns", value) for name, value in figures["latency"].items()]

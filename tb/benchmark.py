@@ -1,0 +1,57 @@
+"""What a benchmark is, and all of them by name."""
+
+import importlib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure.
+
+    Attributes
+    ----------
+    name, unit : str
+        The name is one word, the same in every run.
+    value : float
+    at_least : float or None
+        The bar. A value below it fails the benchmark.
+    """
+
+    name: str
+    unit: str
+    value: float
+    at_least: float | None = None
+
+    @property
+    def missed(self):
+        return self.at_least is not None and self.value < self.at_least
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A function that measures.
+
+    Attributes
+    ----------
+    about : str
+        One sentence.
+    module, function : str
+        ``function(progress)`` of ``weft.tb.<module>`` returns rows. While it measures it may append JSON lines
+        ``{"phase", "done", "total"}`` to the file ``progress``.
+    """
+
+    about: str
+    module: str
+    function: str = "measure"
+
+    def measure(self, progress):
+        """The rows."""
+        return list(getattr(importlib.import_module(f"weft.tb.{self.module}"), self.function)(progress))
+
+
+BENCHMARKS = {
+    "line-rate": Benchmark("Payload rates of two cards at 100 Gb/s, both directions at once and one alone.",
+                           "bench_line_rate"),
+    "latency": Benchmark("Latencies of a small write.", "bench_line_rate", "measure_latency"),
+    "simulation": Benchmark("How fast simulation is.", "bench_simulation"),
+}
