@@ -16,7 +16,7 @@ from pathlib import Path
 
 import cocotb
 from cocotb.task import bridge
-from cocotb.triggers import Combine, RisingEdge, Timer
+from cocotb.triggers import RisingEdge, Timer, gather
 from cocotb.utils import get_sim_time
 from cocotbext.pcie.core.tlp import TlpType
 
@@ -26,18 +26,18 @@ from weft.driver.transfer import MESSAGE_BYTES, Endpoint, post_receives
 from weft.driver.wr import SGE, RecvWR, SendWR
 from weft.hdl import wire
 from weft.hdl.params import preset
+from weft.tb import mac
 from weft.tb.benchmark import Row
 from weft.tb.clock import CLOCK_PERIOD_NS
 from weft.tb.env import EnvConfig, TwoCards
 from weft.tb.link import FrameKind, LinkConfig
-from weft.tb.mac import BITS_PER_SECOND, FCS_BYTES, GAP_BYTES, PREAMBLE_BYTES
 from weft.tb.sim import bench_seed, simulate
 from weft.tb.two_cards import SIDES, TOP, two_cards_text
 
 BENCH = "weft.tb.bench_line_rate"
 VARIABLE = "WEFT_BENCH"
 PRESET = "test"
-MAC = {"a": 0x02_00_00_00_00_0A, "b": 0x02_00_00_00_00_0B}
+MACS = {"a": 0x02_00_00_00_00_0A, "b": 0x02_00_00_00_00_0B}
 IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}
 PEER = {"a": "b", "b": "a"}
 STEADY_FROM, STEADY_TO = 0.2, 0.8
@@ -64,6 +64,11 @@ class Transfer:
         ``"ab"``: both at once; ``"a"``: A to B alone.
     bar : float or None
         Part of :func:`limit_gbps` that must be reached.
+    message_bytes : int
+    from_byte, to_byte : int
+        Where in a page source and destination begin.
+    line_gbps : float
+        Rate of the MACs.
     """
 
     name: str
@@ -71,6 +76,23 @@ class Transfer:
     payload: int
     senders: str = "ab"
     bar: float | None = None
+    message_bytes: int = MESSAGE_BYTES
+    from_byte: int = 0
+    to_byte: int = 0
+    line_gbps: float = mac.BITS_PER_SECOND / 1e9
+
+    @property
+    def destination(self):
+        """Offset in the registered memory: the source and a page are before it."""
+        return self.payload + 4096 + self.to_byte
+
+    @property
+    def memory_bytes(self):
+        return 2 * (self.payload + 4096)
+
+    @property
+    def limit_gbps(self):
+        return limit_gbps(self.pmtu, self.line_gbps)
 
 
 TRANSFERS = (
@@ -81,10 +103,10 @@ TRANSFERS = (
 )
 
 
-def limit_gbps(pmtu):
+def limit_gbps(pmtu, line_gbps=mac.BITS_PER_SECOND / 1e9):
     """Payload rate that Ethernet allows for data packets of ``pmtu`` bytes back to back."""
     frame = wire.header_bytes(wire.Opcode.WRITE_ONLY) + pmtu + wire.ICRC_BYTES
-    return BITS_PER_SECOND / 1e9 * pmtu / (PREAMBLE_BYTES + frame + FCS_BYTES + GAP_BYTES)
+    return line_gbps * pmtu / (mac.PREAMBLE_BYTES + frame + mac.FCS_BYTES + mac.GAP_BYTES)
 
 
 class Meter:
@@ -142,7 +164,7 @@ def meter_placed(host, pmtu):
     async def written(tlp):
         await host.handle_mem_write_tlp(tlp)
         if tlp.address >> 12 in pages:
-            packet[0] += tlp.length * 4
+            packet[0] += tlp.get_be_byte_count()
             if (tlp.address + tlp.length * 4) % pmtu == 0:
                 meter.add(packet[0])
                 packet[0] = 0
@@ -151,16 +173,17 @@ def meter_placed(host, pmtu):
         host.register_rx_tlp_handler(kind, written)
 
     def watch(buffer, offset, length):
-        pages.update(buffer.physical(at) >> 12 for at in range(offset, offset + length, 4096))
+        pages.update(buffer.physical(at) >> 12 for at in (*range(offset, offset + length, 4096), offset + length - 1))
 
     return meter, watch
 
 
-def exchange(endpoint, offer, payload, sends, receives):
-    """An application: writes the first ``payload`` bytes of its memory behind as many of the peer's, and waits for
-    all acknowledgements and for the peer's immediate."""
+def exchange(endpoint, offer, job, sends, receives):
+    """An application: writes its source to the peer's destination, and waits for all acknowledgements and for the
+    peer's immediate."""
     qp, = endpoint.qps
-    todo = deque(range(0, payload, MESSAGE_BYTES) if sends else ())
+    source, destination = endpoint.mr.buf + job.from_byte, offer.va + job.destination
+    todo = deque(range(0, job.payload, job.message_bytes) if sends else ())
     left, waiting = len(todo), receives
     free = endpoint.window
 
@@ -168,11 +191,11 @@ def exchange(endpoint, offer, payload, sends, receives):
         nonlocal free
         while todo and free:
             at = todo.popleft()
-            length = min(MESSAGE_BYTES, payload - at)
-            wr = SendWR(wr_id=at, num_sge=1, sg=[SGE(endpoint.mr.buf + at, length, endpoint.mr.lkey)],
+            length = min(job.message_bytes, job.payload - at)
+            wr = SendWR(wr_id=at, num_sge=1, sg=[SGE(source + at, length, endpoint.mr.lkey)],
                         opcode=WROpcode.RDMA_WRITE if todo else WROpcode.RDMA_WRITE_WITH_IMM,
                         send_flags=SendFlags.SIGNALED, imm_data=1)
-            wr.set_wr_rdma(offer.rkey, offer.va + payload + at)
+            wr.set_wr_rdma(offer.rkey, destination + at)
             qp.post_send(wr)
             free -= 1
 
@@ -211,7 +234,7 @@ class Lab:
         self.contexts = {side: await task for side, task in opening.items()}
 
     def _open(self, side):
-        return Context(self.env.device(side), mac=MAC[side], ip=IP[side], config=ContextConfig(ring_log2=8))
+        return Context(self.env.device(side), mac=MACS[side], ip=IP[side], config=ContextConfig(ring_log2=8))
 
     async def connect(self, length, pmtu):
         """An endpoint on each side, connected with each other, one receive posted."""
@@ -223,26 +246,26 @@ class Lab:
 
     async def transfer(self, job):
         """Run a :class:`Transfer`; leaves its figures."""
-        ends = await self.connect(2 * job.payload, job.pmtu)
+        ends = await self.connect(job.memory_bytes, job.pmtu)
+        mac.BITS_PER_SECOND = job.line_gbps * 1e9
         sent, placed, over = {}, {}, []
         data = {side: os.urandom(job.payload) for side in job.senders}
         for side in job.senders:
-            ends[side].mr.write(data[side])
+            ends[side].mr.write(data[side], offset=job.from_byte)
             sent[side], end = meter_sent(self.env, f"{side}_to_{PEER[side]}")
             placed[side], watch = meter_placed(self.env.host(PEER[side]), job.pmtu)
-            watch(ends[PEER[side]].mr.buffer, job.payload, job.payload)
+            watch(ends[PEER[side]].mr.buffer, job.destination, job.payload)
             over.append(end)
         began_ns, began = get_sim_time("ns"), time.perf_counter()
         progress = cocotb.start_soon(self._follow(job, placed.values()))
-        await Combine(*[cocotb.start_soon(bridge(exchange)(
-            ends[side], ends[PEER[side]].offer, job.payload, side in job.senders, PEER[side] in job.senders))
-            for side in SIDES])
+        await gather(*[bridge(exchange)(ends[side], ends[PEER[side]].offer, job, side in job.senders,
+                                        PEER[side] in job.senders) for side in SIDES])
         progress.cancel()
         for end in over:
             end()
         cycles = (get_sim_time("ns") - began_ns) / CLOCK_PERIOD_NS
         for side in job.senders:
-            assert ends[PEER[side]].mr.read(job.payload, job.payload) == data[side], "the bytes received differ"
+            assert ends[PEER[side]].mr.read(job.payload, job.destination) == data[side], "the bytes received differ"
             assert sent[side].total == job.payload, "packets were sent twice"
         rates = steady_gbps([*sent.values(), *placed.values()])
         self.figures[job.name] = {
@@ -287,7 +310,7 @@ class Lab:
         receiver = cocotb.start_soon(bridge(self._take)(ends["b"], times))
         await bridge(self._give)(ends["a"], ends["b"].offer, times)
         await receiver
-        await Combine(*watches)
+        await gather(*watches)
         return {
             "post_send_to_receiver_completion": times["received"] - begin,
             "post_send_to_sender_completion": times["acknowledged"] - begin,
@@ -338,7 +361,7 @@ def run_lab(transfers=(), *, latency=False, progress, seed=1, verilog=None):
 def rate_rows(figures, transfers=TRANSFERS):
     """Rows of the report."""
     for job in transfers:
-        limit, found = limit_gbps(job.pmtu), figures[job.name]
+        limit, found = job.limit_gbps, figures[job.name]
         yield Row(f"payload_limit_gbps{job.name}", "Gb/s", limit)
         for way in ("tx", "rx"):
             rate = found[way]
