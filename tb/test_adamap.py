@@ -146,7 +146,7 @@ class World:
             qp.in_flight -= 1
             self.judged.append(ticket)
             self.seen[f"verdict{judged['verdict']}"] += 1
-            if judged["verdict"] in (MATCH, PROBE):
+            if self.exact and judged["verdict"] in (MATCH, PROBE):
                 before = len(qp.matcher.retired)
                 if judged["verdict"] == PROBE:
                     qp.matcher.probe(fields["rsn"])

@@ -229,7 +229,7 @@ class Matcher(wiring.Component):
             cache.mark_index.eq(index), cache.mark_open.eq(open_bits & ~(1 << slot)[:abi.NODE_HOLES_MAX]), cache.mark_left.eq(left - 1),
             slack.eq(Mux(self.retransmit_slack == 0, 1, self.retransmit_slack)),
             self.o_demand.payload.eq(item.qpn), cache.drop_index.eq(index),
-            head_write.data.rsn.eq(0),
+            blocked.eq(cached >= self.prefetch_depth),
         ]
         with m.If(self.wake_stb & (self.wake_qpn == item.qpn)):
             m.d.sync += disturbed.eq(1)
@@ -293,7 +293,6 @@ class Matcher(wiring.Component):
             with m.State("CLEAR"):  # PSN and RSN name the same hole, or not
                 matched = hit & check.matches
                 at_head = ahead == slot
-                m.d.comb += blocked.eq(cached >= self.prefetch_depth)
                 with m.If(dead | ((ahead < 0) & is_header)):
                     refuse(abi.Reason.STALE_RSN)
                     with m.If(dead):
