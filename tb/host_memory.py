@@ -20,6 +20,8 @@ class _Area(Region):
         return self._memory.read(self._start + address, length)
 
     async def _write(self, address, data, **_):
+        for watcher in self._memory.dma_watchers:
+            watcher(self._start + address, len(data))
         self._memory.write(self._start + address, data)
 
 
@@ -36,10 +38,16 @@ class HostMemory:
         Whose address space it joins.
     rng : random.Random
         Places the pages.
+
+    Attributes
+    ----------
+    dma_watchers : list of callable(address, length)
+        Told of every DMA write before it takes effect.
     """
 
     def __init__(self, root_complex, rng):
         self._rng = rng
+        self.dma_watchers = []
         self._pages = {}  # page number → memoryview of 4 KiB
         base, size = LOW
         root_complex.mem_pool.register_region(_Area(self, base, size), base, size)
