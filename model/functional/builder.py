@@ -1,0 +1,45 @@
+"""The node builder, without time: the oracle of ``hdl/adamap/builder.py``."""
+
+from weft.hdl import abi
+
+from .node import Node, choose_encoding
+
+
+class NodeBuilder:
+    """Pool of unsealed nodes.
+
+    Parameters
+    ----------
+    slots : int
+        QPs with an unsealed node at one time.
+    """
+
+    def __init__(self, slots):
+        self.slots = slots
+        self.open = {}   # (qpn, generation) -> [first PSN, holes]; oldest first
+
+    def run(self, qpn, generation, psn, length, seal):
+        """Take a run of holes; return the nodes sealed, in order."""
+        key, sealed = (qpn, generation), []
+        if length == 0 and not seal:
+            self.open.pop(key, None)
+            return sealed
+        for hole in range(psn, psn + length):
+            if key in self.open and choose_encoding([*self.open[key][1], hole - self.open[key][0]]) is None:
+                sealed.append(self.seal(key))
+            if key not in self.open:
+                if len(self.open) == self.slots:
+                    sealed.append(self.seal(next(iter(self.open))))
+                self.open[key] = hole, []
+            first, holes = self.open[key]
+            holes.append(hole - first)
+            if len(holes) == abi.NODE_HOLES_MAX:
+                sealed.append(self.seal(key))
+        if seal and key in self.open:
+            sealed.append(self.seal(key))
+        return sealed
+
+    def seal(self, key):
+        """Seal the node of a QP."""
+        first, holes = self.open.pop(key)
+        return Node(*key, first % (1 << 32), 0, choose_encoding(holes), tuple(holes))
