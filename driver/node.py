@@ -46,9 +46,17 @@ class Node:
     def pack(self, *, next_line=0, next_phase=0, next_adjacent=0):
         """The 64 bytes of a block of the knitting buffer."""
         return abi.NODE.pack(
-            next_line=next_line, next_phase=next_phase, next_adjacent=next_adjacent, qpn=self.qpn, generation=self.generation,
-            count=len(self.holes), encoding=self.encoding, base_psn=self.base_psn, rsn=self.rsn,
-            body=encode_body(self.encoding, self.holes))
+            next_line=next_line,
+            next_phase=next_phase,
+            next_adjacent=next_adjacent,
+            qpn=self.qpn,
+            generation=self.generation,
+            count=len(self.holes),
+            encoding=self.encoding,
+            base_psn=self.base_psn,
+            rsn=self.rsn,
+            body=encode_body(self.encoding, self.holes),
+        )
 
     @property
     def psns(self):
@@ -97,7 +105,9 @@ def encode_body(encoding, holes):
     if encoding == abi.Encoding.LIST:
         return sum(hole << abi.OFFSET_BITS * i for i, hole in enumerate(holes))
     if encoding == abi.Encoding.RUNS:
-        return sum((first | length << abi.OFFSET_BITS) << _RUN_BITS * i for i, (first, length) in enumerate(runs_of(holes)))
+        return sum(
+            (first | length << abi.OFFSET_BITS) << _RUN_BITS * i for i, (first, length) in enumerate(runs_of(holes))
+        )
     return sum(1 << hole for hole in holes)
 
 

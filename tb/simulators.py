@@ -79,9 +79,10 @@ def _awake(text):
     Under ``-g2012`` an initial value is no event, so a process whose inputs never change would keep X for ever.
     Yosys gives longer processes a register to wake them; here it changes at time zero, and the short ones get one.
     """
-    text = re.sub(r"^(\s*reg (\\\$auto\$verilog_backend\S+))\s+= 0;", r"\1 ; initial #0 \2 = 0;", text, flags=re.MULTILINE)
-    text = re.sub(r"^(\s*)always @\*\n(\s*[^;\n]+ = [^;\n]+;)$", r"\1always @* begin if (_awake_) begin end\n\2 end", text, flags=re.MULTILINE)
-    return re.sub(r"^(module [^;]*;)$", r"\1\n  reg _awake_; initial #0 _awake_ = 0;", text, flags=re.MULTILINE)
+    sub = functools.partial(re.sub, flags=re.MULTILINE)
+    text = sub(r"^(\s*reg (\\\$auto\$verilog_backend\S+))\s+= 0;", r"\1 ; initial #0 \2 = 0;", text)
+    text = sub(r"^(\s*)always @\*\n(\s*[^;\n]+ = [^;\n]+;)$", r"\1always @* begin if (_awake_) begin end\n\2 end", text)
+    return sub(r"^(module [^;]*;)$", r"\1\n  reg _awake_; initial #0 _awake_ = 0;", text)
 
 
 class Icarus:
@@ -139,7 +140,7 @@ class Verilator:
     OPTIONS_VERSION = 1
     OPTIMIZE = {
         "build": "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1",
-        "run": "OPT_FAST=-O3 OPT_SLOW=-O1 OPT_GLOBAL=-O2",
+        "run": "OPT_FAST=-O2 OPT_SLOW=-O0 OPT_GLOBAL=-O2",
     }
 
     @staticmethod

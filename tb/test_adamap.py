@@ -14,7 +14,7 @@ from weft.driver.node import Node, choose_encoding
 from weft.hdl import abi
 from weft.hdl.adamap.adamap import Adamap, Extent
 from weft.hdl.adamap.control import QpRef
-from weft.hdl.layouts import JudgeRequest, Judgement, LineData, LineRequest, ListCreate, Report
+from weft.hdl.layouts import Judgement, JudgeRequest, LineData, LineRequest, ListCreate
 from weft.hdl.params import preset
 from weft.model.functional.node_list import NodeList
 from weft.tb.clock import start_clock
@@ -65,7 +65,9 @@ class World:
         edge = dut.clk
         self.judge = StreamSource(dut, "i_judge", edge, pause=0.1, rng=random.Random(rng.random()))
         self.judgements = StreamSink(dut, "o_judgement", edge, pause=0.1, rng=random.Random(rng.random()))
-        self.reports = [StreamSink(dut, f"o_report__{k}", edge, pause=0.3, rng=random.Random(rng.random())) for k in range(2)]
+        self.reports = [
+            StreamSink(dut, f"o_report__{k}", edge, pause=0.3, rng=random.Random(rng.random())) for k in range(2)
+        ]
         self.line_requests = StreamSink(dut, "o_line", edge, pause=0.3, rng=random.Random(rng.random()))
         self.errors = StreamSink(dut, "o_qp_error", edge)
         self.create_source = StreamSource(dut, "i_create", edge)
@@ -92,7 +94,7 @@ class World:
     async def count(self):
         """Strobes, time, and placement of payloads a while after their judgement."""
         dut, pending = self.dut, deque()
-        names = [n for n in Adamap.COUNTS]
+        names = list(Adamap.COUNTS)
         while True:
             await RisingEdge(dut.clk)
             self.now += 1
@@ -127,7 +129,9 @@ class World:
                     data, error = 0, 1
                 else:
                     data, error = int.from_bytes(block, "little"), 0
-                dut.i_line__payload.value = pack(LineData, data=data, tag=request["tag"] | 0x5000, index=0, last=1, error=error)
+                dut.i_line__payload.value = pack(
+                    LineData, data=data, tag=request["tag"] | 0x5000, index=0, last=1, error=error
+                )
                 dut.i_line__valid.value = 1
 
     def request(self, qp, **fields):
@@ -135,8 +139,19 @@ class World:
         self.ticket += 1
         qp.in_flight += 1
         self.requests.append((qp, self.ticket, fields))
-        self.judge.send_nowait(pack(JudgeRequest, **{**fields, "psn": fields["psn"] % (1 << 24), "rsn": fields.get("rsn", 0) % (1 << 24),
-                                                     "qpn": qp.qpn, "generation": qp.generation, "ticket": self.ticket % 256}))
+        self.judge.send_nowait(
+            pack(
+                JudgeRequest,
+                **{
+                    **fields,
+                    "psn": fields["psn"] % (1 << 24),
+                    "rsn": fields.get("rsn", 0) % (1 << 24),
+                    "qpn": qp.qpn,
+                    "generation": qp.generation,
+                    "ticket": self.ticket % 256,
+                },
+            )
+        )
 
     async def collect(self):
         """Judgements: what the model's matcher is told, in the same order."""
@@ -213,7 +228,9 @@ class World:
                 while not self.expected[qp.qpn]:
                     await RisingEdge(self.dut.clk)
                 want, ticket = self.expected[qp.qpn].popleft()
-                assert (want.line, want.open) == (line, retire.open), f"residue {retire.open:#x}, expected {want.open:#x}"
+                assert (want.line, want.open) == (line, retire.open), (
+                    f"residue {retire.open:#x}, expected {want.open:#x}"
+                )
                 assert self.placed >= ticket, "retired before the packet was placed"
             else:
                 qp.filled |= {p for i, p in enumerate(node.psns) if not retire.open >> i & 1}
@@ -357,7 +374,12 @@ async def every_hole_is_filled(dut):
         assert linked == fetched == qp.linked
     assert sorted([*world.free, *(q.spare for q in qps)]) == sorted(world.lines), "blocks were lost or doubled"
     dut._log.info("%s", dict(world.seen))
-    assert world.seen["nodes_residue"] and world.seen["cache_misses"] and world.seen["DUPLICATE"] and world.seen["NOT_IN_NODE"]
+    assert (
+        world.seen["nodes_residue"]
+        and world.seen["cache_misses"]
+        and world.seen["DUPLICATE"]
+        and world.seen["NOT_IN_NODE"]
+    )
     assert world.seen["LIST"] and world.seen["verdict3"] and len(world.errors) == 0
 
 
@@ -375,7 +397,9 @@ async def broken_list_stops_its_qp(dut):
     damage = {
         "BAD_POINTER": lambda qp, line: None,
         "qpn": lambda qp, line: world.blocks[line][:8] + b"\x77" + world.blocks[line][9:],
-        "generation": lambda qp, line: world.blocks[line][:11] + bytes([world.blocks[line][11] ^ 1]) + world.blocks[line][12:],
+        "generation": lambda qp, line: (
+            world.blocks[line][:11] + bytes([world.blocks[line][11] ^ 1]) + world.blocks[line][12:]
+        ),
         "count": lambda qp, line: world.blocks[line][:12] + b"\x00\x00\x00" + world.blocks[line][15:],
         "many": lambda qp, line: world.blocks[line][:12] + b"\x41\x01\x00" + world.blocks[line][15:],
         "encoding": lambda qp, line: world.blocks[line][:15] + b"\x07" + world.blocks[line][16:],
@@ -401,7 +425,11 @@ async def broken_list_stops_its_qp(dut):
         world.destroy_source.send_nowait(pack(QpRef, qpn=qp.qpn, generation=qp.generation))
         while not int(dut.destroyed.value):
             await RisingEdge(dut.clk)
-    assert world.seen["QP_ERROR BAD_POINTER"] == 1 and world.seen["QP_ERROR BAD_NODE"] == 6 and world.seen["QP_ERROR DMA_ERROR"] == 1
+    assert (
+        world.seen["QP_ERROR BAD_POINTER"] == 1
+        and world.seen["QP_ERROR BAD_NODE"] == 6
+        and world.seen["QP_ERROR DMA_ERROR"] == 1
+    )
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
@@ -432,16 +460,48 @@ async def cached_node_is_matched_at_full_rate(dut):
     assert world.now - start <= 2 * 119 + 4
     while qp.nodes:
         await RisingEdge(dut.clk)
-    assert world.seen["cache_misses"] == 0 and world.seen["match_stall_cycles"] == 0 and world.seen["nodes_residue"] == 0
+    assert (
+        world.seen["cache_misses"] == 0 and world.seen["match_stall_cycles"] == 0 and world.seen["nodes_residue"] == 0
+    )
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_recovery_agrees_with_the_model(sim):
-    params = replace(preset("test"), qps=4, window_bits=64, builder_slots=4, cache_entries=8, prefetch_depth_max=4, match_queue=16, knit_extents=2)
-    simulate(Adamap(params), name="adamap", bench="weft.tb.test_adamap", sim=sim, env={"TURNS": "6" if sim == "icarus" else "40"})
+    params = replace(
+        preset("test"),
+        qps=4,
+        window_bits=64,
+        builder_slots=4,
+        cache_entries=8,
+        prefetch_depth_max=4,
+        match_queue=16,
+        knit_extents=2,
+    )
+    simulate(
+        Adamap(params),
+        name="adamap",
+        bench="weft.tb.test_adamap",
+        sim=sim,
+        env={"TURNS": "6" if sim == "icarus" else "40"},
+    )
 
 
 def test_recovery_with_slack_and_a_tiny_cache():
-    params = replace(preset("test"), qps=4, window_bits=64, builder_slots=2, cache_entries=2, prefetch_depth_max=2, match_queue=8, knit_extents=2)
-    simulate(Adamap(params), name="adamap_tiny", bench="weft.tb.test_adamap", sim="verilator", tests="every_hole_is_filled",
-             env={"EXACT": "0", "TURNS": "40"})
+    params = replace(
+        preset("test"),
+        qps=4,
+        window_bits=64,
+        builder_slots=2,
+        cache_entries=2,
+        prefetch_depth_max=2,
+        match_queue=8,
+        knit_extents=2,
+    )
+    simulate(
+        Adamap(params),
+        name="adamap_tiny",
+        bench="weft.tb.test_adamap",
+        sim="verilator",
+        tests="every_hole_is_filled",
+        env={"EXACT": "0", "TURNS": "40"},
+    )

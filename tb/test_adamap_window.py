@@ -12,7 +12,7 @@ from cocotb.triggers import RisingEdge, with_timeout
 from weft.hdl.adamap.control import ControlKind, ControlOp
 from weft.hdl.adamap.posted import Posted
 from weft.hdl.adamap.window import Window
-from weft.hdl.layouts import HoleRun, JudgeRequest, Judgement, MatchRequest
+from weft.hdl.layouts import HoleRun, Judgement, JudgeRequest, MatchRequest
 from weft.hdl.params import preset
 from weft.model.functional import window as model
 from weft.tb.clock import start_clock
@@ -114,7 +114,9 @@ async def random_packets(dut):
     rng = random.Random(bench_seed())
     await start_clock(dut)
     generations = [rng.randrange(256) for _ in range(4)]
-    windows = [model.Window(64, rng.choice([0, 1, rng.getrandbits(24), (1 << 24) - 30, (1 << 32) - 300])) for _ in range(4)]
+    windows = [
+        model.Window(64, rng.choice([0, 1, rng.getrandbits(24), (1 << 24) - 30, (1 << 32) - 300])) for _ in range(4)
+    ]
     cums = [(g, w.base % (1 << 32)) for g, w in zip(generations, windows, strict=True)]
     floors = [rng.getrandbits(32) for _ in range(4)]
     cocotb.start_soon(tables(dut, cums, floors))
@@ -134,15 +136,38 @@ async def random_packets(dut):
         for _ in range(25):
             qpn = rng.randrange(4) if only is None else only
             w = windows[qpn]
-            fields = {**traffic(rng, w, floors[qpn]), "qpn": qpn, "generation": generations[qpn], "ticket": rng.randrange(256)}
+            fields = {
+                **traffic(rng, w, floors[qpn]),
+                "qpn": qpn,
+                "generation": generations[qpn],
+                "ticket": rng.randrange(256),
+            }
             flags = {k: bool(fields.get(k, 0)) for k in ("retransmission", "probe", "ack_req")}
             was_owed = w.owed
-            judged = w.judge(fields["psn"], **flags, rsn=fields["rsn"], floor=floors[qpn] % (1 << 24), room=room, reorder=reorder)
+            judged = w.judge(
+                fields["psn"], **flags, rsn=fields["rsn"], floor=floors[qpn] % (1 << 24), room=room, reorder=reorder
+            )
             burst.append(pack(JudgeRequest, **fields))
-            expected.append((judged.verdict, judged.psn % (1 << 32), judged.base % (1 << 32), judged.holes % (1 << 32), int(judged.progress)))
+            expected.append(
+                (
+                    judged.verdict,
+                    judged.psn % (1 << 32),
+                    judged.base % (1 << 32),
+                    judged.holes % (1 << 32),
+                    int(judged.progress),
+                )
+            )
             if judged.verdict in (model.MATCH, model.PROBE):
-                expected_matches.append({"qpn": qpn, "generation": generations[qpn], "psn": judged.psn % (1 << 32), "rsn": fields["rsn"],
-                                         "probe": int(flags["probe"]), "ticket": fields["ticket"]})
+                expected_matches.append(
+                    {
+                        "qpn": qpn,
+                        "generation": generations[qpn],
+                        "psn": judged.psn % (1 << 32),
+                        "rsn": fields["rsn"],
+                        "probe": int(flags["probe"]),
+                        "ticket": fields["ticket"],
+                    }
+                )
             tag = (qpn, generations[qpn], fields["ticket"])
             expected_runs += [(tag, p, n, 0) for p, n in judged.lost]
             if judged.seal:
@@ -181,7 +206,13 @@ async def random_packets(dut):
     want = [(t, None if p is None else p % (1 << 32), n, s) for t, p, n, s in expected_runs]
     rejoined = []
     for item in want:
-        if rejoined and not item[3] and rejoined[-1][0] == item[0] and not rejoined[-1][3] and rejoined[-1][1] + rejoined[-1][2] == item[1]:
+        if (
+            rejoined
+            and not item[3]
+            and rejoined[-1][0] == item[0]
+            and not rejoined[-1][3]
+            and rejoined[-1][1] + rejoined[-1][2] == item[1]
+        ):
             rejoined[-1] = (item[0], rejoined[-1][1], rejoined[-1][2] + item[2], 0)
         else:
             rejoined.append(item)

@@ -48,11 +48,19 @@ def test_first_fitting_encoding_is_chosen():
     assert choose_encoding(list(range(0, 640, 2))) is None
 
 
-@pytest.mark.parametrize("fields", [
-    {"encoding": 0, "count": 1, "body": 0}, {"encoding": 1, "count": 0, "body": 0}, {"encoding": 1, "count": 21, "body": 0},
-    {"encoding": 1, "count": 2, "body": 0}, {"encoding": 2, "count": 5, "body": 4 << 16}, {"encoding": 2, "count": 320, "body": 0xFFFF_0000},
-    {"encoding": 3, "count": 2, "body": 1}, {"encoding": 3, "count": 321, "body": (1 << 320) - 1},
-])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"encoding": 0, "count": 1, "body": 0},
+        {"encoding": 1, "count": 0, "body": 0},
+        {"encoding": 1, "count": 21, "body": 0},
+        {"encoding": 1, "count": 2, "body": 0},
+        {"encoding": 2, "count": 5, "body": 4 << 16},
+        {"encoding": 2, "count": 320, "body": 0xFFFF_0000},
+        {"encoding": 3, "count": 2, "body": 1},
+        {"encoding": 3, "count": 321, "body": (1 << 320) - 1},
+    ],
+)
 def test_inconsistent_node_is_refused(fields):
     with pytest.raises(ValueError):
         Node.unpack(abi.NODE.pack(qpn=1, **fields))

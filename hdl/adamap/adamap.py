@@ -68,8 +68,18 @@ class Adamap(wiring.Component):
         Counters of :data:`abi.COUNTERS`; ``count_holes`` and ``count_nodes_linked`` are added.
     """
 
-    COUNTS = {"holes": 24, "nodes_sealed": 1, "nodes_linked": 16, "nodes_retired": 1, "nodes_residue": 1, "cache_hits": 1,
-              "cache_misses": 1, "match_stall_cycles": 1, "prefetches": 1, "window_stall_cycles": 1}
+    COUNTS = {
+        "holes": 24,
+        "nodes_sealed": 1,
+        "nodes_linked": 16,
+        "nodes_retired": 1,
+        "nodes_residue": 1,
+        "cache_hits": 1,
+        "cache_misses": 1,
+        "match_stall_cycles": 1,
+        "prefetches": 1,
+        "window_stall_cycles": 1,
+    }
 
     def __init__(self, params: CardParams):
         self.params = params
@@ -152,29 +162,60 @@ class Adamap(wiring.Component):
             m.d.sync += started.eq(0)
 
         depth = Signal(range(p.prefetch_depth_max + 1))
-        m.d.sync += depth.eq(Mux(self.prefetch_depth == 0, 1, Mux(self.prefetch_depth > p.prefetch_depth_max, p.prefetch_depth_max, self.prefetch_depth)))
+        m.d.sync += depth.eq(
+            Mux(
+                self.prefetch_depth == 0,
+                1,
+                Mux(self.prefetch_depth > p.prefetch_depth_max, p.prefetch_depth_max, self.prefetch_depth),
+            )
+        )
         m.d.comb += [
-            window.reorder_distance.eq(self.reorder_distance), window.match_room.eq(matcher.room),
-            cum.read_en[0].eq(window.row_en), cum.read_index[0].eq(window.row_index), window.cum.eq(cum.read_data[0]),
-            matcher.head_en[0].eq(window.row_en), matcher.head_index[0].eq(window.row_index), window.floor.eq(matcher.head[0].rsn),
-            matcher.head_en[1].eq(prefetch.row_en), matcher.head_index[1].eq(prefetch.row_index), prefetch.head.eq(matcher.head[1]),
-            links.read_en[0].eq(prefetch.row_en), links.read_index[0].eq(prefetch.row_index), prefetch.linked.eq(links.read_data[0]),
-            links.read_en[1].eq(matcher.row_en), links.read_index[1].eq(matcher.row_index),
-            prefetch.view_en.eq(matcher.row_en), prefetch.view_index.eq(matcher.row_index),
-            matcher.list.eq(prefetch.view), matcher.list.linked.eq(links.read_data[1].value),
-            builder.time_ns.eq(self.time_ns), builder.node_age_ns.eq(self.node_age_ns), builder.placed_ticket.eq(self.placed_ticket),
-            hold.placed_ticket.eq(self.placed_ticket), matcher.placed.eq(hold.placed),
-            matcher.retransmit_slack.eq(self.retransmit_slack), matcher.prefetch_depth.eq(depth),
+            window.reorder_distance.eq(self.reorder_distance),
+            window.match_room.eq(matcher.room),
+            cum.read_en[0].eq(window.row_en),
+            cum.read_index[0].eq(window.row_index),
+            window.cum.eq(cum.read_data[0]),
+            matcher.head_en[0].eq(window.row_en),
+            matcher.head_index[0].eq(window.row_index),
+            window.floor.eq(matcher.head[0].rsn),
+            matcher.head_en[1].eq(prefetch.row_en),
+            matcher.head_index[1].eq(prefetch.row_index),
+            prefetch.head.eq(matcher.head[1]),
+            links.read_en[0].eq(prefetch.row_en),
+            links.read_index[0].eq(prefetch.row_index),
+            prefetch.linked.eq(links.read_data[0]),
+            links.read_en[1].eq(matcher.row_en),
+            links.read_index[1].eq(matcher.row_index),
+            prefetch.view_en.eq(matcher.row_en),
+            prefetch.view_index.eq(matcher.row_index),
+            matcher.list.eq(prefetch.view),
+            matcher.list.linked.eq(links.read_data[1].value),
+            builder.time_ns.eq(self.time_ns),
+            builder.node_age_ns.eq(self.node_age_ns),
+            builder.placed_ticket.eq(self.placed_ticket),
+            hold.placed_ticket.eq(self.placed_ticket),
+            matcher.placed.eq(hold.placed),
+            matcher.retransmit_slack.eq(self.retransmit_slack),
+            matcher.prefetch_depth.eq(depth),
             prefetch.prefetch_depth.eq(depth),
             prefetch.prefetch_watermark.eq(Mux(self.prefetch_watermark == 0, 1, self.prefetch_watermark)),
-            prefetch.post_stb.eq(links.took), prefetch.post_qpn.eq(links.took_qpn),
-            matcher.wake_stb.eq(prefetch.wake_stb), matcher.wake_qpn.eq(prefetch.wake_qpn),
-            matcher.waiting_qpn.eq(prefetch.waiting_qpn), prefetch.waiting.eq(matcher.waiting),
-            matcher.exclusive.eq(prefetch.exclusive), prefetch.granted.eq(matcher.granted),
-            control.discarded.eq(builder.discarded), self.destroyed.eq(control.destroyed),
-            control.query_stb.eq(self.query_stb), control.query_qpn.eq(self.query_qpn), self.query_done.eq(control.query_done),
-            self.query_result[0].eq(window.query_base), self.query_result[1].eq(window.query_holes),
-            self.query_result[2].eq(prefetch.query_linked), self.query_result[3].eq(prefetch.query_fetched),
+            prefetch.post_stb.eq(links.took),
+            prefetch.post_qpn.eq(links.took_qpn),
+            matcher.wake_stb.eq(prefetch.wake_stb),
+            matcher.wake_qpn.eq(prefetch.wake_qpn),
+            matcher.waiting_qpn.eq(prefetch.waiting_qpn),
+            prefetch.waiting.eq(matcher.waiting),
+            matcher.exclusive.eq(prefetch.exclusive),
+            prefetch.granted.eq(matcher.granted),
+            control.discarded.eq(builder.discarded),
+            self.destroyed.eq(control.destroyed),
+            control.query_stb.eq(self.query_stb),
+            control.query_qpn.eq(self.query_qpn),
+            self.query_done.eq(control.query_done),
+            self.query_result[0].eq(window.query_base),
+            self.query_result[1].eq(window.query_holes),
+            self.query_result[2].eq(prefetch.query_linked),
+            self.query_result[3].eq(prefetch.query_fetched),
         ]
         m.d.comb += self.i_extent.ready.eq(1)
         for k in range(p.knit_extents):
@@ -184,13 +225,28 @@ class Adamap(wiring.Component):
             m.d.comb += [prefetch.extent_base[k].eq(base), prefetch.extent_lines[k].eq(lines)]
 
         m.d.comb += [
-            self.refuse_stb.eq(matcher.refuse_stb), self.refuse_reason.eq(matcher.refuse_reason),
-            self.count_holes.eq(window.count_holes), self.count_window_stall_cycles.eq(window.count_window_stall_cycles),
-            self.count_nodes_sealed.eq(builder.count_nodes_sealed), self.count_nodes_linked.eq(Mux(links.took, links.took_change, 0)),
+            self.refuse_stb.eq(matcher.refuse_stb),
+            self.refuse_reason.eq(matcher.refuse_reason),
+            self.count_holes.eq(window.count_holes),
+            self.count_window_stall_cycles.eq(window.count_window_stall_cycles),
+            self.count_nodes_sealed.eq(builder.count_nodes_sealed),
+            self.count_nodes_linked.eq(Mux(links.took, links.took_change, 0)),
             self.count_prefetches.eq(prefetch.count_prefetches),
-            *[getattr(self, f"count_{n}").eq(getattr(matcher, f"count_{n}"))
-              for n in ("nodes_retired", "nodes_residue", "cache_hits", "cache_misses", "match_stall_cycles")],
-            self.idle.eq(control.idle & window.idle & ~runs.o.valid & builder.idle & matcher.idle & hold.idle & prefetch.idle
-                         & ~merge.o.valid & ~self.link_doorbell_stb & ~self.cum_doorbell_stb),
+            *[
+                getattr(self, f"count_{n}").eq(getattr(matcher, f"count_{n}"))
+                for n in ("nodes_retired", "nodes_residue", "cache_hits", "cache_misses", "match_stall_cycles")
+            ],
+            self.idle.eq(
+                control.idle
+                & window.idle
+                & ~runs.o.valid
+                & builder.idle
+                & matcher.idle
+                & hold.idle
+                & prefetch.idle
+                & ~merge.o.valid
+                & ~self.link_doorbell_stb
+                & ~self.cum_doorbell_stb
+            ),
         ]
         return m

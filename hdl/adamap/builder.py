@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
-from ..layouts import HoleRun, Report, REPORT_NODE, NODE
+from ..layouts import NODE, REPORT_NODE, HoleRun, Report
 from ..params import CardParams
 
 SPAN = 1 << abi.OFFSET_BITS
@@ -78,7 +78,9 @@ class NodeBuilder(wiring.Component):
         expired = Signal()
         freeing = Signal()
         # Not right after a place was given back: `oldest` is another one then.
-        m.d.sync += expired.eq(~freeing & (used != 0) & ((self.time_ns[:32] - tags[oldest].since)[:32] >= self.node_age_ns))
+        m.d.sync += expired.eq(
+            ~freeing & (used != 0) & ((self.time_ns[:32] - tags[oldest].since)[:32] >= self.node_age_ns)
+        )
 
         run, held = Signal(HoleRun), Signal()
         slot, found = Signal(range(n)), Signal()
@@ -185,8 +187,12 @@ class NodeBuilder(wiring.Component):
         """Load the output with a sealed draft."""
         node, header = Signal(NODE), Signal(REPORT_NODE)
         m.d.comb += [
-            node.qpn.eq(tag.qpn), node.generation.eq(tag.generation), node.count.eq(draft.count), node.base_psn.eq(draft.base),
-            header.kind.eq(abi.ReportKind.NODE.value), header.node.eq(node.as_value()[64:]),
+            node.qpn.eq(tag.qpn),
+            node.generation.eq(tag.generation),
+            node.count.eq(draft.count),
+            node.base_psn.eq(draft.base),
+            header.kind.eq(abi.ReportKind.NODE.value),
+            header.node.eq(node.as_value()[64:]),
         ]
         with m.If(draft.list_fits):
             m.d.comb += [node.encoding.eq(abi.Encoding.LIST.value), node.body.eq(draft.list_body)]
@@ -199,7 +205,9 @@ class NodeBuilder(wiring.Component):
     def _grow(self, m, draft, run):
         """The draft with as much of the run as fits, and how much; one cycle after both stand still."""
         offset, merge, far = Signal(32), Signal(), Signal()
-        in_list, in_runs, in_bitmap = (Signal(range(SPAN + 1), name=name) for name in ("in_list", "in_runs", "in_bitmap"))
+        in_list, in_runs, in_bitmap = (
+            Signal(range(SPAN + 1), name=name) for name in ("in_list", "in_runs", "in_bitmap")
+        )
         left = abi.NODE_HOLES_MAX - draft.count
         m.d.comb += [
             offset.eq(run.psn - draft.base),
@@ -207,16 +215,29 @@ class NodeBuilder(wiring.Component):
             far.eq(offset >= SPAN),
         ]
         with m.If(draft.list_fits & ~far & (draft.count < abi.LIST_HOLES)):
-            m.d.comb += in_list.eq(Mux(SPAN - offset < abi.LIST_HOLES - draft.count, (SPAN - offset)[:17], (abi.LIST_HOLES - draft.count)[:5]))
+            m.d.comb += in_list.eq(
+                Mux(
+                    SPAN - offset < abi.LIST_HOLES - draft.count,
+                    (SPAN - offset)[:17],
+                    (abi.LIST_HOLES - draft.count)[:5],
+                )
+            )
         with m.If(draft.runs_fit & (merge | ((draft.runs < abi.RUNS_MAX) & ~far))):
             m.d.comb += in_runs.eq(left)
         with m.If(draft.bitmap_fits & (offset < abi.NODE_BODY_BITS)):
             m.d.comb += in_bitmap.eq(abi.NODE_BODY_BITS - offset)
 
-        piece, list_left, runs_left, bitmap_left = (Signal(9, name=name) for name in ("piece", "list_left", "runs_left", "bitmap_left"))
+        piece, list_left, runs_left, bitmap_left = (
+            Signal(9, name=name) for name in ("piece", "list_left", "runs_left", "bitmap_left")
+        )
         most = Mux(in_list > in_runs, in_list, in_runs)
         most = Mux(most > in_bitmap, most, in_bitmap)
-        m.d.sync += [piece.eq(Mux(run.length < most, run.length, most)), list_left.eq(in_list), runs_left.eq(in_runs), bitmap_left.eq(in_bitmap)]
+        m.d.sync += [
+            piece.eq(Mux(run.length < most, run.length, most)),
+            list_left.eq(in_list),
+            runs_left.eq(in_runs),
+            bitmap_left.eq(in_bitmap),
+        ]
 
         grown = Signal(Draft)
         first = (offset - draft.count)[:abi.OFFSET_BITS]  # entry i of the list is `first + i`
@@ -234,7 +255,9 @@ class NodeBuilder(wiring.Component):
         for k in range(abi.RUNS_MAX):
             word = grown.runs_body.word_select(k, 2 * abi.OFFSET_BITS)
             with m.If(merge & (draft.runs == k + 1)):
-                m.d.comb += word[abi.OFFSET_BITS:].eq(draft.runs_body.word_select(k, 2 * abi.OFFSET_BITS)[abi.OFFSET_BITS:] + piece)
+                m.d.comb += word[abi.OFFSET_BITS :].eq(
+                    draft.runs_body.word_select(k, 2 * abi.OFFSET_BITS)[abi.OFFSET_BITS :] + piece
+                )
             with m.If(~merge & (draft.runs == k)):
                 m.d.comb += word.eq(Cat(offset[:abi.OFFSET_BITS], piece))
         with m.If(~merge):

@@ -79,7 +79,7 @@ class ListControl(wiring.Component):
         with m.If(self.discarded):
             m.d.sync += discarded.eq(1)
 
-        with m.FSM() as fsm:
+        with m.FSM():
             with m.State("IDLE"):  # waits for an operation
                 m.d.comb += self.idle.eq(~self.i_create.valid & ~self.i_destroy.valid & ~query_due)
                 m.d.sync += discarded.eq(0)
@@ -88,12 +88,21 @@ class ListControl(wiring.Component):
                     m.next = "WINDOW"
                 with m.Elif(self.i_destroy.valid):
                     destroy = self.i_destroy.p
-                    m.d.sync += [op.kind.eq(ControlKind.DESTROY), op.qpn.eq(destroy.qpn), op.generation.eq(destroy.generation)]
+                    m.d.sync += [
+                        op.kind.eq(ControlKind.DESTROY),
+                        op.qpn.eq(destroy.qpn),
+                        op.generation.eq(destroy.generation),
+                    ]
                     m.next = "WINDOW"
                 with m.Elif(self.i_create.valid):
                     create = self.i_create.p
-                    m.d.sync += [op.kind.eq(ControlKind.CREATE), op.qpn.eq(create.qpn), op.generation.eq(create.generation),
-                                 op.psn.eq(create.psn), op.line.eq(create.line)]
+                    m.d.sync += [
+                        op.kind.eq(ControlKind.CREATE),
+                        op.qpn.eq(create.qpn),
+                        op.generation.eq(create.generation),
+                        op.psn.eq(create.psn),
+                        op.line.eq(create.line),
+                    ]
                     m.next = "POSTED"
             with m.State("POSTED"):  # waits for the doorbell tables
                 m.d.comb += self.o_posted.valid.eq(1)

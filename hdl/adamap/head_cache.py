@@ -42,14 +42,29 @@ def match_port(params):
     cycle after ``read_en`` and stay.
     """
     index = params.cache_entries.bit_length() - 1 or 1
-    return wiring.Signature({
-        "qpn": Out(24), "generation": Out(8), "rsn": Out(24),
-        "hit": In(1), "index": In(index), "slot": In(COUNT_WIDTH),
-        "read_en": Out(1), "read_index": Out(index), "node": In(CachedNode), "open": In(abi.NODE_HOLES_MAX), "left": In(COUNT_WIDTH),
-        "mark_en": Out(1), "mark_index": Out(index), "mark_open": Out(abi.NODE_HOLES_MAX), "mark_left": Out(COUNT_WIDTH),
-        "drop_en": Out(1), "drop_index": Out(index),
-        "flush_en": Out(1), "flush_qpn": Out(24),
-    })
+    return wiring.Signature(
+        {
+            "qpn": Out(24),
+            "generation": Out(8),
+            "rsn": Out(24),
+            "hit": In(1),
+            "index": In(index),
+            "slot": In(COUNT_WIDTH),
+            "read_en": Out(1),
+            "read_index": Out(index),
+            "node": In(CachedNode),
+            "open": In(abi.NODE_HOLES_MAX),
+            "left": In(COUNT_WIDTH),
+            "mark_en": Out(1),
+            "mark_index": Out(index),
+            "mark_open": Out(abi.NODE_HOLES_MAX),
+            "mark_left": Out(COUNT_WIDTH),
+            "drop_en": Out(1),
+            "drop_index": Out(index),
+            "flush_en": Out(1),
+            "flush_qpn": Out(24),
+        }
+    )
 
 
 def fill_port(params):
@@ -114,12 +129,19 @@ class HeadCache(wiring.Component):
 
         touched = Signal()
         m.d.comb += [
-            node_read.en.eq(match.read_en), node_read.addr.eq(match.read_index), match.node.eq(node_read.data),
-            open_read.en.eq(match.read_en), open_read.addr.eq(match.read_index),
-            match.open.eq(Mux(touched, open_read.data.open, ((Const(1, 1) << node_read.data.count) - 1)[:abi.NODE_HOLES_MAX])),
+            node_read.en.eq(match.read_en),
+            node_read.addr.eq(match.read_index),
+            match.node.eq(node_read.data),
+            open_read.en.eq(match.read_en),
+            open_read.addr.eq(match.read_index),
+            match.open.eq(
+                Mux(touched, open_read.data.open, ((Const(1, 1) << node_read.data.count) - 1)[: abi.NODE_HOLES_MAX])
+            ),
             match.left.eq(Mux(touched, open_read.data.left, node_read.data.count)),
-            open_write.en.eq(match.mark_en), open_write.addr.eq(match.mark_index),
-            open_write.data.open.eq(match.mark_open), open_write.data.left.eq(match.mark_left),
+            open_write.en.eq(match.mark_en),
+            open_write.addr.eq(match.mark_index),
+            open_write.data.open.eq(match.mark_open),
+            open_write.data.left.eq(match.mark_left),
         ]
         with m.If(match.read_en):
             m.d.sync += touched.eq(Array(tag.touched for tag in tags)[match.read_index])
@@ -148,7 +170,12 @@ class HeadCache(wiring.Component):
                 m.d.sync += tag.valid.eq(0)
             with m.If(fill.fill_en & (fill.fill_index == k)):
                 m.d.sync += tag.eq(Tag.const({"valid": 1}))
-                m.d.sync += [tag.qpn.eq(node.qpn), tag.generation.eq(node.generation), tag.rsn.eq(node.rsn), tag.count.eq(node.count)]
+                m.d.sync += [
+                    tag.qpn.eq(node.qpn),
+                    tag.generation.eq(node.generation),
+                    tag.rsn.eq(node.rsn),
+                    tag.count.eq(node.count),
+                ]
         m.d.sync += fill.free_count.eq(sum(~tag.valid & ~tag.reserved for tag in tags))
         m.d.comb += self.idle.eq(~Cat(tag.reserved for tag in tags).any())
         return m

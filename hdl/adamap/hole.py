@@ -42,7 +42,11 @@ class HoleCheck(wiring.Component):
         for k in range(abi.RUNS_MAX):
             word = node.body.word_select(k, 2 * abi.OFFSET_BITS)
             first, length = word[:abi.OFFSET_BITS], word[abi.OFFSET_BITS:]
-            into, inside, rank = Signal(32, name=f"into{k}"), Signal(name=f"inside{k}"), Signal(COUNT_WIDTH, name=f"rank{k}")
+            into, inside, rank = (
+                Signal(32, name=f"into{k}"),
+                Signal(name=f"inside{k}"),
+                Signal(COUNT_WIDTH, name=f"rank{k}"),
+            )
             prefix, into_q = Signal(COUNT_WIDTH, name=f"prefix{k}"), Signal(COUNT_WIDTH, name=f"into_q{k}")
             m.d.comb += [into.eq(offset - first), rank.eq(prefix + into_q)]
             m.d.sync += [prefix.eq(before), into_q.eq(into), inside.eq(into < length)]

@@ -207,8 +207,27 @@ class Matcher(wiring.Component):
         ]
         return m
 
-    def _back(self, m, front, waits, check, head_write, head_read,
-              new_item, new_source, new_place, new_hit, new_index, new_slot, new_disturbed, wakes_new, take, slow, back_idle, done):
+    def _back(
+        self,
+        m,
+        front,
+        waits,
+        check,
+        head_write,
+        head_read,
+        new_item,
+        new_source,
+        new_place,
+        new_hit,
+        new_index,
+        new_slot,
+        new_disturbed,
+        wakes_new,
+        take,
+        slow,
+        back_idle,
+        done,
+    ):
         """Judge the header, clear its hole, retire what is finished or passed over, or make the header wait."""
         cache = self.cache
         item, source, place = Signal(MatchItem), Signal(Source), Signal.like(new_place)
@@ -223,12 +242,20 @@ class Matcher(wiring.Component):
         forcing, is_open = Signal(), Signal()
         slack = Signal(32)
         m.d.comb += [
-            check.node.eq(cache.node), check.slot.eq(slot), check.psn.eq(item.psn),
-            waits.ask_qpn.eq(item.qpn), waits.ask_queued.eq(source == Source.WAITING), waits.ask_place.eq(place),
-            waits.place.eq(place), waits.insert_item.eq(item),
-            cache.mark_index.eq(index), cache.mark_open.eq(open_bits & ~(1 << slot)[:abi.NODE_HOLES_MAX]), cache.mark_left.eq(left - 1),
+            check.node.eq(cache.node),
+            check.slot.eq(slot),
+            check.psn.eq(item.psn),
+            waits.ask_qpn.eq(item.qpn),
+            waits.ask_queued.eq(source == Source.WAITING),
+            waits.ask_place.eq(place),
+            waits.place.eq(place),
+            waits.insert_item.eq(item),
+            cache.mark_index.eq(index),
+            cache.mark_open.eq(open_bits & ~(1 << slot)[: abi.NODE_HOLES_MAX]),
+            cache.mark_left.eq(left - 1),
             slack.eq(Mux(self.retransmit_slack == 0, 1, self.retransmit_slack)),
-            self.o_demand.payload.eq(item.qpn), cache.drop_index.eq(index),
+            self.o_demand.payload.eq(item.qpn),
+            cache.drop_index.eq(index),
             blocked.eq(cached >= self.prefetch_depth),
         ]
         with m.If(self.wake_stb & (self.wake_qpn == item.qpn)):
@@ -309,7 +336,12 @@ class Matcher(wiring.Component):
                         refuse(abi.Reason.DUPLICATE)
                     with m.Else():
                         m.d.comb += cache.mark_en.eq(1)
-                        m.d.sync += [last.open.eq(cache.mark_open), last.left.eq(cache.mark_left), last_index.eq(index), last_known.eq(1)]
+                        m.d.sync += [
+                            last.open.eq(cache.mark_open),
+                            last.left.eq(cache.mark_left),
+                            last_index.eq(index),
+                            last_known.eq(1),
+                        ]
                     end(m)
                     with m.If(at_head & ~(matched & is_open & (left == 1))):
                         load(m)
@@ -338,12 +370,22 @@ class Matcher(wiring.Component):
                     m.d.comb += self.o_report.valid.eq(1)
                     with m.If(self.o_report.ready):
                         m.d.comb += [
-                            cache.drop_en.eq(1), cache.drop_index.eq(head_index), head_write.en.eq(1), head_write.addr.eq(item.qpn),
-                            head_write.data.rsn.eq(floor + head.count), head_write.data.retired.eq(retired + 1),
-                            self.count_nodes_retired.eq(1), self.count_nodes_residue.eq(cache.left != 0),
+                            cache.drop_en.eq(1),
+                            cache.drop_index.eq(head_index),
+                            head_write.en.eq(1),
+                            head_write.addr.eq(item.qpn),
+                            head_write.data.rsn.eq(floor + head.count),
+                            head_write.data.retired.eq(retired + 1),
+                            self.count_nodes_retired.eq(1),
+                            self.count_nodes_residue.eq(cache.left != 0),
                         ]
-                        m.d.sync += [floor.eq(floor + head.count), retired.eq(retired + 1), ahead.eq(ahead - head.count),
-                                     cached.eq(cached - 1), forcing.eq(0)]
+                        m.d.sync += [
+                            floor.eq(floor + head.count),
+                            retired.eq(retired + 1),
+                            ahead.eq(ahead - head.count),
+                            cached.eq(cached - 1),
+                            forcing.eq(0),
+                        ]
                         m.next = "DEMAND"
                 with m.Elif(must_wait & ~item.probe & blocked):
                     m.d.sync += forcing.eq(1)   # the header lies beyond all that may be cached
@@ -359,7 +401,11 @@ class Matcher(wiring.Component):
                 m.d.comb += self.o_demand.valid.eq(1)
                 with m.If(self.o_demand.ready):
                     with m.If(source == Source.NEW):
-                        m.d.comb += [waits.insert_en.eq(1), waits.insert_awake.eq(changed), self.count_cache_misses.eq(~item.probe)]
+                        m.d.comb += [
+                            waits.insert_en.eq(1),
+                            waits.insert_awake.eq(changed),
+                            self.count_cache_misses.eq(~item.probe),
+                        ]
                     with m.Else():
                         m.d.comb += [waits.put_back_en.eq(1), waits.sleep.eq(~changed)]
                     m.next = "IDLE"

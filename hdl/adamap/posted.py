@@ -35,7 +35,7 @@ class PostedTable(wiring.Component):
         Start of a QP's life; held until ``create_done``.
     create_done : Out(1)
     took : Out(1)
-        A doorbell was taken (one cycle after it); ``took_qpn`` says whose and ``took_change`` by how much the value rose.
+        A doorbell was taken (one cycle after it): ``took_qpn`` says whose, ``took_change`` by how much the value rose.
     read_en, read_index, read_data : arrays of ports
         Data comes one cycle after ``read_en`` and stays.
     """

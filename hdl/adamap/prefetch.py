@@ -128,7 +128,12 @@ class Prefetch(wiring.Component):
         fetches = Array(Signal(Fetch, name=f"fetch{k}") for k in range(count))
         m.submodules.landing = landing = Memory(shape=512, depth=count, init=[])
         land, landed = landing.write_port(), landing.read_port()
-        m.d.comb += [self.i_line.ready.eq(1), land.en.eq(self.i_line.valid), land.addr.eq(self.i_line.p.tag), land.data.eq(self.i_line.p.data)]
+        m.d.comb += [
+            self.i_line.ready.eq(1),
+            land.en.eq(self.i_line.valid),
+            land.addr.eq(self.i_line.p.tag),
+            land.data.eq(self.i_line.p.data),
+        ]
         with m.If(self.i_line.valid):
             m.d.sync += [fetches[land.addr].done.eq(1), fetches[land.addr].error.eq(self.i_line.p.error)]
         slot, done, done_slot = Signal(range(count)), Signal(), Signal(range(count))
@@ -153,11 +158,23 @@ class Prefetch(wiring.Component):
         node = Signal(NODE)
         reason = Signal(8)
         m.d.comb += [
-            node.eq(landed.data), landed.addr.eq(slot), landed.en.eq(1),
-            read.addr.eq(qpn), write.addr.eq(qpn), write.data.eq(row), self.row_index.eq(qpn), self.waiting_qpn.eq(qpn),
-            again.payload.eq(qpn), cache.peek_index.eq(victim), cache.fill_index.eq(fetch.entry), cache.fill_line.eq(fetch.line),
-            cache.fill_node.eq(node), cache.release_index.eq(fetch.entry),
-            self.o_line.p.line.eq(row.next_line), self.o_line.p.count.eq(1), self.o_line.p.tag.eq(free_slot),
+            node.eq(landed.data),
+            landed.addr.eq(slot),
+            landed.en.eq(1),
+            read.addr.eq(qpn),
+            write.addr.eq(qpn),
+            write.data.eq(row),
+            self.row_index.eq(qpn),
+            self.waiting_qpn.eq(qpn),
+            again.payload.eq(qpn),
+            cache.peek_index.eq(victim),
+            cache.fill_index.eq(fetch.entry),
+            cache.fill_line.eq(fetch.line),
+            cache.fill_node.eq(node),
+            cache.release_index.eq(fetch.entry),
+            self.o_line.p.line.eq(row.next_line),
+            self.o_line.p.count.eq(1),
+            self.o_line.p.tag.eq(free_slot),
         ]
         wake = Signal()                     # one cycle late: by then rows and tags have changed
         m.d.sync += [self.wake_stb.eq(wake), self.wake_qpn.eq(qpn)]
@@ -169,16 +186,24 @@ class Prefetch(wiring.Component):
             & (cached < self.prefetch_depth) & (waiting | row.filling | (cached < self.prefetch_watermark)))
         bad_node = Signal()
         m.d.comb += bad_node.eq(
-            (node.qpn != qpn) | (node.generation != row.generation) | (node.rsn != row.next_rsn)
-            | (node.count == 0) | (node.count > abi.NODE_HOLES_MAX) | (node.encoding == 0) | (node.encoding > abi.Encoding.BITMAP.value)
-            | ((node.encoding == abi.Encoding.LIST.value) & (node.count > abi.LIST_HOLES)))
+            (node.qpn != qpn)
+            | (node.generation != row.generation)
+            | (node.rsn != row.next_rsn)
+            | (node.count == 0)
+            | (node.count > abi.NODE_HOLES_MAX)
+            | (node.encoding == 0)
+            | (node.encoding > abi.Encoding.BITMAP.value)
+            | ((node.encoding == abi.Encoding.LIST.value) & (node.count > abi.LIST_HOLES))
+        )
         slots_taken = Signal()
         m.d.comb += slots_taken.eq(sum(f.valid for f in fetches) != 0)
         m.d.comb += self.idle.eq(0)
 
         with m.FSM():
             with m.State("IDLE"):  # waits for a control operation, a node, or a list to look at
-                m.d.comb += self.idle.eq(~slots_taken & ~work.o.valid & ~self.i_demand.valid & ~self.post_stb & ~again.valid)
+                m.d.comb += self.idle.eq(
+                    ~slots_taken & ~work.o.valid & ~self.i_demand.valid & ~self.post_stb & ~again.valid
+                )
                 with m.If(self.i_control.valid & ~(dying & of_control)):
                     m.d.sync += [qpn.eq(op.qpn), job.eq(CONTROL)]
                     m.next = "SETTLE"
@@ -219,7 +244,12 @@ class Prefetch(wiring.Component):
                     with m.Case(ControlKind.QUERY):
                         m.d.sync += [self.query_linked.eq(self.linked.value), self.query_fetched.eq(row.fetched)]
                     with m.Default():
-                        m.d.comb += [write.en.eq(1), write.data.live.eq(0), wake.eq(1), self.i_control.ready.eq(~of_control)]
+                        m.d.comb += [
+                            write.en.eq(1),
+                            write.data.live.eq(0),
+                            wake.eq(1),
+                            self.i_control.ready.eq(~of_control),
+                        ]
                         m.d.sync += dying.eq(of_control)
             with m.State("LOOK"):  # issues a fetch if the list needs one and everything is there for it
                 roomy = cache.free & (waiting | (cache.free_count > entries // 4))
@@ -237,11 +267,23 @@ class Prefetch(wiring.Component):
             with m.State("ISSUE"):  # waits for the read engine
                 m.d.comb += self.o_line.valid.eq(1)
                 with m.If(self.o_line.ready):
-                    m.d.comb += [cache.reserve_en.eq(1), self.count_prefetches.eq(1), write.en.eq(1), write.data.busy.eq(1),
-                                 write.data.filling.eq(cached + 1 < self.prefetch_depth)]
+                    m.d.comb += [
+                        cache.reserve_en.eq(1),
+                        self.count_prefetches.eq(1),
+                        write.en.eq(1),
+                        write.data.busy.eq(1),
+                        write.data.filling.eq(cached + 1 < self.prefetch_depth),
+                    ]
                     fresh = fetches[free_slot]
-                    m.d.sync += [fresh.valid.eq(1), fresh.done.eq(0), fresh.qpn.eq(qpn), fresh.generation.eq(row.generation),
-                                 fresh.line.eq(row.next_line), fresh.entry.eq(cache.free_index), misses.eq(0)]
+                    m.d.sync += [
+                        fresh.valid.eq(1),
+                        fresh.done.eq(0),
+                        fresh.qpn.eq(qpn),
+                        fresh.generation.eq(row.generation),
+                        fresh.line.eq(row.next_line),
+                        fresh.entry.eq(cache.free_index),
+                        misses.eq(0),
+                    ]
                     m.next = "IDLE"
             with m.State("LAND"):  # checks the node
                 m.d.sync += fetch.valid.eq(0)
@@ -254,8 +296,13 @@ class Prefetch(wiring.Component):
                     m.next = "BREAK"
                 with m.Else():
                     m.d.comb += [
-                        cache.fill_en.eq(1), write.en.eq(1), wake.eq(1), write.data.busy.eq(0), write.data.fetched.eq(row.fetched + 1),
-                        write.data.next_line.eq(node.next_line), write.data.next_rsn.eq(row.next_rsn + node.count),
+                        cache.fill_en.eq(1),
+                        write.en.eq(1),
+                        wake.eq(1),
+                        write.data.busy.eq(0),
+                        write.data.fetched.eq(row.fetched + 1),
+                        write.data.next_line.eq(node.next_line),
+                        write.data.next_rsn.eq(row.next_rsn + node.count),
                     ]
                     m.next = "AGAIN"
             with m.State("BREAK"):  # the list is dead
@@ -263,8 +310,14 @@ class Prefetch(wiring.Component):
                 m.next = "REPORT"
             with m.State("REPORT"):  # waits for the report queue
                 event = Signal(REPORT_EVENT)
-                m.d.comb += [event.kind.eq(abi.ReportKind.QP_ERROR.value), event.reason.eq(reason), event.qpn.eq(qpn),
-                             event.generation.eq(row.generation), self.o_report.p.entry.eq(event), self.o_report.valid.eq(1)]
+                m.d.comb += [
+                    event.kind.eq(abi.ReportKind.QP_ERROR.value),
+                    event.reason.eq(reason),
+                    event.qpn.eq(qpn),
+                    event.generation.eq(row.generation),
+                    self.o_report.p.entry.eq(event),
+                    self.o_report.valid.eq(1),
+                ]
                 with m.If(self.o_report.ready):
                     m.next = "STOP_QP"
             with m.State("STOP_QP"):  # waits for the command processor to stop the QP
@@ -296,15 +349,27 @@ class Prefetch(wiring.Component):
                     m.d.sync += [victim.eq(victim), qpn.eq(tag.qpn), job.eq(EVICT)]
                     m.next = "SETTLE"
         with m.State("EVICT"):  # waits for a moment between two matches; takes the list's last node back
-            last = row.live & ~row.busy & (row.generation == tag.generation) & (row.next_rsn == (tag.rsn + tag.count)[:32])
+            last = (
+                row.live & ~row.busy & (row.generation == tag.generation) & (row.next_rsn == (tag.rsn + tag.count)[:32])
+            )
             m.d.comb += self.exclusive.eq(1)
             with m.If(self.granted):
                 m.d.sync += [qpn.eq(hungry), victim.eq(victim + 1)]
                 m.next = "AGAIN"
-                with m.If(last & cache.peek.valid & ~cache.peek.touched & (cache.peek.rsn == tag.rsn) & (cache.peek.qpn == qpn)):
+                with m.If(
+                    last
+                    & cache.peek.valid
+                    & ~cache.peek.touched
+                    & (cache.peek.rsn == tag.rsn)
+                    & (cache.peek.qpn == qpn)
+                ):
                     m.d.comb += [
-                        cache.release_en.eq(1), cache.release_index.eq(victim), write.en.eq(1),
-                        write.data.fetched.eq(row.fetched - 1), write.data.next_rsn.eq(tag.rsn), write.data.next_line.eq(cache.peek_line),
+                        cache.release_en.eq(1),
+                        cache.release_index.eq(victim),
+                        write.en.eq(1),
+                        write.data.fetched.eq(row.fetched - 1),
+                        write.data.next_rsn.eq(tag.rsn),
+                        write.data.next_line.eq(cache.peek_line),
                     ]
         with m.State("FORCE"):  # waits for the matcher to take the order
             m.d.comb += self.o_force.valid.eq(1)

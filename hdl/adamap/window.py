@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import HoleRun, JudgeRequest, Judgement, MatchRequest, Verdict
+from ..layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
 from ..params import CardParams
 from .control import ControlKind, ControlOp
 from .posted import Posted
@@ -27,7 +27,7 @@ class Window(wiring.Component):
 
     Original packets are marked; what falls behind the reorder distance without having come leaves as hole runs.
     Retransmissions are passed to the matcher. One packet per 2 cycles, in order, also all for one QP; latency
-    4 cycles. While a window slides, one step (one run, 16 PSNs, or the rest of a jump) per cycle, input stalled.
+    5 cycles. While a window slides, one step (one run, 16 PSNs, or the rest of a jump) per cycle, input stalled.
 
     Parameters
     ----------
@@ -145,8 +145,13 @@ class Window(wiring.Component):
             with m.If(taken):
                 m.d.comb += result.owed.eq((row.owed | (request.ack_req & ~request.probe)) & ~empty)
             m.d.sync += [
-                row.eq(result), self.o.valid.eq(1), self.o.p.verdict.eq(verdict), self.o.p.psn.eq(psn),
-                self.o.p.base.eq(result.base), self.o.p.holes.eq(row.holes), self.o.p.progress.eq(taken & row.owed & empty),
+                row.eq(result),
+                self.o.valid.eq(1),
+                self.o.p.verdict.eq(verdict),
+                self.o.p.psn.eq(psn),
+                self.o.p.base.eq(result.base),
+                self.o.p.holes.eq(row.holes),
+                self.o.p.progress.eq(taken & row.owed & empty),
             ]
             with m.If(next_full):
                 m.d.sync += row.eq(Mux(same, result, read.data))
@@ -178,14 +183,21 @@ class Window(wiring.Component):
                 m.d.comb += stalling.eq(1)
                 step = self._step(m, row, slide)
                 with m.If(slide != 0):
-                    m.d.comb += [self.o_run.valid.eq(step.holes != 0), run.psn.eq(row.base + step.skip), run.length.eq(step.holes)]
+                    m.d.comb += [
+                        self.o_run.valid.eq(step.holes != 0),
+                        run.psn.eq(row.base + step.skip),
+                        run.length.eq(step.holes),
+                    ]
                     with m.If(self.o_run.ready | (step.holes == 0)):
                         m.d.comb += self.count_holes.eq(step.holes)
                         m.d.sync += [slide.eq(slide - step.advance), position.eq(position - step.advance),
                                      row.base.eq(row.base + step.advance), row.holes.eq(row.holes + step.holes),
                                      row.bitmap.eq(row.bitmap >> step.shift)]
                 with m.Elif(insert):
-                    m.d.sync += [insert.eq(0), row.bitmap.eq(row.bitmap | (Const(1, 1) << position[:(bits - 1).bit_length()]))]
+                    m.d.sync += [
+                        insert.eq(0),
+                        row.bitmap.eq(row.bitmap | (Const(1, 1) << position[: (bits - 1).bit_length()])),
+                    ]
                 with m.Elif(row.bitmap[0]):
                     m.d.sync += [row.bitmap.eq(row.bitmap >> ones), row.base.eq(row.base + ones)]
                 with m.Elif(seal):
@@ -237,10 +249,12 @@ class Window(wiring.Component):
             behind.eq(distance < 0),
             stale.eq(behind & (self.cum.generation == request.generation) & (distance < cum_distance)),
             inside.eq(~behind & (distance < bits)),
-            shifted.eq(row.bitmap >> distance[:(bits - 1).bit_length()]),
+            shifted.eq(row.bitmap >> distance[: (bits - 1).bit_length()]),
             received.eq(inside & shifted[0]),
             newest.eq(~inside | (shifted == 0)),
-            reorder.eq(Mux(self.reorder_distance > bits, bits, Mux(self.reorder_distance == 0, 1, self.reorder_distance))),
+            reorder.eq(
+                Mux(self.reorder_distance > bits, bits, Mux(self.reorder_distance == 0, 1, self.reorder_distance))
+            ),
         ]
         with m.If(request.probe):
             m.d.comb += seen.verdict.eq(Mux(self.match_room, Verdict.PROBE, Verdict.QUEUE_FULL))
@@ -273,7 +287,9 @@ class Window(wiring.Component):
         """One cycle of sliding: skip received PSNs, then count missing ones; combinational."""
         step = Signal(data.StructLayout({"skip": 24, "holes": 24, "advance": 24, "shift": range(STEP + 1)}))
         low = row.bitmap[:STEP]
-        limit, first_missing, next_received = (Signal(range(STEP + 1), name=n) for n in ("limit", "first_missing", "next_received"))
+        limit, first_missing, next_received = (
+            Signal(range(STEP + 1), name=n) for n in ("limit", "first_missing", "next_received")
+        )
         m.d.comb += [
             limit.eq(Mux(slide > STEP, STEP, slide)),
             first_missing.eq(leading(low, 1)),
@@ -285,5 +301,10 @@ class Window(wiring.Component):
             m.d.comb += [step.skip.eq(limit), step.advance.eq(limit), step.shift.eq(limit)]
         with m.Else():
             end = Mux(next_received < limit, next_received, limit)
-            m.d.comb += [step.skip.eq(first_missing), step.holes.eq(end - first_missing), step.advance.eq(end), step.shift.eq(end)]
+            m.d.comb += [
+                step.skip.eq(first_missing),
+                step.holes.eq(end - first_missing),
+                step.advance.eq(end),
+                step.shift.eq(end),
+            ]
         return step

@@ -47,7 +47,11 @@ class WorkList(wiring.Component):
         # A QP is in while its bits of the two memories differ: entering writes one of them, leaving the other.
         m.submodules.entered = entered = Memory(shape=1, depth=qps, init=[])
         m.submodules.left = left = Memory(shape=1, depth=qps, init=[])
-        enter_write, enter_read, enter_copy = entered.write_port(), entered.read_port(), entered.read_port(domain="comb")
+        enter_write, enter_read, enter_copy = (
+            entered.write_port(),
+            entered.read_port(),
+            entered.read_port(domain="comb"),
+        )
         leave_write, leave_read = left.write_port(), left.read_port()
         m.submodules.queue = queue = Fifo(width, qps + SPARE)
 
