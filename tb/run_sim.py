@@ -22,6 +22,7 @@ REPORT = BUILD_ROOT / "reports/sim.json"
 CAPTURES = BUILD_ROOT / "captures"
 RUN_LIMIT_S = 24 * 3600
 POLL_S = 0.2
+INTERRUPTED = 130
 
 
 def default_file():
@@ -74,6 +75,9 @@ def run(*, sim, preset, waves, view, **settings):
         print_report(console)
         print(f"weft: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:  # the simulator gets it too
+        print("weft: stopped", file=sys.stderr)
+        return INTERRUPTED
     passed = print_report(console)
     console.print(f"log {folder / 'sim.log'}\ncaptures {CAPTURES}\nreport {REPORT}", style="dim", soft_wrap=True)
     if view:

@@ -24,14 +24,12 @@ def write_save(waves, ports, save):
         Ports of the top module: ``{name: (direction, width)}``.
     save : Path
     """
-    # Verilator puts its top above the module's.
-    top = TOP if "icarus" in waves.parent.name else f"TOP.{TOP}"
     with open(save, "w") as file:
         gtkw = GTKWSave(file)
         gtkw.dumpfile(str(waves))
-        gtkw.treeopen(f"{top}.")
-        gtkw.trace(f"{top}.clk")
-        gtkw.trace(f"{top}.rst")
+        gtkw.treeopen(f"{TOP}.")
+        gtkw.trace(f"{TOP}.clk")
+        gtkw.trace(f"{TOP}.rst")
         for side in SIDES:
             with gtkw.group(f"card {side}"):
                 for title, streams in GROUPS:
@@ -40,7 +38,7 @@ def write_save(waves, ports, save):
                             for name, (_, width) in ports.items():
                                 if name.startswith(f"{side}_{stream}__"):
                                     span = f"[{width - 1}:0]" if width > 1 else ""
-                                    gtkw.trace(f"{top}.{name}{span}", datafmt="hex")
+                                    gtkw.trace(f"{TOP}.{name}{span}", datafmt="hex")
 
 
 def show(run):
