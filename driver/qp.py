@@ -211,11 +211,19 @@ class QP:
         elif kind is abi.ReportKind.RETIRE:
             self.receiver.on_retire(report, self.context.device.now_ns())
         elif kind is abi.ReportKind.TX_ERROR:
-            self.fail(WCStatus.LOC_PROT_ERR if report.reason in _LOCAL_PROTECTION else WCStatus.LOC_QP_OP_ERR)
+            self._on_refused(report)
         else:
             self.receiver.on_event(report)
             if kind is abi.ReportKind.QP_ERROR:
                 self.fail(WCStatus.FATAL_ERR)
+
+    def _on_refused(self, report):
+        """The own card refused a descriptor."""
+        status = WCStatus.LOC_PROT_ERR if report.reason in _LOCAL_PROTECTION else WCStatus.LOC_QP_OP_ERR
+        if self.sender is None:
+            self.fail(status)
+        else:
+            self.sender.on_refused(report.psn, status, self.context.device.now_ns())
 
     def on_control(self, frame, now):
         """A control frame from the network, its ICRC right."""

@@ -99,6 +99,7 @@ class Sender:
         self._held = {}  # rsn -> (node, holes) that came too early
         self._asked = None  # (rsn, time) of the last REPORT_REQUEST
         self._rnr = 0
+        self._refused = None  # (first PSN, status) of the oldest request the own card refused
 
     # ---------------------------------------------------------------------------- from the application
 
@@ -129,7 +130,7 @@ class Sender:
     # --------------------------------------------------------------------------------- to the card
 
     def _cut(self):
-        while self._waiting and not self._chunks:
+        while self._waiting and not self._chunks and self._refused is None:
             request = self._waiting[0]
             if self.next_psn + request_packets(request, self.pmtu) - self.una > self.max_outstanding:
                 return
@@ -176,6 +177,23 @@ class Sender:
         if self.failed is None and self.una < self.sent_psn:
             self.timer.progress(now)
 
+    def on_refused(self, psn, status, now):
+        """The card refused a descriptor with 32-bit ``psn``: its request fails, once those before it are complete."""
+        if self.failed is not None:
+            return
+        psn = near(psn, self.una, 32)
+        first = next((r.psn for r in self._requests if r.psn <= psn < r.end_psn), self.una)
+        if self._refused is None or first < self._refused[0]:
+            self._refused = (first, status)
+            self._chunks = collections.deque(c for c in self._chunks if c[0].psn < first)
+        self._fail_if_next()
+        if self.failed is None:
+            self.timer.progress(now)
+
+    def _fail_if_next(self):
+        if self._refused is not None and self.una >= self._refused[0]:
+            self.fail(self._refused[1])
+
     # --------------------------------------------------------------------------------- from the peer
 
     def on_ack(self, psn, syndrome, now):
@@ -218,6 +236,7 @@ class Sender:
             self.timer.stop()
         else:
             self.timer.progress(now)
+        self._fail_if_next()
 
     def _on_nak(self, psn, status, now):
         if not self.una <= psn < self.sent_psn:
@@ -261,7 +280,9 @@ class Sender:
             self.frames.append(ControlFrame(wire.Opcode.REPORT_REQUEST, self.sent_psn, self.expected_rsn))
 
     def _piece_at(self, psn):
-        """The unacknowledged piece that holds ``psn``, or None."""
+        """The unacknowledged piece that holds ``psn``, or None. Pieces of and behind a refused request do not count."""
+        if self._refused is not None and psn >= self._refused[0]:
+            return None
         lo, hi = self._first, len(self._piece_psns)
         while lo < hi:
             mid = (lo + hi) // 2

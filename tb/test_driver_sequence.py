@@ -95,6 +95,52 @@ def test_nak_fails_its_request_only_after_those_before_it():
     assert statuses(sender) == [(7, WCStatus.WR_FLUSH_ERR)]
 
 
+def test_refused_descriptor_fails_its_request_only_after_those_before_it():
+    sender = make_sender(messages=4)
+    sender.on_refused(PSN + 6, WCStatus.LOC_PROT_ERR, 0)      # the second of them
+    assert statuses(sender) == []
+    sender.on_loss_report(loss_report(0, (PSN + 2, 3)), 0)    # nothing of the refused request goes out again
+    assert drain(sender) == [(PSN + 2, 0, 2)]
+    sender.on_refused(PSN + 9, WCStatus.LOC_QP_OP_ERR, 0)     # a later one changes nothing
+    ack(sender, PSN + 3)
+    assert statuses(sender) == []
+    ack(sender, PSN + 4)
+    assert statuses(sender) == [(0, WCStatus.SUCCESS), (1, WCStatus.LOC_PROT_ERR), (2, WCStatus.WR_FLUSH_ERR),
+                                (3, WCStatus.WR_FLUSH_ERR)]
+    assert sender.failed is WCStatus.LOC_PROT_ERR
+
+
+def test_nothing_is_handed_over_behind_a_refused_descriptor():
+    sender = Sender(psn=PSN, pmtu=256, probe_ns=100, timeout_ns=200, retry_cnt=2)
+    for n in range(3):
+        sender.post(Request(n, [(n * 10_000, 1024, 1)], n << 20, 2))
+    sender.next_work()
+    sender.next_work()
+    sender.on_refused((PSN + 4) % (1 << 32), WCStatus.LOC_PROT_ERR, 0)
+    assert not sender.has_work and sender.next_work() is None
+    sender.post(Request(3, [(0, 100, 1)], 0, 2))
+    ack(sender, PSN + 4)
+    assert [s for _, s in statuses(sender)] == [WCStatus.SUCCESS, WCStatus.LOC_PROT_ERR, *[WCStatus.WR_FLUSH_ERR] * 2]
+
+
+def test_refused_oldest_request_fails_at_once():
+    sender = make_sender()
+    sender.on_refused(PSN, WCStatus.LOC_QP_OP_ERR, 0)
+    assert [s for _, s in statuses(sender)] == [WCStatus.LOC_QP_OP_ERR, *[WCStatus.WR_FLUSH_ERR] * 2]
+
+
+def test_silence_behind_a_refused_descriptor_still_ends():
+    sender = make_sender()
+    sender.on_refused(PSN + 4, WCStatus.LOC_PROT_ERR, 0)
+    now = 0
+    while sender.failed is None:
+        now = sender.deadline
+        assert now is not None and now < 100_000
+        sender.poll(now)
+        sender.frames.clear()
+    assert sender.failed is WCStatus.RETRY_EXC_ERR
+
+
 def test_probe_names_what_was_sent_and_what_is_expected():
     sender = make_sender()
     sender.on_loss_report(loss_report(0, (PSN, 2)), 10)
