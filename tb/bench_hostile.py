@@ -152,7 +152,7 @@ def attack(pair, sender, receiver, rng):
     finally:
         sender.stop = True
     receive_file(endpoint, timeout_ns=PATIENCE_NS)
-    pair.context["b"].run_until(lambda: sender.done, PATIENCE_NS)
+    pair.until("b", lambda: sender.done)
     assert endpoint.mr.read(FILE_BYTES, 0) == sender.data
     assert pair.new_drops("b") == {}
     return hit.tried

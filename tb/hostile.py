@@ -21,6 +21,7 @@ IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}
 DELAY_NS = 300
 READ_LATENCY_NS = 300
 SETTLE_NS = 400           # from the last byte of a frame to its report in host memory
+LOOK_NS, ATTEMPTS = 1_000, 2_000
 ROUNDS = 3                # of progress: one takes a ring's entries up to its end at most
 DROPS = [name for name, _ in abi.COUNTERS if name.startswith("drop_")]
 EVENT_FIELDS = ("reason", "qpn", "generation", "psn", "va", "key", "length", "opcode", "src_ip", "retransmission")
@@ -47,6 +48,8 @@ class HostilePair:
     dut
     config : ContextConfig, optional
         Of both drivers.
+    delay_ns : float
+        Of the link, one way.
 
     Attributes
     ----------
@@ -57,8 +60,8 @@ class HostilePair:
         ERROR and TX_ERROR reports of the QPs given to :meth:`spy`.
     """
 
-    def __init__(self, dut, config=None):
-        link = LinkConfig(delay_ns=DELAY_NS)
+    def __init__(self, dut, config=None, delay_ns=DELAY_NS):
+        link = LinkConfig(delay_ns=delay_ns)
         self.env = TwoCards(dut, EnvConfig(a_to_b=link, b_to_a=link, host=HostConfig(read_latency_ns=READ_LATENCY_NS),
                                            vectors=preset("test").msix_vectors), seed=bench_seed())
         self.config = config or ContextConfig()
@@ -95,6 +98,16 @@ class HostilePair:
     @resume
     async def sleep(self, nanoseconds):
         await Timer(nanoseconds, "ns")
+
+    def until(self, side, condition):
+        """Serve ``side`` until something holds that no interrupt tells of: what the other side's thread has done."""
+        context = self.context[side]
+        for _ in range(ATTEMPTS):
+            context.progress()
+            if condition():
+                return
+            context.wait(LOOK_NS)
+        raise TimeoutError("the other side never came so far")
 
     def new_drops(self, side):
         """What was refused since the last call: counter name (without ``drop_``) to number."""

@@ -21,6 +21,10 @@ def test_bad_frames_are_refused_while_data_crosses():
     run("weft.tb.bench_hostile")
 
 
+def test_refused_work_requests_complete_with_the_right_error():
+    run("weft.tb.bench_hostile_verbs")
+
+
 # ------------------------------------------------------------------------ the guard itself
 
 class _Memory:
