@@ -11,13 +11,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
-FOLDERS = SETTINGS["tool"]["setuptools"]["package-dir"]
+
+
+def settings():
+    """What pyproject.toml says. Not read when this module is imported: from a wheel it is, too."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def folders():
+    """Folder of each import package."""
+    return settings()["tool"]["setuptools"]["package-dir"]
 
 
 def code_files():
     """``(module name, file)`` of all Python files of the import packages."""
-    for package, folder in FOLDERS.items():
+    for package, folder in folders().items():
         for file in sorted((ROOT / folder).rglob("*.py")):
             parts = file.relative_to(ROOT / folder).with_suffix("").parts
             yield ".".join([package, *(part for part in parts if part != "__init__")]), file
@@ -27,13 +35,13 @@ def test_every_folder_with_code_is_listed():
     found = set()
     for name, file in code_files():
         found.add(name if file.name == "__init__.py" else name.rpartition(".")[0])
-    assert set(SETTINGS["tool"]["setuptools"]["packages"]) == found
+    assert set(settings()["tool"]["setuptools"]["packages"]) == found
 
 
 def test_every_dependency_has_a_tested_version():
     pinned = {line.partition("==")[0].lower().replace("_", "-")
               for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
-    project = SETTINGS["project"]
+    project = settings()["project"]
     wanted = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
     for requirement in wanted:
         name = requirement.split("[")[0].split(">")[0].split("=")[0].split("<")[0].lower()
@@ -47,7 +55,7 @@ def wheel(tmp_path_factory):
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    for name in FOLDERS.values():
+    for name in folders().values():
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(source)],
                           capture_output=True, text=True)
