@@ -118,12 +118,13 @@ class Window(wiring.Component):
         verdict, mark, slide, insert = Signal(Verdict), Signal(bits), Signal(24), Signal()
         psn, position, seal = Signal(32), Signal(24), Signal()
 
-        marked = Signal(bits)
+        marked, advanced = Signal(bits), Signal(bits)
         ones = Signal(range(RUN_ON + 1))
         taken, out_free = Signal(), Signal()
         m.d.comb += [
             marked.eq(row.bitmap | mark),
             ones.eq(leading(marked[:RUN_ON], 1)),
+            advanced.eq(marked >> ones),
             taken.eq((verdict == Verdict.ACCEPT) | (verdict == Verdict.PROBE)),
             out_free.eq(~self.o.valid | self.o.ready),
             result.eq(row), write.addr.eq(row_index), write.data.eq(result),
@@ -138,9 +139,9 @@ class Window(wiring.Component):
         stalling = Signal()
         m.d.comb += self.count_window_stall_cycles.eq(self.i.valid & ~self.i.ready & stalling)
 
-        def finish():
+        def finish(bitmap):
             empty = Signal(name="empty")
-            m.d.comb += [empty.eq(result.bitmap == 0), write.en.eq(1), load.eq(1),
+            m.d.comb += [empty.eq(bitmap == 0), write.en.eq(1), load.eq(1),
                          self.o_match.valid.eq((verdict == Verdict.MATCH) | (verdict == Verdict.PROBE))]
             with m.If(taken):
                 m.d.comb += result.owed.eq((row.owed | (request.ack_req & ~request.probe)) & ~empty)
@@ -173,12 +174,12 @@ class Window(wiring.Component):
                     with m.If(control):
                         m.next = "CONTROL"
             with m.State("EFFECT"):  # marks the packet and slides over what came before
-                m.d.comb += [result.bitmap.eq(marked >> ones), result.base.eq(row.base + ones)]
-                with m.If((slide != 0) | insert | seal | result.bitmap[0]):
-                    m.d.sync += [row.bitmap.eq(result.bitmap), row.base.eq(result.base), mark.eq(0)]
+                m.d.comb += [result.bitmap.eq(advanced), result.base.eq(row.base + ones)]
+                with m.If((slide != 0) | insert | seal | advanced[0]):
+                    m.d.sync += [row.bitmap.eq(advanced), row.base.eq(row.base + ones), mark.eq(0)]
                     m.next = "SLIDE"
                 with m.Elif(out_free):
-                    finish()
+                    finish(advanced)
             with m.State("SLIDE"):  # waits until the holes are out and the packet is marked
                 m.d.comb += stalling.eq(1)
                 step = self._step(m, row, slide)
@@ -205,7 +206,7 @@ class Window(wiring.Component):
                     with m.If(self.o_run.ready):
                         m.d.sync += seal.eq(0)
                 with m.Elif(out_free):
-                    finish()
+                    finish(row.bitmap)
             with m.State("CONTROL"):  # waits for the builder to take the marker of a destroy
                 m.d.comb += stalling.eq(1)
                 op = self.i_control.p
