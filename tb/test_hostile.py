@@ -25,6 +25,10 @@ def test_refused_work_requests_complete_with_the_right_error():
     run("weft.tb.bench_hostile_verbs")
 
 
+def test_bad_descriptors_doorbells_commands_and_nodes_are_refused():
+    run("weft.tb.bench_hostile_host")
+
+
 # ------------------------------------------------------------------------ the guard itself
 
 class _Memory:
