@@ -83,13 +83,14 @@ class PageWriter(wiring.Component):
             ]
 
         # Requests end at 256-byte boundaries, so none crosses 4 KiB. Each has room for all its lines beforehand.
-        request = self.o_line_request
-        to_boundary = LINES_PER_REQUEST - request.p.line[:exact_log2(LINES_PER_REQUEST)]
+        request, first_line = self.o_line_request, Signal.like(job.line)
+        to_boundary = LINES_PER_REQUEST - first_line[:exact_log2(LINES_PER_REQUEST)]
         reserved = Signal(range(2 * self.HELD_LINES + 1))
         room = Signal()
         m.d.comb += [
             reserved.eq(in_flight * LINES_PER_REQUEST + lines.level),
-            request.payload.line.eq(job.line + requested),
+            first_line.eq(job.line + requested),
+            request.payload.line.eq(first_line),
             request.payload.count.eq(Mux(to_request < to_boundary, to_request, to_boundary)),
             request.payload.tag.eq(requested),
             request.valid.eq(room & (to_request != 0)),

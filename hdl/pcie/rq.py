@@ -116,7 +116,8 @@ class RequestShim(wiring.Component):
             descriptor.kind.eq(Mux(choose_read, RequestType.MEMORY_READ, RequestType.MEMORY_WRITE)),
             descriptor.tag.eq(Mux(choose_read, read.tag, 0)),
         ]
-        full = Const((1 << LANES) - 1, LANES)
+        full, write_end = Const((1 << LANES) - 1, LANES), Signal()
+        m.d.comb += write_end.eq(write.last & (tail <= ROOM))
 
         def keep(dwords):
             return ((Const(1, LANES + 1) << dwords) - 1)[:LANES]
@@ -135,8 +136,8 @@ class RequestShim(wiring.Component):
             m.d.comb += [
                 beat.data.eq(Cat(Mux(write.first, descriptor, carry), write.data[:BEAT_BITS - HEADER_BITS])),
                 beat.first.eq(write.first),
-                beat.last.eq(write.last & (tail <= ROOM)),
-                beat.keep.eq(Mux(beat.last, keep(tail + HEADER_DWORDS), full)),
+                beat.last.eq(write_end),
+                beat.keep.eq(Mux(write_end, keep(tail + HEADER_DWORDS), full)),
             ]
             with m.If(ready):
                 m.d.sync += [

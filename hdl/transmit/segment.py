@@ -52,7 +52,7 @@ class Segmenter(wiring.Component):
         m = Module()
         work = Signal(WORK)                  # the descriptor; addresses, length, psn and rsn move on
         room = Signal(LENGTH_WIDTH)          # bytes up to the next boundary
-        busy, bad, last = Signal(), Signal(), Signal()
+        busy, bad, last, has_imm = Signal(), Signal(), Signal(), Signal()
         length = Signal(LENGTH_WIDTH)
         pmtu_bytes = Signal(LENGTH_WIDTH)
         opcode = Signal(8)
@@ -60,11 +60,12 @@ class Segmenter(wiring.Component):
         m.d.comb += [
             pmtu_bytes.eq(Array(wire.PMTUS.get(code, 0) for code in range(8))[work.pmtu]),
             last.eq(work.length <= room),
+            has_imm.eq((work.opcode == WorkOpcode.WRITE_IMM) & last),
             length.eq(Mux(last, work.length, room)),
             opcode.eq(Mux(
                 work.retransmit,
-                Mux(self.o.p.packet.has_imm, wire.Opcode.RETX_WRITE_IMM, wire.Opcode.RETX_WRITE),
-                Mux(self.o.p.packet.has_imm, wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.WRITE_ONLY))),
+                Mux(has_imm, wire.Opcode.RETX_WRITE_IMM, wire.Opcode.RETX_WRITE),
+                Mux(has_imm, wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.WRITE_ONLY))),
             self.i.ready.eq(~busy | (self.o.ready & last)),
             self.o.valid.eq(busy),
             self.o.p.reason.eq(Mux(bad, Reason.BAD_DESCRIPTOR, Reason.OK)),
@@ -77,7 +78,7 @@ class Segmenter(wiring.Component):
             packet.ack_req.eq(work.ack_req & last),
             packet.generation.eq(work.peer_generation),
             packet.has_rsn.eq(work.retransmit),
-            packet.has_imm.eq((work.opcode == WorkOpcode.WRITE_IMM) & last),
+            packet.has_imm.eq(has_imm),
             packet.length.eq(length),
             packet.ring.eq(self.ring),
             packet.last.eq(last),
