@@ -10,23 +10,19 @@ from cocotb.task import bridge
 from cocotb.triggers import Combine, Timer
 from cocotb.utils import get_sim_time
 
-from weft.driver.context import Context, ContextConfig
+from weft.driver.context import ContextConfig
 from weft.driver.enums import MTU
 from weft.driver.transfer import Endpoint, post_receives, receive_file, send_file
 from weft.hdl.params import preset
-from weft.model.functional.parse import parse
 from weft.tb.clock import CLOCK_PERIOD_NS
-from weft.tb.env import TwoCards
 from weft.tb.link import FrameKind
 from weft.tb.main_job import Job
+from weft.tb.pair import Pair, missing_blocks
 
-MAC = {"a": 0x02_00_00_00_00_0A, "b": 0x02_00_00_00_00_0B}
-IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}
 SERVICE_NS = 2_000         # how often a host that has finished looks whether its peer has
 PROGRESS_NS = 5_000
 SILENCE_NS = 20_000_000    # a transfer without a completion for so long has failed
 TIMEOUT_UNIT_US = 4.096    # of the verbs' timeout exponent
-LINGER_NS = 2_000          # lets writes that nobody waits for reach the card
 # Packets that a reordered one may be behind: those of the link's bound at line rate, smallest frames.
 REORDER_DISTANCE = 64
 
@@ -47,20 +43,15 @@ class MainJob:
     def __init__(self, dut, job):
         self.job = job
         self.data = Path(job.file).read_bytes()
-        self.env = TwoCards(dut, job.env_config(preset(job.preset).msix_vectors), seed=job.seed)
+        self.pair = Pair(dut, job.env_config(preset(job.preset).msix_vectors), context_config(job), card=job.preset,
+                         seed=job.seed)
         self.sender_done = False
         self.failures = []
 
     # Each of these runs in a thread of its own, as an application would.
 
-    def _open(self, side):
-        context = Context(self.env.device(side), mac=MAC[side], ip=IP[side], config=context_config(self.job))
-        return context, Endpoint(context, len(self.data), qps=self.job.qps)
-
-    def _connect(self, endpoint, peer):
-        round_trips = 16 * (self.job.rtt_us + 10)
-        exponent = max(1, math.ceil(math.log2(round_trips / TIMEOUT_UNIT_US)))
-        endpoint.connect(peer.connections, path_mtu=MTU[f"MTU_{self.job.pmtu}"], timeout=exponent)
+    def _endpoint(self, side):
+        return Endpoint(self.pair.contexts[side], len(self.data), qps=self.job.qps)
 
     def _send(self, endpoint, offer):
         try:
@@ -77,25 +68,15 @@ class MainJob:
                 endpoint.context.wait(SERVICE_NS)
             endpoint.context.progress()
 
-    def _close(self, context, endpoint):
-        counters = context.statistics()
-        endpoint.close()
-        blocks = context.knitting.check()
-        return counters, blocks
-
     async def run(self):
         """Everything; leaves the report."""
-        job, env = self.job, self.env
-        job.tell("enumerating the PCIe hosts", total=len(self.data))
-        await env.start()
-        env.link("a_to_b").impairments.usable = lambda frame: parse(frame, mac=MAC["b"], ip=IP["b"])[0].kind == "DATA"
-        job.tell("bringing the cards up", total=len(self.data))
-        sides = {}
-        for side, task in {s: cocotb.start_soon(bridge(self._open)(s)) for s in ("a", "b")}.items():
-            sides[side] = await task
-        (context_a, sender), (context_b, receiver) = sides["a"], sides["b"]
-        await bridge(self._connect)(sender, receiver)
-        await bridge(self._connect)(receiver, sender)
+        job, pair = self.job, self.pair
+        job.tell("bringing hosts and cards up", total=len(self.data))
+        await pair.start()
+        sender, receiver = [await bridge(self._endpoint)(side) for side in ("a", "b")]
+        round_trips = 16 * (job.rtt_us + 10)
+        await pair.connect({"a": sender, "b": receiver}, path_mtu=MTU[f"MTU_{job.pmtu}"],
+                           timeout=max(1, math.ceil(math.log2(round_trips / TIMEOUT_UNIT_US))))
         sender.mr.write(self.data)
         await bridge(post_receives)(receiver)
 
@@ -109,13 +90,10 @@ class MainJob:
         self.nanoseconds = (stats["sender"] or {}).get("nanoseconds") or get_sim_time("ns") - started_ns
         wall = time.perf_counter() - started
         received = receiver.mr.read(len(self.data), 0)
-        await Timer(LINGER_NS, "ns")
         job.tell("closing", done=len(self.data), total=len(self.data), time_ns=get_sim_time("ns"))
-        closed = {}
-        for side, (context, endpoint) in sides.items():
-            closed[side] = await bridge(self._close)(context, endpoint)
-        env.finish()
-        self._report(received, closed, wall)
+        counters, blocks, complaints = await pair.close()
+        self.failures += complaints
+        self._report(received, counters, blocks, wall)
 
     def _guard(self, name, function, *arguments):
         try:
@@ -125,7 +103,7 @@ class MainJob:
             return None
 
     async def _tell_progress(self):
-        link = self.env.link("a_to_b").counters
+        link = self.pair.env.link("a_to_b").counters
         while True:
             await Timer(PROGRESS_NS, "ns")
             arrived = link.sent[FrameKind.DATA] + link.sent[FrameKind.RETX] - link.destroyed.total()
@@ -133,12 +111,12 @@ class MainJob:
                           total=len(self.data), time_ns=get_sim_time("ns"), lost=link.destroyed.total(),
                           retransmitted=link.sent[FrameKind.RETX])
 
-    def _report(self, received, closed, wall):
-        job, link = self.job, self.env.link("a_to_b").counters
-        (counters_a, blocks_a), (counters_b, blocks_b) = closed["a"], closed["b"]
+    def _report(self, received, counters, blocks, wall):
+        job, link = self.job, self.pair.env.link("a_to_b").counters
+        counters_a, counters_b = counters["a"], counters["b"]
         lost = link.destroyed[FrameKind.DATA] + link.destroyed[FrameKind.RETX]
         retransmitted = counters_a["tx_retransmissions"]
-        missing = sum(sum(blocks.values()) - blocks["free"] for blocks in (blocks_a, blocks_b))
+        missing = sum(map(missing_blocks, blocks.values()))
         if received != self.data:
             self.failures.append("the bytes received differ from those sent")
         if missing:
@@ -159,8 +137,9 @@ class MainJob:
             "match_stall_cycles": counters_b["match_stall_cycles"],
             "blocks_missing": missing,
             "seed": job.seed, "command": job.command,
-            "counters": {"a": counters_a, "b": counters_b},
-            "link": {"a_to_b": link.as_dict(), "b_to_a": self.env.link("b_to_a").counters.as_dict()},
+            "exercised": {side: sorted(board.exercised) for side, board in self.pair.scoreboards.items()},
+            "counters": counters,
+            "link": {"a_to_b": link.as_dict(), "b_to_a": self.pair.env.link("b_to_a").counters.as_dict()},
         }
         job.write_report(report)
         assert report["ok"], "; ".join(self.failures)

@@ -16,6 +16,7 @@ from .pcap import PcapWriter
 from .two_cards import SIDES
 
 DEFAULT_VECTORS = 8
+MAC_IDLE_BYTES = 8 * 1100
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class EnvConfig:
         The link's two directions.
     host : HostConfig
         Both hosts.
+    mac_idle : float
+        Chance after each frame that the sending MAC is idle for as long as up to eight full frames.
     vectors : int
         MSI-X vectors of a card (``CardParams.msix_vectors``).
     pcap_folder : Path, optional
@@ -37,6 +40,7 @@ class EnvConfig:
     a_to_b: LinkConfig = field(default_factory=LinkConfig)
     b_to_a: LinkConfig = field(default_factory=LinkConfig)
     host: HostConfig = field(default_factory=HostConfig)
+    mac_idle: float = 0.0
     vectors: int = DEFAULT_VECTORS
     pcap_folder: Path | None = None
 
@@ -95,10 +99,22 @@ class TwoCards:
             self.sides[name] = Side(
                 name, Host(config.host, rng), HardBlock(dut, f"{name}_", dut.clk, config.vectors),
                 MacTx(dut, f"{name}_m_axis_tx", dut.clk, link.send), MacRx(dut, f"{name}_s_axis_rx", dut.clk), link)
+        self._hold_back()
         starts = [cocotb.start_soon(side.host.start(side.hard_block, config.vectors)) for side in self.sides.values()]
         await Combine(*starts)
         for side in self.sides.values():
             side.device = CardDevice(side.host)
+
+    def _hold_back(self):
+        """Random back pressure, where the configuration asks for it."""
+        config = self.config
+        for side in self.sides.values():
+            rng = random.Random(f"{self.seed}/pauses {side.name}")
+            if config.mac_idle:
+                side.mac_tx.idle_bytes = lambda rng=rng: (
+                    rng.randrange(MAC_IDLE_BYTES) if rng.random() < config.mac_idle else 0)
+            if config.host.stall:
+                side.hard_block.stall(config.host.stall, rng)
 
     def _deliver_to(self, name):
         return lambda frame: self.sides[name].mac_rx.receive(frame)

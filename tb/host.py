@@ -35,6 +35,8 @@ class HostConfig:
         What the host configures: MPS and MRRS.
     split_completions : bool
         Split every completion at 64 bytes, the worst a host may do.
+    stall : float
+        Chance per cycle that the hard block holds RQ, RC, CQ or CC back, each on its own.
     check_tlps : bool
         Let the model validate each TLP again at every hop; a fifth to a half of the time of a DMA-heavy run. The
         models' own asserts (tags, byte enables, 4 KiB) stay either way.
@@ -47,6 +49,7 @@ class HostConfig:
     max_payload_bytes: int = 512
     max_read_bytes: int = 1024
     split_completions: bool = False
+    stall: float = 0.0
     check_tlps: bool = False
 
 
@@ -183,6 +186,15 @@ class HardBlock(UltraScalePlusPcieDevice):
         function.vendor_id, function.device_id = abi.PCI_VENDOR_ID, abi.PCI_DEVICE_ID
         for model in (self, function, self.rq_sink, self.rc_source, self.cq_source, self.cc_sink):
             model.log.setLevel(logging.ERROR)
+
+    def stall(self, chance, rng):
+        """Hold each of the four streams back at random."""
+        def pauses(rng):
+            while True:
+                yield rng.random() < chance
+
+        for number, end in enumerate((self.rq_sink, self.rc_source, self.cq_source, self.cc_sink)):
+            end.set_pause_generator(pauses(random.Random(f"{rng.random()}/{number}")))
 
     def configured(self):
         """Show the card what the host configured."""

@@ -23,6 +23,8 @@ class _Area(Region):
         for watcher in self._memory.dma_watchers:
             watcher(self._start + address, len(data))
         self._memory.write(self._start + address, data)
+        for tap in self._memory.dma_taps:
+            tap(self._start + address, bytes(data))
 
 
 class HostMemory:
@@ -43,11 +45,13 @@ class HostMemory:
     ----------
     dma_watchers : list of callable(address, length)
         Told of every DMA write before it takes effect.
+    dma_taps : list of callable(address, data)
+        Told of every DMA write when it has taken effect.
     """
 
     def __init__(self, root_complex, rng):
         self._rng = rng
-        self.dma_watchers = []
+        self.dma_watchers, self.dma_taps = [], []
         self._pages = {}  # page number → memoryview of 4 KiB
         base, size = LOW
         root_complex.mem_pool.register_region(_Area(self, base, size), base, size)

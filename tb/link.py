@@ -188,10 +188,12 @@ class LinkDirection:
     ----------
     in_flight : int
         Frames under way.
+    arrival_watchers : list of callable(frame)
+        Told of each frame that arrives, before it is delivered.
     """
 
     def __init__(self, impairments, deliver, sent_tap=None, arrived_tap=None):
-        self.impairments, self.in_flight = impairments, 0
+        self.impairments, self.in_flight, self.arrival_watchers = impairments, 0, []
         self._deliver, self._sent_tap, self._arrived_tap = deliver, sent_tap, arrived_tap
 
     @property
@@ -218,4 +220,6 @@ class LinkDirection:
         self.in_flight -= 1
         if self._arrived_tap:
             self._arrived_tap(at, frame)
+        for watcher in self.arrival_watchers:
+            watcher(frame)
         self._deliver(frame)

@@ -28,10 +28,12 @@ class MacTx(EthMacTx):
     ----------
     frames, spoiled : int
         Frames sent, and frames the card gave up (``tuser`` bit 0 in the last beat), which nobody gets.
+    idle_bytes : callable() -> int, optional
+        Bytes of idle line after each frame, besides the gap: a MAC that was told to pause. Never inside a frame.
     """
 
     def __init__(self, dut, prefix, clk, deliver):
-        self._deliver, self.frames, self.spoiled = deliver, 0, 0
+        self._deliver, self.frames, self.spoiled, self.idle_bytes = deliver, 0, 0, None
         logging.getLogger(f"cocotb.{dut._name}.{prefix}").setLevel(logging.ERROR)
         bus = AxiStreamBus.from_prefix(dut, prefix, bus_separator="__")
         super().__init__(bus, clk, speed=BITS_PER_SECOND)
@@ -59,7 +61,7 @@ class MacTx(EthMacTx):
                 self.spoiled += 1
             else:
                 self._deliver(bytes(frame))
-            await _wire_time(FCS_BYTES + GAP_BYTES)
+            await _wire_time(FCS_BYTES + GAP_BYTES + (self.idle_bytes() if self.idle_bytes else 0))
 
 
 class MacRx(EthMacRx):
