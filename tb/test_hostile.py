@@ -29,6 +29,10 @@ def test_bad_descriptors_doorbells_commands_and_nodes_are_refused():
     run("weft.tb.bench_hostile_host")
 
 
+def test_flood_and_random_damage_are_accounted_for_frame_by_frame():
+    run("weft.tb.bench_hostile_flood")
+
+
 # ------------------------------------------------------------------------ the guard itself
 
 class _Memory:
