@@ -143,6 +143,10 @@ class SimpleNicRx(wiring.Component):
     read and dropped at once. ``o_request`` and ``o_data`` go straight to ``DmaWrite`` and ``o_entry``
     to the ring writer, so that a frame is ordered before its entry.
 
+    A frame's info is taken when its requests were accepted, or the frame refused. So whoever sends frames and
+    payload over one stream, and asks for a place of the next payload behind the info, never has a group granted
+    whose data is behind a frame that waits for its own grant.
+
     Parameters
     ----------
     params : CardParams
@@ -156,7 +160,7 @@ class SimpleNicRx(wiring.Component):
     time_ns : In(64)
         Arrival time.
     i_info : In(stream.Signature(RawFrame))
-        One per frame, not later than its first beat is needed.
+        One per frame, not behind its first beat.
     i : In(stream.Signature(Beat))
         Whole frames, 1 to 16383 bytes.
     o_request : Out(stream.Signature(DmaRequest))
@@ -213,7 +217,6 @@ class SimpleNicRx(wiring.Component):
             m.d.comb += self.idle.eq(fsm.ongoing("INFO") & ~self.i_info.valid)
             with m.State("INFO"):
                 # waits for a frame; decides about it
-                m.d.comb += self.i_info.ready.eq(1)
                 m.d.sync += [
                     entry.roce.eq(info.roce), entry.length.eq(info.length), entry.time_ns.eq(self.time_ns),
                     left.eq(info.length), offset.eq(self.position << slot_log2),
@@ -221,6 +224,7 @@ class SimpleNicRx(wiring.Component):
                 with m.If(self.i_info.valid):
                     m.next = "SLOT"
                     with m.If(self.full | (info.length > slot_bytes)):
+                        m.d.comb += self.i_info.ready.eq(1)
                         m.d.sync += [
                             self.refuse_stb.eq(1),
                             self.refuse_reason.eq(Mux(self.full, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
@@ -231,8 +235,8 @@ class SimpleNicRx(wiring.Component):
                 m.d.sync += address.eq(self.buffer + offset)
                 m.next = "REQUEST"
             with m.State("REQUEST"):
-                # waits for the requests to be accepted
-                m.d.comb += self.o_request.valid.eq(1)
+                # waits for the requests to be accepted; takes the info with the last one
+                m.d.comb += [self.o_request.valid.eq(1), self.i_info.ready.eq(self.o_request.ready & final)]
                 with m.If(self.o_request.ready):
                     m.d.sync += [address.eq(address + PAYLOAD_MAX), left.eq(left - PAYLOAD_MAX)]
                     with m.If(final):

@@ -273,6 +273,23 @@ async def full_ring_never_blocks(dut):
     assert nic.prod == 5 and nic.entries[-1][0].roce == 1
 
 
+@rx_test
+async def info_is_taken_with_the_request(dut):
+    """Otherwise the payload behind the frame could be granted before it, and both would wait for ever."""
+    await start_clock(dut)
+    dut.slot_log2.value = 9
+    for _ in range(3):                      # the configuration settles
+        await RisingEdge(dut.clk)
+    dut.i_info__payload.value, dut.i_info__valid.value = 64, 1
+    for _ in range(20):
+        await RisingEdge(dut.clk)
+        assert not int(dut.i_info__ready.value)
+    assert int(dut.o_request__valid.value)
+    dut.o_request__ready.value = 1
+    await RisingEdge(dut.clk)
+    assert int(dut.i_info__ready.value)
+
+
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_raw_frames_leave(sim):
     from weft.hdl.simple_nic import SimpleNicTx
