@@ -2,7 +2,8 @@
 
 A rate is taken over the steady middle of a transfer: from the moment when the last of the observed streams has
 passed 20 % of its bytes to the moment when the first has passed 80 %. Transmitted payload counts when the last byte
-of its frame is on the wire, received payload when it is in host memory. The hosts are those of
+of its frame is on the wire, received payload when its packet is in host memory; the latter wavers with the other
+traffic on PCIe, so that a rate at the limit may come out some tenths of a per cent above it. The hosts are those of
 :class:`~weft.tb.host.HostConfig`, the cable has no length and loses nothing.
 """
 
@@ -46,7 +47,6 @@ PROGRESS_NS = 2_000
 QUIET_NS = 10_000          # between two latency measurements
 PING_BYTES = 64
 PINGS = 5
-TOLERANCE = 0.005          # of a rate, from where in a frame the window begins and ends
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,7 @@ class Transfer:
 TRANSFERS = (
     Transfer("", 4096, 640 << 10, bar=0.97),
     Transfer("_1024", 1024, 320 << 10, bar=0.95),
+    Transfer("_1024_unaligned", 1024, 256 << 10, bar=0.95, from_byte=1001, to_byte=2002),
     Transfer("_one_way", 4096, 512 << 10, "a"),
     Transfer("_1024_one_way", 1024, 256 << 10, "a"),
 )
