@@ -23,7 +23,7 @@ from cocotbext.pcie.core.tlp import TlpType
 
 from weft.driver.context import Context, ContextConfig
 from weft.driver.enums import MTU, SendFlags, WCOpcode, WCStatus, WROpcode
-from weft.driver.transfer import MESSAGE_BYTES, Endpoint, post_receives
+from weft.driver.transfer import MESSAGE_BYTES, WINDOW, Endpoint, post_receives
 from weft.driver.wr import SGE, RecvWR, SendWR
 from weft.hdl import wire
 from weft.hdl.params import preset
@@ -65,6 +65,8 @@ class Transfer:
     bar : float or None
         Part of :func:`limit_gbps` that must be reached.
     message_bytes : int
+    window : int
+        Messages in flight.
     from_byte, to_byte : int
         Where in a page source and destination begin.
     line_gbps : float
@@ -77,6 +79,7 @@ class Transfer:
     senders: str = "ab"
     bar: float | None = None
     message_bytes: int = MESSAGE_BYTES
+    window: int = WINDOW
     from_byte: int = 0
     to_byte: int = 0
     line_gbps: float = mac.BITS_PER_SECOND / 1e9
@@ -237,9 +240,9 @@ class Lab:
     def _open(self, side):
         return Context(self.env.device(side), mac=MACS[side], ip=IP[side], config=ContextConfig(ring_log2=8))
 
-    async def connect(self, length, pmtu):
+    async def connect(self, length, pmtu, window=WINDOW):
         """An endpoint on each side, connected with each other, one receive posted."""
-        ends = {side: await bridge(Endpoint)(self.contexts[side], length) for side in SIDES}
+        ends = {side: await bridge(Endpoint)(self.contexts[side], length, window=window) for side in SIDES}
         for side in SIDES:
             await bridge(ends[side].connect)(ends[PEER[side]].connections, path_mtu=MTU[f"MTU_{pmtu}"])
             await bridge(post_receives)(ends[side])
@@ -247,7 +250,7 @@ class Lab:
 
     async def transfer(self, job):
         """Run a :class:`Transfer`; leaves its figures."""
-        ends = await self.connect(job.memory_bytes, job.pmtu)
+        ends = await self.connect(job.memory_bytes, job.pmtu, job.window)
         mac.BITS_PER_SECOND = job.line_gbps * 1e9
         sent, placed, over = {}, {}, []
         data = {side: os.urandom(job.payload) for side in job.senders}
