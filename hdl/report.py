@@ -1,12 +1,12 @@
 """Merges the reports of all blocks into the Meta Report ring, never ahead of the data they speak of."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .layouts import BEAT_BITS, Report
 from .params import CardParams
-from .stream import Arbiter, Fifo
+from .stream import Arbiter, Fifo, PipelineRegister
 
 TICKET_WIDTH = 8
 LONG_TICKET_WIDTH = 40        # a report may wait this many packets long without its ticket being misread
@@ -23,10 +23,13 @@ class HeldReport(data.Struct):
 
 
 class Reporter(wiring.Component):
-    """Round-robin merge of report sources; an entry waits until its ticket was placed.
+    """Merge of report sources; an entry waits until its ticket was placed.
 
-    One report per cycle, latency 2 when nothing waits. Reports of one source keep their order; a source
-    whose head waits blocks no other source. Tickets on ``i`` must lie within 127 of ``placed_ticket``.
+    Source 0 goes first, the others take turns: so the events of a packet stand in the ring before a
+    retirement that the same packet caused, which its source releases only when the packet is placed.
+    One report per cycle, latency 2 when nothing waits, 3 for sources behind the first. Reports of one
+    source keep their order; a source whose head waits blocks no other source. Tickets on ``i`` must lie
+    within 127 of ``placed_ticket``.
 
     Parameters
     ----------
@@ -73,8 +76,9 @@ class Reporter(wiring.Component):
         m.d.comb += advance.eq(self.placed_ticket - placed[:TICKET_WIDTH])
         m.d.sync += placed.eq(placed + advance)
 
-        m.submodules.arbiter = arbiter = Arbiter(BEAT_BITS, self.n)
-        idle = ~arbiter.o.valid
+        m.submodules.out = out = PipelineRegister(BEAT_BITS)
+        m.submodules.others = others = Arbiter(BEAT_BITS, max(1, self.n - 1))
+        idle = ~out.o.valid & ~others.o.valid
         for k, source in enumerate(self.i):
             m.submodules[f"queue_{k}"] = queue = Fifo(HeldReport, DEPTH if k else FIRST_DEPTH)
             distance = Signal(TICKET_WIDTH, name=f"distance_{k}")
@@ -91,19 +95,25 @@ class Reporter(wiring.Component):
                 behind = Signal(LONG_TICKET_WIDTH, name=f"behind_{k}")
                 m.d.comb += behind.eq(placed - queue.o.p.ticket)
                 due = ~behind[-1]
-            m.d.comb += [
-                arbiter.i[k].payload.eq(queue.o.p.entry),
-                arbiter.i[k].valid.eq(queue.o.valid & due),
-                queue.o.ready.eq(arbiter.i[k].ready & due),
-            ]
             idle &= ~queue.o.valid
-            if k == 0:
+            if k:
+                m.d.comb += [
+                    others.i[k - 1].payload.eq(queue.o.p.entry),
+                    others.i[k - 1].valid.eq(queue.o.valid & due),
+                    queue.o.ready.eq(others.i[k - 1].ready & due),
+                ]
+            else:
+                first = Signal()
+                m.d.comb += [first.eq(queue.o.valid & due), queue.o.ready.eq(out.i.ready & first)]
+                m.d.comb += out.i.payload.eq(Mux(first, queue.o.p.entry, others.o.payload))
                 m.d.sync += self.room.eq(queue.free >= ROOM)
 
         m.d.comb += [
-            self.o.payload.eq(arbiter.o.payload),
-            self.o.valid.eq(arbiter.o.valid),
-            arbiter.o.ready.eq(self.o.ready),
+            out.i.valid.eq(first | others.o.valid),
+            others.o.ready.eq(out.i.ready & ~first),
+            self.o.payload.eq(out.o.payload),
+            self.o.valid.eq(out.o.valid),
+            out.o.ready.eq(self.o.ready),
             self.count_reports.eq(self.o.valid & self.o.ready),
             self.idle.eq(idle),
         ]
