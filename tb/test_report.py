@@ -45,6 +45,11 @@ async def no_report_precedes_its_data(dut):
     tickets = [[] for _ in range(SOURCES)]
     got = [[] for _ in range(SOURCES)]
     held_back = closed = 0
+
+    def oldest_unsent():
+        """Ticket that a waiting source offers: those placed must not run away from it."""
+        return min((t[s.sent] for t, s in zip(tickets, sources, strict=True) if s.sent < len(t)), default=issued)
+
     for _ in range(6000):
         if rng.random() < 0.4 and issued - placed < 100:     # a packet is judged, some make reports
             for k in range(SOURCES):
@@ -53,9 +58,7 @@ async def no_report_precedes_its_data(dut):
                     tickets[k].append(issued)
                     numbers[k] += 1
             issued += 1
-        # A source that has to wait does not let the tickets run away.
-        oldest = min((t[s.sent] for t, s in zip(tickets, sources, strict=True) if s.sent < len(t)), default=issued)
-        if rng.random() < 0.4 and placed < min(issued - 1, oldest + 100):
+        if rng.random() < 0.4 and placed < min(issued - 1, oldest_unsent() + 100):
             placed = min(issued - 1, placed + rng.randint(1, 3))
             dut.placed_ticket.value = placed & 0xFF
         if rng.random() < 0.005:
@@ -69,7 +72,10 @@ async def no_report_precedes_its_data(dut):
             assert source == UNTICKETED or ticket <= placed, "ahead of its data"
             got[source].append(number)
     sink.pause = 0.0
-    dut.placed_ticket.value = (issued - 1) & 0xFF
+    while placed < issued - 1:
+        placed = min(issued - 1, oldest_unsent() + 100)
+        dut.placed_ticket.value = placed & 0xFF
+        await RisingEdge(dut.clk)
     while sum(map(len, got)) < sum(numbers):
         source, number, _ = unpack(await sink.recv())
         assert number == len(got[source])
