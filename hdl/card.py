@@ -253,8 +253,8 @@ class Card(wiring.Component):
     def _refusals(self):
         """(strobe, reason) of every block that refuses something."""
         pairs = [(port.stb, port.reason) for port in (*self.rings.refuse, *self.receive.refuse)]
-        return pairs + [(b.refuse_stb, b.refuse_reason) for b in (
-            self.transmit, self.adamap, self.nic_tx, self.nic_rx)]
+        pairs += [(b.refuse_stb, b.refuse_reason) for b in (self.transmit, self.adamap, self.nic_tx, self.nic_rx)]
+        return [*pairs, (self.adamap.broken_stb, self.adamap.broken_reason)]
 
     def _wire_counters(self, m):
         counters, command, csr = self.counters, self.command, self.csr

@@ -223,7 +223,7 @@ def broken_lists(card):
     context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=junk.qp_num, generation=junk.generation, linked=1)
     card.settle()
     assert context.reports.counts["QP_ERROR"] == errors + 1 and junk.receiver.broken is Reason.BAD_NODE
-    assert junk.qp_state is QPState.ERR
+    assert junk.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_node": 1}
     receiver = stray.receiver
     receiver.pool.write(receiver.head_block, {
         "qpn": stray.qp_num, "generation": stray.generation, "count": 1, "encoding": abi.Encoding.LIST,
@@ -231,7 +231,7 @@ def broken_lists(card):
     context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=stray.qp_num, generation=stray.generation, linked=2)
     card.settle()
     assert context.reports.counts["QP_ERROR"] == errors + 2 and receiver.broken is Reason.BAD_POINTER
-    assert stray.qp_state is QPState.ERR
+    assert stray.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_pointer": 1}
 
 
 def side_a(card, peer, rng, done):

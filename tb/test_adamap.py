@@ -104,6 +104,8 @@ class World:
                 self.seen[name] += int(value)
             if int(dut.refuse_stb.value):
                 self.seen[abi.Reason(int(dut.refuse_reason.value)).name] += 1
+            if int(dut.broken_stb.value):
+                self.seen[f"broken {abi.Reason(int(dut.broken_reason.value)).name}"] += 1
             while self.judged:
                 pending.append((self.now + self.rng.randint(0, 30), self.judged.popleft()))
             while pending and pending[0][0] <= self.now:
@@ -430,6 +432,8 @@ async def broken_list_stops_its_qp(dut):
         and world.seen["QP_ERROR BAD_NODE"] == 6
         and world.seen["QP_ERROR DMA_ERROR"] == 1
     )
+    assert all(world.seen[f"broken {name}"] == world.seen[f"QP_ERROR {name}"] for name in (
+        "BAD_POINTER", "BAD_NODE", "DMA_ERROR"))
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")

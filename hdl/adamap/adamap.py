@@ -64,6 +64,8 @@ class Adamap(wiring.Component):
         Nothing is under way, and no node is open.
     refuse_stb, refuse_reason : Out
         A retransmission was refused by the matcher.
+    broken_stb, broken_reason : Out
+        A QP's list was given up; a QP error tells of it.
     count_* : Out
         Counters of :data:`abi.COUNTERS`; ``count_holes`` and ``count_nodes_linked`` are added.
     """
@@ -98,6 +100,7 @@ class Adamap(wiring.Component):
             "o_qp_error": Out(stream.Signature(24)),
             "query_stb": In(1), "query_qpn": In(24), "query_done": Out(1), "query_result": Out(32).array(4),
             "idle": Out(1), "refuse_stb": Out(1), "refuse_reason": Out(8),
+            "broken_stb": Out(1), "broken_reason": Out(8),
             **{f"count_{name}": Out(width) for name, width in self.COUNTS.items()},
         })
 
@@ -160,6 +163,12 @@ class Adamap(wiring.Component):
             m.d.sync += started.eq(1)
         with m.If(cum.create_done):
             m.d.sync += started.eq(0)
+
+        given_up = prefetch.o_report
+        m.d.sync += [
+            self.broken_stb.eq(given_up.valid & given_up.ready),
+            self.broken_reason.eq(data.View(layouts.REPORT_EVENT, given_up.p.entry).reason),
+        ]
 
         depth = Signal(range(p.prefetch_depth_max + 1))
         m.d.sync += depth.eq(
