@@ -7,7 +7,7 @@ import cocotb
 from cocotb.task import bridge
 
 from weft.driver.context import ContextConfig
-from weft.driver.enums import AccessFlag, SendFlags, WCStatus, WROpcode
+from weft.driver.enums import AccessFlag, QPState, SendFlags, WCStatus, WROpcode
 from weft.driver.mr import MR
 from weft.driver.pd import PD
 from weft.driver.qp import QP, QPCap, QPInitAttr
@@ -17,7 +17,7 @@ from weft.hdl import abi, wire
 from weft.hdl.abi import Reason
 from weft.hdl.wire import Opcode
 from weft.tb import hostile_frames as frames
-from weft.tb.hostile import IP, HostilePair
+from weft.tb.hostile import HostilePair
 from weft.tb.hostile_frames import Target, data_frame
 from weft.tb.sim import bench_seed
 
@@ -27,6 +27,7 @@ QPS = 2
 NIC_LOG2 = 3
 REORDER = 16
 PATIENCE_NS = 2_000_000
+STRANGER = 0x0A_00_00_99
 
 
 class Sender:
@@ -118,8 +119,9 @@ class Attack:
         reth = wire.RETH.unpack(case.frame[wire.RETH_OFFSET:])
         said = (report.kind, report.reason, report.opcode, report.qpn, report.psn & 0xFF_FFFF, report.va, report.key,
                 report.length, report.src_ip)
+        source = wire.IPV4.unpack(case.frame[wire.ETH.size_bytes:]).src
         meant = (abi.ReportKind.ERROR, case.drop, bth.opcode, bth.dest_qp, bth.psn, reth.va, reth.rkey,
-                 reth.dma_length, IP["a"])
+                 reth.dma_length, source)
         assert said == meant, f"{case.name}: reported {said}, not {meant}"
 
 
@@ -179,6 +181,9 @@ def window(pair, hit, receiver):
     pair.context["b"].progress()
     hit.run([frames.Case("acknowledged", at(3, payload=b"end", ack_req=1), Reason.STALE_PSN)])
     assert receiver.mr.read(3, 5000) == b"gap"
+    # The next PSN, but the peer has another address: reported, and no reason to give the connection up.
+    hit.run([frames.Case("of a stranger", at(4, rkey=1, src_ip=STRANGER), Reason.BAD_KEY, told=True)])
+    assert victim.qp_state is QPState.RTS and pair.context["b"].counts["errors_of_strangers"] == 1
 
 
 def full_raw_ring(pair, rng):

@@ -54,12 +54,12 @@ def data_frame(target, *, opcode=Opcode.WRITE_ONLY, payload=bytes(range(64)), of
     """A right frame for the target, but for the ``changes``."""
     fields = {"dest_qp": target.qpn, "psn": target.psn, "va": (target.va + offset) % WRAP, "rkey": target.rkey,
               "dma_length": len(payload), "rsn": 0, "generation": target.generation, "imm": 0, "ack_req": 0,
-              "dst_mac": MAC["b"], "dst_ip": IP["b"]} | changes
+              "dst_mac": MAC["b"], "dst_ip": IP["b"], "src_ip": IP["a"]} | changes
     values = {"RETH": ("va", "rkey", "dma_length"), "RSNH": ("rsn", "generation"), "ImmDt": ("imm",)}
     extensions = b"".join(layout.pack(**{n: fields[n] for n in values.get(layout.name, ())})
                           for layout in wire.EXTENSIONS.get(opcode, ()))
     return wire.build_frame(
-        opcode=opcode, dst_mac=fields["dst_mac"], src_mac=MAC["a"], src_ip=IP["a"], dst_ip=fields["dst_ip"],
+        opcode=opcode, dst_mac=fields["dst_mac"], src_mac=MAC["a"], src_ip=fields["src_ip"], dst_ip=fields["dst_ip"],
         sport=0xC000, dest_qp=fields["dest_qp"], psn=fields["psn"], ack_req=fields["ack_req"], payload=payload,
         extensions=extensions)
 
@@ -110,7 +110,7 @@ def spoiled(target):
     yield Case("other MAC", data_frame(target, dst_mac=MAC["a"]), Reason.BAD_HEADER)
     yield Case("write to everybody", data_frame(target, dst_mac=BROADCAST), Reason.BAD_HEADER)
     yield Case("other IP", data_frame(target, dst_ip=IP["a"]), Reason.BAD_HEADER)
-    for opcode in (0x00, 0x04, 0x06, 0x0C, 0x64, 0xC5, 0xFF):
+    for opcode in (0x00, 0x04, 0x06, 0x0C, 0x64, 0xC6, 0xFF):
         yield Case(f"opcode {opcode:#04x}", data_frame(target, opcode=opcode, payload=bytes(64)), Reason.UNKNOWN_OPCODE)
     yield Case("probe with payload", data_frame(target, opcode=Opcode.PROBE), Reason.LENGTH_MISMATCH)
     for qpn in (0, 1, 15, target.qpn | 1 << 4, target.qpn | 1 << 23):
