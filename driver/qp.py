@@ -212,6 +212,8 @@ class QP:
             self.receiver.on_retire(report, self.context.device.now_ns())
         elif kind is abi.ReportKind.TX_ERROR:
             self._on_refused(report)
+        elif kind is abi.ReportKind.ERROR and report.src_ip != self.attr.dest_ip:
+            self.context.counts["errors_of_strangers"] += 1   # somebody else's mistake is no reason to give up
         else:
             self.receiver.on_event(report)
             if kind is abi.ReportKind.QP_ERROR:
