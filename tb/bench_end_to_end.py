@@ -1,4 +1,4 @@
-"""Special cases over two real cards: each loses, doubles or delays exactly what its name says, and data still arrives."""
+"""Special cases over two real cards: each loses, doubles or delays what its name says, and the data arrives."""
 
 import random
 from collections import Counter
@@ -210,7 +210,7 @@ PACKETS = DATA | RETX
 LOSS_REPORT = frozenset({FrameKind.LOSS_REPORT})
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=10, timeout_unit="ms")
 async def short(dut):
     """A few packets, the third of which is lost; short enough for Icarus."""
     fast = LinkConfig(delay_ns=1000)
@@ -221,7 +221,7 @@ async def short(dut):
     assert crossing.counters["a"]["tx_retransmissions"] == crossing.dropped["third"] == 1
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=10, timeout_unit="ms")
 async def psn_wraps(dut):
     """PSNs pass 2^24 with holes on both sides of it, on two QPs and in both directions."""
     case = Case({"a": [4000, 9000], "b": [12_000]}, qps=2, psn=(1 << 24) - 20, there=LOSSY, back=LOSSY)
@@ -237,19 +237,19 @@ async def psn_wraps(dut):
     assert min(crossing.dropped.values()) >= 4
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=10, timeout_unit="ms")
 async def psn_passes_half(dut):
     """PSNs pass 2^23, where the sign of a 24-bit difference to zero changes."""
     case = Case({"a": [14_000], "b": []}, psn=(1 << 23) - 20, there=LOSSY, back=LOSSY)
-    plant = (lambda c: c.drop("a_to_b", "edge", times(DATA, case.psn, 20, 1)))
-    crossing = await Crossing(dut, case, plant).run()
+    edge = times(DATA, case.psn, 20, 1)
+    crossing = await Crossing(dut, case, lambda c: c.drop("a_to_b", "edge", edge)).run()
     crossing.pair.scoreboards["b"].require("loss", "psn half")
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=10, timeout_unit="ms")
 async def rings_wrap(dut):
     """Small rings, both directions at once, more messages than ring entries: every ring of both cards goes round."""
-    sizes = {abi.Ring.SEND: 3, abi.Ring.RETRANSMIT: 2, abi.Ring.COMMAND: 2, abi.Ring.NIC_TX: 3, abi.Ring.RESPONSE: 2,
+    sizes = {abi.Ring.SEND: 3, abi.Ring.RETRANSMIT: 2, abi.Ring.COMMAND: 1, abi.Ring.NIC_TX: 3, abi.Ring.RESPONSE: 1,
              abi.Ring.META_REPORT: 4, abi.Ring.NIC_RX: 4}
     messages = [700] * 70
     case = Case({"a": messages, "b": messages}, qps=2, there=LOSSY, back=LOSSY, driver={"ring_log2": sizes})
@@ -259,7 +259,7 @@ async def rings_wrap(dut):
         crossing.pair.scoreboards[side].require("loss", "report ring wrap")
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=10, timeout_unit="ms")
 async def second_and_third_loss(dut):
     """The same packets are lost two, three and four times, on their way as retransmissions too."""
     case = Case({"a": [12_000], "b": []}, psn=1000)
@@ -273,7 +273,7 @@ async def second_and_third_loss(dut):
     crossing.pair.scoreboards["b"].require("loss", "second loss", "third loss")
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=10, timeout_unit="ms")
 async def tail_and_probe_lost(dut):
     """The last packets of the only message are lost, and so are the first probes that ask for them."""
     case = Case({"a": [4000], "b": []}, psn=7)
@@ -287,7 +287,7 @@ async def tail_and_probe_lost(dut):
     crossing.pair.scoreboards["b"].require("loss", "probe")
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=10, timeout_unit="ms")
 async def acknowledgements_lost(dut):
     """No acknowledgement gets through for a while."""
     case = Case({"a": [900] * 12, "b": []}, there=LOSSY)
@@ -306,7 +306,7 @@ async def acknowledgements_lost(dut):
     crossing.pair.scoreboards["b"].require("probe")
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=10, timeout_unit="ms")
 async def loss_reports_lost(dut):
     """The first loss report, a middle one and the last are lost, some of them twice."""
     case = Case({"a": [40_000], "b": []}, psn=0, driver={"node_age_ns": 100})
@@ -319,7 +319,7 @@ async def loss_reports_lost(dut):
     assert crossing.dropped["data"] == 6 and crossing.dropped["report"] >= 3
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=10, timeout_unit="ms")
 async def odd_sizes(dut):
     """Messages of nothing, of one byte, and of one byte more or less than a packet, in both directions at once."""
     lengths = [0, 1, 255, 256, 257, 0, 511, 513, 3, 0]
@@ -327,14 +327,14 @@ async def odd_sizes(dut):
     await Crossing(dut, case, lambda c: c.drop("a_to_b", "empty", nth(DATA, 0, 6))).run()
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=10, timeout_unit="ms")
 async def nothing_at_all(dut):
     """A single write of no bytes."""
     crossing = await Crossing(dut, Case({"a": [0], "b": []})).run()
     assert crossing.counters["b"]["rx_packets"] == 1 and not crossing.counters["b"]["rx_bytes"]
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=10, timeout_unit="ms")
 async def rough_both_ways(dut):
     """Loss, copies, reordering and damage in both directions, over small tables and a large one, while both write."""
     messages = [6000, 12_345, 20_000]
@@ -344,7 +344,7 @@ async def rough_both_ways(dut):
         board.require("loss", "reorder", "duplicate", "corruption")
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=10, timeout_unit="ms")
 async def back_pressure(dut):
     """Hosts that stall all four PCIe streams, split every completion and answer late, and a MAC that pauses."""
     host = HostConfig(read_latency_ns=600, read_jitter=0.8, read_tail=0.03, split_completions=True, stall=0.3,

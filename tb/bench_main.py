@@ -98,7 +98,7 @@ class MainJob:
     def _guard(self, name, function, *arguments):
         try:
             return function(*arguments)
-        except Exception as error:  # noqa: BLE001 both sides end, then the report says what failed
+        except Exception as error:  # both sides end, then the report says what failed
             self.failures.append(f"{name}: {type(error).__name__}: {error}")
             return None
 

@@ -259,8 +259,8 @@ class Scoreboard:
         for life in self._lives.values():
             where = f"QP {life.qpn}"
             due = [said for must, said in life.events if must]
-            assert not life.lost, f"{where}: {len(life.lost)} lost PSNs were never reported, the first {life.lost[0]:#x}"
-            assert not life.missing, f"{where}: {len(life.missing)} holes were never filled, one at {min(life.missing):#x}"
+            assert not life.lost, f"{where}: {len(life.lost)} lost PSNs never reported, the first {life.lost[0]:#x}"
+            assert not life.missing, f"{where}: {len(life.missing)} holes never filled, one at {min(life.missing):#x}"
             assert not due, f"{where}: reports that never came: {due}"
             expected = (_modulo32(life.window.base), life.window.holes)
             assert queries[life.qpn] == expected, f"{where}: base and holes are {queries[life.qpn]}, not {expected}"

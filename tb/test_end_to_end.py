@@ -1,0 +1,27 @@
+"""The special cases of ``bench_end_to_end`` over two real cards."""
+
+import pytest
+
+from weft.hdl.params import preset
+from weft.tb.sim import simulate
+from weft.tb.two_cards import TOP, two_cards_text
+
+BENCH = "weft.tb.bench_end_to_end"
+CASES = [
+    "psn_wraps", "psn_passes_half", "rings_wrap", "second_and_third_loss", "tail_and_probe_lost",
+    "acknowledgements_lost", "loss_reports_lost", "odd_sizes", "nothing_at_all", "rough_both_ways", "back_pressure"]
+
+
+def run(case, sim):
+    simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim=sim, optimize="run",
+             bench=BENCH, tests=rf"\.{case}$", timeout_s=590)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(case):
+    run(case, "verilator")
+
+
+@pytest.mark.parametrize("sim", ["icarus", "verilator"])
+def test_short_crossing_with_a_loss(sim):
+    run("short", sim)
