@@ -9,6 +9,8 @@ import typer
 
 from weft.hdl import params, wire
 
+from .context import FIRST_QPN
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Weft: an RDMA network card whose receive window has no hardware limit.")
 
@@ -108,7 +110,7 @@ def sim(
         "file": str(readable_file(file)) if file else "",
         **{name.lower(): number(name, chance, float, 0, 1) for name, chance in chances.items()},
         "rtt_us": number("RTT_US", rtt_us, float, 0, RTT_US_MAX),
-        "qps": number("QPS", qps, int, 1, card.qps - 1),
+        "qps": number("QPS", qps, int, 1, card.qps - FIRST_QPN),
         "seed": number("SEED", seed, int, 0, (1 << 31) - 1),
         "pmtu": choice("PMTU", pmtu, [str(pmtu) for pmtu in wire.PMTUS.values()]),
         "sim": choice("SIM", sim, SIMULATORS),

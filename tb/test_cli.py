@@ -25,9 +25,17 @@ ROOT = Path(__file__).resolve().parents[1]
     (["--corrupt", "2"], ["CORRUPT", "0 to 1"]),
     (["--rtt-us", "-1"], ["RTT_US"]),
     (["--back-loss", "7"], ["BACK_LOSS", "0 to 1"]),
+    (["--back-reorder", "-1"], ["BACK_REORDER", "0 to 1"]),
+    (["--back-dup", ""], ["BACK_DUP", "0 to 1"]),
+    (["--back-corrupt", "inf"], ["BACK_CORRUPT", "0 to 1"]),
+    (["--rtt-us", "nan"], ["RTT_US", "a number"]),
     (["--qps", "0"], ["QPS", "whole number"]),
     (["--qps", "1.5"], ["QPS", "whole number"]),
+    (["--qps", "15"], ["QPS", "1 to 14"]),   # preset test: 16 QPs, the first two are special
+    (["--qps", "1023", "--preset", "basic"], ["QPS", "1 to 1022"]),
     (["--seed", "x"], ["SEED"]),
+    (["--seed", "-1"], ["SEED", "whole number"]),
+    (["--pmtu", "1024.0"], ["PMTU"]),
     (["--pmtu", "1500"], ["PMTU", "256, 512, 1024, 2048, 4096"]),
     (["--sim", "vcs"], ["SIM", "verilator, icarus"]),
     (["--preset", "huge"], ["preset", "test, basic, full"]),
@@ -47,6 +55,29 @@ def test_unreadable_file_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda *_: False)  # root reads everything
     result = CliRunner().invoke(app, ["sim", "--file", str(file)])
     assert result.exit_code == 2 and "cannot be read" in result.stderr
+
+
+def test_make_and_a_terminal_get_status_2_and_one_sentence():
+    done = subprocess.run([Path(sys.executable).with_name("weft"), "sim", "--loss", "1.5"], capture_output=True,
+                          text=True, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "weft: LOSS is '1.5'; it must be a number from 0 to 1\n"
+
+
+def test_empty_file_and_every_limit_are_accepted(tmp_path, monkeypatch):
+    from weft.tb import run_sim
+
+    jobs = []
+    monkeypatch.setattr(run_sim, "run", lambda **settings: jobs.append(settings) or 0)
+    file = tmp_path / "empty file"
+    file.touch()
+    arguments = {"file": str(file), "loss": "1", "reorder": "0.5", "back-loss": "0", "qps": "14", "pmtu": "4096",
+                 "seed": "0", "rtt-us": "0", "sim": "icarus"}
+    result = CliRunner().invoke(app, ["sim", *(word for name, value in arguments.items()
+                                               for word in (f"--{name}", value))])
+    assert result.exit_code == 0, result.output
+    assert jobs[0]["file"] == str(file) and jobs[0]["qps"] == 14 and jobs[0]["loss"] == 1.0
+    assert jobs[0]["pmtu"] == 4096 and jobs[0]["sim"] == "icarus" and not jobs[0]["waves"]
 
 
 def test_help_lists_every_parameter():
