@@ -1,0 +1,28 @@
+"""Names of state-machine states, kept for who reads the Verilog or its waves."""
+
+
+def name_states(fragment):
+    """Attach to each state register of an elaborated design the names of its states.
+
+    Amaranth knows them when it elaborates ``m.FSM()`` and does not write them. They become the attributes that it
+    writes for an enum: ``enum_value_<bits>``.
+    """
+    for statements in fragment.statements.values():
+        for signal in statements._rhs_signals():
+            if signal.decoder is not None and "enum_base_type" not in signal.attrs:
+                signal.attrs["enum_base_type"] = signal.name
+                signal.attrs.update(_states(signal))
+    for subfragment, *_ in fragment.subfragments:
+        name_states(subfragment)
+
+
+def _states(signal):
+    """Attribute and name of every value that the decoder of a signal knows."""
+    width = len(signal)
+    names = {}
+    for value in range(1 << width):
+        try:
+            names[f"enum_value_{value:0{width}b}"] = signal.decoder(value).partition("/")[0]
+        except KeyError:
+            continue
+    return names
