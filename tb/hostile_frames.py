@@ -110,7 +110,8 @@ def spoiled(target):
     yield Case("other MAC", data_frame(target, dst_mac=MAC["a"]), Reason.BAD_HEADER)
     yield Case("write to everybody", data_frame(target, dst_mac=BROADCAST), Reason.BAD_HEADER)
     yield Case("other IP", data_frame(target, dst_ip=IP["a"]), Reason.BAD_HEADER)
-    for opcode in (0x00, 0x04, 0x06, 0x0C, 0x64, 0xC6, 0xFF):
+    next_own = max(wire.EXTENSIONS) + 1
+    for opcode in (0x00, 0x04, 0x06, 0x0C, 0x64, next_own, 0xFF):
         yield Case(f"opcode {opcode:#04x}", data_frame(target, opcode=opcode, payload=bytes(64)), Reason.UNKNOWN_OPCODE)
     yield Case("probe with payload", data_frame(target, opcode=Opcode.PROBE), Reason.LENGTH_MISMATCH)
     for qpn in (0, 1, 15, target.qpn | 1 << 4, target.qpn | 1 << 23):
