@@ -8,6 +8,7 @@ from weft.hdl import abi
 from weft.hdl.params import preset
 from weft.model.functional.parse import parse
 
+from .dma_guard import DmaGuard
 from .env import TwoCards
 from .scoreboard import Scoreboard
 from .two_cards import SIDES
@@ -32,12 +33,12 @@ class Pair:
 
     Attributes
     ----------
-    contexts, scoreboards : dict of side
+    contexts, scoreboards, guards : dict of side
     """
 
     def __init__(self, dut, env_config, context_config, *, card="test", seed=0):
         self.env, self.context_config, self.card = TwoCards(dut, env_config, seed=seed), context_config, preset(card)
-        self.contexts, self.scoreboards, self._endpoints = {}, {}, {}
+        self.contexts, self.scoreboards, self.guards, self._endpoints = {}, {}, {}, {}
 
     async def start(self):
         """Enumerate the hosts and bring the cards up."""
@@ -54,6 +55,7 @@ class Pair:
 
     def _open(self, side):
         self.contexts[side] = Context(self.env.device(side), mac=MAC[side], ip=IP[side], config=self.context_config)
+        self.guards[side] = DmaGuard(self.env.host(side), self.contexts[side])
 
     async def connect(self, endpoints, **attributes):
         """Connect the QPs of two endpoints, ``{side: Endpoint}``; they are closed with the pair."""
@@ -69,7 +71,8 @@ class Pair:
         Returns
         -------
         (dict, dict, list of str)
-            Counters of each side; uses of its knitting blocks after the QPs are gone; what the scoreboards say.
+            Counters of each side; uses of its knitting blocks after the QPs are gone; what the scoreboards
+            and the guards of the hosts' memories say.
         """
         while self.env.frames_in_flight:
             await Timer(QUIET_NS, "ns")
@@ -83,6 +86,10 @@ class Pair:
                 complaints.append(f"scoreboard of {side}: {error}")
         for side in SIDES:
             blocks[side] = await bridge(self._destroy)(side)
+            try:
+                self.guards[side].check()
+            except AssertionError as error:
+                complaints.append(f"memory of {side}: {error}")
         self.env.finish()
         return counters, blocks, complaints
 
