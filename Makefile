@@ -14,7 +14,7 @@ option = $(if $($(1)),--$(subst _,-,$(shell tr A-Z a-z <<< $(1))) $(call quoted,
 quoted = '$(subst ','\'',$(1))'
 OPTIONS = $(foreach name,$(PARAMETERS),$(call option,$(name))) $(if $(filter 1 yes true,$(WAVES)),--waves)
 
-.PHONY: help sim test wave verilog bench lint clean tools
+.PHONY: help sim test wave verilog synth bench lint clean tools
 .DEFAULT_GOAL := help
 
 help:
@@ -23,9 +23,10 @@ help:
 	@echo '               BACK_LOSS= BACK_REORDER= BACK_DUP= BACK_CORRUPT= for the way back'
 	@echo 'make wave      the same run with waves, opened in GTKWave'
 	@echo 'make test      all tests'
-	@echo 'make verilog   Verilog for FPGA, under sim_build/verilog'
+	@echo 'make verilog   Verilog for FPGA in three sizes, under sim_build/verilog'
 	@echo 'make bench     benchmarks; JSON under sim_build/reports'
-	@echo 'make lint      style and likely faults of the Python code'
+	@echo 'make synth     cells and memories by block and room; JSON under sim_build/reports'
+	@echo 'make lint      Python code by ruff; the Verilog of preset test by Verilator and Yosys'
 	@echo 'make clean     removes everything generated, but not .venv'
 
 sim: $(VENV)/.sim
@@ -38,13 +39,17 @@ test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
 verilog: $(VENV)/.sim
-	@$(BIN)/weft verilog
+	@for preset in test basic full; do $(BIN)/weft verilog --preset $$preset || exit 1; done
+
+synth: $(VENV)/.dev
+	@$(BIN)/weft synth
 
 bench: $(VENV)/.sim
 	@$(BIN)/weft bench
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
+	@$(BIN)/weft verilog --preset test --yosys
 
 clean:
 	rm -rf sim_build build dist .pytest_cache .ruff_cache .hypothesis

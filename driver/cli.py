@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -125,26 +126,34 @@ def sim(
 @app.command()
 def verilog(
     preset: Annotated[str, _option("Size of the card: test, basic or full.", "NAME")] = "basic",
-    output: Annotated[Path, _option("Where it goes.", "PATH")] = Path("sim_build/verilog/weft_card.v"),
+    output: Annotated[Path | None, _option("Where it goes; sim_build/verilog/PRESET/weft_card.v by itself.",
+                                           "PATH")] = None,
     lint: Annotated[bool, typer.Option(help="Check the result with Verilator -Wall.")] = True,
+    yosys: Annotated[bool, typer.Option("--yosys", help="Check it with Yosys too, as synthesis does.")] = False,
 ):
     """Verilog of the card for an FPGA, linted."""
-    card = card_params(preset)
+    card, start = card_params(preset), time.monotonic()
     with _needs("hdl"):
         from weft.hdl.verilog import CARD_MODULE, card_verilog
         text = card_verilog(card)
+    output = output or Path("sim_build/verilog") / preset / f"{CARD_MODULE}.v"
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(text)
-    if lint:
+    told = f"{len(text) / 1e6:.1f} MB in {time.monotonic() - start:.0f} s"
+    if lint or yosys:
         with _needs("sim"):
-            from weft.tb.lint import LintFailed, verilator_lint
+            from weft.tb.lint import LintFailed, verilator_lint, yosys_check
+            from weft.tb.simulators import MissingSimulator
+            start = time.monotonic()
             try:
-                verilator_lint(output, CARD_MODULE)
-            except LintFailed as error:
+                for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
+                    if wanted:
+                        check(output, CARD_MODULE)
+            except (LintFailed, MissingSimulator) as error:
                 print(f"weft: {error}", file=sys.stderr)
                 raise typer.Exit(1) from None
-    lines = len(text.splitlines())
-    print(f"{output}: module {CARD_MODULE}, preset {preset}, {lines} lines{', lint clean' if lint else ''}")
+        told += f", lint clean in {time.monotonic() - start:.0f} s"
+    print(f"{output}: module {CARD_MODULE}, preset {preset}, {told}")
 
 
 @app.command()

@@ -14,15 +14,12 @@ from . import simulators
 WAIVERS = {
     "DECLFILENAME": "all modules are in one file",
     "UNUSEDSIGNAL": "structs carry fields that one block or another does not read",
-    "UNUSEDPARAM": "enum values are kept as parameters for waveform viewers",
     "VARHIDDEN": "names of inner scopes may repeat outer ones",
     "WIDTHEXPAND": "constants are written with the bits they need and extended by value",
     "WIDTHTRUNC": "a bit selected by an index is written as a shift whose low bit is taken",
     "CASEINCOMPLETE": "a switch without a default keeps what was assigned before it",
     "CMPCONST": "a comparison that a parameter makes constant",
     "UNSIGNED": "a comparison that a parameter makes constant",
-    "EOFNEWLINE": "style of the writer",
-    "TIMESCALEMOD": "generated modules have no timescale",
     "PROCASSINIT": "registers have an initial value and a process: that is how reset values reach an FPGA",
 }
 

@@ -435,6 +435,7 @@ async def burst_is_answered_in_order(dut):
         posted.append((env.post(opcode, **fields), opcode))
         if rng.random() < 0.1:
             env.errors.send_nowait(rng.randrange(3))
+    posted += [(env.post(Op.QP_CREATE, qpn=0), Op.QP_CREATE) for _ in range(2)]    # the second one is surely in use
     for tag, opcode in posted:
         await env.answer(tag, opcode)
     await env.cycles(50)
