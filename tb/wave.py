@@ -1,58 +1,243 @@
-"""A GTKWave save file for the waves of two cards, and the viewer."""
+"""A GTKWave save file for the waves of two cards, and the viewer.
 
-import json
+The save file opens on what happens at the first lost packet; states and codes are shown by name.
+"""
+
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import dataclass
 
-from vcd.gtkw import GTKWSave
+from vcd.gtkw import GTKWColor, GTKWSave
 
+from weft.hdl import abi, wire
+
+from .pcap import read_pcap
 from .two_cards import SIDES, TOP
+from .wave_layout import CARD, OVERVIEW
+from .wave_names import Design
 
-GROUPS = (("link", ("m_axis_tx", "s_axis_rx")), ("PCIe", ("m_axis_rq", "s_axis_rc", "s_axis_cq", "m_axis_cc")))
+ENUMS = {enum.__name__: enum for enum in (abi.Reason, abi.ReportKind, abi.Encoding, abi.QpState, abi.WorkOpcode,
+                                          abi.CommandOpcode, abi.CommandStatus, wire.Opcode)}
+HEXADECIMAL = {"address", "body", "bitmap", "data", "line", "next_line", "open", "tdata", "tkeep", "tuser"}
+DECIMAL_BITS = 32
+ALARMING = {reason.name for reason in abi.Reason if reason is not abi.Reason.OK} | {
+    "REFUSED", "DUPLICATE", "STALE", "STALE_RSN", "QUEUE_FULL", "DISCARD", "ERR", "ERROR", "QP_ERROR", "TX_ERROR"}
+OPCODE_AT = wire.ETH.size_bytes + wire.IPV4.size_bytes + wire.UDP.size_bytes
+PS_PER_NS = 1000
+LEAD_NS = 200
+ZOOM = -10.5          # 2 ** 10.5 ps per pixel: a clock cycle is 3 pixels wide
+_ITEM = re.compile(r"(?P<signal>[\w.*]*)(?:<(?P<layout>\w+)\.(?P<field>\w+)>)?(?::(?P<enum>\w+))?"
+                   r"(?P<stream>\{[^}]*\})?")
 
 
-def write_save(waves, ports, save):
-    """Write ``save``: clock, then the streams at each card's edge, a group for each.
+@dataclass
+class Trace:
+    """One line of the viewer: ``width`` bits of a signal from bit ``low`` on, named and read in a certain way."""
+
+    path: str
+    wire: object
+    low: int
+    width: int
+    label: str
+    values: dict
+    values_name: str
+
+    @property
+    def datafmt(self):
+        """Radix: names are looked up by their bits, counts are decimal, addresses and data are not."""
+        if self.values:
+            return "bin"
+        last = re.split(r"[.]|__", self.label.split()[-1])[-1]
+        return "dec" if 1 < self.width <= DECIMAL_BITS and last not in HEXADECIMAL else "hex"
+
+
+def traces(design, root, lines):
+    """Traces of the ``lines`` of a group (see :mod:`.wave_layout`) below instance ``root``, and what is not there.
+
+    Returns
+    -------
+    tuple
+        List of :class:`Trace`, list of ``"path.signal"``.
+    """
+    found, missing = [], []
+    instances = {line.partition(": ")[0] for line in lines}
+    for line in lines:
+        instance, _, items = line.partition(": ")
+        path = ".".join(part for part in (root, instance.strip(".")) if part)
+        prefix = f"{instance.rpartition('.')[2]} " if len(instances) > 1 else ""
+        for signal, layout, field, enum, optional in _signals(items):
+            wires = design.find(path, signal)
+            if not wires and not optional and "*" not in signal:
+                missing.append(f"{path}.{signal}")
+            for known in wires:
+                low, width, values, values_name = 0, known.width, known.values, f"{instance}.{known.name}"
+                label = known.name.replace("__payload", "").replace("__", ".")
+                if layout:
+                    contract = getattr(abi, layout)
+                    part = contract.by_name[field]
+                    low, width = contract.shift_of(field), part.width
+                    enum = enum or (part.enum and part.enum.__name__)
+                    label = f"{label}.{field}"
+                if enum:
+                    values, values_name = {f"{member.value:0{width}b}": member.name for member in ENUMS[enum]}, enum
+                found.append(Trace(path, known, low, width, prefix + label, values, f"{values_name}-{width}"))
+    return found, missing
+
+
+def _signals(items):
+    """The items of a line, streams taken apart: (signal, layout, field, enum, may be missing)."""
+    for item in re.findall(r"\S+?\{[^}]*\}|\S+", items):
+        parts = _ITEM.fullmatch(item)
+        name = parts["signal"]
+        if parts["stream"] is None:
+            yield name, parts["layout"], parts["field"], parts["enum"], False
+            continue
+        yield f"{name}__valid", None, None, None, False
+        yield f"{name}__ready", None, None, None, True      # a consumer that is always ready has none
+        fields = parts["stream"][1:-1].split()
+        for text in fields or [""]:
+            field = _ITEM.fullmatch(text)
+            dot = "." if field["signal"] else ""
+            yield f"{name}__payload{dot}{field['signal']}", field["layout"], field["field"], field["enum"], False
+
+
+class SaveFile:
+    """Writes groups of traces.
 
     Parameters
     ----------
+    file
+        Open for writing; the files with names of values lie in the folder ``names``.
     waves : Path
-        FST or VCD file.
-    ports : dict
-        Ports of the top module: ``{name: (direction, width)}``.
-    save : Path
+    design : Design
+    names : Path
+    escaped : bool
+        Names that are no Verilog identifiers have a backslash in the waves: so Icarus writes them.
     """
-    with open(save, "w") as file:
-        gtkw = GTKWSave(file)
-        gtkw.dumpfile(str(waves))
-        gtkw.treeopen(f"{TOP}.")
-        gtkw.trace(f"{TOP}.clk")
-        gtkw.trace(f"{TOP}.rst")
-        for side in SIDES:
-            with gtkw.group(f"card {side}"):
-                for title, streams in GROUPS:
-                    for stream in streams:
-                        with gtkw.group(f"{title} {stream}", closed=title != "link"):
-                            for name, (_, width) in ports.items():
-                                if name.startswith(f"{side}_{stream}__"):
-                                    span = f"[{width - 1}:0]" if width > 1 else ""
-                                    gtkw.trace(f"{TOP}.{name}{span}", datafmt="hex")
+
+    def __init__(self, file, waves, *, design, names, escaped):
+        self.design, self.names, self.escaped = design, names, escaped
+        self.missing, self.paths = [], []
+        names.mkdir(exist_ok=True)
+        self.gtkw = GTKWSave(file)
+        self.gtkw.dumpfile(str(waves))
+        self.gtkw.size(1800, 1000)
+        self.gtkw.signals_width(330)
+        self.gtkw.sst_expanded(False)
+        self.gtkw.treeopen(f"{design.top}.")
+
+    def group(self, title, root, lines, *, closed=False):
+        """A group of the signals that ``lines`` name below instance ``root``."""
+        found, missing = traces(self.design, root, lines)
+        self.missing += missing
+        if found:
+            with self.gtkw.group(title, closed=closed):
+                for trace in found:
+                    self._trace(trace)
+
+    def _trace(self, trace):
+        name = self._full_name(trace)
+        self.paths.append(name)
+        filter_file = self._filter(trace) if trace.values else None
+        look = {"datafmt": trace.datafmt, "translate_filter_file": filter_file,
+                "color": GTKWColor.orange if trace.values else GTKWColor.normal}
+        if trace.width == trace.wire.width:
+            self.gtkw.trace(name, alias=trace.label, **look)
+            return
+        first = trace.wire.width - trace.low - trace.width     # the viewer counts from the most significant bit
+        bits = " ".join(f"({first + bit}){name}" for bit in range(trace.width))
+        self.gtkw.trace(f"#{{{trace.label}}} {bits}", **look)
+
+    def _full_name(self, trace):
+        escape = "\\" if self.escaped and not re.fullmatch(r"[A-Za-z_]\w*", trace.wire.name) else ""
+        span = f"[{trace.wire.width - 1}:0]" if trace.wire.width > 1 else ""
+        return ".".join(part for part in (self.design.top, trace.path) if part) + f".{escape}{trace.wire.name}{span}"
+
+    def _filter(self, trace):
+        """File that gives the values of a trace their names."""
+        path = (self.names / f"{trace.values_name}.txt").absolute()
+        lines = (f"{bits} {'?red?' if name in ALARMING else ''}{name}\n" for bits, name in trace.values.items())
+        path.write_text("".join(lines))
+        return str(path)
 
 
-def show(run):
-    """Write the save file of the run folder ``run`` and open GTKWave, or say how."""
-    waves = next(iter(sorted(run.glob("waves.*st")) + sorted(run.glob("waves.vcd"))), None)
+def write(run, captures=None):
+    """Write the save file beside the waves of the run folder ``run``.
+
+    Parameters
+    ----------
+    run : Path
+    captures : Path, optional
+        Captures of that run: the first lost packet is looked up there.
+
+    Returns
+    -------
+    tuple of Path
+        Waves and save file; None if there are no waves.
+    """
+    waves = next((path for path in (run / "waves.fst", run / "waves.vcd") if path.exists()), None)
     if waves is None:
+        return None
+    save = run / "waves.gtkw"
+    design = Design((run.parent / f"{TOP}.v").read_text(), TOP)
+    simulator = (run.parent / "ready").read_text().partition("\n")[0]
+    with open(save, "w") as file:
+        out = SaveFile(file, waves, design=design, names=run / "waves.names", escaped=simulator == "icarus")
+        moments = first_loss(captures) if captures else None
+        if moments:
+            lost, seen = (round(time * PS_PER_NS) for time in moments)
+            out.gtkw.zoom_markers(ZOOM, seen, a=lost, b=seen)
+            out.gtkw.timestart(max(seen - LEAD_NS * PS_PER_NS, 0))
+        out.gtkw.trace(f"{TOP}.clk")
+        for title, side, lines in OVERVIEW:
+            out.group(title, f"card_{side}", lines)
+        for side in SIDES:
+            with out.gtkw.group(f"all of card {side.upper()}", closed=True):
+                for title, lines in CARD:
+                    out.group(f"{side.upper()} {title}", f"card_{side}", lines, closed=True)
+    return waves, save
+
+
+def first_loss(captures):
+    """When the first data packet that did not arrive was sent, and when the next one arrived, nanoseconds; or None."""
+    try:
+        sent, arrived = (read_pcap(captures / f"a_to_b.{what}.pcap") for what in ("sent", "arrived"))
+    except OSError:
+        return None
+    left = Counter(frame for _, frame in arrived)
+    lost = None
+    for time, frame in sent:
+        if frame[OPCODE_AT:OPCODE_AT + 1] not in (bytes([wire.Opcode.WRITE_ONLY]), bytes([wire.Opcode.WRITE_ONLY_IMM])):
+            continue
+        if not left[frame]:
+            lost = time if lost is None else lost
+            continue
+        left[frame] -= 1
+        if lost is not None:
+            return lost, next(at for at, other in arrived if other == frame and at > lost)
+    return None
+
+
+def show(run, captures=None):
+    """Write the save file of the run folder ``run`` and open GTKWave, or say how."""
+    written = write(run, captures)
+    if written is None:
         print(f"weft: there are no waves in {run}", file=sys.stderr)
         return
-    save = run / "waves.gtkw"
-    write_save(waves, json.loads((run.parent / "ports.json").read_text()), save)
     viewer = shutil.which("gtkwave")
     if viewer and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        subprocess.Popen([viewer, str(waves), str(save)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                         stderr=subprocess.DEVNULL)
+        subprocess.Popen([viewer, *map(str, written)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL, start_new_session=True)
     else:
         why = "there is no display" if viewer else "GTKWave is not installed (on Debian: apt-get install gtkwave)"
-        print(f"{why}; elsewhere: gtkwave {waves} {save}")
+        print(f"{why}; elsewhere: {command(*written)}")
+
+
+def command(waves, save):
+    """The command that opens the waves."""
+    return shlex.join(["gtkwave", str(waves), str(save)])

@@ -1,0 +1,89 @@
+"""Names in Verilog that Amaranth wrote: instances, signals, and what the values of a signal are called."""
+
+import fnmatch
+import re
+from dataclasses import dataclass, field
+
+_NAME = r"\\\S+|[\w$]+"
+_MODULE = re.compile(rf"^module ({_NAME})\s*\(.*?^endmodule", re.MULTILINE | re.DOTALL)
+_INSTANCE = re.compile(rf"^  ({_NAME})\s+({_NAME})\s*\($", re.MULTILINE)
+_DECLARATION = re.compile(
+    r"""^\ \ \(\*\ enum_value_(?P<bits>[01]+)\ =\ "(?P<value>[^"]*)"\ \*\)$
+      | ^\ \ (?:wire|reg|input|output)\ (?:signed\ )?(?:\[(?P<high>\d+):0\]\ ?)?
+        (?P<name>\\\S+|[\w$]+)\s*(?:=[^;\n]*)?;?$""",
+    re.MULTILINE | re.VERBOSE)
+
+
+@dataclass
+class Wire:
+    """A signal: its width, and the names of its values by their bits."""
+
+    name: str
+    width: int
+    values: dict = field(default_factory=dict)
+
+
+class Design:
+    """Hierarchy of a Verilog text.
+
+    Parameters
+    ----------
+    text : str
+    top : str
+        Name of the top module.
+    """
+
+    def __init__(self, text, top):
+        self.top = top
+        self._bodies = {_plain(found[1]): found[0] for found in _MODULE.finditer(text)}
+        self._instances, self._wires = {}, {}
+
+    def module_at(self, path):
+        """Module of the instance at ``path``, whose parts are joined by dots; the top for the empty one, or None."""
+        module = self.top
+        for part in filter(None, path.split(".")):
+            module = self._children(module).get(part)
+            if module is None:
+                return None
+        return module
+
+    def wires(self, path):
+        """Signals of the instance at ``path``: ``{name: Wire}``; empty if there is no such instance."""
+        module = self.module_at(path)
+        if module is None:
+            return {}
+        if module not in self._wires:
+            self._wires[module] = self._parse(self._bodies[module])
+        return self._wires[module]
+
+    def find(self, path, pattern):
+        """Signals of an instance whose names match a shell pattern, in the order of their numbers."""
+        wires = self.wires(path)
+        if "*" not in pattern:
+            return [wires[pattern]] if pattern in wires else []
+        found = (wire for name, wire in wires.items() if fnmatch.fnmatchcase(name, pattern) and "$" not in name)
+        return sorted(found, key=lambda wire: [int(part) if part.isdigit() else part
+                                               for part in re.split(r"(\d+)", wire.name)])
+
+    def _children(self, module):
+        if module not in self._instances:
+            self._instances[module] = {_plain(name): _plain(kind) for kind, name in
+                                       _INSTANCE.findall(self._bodies[module]) if _plain(kind) in self._bodies}
+        return self._instances[module]
+
+    @staticmethod
+    def _parse(body):
+        wires, values = {}, {}
+        for found in _DECLARATION.finditer(body):
+            if found["bits"]:
+                values[found["bits"]] = found["value"]
+                continue
+            name = _plain(found["name"])
+            known = wires.setdefault(name, Wire(name, int(found["high"] or 0) + 1))
+            known.values.update(values)
+            values = {}
+        return wires
+
+
+def _plain(name):
+    return name.removeprefix("\\")
