@@ -6,6 +6,7 @@ Verilator where a bench or a block races.
 
 import functools
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 from weft.hdl.verilog import plain_assertions
 
 SIMULATORS = ["icarus", "verilator"]
+_UNNAMED = re.compile(r"  (?:wire|reg) (?:signed )?(?:\[[\d:]+\] )?\\\$\d+ ")
 
 
 class MissingSimulator(Exception):
@@ -72,6 +74,18 @@ def _cocotb_environment():
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PATH": os.environ["PATH"] + os.pathsep + str(config.libs_dir),
     }
+
+
+def _unnamed(text):
+    """Ranges of lines of Verilog that declare signals without a name of their own, more than half of all."""
+    ranges = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if _UNNAMED.match(line):
+            if ranges and ranges[-1][1] == number - 1:
+                ranges[-1][1] = number
+            else:
+                ranges.append([number, number])
+    return ranges
 
 
 class Icarus:
@@ -178,6 +192,9 @@ class Verilator:
 
         root = cls.root()
         lines = [f'public_flat_rw -module "{top}" -var "{port}"' for port in ports]
+        if wave_kind:
+            lines += [f'tracing_off -file "{top}.v" -lines {first}-{last}'
+                      for first, last in _unnamed((where / f"{top}.v").read_text())]
         (where / "ports.vlt").write_text("`verilator_config\n" + "\n".join(lines) + "\n")
         visible = ["--public-flat-rw"] if everything else ["ports.vlt"]
         trace = [f"--trace-{wave_kind}", "--trace-structs"] if wave_kind else []
