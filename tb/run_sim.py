@@ -14,7 +14,7 @@ from weft.hdl.params import preset as card_preset
 
 from . import simulators
 from .main_job import Job
-from .sim import BUILD_ROOT, build, simulate
+from .sim import BUILD_ROOT, build, run_name, simulate
 from .two_cards import TOP, two_cards_text
 
 BENCH = "weft.tb.bench_main"
@@ -64,26 +64,36 @@ def run(*, sim, preset, waves, view, **settings):
     console.print(f"{job.file} ({size:,} bytes) crosses a link with loss {job.loss:g}, RTT {job.rtt_us:g} µs, "
                   f"seed {job.seed}")
     options = {"top": TOP, "name": f"two-cards-{preset}", "sim": sim, "waves": waves, "optimize": "run"}
+    where = None
     try:
         with console.status("Elaborating the card") as status:
             text = two_cards_text(card)
             status.update(f"Building the simulator ({sim}; minutes the first time, then kept)")
-            build(text, **options)
+            where = build(text, **options)
         folder = _simulate(console, progress_file, size, lambda: simulate(
             verilog=text, bench=BENCH, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **options))
     except AssertionError as error:
-        print_report(console)
+        print_report(console, REPORT)
         print(f"weft: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # the simulator gets it too
         print("weft: stopped", file=sys.stderr)
         return INTERRUPTED
-    passed = print_report(console)
+    passed = print_report(console, REPORT)
     console.print(f"log {folder / 'sim.log'}\ncaptures {CAPTURES}\nreport {REPORT}", style="dim", soft_wrap=True)
-    if view:
-        from .wave import show
-        show(folder)
+    if waves or view:
+        _waves(folder, view)
     return 0 if passed else 1
+
+
+def _waves(folder, view):
+    """Write the save file of the run in ``folder`` and say how to open it, or open it."""
+    from . import wave
+
+    if view:
+        wave.show(folder, CAPTURES)
+    elif written := wave.write(folder, CAPTURES):
+        print(f"waves: {wave.command(*written)}")
 
 
 def _simulate(console, progress_file, size, simulation):
@@ -123,7 +133,7 @@ def _latest(progress_file):
     return json.loads(lines[-1]) if lines else None
 
 
-def print_report(console, path=REPORT):
+def print_report(console, path):
     """Print the report as tables; whether the run passed."""
     if not path.exists():
         console.print("The bench left no report.", style="red")

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,10 @@ REPORT_FIELDS = {
     "nodes_retired", "cache_hits", "cache_misses", "match_stall_cycles", "seed", "command"}
 HARD = {"loss": 0.05, "reorder": 0.01, "dup": 0.01, "corrupt": 0.005, "qps": 8}
 HARD_BACK = {"back_loss": 0.05, "back_reorder": 0.01, "back_dup": 0.01, "back_corrupt": 0.005}
-HARD_BYTES = 384 * 1024
+HARD_BYTES = 512 * 1024
 DEFAULTS = {"loss": 0.01, "reorder": 0.0, "dup": 0.0, "corrupt": 0.0, "rtt_us": 20.0, "qps": 1, "seed": 1,
             "pmtu": 1024, "preset": "test"}
-SEEDS = range(1, 21)
+SEEDS = [range(first, first + 5) for first in (1, 6, 11, 16)]
 
 
 def weft_sim(*arguments):
@@ -73,26 +74,31 @@ def test_default_job_delivers_and_the_second_run_builds_nothing():
     assert {path: path.stat().st_mtime_ns for path in sim.BUILD_ROOT.glob("two-cards-test-*/ready")} == built
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_bad_link_in_both_directions(tmp_path, seed):
+@pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: f"seeds-{seeds[0]}-to-{seeds[-1]}")
+def test_bad_link_in_both_directions(tmp_path, seeds):
+    """Each seed exactly; what is rare has to occur under one of the seeds."""
     file = tmp_path / "file"
     file.write_bytes(run_sim.default_file().read_bytes()[:HARD_BYTES])
-    report = run_job(tmp_path, file, **HARD, **HARD_BACK, seed=seed)
-    assert_exact(report)
-    assert set(report["exercised"]["b"]) >= {"loss", "duplicate", "corruption"}
-    destroyed = report["link"]["b_to_a"]["destroyed"]
-    assert destroyed.get("loss_report", 0) + destroyed.get("ack", 0) > 0
+    exercised, destroyed = set(), Counter()
+    for seed in seeds:
+        report = run_job(tmp_path, file, **HARD, **HARD_BACK, seed=seed)
+        assert_exact(report)
+        assert "loss" in report["exercised"]["b"]
+        exercised |= set(report["exercised"]["b"])
+        destroyed.update(report["link"]["b_to_a"]["destroyed"])
+    assert exercised >= {"loss", "second loss", "reorder", "duplicate", "corruption", "probe"}, exercised
+    assert destroyed["loss_report"] and destroyed["ack"], destroyed
 
 
-def test_bad_link_reaches_what_its_name_says(tmp_path):
-    """Over all seeds the rarer cases occur too; this one seed shows that they are seen."""
+def test_very_bad_link(tmp_path):
+    """Every fifth frame of either direction is lost, and much of the rest is late, double or damaged."""
     file = tmp_path / "file"
     file.write_bytes(run_sim.default_file().read_bytes()[:64 * 1024])
-    settings = {**HARD, **HARD_BACK, "loss": 0.2, "reorder": 0.05, "dup": 0.05, "back_loss": 0.2, "qps": 2}
-    report = run_job(tmp_path, file, **settings, seed=5, rtt_us=6.0)
+    much = {name: 0.2 if name.endswith("loss") else 0.05 for name in (*HARD, *HARD_BACK) if name != "qps"}
+    report = run_job(tmp_path, file, **much, qps=2, seed=5, rtt_us=6.0)
     assert_exact(report)
     assert set(report["exercised"]["b"]) >= {
-        "loss", "second loss", "reorder", "duplicate", "corruption", "probe"}, report["exercised"]
+        "loss", "second loss", "third loss", "reorder", "duplicate", "corruption", "probe"}, report["exercised"]
 
 
 @pytest.mark.parametrize("size", [0, 1, 1023, 1024, 1025])
@@ -120,7 +126,7 @@ def test_planted_fault_fails_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run_sim, "BUILD_ROOT", tmp_path)
     monkeypatch.setattr(run_sim, "REPORT", tmp_path / "sim.json")
     monkeypatch.setattr(run_sim, "CAPTURES", tmp_path / "captures")
-    settings = {**DEFAULTS, "file": str(file), "pmtu": 256, "loss": 0.2, "seed": 3, "rtt_us": 2.0}
+    settings = {**DEFAULTS, "file": str(file), "pmtu": 256, "loss": 0.2, "seed": 6, "rtt_us": 2.0}
     assert run_sim.run(sim="icarus", waves=False, view=False, **settings) == 1
     report = json.loads((tmp_path / "sim.json").read_text())
     printed = capsys.readouterr()
