@@ -80,20 +80,28 @@ REGISTERS = [
     Register("version", 0x004, _RO, "Interface version: major in bits 31:24, minor in 23:16, patch in 15:0."),
     Register("cap_tables", 0x008, _RO, "log2 of QPs in bits 7:0, of MRs in 15:8, of page-table entries in 23:16."),
     Register("cap_adamap", 0x00C, _RO, "Window bits in 15:0, head-cache entries in 31:16."),
-    Register("cap_misc", 0x010, _RO, "Knitting extents in 7:0, MSI-X vectors in 15:8, largest prefetch depth in 23:16."),
-    Register("control", 0x020, _RW, "Bit 0: receive and transmit enabled. Bit 1: reset of everything but the PCIe side, while set."),
+    Register("cap_misc", 0x010, _RO,
+             "Knitting extents in 7:0, MSI-X vectors in 15:8, largest prefetch depth in 23:16."),
+    Register("control", 0x020, _RW,
+             "Bit 0: receive and transmit enabled. Bit 1: reset of everything but the PCIe side, while set."),
     Register("status", 0x024, _RO, "Bit 0: all engines idle. Bit 1: reset finished."),
     Register("time_ns", 0x028, _RO, "Nanoseconds since reset.", width=64),
-    Register("status_block", 0x030, _RW, "Physical address of the status block, 64-byte aligned; 0: none is written.", width=64),
+    Register("status_block", 0x030, _RW,
+             "Physical address of the status block, 64-byte aligned; 0: none is written.", width=64),
     Register("nic_rx_buffer", 0x038, _RW, "Physical address of the NIC_RX frame slots, one per ring entry.", width=64),
     Register("nic_rx_slot_log2", 0x040, _RW, "log2 of the bytes of a NIC_RX slot, 9 to 14.", reset=11),
-    Register("reorder_distance", 0x050, _RW, "PSNs a packet may be late before it counts as lost, 1 to the window's bits.", reset=1),
+    Register("reorder_distance", 0x050, _RW,
+             "PSNs a packet may be late before it counts as lost, 1 to the window's bits.", reset=1),
     Register("node_age_ns", 0x054, _RW, "Age at which an unsealed Adamap node is sealed, nanoseconds.", reset=2000),
-    Register("retransmit_slack", 0x058, _RW, "RSNs behind the newest one before the head node counts as passed over.", reset=1),
+    Register("retransmit_slack", 0x058, _RW,
+             "RSNs behind the newest one before the head node counts as passed over.", reset=1),
     Register("prefetch_depth", 0x05C, _RW, "Nodes cached per recovering QP, 1 to the build's maximum.", reset=4),
-    Register("prefetch_watermark", 0x060, _RW, "A fetch starts when fewer nodes than this are left in the cache.", reset=4),
-    Register("link_doorbell", 0x080, _DB, "Nodes linked so far for a QP: a LINK_DOORBELL word, one 8-byte write.", width=64),
-    Register("cum_doorbell", 0x088, _DB, "Oldest PSN of a QP not yet acknowledged: a CUM_DOORBELL word, one 8-byte write.", width=64),
+    Register("prefetch_watermark", 0x060, _RW,
+             "A fetch starts when fewer nodes than this are left in the cache.", reset=4),
+    Register("link_doorbell", 0x080, _DB,
+             "Nodes linked so far for a QP: a LINK_DOORBELL word, one 8-byte write.", width=64),
+    Register("cum_doorbell", 0x088, _DB,
+             "Oldest PSN of a QP not yet acknowledged: a CUM_DOORBELL word, one 8-byte write.", width=64),
 ]
 for _ring in Ring:
     _at = RING_BASE + RING_STRIDE * _ring
@@ -101,11 +109,14 @@ for _ring in Ring:
     _down = _ring in HOST_TO_CARD
     REGISTERS += [
         Register(f"{_n}_base", _at, _RW, f"Physical address of the {_ring.name} ring, 64-byte aligned.", width=64),
-        Register(f"{_n}_log2", _at + 8, _RW, f"log2 of the entries of {_ring.name} in bits 7:0; bit 31 enables the ring. "
+        Register(f"{_n}_log2", _at + 8, _RW,
+                 f"log2 of the entries of {_ring.name} in bits 7:0; bit 31 enables the ring. "
                  "Enabling starts both indices at zero."),
-        Register(f"{_n}_prod", _at + 12, _DB if _down else _RO, "Producer index." + (" A write is the doorbell." if _down else "")),
+        Register(f"{_n}_prod", _at + 12, _DB if _down else _RO,
+                 "Producer index." + (" A write is the doorbell." if _down else "")),
         Register(f"{_n}_cons", _at + 16, _RO if _down else _DB, "Consumer index." + ("" if _down else
-                 " The host writes it; bit 31 arms the ring's interrupt, which fires once an unconsumed entry exists.")),
+                 " The host writes it; bit 31 arms the ring's interrupt, which fires once an "
+                 "unconsumed entry exists.")),
     ]
 REGISTER = {r.name: r for r in REGISTERS}
 RING_ENABLE_BIT = 31
@@ -143,7 +154,9 @@ class Reason(enum.IntEnum):
     NOT_READY = 25           # the card is disabled
 
 
-COUNTERS = [  # (name, sentence); 48 bits each, read as two 32-bit words at COUNTER_BASE + 8*i, low word first (it latches the high one)
+# (name, sentence); 48 bits each, read as two 32-bit words at COUNTER_BASE + 8*i, low word first (it latches the high
+# one).
+COUNTERS = [
     ("tx_packets", "Data packets sent, retransmissions included."),
     ("tx_retransmissions", "Retransmitted packets sent."),
     ("tx_bytes", "Payload bytes sent."),
@@ -175,7 +188,8 @@ COUNTER_WIDTH = 48
 LINK_DOORBELL = Layout("LINK_DOORBELL", "Nodes linked so far for a QP.", [
     Field("qpn", 24), Field("generation", 8), Field("linked", 32, "Free-running count of linked nodes.")], size_bytes=8)
 CUM_DOORBELL = Layout("CUM_DOORBELL", "Cumulative PSN of a QP.", [
-    Field("qpn", 24), Field("generation", 8), Field("psn", 32, "32-bit PSN; every older one is acknowledged.")], size_bytes=8)
+    Field("qpn", 24), Field("generation", 8),
+    Field("psn", 32, "32-bit PSN; every older one is acknowledged.")], size_bytes=8)
 
 STATUS_BLOCK = _host("STATUS_BLOCK", "Written by the card after host-to-card rings advanced.",
     *[(f"{r.name.lower()}_cons", 32, f"Descriptors of {r.name} finished: free running.") for r in HOST_TO_CARD],
@@ -320,7 +334,8 @@ NODE = _host("NODE", "An Adamap node: the same bytes 8 to 63 in the report, the 
     ("next_phase", 1, "Phase of the block: toggles each time the block is used."),
     ("next_adjacent", 1, "The next block is the one 64 bytes further."),
     ("_r0", 4),
-    ("next_line", 58, "Physical address of the next block, divided by 64. In a ring entry this word is the report header."),
+    ("next_line", 58,
+     "Physical address of the next block, divided by 64. In a ring entry this word is the report header."),
     ("qpn", 24, "Receiving QP."),
     ("generation", 8, "Generation of the QP."),
     ("count", 24, "Holes, 1 to 320."),
@@ -356,7 +371,8 @@ REPORT_RETIRE = _host("REPORT_RETIRE", "Kind RETIRE: the block is the driver's a
     ("open", NODE_BODY_BITS, "Bit i set: hole i of the node was not filled."))
 
 REPORT_EVENT = _host("REPORT_EVENT", "Kinds MESSAGE_END, PROGRESS, PROBE, ERROR, QP_ERROR, TX_ERROR.",
-    *_REPORT_HEADER, ("has_imm", 1, "The packet carried an immediate."), ("retransmission", 1, "It was a retransmission."),
+    *_REPORT_HEADER, ("has_imm", 1, "The packet carried an immediate."),
+    ("retransmission", 1, "It was a retransmission."),
     ("reason", 8, "Why it was refused.", Reason), ("opcode", 8, "BTH opcode."), ("_r0", 40),
     ("qpn", 24, "Local QPN."), ("generation", 8), ("psn", 32, "32-bit PSN of the packet (PROBE: next to be sent)."),
     ("base", 32, "Window base: every older PSN was received or counted as a hole."),
@@ -378,7 +394,8 @@ def make_key(index, tag):
 
 # Table entries, little-endian bit order; widths of indices are the contract's, a build uses fewer bits.
 QP_ENTRY_FIELDS = [("state", 3), ("generation", 8), ("pd", 24), ("access", 4)]
-MR_ENTRY_FIELDS = [("valid", 1), ("key_tag", 8), ("access", 4), ("pd", 24), ("page_2m", 1), ("va", 64), ("length", 48), ("pte_index", 32)]
+MR_ENTRY_FIELDS = [("valid", 1), ("key_tag", 8), ("access", 4), ("pd", 24), ("page_2m", 1),
+                   ("va", 64), ("length", 48), ("pte_index", 32)]
 PTE = Layout("PTE", "An entry of the list that PAGE_TABLE_WRITE copies: the physical address of a page.", [
     Field("_offset", 12), Field("page", 52, "Physical address divided by 4096.")], size_bytes=PTE_BYTES)
 PTE_PAGE_BITS = PTE.by_name["page"].width

@@ -19,13 +19,13 @@ def _fixed_bytes():
     Eight bytes of ones stand in front of the IP header. The register starts as ones, which is a
     register of zeros with the first four of those bytes inverted.
     """
-    fixed = {index: 0x00 for index in range(_IPV4 - 4)}
-    fixed.update({index: 0xFF for index in range(_IPV4 - 4, _IPV4)})
+    fixed = dict.fromkeys(range(_IPV4 - 4), 0)
+    fixed.update(dict.fromkeys(range(_IPV4 - 4, _IPV4), 0xFF))
     variant = [(_IPV4, wire.IPV4, "tos"), (_IPV4, wire.IPV4, "ttl"), (_IPV4, wire.IPV4, "checksum"),
                (_UDP, wire.UDP, "checksum"), (_BTH, wire.BTH, "_resv8")]
     for base, layout, field in variant:
         first = base + layout.offset_of(field) // 8
-        fixed.update({index: 0xFF for index in range(first, first + layout.by_name[field].width // 8)})
+        fixed.update(dict.fromkeys(range(first, first + layout.by_name[field].width // 8), 0xFF))
     return fixed
 
 

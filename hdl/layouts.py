@@ -263,4 +263,5 @@ REPORT_RETIRE = host_struct(abi.REPORT_RETIRE)
 REPORT_EVENT = host_struct(abi.REPORT_EVENT)
 LINK_DOORBELL = host_struct(abi.LINK_DOORBELL)
 CUM_DOORBELL = host_struct(abi.CUM_DOORBELL)
-WIRE = {layout.name: wire_struct(layout) for layout in (wire.ETH, wire.IPV4, wire.UDP, wire.BTH, wire.RETH, wire.AETH, wire.IMMDT, wire.RSNH)}
+WIRE = {layout.name: wire_struct(layout) for layout in (
+    wire.ETH, wire.IPV4, wire.UDP, wire.BTH, wire.RETH, wire.AETH, wire.IMMDT, wire.RSNH)}

@@ -70,7 +70,8 @@ class Segmenter(wiring.Component):
             self.o.valid.eq(busy),
             self.o.p.reason.eq(Mux(bad, Reason.BAD_DESCRIPTOR, Reason.OK)),
         ]
-        same = ("dqpn", "sqpn", "psn", "rsn", "imm", "rkey", "remote_va", "lkey", "local_va", "dst_mac", "dst_ip", "sport")
+        same = ("dqpn", "sqpn", "psn", "rsn", "imm", "rkey", "remote_va", "lkey", "local_va", "dst_mac", "dst_ip",
+                "sport")
         packet = self.o.p.packet
         m.d.comb += [packet[name].eq(work[name]) for name in same]
         m.d.comb += [

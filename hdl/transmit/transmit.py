@@ -121,7 +121,8 @@ class Transmit(wiring.Component):
         in_flight = Signal(range(self.in_flight_max))
         begins, quiet = Signal(), Signal()
         m.d.comb += [
-            begins.eq((merge.i_send.valid & merge.i_send.ready) | (merge.i_retransmit.valid & merge.i_retransmit.ready)),
+            begins.eq((merge.i_send.valid & merge.i_send.ready)
+                      | (merge.i_retransmit.valid & merge.i_retransmit.ready)),
             quiet.eq(in_flight == 0),
             merge.enable.eq(self.enable & ~self.drain_request),
             raw.enable.eq(self.enable),

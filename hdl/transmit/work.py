@@ -20,8 +20,8 @@ class Work(wiring.Component):
     A packet that fails is passed on with its reason and without a read; the rest of its
     descriptor is then passed on ``silent``, so that one descriptor is reported once.
 
-    One packet per cycle as far as ``Translate`` gives it, two cycles when the payload crosses a page. A read is asked for when
-    its packet has found room in ``o``, so what follows bounds the packets in flight.
+    One packet per cycle as far as ``Translate`` gives it, two cycles when the payload crosses a page. A read is asked
+    for when its packet has found room in ``o``, so what follows bounds the packets in flight.
 
     Members
     -------
