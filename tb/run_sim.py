@@ -75,6 +75,8 @@ def run(*, sim, preset, waves, view, **settings):
     except AssertionError as error:
         print_report(console, REPORT)
         print(f"weft: {error}", file=sys.stderr)
+        if waves and where:
+            _waves(where / run_name(BENCH), view)
         return 1
     except KeyboardInterrupt:  # the simulator gets it too
         print("weft: stopped", file=sys.stderr)

@@ -154,7 +154,7 @@ def simulate(component=None, *, name, bench, sim="icarus", seed=None, env=None, 
         top = top or "top"
         verilog = elaborate(component, top)
     where = build(verilog, top=top, name=name, sim=sim, waves=waves, optimize=optimize, everything=everything)
-    run = where / _run_name(bench)
+    run = where / run_name(bench)
     with locked(run / "lock"):
         return _run(where, run, name=name, top=top, bench=bench, sim=sim, seed=seed, env=env or {}, waves=waves,
                     tests=tests, live=live, timeout_s=timeout_s)
@@ -216,7 +216,7 @@ def _problems(log, results, status, timeout_s):
     return problems
 
 
-def _run_name(bench):
+def run_name(bench):
     """A folder name for this run: the pytest test it belongs to, or the bench."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("::")[2].partition(" ")[0]
     return "run-" + re.sub(r"[^\w.-]+", "_", f"{bench.rpartition('.')[2]}-{test}").strip("_-")

@@ -4,6 +4,7 @@ import re
 
 import cocotb
 import pytest
+import pywellen
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -85,7 +86,6 @@ async def lamp_changes(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_every_trace_is_in_the_waves_and_every_state_has_a_name(sim, tmp_path):
-    pywellen = pytest.importorskip("pywellen")
     run = simulate(Street(), name="wave", bench="weft.tb.test_wave", sim=sim, waves=True)
     waves = next(path for path in (run / "waves.fst", run / "waves.vcd") if path.exists())
     design = Design((run.parent / "top.v").read_text(), "top")

@@ -234,8 +234,8 @@ def show(run, captures=None):
         subprocess.Popen([viewer, *map(str, written)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                          stderr=subprocess.DEVNULL, start_new_session=True)
     else:
-        why = "there is no display" if viewer else "GTKWave is not installed (on Debian: apt-get install gtkwave)"
-        print(f"{why}; elsewhere: {command(*written)}")
+        why = "there is no display" if viewer else "GTKWave is not installed (Debian: apt-get install gtkwave)"
+        print(f"weft: {why}; the command is: {command(*written)}")
 
 
 def command(waves, save):
