@@ -157,6 +157,25 @@ def verilog(
 
 
 @app.command()
+def synth(
+    preset: Annotated[str, _option("Size of the card: test, basic or full.", "NAME")] = "test",
+    depth: Annotated[str, _option("Levels of blocks shown.")] = "1",
+):
+    """Cells and memories by block on an UltraScale+ FPGA, estimated by Yosys; JSON in sim_build/reports/synth.json."""
+    card_params(preset)
+    depth = number("--depth", depth, int, 1, 9)
+    with _needs("dev"):
+        from weft.tb.lint import LintFailed
+        from weft.tb.simulators import MissingSimulator
+        from weft.tb.synth import run
+        try:
+            raise typer.Exit(run(preset, depth))
+        except (LintFailed, MissingSimulator) as error:
+            print(f"weft: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+
+
+@app.command()
 def regs(output: Annotated[Path | None, _option("Write there instead of to the terminal.", "PATH")] = None):
     """Register map and host-visible layouts, as Markdown."""
     from .regs import registers_markdown

