@@ -53,6 +53,11 @@ class CommandQueue:
             self.ring.push(abi.COMMAND.pack(opcode=opcode, tag=self._tag, **fields))
         self.ring.ring_doorbell()
 
+    def forget(self):
+        """No command waits for an answer any more: the card was reset."""
+        self._waiting.clear()
+        self._backlog.clear()
+
     def progress(self):
         """Take responses; true if there were any."""
         entries = self.responses.poll()

@@ -1,5 +1,7 @@
 """Lost PSNs as (first, length) runs, and the Adamap nodes that hold them."""
 
+from weft.hdl import abi
+
 from .node import choose_encoding, decode_body, encode_body, runs_of
 from .wrap import near
 
@@ -18,27 +20,51 @@ def node_runs(node, reference):
 
 def encode(runs):
     """(runs, NODE fields) for each node needed to hold runs in PSN order, each as full as it can be."""
-    nodes, first, holes = [], 0, []
-    for psn in (start + k for start, n in runs for k in range(n)):
-        if holes and choose_encoding([*holes, psn - first]) is None:
-            nodes.append((first, holes))
-            holes = []
-        if not holes:
-            first = psn
-        holes.append(psn - first)
-    if holes:
-        nodes.append((first, holes))
-    return [([(first + o, n) for o, n in runs_of(holes)], _fields(first, holes)) for first, holes in nodes]
+    nodes, spans = [], [(start, start + n) for start, n in runs]
+    while spans:
+        nodes.append(encode_first(spans))
+        end = sum(nodes[-1][0][-1])
+        spans = [(max(a, end), b) for a, b in spans if b > end]
+    return nodes
 
 
-def _fields(first, holes):
-    encoding = choose_encoding(holes)
-    return {
-        "base_psn": first & 0xFFFF_FFFF,
-        "count": len(holes),
-        "encoding": encoding,
-        "body": encode_body(encoding, holes),
-    }
+def encode_first(spans):
+    """(runs, NODE fields) of the fullest node that starts with the first of ``(start, end)`` spans in PSN order."""
+    first = spans[0][0]
+    holes, taken = max((_fill(spans, limit) for limit in _LIMITS), key=lambda filled: filled[0])
+    offsets = [start - first + k for start, n in taken for k in range(n)]
+    encoding = choose_encoding(offsets)
+    return taken, {"base_psn": first & 0xFFFF_FFFF, "count": holes, "encoding": encoding,
+                   "body": encode_body(encoding, offsets)}
+
+
+def _fill(spans, limit):
+    """(holes, runs) of the prefix that an encoding can hold."""
+    first, holes, taken = spans[0][0], 0, []
+    for start, end in spans:
+        fitting = min(end, start + abi.NODE_HOLES_MAX - holes, limit(first, len(taken), start, holes))
+        if fitting > start:
+            taken.append((start, fitting - start))
+            holes += fitting - start
+        if fitting < end:
+            break
+    return holes, taken
+
+
+def _list_limit(first, _runs, start, holes):
+    """First PSN behind those of a run at ``start`` that a list can hold, after so many runs and holes."""
+    return min(start + abi.LIST_HOLES - holes, first + (1 << abi.OFFSET_BITS))
+
+
+def _runs_limit(first, runs, start, _holes):
+    return start + abi.NODE_HOLES_MAX if runs < abi.RUNS_MAX and start - first < 1 << abi.OFFSET_BITS else start
+
+
+def _bitmap_limit(first, _runs, _start, _holes):
+    return first + abi.NODE_BODY_BITS
+
+
+_LIMITS = _list_limit, _runs_limit, _bitmap_limit
 
 
 def residue_runs(runs, open_bits):

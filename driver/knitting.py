@@ -1,50 +1,134 @@
-"""The shared knitting buffer: extents of 64-byte blocks and the free list, which only the driver knows."""
+"""The shared knitting buffer: extents of 64-byte blocks, who may take how many, and the chain of each QP."""
 
 import collections
-import enum
 
 from weft.hdl import abi
 
+from .free_list import FreeList
+
 EXTENT_BYTES = 256 * 1024
+QUOTA_ALPHA = 8
+CALM_NS = 1_000_000
+SORTED_PER_ROUND = 64
 
 
-class BlockUse(enum.Enum):
-    """What a block is used for."""
+class _Extent:
+    """A piece of host memory the card may fetch nodes from."""
 
-    FREE = enum.auto()
-    PRELINKED = enum.auto()  # successor announced to the card, not written yet
-    LINKED = enum.auto()     # holds a node of a list
+    def __init__(self, index, buffer, size):
+        self.index, self.buffer = index, buffer
+        self.base, self.blocks = buffer.physical(0) // abi.BLOCK_BYTES, size // abi.BLOCK_BYTES
+        self.phase = bytearray(self.blocks)   # of the last use of each block
+
+
+class Chain:
+    """The blocks of one QP: those that hold its list, head first, and the one announced as successor of the last.
+
+    Attributes
+    ----------
+    head : int
+        The line the list starts with.
+    lines : deque of int
+        Linked blocks.
+    tail : int or None
+        The pre-linked block: announced to the card, not written yet.
+    """
+
+    def __init__(self, pool, line):
+        self._pool = pool
+        self.head = self.tail = line
+        self.lines = collections.deque()
+
+    @property
+    def has_room(self):
+        """Whether :meth:`link` finds a block."""
+        return self._pool.may_take(self)
+
+    def link(self, fields):
+        """Write a node into the pre-linked block; (line, its 64 bytes), or None if no successor is to be had now."""
+        successor = self._pool.take(self)
+        if successor is None:
+            return None
+        line = self.tail
+        data = self._pool.write(line, fields, successor)
+        self.lines.append(line)
+        self.tail = successor
+        return line, data
+
+    def retire(self, line):
+        """The card is done with the oldest linked block.
+
+        Raises
+        ------
+        RuntimeError
+            If ``line`` is another one.
+        """
+        if not self.lines or self.lines[0] != line:
+            raise RuntimeError(f"the card retired block {line:#x}, which is not the list's head")
+        self._pool.give(self, self.lines.popleft())
+
+    def close(self):
+        """Give everything back, in constant time; the card does not know the list any more."""
+        if self.tail is not None:
+            self.lines.append(self.tail)
+            self.tail = None
+            self._pool.close_chain(self)
 
 
 class KnittingBuffer:
     """Blocks for the Adamap nodes of all QPs.
 
-    Every QP is guaranteed one block besides its pre-linked one, so that a list can always move on
-    and give blocks back: whatever the load, no QP waits for ever.
+    Every QP is guaranteed one linked block besides its pre-linked one, so that a list can always move on and give
+    blocks back: whatever the load, no QP waits for ever. Beyond that a QP may link as long as it holds less than
+    ``alpha`` times what is still free, so that the share of each adapts to how many want some.
+
+    An extent is added when blocks run short and taken away again when the buffer has been mostly free for a while and
+    none of its blocks is in use. A free block is never fetched: the card has read it and everything that points to it,
+    or the QP it belonged to is destroyed. So the extent is first withdrawn from the free list, then from the card, and
+    its memory goes back once the card has answered.
 
     Parameters
     ----------
     device : Device
         Memory comes from here.
-    announce : callable(index, address, length)
-        Tells the card of an extent and returns once the card knows it.
+    announce : callable(index, address, length, done)
+        Tells the card of an extent (length 0: that it is gone) and calls ``done()`` once the card knows it.
     extent_bytes : int
         Size of one extent.
     max_extents : int
         Extents the card can check.
+    alpha : float
+        Of the quota.
+    calm_ns : int
+        How long nothing may have been short before an extent is given up.
+
+    Attributes
+    ----------
+    changing : bool
+        The card is being told of an extent.
+    low_water : int
+        Fewest blocks that were ever free.
+    counts : Counter
+        ``grown``, ``shrunk``, ``adjacent`` and ``links``, ``refused``.
     """
 
-    def __init__(self, device, announce, *, extent_bytes=EXTENT_BYTES, max_extents=1):
+    def __init__(self, device, announce, *, extent_bytes=EXTENT_BYTES, max_extents=1, alpha=QUOTA_ALPHA,
+                 calm_ns=CALM_NS):
         self.device, self.announce = device, announce
-        self.extent_bytes, self.max_extents = extent_bytes, max_extents
-        self.extents = []            # buffers
-        self.use = {}                # line -> BlockUse
-        self._where = {}             # line -> (buffer, offset)
-        self._phase = {}             # line -> phase of the last use
-        self._free = collections.deque()
-        self._starved = set()        # QPs without a linked node: each is owed one block
+        self.extent_bytes, self.max_extents, self.alpha, self.calm_ns = extent_bytes, max_extents, alpha, calm_ns
+        self.extents = {}       # index -> _Extent
+        self._at_page = {}      # page number of a line -> _Extent
+        self._free = FreeList()
+        self._chains = set()
+        self._owed = 0          # chains without a linked block: each is owed one
+        self._short = False     # somebody was refused since the last round
+        self._calm_since = None
+        self._told = collections.deque()   # what each announcement the card has not answered yet leads to
         self.low_water = None
+        self.counts = collections.Counter()
         self.grow()
+
+    # ------------------------------------------------------------------------------------------ size
 
     @property
     def free_blocks(self):
@@ -52,86 +136,180 @@ class KnittingBuffer:
 
     @property
     def total_blocks(self):
-        return len(self.use)
+        return sum(extent.blocks for extent in self.extents.values())
 
     @property
     def can_grow(self):
-        return len(self.extents) < self.max_extents
+        return not self.changing and len(self.extents) < self.max_extents
 
     def grow(self):
-        """Add an extent."""
+        """Ask for another extent; its blocks are there once the card knows it.
+
+        Raises
+        ------
+        MemoryError
+            If the card can check no more.
+        """
         if not self.can_grow:
             raise MemoryError("the card cannot check another knitting extent")
-        buffer = self.device.alloc(self.extent_bytes, align=4096)
-        self.announce(len(self.extents), buffer.physical(0), self.extent_bytes)
-        self.extents.append(buffer)
-        for offset in range(0, self.extent_bytes, abi.BLOCK_BYTES):
-            line = buffer.physical(offset) // abi.BLOCK_BYTES
-            self._where[line] = (buffer, offset)
-            self._phase[line] = 0
-            self.use[line] = BlockUse.FREE
-            self._free.append(line)
+        index = next(i for i in range(self.max_extents) if i not in self.extents)
+        extent = _Extent(index, self.device.alloc(self.extent_bytes, align=abi.PAGE_4K), self.extent_bytes)
+        self._tell(extent, self.extent_bytes, lambda: self._grown(extent))
 
-    def admit(self, owner):
-        """The first pre-linked block of a new QP (``owner`` is any hashable).
+    @property
+    def changing(self):
+        return bool(self._told)
+
+    def _tell(self, extent, length, then):
+        self._told.append(then)
+        self.announce(extent.index, extent.base * abi.BLOCK_BYTES if length else 0, length, self._answered)
+
+    def _answered(self):
+        self._told.popleft()()
+
+    def announce_again(self):
+        """The card was reset and knows of no extent; what it was about to be told has come true."""
+        while self._told:
+            self._answered()
+        for extent in self.extents.values():
+            self._tell(extent, self.extent_bytes, lambda: None)
+
+    def _grown(self, extent):
+        self.counts["grown"] += 1
+        self.extents[extent.index] = extent
+        for line in range(extent.base, extent.base + extent.blocks, _LINES_PER_PAGE):
+            self._at_page[line // _LINES_PER_PAGE] = extent
+        self._free.add(extent.base, extent.blocks)
+
+    def shrink(self):
+        """Give up an extent none of whose blocks is in use, the one added last if possible; whether there was one."""
+        if self.changing or len(self.extents) < 2:
+            return False
+        for extent in reversed(self.extents.values()):
+            if self._free.is_unused(extent.base) and len(self._free) - extent.blocks >= self._owed:
+                break
+        else:
+            return False
+        self._free.remove(extent.base)
+        self._tell(extent, 0, lambda: self._shrunk(extent))
+        return True
+
+    def _shrunk(self, extent):
+        self.counts["shrunk"] += 1
+        del self.extents[extent.index]
+        for line in range(extent.base, extent.base + extent.blocks, _LINES_PER_PAGE):
+            del self._at_page[line // _LINES_PER_PAGE]
+        self.device.free(extent.buffer)
+
+    def balance(self, now):
+        """Grow or shrink if it is time to; called every now and then."""
+        self._free.sort_in(SORTED_PER_ROUND)
+        free, total = len(self._free), self.total_blocks
+        if self._short or free * 8 < total:
+            self._short = False
+            self._calm_since = None
+            if self.can_grow:
+                self.grow()
+        elif self._calm_since is None:
+            self._calm_since = now
+        elif now - self._calm_since >= self.calm_ns and (free - self.extent_blocks) * 2 > total - self.extent_blocks:
+            self._calm_since = now
+            self.shrink()
+
+    @property
+    def extent_blocks(self):
+        return self.extent_bytes // abi.BLOCK_BYTES
+
+    # ---------------------------------------------------------------------------------------- blocks
+
+    def open_chain(self):
+        """The :class:`Chain` of a new QP.
 
         Raises
         ------
         MemoryError
             If the blocks do not suffice for one more QP.
         """
-        if len(self._free) < len(self._starved) + 2:
+        if len(self._free) < self._owed + 2:
+            self._short = True
             raise MemoryError("the knitting buffer has no blocks for another QP")
-        self._starved.add(owner)
-        return self._take()
+        chain = Chain(self, self._take(None))
+        self._chains.add(chain)
+        self._owed += 1
+        return chain
 
-    def take(self, owner):
-        """A free block for ``owner``, pre-linked from now on; None if it has to wait for returning blocks."""
-        if len(self._free) <= (0 if owner in self._starved else len(self._starved)):
+    def may_take(self, chain):
+        """Whether a chain may have one more block now."""
+        if not chain.lines:
+            return True
+        spare = len(self._free) - self._owed
+        return spare > 0 and len(chain.lines) < self.alpha * spare
+
+    def take(self, chain):
+        """A block for ``chain``, the one behind its tail if possible; None if it has to wait for returning blocks."""
+        if not self.may_take(chain):
+            self._short = True
+            self.counts["refused"] += 1
             return None
-        return self._take()
-
-    def _take(self):
-        line = self._free.popleft()
-        self.low_water = min(len(self._free), self.total_blocks if self.low_water is None else self.low_water)
-        self.use[line] = BlockUse.PRELINKED
+        if not chain.lines:
+            self._owed -= 1
+        line = self._take(chain.tail + 1)
+        self.counts["links"] += 1
+        self.counts["adjacent"] += line == chain.tail + 1
         return line
 
-    def set_linked(self, owner, linked):
-        """Whether ``owner`` has linked nodes, which will come back. One that has none is owed a block."""
-        (self._starved.discard if linked else self._starved.add)(owner)
+    def _take(self, wanted):
+        line = self._free.take(wanted)
+        if self.low_water is None or len(self._free) < self.low_water:
+            self.low_water = len(self._free)
+        return line
 
-    def forget(self, owner):
-        """``owner`` is gone; its blocks were released."""
-        self._starved.discard(owner)
+    def give(self, chain, line):
+        """A block of ``chain`` comes back."""
+        self._free.give(line)
+        if not chain.lines:
+            self._owed += 1
+
+    def close_chain(self, chain):
+        """All blocks of a chain come back."""
+        if len(chain.lines) == 1:   # only what was pre-linked
+            self._owed -= 1
+        self._chains.discard(chain)
+        self._free.splice(chain.lines)
+        chain.lines = collections.deque()
 
     def write(self, line, fields, next_line):
-        """Fill a pre-linked block with NODE ``fields`` and the pointer to its successor; returns its 64 bytes."""
-        if self.use[line] is not BlockUse.PRELINKED:
-            raise RuntimeError(f"block {line:#x} is {self.use[line].name}, not PRELINKED")
-        self._phase[line] ^= 1
-        data = abi.NODE.pack(next_phase=self._phase[line], next_adjacent=int(next_line == line + 1),
+        """Fill a block with NODE ``fields`` and the pointer to its successor; returns its 64 bytes."""
+        extent = self._at_page[line // _LINES_PER_PAGE]
+        at = line - extent.base
+        extent.phase[at] ^= 1
+        data = abi.NODE.pack(next_phase=extent.phase[at], next_adjacent=int(next_line == line + 1),
                              next_line=next_line, **fields)
-        buffer, offset = self._where[line]
-        buffer.write(offset, data)
-        self.use[line] = BlockUse.LINKED
+        extent.buffer.write(at * abi.BLOCK_BYTES, data)
         return data
 
-    def release(self, line):
-        """A block comes back."""
-        if self.use.get(line) not in (BlockUse.LINKED, BlockUse.PRELINKED):
-            raise RuntimeError(f"block {line:#x} came back, but it is {self.use.get(line)}")
-        self.use[line] = BlockUse.FREE
-        self._free.append(line)
+    def read(self, line):
+        """The 64 bytes of a block."""
+        extent = self._at_page[line // _LINES_PER_PAGE]
+        return extent.buffer.read((line - extent.base) * abi.BLOCK_BYTES, abi.BLOCK_BYTES)
 
     def check(self):
-        """Assert that no block is lost or counted twice."""
-        uses = collections.Counter(self.use.values())
-        assert uses[BlockUse.FREE] == len(self._free) == len(set(self._free)), "free list and block uses differ"
-        assert sum(uses.values()) == len(self.extents) * self.extent_bytes // abi.BLOCK_BYTES
-        return {use.name.lower(): uses[use] for use in BlockUse}
+        """Assert that no block is lost or counted twice; how many are free, pre-linked and linked."""
+        used = [line for chain in self._chains for line in (*chain.lines, chain.tail)]
+        assert len(used) == len(set(used)), "a block is in two places"
+        assert not any(self._free.is_free(line) for line in used), "a free block is in use"
+        uses = {"free": len(self._free), "prelinked": len(self._chains), "linked": len(used) - len(self._chains)}
+        withdrawn = self.total_blocks - sum(uses.values())
+        assert withdrawn == 0 or self.changing and withdrawn == self.extent_blocks, f"{withdrawn} blocks are lost"
+        assert self._owed == sum(not chain.lines for chain in self._chains)
+        assert len(self._free) >= self._owed, "a QP is owed a block that is not there"
+        return uses
 
     def close(self):
-        for buffer in self.extents:
-            self.device.free(buffer)
+        """Free the memory; the card is stopped."""
+        for extent in self.extents.values():
+            self.device.free(extent.buffer)
         self.extents.clear()
+
+
+_LINES_PER_PAGE = abi.PAGE_4K // abi.BLOCK_BYTES

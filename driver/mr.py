@@ -59,25 +59,31 @@ class MR:
         self.context.last_key_tag[self.index] = tag
         self.lkey = self.rkey = abi.make_key(self.index, tag)
         try:
-            self._write_page_table(pages)
-            self.context.commands.call(
-                abi.CommandOpcode.MR_CREATE,
-                mr_index=self.index,
-                key_tag=tag,
-                va=self.buf,
-                length=self.length,
-                access=self.access & 0xF,
-                pd=pd.handle,
-                page_2m=int(self.page_bytes == abi.PAGE_2M),
-                pte_index=self._ptes[0],
-            )
+            self.install()
         except Exception:
             self._release_indices()
             raise
         pd.children.add(self)
+        self.context.mrs[self.index] = self
         self.closed = False
 
-    def _write_page_table(self, pages):
+    def install(self):
+        """Tell the card: first the pages, then the region."""
+        self._write_page_table()
+        self.context.commands.call(
+            abi.CommandOpcode.MR_CREATE,
+            mr_index=self.index,
+            key_tag=self.lkey % (1 << abi.KEY_TAG_BITS),
+            va=self.buf,
+            length=self.length,
+            access=self.access & 0xF,
+            pd=self.pd.handle,
+            page_2m=int(self.page_bytes == abi.PAGE_2M),
+            pte_index=self._ptes[0],
+        )
+
+    def _write_page_table(self):
+        pages = page_list(self.buffer, self.buf, self.length, self.page_bytes)
         staging = self.context.device.alloc(PTES_PER_COMMAND * abi.PTE_BYTES, align=4096)
         try:
             for first in range(0, len(pages), PTES_PER_COMMAND):
@@ -116,6 +122,7 @@ class MR:
             return
         self.closed = True
         self.pd.children.discard(self)
+        del self.context.mrs[self.index]
         self.context.commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
         self._release_indices()
         if self._owned:

@@ -28,8 +28,15 @@ class SimpleNic:
         self.tx_slots = device.alloc(tx.depth * self.slot_bytes, align=4096)
         self.rx_slots = device.alloc(rx.depth * self.slot_bytes, align=4096)
         self._queue = collections.deque()
-        device.write64(abi.REGISTER["nic_rx_buffer"].offset, self.rx_slots.physical(0))
-        device.write32(abi.REGISTER["nic_rx_slot_log2"].offset, slot_log2)
+
+    def start(self):
+        """Tell the card of the slots."""
+        self.device.write64(abi.REGISTER["nic_rx_buffer"].offset, self.rx_slots.physical(0))
+        self.device.write32(abi.REGISTER["nic_rx_slot_log2"].offset, self.slot_bytes.bit_length() - 1)
+
+    def forget(self):
+        """Nothing is queued any more: the card was reset."""
+        self._queue.clear()
 
     def send(self, frame):
         """Queue a frame (without FCS).
@@ -74,7 +81,7 @@ def parse_control(frame):
     """A RoCEv2 frame whose ICRC the card found right, as a namespace; None if it is not one of the control frames.
 
     Fields: ``src_ip, dest_qp, opcode, psn`` and, as the opcode has them, ``syndrome, msn, generation,
-    rsn, payload``.
+    rsn, limited, serial, payload``.
     """
     if len(frame) < wire.RETH_OFFSET + wire.ICRC_BYTES:
         return None
@@ -97,7 +104,10 @@ def parse_control(frame):
 
 
 def control_extension(frame, generation):
-    """Packed extension header of a :class:`~weft.driver.sequence.ControlFrame`."""
+    """Packed extension header of a :class:`~weft.driver.control.ControlFrame`."""
     if frame.opcode is wire.Opcode.ACKNOWLEDGE:
         return wire.AETH.pack(syndrome=frame.syndrome, msn=frame.msn & 0xFF_FFFF)
+    if frame.opcode is wire.Opcode.RECEIVE_LIMIT:
+        return wire.LIMH.pack(generation=generation, limited=int(frame.limited),
+                              serial=frame.serial % (1 << wire.LIMIT_SERIAL_BITS))
     return wire.RSNH.pack(generation=generation, rsn=frame.rsn & 0xFF_FFFF)

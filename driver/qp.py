@@ -5,19 +5,18 @@ import secrets
 
 from weft.hdl import abi, wire
 
-from .cq import WC
-from .enums import MTU, AccessFlag, QPAttrMask, QPState, QPType, SendFlags, WCFlags, WCOpcode, WCStatus, WROpcode
+from .enums import MTU, AccessFlag, QPAttrMask, QPState, QPType, SendFlags, WCStatus, WROpcode
 from .qp_attr import QPAttr, QPCap, QPConnection, QPInitAttr
-from .recovery import CumDoorbell, LinkDoorbell, Receiver
+from .qp_engine import COMPLETION_OPCODE, QpEngine
+from .recovery import Receiver
 from .segment import Request
-from .sequence import ControlFrame, Sender
+from .sequence import Sender
 
 __all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr"]
-_OPCODE = {WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE}
 IBV_TIMEOUT_UNIT_NS = 4096
 
 
-class QP:
+class QP(QpEngine):
     """A reliable connection.
 
     Parameters
@@ -42,7 +41,7 @@ class QP:
         self.pd, self.context = pd, pd.context
         self.init_attr, self.cap = init_attr, init_attr.cap
         self.scq, self.rcq = init_attr.scq, init_attr.rcq
-        self.qp_num, self.generation = self.context.new_qpn()
+        self.qp_num, self.generation = self.context.qps.new_number()
         self.attr = QPAttr(sq_psn=secrets.randbelow(1 << wire.PSN_BITS) if psn is None else psn)
         self.sender = self.receiver = None
         self._recv = collections.deque()
@@ -78,7 +77,7 @@ class QP:
             setattr(self.attr, name, getattr(attr, name))
         receiver = Receiver(
             qpn=self.qp_num, generation=self.generation, psn=self.attr.rq_psn, pool=self.context.knitting,
-            settle_ns=self.context.config.retire_settle_ns,
+            settle_ns=self.context.config.retire_settle_ns, waiting_runs_max=self.context.config.waiting_runs_max,
         )
         try:
             self.context.commands.call(
@@ -97,7 +96,7 @@ class QP:
         self.receiver = receiver
         self._on_card = True
         self.attr.qp_state = QPState.RTR
-        self.context.add_qp(self)
+        self.context.qps.add(self)
 
     def to_rts(self, attr=None):
         """RTR to RTS."""
@@ -171,7 +170,7 @@ class QP:
         """
         if self.sender is None:
             raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
-        if wr.opcode not in _OPCODE:
+        if wr.opcode not in COMPLETION_OPCODE:
             raise ValueError(f"{WROpcode(wr.opcode).name} is not a write")
         if len(wr.sg) > self.cap.max_send_sge:
             raise ValueError(f"{len(wr.sg)} SGEs; at most {self.cap.max_send_sge}")
@@ -188,6 +187,8 @@ class QP:
         )
         self.sender.post(request)
         self.context.mark_active(self)
+        if not self._on_card:
+            self._collect_completions()
 
     def post_recv(self, wr):
         """Queue a receive work request: each RDMA WRITE WITH IMMEDIATE of the peer takes one."""
@@ -201,155 +202,11 @@ class QP:
             self._recv.append(wr)
             self.context.mark_active(self)
 
-    # ----------------------------------------------------------------------- called by the context
-
-    def on_report(self, kind, report):
-        """A Meta Report of this QP."""
-        self.context.mark_active(self)
-        if kind is abi.ReportKind.NODE:
-            self.receiver.on_node(report)
-        elif kind is abi.ReportKind.RETIRE:
-            self.receiver.on_retire(report, self.context.device.now_ns())
-        elif kind is abi.ReportKind.TX_ERROR:
-            self._on_refused(report)
-        elif kind is abi.ReportKind.ERROR and report.src_ip != self.attr.dest_ip:
-            self.context.counts["errors_of_strangers"] += 1   # somebody else's mistake is no reason to give up
-        else:
-            self.receiver.on_event(report)
-            if kind is abi.ReportKind.QP_ERROR:
-                self.fail(WCStatus.FATAL_ERR)
-
-    def _on_refused(self, report):
-        """The own card refused a descriptor."""
-        status = WCStatus.LOC_PROT_ERR if report.reason in _LOCAL_PROTECTION else WCStatus.LOC_QP_OP_ERR
-        if self.sender is None:
-            self.fail(status)
-        else:
-            self.sender.on_refused(report.psn, status, self.context.device.now_ns())
-
-    def on_control(self, frame, now):
-        """A control frame from the network, its ICRC right."""
-        if frame.src_ip != self.attr.dest_ip:
-            return
-        self.context.mark_active(self)
-        if frame.opcode is wire.Opcode.ACKNOWLEDGE:
-            if self.sender:
-                self.sender.on_ack(frame.psn, frame.syndrome, now)
-        elif frame.generation != self.generation:
-            return
-        elif frame.opcode is wire.Opcode.LOSS_REPORT:
-            if self.sender and len(frame.payload) >= abi.BLOCK_BYTES:
-                self.sender.on_loss_report(abi.NODE.unpack(frame.payload), now)
-        elif frame.opcode is wire.Opcode.REPORT_REQUEST:
-            self.receiver.on_report_request(frame.rsn)
-
-    def progress(self, now):
-        """Everything that is due: deliveries, acknowledgements, timers, completions."""
-        receiver, sender = self.receiver, self.sender
-        if receiver.waits_for_blocks:
-            receiver.link_waiting()
-        receiver.settle(now)
-        while receiver.messages and (receiver.messages[0].imm is None or self._recv):
-            if self.qp_state is QPState.ERR:
-                break
-            message = receiver.take_message()
-            if message.imm is not None:
-                self._complete_recv(self._recv.popleft(), WCStatus.SUCCESS, message)
-        receiver.acknowledge()
-        self._carry_out(receiver.actions)
-        if receiver.nak_sent and self.qp_state is not QPState.ERR:
-            self.fail(WCStatus.WR_FLUSH_ERR)
-        if sender is not None:
-            sender.poll(now)
-            self._carry_out(sender.frames)
-            while sender.completions:
-                self._complete_send(*sender.completions.popleft())
-            if sender.failed is not None and not self._flushed:
-                self._enter_error()
-
-    @property
-    def deadline(self):
-        """When :meth:`progress` wants to be called at the latest, or None."""
-        times = [part.deadline for part in (self.sender, self.receiver) if part is not None]
-        return min((t for t in times if t is not None), default=None)
-
-    def _carry_out(self, actions):
-        while actions:
-            action = actions.popleft()
-            if isinstance(action, LinkDoorbell):
-                self.context.doorbell(
-                    "link_doorbell",
-                    abi.LINK_DOORBELL,
-                    qpn=self.qp_num,
-                    generation=self.generation,
-                    linked=action.linked & 0xFFFF_FFFF,
-                )
-            elif isinstance(action, CumDoorbell):
-                self.context.doorbell(
-                    "cum_doorbell",
-                    abi.CUM_DOORBELL,
-                    qpn=self.qp_num,
-                    generation=self.generation,
-                    psn=action.psn & 0xFFFF_FFFF,
-                )
-            elif isinstance(action, ControlFrame):
-                self.context.send_control(self, action)
-
-    def work_descriptor(self, fields):
-        """A WORK entry of this connection."""
-        attr = self.attr
-        return abi.WORK.pack(
-            pmtu=attr.path_mtu,
-            sqpn=self.qp_num,
-            dqpn=attr.dest_qp_num,
-            dst_mac=attr.dest_mac,
-            dst_ip=attr.dest_ip,
-            sport=self.sport,
-            peer_generation=attr.dest_generation,
-            **fields,
-        )
-
-    @property
-    def sport(self):
-        """UDP source port: 0xC000 to 0xFFFF, different for different QPs, so that routers spread them."""
-        return 0xC000 | (self.qp_num * 0x9E37 >> 2) & 0x3FFF
-
-    def _complete_send(self, request, status):
-        if request.signaled or status is not WCStatus.SUCCESS:
-            self.scq.push(WC(request.wr_id, status, _OPCODE[request.cookie], self.qp_num, byte_len=request.length))
-
-    def _complete_recv(self, wr, status, message=None):
-        if message is None:
-            self.rcq.push(WC(wr.wr_id, status, WCOpcode.RECV, self.qp_num))
-        else:
-            self.rcq.push(
-                WC(
-                    wr.wr_id,
-                    status,
-                    WCOpcode.RECV_RDMA_WITH_IMM,
-                    self.qp_num,
-                    byte_len=message.length,
-                    imm_data=message.imm,
-                    wc_flags=WCFlags.WITH_IMM,
-                )
-            )
-
     # ------------------------------------------------------------------------------------- endings
 
-    def fail(self, status):
-        """Into ERR: the oldest send request gets ``status``, everything else is flushed."""
-        if self.sender is not None:
-            self.sender.fail(status)
-            self.context.mark_active(self)
-        if not self._flushed:
-            self._enter_error()
-
-    def _enter_error(self):
-        # The card keeps receiving for the QP, so that the peer's probes are still answered (with the NAK).
-        self._flushed = True
-        self.attr.qp_state = QPState.ERR
-        while self._recv:
-            self._complete_recv(self._recv.popleft(), WCStatus.WR_FLUSH_ERR)
+    def reset(self):
+        """Any state to RESET; nothing that was posted is completed any more."""
+        self._reset()
 
     def _reset(self):
         if self._on_card:
@@ -362,7 +219,7 @@ class QP:
         self._recv.clear()
         self._flushed = False
         self.attr.qp_state = QPState.RESET
-        self.generation = self.context.next_generation(self.qp_num)
+        self.generation = self.context.qps.next_generation(self.qp_num)
 
     def __enter__(self):
         return self
@@ -377,9 +234,4 @@ class QP:
         self._reset()
         self.closed = True
         self.pd.children.discard(self)
-        self.context.free_qpn(self.qp_num)
-
-
-_LOCAL_PROTECTION = frozenset(
-    {abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD}
-)
+        self.context.qps.free_number(self.qp_num)

@@ -11,15 +11,18 @@ from dataclasses import dataclass, field
 
 from weft.hdl import abi, wire
 
+from .control import ControlFrame
 from .holes import encode, node_runs, residue_runs
-from .sequence import ControlFrame
+from .messages import MessageEnd, MessageOrder
+from .waiting import WaitingHoles
 from .wrap import near
 
+__all__ = ["CumDoorbell", "LinkDoorbell", "MessageEnd", "Receiver"]
 _ACCESS = (abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD)
 _NAK_SYNDROME = dict.fromkeys(_ACCESS, wire.Syndrome.NAK_REMOTE_ACCESS) | {
     abi.Reason.LENGTH_MISMATCH: wire.Syndrome.NAK_INVALID_REQUEST
 }
-DELIVERED_KEPT = 1 << 16  # message ends remembered against repeated reports
+WAITING_RUNS_MAX = 4096
 
 
 @dataclass
@@ -36,34 +39,22 @@ class CumDoorbell:
     psn: int
 
 
-@dataclass
-class MessageEnd:
-    """The last packet of a message: its PSN, and the immediate if it had one."""
-
-    psn: int
-    imm: int | None
-    length: int
-    va: int
-
-
 @dataclass(eq=False)
 class _Node:
-    """A node of the list, or one that waits for a block."""
+    """A node of the list."""
 
+    line: int
+    rsn: int
     runs: list
-    fields: dict
-    line: int = None
-    rsn: int = None
-    data: bytes = field(default=b"", repr=False)
+    data: bytes = field(repr=False)
     retired: bool = False
-
-    @property
-    def lowest(self):
-        return self.runs[0][0]
 
 
 class Receiver:
     """Receiving side of one QP.
+
+    When blocks run short, holes wait in :class:`~weft.driver.waiting.WaitingHoles` and are linked as blocks come back.
+    When even those become many, the peer is told to send no new data until most of them are linked.
 
     Parameters
     ----------
@@ -77,6 +68,8 @@ class Receiver:
         How long a retired node still counts as open. The MESSAGE_END of a retransmitted packet may
         come this much later than the RETIRE that its bit made possible (they take different ways
         through the card); waiting for it keeps immediates in order.
+    waiting_runs_max : int
+        Runs of holes that may wait for a block before they become spans and the peer has to stop.
 
     Attributes
     ----------
@@ -86,9 +79,11 @@ class Receiver:
         Complete, in order, not yet delivered: the owner takes them from the left.
     broken : abi.Reason or None
         Why the card gave the list up.
+    limit : int or None
+        PSN from which on the peer shall send nothing new.
     """
 
-    def __init__(self, *, qpn, generation, psn, pool, settle_ns=0):
+    def __init__(self, *, qpn, generation, psn, pool, settle_ns=0, waiting_runs_max=WAITING_RUNS_MAX):
         self.qpn, self.generation, self.pool, self.settle_ns = qpn, generation, pool, settle_ns
         self._closing = collections.deque()   # (time, node): retired, still counted as open
         self.cum = psn  # every older PSN is in place
@@ -96,26 +91,29 @@ class Receiver:
         self.holes_seen = 0
         self.next_rsn = 0
         self.linked = 0
-        self.head_block = self._tail = pool.admit(self)
+        self._chain = pool.open_chain()
         self.actions = collections.deque()
         self.messages = collections.deque()
         self.broken = None
         self.nak = None  # (psn, syndrome): oldest refused packet
         self.nak_sent = False
         self.msn = 0
+        self.limit = None
         self.counts = collections.Counter()
+        self._limit_serial = 0
         self._list = collections.deque()  # linked nodes, head first
-        self._by_line = {}
-        self._unlinked = collections.deque()  # nodes that wait for a block
-        self._open = []  # heap of (lowest psn, number, node), retired ones included
-        self._number = 0
+        self._waiting = WaitingHoles(waiting_runs_max)
+        self._open = []  # heap of (lowest psn, rsn, node), retired ones included
         self._events = collections.deque()  # (base, holes, probe rsn or None) not yet covered
-        self._ends = {}  # psn -> MessageEnd, not complete
-        self._end_heap = []
-        self._delivered = collections.OrderedDict()
+        self._order = MessageOrder()
         self._cum_posted = psn
         self._delivered_any = False
         self._probed = False
+
+    @property
+    def head_block(self):
+        """Line the list starts with."""
+        return self._chain.head
 
     # ------------------------------------------------------------------------------ from the card
 
@@ -129,46 +127,67 @@ class Receiver:
         self._add(runs, {"base_psn": node.base_psn, "count": node.count, "encoding": node.encoding, "body": node.body})
 
     def _add(self, runs, fields):
-        node = _Node(runs, fields)
-        self._number += 1
-        heapq.heappush(self._open, (node.lowest, self._number, node))
-        self._unlinked.append(node)
+        """Link a node at once, or let its holes wait with the others."""
+        if not self._waiting and self._link(runs, fields):
+            self._announce(1)
+            return
+        self.counts["waited"] += fields["count"]
+        coarsened = self._waiting.add(runs)
+        self.counts["coarsened"] = self._waiting.added
+        if coarsened and self.limit is None:
+            self._set_limit(max(self.base, sum(runs[-1])))
         self.link_waiting()
 
+    def _link(self, runs, fields):
+        linked = self._chain.link(
+            fields | {"qpn": self.qpn, "generation": self.generation, "rsn": self.next_rsn & 0xFFFF_FFFF}
+        )
+        if linked is None:
+            self.counts["pool_waits"] += 1
+            return False
+        node = _Node(linked[0], self.next_rsn, runs, linked[1])
+        heapq.heappush(self._open, (runs[0][0], node.rsn, node))
+        self._list.append(node)
+        self.next_rsn += fields["count"]
+        self.linked += 1
+        return True
+
     def link_waiting(self):
-        """Link the nodes that wait for a block, as far as blocks are free."""
-        linked = []
-        while self._unlinked:
-            successor = self.pool.take(self)
-            if successor is None:
-                self.counts["pool_waits"] += 1
-                break
-            node = self._unlinked.popleft()
-            node.rsn = self.next_rsn
-            node.line, self._tail = self._tail, successor
-            node.data = self.pool.write(
-                node.line,
-                node.fields | {"qpn": self.qpn, "generation": self.generation, "rsn": node.rsn & 0xFFFF_FFFF},
-                successor,
-            )
-            self.next_rsn += node.fields["count"]
-            self.linked += 1
-            self._list.append(node)
-            self._by_line[node.line] = node
-            self.pool.set_linked(self, True)
-            linked.append(node)
-        if linked:
+        """Link what waits for a block, as far as blocks are to be had."""
+        linked = 0
+        while self._waiting and self._chain.has_room:
+            linked += self._link(*self._waiting.take_node())
+        if self._waiting:
+            self.counts["pool_waits"] += 1
+        self._announce(linked)
+        if self.limit is not None and len(self._waiting) <= self._waiting.runs_max // 4:
+            self._set_limit(None)
+
+    def _announce(self, count):
+        """Tell the card, then the peer, of the last ``count`` nodes."""
+        if count:
             self.actions.append(LinkDoorbell(self.linked))
-            for node in linked:
-                self._report(node)
+            for i in range(-count, 0):
+                self._report(self._list[i])
 
     @property
     def waits_for_blocks(self):
-        return bool(self._unlinked)
+        return bool(self._waiting)
 
     def _report(self, node):
         self.counts["loss_reports"] += 1
-        self.actions.append(ControlFrame(wire.Opcode.LOSS_REPORT, node.lowest, node.rsn, payload=node.data))
+        self.actions.append(ControlFrame(wire.Opcode.LOSS_REPORT, node.runs[0][0], node.rsn, payload=node.data))
+
+    def _set_limit(self, psn):
+        self.limit = psn
+        self._limit_serial += 1
+        self.counts["limits"] += psn is not None
+        self._report_limit()
+
+    def _report_limit(self):
+        psn = self.base if self.limit is None else self.limit
+        self.actions.append(ControlFrame(
+            wire.Opcode.RECEIVE_LIMIT, psn, limited=self.limit is not None, serial=self._limit_serial))
 
     def on_retire(self, report, now=0):
         """A RETIRE report: a block comes back, perhaps with holes that were lost again.
@@ -178,14 +197,9 @@ class Receiver:
         RuntimeError
             If the block is not the head of the list.
         """
-        node = self._by_line.pop(report.line, None)
-        if node is None or node is not self._list[0]:
-            raise RuntimeError(f"QP {self.qpn}: the card retired block {report.line:#x}, which is not the list's head")
-        self._list.popleft()
+        self._chain.retire(report.line)
+        node = self._list.popleft()
         self._closing.append((now + self.settle_ns, node))
-        self.pool.release(node.line)
-        if not self._list:
-            self.pool.set_linked(self, False)
         if report.residue:
             left = residue_runs(node.runs, report.open)
             self.counts["residue"] += sum(n for _, n in left)
@@ -204,9 +218,8 @@ class Receiver:
             )
             return
         psn = near(report.psn, self.cum, 32)
-        if kind is abi.ReportKind.MESSAGE_END and psn not in self._ends and psn not in self._delivered:
-            self._ends[psn] = MessageEnd(psn, report.imm if report.has_imm else None, report.length, report.va)
-            heapq.heappush(self._end_heap, psn)
+        if kind is abi.ReportKind.MESSAGE_END:
+            self._order.add(psn, report)
         rsn = near(report.rsn, self.next_rsn, wire.RSN_BITS) if kind is abi.ReportKind.PROBE else None
         self._events.append((near(report.base, self.base, 32), report.holes, rsn))
 
@@ -251,14 +264,11 @@ class Receiver:
             self._closing.popleft()[1].retired = True
         while self._open and self._open[0][2].retired:
             heapq.heappop(self._open)
-        cum = min(self.base, self._open[0][0]) if self._open else self.base
-        self.cum = max(self.cum, cum)
-        while self._end_heap and self._end_heap[0] < self.cum:
-            psn = heapq.heappop(self._end_heap)
-            self.messages.append(self._ends.pop(psn))
-            self._delivered[psn] = None
-            if len(self._delivered) > DELIVERED_KEPT:
-                self._delivered.popitem(last=False)
+        oldest = [self._open[0][0]] if self._open else []
+        if self._waiting:
+            oldest.append(self._waiting.lowest)
+        self.cum = max(self.cum, min(self.base, *oldest) if oldest else self.base)
+        self.messages.extend(self._order.release(self.cum))
         if self.cum > self._cum_posted and (self.messages or probes):
             self._cum_posted = self.cum
             self.actions.append(CumDoorbell(self.cum))
@@ -266,6 +276,8 @@ class Receiver:
             self._probed = True
             self.nak_sent = False
             self._repeat(min(probes))
+            if self._limit_serial:
+                self._report_limit()
 
     def take_message(self):
         """The next complete message; it counts as delivered and is acknowledged."""
@@ -288,12 +300,5 @@ class Receiver:
 
     def close(self):
         """Give all blocks back: the QP is destroyed, the card does not know them any more."""
-        for node in self._list:
-            self.pool.release(node.line)
         self._list.clear()
-        self._by_line.clear()
-        self._unlinked.clear()
-        if self._tail is not None:
-            self.pool.release(self._tail)
-            self._tail = None
-        self.pool.forget(self)
+        self._chain.close()

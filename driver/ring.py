@@ -39,6 +39,11 @@ class _Ring:
     def disable(self):
         self.device.write32(self.registers["log2"], self.log2)
 
+    def clear(self):
+        """Nothing is in the ring any more: the card was reset."""
+        self.buffer.write(0, bytes(self.depth * abi.BLOCK_BYTES))
+        self.prod = self.cons = 0
+
     def close(self):
         self.disable()
         self.device.free(self.buffer)
@@ -53,6 +58,11 @@ class HostToCardRing(_Ring):
     def __init__(self, device, ring, log2):
         super().__init__(device, ring, log2)
         self._cookies = collections.deque()
+        self._rung = 0
+
+    def clear(self):
+        super().clear()
+        self._cookies.clear()
         self._rung = 0
 
     @property

@@ -6,12 +6,15 @@ growing integers here; their low bits go on the wire.
 """
 
 import collections
-from dataclasses import dataclass
 
 from weft.hdl import wire
 
+from .control import ControlFrame
 from .enums import WCStatus
 from .holes import node_runs
+from .loss_reports import LossReports
+from .piece_log import PieceLog
+from .retransmission import RetransmissionQueue
 from .segment import CHUNK_BYTES, request_packets, split
 from .timer import Expiry, ProgressTimer
 from .wrap import near
@@ -22,18 +25,6 @@ _NAK_STATUS = {
     wire.Syndrome.NAK_REMOTE_OPERATIONAL: WCStatus.REM_OP_ERR,
 }
 RNR_RETRY_FOREVER = 7
-
-
-@dataclass
-class ControlFrame:
-    """A control frame to the peer; ``payload`` is the node of a LOSS_REPORT."""
-
-    opcode: wire.Opcode
-    psn: int
-    rsn: int = 0
-    syndrome: int = 0
-    msn: int = 0
-    payload: bytes = b""
 
 
 class Sender:
@@ -60,6 +51,8 @@ class Sender:
         To be collected: :class:`ControlFrame`, and (:class:`Request`, WCStatus) in order.
     failed : WCStatus or None
         Why the QP is in error.
+    limit : int or None
+        PSN from which on the peer wants no new data for now.
     counts : Counter
         Statistics by name.
     """
@@ -83,22 +76,20 @@ class Sender:
         self.next_psn = psn  # of the next request to be cut
         self.sent_psn = psn  # behind the last packet handed over
         self.una = psn  # oldest unacknowledged
-        self.expected_rsn = 0  # RSN of the first hole of the next loss report
         self.frames = collections.deque()
         self.completions = collections.deque()
         self.failed = None
         self.counts = collections.Counter()
         self._waiting = collections.deque()  # requests not cut yet
         self._requests = collections.deque()  # cut, not complete
-        self._pieces = []  # by PSN; [_first:] are unacknowledged
-        self._piece_psns = []
-        self._first = 0
+        self._pieces = PieceLog()
         self._chunks = collections.deque()  # (piece, first, count) of cut requests
-        self._retransmit = collections.deque()  # (piece, first, count, rsn)
+        self._retransmit = RetransmissionQueue(max(1, chunk_bytes // pmtu))
         self._in_card = 0  # descriptors handed over, not reported finished
-        self._held = {}  # rsn -> (node, holes) that came too early
-        self._asked = None  # (rsn, time) of the last REPORT_REQUEST
+        self._reports = LossReports(probe_ns)
         self._rnr = 0
+        self.limit = None
+        self._limit_serial = 0
         self._refused = None  # (first PSN, status) of the oldest request the own card refused
 
     # ---------------------------------------------------------------------------- from the application
@@ -137,17 +128,19 @@ class Sender:
             self._waiting.popleft()
             self._requests.append(request)
             for piece in split(request, self.next_psn, self.pmtu):
-                self._pieces.append(piece)
-                self._piece_psns.append(piece.psn)
+                self._pieces.add(piece)
                 self._chunks.extend((piece, first, count) for first, count in piece.chunks(self.chunk_bytes))
             self.next_psn = request.end_psn
 
     def next_work(self):
         """WORK fields for the SEND ring, or None."""
-        self._cut()
-        if not self._chunks:
+        if not self.has_work:
             return None
         piece, first, count = self._chunks.popleft()
+        if self.limit is not None and piece.psn + first + count > self.limit:
+            allowed = self.limit - piece.psn - first
+            self._chunks.appendleft((piece, first + allowed, count - allowed))
+            count = allowed
         self.sent_psn = piece.psn + first + count
         self._in_card += 1
         self.counts["packets"] += count
@@ -157,7 +150,7 @@ class Sender:
         """WORK fields for the RETRANSMIT ring, or None."""
         if not self._retransmit:
             return None
-        piece, first, count, rsn = self._retransmit.popleft()
+        piece, first, count, rsn = self._retransmit.next()
         self._in_card += 1
         self.counts["retransmissions"] += count
         return piece.work(first, count, rsn)
@@ -165,7 +158,12 @@ class Sender:
     @property
     def has_work(self):
         self._cut()
-        return bool(self._chunks)
+        return bool(self._chunks) and (self.limit is None or self.sent_psn < self.limit)
+
+    @property
+    def held_back(self):
+        """The peer's limit is all that keeps new data back."""
+        return self.limit is not None and self.sent_psn >= self.limit and bool(self._chunks or self._waiting)
 
     @property
     def has_retransmission(self):
@@ -225,14 +223,8 @@ class Sender:
         self._rnr = 0
         while self._requests and self._requests[0].end_psn <= cum:
             self.completions.append((self._requests.popleft(), WCStatus.SUCCESS))
-        while (
-            self._first < len(self._pieces) and self._pieces[self._first].psn + self._pieces[self._first].packets <= cum
-        ):
-            self._first += 1
-        if self._first > 256 and self._first * 2 > len(self._pieces):
-            del self._pieces[: self._first], self._piece_psns[: self._first]
-            self._first = 0
-        if cum == self.sent_psn:
+        self._pieces.acknowledge(cum)
+        if cum == self.sent_psn and not self.held_back:
             self.timer.stop()
         else:
             self.timer.progress(now)
@@ -244,6 +236,21 @@ class Sender:
             return
         self._acknowledge(psn, now)
         self.fail(status)
+
+    def on_receive_limit(self, psn, limited, serial, now):
+        """A RECEIVE_LIMIT frame with 24-bit ``psn``. The timer runs while it holds new data back: the news of its end
+        may get lost, and a probe is answered with it."""
+        if self.failed is not None:
+            return
+        serial = near(serial, self._limit_serial, wire.LIMIT_SERIAL_BITS)
+        self.timer.answered()
+        if serial < self._limit_serial:
+            return
+        self._limit_serial = serial
+        self.limit = near(psn, self.sent_psn, wire.PSN_BITS) if limited else None
+        self.counts["limits"] += 1
+        if self.held_back or self.una < self.sent_psn:
+            self.timer.progress(now)
 
     def on_loss_report(self, node, now):
         """A LOSS_REPORT frame with its unpacked NODE."""
@@ -260,66 +267,31 @@ class Sender:
             self.counts["bad_reports"] += 1
             return
         self.timer.answered()
-        self._held[rsn] = (runs, node.count)
-        while self.expected_rsn in self._held:
-            runs, count = self._held.pop(self.expected_rsn)
-            self._retransmit_runs(runs, self.expected_rsn)
-            self.expected_rsn += count
+        self._reports.add(rsn, runs, node.count)
+        for first, ready in self._reports.take():
+            self.counts["unknown_holes"] += self._retransmit.add(ready, first, self._piece_at)
             self.counts["reports"] += 1
             if self.una < self.sent_psn:
                 self.timer.progress(now)
         self._ask_again(now)
 
+    @property
+    def expected_rsn(self):
+        """RSN of the first hole of the next loss report."""
+        return self._reports.expected
+
     def _ask_again(self, now):
-        if not self._held:
-            self._asked = None
-            return
-        if self._asked is None or self._asked[0] != self.expected_rsn or now - self._asked[1] >= self.timer.probe_ns:
-            self._asked = (self.expected_rsn, now)
+        if self._reports.ask(now):
             self.counts["report_requests"] += 1
             self.frames.append(ControlFrame(wire.Opcode.REPORT_REQUEST, self.sent_psn, self.expected_rsn))
 
     def _piece_at(self, psn):
-        """The unacknowledged piece that holds ``psn``, or None. Pieces of and behind a refused request do not count."""
+        """The sent, unacknowledged piece that holds ``psn``, or None. Refused requests have none."""
+        if psn >= self.sent_psn:
+            return None
         if self._refused is not None and psn >= self._refused[0]:
             return None
-        lo, hi = self._first, len(self._piece_psns)
-        while lo < hi:
-            mid = (lo + hi) // 2
-            if self._piece_psns[mid] <= psn:
-                lo = mid + 1
-            else:
-                hi = mid
-        if lo == self._first:
-            return None
-        piece = self._pieces[lo - 1]
-        return piece if psn < piece.psn + piece.packets else None
-
-    def _retransmit_runs(self, runs, rsn):
-        """Queue exactly these PSNs; hole i of the report has RSN ``rsn`` + i."""
-        longest = max(1, self.chunk_bytes // self.pmtu)
-        last = None  # the newest descriptor of this report, which may still grow
-        for psn, length in runs:
-            while length:
-                piece = self._piece_at(psn) if psn < self.sent_psn else None
-                if piece is None:
-                    self.counts["unknown_holes"] += 1
-                    psn, rsn, length, last = psn + 1, rsn + 1, length - 1, None
-                    continue
-                first = psn - piece.psn
-                count = min(length, piece.packets - first, longest)
-                if (
-                    last
-                    and last[0] is piece
-                    and last[1] + last[2] == first
-                    and last[3] + last[2] == rsn
-                    and last[2] + count <= longest
-                ):
-                    last[2] += count
-                else:
-                    last = [piece, first, count, rsn]
-                    self._retransmit.append(last)
-                psn, rsn, length = psn + count, rsn + count, length - count
+        return self._pieces.find(psn)
 
     # ------------------------------------------------------------------------------------ the clock
 
@@ -327,11 +299,11 @@ class Sender:
         """Let time pass: probes, repeated requests, giving up."""
         if self.failed is not None:
             return
-        if self._held:
+        if self._reports:
             self._ask_again(now)
-        if self.una == self.sent_psn:
+        if self.una == self.sent_psn and not self.held_back:
             return
-        if self._in_card or self._chunks or self._retransmit:
+        if self._in_card or self.has_work or self._retransmit:
             if self.timer.running:
                 self.timer.deadline = max(self.timer.deadline, now + 1)  # the card's turn, not the peer's
             return
@@ -340,6 +312,7 @@ class Sender:
         expiry = self.timer.poll(now)
         if expiry is Expiry.PROBE:
             self.counts["probes"] += 1
+            self.counts["probes_midway"] += bool(self._waiting or self._chunks)
             self.frames.append(ControlFrame(wire.Opcode.PROBE, self.sent_psn, self.expected_rsn))
         elif expiry is Expiry.EXHAUSTED:
             self.fail(WCStatus.RETRY_EXC_ERR)
@@ -347,9 +320,9 @@ class Sender:
     @property
     def deadline(self):
         """When :meth:`poll` wants to be called, or None."""
-        times = [self.timer.deadline] if self.timer.running and self.una < self.sent_psn else []
-        if self._held and self._asked:
-            times.append(self._asked[1] + self.timer.probe_ns)
+        times = [self.timer.deadline] if self.timer.running and (self.una < self.sent_psn or self.held_back) else []
+        if self._reports.deadline is not None:
+            times.append(self._reports.deadline)
         return min(times, default=None)
 
     @property
@@ -372,14 +345,5 @@ class Sender:
         for request in [*self._requests, *self._waiting]:
             self.completions.append((request, status))
             status = WCStatus.WR_FLUSH_ERR
-        for queue in (
-            self._requests,
-            self._waiting,
-            self._chunks,
-            self._retransmit,
-            self._held,
-            self._pieces,
-            self._piece_psns,
-        ):
+        for queue in (self._requests, self._waiting, self._chunks, self._retransmit, self._reports, self._pieces):
             queue.clear()
-        self._first = 0

@@ -5,6 +5,7 @@ bit 0 of byte 0); wire headers are network order (field 0 holds the most signifi
 byte 0). Standard library only.
 """
 
+import enum
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -54,6 +55,10 @@ class Layout:
         if bit != size_bytes * 8:
             raise ValueError(f"layout {name}: fields hold {bit} bits, structure {size_bytes * 8}")
         self.by_name = {f.name: f for f in self.fields}
+        self._places = {f.name: (self.shift_of(f.name), (1 << f.width) - 1) for f in self.fields}
+        self._plain = [(f.name, *self._places[f.name]) for f in self.fields if not f.name.startswith("_")]
+        self._enums = [(f.name, f.enum, _members(f.enum)) for f in self.fields
+                       if f.enum is not None and not f.name.startswith("_")]
 
     def offset_of(self, name):
         """Bit offset of a field, counted from the start of the structure in its own byte order."""
@@ -76,13 +81,13 @@ class Layout:
         """
         word = 0
         for name, value in values.items():
-            field = self.by_name.get(name)
-            if field is None:
+            place = self._places.get(name)
+            if place is None:
                 raise ValueError(f"{self.name} has no field {name!r}")
             value = int(value)
-            if not 0 <= value < 1 << field.width:
-                raise ValueError(f"{self.name}.{name}: {value:#x} does not fit {field.width} bits")
-            word |= value << self.shift_of(name)
+            if not 0 <= value <= place[1]:
+                raise ValueError(f"{self.name}.{name}: {value:#x} does not fit {self.by_name[name].width} bits")
+            word |= value << place[0]
         return word.to_bytes(self.size_bytes, self.byteorder)
 
     def unpack(self, data):
@@ -90,15 +95,13 @@ class Layout:
         if len(data) < self.size_bytes:
             raise ValueError(f"{self.name} needs {self.size_bytes} bytes, got {len(data)}")
         word = int.from_bytes(data[: self.size_bytes], self.byteorder)
-        result = SimpleNamespace()
-        for field in self.fields:
-            if field.name.startswith("_"):
-                continue
-            value = (word >> self.shift_of(field.name)) & ((1 << field.width) - 1)
-            if field.enum is not None:
-                try:
-                    value = field.enum(value)
-                except ValueError:
-                    pass  # a value outside the enum stays a plain integer: the caller reports it
-            setattr(result, field.name, value)
-        return result
+        fields = {name: word >> shift & mask for name, shift, mask in self._plain}
+        for name, kind, members in self._enums:
+            # A value outside the enum stays a plain integer: the caller reports it.
+            fields[name] = kind(fields[name]) if members is None else members.get(fields[name], fields[name])
+        return SimpleNamespace(**fields)
+
+
+def _members(kind):
+    """Members of an enum by value; None for flags, whose values combine."""
+    return None if issubclass(kind, enum.Flag) else {member.value: member for member in kind}

@@ -15,6 +15,7 @@ ACKNOWLEDGE      AETH
 LOSS_REPORT      RSNH, then the 64 bytes of the Adamap node
 PROBE            RSNH (``psn`` and ``rsn`` are the next ones to be sent)
 REPORT_REQUEST   RSNH (``rsn`` is the first one missing)
+RECEIVE_LIMIT    LIMH (while ``limited``, no new data from ``psn`` on)
 ===============  ==================================================
 """
 
@@ -30,6 +31,7 @@ ROCE_UDP_PORT = 4791
 PSN_BITS = 24
 PSN_OUTSTANDING_MAX = 1 << 23  # a sender never has this many PSNs outstanding
 RSN_BITS = 24
+LIMIT_SERIAL_BITS = 23
 ICRC_BYTES = 4
 MIN_FRAME_BYTES = 60  # without FCS
 PMTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # IBTA enumeration
@@ -46,6 +48,7 @@ class Opcode(enum.IntEnum):
     LOSS_REPORT = 0xC2
     PROBE = 0xC3
     REPORT_REQUEST = 0xC4
+    RECEIVE_LIMIT = 0xC5
 
 
 class Syndrome(enum.IntEnum):
@@ -89,6 +92,10 @@ IMMDT = _wire("ImmDt", "Immediate data.", [("imm", 32, "")], 4)
 RSNH = _wire("RSNH", "Retransmission header (Weft).", [
     ("generation", 8, "Generation of the destination QP."),
     ("rsn", 24, "Retransmission sequence number, modulo 2^24.")], 4)
+LIMH = _wire("LIMH", "Receive-limit header (Weft).", [
+    ("generation", 8, "Generation of the destination QP."),
+    ("limited", 1, "Whether there is a limit at present."),
+    ("serial", LIMIT_SERIAL_BITS, "Counts the changes of the limit, modulo 2^23: an older frame that comes late is ignored.")], 4)
 
 BTH_OFFSET = ETH.size_bytes + IPV4.size_bytes + UDP.size_bytes  # 42
 RETH_OFFSET = BTH_OFFSET + BTH.size_bytes  # 54
@@ -103,9 +110,11 @@ EXTENSIONS = {
     Opcode.LOSS_REPORT: (RSNH,),
     Opcode.PROBE: (RSNH,),
     Opcode.REPORT_REQUEST: (RSNH,),
+    Opcode.RECEIVE_LIMIT: (LIMH,),
 }
 DATA_OPCODES = frozenset({Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM, Opcode.RETX_WRITE, Opcode.RETX_WRITE_IMM})
 RETX_OPCODES = frozenset({Opcode.RETX_WRITE, Opcode.RETX_WRITE_IMM})
+DRIVER_OPCODES = frozenset({Opcode.ACKNOWLEDGE, Opcode.LOSS_REPORT, Opcode.REPORT_REQUEST, Opcode.RECEIVE_LIMIT})
 
 
 def header_bytes(opcode):

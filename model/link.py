@@ -60,7 +60,9 @@ class LinkConfig:
     hold_ns : int
         A reordered frame that nobody overtakes is delivered after this time.
     control_loss : float or None
-        Loss of frames that carry no RDMA data; default ``loss``.
+        Loss of frames that carry no RDMA data; by default they are treated as all others.
+    loss_model : object of :mod:`weft.model.loss` or None
+        Loses frames besides ``loss``.
     """
 
     delay_ns: int = 5_000
@@ -71,6 +73,7 @@ class LinkConfig:
     reorder_distance: int = 4
     hold_ns: int = 2_000
     control_loss: float | None = None
+    loss_model: object = None
 
 
 def opcode_of(frame):
@@ -109,6 +112,8 @@ class Link:
         self.loop, self.deliver, self.config = loop, deliver, config or LinkConfig()
         self.random = random.Random(f"link {seed}")
         self.sent, self.lost, self.corrupted, self.duplicated, self.reordered = (Counter() for _ in range(5))
+        model = self.config.loss_model
+        self._model = model.start(random.Random(f"loss {seed}")) if model else lambda _now: False
         self.drop = None
         self._held = []  # [frames that may still overtake, frame]
 
@@ -116,11 +121,13 @@ class Link:
         """Accept a frame now."""
         config, chance, kind = self.config, self.random.random, opcode_of(frame)
         self.sent[kind] += 1
-        loss = config.loss if kind in wire.DATA_OPCODES or config.control_loss is None else config.control_loss
+        alike = kind in wire.DATA_OPCODES or config.control_loss is None
+        loss = config.loss if alike else config.control_loss
+        model_lost = alike and self._model(self.loop.now_ns)
         draws = [chance() for _ in range(4)]
         for held in self._held:
             held[0] -= 1
-        if draws[0] < loss or (self.drop and self.drop(frame)):
+        if draws[0] < loss or model_lost or (self.drop and self.drop(frame)):
             self.lost[kind] += 1
         else:
             if draws[1] < config.corrupt:

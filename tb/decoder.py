@@ -21,6 +21,7 @@ HEADERS = {
     0xC2: ("rsnh",),
     0xC3: ("rsnh",),
     0xC4: ("rsnh",),
+    0xC5: ("limh",),
 }
 
 
@@ -57,6 +58,8 @@ class Packet:
     msn: int | None = None
     generation: int | None = None
     rsn: int | None = None
+    limited: int | None = None
+    serial: int | None = None
 
 
 def crc32_bits(data):
@@ -194,6 +197,9 @@ def _extension(packet, name, body):
         (packet.imm,) = struct.unpack_from("!I", body)
     elif name == "aeth":
         packet.syndrome, packet.msn = body[0], int.from_bytes(body[1:4], "big")
+    elif name == "limh":
+        packet.generation, packet.limited = body[0], body[1] >> 7
+        packet.serial = int.from_bytes(body[1:4], "big") & 0x7F_FFFF
     else:
         packet.generation, packet.rsn = body[0], int.from_bytes(body[1:4], "big")
     return body[size:]

@@ -7,6 +7,7 @@ import pytest
 
 from weft.driver.command import CommandError
 from weft.driver.context import Context, ContextConfig, IncompatibleCard
+from weft.driver.control import ControlFrame
 from weft.driver.cq import CQ, CompChannel
 from weft.driver.enums import AccessFlag, QPState
 from weft.driver.memory import RangeAllocator, page_list
@@ -15,7 +16,6 @@ from weft.driver.nic import control_extension, parse_control
 from weft.driver.pd import PD
 from weft.driver.qp import QP, QPInitAttr
 from weft.driver.ring import CardToHostRing, HostToCardRing
-from weft.driver.sequence import ControlFrame
 from weft.driver.wr import SGE, SendWR
 from weft.hdl import abi, wire
 from weft.model.functional.host import FunctionalDevice, connected_pair
@@ -31,10 +31,11 @@ def open_one(**config):
 
 def test_bring_up_reads_capabilities_and_sets_registers():
     context = open_one(reorder_distance=5, prefetch_depth=64)
-    assert context.version == abi.VERSION and context.max_qp == 16 and context.max_pte == 4096
+    can = context.capabilities
+    assert can.version == abi.VERSION and can.max_qp == 16 and can.max_pte == 4096
     registers = context.device.card.registers
     assert registers["reorder_distance"] == 5 and registers["control"] == 1
-    assert registers["prefetch_depth"] == context.max_prefetch_depth
+    assert registers["prefetch_depth"] == context.capabilities.max_prefetch_depth
     assert context.device.card.mac == MAC
     context.close()
     assert not context.device.memory._pages
@@ -116,7 +117,7 @@ def test_scattered_pages_reach_the_page_table():
         part.close()
         with pytest.raises(MemoryError):
             MR(pd, 4_000 * 4096, AccessFlag.LOCAL_WRITE)
-    assert context.pte_ranges.free_total == context.max_pte and not context.device.card.tables.mrs
+    assert context.pte_ranges.free_total == context.capabilities.max_pte and not context.device.card.tables.mrs
 
 
 def test_huge_pages_are_used_where_they_fit():
@@ -206,7 +207,8 @@ def test_raw_frames_cross():
 
 
 @pytest.mark.parametrize(
-    "opcode", [wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, wire.Opcode.PROBE, wire.Opcode.REPORT_REQUEST]
+    "opcode", [wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, wire.Opcode.PROBE, wire.Opcode.REPORT_REQUEST,
+               wire.Opcode.RECEIVE_LIMIT]
 )
 def test_control_frames_survive(opcode):
     control = ControlFrame(
@@ -215,6 +217,8 @@ def test_control_frames_survive(opcode):
         rsn=(1 << 24) + 5,
         syndrome=wire.Syndrome.ACK,
         msn=3,
+        limited=True,
+        serial=(1 << wire.LIMIT_SERIAL_BITS) + 6,
         payload=bytes(range(64)) if opcode is wire.Opcode.LOSS_REPORT else b"",
     )
     frame = wire.build_frame(
@@ -233,6 +237,8 @@ def test_control_frames_survive(opcode):
     assert (back.opcode, back.psn, back.dest_qp, back.src_ip, back.payload) == (opcode, 7, 6, 3, control.payload)
     if opcode is wire.Opcode.ACKNOWLEDGE:
         assert (back.syndrome, back.msn) == (wire.Syndrome.ACK, 3)
+    elif opcode is wire.Opcode.RECEIVE_LIMIT:
+        assert (back.limited, back.serial, back.generation) == (1, 6, 8)
     else:
         assert (back.rsn, back.generation) == (5, 8)
     assert parse_control(frame[:50]) is None

@@ -5,12 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from weft.driver.control import ControlFrame
 from weft.driver.enums import WCStatus
 from weft.driver.holes import encode, node_runs, residue_runs
-from weft.driver.knitting import BlockUse, KnittingBuffer
+from weft.driver.knitting import KnittingBuffer
 from weft.driver.recovery import CumDoorbell, LinkDoorbell, Receiver
 from weft.driver.segment import Request
-from weft.driver.sequence import ControlFrame, Sender
+from weft.driver.sequence import Sender
 from weft.driver.timer import Expiry, ProgressTimer
 from weft.hdl import abi, wire
 from weft.model.functional.host import FunctionalDevice
@@ -220,9 +221,14 @@ def test_answered_timer_ends_at_last():
 # ------------------------------------------------------------------------------------------- receiver
 
 
+def known(_index, _address, _length, done):
+    """A card that knows of an extent at once."""
+    done()
+
+
 def make_receiver(blocks=64):
     device = FunctionalDevice(EventLoop())
-    pool = KnittingBuffer(device, lambda *_: None, extent_bytes=blocks * 64)
+    pool = KnittingBuffer(device, known, extent_bytes=blocks * 64)
     return Receiver(qpn=5, generation=9, psn=PSN, pool=pool), pool
 
 
@@ -265,14 +271,14 @@ def test_node_is_linked_before_it_is_reported():
     link, report = actions(receiver)
     assert isinstance(link, LinkDoorbell) and link.linked == 1
     assert report.opcode is wire.Opcode.LOSS_REPORT and report.rsn == 0
-    buffer, offset = pool._where[head]
-    assert buffer.read(offset, 64) == report.payload
+    assert pool.read(head) == report.payload
     fields = abi.NODE.unpack(report.payload)
     assert (fields.qpn, fields.generation, fields.count, fields.rsn) == (5, 9, 3, 0)
-    assert pool.use[head] is BlockUse.LINKED and pool.use[fields.next_line] is BlockUse.PRELINKED
+    assert pool.check() == {"free": 62, "prelinked": 1, "linked": 1}
+    assert fields.next_adjacent and fields.next_line == head + 1
     node(receiver, (PSN + 9, 1))
     assert actions(receiver)[1].rsn == 3
-    assert abi.NODE.unpack(buffer.read(pool._where[fields.next_line][1], 64)).rsn == 3
+    assert abi.NODE.unpack(pool.read(fields.next_line)).rsn == 3
 
 
 def test_message_waits_for_its_holes_and_for_their_node():
@@ -356,7 +362,7 @@ def test_wrong_retirement_is_noticed():
 def test_blocks_are_conserved_and_nobody_starves(seed):
     rng = random.Random(seed)
     device = FunctionalDevice(EventLoop())
-    pool = KnittingBuffer(device, lambda *_: None, extent_bytes=12 * 64)
+    pool = KnittingBuffer(device, known, extent_bytes=12 * 64)
     receivers = [Receiver(qpn=n, generation=1, psn=0, pool=pool) for n in range(5)]
     receivers += [Receiver(qpn=5, generation=1, psn=0, pool=pool)]
     with pytest.raises(MemoryError):

@@ -30,7 +30,7 @@ class FrameType(data.Struct):
     ip_end: 17           # where IP says that the frame ends, from the Ethernet header
     data: 1
     probe: 1
-    for_driver: 1        # ACKNOWLEDGE, LOSS_REPORT, REPORT_REQUEST
+    for_driver: 1        # wire.DRIVER_OPCODES: a control frame that goes to the host whole
     retransmission: 1
     has_imm: 1
 
@@ -83,7 +83,7 @@ def frame_type(beat, network_mac, network_ip):
         "ip_end": ipv4.total_length + wire.ETH.size_bytes,
         "data": among(wire.DATA_OPCODES),
         "probe": bth.opcode == wire.Opcode.PROBE,
-        "for_driver": among({wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, wire.Opcode.REPORT_REQUEST}),
+        "for_driver": among(wire.DRIVER_OPCODES),
         "retransmission": among(wire.RETX_OPCODES),
         "has_imm": among({wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.RETX_WRITE_IMM}),
     }

@@ -5,7 +5,7 @@ A node is read from host memory when it is needed, so what the driver linked is 
 
 from collections import deque
 
-from weft.driver.node import Node
+from weft.driver.node import decode_body
 from weft.hdl import abi
 
 
@@ -20,8 +20,8 @@ class BrokenList(Exception):
 class ListNode:
     """A fetched node: its block, holes by slot, and which of them are open."""
 
-    def __init__(self, line, node):
-        self.line, self.rsn, self.count, self.psns = line, node.rsn, len(node.holes), node.psns
+    def __init__(self, line, rsn, psns):
+        self.line, self.rsn, self.count, self.psns = line, rsn, len(psns), psns
         self.open = (1 << self.count) - 1
 
 
@@ -63,14 +63,15 @@ class NodeList:
             if not self._in_extent(self._next):
                 raise BrokenList(abi.Reason.BAD_POINTER)
             block = self._read(self._next)
+            node = abi.NODE.unpack(block)
             try:
-                node = Node.unpack(block)
+                holes = decode_body(node.encoding, node.count, node.body)
             except ValueError:
                 raise BrokenList(abi.Reason.BAD_NODE) from None
             if (node.qpn, node.generation) != (self.qpn, self.generation):
                 raise BrokenList(abi.Reason.BAD_NODE)
-            self.nodes.append(ListNode(self._next, node))
-            self._next = abi.NODE.unpack(block).next_line
+            self.nodes.append(ListNode(self._next, node.rsn, [(node.base_psn + h) % (1 << 32) for h in holes]))
+            self._next = node.next_line
             self.fetched = (self.fetched + 1) % (1 << 32)
 
     def match(self, psn, rsn, slack):

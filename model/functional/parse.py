@@ -9,7 +9,6 @@ PAYLOAD_MAX = 4096
 FRAME_MAX = (1 << 14) - 1
 PKEY_MASK = 0x7FFF
 KINDS = ("DATA", "PROBE", "RAW", "REFUSED")  # in the order of layouts.RxKind
-FOR_DRIVER = frozenset({wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, wire.Opcode.REPORT_REQUEST})
 _SHORTEST = wire.RETH_OFFSET + wire.RSNH.size_bytes + wire.ICRC_BYTES
 
 
@@ -100,7 +99,7 @@ def _parse_roce(frame, mac_ours, ip):
         return _refused(Reason.BAD_HEADER)
     header = RxHeader("RAW", opcode=int(bth.opcode), dest_qp=bth.dest_qp, psn=bth.psn, ack_req=bth.ack_req,
                       src_ip=ipv4.src)
-    if bth.opcode in FOR_DRIVER:
+    if bth.opcode in wire.DRIVER_OPCODES:
         header.roce, header.length = 1, len(frame)
         return header, frame
     if bth.opcode == wire.Opcode.PROBE:

@@ -2,6 +2,7 @@
 
 from weft.hdl import abi
 
+from .qp_life import QpLife
 from .translate import MrEntry, QpEntry
 
 Opcode, Status = abi.CommandOpcode, abi.CommandStatus
@@ -33,7 +34,6 @@ class Tables:
         self.card.mac, self.card.ip = c.mac, c.ip
 
     def _qp_create(self, c, _):
-        from .card import QpLife
         if c.qpn >= self.card.params.qps:
             return Status.BAD_INDEX
         if c.qpn in self.qps:
@@ -41,7 +41,9 @@ class Tables:
         if c.qp_state not in (abi.QpState.RTR, abi.QpState.RTS) or c.address % abi.BLOCK_BYTES:
             return Status.BAD_VALUE
         self.qps[c.qpn] = QpEntry(c.qp_state, c.generation, c.pd, c.access)
-        self.card.qps[c.qpn] = QpLife(self.card, c.qpn, c.generation, c.psn, c.address // abi.BLOCK_BYTES)
+        self.card.qps[c.qpn] = QpLife(
+            self.card.params.window_bits, self.card.memory, self.in_extent, qpn=c.qpn, generation=c.generation,
+            psn=c.psn, line=c.address // abi.BLOCK_BYTES)
         return None
 
     def _qp_modify(self, c, _):

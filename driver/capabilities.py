@@ -1,0 +1,58 @@
+"""What a card says it is and can."""
+
+from dataclasses import dataclass
+
+from weft.hdl import abi
+
+
+class IncompatibleCard(Exception):
+    """The device is no Weft card, or one with another interface."""
+
+
+def read_register(device, name):
+    """A register by its name in ``abi.REGISTERS``."""
+    register = abi.REGISTER[name]
+    return (device.read64 if register.width == 64 else device.read32)(register.offset)
+
+
+def write_register(device, name, value):
+    """The same, written."""
+    register = abi.REGISTER[name]
+    (device.write64 if register.width == 64 else device.write32)(register.offset, value)
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """Sizes of a card; see the registers ``version`` and ``cap_*``."""
+
+    version: tuple
+    max_qp: int
+    max_mr: int
+    max_pte: int
+    window_bits: int
+    cache_entries: int
+    max_extents: int
+    msix_vectors: int
+    max_prefetch_depth: int
+
+    @classmethod
+    def of(cls, device):
+        """Read them.
+
+        Raises
+        ------
+        IncompatibleCard
+            If magic or major version differ.
+        """
+        magic, version = read_register(device, "magic"), read_register(device, "version")
+        if magic != abi.MAGIC:
+            raise IncompatibleCard(f"no Weft card: the magic register reads {magic:#010x}, not {abi.MAGIC:#010x}")
+        found = (version >> 24, version >> 16 & 0xFF, version & 0xFFFF)
+        if found[:2] != abi.VERSION[:2]:
+            text = ".".join(map(str, found))
+            raise IncompatibleCard(
+                f"the card speaks interface version {text}, this driver {'.'.join(map(str, abi.VERSION))}"
+            )
+        tables, adamap, misc = (read_register(device, f"cap_{n}") for n in ("tables", "adamap", "misc"))
+        return cls(found, *(1 << (tables >> shift & 0xFF) for shift in (0, 8, 16)), adamap & 0xFFFF, adamap >> 16,
+                   *(misc >> shift & 0xFF for shift in (0, 8, 16)))

@@ -1,0 +1,20 @@
+"""Control frames of the protocol, which go through the Simple NIC."""
+
+from dataclasses import dataclass
+
+from weft.hdl import wire
+
+
+@dataclass
+class ControlFrame:
+    """A control frame to the peer; ``payload`` is the node of a LOSS_REPORT, ``limited`` and ``serial`` are of a
+    RECEIVE_LIMIT."""
+
+    opcode: wire.Opcode
+    psn: int
+    rsn: int = 0
+    syndrome: int = 0
+    msn: int = 0
+    payload: bytes = b""
+    limited: bool = False
+    serial: int = 0

@@ -1,0 +1,166 @@
+"""The private free list of knitting blocks: which are free, and which one to take so that lists stay adjacent.
+
+Blocks lie in extents, extents are cut into strips of :data:`STRIP` blocks. A list goes on with the block behind its
+last one where that is free; otherwise it starts a strip nobody uses, so that it can go on there. All operations take
+constant time, whatever the number of blocks.
+"""
+
+import bisect
+import collections
+
+STRIP = 16
+_WHOLE = (1 << STRIP) - 1
+
+
+class _Strips:
+    """Free blocks of one extent, as one bit mask per strip."""
+
+    def __init__(self, base, blocks):
+        self.base, self.blocks, self.free = base, blocks, blocks
+        self._mask = [_WHOLE if i + STRIP <= blocks else (1 << blocks - i) - 1 for i in range(0, blocks, STRIP)]
+        self._full = list(self._mask)
+        # Dictionaries as sets with an order: the entry added last is taken first.
+        self.whole = dict.fromkeys(reversed(range(len(self._mask))))
+        self.partial = {}
+
+    def is_free(self, at):
+        return bool(self._mask[at // STRIP] >> at % STRIP & 1)
+
+    def take(self, at):
+        strip = at // STRIP
+        self._mask[strip] &= ~(1 << at % STRIP)
+        self.free -= 1
+        self.whole.pop(strip, None)
+        if self._mask[strip]:
+            self.partial[strip] = None
+        else:
+            self.partial.pop(strip, None)
+
+    def give(self, at):
+        strip = at // STRIP
+        self._mask[strip] |= 1 << at % STRIP
+        self.free += 1
+        if self._mask[strip] == self._full[strip]:
+            self.partial.pop(strip, None)
+            self.whole[strip] = None
+        else:
+            self.partial[strip] = None
+
+    def first_of(self, strips):
+        """Lowest free block of the strip added last to ``strips``."""
+        strip = next(reversed(strips))
+        mask = self._mask[strip]
+        return strip * STRIP + (mask & -mask).bit_length() - 1
+
+
+class FreeList:
+    """Free blocks of all extents, by line (physical address divided by 64).
+
+    Chains given back with :meth:`splice` count as free at once; their blocks are sorted in a few at a time, by every
+    :meth:`take` and by :meth:`sort_in`.
+    """
+
+    SORTED_PER_TAKE = 2
+
+    def __init__(self):
+        self._extents = []   # by line
+        self._bases = []
+        self._spliced = collections.deque()
+        self._count = 0
+
+    def __len__(self):
+        return self._count
+
+    def add(self, base, blocks):
+        """An extent with all its blocks."""
+        at = bisect.bisect(self._bases, base)
+        self._bases.insert(at, base)
+        self._extents.insert(at, _Strips(base, blocks))
+        self._count += blocks
+
+    def remove(self, base):
+        """An extent whose blocks are all free and sorted in.
+
+        Raises
+        ------
+        ValueError
+            If one of them is not.
+        """
+        strips = self._find(base)
+        if not self.is_unused(base):
+            raise ValueError(f"{strips.blocks - strips.free} blocks of the extent at {base:#x} are in use")
+        at = self._bases.index(base)
+        del self._bases[at], self._extents[at]
+        self._count -= strips.blocks
+
+    def is_unused(self, base):
+        strips = self._find(base)
+        return strips.free == strips.blocks
+
+    def _find(self, line):
+        at = bisect.bisect(self._bases, line) - 1
+        if at < 0 or line >= self._bases[at] + self._extents[at].blocks:
+            return None
+        return self._extents[at]
+
+    def is_free(self, line):
+        """Whether a block is free and sorted in."""
+        strips = self._find(line)
+        return strips is not None and strips.is_free(line - strips.base)
+
+    def take(self, wanted=None):
+        """A free block: ``wanted`` if it is free.
+
+        Raises
+        ------
+        IndexError
+            If none is free.
+        """
+        self.sort_in(self.SORTED_PER_TAKE)
+        if wanted is not None:
+            strips = self._find(wanted)
+            if strips is not None and strips.is_free(wanted - strips.base):
+                return self._take(strips, wanted - strips.base)
+        for kind in ("whole", "partial"):
+            for strips in self._extents:
+                if found := getattr(strips, kind):
+                    return self._take(strips, strips.first_of(found))
+        raise IndexError("no block is free")
+
+    def _take(self, strips, at):
+        strips.take(at)
+        self._count -= 1
+        return strips.base + at
+
+    def give(self, line):
+        """A block comes back.
+
+        Raises
+        ------
+        RuntimeError
+            If it is free already, or of no extent.
+        """
+        self._sort(line)
+        self._count += 1
+
+    def _sort(self, line):
+        strips = self._find(line)
+        if strips is None or strips.is_free(line - strips.base):
+            raise RuntimeError(f"block {line:#x} came back, but it was not in use")
+        strips.give(line - strips.base)
+
+    def splice(self, lines):
+        """A whole deque of blocks comes back, in constant time; the caller gives the deque away."""
+        if lines:
+            self._count += len(lines)
+            self._spliced.append(lines)
+
+    def sort_in(self, limit):
+        """Sort up to ``limit`` spliced blocks in."""
+        while self._spliced and limit:
+            lines = self._spliced[0]
+            while lines and limit:
+                self._sort(lines.popleft())
+                limit -= 1
+            if not lines:
+                self._spliced.popleft()

@@ -1,0 +1,28 @@
+"""What the card keeps of a live QP besides its table entry."""
+
+from weft.hdl import abi
+
+from .node_list import NodeList
+from .window import Window
+
+
+class QpLife:
+    """Window and list of one QP.
+
+    Parameters
+    ----------
+    window_bits : int
+    memory : HostMemory
+    in_extent : callable(line)
+    qpn, generation : int
+    psn : int
+        First one expected.
+    line : int
+        First block of the list.
+    """
+
+    def __init__(self, window_bits, memory, in_extent, *, qpn, generation, psn, line):
+        self.window = Window(window_bits, psn)
+        self.matcher = NodeList(
+            qpn, generation, line, lambda n: memory.read(n * abi.BLOCK_BYTES, abi.BLOCK_BYTES), in_extent
+        )

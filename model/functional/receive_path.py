@@ -1,0 +1,247 @@
+"""The receive path of the functional card: from a frame to memory and reports, in no time."""
+
+from weft.hdl import abi
+
+from . import window as judge
+from .node_list import BrokenList
+from .parse import parse
+from .report_merge import ReportMerge
+from .translate import Request, translate
+
+Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
+EVENT_LAG_NS = 400  # what an event report may take longer than one of the list or the builder
+
+
+class ReceivePath:
+    """Parse, check, judge, place, record, report.
+
+    Parameters
+    ----------
+    card : FunctionalCard
+    """
+
+    def __init__(self, card):
+        self.card = card
+        self._event_time = 0   # when the newest event report goes out
+
+    def receive(self, frame):
+        """A frame from the line."""
+        self.card.counters["rx_frames"] += 1
+        if not self.card.enabled:
+            self.card.refuse(Reason.NOT_READY)
+            return
+        if self.card.backlog:
+            self.card.refuse(Reason.BUFFER_FULL)
+            return
+        header, payload = parse(frame, mac=self.card.mac, ip=self.card.ip)
+        if header.kind == "RAW":
+            self._raw(header, frame)
+        elif header.reason is not Reason.OK:
+            self.card.refuse(header.reason)
+            self._error(header, header.reason)
+        elif header.kind == "PROBE":
+            self._probe(header)
+        else:
+            self._data(header, payload)
+
+    def _raw(self, header, frame):
+        slot = 1 << self.card.registers["nic_rx_slot_log2"]
+        if len(frame) > slot:
+            self.card.refuse(Reason.FRAME_TOO_LONG)
+            return
+        if not self.card.rings.room(Ring.NIC_RX):
+            self.card.refuse(Reason.NIC_RING_FULL)
+            return
+        self.card.counters["rx_raw_frames"] += 1
+        self.card.memory.write(self.card.registers["nic_rx_buffer"] + self.card.rings.slot(Ring.NIC_RX) * slot, frame)
+        entry = abi.NIC_RX.pack(roce=header.roce, length=len(frame), time_ns=int(self.card.loop.now_ns))
+        self.card.rings.put(Ring.NIC_RX, entry)
+
+    def _live(self, header):
+        """The table entry of a QP that receives, or None; a retransmission or probe must be for this generation."""
+        entry = self.card.tables.qps.get(header.dest_qp)
+        if entry is None or entry.state not in (abi.QpState.RTR, abi.QpState.RTS):
+            self.card.refuse(Reason.UNKNOWN_QP)
+            return None
+        if (header.retransmission or header.kind == "PROBE") and header.generation != entry.generation:
+            self.card.refuse(Reason.STALE_GENERATION)
+            return None
+        return entry
+
+    def _error(self, header, reason):
+        entry = self.card.tables.qps.get(header.dest_qp)
+        if entry is not None and header.kind in ("DATA", "REFUSED") and header.opcode:
+            self.card.report(
+                abi.REPORT_EVENT.pack(
+                    kind=ReportKind.ERROR,
+                    reason=reason,
+                    opcode=header.opcode,
+                    retransmission=header.retransmission,
+                    qpn=header.dest_qp,
+                    generation=entry.generation,
+                    psn=header.psn,
+                    va=header.va,
+                    key=header.rkey,
+                    length=header.dma_length,
+                    rsn=header.rsn,
+                    src_ip=header.src_ip,
+                )
+            )
+
+    def _data(self, header, payload):
+        entry = self._live(header)
+        if entry is None:
+            return
+        result = translate(
+            self.card.tables.qps,
+            self.card.tables.mrs,
+            self.card.tables.ptes,
+            Request(header.rkey, header.va, header.dma_length, abi.AccessFlag.REMOTE_WRITE, header.dest_qp),
+        )
+        if result.reason is not Reason.OK:
+            self.card.refuse(result.reason)
+            self._error(header, result.reason)
+            return
+        life = self.card.qps[header.dest_qp]
+        judged = life.window.judge(
+            header.psn,
+            retransmission=header.retransmission,
+            ack_req=header.ack_req,
+            rsn=header.rsn,
+            floor=life.matcher.floor,
+            reorder=self.card.registers["reorder_distance"],
+        )
+        if judged.verdict in (judge.ACCEPT, judge.LATE, judge.MATCH):
+            self._place(result.segments, payload)
+        refusal = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN, judge.STALE_RSN: Reason.STALE_RSN}
+        if judged.verdict in refusal:
+            self.card.refuse(refusal[judged.verdict])
+            return
+        merge = ReportMerge(self.card.random)
+        if judged.verdict == judge.LATE:
+            self.card.counters["rx_late_originals"] += 1
+        else:
+            self.card.counters["rx_packets"] += 1
+            if header.ack_req:
+                merge.add("event", self._event(ReportKind.MESSAGE_END, header, life, judged))
+        if judged.verdict == judge.MATCH:
+            self.card.counters["rx_retransmissions"] += 1
+            slack = self.card.registers["retransmit_slack"]
+            reason = self._walk(header, life, lambda: life.matcher.match(judged.psn, header.rsn, slack))
+            if reason not in (None, Reason.OK):
+                self.card.refuse(reason)
+            self._retire(life, merge)
+        self._record(life, judged, merge, header)
+        self._emit(merge)
+
+    def _place(self, segments, payload):
+        self.card.counters["rx_bytes"] += len(payload)
+        done = 0
+        for address, n in segments:
+            self.card.memory.write(address, payload[done : done + n])
+            done += n
+
+    def _probe(self, header):
+        if self._live(header) is None:
+            return
+        life, merge = self.card.qps[header.dest_qp], ReportMerge(self.card.random)
+        judged = life.window.judge(header.psn, probe=True)
+        self._record(life, judged, merge, header)
+        merge.add("event", self._event(ReportKind.PROBE, header, life, judged))
+        self._walk(header, life, lambda: life.matcher.probe(header.rsn))
+        self.card.found_by_probe += [(header.dest_qp, psn, n) for psn, n in judged.lost]
+        self.card.found_by_probe += [
+            (header.dest_qp, psn, 1)
+            for node in life.matcher.retired for i, psn in enumerate(node.psns) if node.open >> i & 1
+        ]
+        self._retire(life, merge)
+        self._emit(merge)
+
+    def _walk(self, header, life, action):
+        try:
+            return action()
+        except BrokenList as broken:
+            entry = self.card.tables.qps[header.dest_qp]
+            self.card.tables.set_state(header.dest_qp, abi.QpState.ERR)
+            self.card.refuse(broken.reason)
+            self.card.report(
+                abi.REPORT_EVENT.pack(
+                    kind=ReportKind.QP_ERROR, reason=broken.reason, qpn=header.dest_qp, generation=entry.generation
+                )
+            )
+
+    def _record(self, life, judged, merge, header):
+        """Holes to the builder, sealed nodes and owed progress to the host."""
+        key = life.matcher.qpn, life.matcher.generation
+        for psn, length in judged.lost:
+            self.card.counters["holes"] += length
+            for node in self.card.builder.run(*key, psn, length, False):
+                self._seal(node, merge)
+        if judged.seal:
+            for node in self.card.builder.run(*key, 0, 0, True):
+                self._seal(node, merge)
+        elif key in self.card.builder.open:
+            self.card.loop.call_in(self.card.registers["node_age_ns"], self._age, key, self.card.builder.open[key])
+        if judged.progress:
+            merge.add("event", self._event(ReportKind.PROGRESS, header, life, judged))
+
+    def _seal(self, node, merge):
+        self.card.counters["nodes_sealed"] += 1
+        merge.add("node", abi.REPORT_NODE.pack(kind=ReportKind.NODE, node=int.from_bytes(node.pack()[8:], "little")))
+
+    def _age(self, key, draft):
+        if self.card.builder.open.get(key) is draft:
+            merge = ReportMerge(None)
+            self._seal(self.card.builder.seal(key), merge)
+            self._emit(merge)
+
+    def _retire(self, life, merge):
+        while life.matcher.retired:
+            node = life.matcher.retired.popleft()
+            self.card.counters["nodes_retired"] += 1
+            self.card.counters["nodes_residue"] += bool(node.open)
+            merge.add(
+                "retire",
+                abi.REPORT_RETIRE.pack(
+                    kind=ReportKind.RETIRE,
+                    line=node.line,
+                    qpn=life.matcher.qpn,
+                    generation=life.matcher.generation,
+                    residue=node.open.bit_count(),
+                    rsn=node.rsn,
+                    next_rsn=(node.rsn + node.count) % (1 << 32),
+                    open=node.open,
+                ),
+            )
+
+    def _event(self, kind, header, life, judged):
+        return abi.REPORT_EVENT.pack(
+            kind=kind,
+            has_imm=header.has_imm,
+            retransmission=header.retransmission,
+            opcode=header.opcode,
+            qpn=header.dest_qp,
+            generation=life.matcher.generation,
+            psn=judged.psn % (1 << 32),
+            base=judged.base % (1 << 32),
+            holes=judged.holes % (1 << 32),
+            va=header.va,
+            key=header.rkey,
+            length=header.dma_length,
+            imm=header.imm,
+            rsn=header.rsn,
+            src_ip=header.src_ip,
+        )
+
+    def _emit(self, merge):
+        for source, entry in merge.drain():
+            if source == "event" and self.card.random:
+                lag = self.card.random.uniform(0, EVENT_LAG_NS)
+                self._event_time = max(self._event_time, self.card.loop.now_ns + lag)
+                self.card.loop.call_at(self._event_time, self._report_later, entry)
+            else:
+                self.card.report(entry)
+
+    def _report_later(self, entry):
+        if self.card.receive_path is self:   # otherwise the card was reset
+            self.card.report(entry)
