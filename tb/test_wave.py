@@ -123,7 +123,7 @@ def test_part_of_an_entry_is_a_range_of_bits(tmp_path):
         out.group("entries", "", [".: entry<REPORT_NODE.kind>"])
     bits = " ".join(f"({bit})top.entry[511:0]" for bit in range(506, 511))      # bits 5 to 1, counted from the left
     text = (tmp_path / "waves.gtkw").read_text()
-    assert f"#{{entry.kind}} {bits}\n" in text
+    assert f"#{{entry kind}} {bits}\n" in text
     names = (tmp_path / "names/ReportKind-5.txt").read_text()
     assert f"{abi.ReportKind.RETIRE:05b} RETIRE\n" in names
     assert "?red?QP_ERROR" in names
@@ -145,13 +145,14 @@ def test_first_loss_is_found_in_the_captures(tmp_path):
     def frame(opcode, number):
         return bytes(wave.OPCODE_AT) + bytes([opcode]) + number.to_bytes(4, "big")
 
-    data_frames = [frame(wire.Opcode.WRITE_ONLY, number) for number in range(5)]
+    data_frames = [frame(wire.Opcode.WRITE_ONLY, number) for number in range(5)]    # 1 and 3 are lost
     other = frame(wire.Opcode.PROBE, 9)
     with PcapWriter(tmp_path / "a_to_b.sent.pcap") as sent:
         for at, one in enumerate([other, *data_frames]):
             sent.write(100 * at, one)
-    assert wave.first_loss(tmp_path) is None
+    assert wave.first_loss(tmp_path) == {}
     with PcapWriter(tmp_path / "a_to_b.arrived.pcap") as arrived:
-        for at, one in ((1100, data_frames[0]), (1300, data_frames[2]), (1600, data_frames[4])):
+        for at, one in ((1100, data_frames[0]), (1300, data_frames[2]), (1600, data_frames[4]),
+                        (1900, frame(wire.Opcode.RETX_WRITE, 1))):
             arrived.write(at, one)
-    assert wave.first_loss(tmp_path) == (200, 1300)
+    assert wave.first_loss(tmp_path) == {"lost": 200, "next arrives": 1300, "retransmission arrives": 1900}

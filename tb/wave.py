@@ -28,11 +28,14 @@ DECIMAL_BITS = 32
 ALARMING = {reason.name for reason in abi.Reason if reason is not abi.Reason.OK} | {
     "REFUSED", "DUPLICATE", "STALE", "STALE_RSN", "QUEUE_FULL", "DISCARD", "ERR", "ERROR", "QP_ERROR", "TX_ERROR"}
 OPCODE_AT = wire.ETH.size_bytes + wire.IPV4.size_bytes + wire.UDP.size_bytes
+ORIGINALS = (wire.Opcode.WRITE_ONLY, wire.Opcode.WRITE_ONLY_IMM)
+RETRANSMISSIONS = (wire.Opcode.RETX_WRITE, wire.Opcode.RETX_WRITE_IMM)
 PS_PER_NS = 1000
 LEAD_NS = 200
-ZOOM = -10.5          # 2 ** 10.5 ps per pixel: a clock cycle is 3 pixels wide
+ZOOM = -18.3          # 2 ** 18.3 ps are 200 pixels: a clock cycle is 2.5 pixels wide
+EVENT = ("valid", "_stb", "_en", "took", "hit")
 _ITEM = re.compile(r"(?P<signal>[\w.*]*)(?:<(?P<layout>\w+)\.(?P<field>\w+)>)?(?::(?P<enum>\w+))?"
-                   r"(?P<stream>\{[^}]*\})?")
+                   r"(?:=(?P<label>\w+))?(?P<stream>\{[^}]*\})?")
 
 
 @dataclass
@@ -52,12 +55,22 @@ class Trace:
         """Radix: names are looked up by their bits, counts are decimal, addresses and data are not."""
         if self.values:
             return "bin"
-        last = re.split(r"[.]|__", self.label.split()[-1])[-1]
-        return "dec" if 1 < self.width <= DECIMAL_BITS and last not in HEXADECIMAL else "hex"
+        count = 1 < self.width <= DECIMAL_BITS and self.label.split()[-1] not in HEXADECIMAL
+        return "dec" if count else "hex"
 
 
-def traces(design, root, lines):
+    @property
+    def color(self):
+        """Names and events stand out."""
+        if self.values:
+            return GTKWColor.orange
+        return GTKWColor.yellow if self.label.endswith(EVENT) else GTKWColor.normal
+
+
+def traces(design, root, lines, *, ready=True):
     """Traces of the ``lines`` of a group (see :mod:`.wave_layout`) below instance ``root``, and what is not there.
+
+    Without ``ready`` streams are shown without it.
 
     Returns
     -------
@@ -70,40 +83,43 @@ def traces(design, root, lines):
         instance, _, items = line.partition(": ")
         path = ".".join(part for part in (root, instance.strip(".")) if part)
         prefix = f"{instance.rpartition('.')[2]} " if len(instances) > 1 else ""
-        for signal, layout, field, enum, optional in _signals(items):
+        for signal, layout, field, enum, label, optional in _signals(items, ready):
             wires = design.find(path, signal)
             if not wires and not optional and "*" not in signal:
                 missing.append(f"{path}.{signal}")
             for known in wires:
                 low, width, values, values_name = 0, known.width, known.values, f"{instance}.{known.name}"
-                label = known.name.replace("__payload", "").replace("__", ".")
+                name = label or re.sub(r"__payload|__|[.]", " ", known.name)      # the viewer cuts names at dots
                 if layout:
                     contract = getattr(abi, layout)
                     part = contract.by_name[field]
                     low, width = contract.shift_of(field), part.width
                     enum = enum or (part.enum and part.enum.__name__)
-                    label = f"{label}.{field}"
+                    name = label or f"{name} {field}"
                 if enum:
                     values, values_name = {f"{member.value:0{width}b}": member.name for member in ENUMS[enum]}, enum
-                found.append(Trace(path, known, low, width, prefix + label, values, f"{values_name}-{width}"))
+                name = prefix + " ".join(name.split())
+                found.append(Trace(path, known, low, width, name, values, f"{values_name}-{width}"))
     return found, missing
 
 
-def _signals(items):
-    """The items of a line, streams taken apart: (signal, layout, field, enum, may be missing)."""
+def _signals(items, ready):
+    """The items of a line, streams taken apart: (signal, layout, field, enum, label, may be missing)."""
     for item in re.findall(r"\S+?\{[^}]*\}|\S+", items):
         parts = _ITEM.fullmatch(item)
         name = parts["signal"]
         if parts["stream"] is None:
-            yield name, parts["layout"], parts["field"], parts["enum"], False
+            yield name, parts["layout"], parts["field"], parts["enum"], parts["label"], False
             continue
-        yield f"{name}__valid", None, None, None, False
-        yield f"{name}__ready", None, None, None, True      # a consumer that is always ready has none
+        yield f"{name}__valid", None, None, None, None, False
+        if ready:
+            yield f"{name}__ready", None, None, None, None, True      # a consumer that is always ready has none
         fields = parts["stream"][1:-1].split()
         for text in fields or [""]:
             field = _ITEM.fullmatch(text)
             dot = "." if field["signal"] else ""
-            yield f"{name}__payload{dot}{field['signal']}", field["layout"], field["field"], field["enum"], False
+            yield (f"{name}__payload{dot}{field['signal']}", field["layout"], field["field"], field["enum"],
+                   field["label"], False)
 
 
 class SaveFile:
@@ -126,26 +142,34 @@ class SaveFile:
         names.mkdir(exist_ok=True)
         self.gtkw = GTKWSave(file)
         self.gtkw.dumpfile(str(waves))
-        self.gtkw.size(1800, 1000)
-        self.gtkw.signals_width(330)
+        self.gtkw.size(1800, 1040)
+        self.gtkw.signals_width(400)
         self.gtkw.sst_expanded(False)
         self.gtkw.treeopen(f"{design.top}.")
 
-    def group(self, title, root, lines, *, closed=False):
+    def group(self, title, root, lines, *, closed=False, ready=True):
         """A group of the signals that ``lines`` name below instance ``root``."""
-        found, missing = traces(self.design, root, lines)
+        found, missing = traces(self.design, root, lines, ready=ready)
         self.missing += missing
         if found:
             with self.gtkw.group(title, closed=closed):
                 for trace in found:
                     self._trace(trace)
 
+    def moments(self, moments):
+        """Markers A, B, ... at these moments, ``{sentence: nanoseconds}``; the view begins before the second one."""
+        times = [round(time * PS_PER_NS) for time in moments.values()]
+        letters = "abc"[:len(times)]
+        self.gtkw.zoom_markers(ZOOM, times[1], **dict(zip(letters, times, strict=True)))
+        for letter, sentence in zip(letters, moments, strict=True):
+            print(f"[markername] {letter.upper()}{sentence}", file=self.gtkw.file)
+        self.gtkw.timestart(max(times[1] - LEAD_NS * PS_PER_NS, 0))
+
     def _trace(self, trace):
         name = self._full_name(trace)
         self.paths.append(name)
         filter_file = self._filter(trace) if trace.values else None
-        look = {"datafmt": trace.datafmt, "translate_filter_file": filter_file,
-                "color": GTKWColor.orange if trace.values else GTKWColor.normal}
+        look = {"datafmt": trace.datafmt, "translate_filter_file": filter_file, "color": trace.color}
         if trace.width == trace.wire.width:
             self.gtkw.trace(name, alias=trace.label, **look)
             return
@@ -188,14 +212,11 @@ def write(run, captures=None):
     simulator = (run.parent / "ready").read_text().partition("\n")[0]
     with open(save, "w") as file:
         out = SaveFile(file, waves, design=design, names=run / "waves.names", escaped=simulator == "icarus")
-        moments = first_loss(captures) if captures else None
-        if moments:
-            lost, seen = (round(time * PS_PER_NS) for time in moments)
-            out.gtkw.zoom_markers(ZOOM, seen, a=lost, b=seen)
-            out.gtkw.timestart(max(seen - LEAD_NS * PS_PER_NS, 0))
+        if moments := first_loss(captures) if captures else {}:
+            out.moments(moments)
         out.gtkw.trace(f"{TOP}.clk")
         for title, side, lines in OVERVIEW:
-            out.group(title, f"card_{side}", lines)
+            out.group(title, f"card_{side}", lines, ready=False)
         for side in SIDES:
             with out.gtkw.group(f"all of card {side.upper()}", closed=True):
                 for title, lines in CARD:
@@ -204,23 +225,34 @@ def write(run, captures=None):
 
 
 def first_loss(captures):
-    """When the first data packet that did not arrive was sent, and when the next one arrived, nanoseconds; or None."""
+    """Moments around the first data packet that did not arrive, in a run's captures: ``{sentence: nanoseconds}``.
+
+    When it was sent, when the next one arrived, and when the first retransmission did; empty if none was lost.
+    """
     try:
         sent, arrived = (read_pcap(captures / f"a_to_b.{what}.pcap") for what in ("sent", "arrived"))
     except OSError:
-        return None
+        return {}
     left = Counter(frame for _, frame in arrived)
-    lost = None
+    moments = {}
     for time, frame in sent:
-        if frame[OPCODE_AT:OPCODE_AT + 1] not in (bytes([wire.Opcode.WRITE_ONLY]), bytes([wire.Opcode.WRITE_ONLY_IMM])):
+        if _opcode(frame) not in ORIGINALS:
             continue
-        if not left[frame]:
-            lost = time if lost is None else lost
-            continue
-        left[frame] -= 1
-        if lost is not None:
-            return lost, next(at for at, other in arrived if other == frame and at > lost)
-    return None
+        if left[frame]:
+            left[frame] -= 1
+            if moments:
+                moments["next arrives"] = next(at for at, other in arrived if other == frame and at > time)
+                break
+        elif not moments:
+            moments["lost"] = time
+    else:
+        return {}
+    again = [at for at, frame in arrived if _opcode(frame) in RETRANSMISSIONS and at > moments["next arrives"]]
+    return moments | ({"retransmission arrives": again[0]} if again else {})
+
+
+def _opcode(frame):
+    return frame[OPCODE_AT] if len(frame) > OPCODE_AT else None
 
 
 def show(run, captures=None):

@@ -7,6 +7,7 @@ card itself). An item is one of
 - ``stream{field field}``: ``valid``, ``ready`` and these fields of its payload
 - either with ``<LAYOUT.field>``: this field of a 512-bit entry, as :mod:`weft.hdl.abi` lays it out
 - any of them with ``:Enum``: its values are named as in that enum
+- and with ``=label``: another name than the signal's
 """
 
 OVERVIEW = (
@@ -14,7 +15,7 @@ OVERVIEW = (
         "rings.send: prod cons",
         "rings.retransmit: prod cons",
         "transmit.header: i{packet.opcode:Opcode packet.psn packet.rsn}",
-        "mac_tx: m_axis__tvalid m_axis__tlast",
+        "mac_tx: m_axis__tvalid",
     )),
     ("card B receives", "b", (
         "receive.judge: i{header.kind header.opcode:Opcode header.psn header.rsn reason:Reason}",
@@ -33,7 +34,7 @@ OVERVIEW = (
     )),
     ("card B prefetch", "b", (
         "adamap.links: took took_qpn",
-        "adamap.prefetch: fsm_state row_index linked.value row.fetched row.next_line o_line{line count}",
+        "adamap.prefetch: fsm_state row_index=qpn linked.value row.fetched row.next_line o_line{line count}",
         "adamap.cache: fill__fill_en fill__fill_index fill__free_count",
     )),
     ("card B rings", "b", (
@@ -111,7 +112,7 @@ CARD = (
         "adamap.cache: tag*.valid tag*.qpn tag*.rsn tag*.count",
     )),
     ("prefetch", (
-        "adamap.prefetch: fsm_state row_index row.live row.generation linked.value row.fetched cached row.next_line",
+        "adamap.prefetch: fsm_state row_index=qpn row.live row.generation linked.value row.fetched cached row.next_line",
         "adamap.prefetch: o_line{line count tag} i_line{tag error} fetch*.valid fetch*.qpn fetch*.line",
         "adamap.prefetch: reason:Reason o_qp_error{}",
         "adamap.links: took took_qpn took_change",
