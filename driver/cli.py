@@ -10,7 +10,7 @@ import typer
 
 from weft.hdl import params, wire
 
-from .context import FIRST_QPN
+from .qp_table import FIRST_QPN
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Weft: an RDMA network card whose receive window has no hardware limit.")
