@@ -12,7 +12,7 @@ from cocotb.triggers import ClockCycles
 
 from weft.hdl import abi, wire
 from weft.hdl.params import preset
-from weft.tb import wave
+from weft.tb import wave, wave_save
 from weft.tb.clock import start_clock
 from weft.tb.pcap import PcapWriter
 from weft.tb.sim import SIMULATORS, simulate
@@ -90,7 +90,7 @@ def test_every_trace_is_in_the_waves_and_every_state_has_a_name(sim, tmp_path):
     waves = next(path for path in (run / "waves.fst", run / "waves.vcd") if path.exists())
     design = Design((run.parent / "top.v").read_text(), "top")
     with open(tmp_path / "waves.gtkw", "w") as file:
-        out = wave.SaveFile(file, waves, design=design, names=tmp_path / "names", escaped=sim == "icarus")
+        out = wave_save.SaveFile(file, waves, design=design, names=tmp_path / "names", escaped=sim == "icarus")
         out.group("lamps", "", LAMPS)
     assert not out.missing
     recorded = {_spelled(var): var for var in pywellen.Waveform(str(waves)).all_vars()}
@@ -99,11 +99,11 @@ def test_every_trace_is_in_the_waves_and_every_state_has_a_name(sim, tmp_path):
     def shown(ending):
         path = next(path for path in out.paths if re.sub(r"\[.*|\\", "", path).endswith(ending))
         signal = recorded[path].signal
-        return {signal.value_at(time) for time in range(0, END_NS * wave.PS_PER_NS, wave.PS_PER_NS)}
+        return {signal.value_at(time) for time in range(0, END_NS * wave_save.PS_PER_NS, wave_save.PS_PER_NS)}
 
     for ending, names in (("fsm_state", ["STOP", "GO", "SLOW"]), ("payload.colour", ["RED", "GREEN"]),
                           ("code", [abi.Reason(value).name for value in range(4)])):
-        trace = next(trace for trace in wave.traces(design, "", LAMPS)[0] if trace.wire.name.endswith(ending))
+        trace = next(trace for trace in wave_save.traces(design, "", LAMPS)[0] if trace.wire.name.endswith(ending))
         seen = {trace.values[f"{value:0{trace.width}b}"] for value in shown(ending) if isinstance(value, int)}
         assert seen == set(names)
         translated = (tmp_path / "names" / f"{trace.values_name}.txt").read_text().splitlines()
@@ -119,7 +119,7 @@ def _spelled(var):
 def test_part_of_an_entry_is_a_range_of_bits(tmp_path):
     design = Design("module top(\n  entry);\n  output [511:0] entry;\n  wire [511:0] entry;\nendmodule\n", "top")
     with open(tmp_path / "waves.gtkw", "w") as file:
-        out = wave.SaveFile(file, tmp_path / "waves.fst", design=design, names=tmp_path / "names", escaped=False)
+        out = wave_save.SaveFile(file, tmp_path / "waves.fst", design=design, names=tmp_path / "names", escaped=False)
         out.group("entries", "", [".: entry<REPORT_NODE.kind>"])
     bits = " ".join(f"({bit})top.entry[511:0]" for bit in range(506, 511))      # bits 5 to 1, counted from the left
     text = (tmp_path / "waves.gtkw").read_text()
@@ -133,9 +133,9 @@ def test_all_that_the_layout_names_is_in_the_card():
     design = Design(two_cards_text(preset("test")), TOP)
     groups = [(title, f"card_{side}", lines) for title, side, lines in OVERVIEW]
     groups += [(title, "card_b", lines) for title, lines in CARD]
-    missing = {title: wave.traces(design, root, lines)[1] for title, root, lines in groups}
+    missing = {title: wave_save.traces(design, root, lines)[1] for title, root, lines in groups}
     assert {title: names for title, names in missing.items() if names} == {}
-    states = [trace for _, root, lines in groups for trace in wave.traces(design, root, lines)[0]
+    states = [trace for _, root, lines in groups for trace in wave_save.traces(design, root, lines)[0]
               if trace.wire.name.endswith("_state")]
     assert states
     assert all(trace.values for trace in states)

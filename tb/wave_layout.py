@@ -112,7 +112,8 @@ CARD = (
         "adamap.cache: tag*.valid tag*.qpn tag*.rsn tag*.count",
     )),
     ("prefetch", (
-        "adamap.prefetch: fsm_state row_index=qpn row.live row.generation linked.value row.fetched cached row.next_line",
+        "adamap.prefetch: fsm_state row_index=qpn row.live row.generation linked.value row.fetched cached "
+        "row.next_line",
         "adamap.prefetch: o_line{line count tag} i_line{tag error} fetch*.valid fetch*.qpn fetch*.line",
         "adamap.prefetch: reason:Reason o_qp_error{}",
         "adamap.links: took took_qpn took_change",
