@@ -137,12 +137,3 @@ def test_default_file_is_a_megabyte():
     from weft.tb.run_sim import default_file
 
     assert default_file().stat().st_size >= 1 << 20
-
-
-def test_save_file_names_the_streams(tmp_path):
-    from weft.tb.wave import write_save
-
-    ports = {"clk": ("input", 1), "a_m_axis_tx__tdata": ("output", 512), "b_s_axis_rx__tvalid": ("input", 1)}
-    write_save(tmp_path / "waves.fst", ports, tmp_path / "waves.gtkw")
-    text = (tmp_path / "waves.gtkw").read_text()
-    assert "two_cards.a_m_axis_tx__tdata[511:0]" in text and "two_cards.b_s_axis_rx__tvalid" in text
