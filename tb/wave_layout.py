@@ -1,7 +1,7 @@
 """What a reader of the waves wants to see: the groups of the save file, and the order of the signals in them.
 
 A group is ``(title, lines)``, a line ``"instance: item item ..."`` with the instance's path inside a card (``.``: the
-card itself). An item is one of
+card itself; ``*`` stands for any part of it). An item is one of
 
 - ``signal``, or a pattern with ``*``, which may match nothing
 - ``stream{field field}``: ``valid``, ``ready`` and these fields of its payload
@@ -28,14 +28,14 @@ OVERVIEW = (
         "adamap.builder: fsm_state o{entry<REPORT_NODE.kind> entry<NODE.count> entry<NODE.encoding>}",
     )),
     ("card B matcher", "b", (
-        "adamap.matcher: i{probe psn rsn} *_state refuse_stb refuse_reason:Reason",
-        "adamap.cache: match__hit match__index match__slot",
-        "adamap.matcher: o_report{entry<REPORT_RETIRE.kind> entry<REPORT_RETIRE.rsn> entry<REPORT_RETIRE.residue>}",
+        "adamap.*matcher: i{probe psn rsn} *_state refuse_stb refuse_reason:Reason",
+        "adamap.*cache: match__hit match__index match__slot",
+        "adamap.*matcher: o_report{entry<REPORT_RETIRE.kind> entry<REPORT_RETIRE.rsn> entry<REPORT_RETIRE.residue>}",
     )),
     ("card B prefetch", "b", (
-        "adamap.links: took took_qpn",
-        "adamap.prefetch: fsm_state row_index=qpn linked.value row.fetched row.next_line o_line{line count}",
-        "adamap.cache: fill__fill_en fill__fill_index fill__free_count",
+        "adamap.*links: took took_qpn",
+        "adamap.*prefetch: fsm_state row_index=qpn linked.value row.fetched row.next_line o_line{line count}",
+        "adamap.*cache: fill__fill_en fill__fill_index fill__free_count",
     )),
     ("card B rings", "b", (
         "rings.meta_report: prod cons",
@@ -97,27 +97,27 @@ CARD = (
         "entry<NODE.base_psn> entry<NODE.body>}",
     )),
     ("matcher", (
-        "adamap.matcher: i{qpn psn rsn probe ticket} room *_state idle",
-        "adamap.cache: match__qpn match__rsn match__hit match__index match__slot match__mark_en match__mark_index",
-        "adamap.matcher: refuse_stb refuse_reason:Reason",
-        "adamap.matcher: count_cache_hits count_cache_misses count_match_stall_cycles count_nodes_retired "
+        "adamap.*matcher: i{qpn psn rsn probe ticket} room *_state idle",
+        "adamap.*cache: match__qpn match__rsn match__hit match__index match__slot match__mark_en match__mark_index",
+        "adamap.*matcher: refuse_stb refuse_reason:Reason",
+        "adamap.*matcher: count_cache_hits count_cache_misses count_match_stall_cycles count_nodes_retired "
         "count_nodes_residue",
-        "adamap.matcher: o_demand{} i_force{qpn}",
-        "adamap.matcher: o_report{entry<REPORT_RETIRE.kind> entry<REPORT_RETIRE.qpn> entry<REPORT_RETIRE.line> "
+        "adamap.*matcher: o_demand{} i_force{qpn}",
+        "adamap.*matcher: o_report{entry<REPORT_RETIRE.kind> entry<REPORT_RETIRE.qpn> entry<REPORT_RETIRE.line> "
         "entry<REPORT_RETIRE.rsn> entry<REPORT_RETIRE.residue> entry<REPORT_RETIRE.open>}",
     )),
     ("head cache", (
-        "adamap.cache: fill__free_count fill__reserve_en fill__fill_en fill__fill_index fill__fill_node.qpn "
+        "adamap.*cache: fill__free_count fill__reserve_en fill__fill_en fill__fill_index fill__fill_node.qpn "
         "fill__fill_node.rsn fill__fill_node.count fill__fill_node.encoding:Encoding fill__release_en match__flush_en",
-        "adamap.cache: tag*.valid tag*.qpn tag*.rsn tag*.count",
+        "adamap.*cache: tag*.valid tag*.qpn tag*.rsn tag*.count",
     )),
     ("prefetch", (
-        "adamap.prefetch: fsm_state row_index=qpn row.live row.generation linked.value row.fetched cached "
+        "adamap.*prefetch: fsm_state row_index=qpn row.live row.generation linked.value row.fetched cached "
         "row.next_line",
-        "adamap.prefetch: o_line{line count tag} i_line{tag error} fetch*.valid fetch*.qpn fetch*.line",
-        "adamap.prefetch: reason:Reason o_qp_error{}",
-        "adamap.links: took took_qpn took_change",
-        "adamap.control: fsm_state op.kind op.qpn destroyed",
+        "adamap.*prefetch: o_line{line count tag} i_line{tag error} fetch*.valid fetch*.qpn fetch*.line",
+        "adamap.*prefetch: reason:Reason o_qp_error{}",
+        "adamap.*links: took took_qpn took_change",
+        "adamap.*control: fsm_state op.kind op.qpn destroyed",
     )),
     ("reports", (
         "reporter: placed_ticket room",

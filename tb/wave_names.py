@@ -47,6 +47,20 @@ class Design:
                 return None
         return module
 
+    def instance(self, root, pattern):
+        """Path of the highest instance below ``root`` whose path matches a shell pattern; None if there is none."""
+        if "*" not in pattern:
+            path = ".".join(part for part in (root, pattern) if part)
+            return path if self.module_at(path) else None
+        level = [(path, module) for path, module in [(root, self.module_at(root))] if module]
+        while level:
+            level = [(f"{path}.{name}" if path else name, kind)
+                     for path, module in level for name, kind in self._children(module).items()]
+            for path, _ in level:
+                if fnmatch.fnmatchcase(path.removeprefix(f"{root}."), pattern):
+                    return path
+        return None
+
     def wires(self, path):
         """Signals of the instance at ``path``: ``{name: Wire}``; empty if there is no such instance."""
         module = self.module_at(path)

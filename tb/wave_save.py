@@ -58,20 +58,21 @@ def traces(design, root, lines, *, ready=True):
     Returns
     -------
     tuple
-        List of :class:`Trace`, list of ``"path.signal"``.
+        List of :class:`Trace`, list of ``"instance: signal"``.
     """
     found, missing = [], []
     instances = {line.partition(": ")[0] for line in lines}
     for line in lines:
         instance, _, items = line.partition(": ")
-        path = ".".join(part for part in (root, instance.strip(".")) if part)
-        prefix = f"{instance.rpartition('.')[2]} " if len(instances) > 1 else ""
+        path = design.instance(root, instance.strip("."))
+        last = re.split(r"[.*]", instance)[-1]
+        prefix = f"{last} " if len(instances) > 1 else ""
         for signal, layout, field, enum, label, optional in _signals(items, ready):
-            wires = design.find(path, signal)
+            wires = [] if path is None else design.find(path, signal)
             if not wires and not optional and "*" not in signal:
-                missing.append(f"{path}.{signal}")
+                missing.append(f"{instance}: {signal}")
             for known in wires:
-                low, width, values, values_name = 0, known.width, known.values, f"{instance}.{known.name}"
+                low, width, values, values_name = 0, known.width, known.values, f"{last}.{known.name}"
                 name = label or re.sub(r"__payload|__|[.]", " ", known.name)      # the viewer cuts names at dots
                 if layout:
                     contract = getattr(abi, layout)
