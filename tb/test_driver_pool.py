@@ -6,12 +6,13 @@ import pytest
 
 from weft.driver.context import Context, ContextConfig
 from weft.driver.enums import MTU, WCStatus
+from weft.driver.wr import SGE, SendWR
 from weft.hdl import abi, wire
 from weft.model.functional.host import FunctionalDevice
 from weft.model.link import EventLoop, LinkConfig
 from weft.tb.bench_pool import SHARES, guaranteed_blocks, pools, squeezed
 from weft.tb.functional_pair import close_and_check, lost_data, make_endpoints, make_pair, transfer
-from weft.tb.node_lives import live
+from weft.tb.node_lives import NodeLives, live
 
 SEEDS = [int(s) for s in os.environ["WEFT_SEED"].split(",")] if os.environ.get("WEFT_SEED") else range(2)
 SMALL = {"length": 300_000, "delay_ns": 30_000}
@@ -129,9 +130,7 @@ def test_node_lives_leak_nothing_and_mix_nothing_up():
 
 def test_a_check_that_forgets_generations_is_caught():
     """The harness notices what it is there for."""
-    from weft.tb import node_lives
-
-    lives = node_lives.NodeLives(seed=3)
+    lives = NodeLives(seed=3)
     lives.generations = dict.fromkeys(range(lives.qps), 1)
     lives.create = lambda qpn, create=lives.create: (lives.generations.update({qpn: 0}), create(qpn))
     while lives.sums["retired"] < 5_000:
@@ -165,9 +164,29 @@ def test_destroying_qps_with_nodes_linked_gives_all_blocks_back():
     assert pair.devices[1].card.counters["drop_unknown_qp"]
 
 
-def post_write(ends, qp, length, wr_id=0):
-    from weft.driver.wr import SGE, SendWR
+def test_reports_of_a_dead_generation_change_nothing():
+    pair = make_pair()
+    ends = make_endpoints(pair, 4_096)
+    context, qp = pair.contexts[1], ends[1].qps[0]
+    dead = {"qpn": qp.qp_num, "generation": qp.generation}
+    line = qp.receiver.head_block
+    qp.reset()
+    qp.connect(ends[0].connections[0])
+    before = context.knitting.check()
+    body = abi.NODE.pack(**dead, count=1, encoding=abi.Encoding.LIST, base_psn=qp.attr.rq_psn)
+    for entry in (
+        abi.REPORT_RETIRE.pack(kind=abi.ReportKind.RETIRE, line=line, **dead),
+        abi.REPORT_NODE.pack(kind=abi.ReportKind.NODE, node=int.from_bytes(body[8:], "little")),
+        abi.REPORT_EVENT.pack(kind=abi.ReportKind.QP_ERROR, reason=abi.Reason.BAD_NODE, **dead),
+    ):
+        pair.devices[1].card.report(entry)
+    context.progress()
+    assert context.reports.counts["stale"] == 3 and context.knitting.check() == before
+    assert qp.receiver.linked == 0 and qp.receiver.broken is None and not qp.receiver.waits_for_blocks
+    close_and_check(pair, ends)
 
+
+def post_write(ends, qp, length, wr_id=0):
     wr = SendWR(wr_id=wr_id, sg=[SGE(ends[0].mr.buf, length, ends[0].mr.lkey)])
     wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
     qp.post_send(wr)
