@@ -49,10 +49,10 @@ CARD = (
         "mac_rx: s_axis__tvalid s_axis__tlast s_axis__tuser s_axis__tkeep s_axis__tdata",
     )),
     ("rings", (
-        "rings.send: *_state prod cons o{<WORK.opcode> <WORK.psn> <WORK.length>}",
-        "rings.retransmit: *_state prod cons o{<WORK.opcode> <WORK.psn> <WORK.rsn> <WORK.length>}",
-        "rings.command: *_state prod cons",
-        "rings.nic_tx: *_state prod cons o{<NIC_TX.address> <NIC_TX.length>}",
+        "rings.send: fsm_state prod cons o{<WORK.opcode> <WORK.psn> <WORK.length>}",
+        "rings.retransmit: fsm_state prod cons o{<WORK.opcode> <WORK.psn> <WORK.rsn> <WORK.length>}",
+        "rings.command: fsm_state prod cons",
+        "rings.nic_tx: fsm_state prod cons o{<NIC_TX.address> <NIC_TX.length>}",
         "rings.response: prod cons full armed",
         "rings.meta_report: prod cons full armed",
         "rings.nic_rx: prod cons full armed i{<NIC_RX.roce> <NIC_RX.length>}",
@@ -64,10 +64,10 @@ CARD = (
         "csr: r_cum_doorbell_stb r_cum_doorbell<CUM_DOORBELL.qpn> r_cum_doorbell<CUM_DOORBELL.psn>",
     )),
     ("command", (
-        "command: *_state command<COMMAND.opcode> command<COMMAND.tag> status:CommandStatus done retire",
+        "command: fsm_state command<COMMAND.opcode> command<COMMAND.tag> status:CommandStatus done retire",
         "command: drain_request drain_done list_destroyed",
-        "command.qp: *_state",
-        "command.qp.port: *_state write__en write__index write__entry.state:QpState",
+        "command.qp: fsm_state",
+        "command.qp.port: fsm_state write__en write__index write__entry.state:QpState",
     )),
     ("transmit", (
         "transmit.header: i{packet.opcode:Opcode packet.dqpn packet.psn packet.rsn packet.length packet.ack_req "
