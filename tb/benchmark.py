@@ -53,5 +53,7 @@ BENCHMARKS = {
     "line-rate": Benchmark("Payload rates of two cards at 100 Gb/s, both directions at once and one alone.",
                            "bench_line_rate"),
     "latency": Benchmark("Latencies of a small write.", "bench_line_rate", "measure_latency"),
+    "pool": Benchmark("Goodput with too few knitting blocks, and a million node lives, on functional cards.",
+                      "bench_pool"),
     "simulation": Benchmark("How fast simulation is.", "bench_simulation"),
 }
