@@ -237,8 +237,8 @@ class Context:
         """Sleep until the card has something, a QP's timer is due or the time is over."""
         now = self.device.now_ns()
         until = now + timeout_ns
-        if self.qps.deadline is not None:
-            until = min(until, self.qps.deadline)
+        if (due := self.qps.deadline) is not None:
+            until = min(until, due)
         if self.transmitting:
             until = min(until, now + self.config.tx_poll_ns)
         for ring in abi.CARD_TO_HOST:

@@ -71,11 +71,11 @@ class QpTable:
     def due(self, now):
         """QPs that have something to do at a time; they are not active any more."""
         for qp in self:
-            if qp in self._active or qp.receiver.waits_for_blocks or qp.deadline is not None and qp.deadline <= now:
+            if qp in self._active or qp.receiver.waits_for_blocks or (at := qp.deadline) is not None and at <= now:
                 self._active.pop(qp, None)
                 yield qp
 
     @property
     def deadline(self):
         """When the first of them wants a round, or None."""
-        return min((qp.deadline for qp in self._qps.values() if qp.deadline is not None), default=None)
+        return min((at for qp in self._qps.values() if (at := qp.deadline) is not None), default=None)

@@ -1,6 +1,7 @@
 """Pool pressure over functional cards: whatever the number of blocks, every byte arrives and every block comes back."""
 
 import os
+import random
 
 import pytest
 
@@ -15,6 +16,7 @@ from weft.tb.functional_pair import close_and_check, lost_data, make_endpoints, 
 from weft.tb.node_lives import NodeLives, live
 
 SEEDS = [int(s) for s in os.environ["WEFT_SEED"].split(",")] if os.environ.get("WEFT_SEED") else range(2)
+SEEDS_RANDOM = SEEDS if os.environ.get("WEFT_SEED") else range(6)
 SMALL = {"length": 300_000, "delay_ns": 30_000}
 
 
@@ -52,6 +54,15 @@ def test_when_too_many_holes_wait_the_peer_stops_and_goes_on_again(seed):
     # Spans are sent again as a whole, but never more than everything from the oldest hole on would be.
     again, lost = sent["sender_retransmissions"], lost_data(pair.links[0])
     assert lost <= again <= lost + received["receiver_coarsened"]
+
+
+@pytest.mark.parametrize("seed", SEEDS_RANDOM)
+def test_any_pool_with_any_loss_ends_well(seed):
+    rng = random.Random(seed)
+    qps = rng.choice([1, 2, 4, 8])
+    squeezed(guaranteed_blocks(qps) + rng.choice([0, 0, 1, 3, 10]), seed=seed, qps=qps,
+             length=rng.choice([60_000, 150_000]), waiting_runs_max=rng.choice([1, 2, 8, 40, 4096]),
+             loss=rng.choice([0.05, 0.2, 0.4]), delay_ns=rng.choice([1_000, 20_000, 60_000]))
 
 
 def test_limited_sender_sends_nothing_new():
