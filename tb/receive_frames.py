@@ -43,6 +43,7 @@ def roce(opcode, *, payload=b"", psn=0, dest_qp=3, ack_req=0, va=0x1000, rkey=0x
         "RSNH": {"rsn": rsn, "generation": generation},
         "ImmDt": {"imm": imm},
         "AETH": {"syndrome": wire.Syndrome.ACK},
+        "LIMH": {"generation": generation, "limited": rsn & 1, "serial": rsn >> 1},
     }
     extensions = b"".join(layout.pack(**values[layout.name]) for layout in wire.EXTENSIONS.get(opcode, ()))
     return wire.build_frame(opcode=opcode, dst_mac=dst_mac, src_mac=PEER_MAC, src_ip=src_ip, dst_ip=dst_ip,
