@@ -67,7 +67,8 @@ CARD = (
         "command: fsm_state command<COMMAND.opcode> command<COMMAND.tag> status:CommandStatus done retire",
         "command: drain_request drain_done list_destroyed",
         "command.qp: fsm_state",
-        "command.qp.port: fsm_state write__en write__entry.state:QpState",
+        "command.qp.port: fsm_state",
+        "command: qp_write__en qp_write__index qp_write__entry.state:QpState",
     )),
     ("transmit", (
         "transmit.header: i{packet.opcode:Opcode packet.dqpn packet.psn packet.rsn packet.length packet.ack_req "
