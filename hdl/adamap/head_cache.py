@@ -1,6 +1,9 @@
 """Shared cache of the first Adamap nodes of every list in recovery."""
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -13,58 +16,70 @@ COUNT_WIDTH = 9     # of the holes of one node
 
 
 class CachedNode(data.Struct):
-    """What the matcher needs of a node."""
+    """Which holes a node has."""
 
     base_psn: 32
     encoding: 4
     body: abi.NODE_BODY_BITS
-    rsn: 32
     count: COUNT_WIDTH
-    line: 58
+
+
+class Pending(data.Struct):
+    """Holes of a node that were not filled yet, and how many they are."""
+
+    open: abi.NODE_HOLES_MAX
+    left: COUNT_WIDTH
 
 
 class Tag(data.Struct):
-    """What a cache entry holds; ``touched`` says that a hole of it was filled."""
+    """What a cache entry holds.
+
+    ``head``: the first node of its list. ``touched``: a hole of it was filled. ``done``: all were.
+    """
 
     valid: 1
     reserved: 1
+    head: 1
     touched: 1
+    done: 1
     qpn: 24
     generation: 8
     rsn: 32
     count: COUNT_WIDTH
 
 
+def index_width(params):
+    """Bits of the number of a cache entry."""
+    return params.cache_entries.bit_length() - 1 or 1
+
+
 def match_port(params):
     """The matcher's side, as the matcher sees it.
 
-    ``hit``, ``index`` and ``slot`` answer the lookup in the same cycle; ``node``, ``open`` and ``left`` come one
-    cycle after ``read_en`` and stay.
+    In the cycle of ``qpn``, ``generation``, ``rsn``: ``hit``, ``index``, ``slot`` of the node with that RSN, ``next``
+    (it follows the list's head), and ``head``, ``head_index``, ``head_rsn``, ``head_count`` of the list's first node;
+    a cycle later ``cached``, the number of its nodes. ``ripe`` shows a head without open holes. ``node`` and
+    ``pending`` come one cycle after ``read_en`` and stay; they lack the marks of that cycle and the next.
     """
-    index = params.cache_entries.bit_length() - 1 or 1
-    return wiring.Signature(
-        {
-            "qpn": Out(24),
-            "generation": Out(8),
-            "rsn": Out(24),
-            "hit": In(1),
-            "index": In(index),
-            "slot": In(COUNT_WIDTH),
-            "read_en": Out(1),
-            "read_index": Out(index),
-            "node": In(CachedNode),
-            "open": In(abi.NODE_HOLES_MAX),
-            "left": In(COUNT_WIDTH),
-            "mark_en": Out(1),
-            "mark_index": Out(index),
-            "mark_open": Out(abi.NODE_HOLES_MAX),
-            "mark_left": Out(COUNT_WIDTH),
-            "drop_en": Out(1),
-            "drop_index": Out(index),
-            "flush_en": Out(1),
-            "flush_qpn": Out(24),
-        }
-    )
+    index = index_width(params)
+    return wiring.Signature({
+        "qpn": Out(24), "generation": Out(8), "rsn": Out(24),
+        "hit": In(1), "index": In(index), "slot": In(COUNT_WIDTH), "next": In(1),
+        "head": In(1), "head_index": In(index), "head_rsn": In(32), "head_count": In(COUNT_WIDTH),
+        "cached": In(range(params.cache_entries + 1)),
+        "ripe": In(1), "ripe_index": In(index), "ripe_tag": In(Tag),
+        "read_en": Out(1), "read_index": Out(index), "node": In(CachedNode), "pending": In(Pending),
+        "mark_en": Out(1), "mark_index": Out(index), "mark": Out(Pending),
+        "retire_en": Out(1), "retire_index": Out(index), "retire_qpn": Out(24), "retire_end": Out(32),
+        "flush_en": Out(1), "flush_qpn": Out(24),
+    })
+
+
+def retire_port(params):
+    """The side of the retirements, as they see it: ``pending`` and ``line`` come one cycle after ``read_en``."""
+    return wiring.Signature({
+        "read_en": Out(1), "read_index": Out(index_width(params)), "pending": In(Pending), "line": In(58),
+    })
 
 
 def fill_port(params):
@@ -72,21 +87,30 @@ def fill_port(params):
 
     ``free``/``free_index`` name an unused entry, ``free_count`` how many there are (a cycle late); ``reserve_en``
     takes it. ``fill_en`` turns a reserved entry into a valid one, ``release_en`` gives one back. ``peek`` shows the
-    tag of ``peek_index``, ``peek_line`` its block a cycle later.
+    tag of ``peek_index``, ``peek_line`` its block a cycle later. ``cached`` is the number of nodes of ``cached_qpn``,
+    two cycles later.
     """
-    index = params.cache_entries.bit_length() - 1 or 1
+    index = index_width(params)
+    count = range(params.cache_entries + 1)
     return wiring.Signature({
-        "free": In(1), "free_index": In(index), "free_count": In(range(params.cache_entries + 1)), "reserve_en": Out(1),
+        "free": In(1), "free_index": In(index), "free_count": In(count), "reserve_en": Out(1),
         "fill_en": Out(1), "fill_index": Out(index), "fill_node": Out(NODE), "fill_line": Out(58),
         "release_en": Out(1), "release_index": Out(index),
         "peek_index": Out(index), "peek": In(Tag), "peek_line": In(58),
+        "cached_qpn": Out(24), "cached": In(count),
     })
+
+
+def choose(chosen, values):
+    """The value whose bit of ``chosen`` is set (at most one is)."""
+    return reduce(or_, (Mux(bit, Value.cast(value), 0) for bit, value in zip(chosen, values, strict=True)))
 
 
 class HeadCache(wiring.Component):
     """Nodes of all QPs in one pool; tags compared in parallel, bodies in memory.
 
-    One lookup, one read and one mark per cycle. Entries grow with ``params.cache_entries`` alone, not with QPs.
+    One lookup, one read, one mark and one retirement per cycle. Entries grow with ``params.cache_entries`` alone,
+    not with QPs. The cached nodes of a list are consecutive and begin with its head.
 
     Parameters
     ----------
@@ -95,6 +119,7 @@ class HeadCache(wiring.Component):
     Members
     -------
     match : In(match_port(params))
+    retire : In(retire_port(params))
     fill : In(fill_port(params))
     idle : Out(1)
         No entry is reserved for a fetch.
@@ -104,6 +129,7 @@ class HeadCache(wiring.Component):
         self.params = params
         super().__init__({
             "match": In(match_port(params)),
+            "retire": In(retire_port(params)),
             "fill": In(fill_port(params)),
             "idle": Out(1),
         })
@@ -113,50 +139,17 @@ class HeadCache(wiring.Component):
         n = self.params.cache_entries
         match, fill = self.match, self.fill
         tags = [Signal(Tag, name=f"tag{k}") for k in range(n)]
-        m.submodules.nodes = nodes = Memory(shape=CachedNode, depth=n, init=[])
-        m.submodules.opens = opens = Memory(
-            shape=data.StructLayout({"open": abi.NODE_HOLES_MAX, "left": COUNT_WIDTH}), depth=n, init=[])
-        m.submodules.lines = lines = Memory(shape=58, depth=n, init=[])
-        node_write, node_read = nodes.write_port(), nodes.read_port()
-        open_write, open_read = opens.write_port(), opens.read_port()
-        line_write, line_read = lines.write_port(), lines.read_port()
+        by_index = Array(tag.as_value() for tag in tags)
 
-        for k, tag in enumerate(tags):
-            slot = Signal(24, name=f"slot{k}")
-            m.d.comb += slot.eq(match.rsn - tag.rsn[:24])
-            with m.If(tag.valid & (tag.qpn == match.qpn) & (tag.generation == match.generation) & (slot < tag.count)):
-                m.d.comb += [match.hit.eq(1), match.index.eq(k), match.slot.eq(slot)]
-
-        touched = Signal()
-        m.d.comb += [
-            node_read.en.eq(match.read_en),
-            node_read.addr.eq(match.read_index),
-            match.node.eq(node_read.data),
-            open_read.en.eq(match.read_en),
-            open_read.addr.eq(match.read_index),
-            match.open.eq(
-                Mux(touched, open_read.data.open, ((Const(1, 1) << node_read.data.count) - 1)[: abi.NODE_HOLES_MAX])
-            ),
-            match.left.eq(Mux(touched, open_read.data.left, node_read.data.count)),
-            open_write.en.eq(match.mark_en),
-            open_write.addr.eq(match.mark_index),
-            open_write.data.open.eq(match.mark_open),
-            open_write.data.left.eq(match.mark_left),
-        ]
-        with m.If(match.read_en):
-            m.d.sync += touched.eq(Array(tag.touched for tag in tags)[match.read_index])
+        self._memories(m, tags)
+        self._lookup(m, tags)
+        m.d.comb += fill.peek.eq(by_index[fill.peek_index])
 
         node = fill.fill_node
-        m.d.comb += [
-            node_write.en.eq(fill.fill_en), node_write.addr.eq(fill.fill_index),
-            node_write.data.base_psn.eq(node.base_psn), node_write.data.encoding.eq(node.encoding),
-            node_write.data.body.eq(node.body), node_write.data.rsn.eq(node.rsn), node_write.data.count.eq(node.count),
-            node_write.data.line.eq(fill.fill_line),
-            line_write.en.eq(fill.fill_en), line_write.addr.eq(fill.fill_index), line_write.data.eq(fill.fill_line),
-            line_read.en.eq(1), line_read.addr.eq(fill.peek_index), fill.peek_line.eq(line_read.data),
-            fill.peek.eq(Array(tag.as_value() for tag in tags)[fill.peek_index]),
-        ]
-
+        others = Signal(n)      # nodes of the list that gets another one
+        for k, tag in enumerate(tags):
+            retires = match.retire_en & (match.retire_index == k)
+            m.d.comb += others[k].eq(tag.valid & (tag.qpn == node.qpn) & ~retires)
         for k, tag in reversed(list(enumerate(tags))):
             with m.If(~tag.valid & ~tag.reserved):
                 m.d.comb += [fill.free.eq(1), fill.free_index.eq(k)]
@@ -165,17 +158,81 @@ class HeadCache(wiring.Component):
             with m.If(fill.release_en & (fill.release_index == k)):
                 m.d.sync += [tag.reserved.eq(0), tag.valid.eq(0)]
             with m.If(match.mark_en & (match.mark_index == k)):
-                m.d.sync += tag.touched.eq(1)
-            with m.If((match.drop_en & (match.drop_index == k)) | (match.flush_en & (tag.qpn == match.flush_qpn))):
+                m.d.sync += [tag.touched.eq(1), tag.done.eq(match.mark.left == 0)]
+            with m.If(match.retire_en & (tag.qpn == match.retire_qpn) & (tag.rsn == match.retire_end)):
+                m.d.sync += tag.head.eq(1)
+            with m.If((match.retire_en & (match.retire_index == k))
+                      | (match.flush_en & (tag.qpn == match.flush_qpn))):
                 m.d.sync += tag.valid.eq(0)
             with m.If(fill.fill_en & (fill.fill_index == k)):
                 m.d.sync += tag.eq(Tag.const({"valid": 1}))
-                m.d.sync += [
-                    tag.qpn.eq(node.qpn),
-                    tag.generation.eq(node.generation),
-                    tag.rsn.eq(node.rsn),
-                    tag.count.eq(node.count),
-                ]
+                m.d.sync += [tag.head.eq(~others.any()), tag.qpn.eq(node.qpn), tag.generation.eq(node.generation),
+                             tag.rsn.eq(node.rsn), tag.count.eq(node.count)]
         m.d.sync += fill.free_count.eq(sum(~tag.valid & ~tag.reserved for tag in tags))
         m.d.comb += self.idle.eq(~Cat(tag.reserved for tag in tags).any())
+        of_list = Signal(n)
+        m.d.sync += [of_list.eq(Cat(tag.valid & (tag.qpn == fill.cached_qpn) for tag in tags)),
+                     fill.cached.eq(sum(of_list))]
         return m
+
+    def _lookup(self, m, tags):
+        """Compare all tags with a header; pick a head that is done."""
+        match, n = self.match, len(tags)
+        own, hits, heads, ripe, first = (Signal(n, name=name) for name in ("own", "hits", "heads", "ripe", "first"))
+        slots = [Signal(24, name=f"slot{k}") for k in range(n)]
+        own_q = Signal(n)
+        for k, tag in enumerate(tags):
+            m.d.comb += [
+                own[k].eq(tag.valid & (tag.qpn == match.qpn) & (tag.generation == match.generation)),
+                slots[k].eq(match.rsn - tag.rsn[:24]),
+                hits[k].eq(own[k] & (slots[k] < tag.count)),
+                heads[k].eq(own[k] & tag.head),
+                ripe[k].eq(tag.valid & tag.head & tag.done),
+            ]
+        hit_rsn, end = Signal(32), Signal(32)
+        m.d.comb += [
+            first.eq(ripe & (~ripe + 1)[:n]),
+            match.hit.eq(hits.any()), match.index.eq(choose(hits, range(n))),
+            match.slot.eq(choose(hits, slots)), hit_rsn.eq(choose(hits, (tag.rsn for tag in tags))),
+            match.head.eq(heads.any()), match.head_index.eq(choose(heads, range(n))),
+            match.head_rsn.eq(choose(heads, (tag.rsn for tag in tags))),
+            match.head_count.eq(choose(heads, (tag.count for tag in tags))),
+            end.eq(match.head_rsn + match.head_count), match.next.eq(hit_rsn == end),
+            match.ripe.eq(ripe.any()), match.ripe_index.eq(choose(first, range(n))),
+            match.ripe_tag.eq(choose(first, (tag.as_value() for tag in tags))),
+            match.cached.eq(sum(own_q)),
+        ]
+        m.d.sync += own_q.eq(own)
+
+    def _memories(self, m, tags):
+        """Bodies, pending holes and blocks of the entries."""
+        match, retire, fill, n = self.match, self.retire, self.fill, len(tags)
+        m.submodules.nodes = nodes = Memory(shape=CachedNode, depth=n, init=[])
+        m.submodules.pendings = pendings = Memory(shape=Pending, depth=n, init=[])
+        m.submodules.lines = lines = Memory(shape=58, depth=n, init=[])
+        node_write, node_read = nodes.write_port(), nodes.read_port()
+        write = pendings.write_port()
+        line_write, line_peek, line_read = lines.write_port(), lines.read_port(), lines.read_port()
+        node = fill.fill_node
+        m.d.comb += [
+            node_read.en.eq(match.read_en), node_read.addr.eq(match.read_index), match.node.eq(node_read.data),
+            write.en.eq(match.mark_en), write.addr.eq(match.mark_index), write.data.eq(match.mark),
+            line_read.en.eq(retire.read_en), line_read.addr.eq(retire.read_index), retire.line.eq(line_read.data),
+            line_peek.en.eq(1), line_peek.addr.eq(fill.peek_index), fill.peek_line.eq(line_peek.data),
+            node_write.en.eq(fill.fill_en), node_write.addr.eq(fill.fill_index),
+            node_write.data.base_psn.eq(node.base_psn), node_write.data.encoding.eq(node.encoding),
+            node_write.data.body.eq(node.body), node_write.data.count.eq(node.count),
+            line_write.en.eq(fill.fill_en), line_write.addr.eq(fill.fill_index), line_write.data.eq(fill.fill_line),
+        ]
+        for side in (match, retire):    # an untouched node has nothing in memory: all its holes are open
+            read = pendings.read_port()
+            touched, count = Signal(), Signal(COUNT_WIDTH)
+            whole = Signal(Pending)
+            m.d.comb += [
+                read.en.eq(side.read_en), read.addr.eq(side.read_index),
+                whole.open.eq(((Const(1, 1) << count) - 1)[:abi.NODE_HOLES_MAX]), whole.left.eq(count),
+                side.pending.eq(Mux(touched, read.data.as_value(), whole.as_value())),
+            ]
+            with m.If(side.read_en):
+                m.d.sync += [touched.eq(Array(tag.touched for tag in tags)[side.read_index]),
+                             count.eq(Array(tag.count for tag in tags)[side.read_index])]

@@ -1,18 +1,19 @@
 """Matches retransmissions against the nodes of their QP's list, and retires nodes."""
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Const, Module, Mux, Signal, signed
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
-from ..layouts import REPORT_RETIRE, MatchRequest
+from ..layouts import MatchRequest
 from ..params import CardParams
 from ..stream import Fifo
 from .control import ControlKind, ControlOp, QpRef
-from .head_cache import COUNT_WIDTH, match_port
+from .head_cache import COUNT_WIDTH, Pending, index_width, match_port, retire_port
 from .hold import LongReport
 from .hole import HoleCheck
+from .retire import MarkForward, RetireLane
 from .wait_queue import LONG_TICKET_WIDTH, MatchItem, WaitQueue
 
 
@@ -25,28 +26,25 @@ class ListView(data.Struct):
     linked: 32
 
 
-class Head(data.Struct):
-    """Start of a list: every RSN older than ``rsn`` is behind it; nodes retired so far."""
-
-    rsn: 32
-    retired: 32
-
-
 class Source(enum.Enum, shape=2):
     """Where a header under way came from."""
 
     NEW = 0
     WAITING = 1
-    FORCE = 2       # no header: the prefetcher wants an entry, the head must go
+    FORCE = 2       # no header: an entry is wanted, the head must go
 
 
 class Matcher(wiring.Component):
     """Level-2 control path: one subtraction, one compare, one bit.
 
-    A header whose node is cached takes 5 cycles, one per 2 cycles, whatever the list's length; one that retires
-    nodes takes 4 more per node, plus what the reports wait. A header whose node is not cached waits in the match
-    queue, and behind it those of its QP; others go on. The oldest header of a QP is tried again
-    when something changed for the QP.
+    One header per cycle, latency 5 cycles, whatever the list's length, its encoding, or that a node ends there: a
+    header whose node is cached passes, and the heads it finishes or leaves behind go beside it. One more
+    cycle only for each further node that a header passes over at once, or while the report queue is full. A header
+    whose node is not cached waits in the match queue, and behind it those of its QP; others go on. The oldest header
+    of a QP is tried again when something changed for the QP.
+
+    Stages: choose; look up (retires heads; the point where the order of headers counts); resolve (list state: go on,
+    wait or refuse); read; mark.
 
     Parameters
     ----------
@@ -63,7 +61,7 @@ class Matcher(wiring.Component):
         Retire the QP's head with its residue: its cache entry is needed.
     exclusive, granted : In(1), Out(1)
         While granted nothing is being matched.
-    cache : Out(match_port(params))
+    cache, retire : Out(match_port(params)), Out(retire_port(params))
     row_en, row_index : Out
         Reads ``list`` (a cycle later).
     list : In(ListView)
@@ -74,12 +72,14 @@ class Matcher(wiring.Component):
         QPs for which a fetch may have become possible or urgent.
     waiting_qpn, waiting : In(24), Out(1)
         Has this QP a waiting header?
-    head_en, head_index, head : arrays of 2 read ports of :class:`Head`
-        Data a cycle later.
+    floor_en, floor_index, floor : In(1), In, Out(32)
+        Every RSN older than ``floor`` is behind the list; data a cycle later.
     placed : In(24)
         Extended placed ticket.
     o_report : Out(stream.Signature(LongReport))
         Kind RETIRE.
+    judged : Out(1)
+        The hole of a header was marked or the header refused, 5 cycles after it came if its node was cached.
     refuse_stb, refuse_reason : Out
     count_nodes_retired, count_nodes_residue, count_cache_hits, count_cache_misses, count_match_stall_cycles : Out(1)
     idle : Out(1)
@@ -92,16 +92,16 @@ class Matcher(wiring.Component):
             "i_control": In(stream.Signature(ControlOp)),
             "i_force": In(stream.Signature(QpRef)),
             "exclusive": In(1), "granted": Out(1),
-            "cache": Out(match_port(params)),
+            "cache": Out(match_port(params)), "retire": Out(retire_port(params)),
             "row_en": Out(1), "row_index": Out(params.qpn_width), "list": In(ListView),
             "prefetch_depth": In(32), "retransmit_slack": In(32),
             "wake_stb": In(1), "wake_qpn": In(24),
             "o_demand": Out(stream.Signature(24)),
             "waiting_qpn": In(24), "waiting": Out(1),
-            "head_en": In(1).array(2), "head_index": In(params.qpn_width).array(2), "head": Out(Head).array(2),
+            "floor_en": In(1), "floor_index": In(params.qpn_width), "floor": Out(32),
             "placed": In(LONG_TICKET_WIDTH),
             "o_report": Out(stream.Signature(LongReport)),
-            "refuse_stb": Out(1), "refuse_reason": Out(8),
+            "judged": Out(1), "refuse_stb": Out(1), "refuse_reason": Out(8),
             "count_nodes_retired": Out(1), "count_nodes_residue": Out(1),
             "count_cache_hits": Out(1), "count_cache_misses": Out(1), "count_match_stall_cycles": Out(1),
             "idle": Out(1),
@@ -109,18 +109,22 @@ class Matcher(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        cache = self.cache
-        m.submodules.heads = heads = Memory(shape=Head, depth=self.params.qps, init=[])
-        head_write, head_read = heads.write_port(), heads.read_port()
-        for k in range(2):
-            port = heads.read_port()
-            m.d.comb += [port.en.eq(self.head_en[k]), port.addr.eq(self.head_index[k]), self.head[k].eq(port.data)]
-        m.submodules.waits = waits = WaitQueue(self.params)
-        m.submodules.check = check = HoleCheck()
+        p, cache = self.params, self.cache
+        m.submodules.waits = waits = WaitQueue(p)
+        m.submodules.lane = lane = RetireLane(p)
+        m.submodules.demands = demands = Fifo(24, 8)
+        wiring.connect(m, lane.cache, wiring.flipped(self.retire))
+        wiring.connect(m, lane.o_report, wiring.flipped(self.o_report))
+        wiring.connect(m, demands.o, wiring.flipped(self.o_demand))
+        m.submodules.floors = floors = Memory(shape=32, depth=p.qps, init=[])
+        floor_write, floor_window = floors.write_port(), floors.read_port()
+        floor_read = floors.read_port(transparent_for=(floor_write,))
+        m.d.comb += [floor_window.en.eq(self.floor_en), floor_window.addr.eq(self.floor_index),
+                     self.floor.eq(floor_window.data)]
 
         # New headers hold a place in the match queue from here until they are done.
-        m.submodules.arrived = arrived = Fifo(MatchItem, self.params.match_queue)
-        held, done = Signal(range(self.params.match_queue + 1)), Signal()
+        m.submodules.arrived = arrived = Fifo(MatchItem, p.match_queue)
+        held, done = Signal(range(p.match_queue + 1)), Signal()
         ahead_of_placed = Signal(8)
         arriving = arrived.i.p
         m.d.comb += [
@@ -129,287 +133,234 @@ class Matcher(wiring.Component):
             arriving.rsn.eq(self.i.p.rsn), arriving.probe.eq(self.i.p.probe),
             arriving.ticket.eq(self.placed + ahead_of_placed.as_signed()),
             arrived.i.valid.eq(self.i.valid), self.i.ready.eq(arrived.i.ready),
-            self.room.eq(held != self.params.match_queue),
+            self.room.eq(held != p.match_queue),
         ]
         m.d.sync += held.eq(held + (self.i.valid & self.i.ready) - done)
 
-        # Front: choose a header, look up its node, read its list.
-        item, source, place = Signal(MatchItem), Signal(Source), Signal(range(self.params.match_queue))
-        hit, index, slot, disturbed = Signal(), Signal.like(cache.index), Signal(COUNT_WIDTH), Signal()
-        take, slow, back_idle = Signal(), Signal(), Signal()
-        turn = Signal()
-        m.d.comb += [self.row_index.eq(item.qpn), head_read.addr.eq(item.qpn)]
-        wakes_item = self.wake_stb & (self.wake_qpn == item.qpn)
+        look, resolve = Signal(_LOOK(p)), Signal(_RESOLVE(p))
+        force = Signal(_FORCE)
+        looked = Signal()       # the stage is done with its header
+        quiet = self.exclusive | self.i_control.valid
+        self._choose(m, waits, arrived, force, look, looked, quiet)
+        newest = self._newest(m, look)
+        self._look_up(m, waits, lane, lane.room & (demands.free > 1), floor_write, look, looked, resolve, newest, quiet)
+        judge = self._resolve(m, waits, lane, demands, floor_read, look, resolve, force, done)
+        marking = self._mark(m, lane, judge)
 
-        def choose(m):
-            """Load the next header into the front."""
-            m.d.sync += disturbed.eq(0)
-            with m.If(self.exclusive | self.i_control.valid):
-                m.next = "PICK"
-            with m.Elif(self.i_force.valid):
-                m.d.comb += self.i_force.ready.eq(1)
-                m.d.sync += [item.eq(0), item.qpn.eq(self.i_force.p.qpn), item.generation.eq(self.i_force.p.generation),
-                             item.ticket.eq(self.placed), source.eq(Source.FORCE)]
-                m.next = "LOOKUP"
-            with m.Elif(waits.offered & (turn | ~arrived.o.valid)):
-                m.d.comb += waits.pick_en.eq(1)
-                m.d.sync += turn.eq(0)
-                m.next = "FETCH"
-            with m.Elif(arrived.o.valid):
-                m.d.comb += arrived.o.ready.eq(1)
-                m.d.sync += [item.eq(arrived.o.payload), source.eq(Source.NEW), turn.eq(1)]
-                m.next = "LOOKUP"
-            with m.Else():
-                m.next = "PICK"
-
-        with m.FSM(name="front") as front:
-            with m.State("PICK"):  # waits for a header; between headers the QP's state may be changed
-                with m.If((self.exclusive | self.i_control.valid) & back_idle):
-                    with m.If(self.i_control.valid):
-                        m.d.comb += self.i_control.ready.eq(1)
-                    with m.Else():
-                        m.d.comb += self.granted.eq(1)
-                choose(m)
-            with m.State("FETCH"):  # reads the waiting header
-                m.d.sync += [item.eq(waits.picked), place.eq(waits.picked_place), source.eq(Source.WAITING),
-                             disturbed.eq(self.wake_stb & (self.wake_qpn == waits.picked.qpn))]
-                m.next = "LOOKUP"
-            with m.State("LOOKUP"):  # compares all tags; waits while the back retires nodes
-                with m.If(~slow):
-                    m.d.comb += [self.row_en.eq(1), head_read.en.eq(1), cache.qpn.eq(item.qpn),
-                                 cache.generation.eq(item.generation), cache.rsn.eq(item.rsn)]
-                    m.d.sync += [hit.eq(cache.hit), index.eq(cache.index), slot.eq(cache.slot)]
-                    m.next = "READ"
-                with m.If(wakes_item):
-                    m.d.sync += disturbed.eq(1)
-            with m.State("READ"):  # waits until the back takes the header
-                with m.If(wakes_item):
-                    m.d.sync += disturbed.eq(1)
-                with m.If(slow):
-                    m.next = "LOOKUP"
-                with m.Elif(take):
-                    m.d.comb += [cache.read_en.eq(1), cache.read_index.eq(index)]
-                    choose(m)
-        with m.If(self.i_control.valid & self.i_control.ready):
-            op = self.i_control.p
-            with m.If(op.kind == ControlKind.CREATE):
-                m.d.comb += [head_write.en.eq(1), head_write.addr.eq(op.qpn)]
-            with m.Else():
-                m.d.comb += [cache.flush_en.eq(1), cache.flush_qpn.eq(op.qpn)]
-
-        self._back(m, front, waits, check, head_write, head_read,
-                   item, source, place, hit, index, slot, disturbed, wakes_item, take, slow, back_idle, done)
+        busy = Signal()
+        m.d.comb += busy.eq(look.valid | look.picking | resolve.valid | judge.valid | marking | lane.busy)
         m.d.comb += [
             waits.wake_stb.eq(self.wake_stb), waits.wake_qpn.eq(self.wake_qpn),
             waits.waiting_qpn.eq(self.waiting_qpn), self.waiting.eq(waits.waiting),
+            self.count_nodes_retired.eq(lane.count_nodes_retired),
+            self.count_nodes_residue.eq(lane.count_nodes_residue),
             self.count_match_stall_cycles.eq(~waits.empty),
-            self.idle.eq((held == 0) & back_idle & front.ongoing("PICK")),
+            self.i_control.ready.eq(~busy), self.granted.eq(self.exclusive & ~self.i_control.valid & ~busy),
+            self.idle.eq((held == 0) & ~busy & lane.idle & ~force.valid & ~demands.o.valid & ~cache.ripe),
         ]
+        op = self.i_control.p
+        with m.If(self.i_control.valid & self.i_control.ready):
+            with m.If(op.kind == ControlKind.CREATE):
+                m.d.comb += [floor_write.en.eq(1), floor_write.addr.eq(op.qpn), floor_write.data.eq(0)]
+            with m.Else():
+                m.d.comb += [cache.flush_en.eq(1), cache.flush_qpn.eq(op.qpn)]
         return m
 
-    def _back(
-        self,
-        m,
-        front,
-        waits,
-        check,
-        head_write,
-        head_read,
-        new_item,
-        new_source,
-        new_place,
-        new_hit,
-        new_index,
-        new_slot,
-        new_disturbed,
-        wakes_new,
-        take,
-        slow,
-        back_idle,
-        done,
-    ):
-        """Judge the header, clear its hole, retire what is finished or passed over, or make the header wait."""
+    def _newest(self, m, look):
+        """Ticket not older than that of any header matched so far, nor than the placed one."""
+        newest, behind = Signal(LONG_TICKET_WIDTH), Signal(LONG_TICKET_WIDTH)
+        candidate = Signal(LONG_TICKET_WIDTH)
+        m.d.comb += [
+            behind.eq(newest - look.item.ticket),
+            candidate.eq(Mux(look.valid & behind[-1], look.item.ticket, newest)),
+        ]
+        m.d.sync += newest.eq(Mux((candidate - self.placed)[LONG_TICKET_WIDTH - 1], self.placed, candidate))
+        return candidate
+
+    def _choose(self, m, waits, arrived, force, look, looked, quiet):
+        """First stage: load the next header: an order to retire, a waiting header every other time, or a new one."""
+        free, turn = ~look.valid | looked, Signal()
+        with m.If(looked):
+            m.d.sync += look.valid.eq(0)
+        with m.If(look.picking):
+            with m.If(free):
+                m.d.sync += [look.picking.eq(0), look.valid.eq(1), look.item.eq(waits.picked),
+                             look.place.eq(waits.picked_place), look.source.eq(Source.WAITING)]
+        with m.Elif(~quiet):
+            with m.If(force.valid | self.i_force.valid):
+                ref = Mux(force.valid, force.qp.as_value(), self.i_force.p.as_value())
+                order = Signal(QpRef)
+                m.d.comb += order.eq(ref)
+                with m.If(free):
+                    m.d.comb += self.i_force.ready.eq(~force.valid)
+                    m.d.sync += [force.valid.eq(0), look.valid.eq(1), look.source.eq(Source.FORCE), look.item.eq(0),
+                                 look.item.qpn.eq(order.qpn), look.item.generation.eq(order.generation),
+                                 look.item.ticket.eq(self.placed)]
+            with m.Elif(waits.offered & (turn | ~arrived.o.valid)):
+                m.d.comb += waits.pick_en.eq(1)
+                m.d.sync += [look.picking.eq(1), turn.eq(0)]
+            with m.Elif(arrived.o.valid & free):
+                m.d.comb += arrived.o.ready.eq(1)
+                m.d.sync += [look.valid.eq(1), look.item.eq(arrived.o.payload), look.source.eq(Source.NEW), turn.eq(1)]
+
+    def _look_up(self, m, waits, lane, room, floor_write, look, looked, resolve, newest, quiet):
+        """Second stage: find the header's node; take the list's head out if it is finished or passed over."""
+        cache, item = self.cache, look.item
+        slack, distance = Signal(24), Signal(signed(25))
+        is_header, passed, go, retires, held_up = (
+            look.source != Source.FORCE, Signal(), Signal(), Signal(), Signal())
+        goes_on, older = Signal(), Signal()
+        with m.If(self.retransmit_slack >= 1 << 23):
+            m.d.comb += slack.eq((1 << 23) - 1)
+        with m.Else():
+            m.d.comb += slack.eq(Mux(self.retransmit_slack == 0, 1, self.retransmit_slack))
+        m.d.comb += [
+            cache.qpn.eq(item.qpn), cache.generation.eq(item.generation), cache.rsn.eq(item.rsn),
+            waits.ask_qpn.eq(item.qpn), waits.ask_queued.eq(look.source == Source.WAITING),
+            waits.ask_place.eq(look.place),
+            self.row_en.eq(look.valid), self.row_index.eq(item.qpn),
+            older.eq(waits.older & is_header),
+            distance.eq((item.rsn - cache.head_rsn[:24])[:24].as_signed()),
+            # A header of the same QP that may join or leave the queue right now is waited for.
+            held_up.eq(resolve.valid & (resolve.item.qpn == item.qpn) & is_header
+                       & (~resolve.hit | (resolve.source == Source.WAITING))),
+        ]
+        with m.If(~is_header):
+            m.d.comb += passed.eq(1)
+        with m.Elif(item.probe):
+            m.d.comb += passed.eq(distance >= cache.head_count)
+        with m.Else():
+            m.d.comb += passed.eq((distance >= 0) & (distance + 1 >= cache.head_count + slack))
+        m.d.comb += [
+            go.eq(look.valid & ~held_up),
+            retires.eq(go & ~older & cache.head & passed),
+            # Beside the one head that goes, a header may pass if its node is the new head.
+            goes_on.eq(~retires | ~is_header | (cache.hit & cache.next & ~item.probe)),
+            looked.eq(go & (~retires | room) & goes_on),
+        ]
+        op = lane.op
+        with m.If(retires):
+            m.d.comb += [
+                lane.op_en.eq(room), op.index.eq(cache.head_index), op.qpn.eq(item.qpn),
+                op.generation.eq(item.generation), op.rsn.eq(cache.head_rsn), op.count.eq(cache.head_count),
+            ]
+        with m.Elif(cache.ripe & ~quiet):
+            tag = cache.ripe_tag
+            m.d.comb += [
+                lane.op_en.eq(room), op.index.eq(cache.ripe_index), op.qpn.eq(tag.qpn),
+                op.generation.eq(tag.generation), op.rsn.eq(tag.rsn), op.count.eq(tag.count),
+            ]
+        m.d.comb += [
+            op.ticket.eq(newest),
+            cache.retire_en.eq(lane.op_en), cache.retire_index.eq(op.index), cache.retire_qpn.eq(op.qpn),
+            cache.retire_end.eq(op.rsn + op.count),
+            floor_write.en.eq(lane.op_en), floor_write.addr.eq(op.qpn), floor_write.data.eq(cache.retire_end),
+        ]
+        m.d.sync += [
+            resolve.valid.eq(looked & is_header), resolve.item.eq(item), resolve.source.eq(look.source),
+            resolve.place.eq(look.place), resolve.older.eq(older), resolve.hit.eq(cache.hit & ~item.probe & ~older),
+            resolve.index.eq(cache.index), resolve.slot.eq(cache.slot), resolve.head.eq(cache.head),
+            resolve.head_qp.qpn.eq(item.qpn), resolve.head_qp.generation.eq(item.generation),
+        ]
+
+    def _resolve(self, m, waits, lane, demands, floor_read, look, resolve, force, done):
+        """Third stage: the header goes on to its node, waits, or is refused. Reads the node."""
+        cache, item, view = self.cache, resolve.item, self.list
+        judge = Signal(_JUDGE(self.params))
+        ahead, dead, more, ends, waits_on = Signal(signed(24)), Signal(), Signal(), Signal(), Signal()
+        new = resolve.source == Source.NEW
+        retired, retired_qpn = Signal(), Signal(24)      # the list has room for another node
+        m.d.sync += [retired.eq(lane.op_en), retired_qpn.eq(lane.op.qpn)]
+        tell, room = Signal(), Signal()
+        m.d.comb += [
+            floor_read.en.eq(look.valid), floor_read.addr.eq(look.item.qpn),
+            ahead.eq(item.rsn - floor_read.data[:24]),
+            dead.eq(~view.live | (view.generation != item.generation)), more.eq(view.linked != view.fetched),
+            cache.read_en.eq(resolve.valid), cache.read_index.eq(resolve.index),
+            waits.place.eq(resolve.place), waits.insert_item.eq(item), waits.insert_awake.eq(~tell),
+            waits.sleep.eq(waits_on & tell),
+            demands.i.valid.eq(retired | (waits_on & tell)), demands.i.payload.eq(Mux(retired, retired_qpn, item.qpn)),
+            room.eq(~retired & demands.i.ready),
+        ]
+        m.d.sync += [judge.valid.eq(resolve.valid & ends & ~item.probe), judge.hit.eq(0), judge.reason.eq(0),
+                     judge.psn.eq(item.psn), judge.slot.eq(resolve.slot), judge.index.eq(resolve.index)]
+        beyond = resolve.head & (cache.cached >= self.prefetch_depth)   # of all that may be cached
+        with m.If(resolve.valid):
+            with m.If(resolve.older):
+                m.d.comb += [waits.insert_en.eq(new), waits.put_back_en.eq(~new)]
+            with m.Elif(dead):
+                m.d.comb += ends.eq(1)
+                m.d.sync += judge.reason.eq(abi.Reason.STALE_GENERATION.value)
+            with m.Elif(resolve.hit):
+                m.d.comb += [ends.eq(1), self.count_cache_hits.eq(new)]
+                m.d.sync += judge.hit.eq(1)
+            with m.Elif(ahead < 0):
+                m.d.comb += ends.eq(1)
+                m.d.sync += judge.reason.eq(abi.Reason.STALE_RSN.value)
+            with m.Elif(~more | (item.probe & (resolve.head | (ahead == 0)))):
+                m.d.comb += ends.eq(1)
+                m.d.sync += judge.reason.eq(abi.Reason.NOT_IN_NODE.value)
+            with m.Else():
+                m.d.comb += waits_on.eq(1)
+                with m.If(beyond):
+                    m.d.comb += tell.eq(room & ~force.valid)
+                    with m.If(tell):
+                        m.d.sync += [force.valid.eq(1), force.qp.eq(resolve.head_qp)]
+                with m.Else():
+                    m.d.comb += tell.eq(room)
+                m.d.comb += [waits.insert_en.eq(new), waits.put_back_en.eq(~new)]
+        m.d.comb += [
+            self.count_cache_misses.eq(waits.insert_en & ~item.probe),
+            waits.remove_en.eq(ends & ~new), done.eq(ends),
+        ]
+        return judge
+
+    def _mark(self, m, lane, judge):
+        """Last stages: compare PSN and hole, clear the hole."""
         cache = self.cache
-        item, source, place = Signal(MatchItem), Signal(Source), Signal.like(new_place)
-        hit, index, slot, disturbed = Signal(), Signal.like(new_index), Signal.like(new_slot), Signal()
-        last_index, last_known = Signal.like(index), Signal()
-        last = Signal(data.StructLayout({"open": abi.NODE_HOLES_MAX, "left": COUNT_WIDTH}))
-        is_header = source != Source.FORCE
-
-        open_bits, left = Signal(abi.NODE_HOLES_MAX), Signal(COUNT_WIDTH)
-        ahead, floor, retired = Signal(signed(24)), Signal(32), Signal(32)
-        dead, more, cached, blocked = Signal(), Signal(), Signal(32), Signal()
-        forcing, is_open = Signal(), Signal()
-        slack = Signal(32)
+        m.submodules.check = check = HoleCheck()
+        m.submodules.forward = forward = MarkForward(self.params)
+        pending, marked = Signal(Pending), Signal(_JUDGE(self.params))
+        is_open, matched = Signal(), Signal()
         m.d.comb += [
-            check.node.eq(cache.node),
-            check.slot.eq(slot),
-            check.psn.eq(item.psn),
-            waits.ask_qpn.eq(item.qpn),
-            waits.ask_queued.eq(source == Source.WAITING),
-            waits.ask_place.eq(place),
-            waits.place.eq(place),
-            waits.insert_item.eq(item),
-            cache.mark_index.eq(index),
-            cache.mark_open.eq(open_bits & ~(1 << slot)[: abi.NODE_HOLES_MAX]),
-            cache.mark_left.eq(left - 1),
-            slack.eq(Mux(self.retransmit_slack == 0, 1, self.retransmit_slack)),
-            self.o_demand.payload.eq(item.qpn),
-            cache.drop_index.eq(index),
-            blocked.eq(cached >= self.prefetch_depth),
+            check.node.eq(cache.node), check.slot.eq(judge.slot), check.psn.eq(judge.psn),
+            forward.index.eq(judge.index), forward.read.eq(cache.pending),
         ]
-        with m.If(self.wake_stb & (self.wake_qpn == item.qpn)):
-            m.d.sync += disturbed.eq(1)
-        changed = disturbed | (self.wake_stb & (self.wake_qpn == item.qpn))
-
-        def load(m):
-            """Take the header that the front holds in READ, if any."""
-            m.next = "IDLE"
-            with m.If(front.ongoing("READ")):
-                m.d.comb += take.eq(1)
-                m.d.sync += [item.eq(new_item), source.eq(new_source), place.eq(new_place), hit.eq(new_hit),
-                             index.eq(new_index), slot.eq(new_slot), disturbed.eq(new_disturbed | wakes_new)]
-                m.next = "JUDGE"
-
-        def end(m):
-            """The header is done."""
-            m.d.comb += [done.eq(is_header), waits.remove_en.eq(source == Source.WAITING)]
-
-        def refuse(reason):
-            m.d.comb += [self.refuse_stb.eq(is_header & ~item.probe), self.refuse_reason.eq(reason.value)]
-
-        # Retirement test of the head just read.
-        head = cache.node
-        passed = Mux(item.probe, ahead >= head.count, (ahead >= 0) & ((ahead + 1)[:32] >= head.count + slack))
-        retire = Signal()
-        m.d.comb += retire.eq((cache.left == 0) | (passed & is_header) | forcing)
-        report = Signal(REPORT_RETIRE)
+        m.d.sync += [pending.eq(forward.now), is_open.eq((forward.now.open >> judge.slot)[0]), marked.eq(judge)]
         m.d.comb += [
-            report.kind.eq(abi.ReportKind.RETIRE.value), report.line.eq(head.line), report.qpn.eq(item.qpn),
-            report.generation.eq(item.generation), report.residue.eq(cache.left), report.rsn.eq(head.rsn),
-            report.next_rsn.eq(head.rsn + head.count), report.open.eq(cache.open),
-            self.o_report.p.entry.eq(report), self.o_report.p.ticket.eq(item.ticket),
+            matched.eq(marked.valid & marked.hit & check.matches),
+            cache.mark_en.eq(matched & is_open), cache.mark_index.eq(marked.index),
+            cache.mark.open.eq(pending.open & ~(Const(1, 1) << marked.slot)[:abi.NODE_HOLES_MAX]),
+            cache.mark.left.eq(pending.left - 1),
+            self.judged.eq(marked.valid),
+            self.refuse_stb.eq(marked.valid & ~cache.mark_en), self.refuse_reason.eq(marked.reason),
         ]
-        head_found, head_index = Signal(), Signal.like(index)
-        must_wait = Signal()
+        with m.If(marked.hit):
+            m.d.comb += self.refuse_reason.eq(
+                Mux(check.matches, abi.Reason.DUPLICATE.value, abi.Reason.NOT_IN_NODE.value))
+        for sink in (lane, forward):
+            m.d.comb += [sink.mark_en.eq(cache.mark_en), sink.mark_index.eq(cache.mark_index),
+                         sink.mark.eq(cache.mark)]
+        return marked.valid
 
-        with m.FSM(name="back") as back:
-            m.d.comb += back_idle.eq(back.ongoing("IDLE"))
-            m.d.comb += slow.eq(~back.ongoing("IDLE") & ~back.ongoing("JUDGE") & ~back.ongoing("CLEAR"))
-            with m.State("IDLE"):  # waits for a header that was looked up
-                m.d.sync += last_known.eq(0)
-                load(m)
-            with m.State("JUDGE"):  # its node, its list and the list's head are known
-                view, start = self.list, head_read.data
-                own = last_known & (last_index == index)
-                m.d.sync += [
-                    open_bits.eq(Mux(own, last.open, cache.open)), left.eq(Mux(own, last.left, cache.left)),
-                    is_open.eq((Mux(own, last.open, cache.open) >> slot)[0]),
-                    ahead.eq(item.rsn - start.rsn[:24]), floor.eq(start.rsn), retired.eq(start.retired),
-                    dead.eq(~view.live | (view.generation != item.generation)), more.eq(view.linked != view.fetched),
-                    cached.eq(view.fetched - start.retired), forcing.eq(source == Source.FORCE), must_wait.eq(0),
-                    last_known.eq(0),
-                ]
-                m.next = "CLEAR"
-                with m.If(waits.older & is_header):
-                    with m.If(source == Source.NEW):
-                        m.d.comb += [waits.insert_en.eq(1), self.count_cache_misses.eq(~item.probe)]
-                    with m.Else():
-                        m.d.comb += waits.put_back_en.eq(1)
-                    load(m)
-            with m.State("CLEAR"):  # PSN and RSN name the same hole, or not
-                matched = hit & check.matches
-                at_head = ahead == slot
-                with m.If(dead | ((ahead < 0) & is_header)):
-                    refuse(abi.Reason.STALE_RSN)
-                    with m.If(dead):
-                        refuse(abi.Reason.STALE_GENERATION)
-                    end(m)
-                    load(m)
-                with m.Elif(~is_header):
-                    m.next = "FIND_HEAD"
-                with m.Elif(hit & ~item.probe):
-                    m.d.comb += self.count_cache_hits.eq(source == Source.NEW)
-                    with m.If(~matched):
-                        refuse(abi.Reason.NOT_IN_NODE)
-                    with m.Elif(~is_open):
-                        refuse(abi.Reason.DUPLICATE)
-                    with m.Else():
-                        m.d.comb += cache.mark_en.eq(1)
-                        m.d.sync += [
-                            last.open.eq(cache.mark_open),
-                            last.left.eq(cache.mark_left),
-                            last_index.eq(index),
-                            last_known.eq(1),
-                        ]
-                    end(m)
-                    with m.If(at_head & ~(matched & is_open & (left == 1))):
-                        load(m)
-                    with m.Else():
-                        m.next = "FIND_HEAD"
-                with m.Else():
-                    m.d.sync += must_wait.eq(more)
-                    with m.If(~more):
-                        with m.If(~item.probe):
-                            refuse(abi.Reason.NOT_IN_NODE)
-                        end(m)
-                    m.next = "FIND_HEAD"
-            with m.State("FIND_HEAD"):  # the node that starts where the list's RSNs start
-                m.d.comb += [cache.qpn.eq(item.qpn), cache.generation.eq(item.generation), cache.rsn.eq(floor)]
-                m.d.sync += [head_found.eq(cache.hit), head_index.eq(cache.index), last_known.eq(0)]
-                m.next = "READ_HEAD"
-            with m.State("READ_HEAD"):
-                m.d.comb += [cache.read_en.eq(1), cache.read_index.eq(head_index)]
-                m.next = "RETIRE"
-                with m.If(~head_found):
-                    m.next = "WAIT"
-                    with m.If(~must_wait | (ahead == 0) & item.probe):
-                        m.next = "END"
-            with m.State("RETIRE"):  # waits until the report of a finished or passed head is taken
-                with m.If(retire):
-                    m.d.comb += self.o_report.valid.eq(1)
-                    with m.If(self.o_report.ready):
-                        m.d.comb += [
-                            cache.drop_en.eq(1),
-                            cache.drop_index.eq(head_index),
-                            head_write.en.eq(1),
-                            head_write.addr.eq(item.qpn),
-                            head_write.data.rsn.eq(floor + head.count),
-                            head_write.data.retired.eq(retired + 1),
-                            self.count_nodes_retired.eq(1),
-                            self.count_nodes_residue.eq(cache.left != 0),
-                        ]
-                        m.d.sync += [
-                            floor.eq(floor + head.count),
-                            retired.eq(retired + 1),
-                            ahead.eq(ahead - head.count),
-                            cached.eq(cached - 1),
-                            forcing.eq(0),
-                        ]
-                        m.next = "DEMAND"
-                with m.Elif(must_wait & ~item.probe & blocked):
-                    m.d.sync += forcing.eq(1)   # the header lies beyond all that may be cached
-                with m.Elif(must_wait & ~item.probe):
-                    m.next = "WAIT"
-                with m.Else():
-                    m.next = "END"
-            with m.State("DEMAND"):  # the list has room for another node
-                m.d.comb += self.o_demand.valid.eq(1)
-                with m.If(self.o_demand.ready):
-                    m.next = "FIND_HEAD"
-            with m.State("WAIT"):  # the header must wait for a fetch; the prefetcher is told
-                m.d.comb += self.o_demand.valid.eq(1)
-                with m.If(self.o_demand.ready):
-                    with m.If(source == Source.NEW):
-                        m.d.comb += [
-                            waits.insert_en.eq(1),
-                            waits.insert_awake.eq(changed),
-                            self.count_cache_misses.eq(~item.probe),
-                        ]
-                    with m.Else():
-                        m.d.comb += [waits.put_back_en.eq(1), waits.sleep.eq(~changed)]
-                    m.next = "IDLE"
-            with m.State("END"):  # a probe that waited for all its nodes is done
-                with m.If(must_wait):
-                    end(m)
-                m.next = "IDLE"
+
+_FORCE = data.StructLayout({"valid": 1, "qp": QpRef})
+
+
+def _LOOK(params):
+    """A header being looked up; ``picking``: the next one is being read from the match queue."""
+    return data.StructLayout({
+        "valid": 1, "picking": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue)})
+
+
+def _RESOLVE(params):
+    """A header that was looked up."""
+    return data.StructLayout({
+        "valid": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue), "older": 1,
+        "hit": 1, "index": index_width(params), "slot": COUNT_WIDTH, "head": 1, "head_qp": QpRef})
+
+
+def _JUDGE(params):
+    """A header whose node is being read (``hit``), or that is refused for a reason."""
+    return data.StructLayout({
+        "valid": 1, "hit": 1, "reason": 8, "psn": 32, "slot": COUNT_WIDTH, "index": index_width(params)})

@@ -10,11 +10,12 @@ from ..layouts import NODE, REPORT_EVENT, LineData, LineRequest, Report
 from ..params import CardParams
 from .control import ControlKind, ControlOp, QpRef
 from .head_cache import fill_port
-from .matcher import Head, ListView
+from .matcher import ListView
 from .posted import Posted
 from .work_list import WorkList
 
 FETCHES_MAX = 8
+PATIENCE = 128      # looks at a list without a place before a node that is being matched must go, beside 4 per entry
 
 
 class ListRow(data.Struct):
@@ -63,9 +64,8 @@ class Prefetch(wiring.Component):
     query_linked, query_fetched : Out(32)
     cache : Out(fill_port(params))
     row_en, row_index : Out
-        Reads ``linked`` and ``head`` (a cycle later).
+        Reads ``linked`` (a cycle later).
     linked : In(Posted)
-    head : In(Head)
     view_en, view_index, view : In, In, Out(ListView)
         Read port of the matcher (without ``linked``).
     extent_base, extent_lines : arrays of In
@@ -80,7 +80,7 @@ class Prefetch(wiring.Component):
     o_report : Out(stream.Signature(Report))
         Kind QP_ERROR.
     o_qp_error : Out(stream.Signature(24))
-    count_prefetches : Out(1)
+    count_prefetches : Out(3)
     idle : Out(1)
     """
 
@@ -93,7 +93,7 @@ class Prefetch(wiring.Component):
             "i_control": In(stream.Signature(ControlOp)),
             "query_linked": Out(32), "query_fetched": Out(32),
             "cache": Out(fill_port(params)),
-            "row_en": Out(1), "row_index": Out(width), "linked": In(Posted), "head": In(Head),
+            "row_en": Out(1), "row_index": Out(width), "linked": In(Posted),
             "view_en": In(1), "view_index": In(width), "view": Out(ListView),
             "extent_base": In(58).array(params.knit_extents), "extent_lines": In(32).array(params.knit_extents),
             "prefetch_depth": In(32), "prefetch_watermark": In(32),
@@ -103,7 +103,7 @@ class Prefetch(wiring.Component):
             "o_force": Out(stream.Signature(QpRef)),
             "o_line": Out(stream.Signature(LineRequest)), "i_line": In(stream.Signature(LineData)),
             "o_report": Out(stream.Signature(Report)), "o_qp_error": Out(stream.Signature(24)),
-            "count_prefetches": Out(1), "idle": Out(1),
+            "count_prefetches": Out(3), "idle": Out(1),
         })
 
     def elaborate(self, platform):
@@ -152,7 +152,8 @@ class Prefetch(wiring.Component):
         LOOK, LAND, CONTROL, EVICT = range(4)
         dying = Signal()                    # the QP being destroyed is dead already; its fetches are not all back
         inside, waiting = Signal(), Signal()
-        victim, misses = Signal.like(cache.peek_index), Signal(range(4 * entries + 1))
+        patience = 4 * entries + PATIENCE
+        victim, misses = Signal.like(cache.peek_index), Signal(range(patience + 1))
         victim_tag = Signal.like(cache.peek)
         fetch = fetches[slot]
         node = Signal(NODE)
@@ -179,7 +180,7 @@ class Prefetch(wiring.Component):
         wake = Signal()                     # one cycle late: by then rows and tags have changed
         m.d.sync += [self.wake_stb.eq(wake), self.wake_qpn.eq(qpn)]
         ahead, cached = Signal(32), Signal(32)
-        m.d.comb += [ahead.eq(self.linked.value - row.fetched), cached.eq(row.fetched - self.head.retired)]
+        m.d.comb += [ahead.eq(self.linked.value - row.fetched), cache.cached_qpn.eq(qpn), cached.eq(cache.cached)]
         wanted = Signal()
         m.d.comb += wanted.eq(
             row.live & ~row.busy & (self.linked.generation == row.generation) & (ahead != 0) & ~ahead[-1]
@@ -260,7 +261,7 @@ class Prefetch(wiring.Component):
                 with m.Elif(wanted & roomy & free):
                     m.next = "ISSUE"
                 with m.Elif(wanted & waiting & ~cache.free):
-                    m.d.sync += [victim_tag.eq(cache.peek), misses.eq(Mux(misses == 4 * entries, misses, misses + 1))]
+                    m.d.sync += [victim_tag.eq(cache.peek), misses.eq(Mux(misses == patience, misses, misses + 1))]
                     m.next = "CHOOSE"
                 with m.Elif(wanted & ~free):
                     m.next = "AGAIN"
@@ -333,17 +334,17 @@ class Prefetch(wiring.Component):
 
     def _evict(self, m, write, qpn, row, job, EVICT, victim, tag, misses):
         """States that find another list's node to turn out."""
-        cache, entries = self.cache, self.params.cache_entries
+        cache, patience = self.cache, 4 * self.params.cache_entries + PATIENCE
         hungry = Signal(24)
         m.d.comb += [self.o_force.p.qpn.eq(tag.qpn), self.o_force.p.generation.eq(tag.generation)]
         with m.State("CHOOSE"):  # looks at the next entry
             m.d.sync += [hungry.eq(qpn), victim.eq(victim + 1)]
             m.next = "AGAIN"
             m.d.comb += self.waiting_qpn.eq(tag.qpn)
-            with m.If(tag.valid & (misses == 4 * entries)):
+            with m.If(tag.valid & (misses == patience)):
                 m.next = "FORCE"
             with m.Elif(tag.valid & ~self.waiting):
-                with m.If(misses >= 2 * entries):
+                with m.If(misses >= patience // 2):
                     m.next = "FORCE"
                 with m.Elif(~tag.touched):
                     m.d.sync += [victim.eq(victim), qpn.eq(tag.qpn), job.eq(EVICT)]

@@ -1,0 +1,126 @@
+"""Reports of nodes that leave their list."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .. import abi
+from ..layouts import REPORT_RETIRE
+from ..params import CardParams
+from ..stream import Fifo
+from .head_cache import COUNT_WIDTH, Pending, index_width, retire_port
+from .hold import LongReport
+from .wait_queue import LONG_TICKET_WIDTH
+
+UNDER_WAY = 3       # retirements between the order and the queue
+REPORTS = 8
+
+
+def retirement(params):
+    """A node that was taken out of its list: its cache entry, list, RSNs, and the ticket to wait for."""
+    return data.StructLayout({
+        "index": index_width(params), "qpn": 24, "generation": 8, "rsn": 32, "count": COUNT_WIDTH,
+        "ticket": LONG_TICKET_WIDTH,
+    })
+
+
+class MarkForward(wiring.Component):
+    """Pending holes as they are, although a mark or two have not reached the memory yet.
+
+    Members
+    -------
+    index : In
+        Entry whose ``read`` value was asked for in the cycle before.
+    read : In(Pending)
+    mark_en, mark_index, mark : In
+        The mark of this cycle; the one of the cycle before is kept here.
+    now : Out(Pending)
+    """
+
+    def __init__(self, params: CardParams):
+        index = index_width(params)
+        super().__init__({
+            "index": In(index), "read": In(Pending),
+            "mark_en": In(1), "mark_index": In(index), "mark": In(Pending),
+            "now": Out(Pending),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        last, last_index, last_en = Signal(Pending), Signal.like(self.mark_index), Signal()
+        m.d.sync += [last.eq(self.mark), last_index.eq(self.mark_index), last_en.eq(self.mark_en)]
+        m.d.comb += self.now.eq(self.read)
+        with m.If(self.mark_en & (self.mark_index == self.index)):
+            m.d.comb += self.now.eq(self.mark)
+        with m.Elif(last_en & (last_index == self.index)):
+            m.d.comb += self.now.eq(last)
+        return m
+
+
+class RetireLane(wiring.Component):
+    """Reads what is left of a retired node and queues the report.
+
+    One retirement per cycle while there is ``room``; latency 4 cycles.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    op_en, op : In
+        The node left the list in this cycle; marks of it come at most three cycles later.
+    room : Out(1)
+    cache : Out(retire_port(params))
+    mark_en, mark_index, mark : In
+        The matcher's marks.
+    o_report : Out(stream.Signature(LongReport))
+        Kind RETIRE.
+    count_nodes_retired, count_nodes_residue : Out(1)
+    busy, idle : Out(1)
+        Not all orders have left the pipeline; nothing is left, in the queue either.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "op_en": In(1), "op": In(retirement(params)), "room": Out(1),
+            "cache": Out(retire_port(params)),
+            "mark_en": In(1), "mark_index": In(index_width(params)), "mark": In(Pending),
+            "o_report": Out(stream.Signature(LongReport)),
+            "count_nodes_retired": Out(1), "count_nodes_residue": Out(1),
+            "busy": Out(1), "idle": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        shape = retirement(self.params)
+        m.submodules.forward = forward = MarkForward(self.params)
+        m.submodules.reports = reports = Fifo(LongReport, REPORTS)
+        stages = [Signal(shape, name=f"stage{k}") for k in range(UNDER_WAY)]
+        valids = Signal(UNDER_WAY)
+        m.d.sync += valids.eq((valids << 1) | self.op_en)
+        for stage, before in zip(stages, (self.op, *stages), strict=False):
+            m.d.sync += stage.eq(before)
+
+        left, line = Signal(Pending), Signal(58)
+        m.d.comb += [
+            self.cache.read_en.eq(1), self.cache.read_index.eq(stages[0].index),
+            forward.index.eq(stages[1].index), forward.read.eq(self.cache.pending),
+            forward.mark_en.eq(self.mark_en), forward.mark_index.eq(self.mark_index), forward.mark.eq(self.mark),
+        ]
+        m.d.sync += [left.eq(forward.now), line.eq(self.cache.line)]
+
+        node, report = stages[2], Signal(REPORT_RETIRE)
+        m.d.comb += [
+            report.kind.eq(abi.ReportKind.RETIRE.value), report.line.eq(line), report.qpn.eq(node.qpn),
+            report.generation.eq(node.generation), report.residue.eq(left.left), report.rsn.eq(node.rsn),
+            report.next_rsn.eq(node.rsn + node.count), report.open.eq(left.open),
+            reports.i.p.entry.eq(report), reports.i.p.ticket.eq(node.ticket), reports.i.valid.eq(valids[2]),
+            self.o_report.payload.eq(reports.o.payload), self.o_report.valid.eq(reports.o.valid),
+            reports.o.ready.eq(self.o_report.ready),
+            self.room.eq(reports.free > UNDER_WAY),
+            self.count_nodes_retired.eq(valids[2]), self.count_nodes_residue.eq(valids[2] & (left.left != 0)),
+            self.busy.eq(valids.any()), self.idle.eq(~valids.any() & ~reports.o.valid),
+        ]
+        return m
