@@ -14,7 +14,7 @@ option = $(if $($(1)),--$(subst _,-,$(shell tr A-Z a-z <<< $(1))) $(call quoted,
 quoted = '$(subst ','\'',$(1))'
 OPTIONS = $(foreach name,$(PARAMETERS),$(call option,$(name))) $(if $(filter 1 yes true,$(WAVES)),--waves)
 
-.PHONY: help sim test wave verilog synth bench lint clean tools
+.PHONY: help sim test wave verilog synth bench formal lint clean tools
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make verilog   Verilog for FPGA in three sizes, under sim_build/verilog'
 	@echo 'make bench     benchmarks; JSON under sim_build/reports'
 	@echo 'make synth     cells and memories by block and room; JSON under sim_build/reports'
+	@echo 'make formal    proofs: bounded, inductive, covers; JSON under sim_build/reports'
 	@echo 'make lint      Python code by ruff; the Verilog of preset test by Verilator and Yosys'
 	@echo 'make clean     removes everything generated, but not .venv'
 
@@ -46,6 +47,9 @@ synth: $(VENV)/.dev
 
 bench: $(VENV)/.sim
 	@$(BIN)/weft bench
+
+formal: $(VENV)/.dev
+	@$(BIN)/weft formal
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .

@@ -201,5 +201,21 @@ def bench(
         raise typer.Exit(run([choice("the benchmark", name, BENCHMARKS) for name in only or ()]))
 
 
+@app.command()
+def formal(
+    only: Annotated[list[str] | None, _option("Prove this specification alone; may be given several times.",
+                                              "NAME")] = None,
+    names: Annotated[bool, typer.Option("--list", help="Name the specifications and end.")] = False,
+    anew: Annotated[bool, typer.Option("--anew", help="Decide what is known already, too.")] = False,
+):
+    """Formal proofs: a table, and JSON in sim_build/reports/formal.json; fails unless all is proven."""
+    with _needs("formal"):
+        from weft.tb.run_formal import run, specifications
+        if names:
+            print("\n".join(specifications()))
+            raise typer.Exit(0)
+        raise typer.Exit(run([choice("the specification", name, specifications()) for name in only or ()], not anew))
+
+
 if __name__ == "__main__":
     app()

@@ -10,7 +10,6 @@ bits, and draws the waves of a failure. Results are kept by content in ``sim_bui
 import functools
 import hashlib
 import importlib.util
-import inspect
 import json
 import re
 import subprocess
@@ -21,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from amaranth.back import rtlil
-from amaranth.hdl import Assert, Cat, ClockDomain, Const, Fragment, Module, Mux, Shape, Signal, Value
+from amaranth.hdl import Assert, Cat, ClockDomain, Fragment, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 
 from .sim import BUILD_ROOT, locked
@@ -59,7 +58,7 @@ class Result:
 
     @property
     def good(self):
-        return self.result == ("reached" if self.kind == "cover" else "proven")
+        return self.result == {"cover": "reached", "mutant": "caught"}.get(self.kind, "proven")
 
 
 class Spec(wiring.Component):
@@ -154,16 +153,18 @@ def mutant(block, *changes):
     ValueError
         If a text is not there, or more than once: the mutation must be written anew.
     """
-    module = inspect.getmodule(block)
-    text = Path(module.__file__).read_text()
+    module = sys.modules[block.__module__]
+    text = getattr(block, "mutated_text", None) or Path(module.__file__).read_text()
     for old, new in changes:
         if text.count(old) != 1:
             raise ValueError(f"{module.__name__} holds {text.count(old)} times {old!r}")
         text = text.replace(old, new)
-    broken = importlib.util.module_from_spec(importlib.util.spec_from_loader(f"{module.__name__}_mutant", None))
+    broken = importlib.util.module_from_spec(importlib.util.spec_from_loader(module.__name__, None))
     broken.__package__, broken.__file__ = module.__package__, module.__file__
     exec(compile(text, f"{module.__file__} (mutant)", "exec"), broken.__dict__)
-    return getattr(broken, block.__name__)
+    result = getattr(broken, block.__name__)
+    result.mutated_text = text
+    return result
 
 
 def prove(spec, *, only=None, keep=True):
@@ -195,6 +196,11 @@ def prove(spec, *, only=None, keep=True):
                 if verdict != "unknown":
                     (where / f"{k}-{prop.kind}-{prop.bound}.json").write_text(json.dumps(asdict(result)))
                 yield result
+
+
+def caught(spec):
+    """The first assertion that a broken block violates, as a :class:`Result`; None if it passes them all."""
+    return next((r for r in prove(spec) if r.kind != "cover" and r.result == "failed"), None)
 
 
 def waves(spec, cycles):
@@ -284,8 +290,9 @@ def _abc(where, outputs, prop, reduce=True):
         engine = f"&put;bmc3,-F,{prop.bound + 1},-T,{prop.seconds}"
     # ABC works inside Yosys, on a dummy: that it leaves no netlist behind is no failure.
     _yosys(where, f"read_rtlil bits.il; cd {TOP}; delete -output o:* {keep}; cd; opt_clean; "
-                  f"write_aiger -zinit -map {name}.map {name}.aig; design -reset; read_verilog gates.v; hierarchy -top gates; "
-                  f"techmap; abc -script +&r,{name}.aig;{engine};write_status,{status.name}", prop.seconds + 60)
+                  f"write_aiger -zinit -map {name}.map {name}.aig; design -reset; read_verilog gates.v; "
+                  f"hierarchy -top gates; techmap; abc -script +&r,{name}.aig;{engine};write_status,{status.name}",
+           prop.seconds + 60)
     return status.read_text().split() if status.exists() else ["none"]
 
 

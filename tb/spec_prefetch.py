@@ -26,7 +26,7 @@ class PrefetchSpec(Spec):
 
     name = "prefetch"
     block = Prefetch
-    depth = 40
+    depth = 32
 
     def __init__(self, block=None, *, cache=HeadCache):
         super().__init__(block)
@@ -95,7 +95,8 @@ class PrefetchSpec(Spec):
         line = dut.i_line
         word = data.View(NODE, line.p.data)
         m.d.comb += [line.valid.eq(self.free(1, "answer") & (Array(tags)[answer] != 0)), line.p.tag.eq(answer),
-                     line.p.last.eq(Array(tags)[answer] == 1), line.p.index.eq(index[answer]), line.p.error.eq(self.free(1, "error")),
+                     line.p.last.eq(Array(tags)[answer] == 1), line.p.index.eq(index[answer]),
+                     line.p.error.eq(self.free(1, "error")),
                      word.next_line.eq(self.free(LINE_BITS, "next_line")), word.qpn.eq(self.free(1, "node_qpn")),
                      word.generation.eq(self.free(2, "node_generation")), word.encoding.eq(self.free(2, "encoding")),
                      word.count.eq(self.free(COUNT_BITS, "count")), word.rsn.eq(self.free(6, "node_rsn"))]
@@ -192,16 +193,24 @@ class PrefetchSpec(Spec):
         reserved = sum(c.reserved for c in copies)
         self.check("every read in flight has its entry", reserved >= sum(t != 0 for t in tags), **bound)
 
-        # Ranking: a living list with linked nodes and an empty cache fetches, or breaks, in a bounded time.
-        errors = Signal(QPS)
+        # Ranking: a living list with linked nodes and an empty cache fetches, or breaks, in a bounded time after a
+        # doorbell or a demand. A list whose node was turned out must be demanded anew.
+        errors, needed = Signal(QPS), Signal(QPS)
         for q in range(QPS):
+            demanded = dut.i_demand.valid & dut.i_demand.ready & (dut.i_demand.payload == q)
+            with m.If((evicting & (copies[fill.release_index].qpn == q)) | (dropping & (victim.qpn == q))
+                      | ~lives[q].alive):
+                m.d.sync += needed[q].eq(0)
+            with m.Elif((posting & (posted == q)) | demanded):
+                m.d.sync += needed[q].eq(1)
             with m.If(dut.o_report.valid & (caller == q)):
                 m.d.sync += errors[q].eq(1)
             with m.If(done & (qpn == q)):
                 m.d.sync += errors[q].eq(0)
         patience = Signal(5)
         hungry = (some.alive & (some.linked != some.landed) & (some.landed == some.retired) & (some.out == 0)
-                  & ~Array(errors)[asked_qpn] & (reserved == 0) & ~Cat(c.valid for c in copies).any())
+                  & Array(needed)[asked_qpn] & ~Array(errors)[asked_qpn] & (reserved == 0)
+                  & ~Cat(c.valid for c in copies).any())
         calm = (dut.o_line.ready & dut.o_report.ready & dut.o_qp_error.ready & ~busy & ~line.valid & ~posting
                 & ~Cat(tags).any())
         with m.If(hungry & calm & ~issue):
@@ -226,9 +235,8 @@ class PrefetchSpec(Spec):
 
 SPECS = [PrefetchSpec]
 MUTANTS = [
-    (PrefetchSpec, [("with m.If(wanted & ~inside):", "with m.If(0):")], "no fetch outside the extents"),
-    (PrefetchSpec, [("& (ahead != 0) & ~ahead[-1]", "& 1")], "no fetch beyond the linked count"),
-    (PrefetchSpec, [("            row.live & ~row.busy & (self.linked", "            ~row.busy & (self.linked")],
-     "no fetch for a dead QP"),
-    (PrefetchSpec, [("            | (node.rsn != row.next_rsn)\n", "")], "no RSN of a list in two entries"),
+    (PrefetchSpec, [("with m.If(wanted & ~inside):", "with m.If(0):")]),
+    (PrefetchSpec, [("& (ahead != 0) & ~ahead[-1]", "& 1")]),
+    (PrefetchSpec, [("            row.live & ~row.busy & (self.linked", "            ~row.busy & (self.linked")]),
+    (PrefetchSpec, [("            | (node.rsn != row.next_rsn)\n", "")]),
 ]

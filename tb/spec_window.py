@@ -7,7 +7,7 @@ from weft.hdl.adamap.window import Window
 from weft.hdl.layouts import Verdict
 from weft.hdl.params import preset
 
-from .formal import Spec
+from .formal import Spec, mutant
 
 QPS = 2
 
@@ -15,19 +15,20 @@ QPS = 2
 class WindowSpec(Spec):
     """One PSN of one QP is followed, whichever it is, while anything arrives for both QPs.
 
-    Both QPs are created first, at any PSN; then packets, probes and retransmissions of any PSN (24 bit, modulo)
+    One QP is created first, at any PSN; then packets, probes and retransmissions of any PSN (24 bit, modulo)
     arrive, as fast as they can or slower, and hole runs and judgements are taken at once or later.
 
     Parameters
     ----------
-    reach : int, optional
-        Packets lie at most so far from the window's first PSN: 2**23 is any PSN at all.
+    bits, depth : int
+        Width of the window; cycles looked at.
     """
 
     name = "window"
     block = Window
+    loaded = False
 
-    def __init__(self, block=None, *, bits=64, depth=20):
+    def __init__(self, block=None, *, bits=64, depth=13):
         super().__init__(block)
         self.bits, self.depth = bits, depth
 
@@ -39,14 +40,24 @@ class WindowSpec(Spec):
         offset = self.constant(m, 24, "some_offset")        # of the PSN followed, from the first one
         m.d.comb += dut.reorder_distance.eq(reorder)
 
-        # Creates both QPs, then packets.
+        # Creates the QP, then packets; the other QP has lived before, and expects PSN 0.
         op = dut.i_control
-        created = Signal(2)
-        m.d.comb += [op.valid.eq(created != 2), op.p.kind.eq(ControlKind.CREATE.value), op.p.qpn.eq(created[0]),
-                     op.p.psn.eq(Mux(created[0] == qpn, start, self.free(32, "other_start")))]
+        created, bitmap = Signal(), Signal(64)
+        m.d.comb += [op.valid.eq(~created), op.p.kind.eq(ControlKind.CREATE.value), op.p.qpn.eq(qpn),
+                     op.p.psn.eq(start)]
         with m.If(op.valid & op.ready):
-            m.d.sync += created.eq(created + 1)
-        self.assume(~dut.i.valid | (created == 2))
+            m.d.sync += created.eq(1)
+        received, hole = Signal(), Signal()
+        if self.loaded:
+            m.d.comb += [bitmap.eq(self.constant(m, 64, "bitmap") & ~1), op.p.line.eq(bitmap[:58]),
+                         op.p.generation.eq(bitmap[58:])]
+            was_received = self.constant(m, 1, "was_received")
+            with m.If(~created):
+                with m.If(offset[-1]):
+                    m.d.sync += [received.eq(was_received), hole.eq(~was_received)]
+                with m.Else():
+                    m.d.sync += received.eq((offset < 64) & (bitmap >> offset[:6])[0])
+        self.assume(~dut.i.valid | created)
         m.d.comb += [
             dut.i.p.qpn.eq(self.free(1, "qpn")), dut.i.p.psn.eq(self.free(24, "psn")),
             dut.i.p.rsn.eq(self.free(24, "rsn")), dut.i.p.probe.eq(self.free(1, "probe")),
@@ -55,12 +66,11 @@ class WindowSpec(Spec):
         ]
 
         # The PSN followed.
-        base, moved, judged, at = Signal(32), Signal(), Signal(32), Signal(32)
-        m.d.comb += at.eq(start + offset)
-        received, hole, gone = Signal(), Signal(), Signal()
+        at = Signal(32)
+        m.d.comb += at.eq(start + (offset.as_signed() if self.loaded else offset))
         # Judgements come in the order of requests: whose is this one?
         queue, filled = Signal(8), Signal(4)
-        entering, leaving = dut.i.valid & dut.i.ready, dut.o.valid & dut.o.ready
+        entering = dut.i.valid & dut.i.ready
         fresh = Signal()                   # a judgement not seen yet
         waiting = Signal()
         m.d.sync += waiting.eq(dut.o.valid & ~dut.o.ready)
@@ -110,10 +120,25 @@ class WindowSpec(Spec):
         self.cover("a full 32-bit wrap", own & received & (passed > 0) & (at < 4) & (start > 0xFFFFFFF0), bound=30)
 
 
-SPECS = [WindowSpec]
+class LoadedWindowSpec(WindowSpec):
+    """The same from any state of the window: any bitmap, any base, any past of the PSN followed.
+
+    A copy of the block whose CREATE takes the bitmap from bits that it does not use otherwise starts it there.
+    """
+
+    name = "window_any_state"
+    loaded = True
+
+    def __init__(self, block=None, **options):
+        loads = ("result.bitmap.eq(0)", "result.bitmap.eq(Cat(op.line, op.generation))")
+        imports = ("import Const, Module", "import Cat, Const, Module")
+        super().__init__(mutant(block or Window, imports, loads), **{"depth": 10, **options})
+
+
+SPECS = [WindowSpec, LoadedWindowSpec]
 MUTANTS = [
-    (WindowSpec, [("first_missing >= limit", "first_missing > limit")], None),
-    (WindowSpec, [("marked.eq(row.bitmap | mark)", "marked.eq(row.bitmap)")], None),
-    (WindowSpec, [("slide.eq(distance - reorder + 1)", "slide.eq(distance - reorder + 2)")], None),
-    (WindowSpec, [("row_known & (row_index == next_request", "0 & (row_index == next_request")], None),
+    (WindowSpec, [("first_missing >= limit", "first_missing > limit")]),
+    (WindowSpec, [("marked.eq(row.bitmap | mark)", "marked.eq(row.bitmap)")]),
+    (WindowSpec, [("slide.eq(distance - reorder + 1)", "slide.eq(distance - reorder + 2)")]),
+    (WindowSpec, [("row_known & (row_index == next_request", "0 & (row_index == next_request")]),
 ]

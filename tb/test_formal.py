@@ -1,0 +1,57 @@
+"""Proofs that take seconds, and broken copies that must not pass. All of them: ``make formal``."""
+
+import pytest
+
+from .formal import Spec, caught, mutant, prove
+from .run_formal import MODULES, _modules, specifications
+from .spec_prefetch import PrefetchSpec
+from .spec_retire import RetireSpec
+from .spec_ring_reader import RingReaderSpec
+from .spec_ring_writer import MUTANTS, RingWriterSpec
+from .spec_window import WindowSpec
+
+pytestmark = pytest.mark.formal
+
+QUICK = [
+    (RingWriterSpec, ["never overwrites an unconsumed entry", "each entry once, in order", "the phase turns every lap",
+                      "an entry lies where its index says", "a full ring", "second lap", "a refused doorbell"]),
+    (RingReaderSpec, ["a request lies inside the ring and one page", "requests follow each other",
+                      "answers overtake each other"]),
+    (RetireSpec, ["no room", "a report of a later order"]),
+    (PrefetchSpec, ["a node lands", "a bad node breaks its list"]),
+    (WindowSpec, ["a duplicate", "a hole that later turns out late"]),
+]
+
+
+@pytest.mark.parametrize(("spec", "names"), QUICK, ids=[spec.name for spec, _ in QUICK])
+def test_block_meets_its_specification(spec, names):
+    results = list(prove(spec(), only=names))
+    assert {result.property for result in results} == set(names)
+    assert not [result for result in results if not result.good]
+
+
+@pytest.mark.parametrize("changes", [changes for _, changes in MUTANTS])
+def test_broken_ring_writer_is_caught(changes):
+    assert caught(RingWriterSpec(mutant(RingWriterSpec.block, *changes))) is not None
+
+
+def test_mutation_must_change_something():
+    with pytest.raises(ValueError, match="holds 0 times"):
+        mutant(RingWriterSpec.block, ("no such text", ""))
+
+
+def test_every_mutation_still_applies():
+    for spec, module in _modules().items():
+        for of, changes in module.MUTANTS:
+            if of is spec:
+                mutant(spec.block, *changes)
+
+
+def test_every_specification_has_covers_and_mutations():
+    assert len(specifications()) >= len(MODULES)
+    for spec, module in _modules().items():
+        _, properties = spec().convert()
+        assert any(p.kind == "cover" for p in properties)
+        assert any(p.kind != "cover" for p in properties)
+        assert any(issubclass(spec, of) for of, _ in module.MUTANTS)
+        assert issubclass(spec, Spec)
