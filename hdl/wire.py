@@ -95,7 +95,8 @@ RSNH = _wire("RSNH", "Retransmission header (Weft).", [
 LIMH = _wire("LIMH", "Receive-limit header (Weft).", [
     ("generation", 8, "Generation of the destination QP."),
     ("limited", 1, "Whether there is a limit at present."),
-    ("serial", LIMIT_SERIAL_BITS, "Counts the changes of the limit, modulo 2^23: an older frame that comes late is ignored.")], 4)
+    ("serial", LIMIT_SERIAL_BITS,
+     "Counts the changes of the limit, modulo 2^23: an older frame that comes late is ignored.")], 4)
 
 BTH_OFFSET = ETH.size_bytes + IPV4.size_bytes + UDP.size_bytes  # 42
 RETH_OFFSET = BTH_OFFSET + BTH.size_bytes  # 54
@@ -162,8 +163,8 @@ def build_frame(*, opcode, dst_mac, src_mac, src_ip, dst_ip, sport, dest_qp, psn
     pad = -len(payload) % 4
     body = extensions + payload + bytes(pad)
     udp_length = UDP.size_bytes + BTH.size_bytes + len(body) + ICRC_BYTES
-    ip = dict(version=4, ihl=5, tos=tos, total_length=IPV4.size_bytes + udp_length, flags=2, ttl=ttl,
-              protocol=IP_PROTO_UDP, src=src_ip, dst=dst_ip)
+    ip = {"version": 4, "ihl": 5, "tos": tos, "total_length": IPV4.size_bytes + udp_length, "flags": 2, "ttl": ttl,
+          "protocol": IP_PROTO_UDP, "src": src_ip, "dst": dst_ip}
     ip["checksum"] = ipv4_checksum(IPV4.pack(**ip))
     frame = (ETH.pack(dst=dst_mac, src=src_mac, ethertype=ETHERTYPE_IPV4) + IPV4.pack(**ip)
              + UDP.pack(sport=sport, dport=ROCE_UDP_PORT, length=udp_length)
