@@ -1,13 +1,15 @@
 """Size of the card on an UltraScale+ FPGA as Yosys estimates it, out of context: no placement, no timing.
 
-The whole card of one preset goes through ``synth_xilinx -family xcup`` once, its hierarchy kept, so the cells of
-each block are counted where they are; nothing is optimised across blocks. The report is
+Each room of one preset goes through ``synth_xilinx -family xcup`` alone, its hierarchy kept, so the cells of each
+block are counted where they are; nothing is optimised across blocks. A room that did not change is not synthesised
+again. The report is
 ``sim_build/reports/synth.json``: ``{"preset", "yosys", "blocks": {name: {"lut", "ff", ...}}}``, names as in the
 Verilog without the card's own, each block with its sub-blocks.
 """
 
 import hashlib
 import json
+import re
 
 from rich.console import Console
 from rich.table import Table
@@ -19,8 +21,8 @@ from . import lint
 from .sim import BUILD_ROOT, locked
 
 REPORT = BUILD_ROOT / "reports/synth.json"
-SCRIPT = ("read_verilog {name}.v; hierarchy -check -top {name}; "
-          "synth_xilinx -family xcup -noiopad -noclkbuf -top {name}; tee -q -o stat.json stat -json -tech xilinx")
+SCRIPT = ("read_verilog room.v; hierarchy -check -top {top}; "
+          "synth_xilinx -family xcup -noiopad -noclkbuf -top {top}; tee -q -o stat.json stat -json -tech xilinx")
 
 # How many of a kind one cell of the library counts for.
 KINDS = {
@@ -56,25 +58,38 @@ def blocks_of(modules, top=CARD_MODULE):
     return blocks
 
 
-def synthesise(name):
-    """Module statistics of the card of preset ``name``, kept by the content of its Verilog."""
-    text = card_verilog(preset(name))
-    digest = hashlib.sha256((text + SCRIPT + lint.yosys_version()).encode()).hexdigest()[:12]
-    where = BUILD_ROOT / f"synth-{name}-{digest}"
-    kept = where / "stat.json"
+def rooms_of(text, top=CARD_MODULE):
+    """``{room: (module, Verilog text)}`` of the sub-blocks of ``top``, each with the modules below it."""
+    rooms = {}
+    for module in re.split(r"^(?=module )", text, flags=re.MULTILINE)[1:]:
+        parts = re.match(r"module \\?([^\s(;]+)", module)[1].split(".")
+        if parts[0] == top and len(parts) > 1:
+            rooms.setdefault(parts[1], []).append(module)
+    return {room: (f"\\{top}.{room}", "\n".join(modules)) for room, modules in sorted(rooms.items())}
+
+
+def synthesise(room, top, text):
+    """Statistics of the modules of a room, kept by the content of its Verilog."""
+    script = SCRIPT.format(top=top)
+    digest = hashlib.sha256("\0".join((text, script, lint.yosys_version())).encode()).hexdigest()[:12]
+    where = BUILD_ROOT / f"synth-{room}-{digest}"
     with locked(BUILD_ROOT / ".locks" / where.name):
         if not (where / "ready").exists():
             where.mkdir(parents=True, exist_ok=True)
-            path = where / f"{CARD_MODULE}.v"
-            path.write_text(text)
-            lint.yosys(path, SCRIPT.format(name=CARD_MODULE))
+            (where / "room.v").write_text(text)
+            lint.yosys(where / "room.v", script)
             (where / "ready").touch()
-    return json.loads(kept.read_text())["modules"]
+    return json.loads((where / "stat.json").read_text())["modules"]
 
 
 def run(name, depth=1):
     """Synthesise, print a table of blocks down to ``depth``, write the report; the exit status."""
-    blocks = blocks_of(synthesise(name))
+    console, modules = Console(), {}
+    with console.status("writing the card's Verilog") as status:
+        for room, (top, text) in rooms_of(card_verilog(preset(name))).items():
+            status.update(f"synthesising {room}")
+            modules |= synthesise(room, top, text)
+    blocks = blocks_of(modules)
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     REPORT.write_text(json.dumps({"preset": name, "yosys": lint.yosys_version(), "blocks": blocks}, indent=1) + "\n")
     table = Table(box=None, pad_edge=False)
@@ -86,6 +101,6 @@ def run(name, depth=1):
     for block in [*shown, ""]:
         table.add_row(block or "card", *(f"{blocks[block][kind]:,}" for kind in kinds),
                       style="" if block else "bold")
-    Console().print(table)
-    Console().print(f"report {REPORT}", style="dim", soft_wrap=True)
+    console.print(table)
+    console.print(f"report {REPORT}", style="dim", soft_wrap=True)
     return 0

@@ -48,3 +48,10 @@ def test_cells_are_counted_by_block_and_kind():
     assert set(blocks) == {"", "a", "a.b"}
     assert [blocks[block]["ff"] for block in ("", "a", "a.b")] == [7, 7, 4]
     assert (blocks[""]["lut"], blocks["a"]["lut"], blocks[""]["lutram"], blocks["a"]["bram36"]) == (3, 2, 1, 5)
+
+
+def test_rooms_are_cut_out_with_what_is_below_them():
+    rooms = synth.rooms_of("// a\nmodule weft_card(clk);\nendmodule\n\nmodule \\weft_card.b (clk);\nendmodule\n\n"
+                           "module \\weft_card.b.c (clk);\nendmodule\n\nmodule \\weft_card.a (clk);\nendmodule\n")
+    assert {room: (top, text.count("endmodule")) for room, (top, text) in rooms.items()} == {
+        "a": ("\\weft_card.a", 1), "b": ("\\weft_card.b", 2)}
