@@ -15,7 +15,7 @@ from .formal import ProofMissing, Result, caught, mutant, prove
 from .sim import BUILD_ROOT
 
 REPORT = BUILD_ROOT / "reports/formal.json"
-MODULES = ("spec_ring_reader", "spec_ring_writer", "spec_retire", "spec_prefetch", "spec_window")
+MODULES = ("spec_ring_reader", "spec_ring_writer", "spec_retire", "spec_work_list", "spec_prefetch", "spec_window")
 
 
 def specifications():

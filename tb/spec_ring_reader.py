@@ -89,7 +89,7 @@ class RingReaderSpec(Spec):
         waiting, offered = Signal(), Signal(width)
         m.d.sync += [waiting.eq(dut.o.valid & ~dut.o.ready), offered.eq(number)]
 
-        kind, deep = {"kind": "unbounded"}, {"bound": 18, "seconds": 280}
+        kind, deep = {"kind": "unbounded"}, {"bound": 22, "seconds": 280}
         self.check("a request lies inside the ring and one page", ~request.valid | (
             (request.p.count >= 1) & (request.p.count <= LINES_MAX)
             & (request.p.line >= BASE >> 6) & (request.p.line + request.p.count <= (BASE >> 6) + SIZE)), **kind)
@@ -110,7 +110,7 @@ class RingReaderSpec(Spec):
             m.d.sync += patience.eq(0)
         with m.Else():
             m.d.sync += patience.eq(patience + (patience != 63))
-        self.check("no deadlock: an entry within 24 cycles of calm", patience < 24, **deep)
+        self.check("no deadlock: an entry within 12 cycles of calm", patience <= 12, **deep)
         self.cover("second lap", out & (number == SIZE + 1) & (dut.cons == SIZE), bound=60)
         self.cover("full ring of entries in flight", Cat(live).all(), bound=40)
         overtaken = Signal()

@@ -63,8 +63,8 @@ class WorkList(wiring.Component):
                 m.d.comb += [chosen.eq(self.i[0].payload), self.i[0].ready.eq(1)]
             with m.Else():
                 m.d.comb += [chosen.eq(self.i[1].payload), self.i[1].ready.eq(1), choosing.eq(self.i[1].valid)]
-        again = Signal()        # the one before was the same QP: it is in by now
-        m.d.sync += [valid.eq(choosing), qpn.eq(chosen), again.eq(valid & (qpn == chosen))]
+        again = Signal()        # the one before was the same QP and is being entered: the memories do not show it yet
+        m.d.sync += [valid.eq(choosing), qpn.eq(chosen), again.eq(queue.i.valid & (qpn == chosen))]
         m.d.comb += [
             enter_read.addr.eq(chosen), leave_read.addr.eq(chosen), enter_read.en.eq(1), leave_read.en.eq(1),
             queue.i.valid.eq(valid & ~again & (enter_read.data == leave_read.data)), queue.i.payload.eq(qpn),
