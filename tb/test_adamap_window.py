@@ -193,13 +193,19 @@ async def random_packets(dut):
         while len(bench.runs):
             got_runs.append(unpack(HoleRun, int(bench.runs.recv_nowait())))
     stuck = bench.stalls
+    held = sum(n for _, _, n, _ in expected_runs) + sum(s for *_, s in expected_runs)
+    while sum(r["length"] + r["seal"] for r in got_runs) < held:  # the last ones may still wait for the sink
+        got_runs.append(unpack(HoleRun, int(await bench.runs.recv())))
     # Runs: per packet the same holes, split in steps of the card's own choice.
+    def behind(run):
+        return (run[1] + run[2]) % (1 << 32)
+
     joined = []
     for r in got_runs:
         tag = (r["qpn"], r["generation"], r["ticket"])
         if r["seal"]:
             joined.append((tag, None, 0, 1))
-        elif joined and joined[-1][0] == tag and not joined[-1][3] and joined[-1][1] + joined[-1][2] == r["psn"]:
+        elif joined and joined[-1][0] == tag and not joined[-1][3] and behind(joined[-1]) == r["psn"]:
             joined[-1] = (tag, joined[-1][1], joined[-1][2] + r["length"], 0)
         else:
             joined.append((tag, r["psn"], r["length"], 0))
@@ -211,7 +217,7 @@ async def random_packets(dut):
             and not item[3]
             and rejoined[-1][0] == item[0]
             and not rejoined[-1][3]
-            and rejoined[-1][1] + rejoined[-1][2] == item[1]
+            and behind(rejoined[-1]) == item[1]
         ):
             rejoined[-1] = (item[0], rejoined[-1][1], rejoined[-1][2] + item[2], 0)
         else:
