@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+NODE_ENCODINGS = ("LIST", "RUNS", "BITMAP")
+
 
 def exact_log2(value):
     """log2 of a power of two.
@@ -32,6 +34,8 @@ class CardParams:
         Adamap nodes held by the shared head cache.
     prefetch_depth_max : int
         Largest number of nodes the cache may hold for one QP; the run-time depth is a register.
+    node_encodings : tuple of str
+        Encodings the node builder may choose from (names of :class:`abi.Encoding`); all are understood in any case.
     match_queue : int
         Retransmission headers that may wait for a node fetch.
     knit_extents : int
@@ -57,6 +61,7 @@ class CardParams:
     builder_slots: int = 8
     cache_entries: int = 16
     prefetch_depth_max: int = 16
+    node_encodings: tuple = NODE_ENCODINGS
     match_queue: int = 32
     knit_extents: int = 8
     msix_vectors: int = 8
@@ -72,6 +77,8 @@ class CardParams:
                       "bulk_tags", "line_tags", "rx_buffer_beats", "tx_buffer_beats", "ring_prefetch",
                       "match_queue", "builder_slots", "prefetch_depth_max"):
             exact_log2(getattr(self, field))
+        if not self.node_encodings or set(self.node_encodings) - set(NODE_ENCODINGS):
+            raise ValueError(f"node_encodings is {self.node_encodings}; choose from {', '.join(NODE_ENCODINGS)}")
         if not 64 <= self.window_bits <= 512:
             raise ValueError(f"window_bits is {self.window_bits}; choose 64 to 512")
         if self.bulk_tags + self.line_tags > 256:

@@ -2,8 +2,8 @@
 
 The nodes of a list are made when they are read; the linked count posted is the list's length. Whenever the cache is
 full of nodes, a header for each of their holes is sent, one per cycle and across the ends of nodes. Latency counts
-from the cycle in which a header is taken to the cycle in which its hole is cleared; the interval is the time between two
-such cycles. A figure for all is the worst of all headers; the spread is the difference between worst and best.
+from the cycle in which a header is taken to the cycle in which its hole is cleared; the interval is the time between
+two such cycles. A figure for all is the worst of all headers; the spread is the difference between worst and best.
 """
 
 import json

@@ -53,8 +53,9 @@ class World:
         self.dut, self.rng, self.exact, self.slack, self.latency = dut, rng, exact, slack, latency
         self.blocks, self.seen, self.qps = {}, Counter(), {}
         self.lines = [first + k for first, count in EXTENTS for k in range(count)]
-        rng.shuffle(self.lines)
-        self.free = deque(self.lines)
+        pieces = [self.lines[k:k + 4] for k in range(0, len(self.lines), 4)]    # some nodes lie in consecutive blocks
+        rng.shuffle(pieces)
+        self.free = deque(line for piece in pieces for line in piece)
         self.expected = {}             # qpn -> deque of model retirements
         self.requests = deque()
         self.ticket = 0
@@ -115,26 +116,32 @@ class World:
 
     async def serve_lines(self):
         """Reads of host memory, answered out of order."""
-        dut, waiting, order = self.dut, [], 0
+        dut, waiting, order, answer = self.dut, [], 0, deque()
         while True:
             await RisingEdge(dut.clk)
             while (value := self.line_requests.recv_nowait()) is not None:
                 request = unpack(LineRequest, int(value))
-                assert request["count"] == 1
-                assert self.inside(request["line"]), f"read outside the extents: {request['line']:#x}"
+                assert 1 <= request["count"] <= 4 and request["line"] % 64 + request["count"] <= 64
+                for line in range(request["line"], request["line"] + request["count"]):
+                    assert self.inside(line), f"read outside the extents: {line:#x}"
+                self.seen["lines in one read"] = max(self.seen["lines in one read"], request["count"])
                 order += 1
                 heapq.heappush(waiting, (self.now + self.rng.randint(*self.latency), order, request))
             dut.i_line__valid.value = 0
-            if waiting and waiting[0][0] <= self.now:
+            if not answer and waiting and waiting[0][0] <= self.now:
                 request = heapq.heappop(waiting)[2]
-                block = self.blocks[request["line"]]
+                answer += [(request, k) for k in range(request["count"])]
+            if answer:
+                request, k = answer.popleft()
+                # Whatever lies behind the list is read too.
+                block = self.blocks.get(request["line"] + k, self.rng.randbytes(64))
                 if isinstance(block, Exception):
                     data, error = 0, 1
                 else:
                     data, error = int.from_bytes(block, "little"), 0
                 dut.i_line__payload.value = pack(
-                    LineData, data=data, tag=request["tag"] | 0x5000, index=0, last=1, error=error
-                )
+                    LineData, data=data, tag=request["tag"] | 0x5000, index=k, last=int(k + 1 == request["count"]),
+                    error=error)
                 dut.i_line__valid.value = 1
 
     def request(self, qp, **fields):
@@ -179,7 +186,7 @@ class World:
         """Knit a node into the list and ring; return what the sender will send."""
         node = Node(qp.qpn, qp.generation, base, qp.rsn & MASK, choose_encoding(holes), tuple(holes))
         line, qp.spare = qp.spare, self.free.popleft()
-        self.blocks[line] = node.pack(next_line=qp.spare)
+        self.blocks[line] = node.pack(next_line=qp.spare, next_adjacent=int(qp.spare == line + 1))
         qp.nodes.append((line, node))
         qp.todo += [((base + h) & MASK, qp.rsn + i) for i, h in enumerate(holes)]
         qp.rsn += len(holes)
@@ -469,6 +476,36 @@ async def cached_node_is_matched_at_full_rate(dut):
     assert (
         world.seen["cache_misses"] == 0 and world.seen["match_stall_cycles"] == 0 and world.seen["nodes_residue"] == 0
     )
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def consecutive_blocks_are_read_at_once(dut):
+    """Nodes that lie one behind the other come in reads of several; what lies behind a piece is read and forgotten."""
+    await start_clock(dut)
+    dut.reorder_distance.value = 1
+    dut.node_age_ns.value = 1 << 30
+    dut.retransmit_slack.value = 1
+    dut.prefetch_depth.value, dut.prefetch_watermark.value = 4, 1
+    world = World(dut, random.Random(bench_seed()), exact=True, slack=1, latency=(60, 80))
+    world.free = deque([*range(0x1001, 0x100A), *range(0x9_0001, 0x9_0008), *range(0x1020, 0x1030)])
+    await world.extents()
+    qp = await world.create(0, 1)
+    count = 20
+    first = (qp.next_psn - 20 * count) & MASK                # behind the window, as if lost before
+    dut.cum_doorbell.value = int.from_bytes(abi.CUM_DOORBELL.pack(qpn=0, generation=1, psn=first), "little")
+    dut.cum_doorbell_stb.value = 1
+    await RisingEdge(dut.clk)
+    dut.cum_doorbell_stb.value = 0
+    for k in range(count):
+        doorbell = world.link(qp, (first + 20 * k) & MASK, list(range(0, 20, 2)))
+    await world.ring(doorbell)
+    while qp.todo:
+        world.retransmit(qp, 0.0)
+        await Timer(2, "us")
+    while qp.nodes:
+        await RisingEdge(dut.clk)
+    dut._log.info("%d nodes in %d reads, %s", count, world.seen["prefetches"], dict(world.seen))
+    assert world.seen["lines in one read"] == 4 and 4 * world.seen["prefetches"] <= 3 * qp.linked
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)

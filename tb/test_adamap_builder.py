@@ -1,5 +1,6 @@
 """The node builder against the functional model."""
 
+import os
 import random
 from collections import Counter
 from dataclasses import replace
@@ -11,7 +12,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from weft.hdl import abi
 from weft.hdl.adamap.builder import NodeBuilder
 from weft.hdl.layouts import HoleRun, Report
-from weft.hdl.params import preset
+from weft.hdl.params import NODE_ENCODINGS, preset
 from weft.model.functional.node import Node
 from weft.model.functional.node_pool import NodePool as Model
 from weft.tb.clock import start_clock
@@ -59,7 +60,8 @@ async def random_runs(dut):
     pause = rng.choice([0.0, 0.5])
     source = StreamSource(dut, "i", dut.clk, pause=pause, rng=random.Random(rng.random()))
     sink = StreamSink(dut, "o", dut.clk, pause=pause, rng=random.Random(rng.random()))
-    model, seen = Model(4), Counter()
+    encodings = tuple(abi.Encoding[name] for name in os.environ["ENCODINGS"].split())
+    model, seen = Model(4, encodings), Counter()
     at = {q: rng.choice([0, rng.getrandbits(32), (1 << 32) - 4000]) for q in range(8)}
     for style in ["sparse", "burst", "dense", "close", "huge", "edge"] * 3:
         generation = rng.randrange(256)
@@ -90,7 +92,7 @@ async def random_runs(dut):
             assert got[-1] == want, f"{style}: {got[-1]}, expected {want}"
             seen[want.encoding] += 1
             seen["full"] += len(want.holes) == abi.NODE_HOLES_MAX
-    assert all(seen[k] for k in [*abi.Encoding, "full", "evicted", "discard"]), seen
+    assert all(seen[k] for k in [*encodings, "full", "evicted", "discard"]), seen
     await ClockCycles(dut.clk, 50)
     assert len(sink) == 0
 
@@ -117,6 +119,15 @@ async def old_node_is_sealed(dut):
     assert int(dut.idle.value) == 1
 
 
+def simulate_with(sim, encodings):
+    simulate(NodeBuilder(replace(PARAMS, node_encodings=encodings)), name="adamap_builder",
+             bench="weft.tb.test_adamap_builder", sim=sim, env={"ENCODINGS": " ".join(encodings)})
+
+
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_nodes_hold_every_hole_in_the_best_encoding(sim):
-    simulate(NodeBuilder(PARAMS), name="adamap_builder", bench="weft.tb.test_adamap_builder", sim=sim)
+    simulate_with(sim, NODE_ENCODINGS)
+
+
+def test_builder_of_raw_bitmaps():
+    simulate_with("icarus", ("BITMAP",))

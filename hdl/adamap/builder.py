@@ -95,7 +95,10 @@ class NodeBuilder(wiring.Component):
         m.d.comb += self.idle.eq((used == 0) & ~held & ~self.i.valid & ~self.o.valid)
 
         def open_draft():
-            m.d.sync += draft.eq(Draft.const({"list_fits": 1, "runs_fit": 1, "bitmap_fits": 1}))
+            encodings = self.params.node_encodings
+            m.d.sync += draft.eq(Draft.const({
+                "list_fits": "LIST" in encodings, "runs_fit": "RUNS" in encodings, "bitmap_fits": "BITMAP" in encodings,
+            }))
             m.d.sync += [draft.base.eq(run.psn), tags[slot].since.eq(self.time_ns), tags[slot].qpn.eq(run.qpn),
                          tags[slot].generation.eq(run.generation)]
 

@@ -1,6 +1,6 @@
 """Fetches the nodes of every list ahead of the matcher."""
 
-from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -15,7 +15,21 @@ from .posted import Posted
 from .work_list import WorkList
 
 FETCHES_MAX = 8
+LINES = 4           # consecutive blocks that one read may fetch
 PATIENCE = 128      # looks at a list without a place before a node that is being matched must go, beside 4 per entry
+
+
+PAGE_LINES = 64     # a read does not cross 4 KiB
+
+
+def at_most(limit, value):
+    """``value``, but not more than ``limit``."""
+    return Mux(value > limit, limit, value)
+
+
+def least(a, b):
+    """The smaller one."""
+    return Mux(a < b, a, b)
 
 
 class ListRow(data.Struct):
@@ -25,30 +39,37 @@ class ListRow(data.Struct):
     generation: 8
     busy: 1          # a fetch is in flight
     filling: 1       # below the watermark: fetch until the depth is reached
+    adjacent: 1      # the last node fetched says that its successor is the next block in memory
     next_line: 58    # block after the last one fetched
     next_rsn: 32     # RSN behind the last node fetched
     fetched: 32
 
 
 class Fetch(data.Struct):
-    """A node read in flight."""
+    """A read of ``lines`` blocks in flight, and the cache entries kept for them."""
 
     valid: 1
     done: 1
-    error: 1
+    errors: LINES
     qpn: 24
     generation: 8
     line: 58
-    entry: 8
+    lines: range(LINES + 1)
+    entries: data.ArrayLayout(8, LINES)
 
 
 class Prefetch(wiring.Component):
     """Watermark prefetcher: pointer chase of many lists at once, one read in flight per list.
 
+    Where a list's nodes lie in consecutive blocks (the last one fetched says so of its successor), a read fetches up
+    to 4 of them, as far as they are linked and there is room; a block that turns out not to be the successor is
+    forgotten.
+
     Independent of QP control state. A list is looked at when a doorbell, the matcher or an arriving node gives
-    reason to; a look takes 5 cycles, an arriving node 6. Lists that nobody waits for leave a quarter of
-    the cache free; a list with a waiting header may take any entry, and turns out an untouched last node of
-    another one (which is fetched again later) or, when none is found, has another list's head retired early.
+    reason to; a look takes 5 cycles and one more per block to be read, an arriving read 5 and 3 per further block.
+    Lists that nobody waits for leave a quarter of the cache free; a list with a waiting header may take any entry,
+    and turns out an untouched last node of another one (which is fetched again later) or, when none is found for
+    some time, has another list's head retired early.
 
     Parameters
     ----------
@@ -80,7 +101,8 @@ class Prefetch(wiring.Component):
     o_report : Out(stream.Signature(Report))
         Kind QP_ERROR.
     o_qp_error : Out(stream.Signature(24))
-    count_prefetches : Out(3)
+    count_prefetches : Out(1)
+        Reads issued.
     idle : Out(1)
     """
 
@@ -103,7 +125,7 @@ class Prefetch(wiring.Component):
             "o_force": Out(stream.Signature(QpRef)),
             "o_line": Out(stream.Signature(LineRequest)), "i_line": In(stream.Signature(LineData)),
             "o_report": Out(stream.Signature(Report)), "o_qp_error": Out(stream.Signature(24)),
-            "count_prefetches": Out(3), "idle": Out(1),
+            "count_prefetches": Out(1), "idle": Out(1),
         })
 
     def elaborate(self, platform):
@@ -126,16 +148,19 @@ class Prefetch(wiring.Component):
         # Reads in flight; their data lands in a memory until it is looked at.
         count = min(FETCHES_MAX, entries)
         fetches = Array(Signal(Fetch, name=f"fetch{k}") for k in range(count))
-        m.submodules.landing = landing = Memory(shape=512, depth=count, init=[])
+        m.submodules.landing = landing = Memory(shape=512, depth=count * LINES, init=[])
         land, landed = landing.write_port(), landing.read_port()
+        land_slot = Signal(range(count))
         m.d.comb += [
             self.i_line.ready.eq(1),
             land.en.eq(self.i_line.valid),
-            land.addr.eq(self.i_line.p.tag),
+            land_slot.eq(self.i_line.p.tag),
+            land.addr.eq(Cat(self.i_line.p.index, land_slot)),
             land.data.eq(self.i_line.p.data),
         ]
         with m.If(self.i_line.valid):
-            m.d.sync += [fetches[land.addr].done.eq(1), fetches[land.addr].error.eq(self.i_line.p.error)]
+            m.d.sync += [fetches[land_slot].done.eq(self.i_line.p.last),
+                         fetches[land_slot].errors.bit_select(self.i_line.p.index, 1).eq(self.i_line.p.error)]
         slot, done, done_slot = Signal(range(count)), Signal(), Signal(range(count))
         free, free_slot, of_control = Signal(), Signal(range(count)), Signal()
         op = self.i_control.p
@@ -156,11 +181,16 @@ class Prefetch(wiring.Component):
         victim, misses = Signal.like(cache.peek_index), Signal(range(patience + 1))
         victim_tag = Signal.like(cache.peek)
         fetch = fetches[slot]
+        part = Signal(range(LINES))         # which block of a read is looked at, or gets a cache entry
+        lines = Signal(range(LINES + 1))    # blocks to read
+        in_extent = Signal(range(LINES + 1))
+        page_left = Signal(range(LINES + 1))
+        given_up = Signal()                 # what is left of the read is not wanted
         node = Signal(NODE)
         reason = Signal(8)
         m.d.comb += [
             node.eq(landed.data),
-            landed.addr.eq(slot),
+            landed.addr.eq(Cat(part, slot)),
             landed.en.eq(1),
             read.addr.eq(qpn),
             write.addr.eq(qpn),
@@ -169,12 +199,12 @@ class Prefetch(wiring.Component):
             self.waiting_qpn.eq(qpn),
             again.payload.eq(qpn),
             cache.peek_index.eq(victim),
-            cache.fill_index.eq(fetch.entry),
-            cache.fill_line.eq(fetch.line),
+            cache.fill_index.eq(fetch.entries[part]),
+            cache.fill_line.eq(fetch.line + part),
             cache.fill_node.eq(node),
-            cache.release_index.eq(fetch.entry),
+            cache.release_index.eq(fetch.entries[part]),
             self.o_line.p.line.eq(row.next_line),
-            self.o_line.p.count.eq(1),
+            self.o_line.p.count.eq(lines),
             self.o_line.p.tag.eq(free_slot),
         ]
         wake = Signal()                     # one cycle late: by then rows and tags have changed
@@ -185,7 +215,15 @@ class Prefetch(wiring.Component):
         m.d.comb += wanted.eq(
             row.live & ~row.busy & (self.linked.generation == row.generation) & (ahead != 0) & ~ahead[-1]
             & (cached < self.prefetch_depth) & (waiting | row.filling | (cached < self.prefetch_watermark)))
-        bad_node = Signal()
+        several, room, spare = (Signal(range(LINES + 1), name=name) for name in ("several", "room", "spare"))
+        reserve = Mux(waiting, 0, entries // 4)
+        m.d.comb += [
+            room.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead))),
+            spare.eq(Mux(cache.free_count > reserve, at_most(LINES, cache.free_count - reserve), 1)),
+            several.eq(least(least(room, spare), least(in_extent, page_left))),
+        ]
+        error, bad_node = Signal(), Signal()
+        m.d.comb += error.eq(fetch.errors.bit_select(part, 1))
         m.d.comb += bad_node.eq(
             (node.qpn != qpn)
             | (node.generation != row.generation)
@@ -216,15 +254,17 @@ class Prefetch(wiring.Component):
                     m.d.sync += [qpn.eq(work.o.payload), job.eq(LOOK)]
                     m.next = "SETTLE"
             with m.State("SETTLE"):  # lets a doorbell of the last cycles come through
+                m.d.sync += [part.eq(0), given_up.eq(0)]
                 m.next = "READ"
             with m.State("READ"):
                 m.d.comb += [read.en.eq(1), self.row_en.eq(1)]
                 m.next = "LATCH"
             with m.State("LATCH"):  # checks the pointer
                 m.d.sync += [row.eq(read.data), waiting.eq(self.waiting), inside.eq(0)]
-                for base, lines in zip(self.extent_base, self.extent_lines, strict=True):
-                    with m.If((read.data.next_line >= base) & ((read.data.next_line - base) < lines)):
-                        m.d.sync += inside.eq(1)
+                for base, size in zip(self.extent_base, self.extent_lines, strict=True):
+                    with m.If((read.data.next_line >= base) & ((read.data.next_line - base) < size)):
+                        m.d.sync += [inside.eq(1), in_extent.eq(at_most(LINES, base + size - read.data.next_line))]
+                m.d.sync += page_left.eq(at_most(LINES, PAGE_LINES - read.data.next_line[:6]))
                 with m.Switch(job):
                     with m.Case(LOOK):
                         m.next = "LOOK"
@@ -259,21 +299,29 @@ class Prefetch(wiring.Component):
                     m.d.sync += reason.eq(abi.Reason.BAD_POINTER.value)
                     m.next = "BREAK"
                 with m.Elif(wanted & roomy & free):
-                    m.next = "ISSUE"
+                    m.d.sync += lines.eq(Mux(row.adjacent, several, 1))
+                    m.next = "RESERVE"
                 with m.Elif(wanted & waiting & ~cache.free):
                     m.d.sync += [victim_tag.eq(cache.peek), misses.eq(Mux(misses == patience, misses, misses + 1))]
                     m.next = "CHOOSE"
                 with m.Elif(wanted & ~free):
                     m.next = "AGAIN"
+            with m.State("RESERVE"):  # takes a cache entry for every block
+                with m.If(cache.free):
+                    m.d.comb += cache.reserve_en.eq(1)
+                    m.d.sync += [fetches[free_slot].entries[part].eq(cache.free_index), part.eq(part + 1)]
+                with m.Else():      # there was one: the first block has its entry
+                    m.d.sync += lines.eq(part)
+                with m.If(~cache.free | (part + 1 == lines)):
+                    m.next = "ISSUE"
             with m.State("ISSUE"):  # waits for the read engine
                 m.d.comb += self.o_line.valid.eq(1)
                 with m.If(self.o_line.ready):
                     m.d.comb += [
-                        cache.reserve_en.eq(1),
                         self.count_prefetches.eq(1),
                         write.en.eq(1),
                         write.data.busy.eq(1),
-                        write.data.filling.eq(cached + 1 < self.prefetch_depth),
+                        write.data.filling.eq(cached + lines < self.prefetch_depth),
                     ]
                     fresh = fetches[free_slot]
                     m.d.sync += [
@@ -282,19 +330,25 @@ class Prefetch(wiring.Component):
                         fresh.qpn.eq(qpn),
                         fresh.generation.eq(row.generation),
                         fresh.line.eq(row.next_line),
-                        fresh.entry.eq(cache.free_index),
+                        fresh.lines.eq(lines),
                         misses.eq(0),
                     ]
                     m.next = "IDLE"
-            with m.State("LAND"):  # checks the node
-                m.d.sync += fetch.valid.eq(0)
-                with m.If(~row.live | (row.generation != fetch.generation)):
+            with m.State("LAND"):  # checks a node
+                final = part + 1 == fetch.lines
+                m.next = "NEXT"
+                with m.If(~row.live | (row.generation != fetch.generation) | given_up
+                          | (row.next_line != (fetch.line + part)[:58])):
                     m.d.comb += cache.release_en.eq(1)
-                    m.next = "IDLE"
-                with m.Elif(fetch.error | bad_node):
+                    m.d.sync += given_up.eq(1)
+                    with m.If(final):
+                        m.next = "LANDED"
+                with m.Elif(error | bad_node):
                     m.d.comb += cache.release_en.eq(1)
-                    m.d.sync += reason.eq(Mux(fetch.error, abi.Reason.DMA_ERROR.value, abi.Reason.BAD_NODE.value))
-                    m.next = "BREAK"
+                    m.d.sync += [reason.eq(Mux(error, abi.Reason.DMA_ERROR.value, abi.Reason.BAD_NODE.value)),
+                                 given_up.eq(1)]
+                    with m.If(final):
+                        m.next = "LANDED"
                 with m.Else():
                     m.d.comb += [
                         cache.fill_en.eq(1),
@@ -302,10 +356,25 @@ class Prefetch(wiring.Component):
                         wake.eq(1),
                         write.data.busy.eq(0),
                         write.data.fetched.eq(row.fetched + 1),
+                        write.data.adjacent.eq(node.next_adjacent),
                         write.data.next_line.eq(node.next_line),
                         write.data.next_rsn.eq(row.next_rsn + node.count),
                     ]
-                    m.next = "AGAIN"
+                    m.d.sync += row.eq(write.data)
+                    with m.If(final):
+                        m.next = "LANDED"
+            with m.State("NEXT"):  # reads the next block that came
+                m.d.sync += part.eq(part + 1)
+                m.next = "SETTLE_NODE"
+            with m.State("SETTLE_NODE"):
+                m.next = "LAND"
+            with m.State("LANDED"):  # the read is done with
+                m.d.sync += fetch.valid.eq(0)
+                m.next = "AGAIN"
+                with m.If(~row.live | (row.generation != fetch.generation)):
+                    m.next = "IDLE"
+                with m.Elif(reason != 0):
+                    m.next = "BREAK"
             with m.State("BREAK"):  # the list is dead
                 m.d.comb += [write.en.eq(1), write.data.live.eq(0), write.data.busy.eq(0), wake.eq(1)]
                 m.next = "REPORT"
@@ -320,6 +389,7 @@ class Prefetch(wiring.Component):
                     self.o_report.valid.eq(1),
                 ]
                 with m.If(self.o_report.ready):
+                    m.d.sync += reason.eq(0)
                     m.next = "STOP_QP"
             with m.State("STOP_QP"):  # waits for the command processor to stop the QP
                 m.d.comb += [self.o_qp_error.valid.eq(1), self.o_qp_error.payload.eq(qpn)]
