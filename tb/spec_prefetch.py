@@ -11,8 +11,7 @@ from weft.hdl.params import preset
 
 from .formal import Spec
 
-QPS, ENTRIES = 2, 4
-PARAMS = preset("test").with_(qps=QPS, cache_entries=ENTRIES, knit_extents=2, prefetch_depth_max=4)
+QPS = 2
 LINE_BITS, COUNT_BITS, LINKED_BITS = 5, 3, 4
 
 
@@ -26,15 +25,17 @@ class PrefetchSpec(Spec):
 
     name = "prefetch"
     block = Prefetch
-    depth = 32
+    depth, entries = 32, 4
 
     def __init__(self, block=None, *, cache=HeadCache):
         super().__init__(block)
         self.cache_block = cache
 
     def specify(self, m):
-        m.submodules.dut = dut = self.block(PARAMS)
-        m.submodules.cache = cache = self.cache_block(PARAMS)
+        entries = self.entries
+        params = preset("test").with_(qps=QPS, cache_entries=entries, knit_extents=2, prefetch_depth_max=4)
+        m.submodules.dut = dut = self.block(params)
+        m.submodules.cache = cache = self.cache_block(params)
         self.free_members(dut, "cache", "i_control", "linked", "post_stb", "post_qpn", "i_demand", "i_line",
                           "extent_base", "extent_lines", "prefetch_depth", "prefetch_watermark", "view_en",
                           "view_index")
@@ -88,10 +89,10 @@ class PrefetchSpec(Spec):
         m.d.comb += [dut.linked.generation.eq(seen.generation), dut.linked.value.eq(seen.linked)]
 
         # The read engine: any answer, in any order.
-        tags = [Signal(3, name=f"read{k}") for k in range(ENTRIES)]      # lines still to come
-        index = Array(Signal(2, name=f"index{k}") for k in range(ENTRIES))
-        owner = [Signal(1, name=f"owner{k}") for k in range(ENTRIES)]
-        answer = self.free(2, "answer_tag")
+        tags = [Signal(3, name=f"read{k}") for k in range(entries)]      # lines still to come
+        index = Array(Signal(2, name=f"index{k}") for k in range(entries))
+        owner = [Signal(1, name=f"owner{k}") for k in range(entries)]
+        answer = self.free(range(entries), "answer_tag")
         line = dut.i_line
         word = data.View(NODE, line.p.data)
         m.d.comb += [line.valid.eq(self.free(1, "answer") & (Array(tags)[answer] != 0)), line.p.tag.eq(answer),
@@ -102,7 +103,7 @@ class PrefetchSpec(Spec):
                      word.count.eq(self.free(COUNT_BITS, "count")), word.rsn.eq(self.free(6, "node_rsn"))]
         issue = dut.o_line.valid & dut.o_line.ready
         caller = dut.row_index
-        for k in range(ENTRIES):
+        for k in range(entries):
             with m.If(line.valid & (answer == k)):
                 m.d.sync += [tags[k].eq(tags[k] - 1), index[k].eq(index[k] + 1)]
             with m.If(issue & (dut.o_line.p.tag == k)):
@@ -110,11 +111,11 @@ class PrefetchSpec(Spec):
 
         # The tags of the cache, as its ports tell.
         tag = data.StructLayout({"valid": 1, "reserved": 1, "qpn": 1, "rsn": 8, "count": COUNT_BITS})
-        copies = Array(Signal(tag, name=f"copy{k}") for k in range(ENTRIES))
+        copies = Array(Signal(tag, name=f"copy{k}") for k in range(entries))
         fill = cache.fill
         match = cache.match
-        dropping, dropped = Signal(), self.free(2, "drop_index")
-        marked = self.free(2, "mark_index")
+        dropping, dropped = Signal(), self.free(range(entries), "drop_index")
+        marked = self.free(range(entries), "mark_index")
         victim = copies[dropped]
         m.d.comb += [
             dropping.eq(self.free(1, "drop") & victim.valid & lives[victim.qpn].alive & ~dut.granted
@@ -130,7 +131,7 @@ class PrefetchSpec(Spec):
         evicting = fill.release_en & copies[fill.release_index].valid
         landing = Signal(1)
         m.d.comb += landing.eq(fill.fill_node.qpn)
-        for k in range(ENTRIES):
+        for k in range(entries):
             c = copies[k]
             with m.If(fill.reserve_en & (fill.free_index == k)):
                 m.d.sync += c.reserved.eq(1)
@@ -227,13 +228,21 @@ class PrefetchSpec(Spec):
         with m.Else():
             m.d.sync += dying.eq(0)
         self.cover("a destroy waits for a fetch", (dying == 12) & line.valid & line.p.last, bound=40)
-        self.cover("an untouched node is turned out", evicting, bound=70, seconds=100)
+        if entries == 2:
+            self.cover("an untouched node is turned out", evicting, bound=70, seconds=200)
         self.cover("a node retires and its list fetches again", issue & (some.retired == 1) & (caller == asked_qpn),
                    bound=50, seconds=100)
         self.cover("a bad node breaks its list", dut.o_report.valid, bound=40)
 
 
-SPECS = [PrefetchSpec]
+class SmallPrefetchSpec(PrefetchSpec):
+    """The same with a cache of 2 nodes, which is soon full."""
+
+    name = "prefetch_small"
+    depth, entries = 43, 2
+
+
+SPECS = [PrefetchSpec, SmallPrefetchSpec]
 MUTANTS = [
     (PrefetchSpec, [("with m.If(wanted & ~inside):", "with m.If(0):")]),
     (PrefetchSpec, [("& (ahead != 0) & ~ahead[-1]", "& 1")]),

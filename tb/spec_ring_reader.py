@@ -7,14 +7,12 @@ from weft.hdl.ring.reader import LINES_MAX, RingReader
 
 from .formal import Spec
 
-LOG2 = 2
-SIZE, MASK = 1 << LOG2, (2 << LOG2) - 1
 PARAMS = preset("test").with_(ring_prefetch=4)
 BASE = 0x1000
 
 
 class RingReaderSpec(Spec):
-    """A ring of 4 entries, 4 of them in flight, an orderly host and a read engine that answers in any order.
+    """A ring of 4 entries, all of which may be in flight, an orderly host and a read engine that answers in any order.
 
     The host writes entries in order, each with its index and phase, rings with its newest index, and retires what it
     was given.
@@ -22,11 +20,12 @@ class RingReaderSpec(Spec):
 
     name = "ring_reader"
     block = RingReader
+    log2, bound = 2, 22
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(PARAMS)
-        width = LOG2 + 1
-        m.d.comb += [dut.base.eq(BASE), dut.log2.eq(LOG2), dut.enable.eq(1)]
+        log2, size, width = self.log2, 1 << self.log2, self.log2 + 1
+        m.d.comb += [dut.base.eq(BASE), dut.log2.eq(log2), dut.enable.eq(1)]
         self.free_members(dut, "base", "log2", "enable", "i_line", "prod", "retire")
         up = Signal(2)                      # the ring has started; the host rings afterwards
         m.d.sync += up.eq(up + (up != 3))
@@ -39,13 +38,13 @@ class RingReaderSpec(Spec):
         with m.If(dut.prod_stb):
             m.d.sync += written.eq(ring_to)
         step, room = Signal(width), Signal(width)
-        m.d.comb += [step.eq(ring_to - written), room.eq(SIZE - (written - dut.cons))]
+        m.d.comb += [step.eq(ring_to - written), room.eq(size - (written - dut.cons))]
         self.assume(~dut.prod_stb | (step <= room))
 
         # The read engine: up to four requests, answered line by line, the next one of any request.
         live, left, first, tags, at = (
             [Signal(w, name=f"{n}{k}") for k in range(4)]
-            for n, w in (("live", 1), ("left", 3), ("first", LOG2 + 1), ("tag", 16), ("at", 2)))
+            for n, w in (("live", 1), ("left", 3), ("first", log2 + 1), ("tag", 16), ("at", 2)))
         fetched = Signal(width)             # free running: the next index that should be asked for
         asked = Signal(width)
         request = dut.o_request
@@ -75,7 +74,7 @@ class RingReaderSpec(Spec):
                              tags[k].eq(request.p.tag)]
         with m.If(taken):
             m.d.sync += fetched.eq(fetched + request.p.count)
-        m.d.comb += line.p.data.eq(Cat(~index[LOG2], index))
+        m.d.comb += line.p.data.eq(Cat(~index[log2], index))
         in_flight = Cat(live).any()
 
         # The user: retires what was delivered.
@@ -89,18 +88,18 @@ class RingReaderSpec(Spec):
         waiting, offered = Signal(), Signal(width)
         m.d.sync += [waiting.eq(dut.o.valid & ~dut.o.ready), offered.eq(number)]
 
-        kind, deep = {"kind": "unbounded"}, {"bound": 22, "seconds": 280}
+        kind, deep = {"kind": "unbounded"}, {"bound": self.bound, "seconds": 280}
         self.check("a request lies inside the ring and one page", ~request.valid | (
             (request.p.count >= 1) & (request.p.count <= LINES_MAX)
-            & (request.p.line >= BASE >> 6) & (request.p.line + request.p.count <= (BASE >> 6) + SIZE)), **kind)
+            & (request.p.line >= BASE >> 6) & (request.p.line + request.p.count <= (BASE >> 6) + size)), **kind)
         self.check("entries are offered until taken", ~waiting | (dut.o.valid & (number == offered)), **deep)
         self.check("requests follow each other",
-                   ~request.valid | (request.p.line == (BASE >> 6) + fetched[:LOG2]), **kind)
+                   ~request.valid | (request.p.line == (BASE >> 6) + fetched[:log2]), **kind)
         self.check("never fetches past prod", ~request.valid | (request.p.count <= asked), **deep)
         self.check("delivers each entry once, in order", ~dut.o.valid | (number == delivered), **deep)
         self.check("cons counts what was retired", (up < 3) | (dut.cons == retired), **deep)
         self.check("cons <= delivered <= prod <= cons + size",
-                   ((written - dut.cons)[:width] <= SIZE) & (
+                   ((written - dut.cons)[:width] <= size) & (
                        (delivered - dut.cons)[:width] <= (written - dut.cons)[:width]), **deep)
         self.check("refuses nothing", ~dut.refuse_stb, **deep)
         # Ranking: with everything answered and taken, the next entry comes in a bounded time.
@@ -111,7 +110,7 @@ class RingReaderSpec(Spec):
         with m.Else():
             m.d.sync += patience.eq(patience + (patience != 63))
         self.check("no deadlock: an entry within 12 cycles of calm", patience <= 12, **deep)
-        self.cover("second lap", out & (number == SIZE + 1) & (dut.cons == SIZE), bound=60)
+        self.cover("second lap", out & (number == size + 1) & (dut.cons == size), bound=60)
         self.cover("full ring of entries in flight", Cat(live).all(), bound=40)
         overtaken = Signal()
         with m.If(line.valid & (index != delivered) & (delivered == 0)):
@@ -119,9 +118,16 @@ class RingReaderSpec(Spec):
         self.cover("answers overtake each other", overtaken & out & (number == 2), bound=40)
 
 
-SPECS = [RingReaderSpec]
+class LongRingReaderSpec(RingReaderSpec):
+    """The same with a ring of 8 entries, twice what may be in flight."""
+
+    name = "ring_reader_long"
+    log2, bound = 3, 18
+
+
+SPECS = [RingReaderSpec, LongRingReaderSpec]
 MUTANTS = [
-    (RingReaderSpec, [("with m.Elif(room >= count):", "with m.Elif(room >= 0):")]),
+    (LongRingReaderSpec, [("with m.Elif(room >= count):", "with m.Elif(room >= 0):")]),
     (RingReaderSpec, [("in_ring.eq(Mux(to_prod < to_end, to_prod, to_end))", "in_ring.eq(to_prod)")]),
     (RingReaderSpec, [("slot.eq(tag.slot + line.index)", "slot.eq(tag.slot)")]),
 ]
