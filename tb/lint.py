@@ -63,7 +63,8 @@ def yosys(path, script):
     done = subprocess.run([str(program), "-q", "-p", script], cwd=Path(path).parent, capture_output=True, text=True,
                           stdin=subprocess.DEVNULL)
     if done.returncode:
-        raise LintFailed(f"{path}: yosys says\n{(done.stdout + done.stderr)[-4000:]}")
+        raise LintFailed(f"{path}: yosys ended with status {done.returncode} and says\n"
+                         f"{(done.stdout + done.stderr)[-4000:]}")
     return done.stdout
 
 

@@ -137,7 +137,7 @@ class LoadedWindowSpec(WindowSpec):
 
 SPECS = [WindowSpec, LoadedWindowSpec]
 MUTANTS = [
-    (WindowSpec, [("first_missing >= limit", "first_missing > limit")]),
+    (WindowSpec, [("step.holes.eq(end - first_missing)", "step.holes.eq(end)")]),
     (WindowSpec, [("marked.eq(row.bitmap | mark)", "marked.eq(row.bitmap)")]),
     (WindowSpec, [("slide.eq(distance - reorder + 1)", "slide.eq(distance - reorder + 2)")]),
     (WindowSpec, [("row_known & (row_index == next_request", "0 & (row_index == next_request")]),
