@@ -34,6 +34,7 @@ class Capabilities:
     max_extents: int
     msix_vectors: int
     max_prefetch_depth: int
+    max_extent_bytes: int
 
     @classmethod
     def of(cls, device):
@@ -55,4 +56,4 @@ class Capabilities:
             )
         tables, adamap, misc = (read_register(device, f"cap_{n}") for n in ("tables", "adamap", "misc"))
         return cls(found, *(1 << (tables >> shift & 0xFF) for shift in (0, 8, 16)), adamap & 0xFFFF, adamap >> 16,
-                   *(misc >> shift & 0xFF for shift in (0, 8, 16)))
+                   *(misc >> shift & 0xFF for shift in (0, 8, 16)), ((1 << (misc >> 24)) - 2) * abi.BLOCK_BYTES)

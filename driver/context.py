@@ -69,6 +69,8 @@ class Context:
         self.mr_indices = RangeAllocator(can.max_mr)
         self.pte_ranges = RangeAllocator(can.max_pte)
         self.last_key_tag = {}
+        if config.extent_bytes > can.max_extent_bytes:
+            raise ValueError(f"extent_bytes is {config.extent_bytes}; an extent of this card holds {can.max_extent_bytes}")
         self._start()
         self.knitting = KnittingBuffer(
             device,
@@ -128,6 +130,8 @@ class Context:
             ring.clear()
         self.commands.forget()
         self.nic.forget()
+        if config.extent_bytes > can.max_extent_bytes:
+            raise ValueError(f"extent_bytes is {config.extent_bytes}; an extent of this card holds {can.max_extent_bytes}")
         self._start()
         self.knitting.announce_again()
         self.run_until(lambda: not self.knitting.changing, self.commands.timeout_ns)

@@ -107,7 +107,7 @@ class QpEngine:
                     abi.LINK_DOORBELL,
                     qpn=self.qp_num,
                     generation=self.generation,
-                    linked=action.linked & 0xFFFF_FFFF,
+                    nodes=action.nodes,
                 )
             elif isinstance(action, CumDoorbell):
                 self.context.doorbell(

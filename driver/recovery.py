@@ -27,9 +27,9 @@ WAITING_RUNS_MAX = 4096
 
 @dataclass
 class LinkDoorbell:
-    """So many nodes are linked by now."""
+    """So many nodes were linked."""
 
-    linked: int
+    nodes: int
 
 
 @dataclass
@@ -166,7 +166,7 @@ class Receiver:
     def _announce(self, count):
         """Tell the card, then the peer, of the last ``count`` nodes."""
         if count:
-            self.actions.append(LinkDoorbell(self.linked))
+            self.actions.append(LinkDoorbell(count))
             for i in range(-count, 0):
                 self._report(self._list[i])
 
@@ -255,7 +255,7 @@ class Receiver:
     def settle(self, now=0):
         """Work out what is complete after a batch of reports; fills :attr:`messages` and :attr:`actions`."""
         probes = []
-        while self._events and near(self._events[0][1], self.holes_seen, 32) <= self.holes_seen:
+        while self._events and near(self._events[0][1], self.holes_seen, abi.HOLES_BITS) <= self.holes_seen:
             base, _, rsn = self._events.popleft()
             self.base = max(self.base, base)
             if rsn is not None:

@@ -81,7 +81,8 @@ REGISTERS = [
     Register("cap_tables", 0x008, _RO, "log2 of QPs in bits 7:0, of MRs in 15:8, of page-table entries in 23:16."),
     Register("cap_adamap", 0x00C, _RO, "Window bits in 15:0, head-cache entries in 31:16."),
     Register("cap_misc", 0x010, _RO,
-             "Knitting extents in 7:0, MSI-X vectors in 15:8, largest prefetch depth in 23:16."),
+             "Knitting extents in 7:0, MSI-X vectors in 15:8, largest prefetch depth in 23:16, n in 31:24: an extent has "
+             "less than 2^n - 1 blocks."),
     Register("control", 0x020, _RW,
              "Bit 0: receive and transmit enabled. Bit 1: reset of everything but the PCIe side, while set."),
     Register("status", 0x024, _RO, "Bit 0: all engines idle. Bit 1: reset finished."),
@@ -99,7 +100,7 @@ REGISTERS = [
     Register("prefetch_watermark", 0x060, _RW,
              "A fetch starts when fewer nodes than this are left in the cache.", reset=4),
     Register("link_doorbell", 0x080, _DB,
-             "Nodes linked so far for a QP: a LINK_DOORBELL word, one 8-byte write.", width=64),
+             "Nodes were linked for a QP: a LINK_DOORBELL word, one 8-byte write.", width=64),
     Register("cum_doorbell", 0x088, _DB,
              "Oldest PSN of a QP not yet acknowledged: a CUM_DOORBELL word, one 8-byte write.", width=64),
 ]
@@ -185,8 +186,8 @@ COUNTERS = [
 COUNTER_INDEX = {name: i for i, (name, _) in enumerate(COUNTERS)}
 COUNTER_WIDTH = 48
 
-LINK_DOORBELL = Layout("LINK_DOORBELL", "Nodes linked so far for a QP.", [
-    Field("qpn", 24), Field("generation", 8), Field("linked", 32, "Free-running count of linked nodes.")], size_bytes=8)
+LINK_DOORBELL = Layout("LINK_DOORBELL", "Nodes were linked at the tail of a QP's list.", [
+    Field("qpn", 24), Field("generation", 8), Field("nodes", 32, "How many, since the last such word.")], size_bytes=8)
 CUM_DOORBELL = Layout("CUM_DOORBELL", "Cumulative PSN of a QP.", [
     Field("qpn", 24), Field("generation", 8),
     Field("psn", 32, "32-bit PSN; every older one is acknowledged.")], size_bytes=8)
@@ -255,7 +256,7 @@ class CommandOpcode(enum.IntEnum):
     MR_DESTROY = 6        # mr_index
     PAGE_TABLE_WRITE = 7  # pte_index, count, address: copies `count` 8-byte entries from host memory
     EXTENT_SET = 8        # extent, address, length (0: removes it)
-    QP_QUERY = 9          # qpn: result0 window base, result1 holes counted, result2 nodes linked, result3 nodes fetched
+    QP_QUERY = 9          # qpn: result0 window base, result1 holes counted, result2 nodes linked but not fetched, result3 nodes cached
     STATISTICS = 10       # address: writes all counters, 8 bytes each, in COUNTERS order
 
 
@@ -370,13 +371,15 @@ REPORT_RETIRE = _host("REPORT_RETIRE", "Kind RETIRE: the block is the driver's a
     ("rsn", 32, "RSN of the node's first hole."), ("next_rsn", 32, "Every older RSN is behind the list's head."),
     ("open", NODE_BODY_BITS, "Bit i set: hole i of the node was not filled."))
 
+HOLES_BITS = 24     # of a count of holes: less than 2^23 are outstanding
+
 REPORT_EVENT = _host("REPORT_EVENT", "Kinds MESSAGE_END, PROGRESS, PROBE, ERROR, QP_ERROR, TX_ERROR.",
     *_REPORT_HEADER, ("has_imm", 1, "The packet carried an immediate."),
     ("retransmission", 1, "It was a retransmission."),
     ("reason", 8, "Why it was refused.", Reason), ("opcode", 8, "BTH opcode."), ("_r0", 40),
     ("qpn", 24, "Local QPN."), ("generation", 8), ("psn", 32, "32-bit PSN of the packet (PROBE: next to be sent)."),
     ("base", 32, "Window base: every older PSN was received or counted as a hole."),
-    ("holes", 32, "Holes counted by this QP's window so far; free running."),
+    ("holes", HOLES_BITS, "Holes counted by this QP's window so far; free running."), ("_r2", 8),
     ("va", 64, "RETH address."),
     ("key", 32, "RETH key."), ("length", 32, "RETH length."),
     ("imm", 32, "Immediate data."), ("rsn", 32, "RSN of the packet (PROBE: next to be sent, 24 bits)."),

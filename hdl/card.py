@@ -149,7 +149,8 @@ class Card(wiring.Component):
             csr.r_version.eq(major << 24 | minor << 16 | patch),
             csr.r_cap_tables.eq(params.qpn_width | params.mr_width << 8 | params.pte_width << 16),
             csr.r_cap_adamap.eq(params.window_bits | params.cache_entries << 16),
-            csr.r_cap_misc.eq(params.knit_extents | params.msix_vectors << 8 | params.prefetch_depth_max << 16),
+            csr.r_cap_misc.eq(params.knit_extents | params.msix_vectors << 8 | params.prefetch_depth_max << 16
+                              | params.extent_blocks_log2 << 24),
             csr.r_status.eq(Cat(idle_q, self.command.tables_clear & ~reset_pending & ~core_reset)),
             csr.r_time_ns.eq(time_ns),
         ]
@@ -169,6 +170,8 @@ class Card(wiring.Component):
         wiring.connect(m, command.o_list_destroy, adamap.i_destroy)
         wiring.connect(m, command.o_extent, adamap.i_extent)
         wiring.connect(m, adamap.o_qp_error, command.i_qp_error)
+        for reader, table in zip(adamap.qp, tables.list_read, strict=True):
+            wiring.connect(m, reader, table)
         m.d.comb += [
             rings.retire[ring].eq(command.retire),
             tables.enable.eq(command.tables_clear),

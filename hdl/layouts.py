@@ -189,9 +189,8 @@ class Verdict(enum.Enum, shape=3):
     STALE = 2           # below the cumulative PSN: drop it
     LATE = 3            # original whose hole left the window: place it, do not mark it
     MATCH = 4           # retransmission: place it; the matcher does the bookkeeping
-    STALE_RSN = 5       # retransmission behind the head node: drop it
-    QUEUE_FULL = 6      # no room in the match queue: drop it, it counts as lost
-    PROBE = 7           # nothing to place
+    QUEUE_FULL = 5      # no room in the match queue: drop it, it counts as lost
+    PROBE = 6           # nothing to place
 
 
 class Judgement(data.Struct):
@@ -200,7 +199,7 @@ class Judgement(data.Struct):
     verdict: Verdict
     psn: 32             # extended
     base: 32            # after the packet
-    holes: 32           # counted so far
+    holes: abi.HOLES_BITS   # counted so far; free running
     progress: 1         # send a PROGRESS report: the window is empty again and one was owed
 
 

@@ -40,6 +40,9 @@ class CardParams:
         Retransmission headers that may wait for a node fetch.
     knit_extents : int
         Extents of the knitting buffer the card can check pointers against.
+    block_bits : int
+        Bits of the number of a knitting block: the card keeps numbers instead of addresses. An extent holds less than
+        ``2 ** extent_blocks_log2 - 1`` blocks.
     msix_vectors : int
         Entries of the MSI-X table.
     bulk_tags, bulk_slot_bytes : int
@@ -64,6 +67,7 @@ class CardParams:
     node_encodings: tuple = NODE_ENCODINGS
     match_queue: int = 32
     knit_extents: int = 8
+    block_bits: int = 22
     msix_vectors: int = 8
     bulk_tags: int = 64
     bulk_slot_bytes: int = 1024
@@ -81,12 +85,22 @@ class CardParams:
             raise ValueError(f"node_encodings is {self.node_encodings}; choose from {', '.join(NODE_ENCODINGS)}")
         if not 64 <= self.window_bits <= 512:
             raise ValueError(f"window_bits is {self.window_bits}; choose 64 to 512")
+        if self.extent_blocks_log2 < 8:
+            raise ValueError(f"block_bits is {self.block_bits}; {self.knit_extents} extents need 8 more for their blocks")
         if self.bulk_tags + self.line_tags > 256:
             raise ValueError("bulk_tags + line_tags exceed the 256 tags of an 8-bit tag field")
 
     @property
     def qpn_width(self):
         return exact_log2(self.qps)
+
+    @property
+    def extent_index_bits(self):
+        return (self.knit_extents - 1).bit_length()
+
+    @property
+    def extent_blocks_log2(self):
+        return self.block_bits - self.extent_index_bits
 
     @property
     def mr_width(self):
@@ -105,7 +119,7 @@ PRESETS = {
     "test": CardParams("test", qps=16, mrs=32, ptes=4096),
     "basic": CardParams("basic", qps=1024, mrs=1024, ptes=16384, builder_slots=32, cache_entries=64),
     "full": CardParams("full", qps=16384, mrs=16384, ptes=131072, builder_slots=64, cache_entries=256, knit_extents=64,
-                       msix_vectors=32),
+                       block_bits=24,                       msix_vectors=32),
 }
 
 

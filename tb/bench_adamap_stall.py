@@ -133,7 +133,7 @@ class Room:
         last = scenario.batches[-1][-1] + FIRST_PSN + 1
         await StreamSource(dut, "i_create", dut.clk).send(pack(ListCreate, **who, psn=last, line=FIRST_LINE))
         await self.doorbell("cum_doorbell", abi.CUM_DOORBELL, **who, psn=FIRST_PSN)
-        await self.doorbell("link_doorbell", abi.LINK_DOORBELL, **who, linked=len(scenario.nodes))
+        await self.doorbell("link_doorbell", abi.LINK_DOORBELL, **who, nodes=len(scenario.nodes))
         rsn, before = 0, None
         for batch in scenario.batches:
             if before is not None and (batch[0] - before) * PACKET_CYCLES < 5000:

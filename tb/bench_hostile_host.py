@@ -132,7 +132,7 @@ def bad_doorbells(card):
     # The two words of the Adamap, for QPs that do not exist or live in another generation.
     live = card.endpoint.qps[0]
     for qpn, generation in ((15, 0), (0, 1), (1 << 20, 0), (live.qp_num, live.generation + 1)):
-        context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=qpn, generation=generation, linked=5)
+        context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=qpn, generation=generation, nodes=5)
         context.doorbell("cum_doorbell", abi.CUM_DOORBELL, qpn=qpn, generation=generation, psn=0x1234)
     card.settle()
     assert pair.new_drops("a") == {}
@@ -220,7 +220,7 @@ def broken_lists(card):
     context = card.context
     junk, stray = card.qps[1], card.qps[2]
     errors = context.reports.counts["QP_ERROR"]
-    context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=junk.qp_num, generation=junk.generation, linked=1)
+    context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=junk.qp_num, generation=junk.generation, nodes=1)
     card.settle()
     assert context.reports.counts["QP_ERROR"] == errors + 1 and junk.receiver.broken is Reason.BAD_NODE
     assert junk.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_node": 1}
@@ -228,7 +228,7 @@ def broken_lists(card):
     receiver.pool.write(receiver.head_block, {
         "qpn": stray.qp_num, "generation": stray.generation, "count": 1, "encoding": abi.Encoding.LIST,
         "base_psn": stray.attr.rq_psn, "rsn": 0}, NOWHERE // abi.BLOCK_BYTES)
-    context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=stray.qp_num, generation=stray.generation, linked=2)
+    context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=stray.qp_num, generation=stray.generation, nodes=1)
     card.settle()
     assert context.reports.counts["QP_ERROR"] == errors + 2 and receiver.broken is Reason.BAD_POINTER
     assert stray.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_pointer": 1}

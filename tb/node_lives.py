@@ -202,7 +202,7 @@ class NodeLives:
             if isinstance(action, LinkDoorbell):
                 card = self.card[qpn]
                 if card.generation == host.generation:
-                    card.nodes.linked = action.linked % (1 << 32)
+                    card.nodes.linked += action.nodes
             elif isinstance(action, ControlFrame) and action.opcode is wire.Opcode.LOSS_REPORT:
                 self._send_again(qpn, host, action)
 

@@ -34,6 +34,7 @@ from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.stream import StreamSink, StreamSource
 
 PARAMS = preset("test").with_(ptes=1024)
+LONGEST = ((1 << PARAMS.extent_blocks_log2) - 2) * BLOCK_BYTES
 Op, Status = CommandOpcode, CommandStatus
 RESULTS = (0x11111111, 0x22222222, 0x33333333, 0x44444444)
 HOST_COUNTERS = [(0x9000_0000_0001 * (n + 3)) % (1 << COUNTER_WIDTH) for n in range(len(COUNTERS))]
@@ -383,12 +384,12 @@ async def other_commands(dut):
     await env.do(Op.SET_NETWORK, mac=0x0123_4567_89AB, ip=0x0A00_0001)
     assert (int(dut.mac.value), int(dut.ip.value)) == (0x0123_4567_89AB, 0x0A00_0001)
     last = PARAMS.knit_extents - 1
-    for index, address, length in ((0, 64, 0), (last, (1 << 64) - 128, 128), (3, 1 << 20, (1 << 38) - 64)):
+    for index, address, length in ((0, 64, 0), (last, (1 << 64) - 128, 128), (3, 1 << 20, LONGEST)):
         await env.do(Op.EXTENT_SET, extent=index, address=address, length=length)
         extent = Extent.from_bits(env.extents.recv_nowait())
         assert (extent.index, extent.base, extent.length) == (index, address // 64, length // 64)
     await env.do(Op.EXTENT_SET, Status.BAD_INDEX, extent=PARAMS.knit_extents)
-    for address, length in ((32, 64), (64, 32), (64, 1 << 38), ((1 << 64) - 64, 128)):
+    for address, length in ((32, 64), (64, 32), (64, LONGEST + 64), (64, 1 << 38), ((1 << 64) - 64, 128)):
         await env.do(Op.EXTENT_SET, Status.BAD_VALUE, address=address, length=length)
     assert len(env.extents) == 0
     await env.do(Op.STATISTICS, Status.BAD_VALUE, address=0x1_0020)

@@ -269,7 +269,7 @@ def test_node_is_linked_before_it_is_reported():
     head = receiver.head_block
     node(receiver, (PSN + 2, 3))
     link, report = actions(receiver)
-    assert isinstance(link, LinkDoorbell) and link.linked == 1
+    assert isinstance(link, LinkDoorbell) and link.nodes == 1
     assert report.opcode is wire.Opcode.LOSS_REPORT and report.rsn == 0
     assert pool.read(head) == report.payload
     fields = abi.NODE.unpack(report.payload)
@@ -313,7 +313,7 @@ def test_residue_goes_to_the_tail_under_new_rsns():
     actions(receiver)
     retire(receiver, head, open_bits=0b1010)
     link, report = actions(receiver)
-    assert link.linked == 3 and report.rsn == 6
+    assert link.nodes == 2 and report.rsn == 6
     assert node_runs(abi.NODE.unpack(report.payload), PSN) == [(PSN + 1, 1), (PSN + 5, 1)]
     assert pool.check()["linked"] == 2
 

@@ -34,7 +34,7 @@ OVERVIEW = (
     )),
     ("card B prefetch", "b", (
         "adamap.*links: took took_qpn",
-        "adamap.*prefetch: fsm_state row_index=qpn linked.value row.fetched row.next_line o_line{line count}",
+        "adamap.*prefetch: fsm_state row_index=qpn ahead cached block o_line{line count}",
         "adamap.*cache: fill__fill_en fill__fill_index fill__free_count",
     )),
     ("card B rings", "b", (
@@ -60,7 +60,7 @@ CARD = (
     )),
     ("doorbells", (
         "csr: *_prod_stb *_cons_stb",
-        "csr: r_link_doorbell_stb r_link_doorbell<LINK_DOORBELL.qpn> r_link_doorbell<LINK_DOORBELL.linked>",
+        "csr: r_link_doorbell_stb r_link_doorbell<LINK_DOORBELL.qpn> r_link_doorbell<LINK_DOORBELL.nodes>",
         "csr: r_cum_doorbell_stb r_cum_doorbell<CUM_DOORBELL.qpn> r_cum_doorbell<CUM_DOORBELL.psn>",
     )),
     ("command", (
@@ -113,7 +113,7 @@ CARD = (
         "adamap.*cache: tag*.valid tag*.qpn tag*.rsn tag*.count",
     )),
     ("prefetch", (
-        "adamap.*prefetch: fsm_state row_index=qpn row.live row.generation linked.value row.fetched cached "
+        "adamap.*prefetch: fsm_state row_index=qpn live generation ahead cached "
         "row.next_line",
         "adamap.*prefetch: o_line{line count tag} i_line{tag error} fetch*.valid fetch*.qpn fetch*.line",
         "adamap.*prefetch: reason:Reason o_qp_error{}",

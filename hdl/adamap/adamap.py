@@ -7,10 +7,11 @@ from amaranth.lib.wiring import In, Out
 from .. import layouts
 from ..params import CardParams
 from ..stream import Fifo
+from ..table.qp import qp_read_port
 from .builder import NodeBuilder
 from .control import ListControl, QpRef
+from .cum import CumTable
 from .lists import Extent, Lists
-from .posted import PostedTable
 from .window import Window
 
 
@@ -36,6 +37,9 @@ class Adamap(wiring.Component):
         Nothing of the QP is left, no fetch of it is in flight. No packet of it may come after ``i_destroy``.
     link_doorbell, link_doorbell_stb, cum_doorbell, cum_doorbell_stb : In
         Words of :data:`abi.LINK_DOORBELL`, :data:`abi.CUM_DOORBELL`.
+    qp : Out(qp_read_port(params)).array(4)
+        The QP table: the room keeps no generation of its own. The entry of a QP stands there before a doorbell of it
+        comes, and until the QP is destroyed here.
     i_extent : In(stream.Signature(Extent))
     reorder_distance, node_age_ns, retransmit_slack, prefetch_depth, prefetch_watermark : In(32)
     time_ns : In(64)
@@ -48,7 +52,7 @@ class Adamap(wiring.Component):
         the reporter need not look at their tickets (``unticketed``).
     o_qp_error : Out(stream.Signature(24))
     query_stb, query_qpn, query_done, query_result
-        Window base, holes, nodes linked, nodes fetched.
+        Window base, holes, nodes linked but not fetched, nodes cached.
     idle : Out(1)
         Nothing is under way, and no node is open.
     refuse_stb, refuse_reason : Out
@@ -70,6 +74,7 @@ class Adamap(wiring.Component):
             "i_create": In(stream.Signature(layouts.ListCreate)),
             "i_destroy": In(stream.Signature(QpRef)), "destroyed": Out(1),
             "link_doorbell": In(64), "link_doorbell_stb": In(1), "cum_doorbell": In(64), "cum_doorbell_stb": In(1),
+            "qp": Out(qp_read_port(params)).array(4),
             "i_extent": In(stream.Signature(Extent)),
             **{name: In(32) for name in config},
             "time_ns": In(64), "placed_ticket": In(8),
@@ -90,7 +95,7 @@ class Adamap(wiring.Component):
         m.submodules.runs = runs = Fifo(layouts.HoleRun, 4)
         m.submodules.builder = builder = NodeBuilder(p)
         m.submodules.lists = lists = Lists(p)
-        m.submodules.cum = cum = PostedTable(p, readers=1)
+        m.submodules.cum = cum = CumTable(p)
         connect, flipped = wiring.connect, wiring.flipped
 
         connect(m, flipped(self.i_judge), window.i)
@@ -110,16 +115,18 @@ class Adamap(wiring.Component):
         connect(m, control.o_matcher, lists.i_matcher)
         connect(m, control.o_prefetch, lists.i_prefetch)
 
+        for k in range(3):
+            connect(m, lists.qp[k], flipped(self.qp[k]))
+        connect(m, cum.qp, flipped(self.qp[3]))
+
         # The two tables of posted values take the start of a QP one after the other, each when it has a free cycle.
         start, started = control.o_posted, Signal()
         posted = data.View(layouts.CUM_DOORBELL, self.cum_doorbell)
         m.d.comb += [
             cum.post_stb.eq(self.cum_doorbell_stb), cum.post_qpn.eq(posted.qpn),
-            cum.post_generation.eq(posted.generation), cum.post_value.eq(posted.psn),
-            cum.create_stb.eq(start.valid & started), cum.create_qpn.eq(start.p.qpn),
-            cum.create_generation.eq(start.p.generation), cum.create_value.eq(start.p.psn),
+            cum.post_generation.eq(posted.generation), cum.post_psn.eq(posted.psn),
+            cum.create_stb.eq(start.valid & started), cum.create_qpn.eq(start.p.qpn), cum.create_psn.eq(start.p.psn),
             lists.create_stb.eq(start.valid & ~started), lists.create_qpn.eq(start.p.qpn),
-            lists.create_generation.eq(start.p.generation),
             start.ready.eq(cum.create_done),
         ]
         with m.If(lists.create_done):
@@ -130,9 +137,7 @@ class Adamap(wiring.Component):
         m.d.comb += [
             window.reorder_distance.eq(self.reorder_distance),
             window.match_room.eq(lists.room),
-            cum.read_en[0].eq(window.row_en), cum.read_index[0].eq(window.row_index),
-            window.cum.eq(cum.read_data[0]),
-            lists.floor_en.eq(window.row_en), lists.floor_index.eq(window.row_index), window.floor.eq(lists.floor),
+            cum.read_en.eq(window.row_en), cum.read_index.eq(window.row_index), window.cum.eq(cum.read_data),
             builder.time_ns.eq(self.time_ns), builder.node_age_ns.eq(self.node_age_ns),
             builder.placed_ticket.eq(self.placed_ticket), lists.placed_ticket.eq(self.placed_ticket),
             lists.link_doorbell.eq(self.link_doorbell), lists.link_doorbell_stb.eq(self.link_doorbell_stb),
@@ -143,7 +148,7 @@ class Adamap(wiring.Component):
             control.query_stb.eq(self.query_stb), control.query_qpn.eq(self.query_qpn),
             self.query_done.eq(control.query_done),
             self.query_result[0].eq(window.query_base), self.query_result[1].eq(window.query_holes),
-            self.query_result[2].eq(lists.query_linked), self.query_result[3].eq(lists.query_fetched),
+            self.query_result[2].eq(lists.query_ahead), self.query_result[3].eq(lists.query_cached),
             self.refuse_stb.eq(lists.refuse_stb), self.refuse_reason.eq(lists.refuse_reason),
             self.broken_stb.eq(lists.broken_stb), self.broken_reason.eq(lists.broken_reason),
             self.count_holes.eq(window.count_holes),

@@ -76,9 +76,9 @@ def match_port(params):
 
 
 def retire_port(params):
-    """The side of the retirements, as they see it: ``pending`` and ``line`` come one cycle after ``read_en``."""
+    """The side of the retirements, as they see it: ``pending`` and ``block`` come one cycle after ``read_en``."""
     return wiring.Signature({
-        "read_en": Out(1), "read_index": Out(index_width(params)), "pending": In(Pending), "line": In(58),
+        "read_en": Out(1), "read_index": Out(index_width(params)), "pending": In(Pending), "block": In(params.block_bits),
     })
 
 
@@ -86,17 +86,20 @@ def fill_port(params):
     """The prefetcher's side, as the prefetcher sees it.
 
     ``free``/``free_index`` name an unused entry, ``free_count`` how many there are (a cycle late); ``reserve_en``
-    takes it. ``fill_en`` turns a reserved entry into a valid one, ``release_en`` gives one back. ``peek`` shows the
-    tag of ``peek_index``, ``peek_line`` its block a cycle later. ``cached`` is the number of nodes of ``cached_qpn``,
-    two cycles later.
+    takes it. ``fill_en`` turns a reserved entry into a valid one, ``release_en`` gives one back; ``follows`` tells
+    whether ``fill_node`` has the RSN that comes next in its list, as far as nodes of the list are cached. ``peek``
+    shows the tag of ``peek_index``, ``peek_last`` whether no cached node follows it, ``peek_block`` its block a cycle
+    later. ``cached`` is the number of nodes of ``cached_qpn``, two cycles later.
     """
     index = index_width(params)
     count = range(params.cache_entries + 1)
     return wiring.Signature({
         "free": In(1), "free_index": In(index), "free_count": In(count), "reserve_en": Out(1),
-        "fill_en": Out(1), "fill_index": Out(index), "fill_node": Out(NODE), "fill_line": Out(58),
+        "fill_en": Out(1), "fill_index": Out(index), "fill_node": Out(NODE), "fill_block": Out(params.block_bits),
+        "follows": In(1),
         "release_en": Out(1), "release_index": Out(index),
-        "peek_index": Out(index), "peek": In(Tag), "peek_line": In(58),
+        "peek_index": Out(index), "peek": In(Tag), "peek_last": In(1),
+        "peek_block": In(params.block_bits),
         "cached_qpn": Out(24), "cached": In(count),
     })
 
@@ -144,6 +147,7 @@ class HeadCache(wiring.Component):
         self._memories(m, tags)
         self._lookup(m, tags)
         m.d.comb += fill.peek.eq(by_index[fill.peek_index])
+        self._chain(m, tags)
 
         node = fill.fill_node
         others = Signal(n)      # nodes of the list that gets another one
@@ -174,6 +178,23 @@ class HeadCache(wiring.Component):
         m.d.sync += [of_list.eq(Cat(tag.valid & (tag.qpn == fill.cached_qpn) for tag in tags)),
                      fill.cached.eq(sum(of_list))]
         return m
+
+    def _chain(self, m, tags):
+        """Whether a node goes on where its list ends in the cache, and whether one is where it ends."""
+        fill, node = self.fill, self.fill.fill_node
+        own, before, same, behind = (Signal(len(tags), name=name) for name in ("listed", "before", "same", "behind"))
+        peek_end = Signal(32)
+        m.d.comb += [
+            peek_end.eq(fill.peek.rsn + fill.peek.count),
+            fill.follows.eq(~own.any() | (before.any() & ~same.any())), fill.peek_last.eq(~behind.any()),
+        ]
+        for k, tag in enumerate(tags):
+            end = Signal(32, name=f"end{k}")
+            m.d.comb += [
+                end.eq(tag.rsn + tag.count), own[k].eq(tag.valid & (tag.qpn == node.qpn)),
+                before[k].eq(own[k] & (end == node.rsn)), same[k].eq(own[k] & (tag.rsn == node.rsn)),
+                behind[k].eq(tag.valid & (tag.qpn == fill.peek.qpn) & (tag.rsn == peek_end)),
+            ]
 
     def _lookup(self, m, tags):
         """Compare all tags with a header; pick a head that is done."""
@@ -209,20 +230,20 @@ class HeadCache(wiring.Component):
         match, retire, fill, n = self.match, self.retire, self.fill, len(tags)
         m.submodules.nodes = nodes = Memory(shape=CachedNode, depth=n, init=[])
         m.submodules.pendings = pendings = Memory(shape=Pending, depth=n, init=[])
-        m.submodules.lines = lines = Memory(shape=58, depth=n, init=[])
+        m.submodules.blocks = blocks = Memory(shape=self.params.block_bits, depth=n, init=[])
         node_write, node_read = nodes.write_port(), nodes.read_port()
         write = pendings.write_port()
-        line_write, line_peek, line_read = lines.write_port(), lines.read_port(), lines.read_port()
+        block_write, block_peek, block_read = blocks.write_port(), blocks.read_port(), blocks.read_port()
         node = fill.fill_node
         m.d.comb += [
             node_read.en.eq(match.read_en), node_read.addr.eq(match.read_index), match.node.eq(node_read.data),
             write.en.eq(match.mark_en), write.addr.eq(match.mark_index), write.data.eq(match.mark),
-            line_read.en.eq(retire.read_en), line_read.addr.eq(retire.read_index), retire.line.eq(line_read.data),
-            line_peek.en.eq(1), line_peek.addr.eq(fill.peek_index), fill.peek_line.eq(line_peek.data),
+            block_read.en.eq(retire.read_en), block_read.addr.eq(retire.read_index), retire.block.eq(block_read.data),
+            block_peek.en.eq(1), block_peek.addr.eq(fill.peek_index), fill.peek_block.eq(block_peek.data),
             node_write.en.eq(fill.fill_en), node_write.addr.eq(fill.fill_index),
             node_write.data.base_psn.eq(node.base_psn), node_write.data.encoding.eq(node.encoding),
             node_write.data.body.eq(node.body), node_write.data.count.eq(node.count),
-            line_write.en.eq(fill.fill_en), line_write.addr.eq(fill.fill_index), line_write.data.eq(fill.fill_line),
+            block_write.en.eq(fill.fill_en), block_write.addr.eq(fill.fill_index), block_write.data.eq(fill.fill_block),
         ]
         for side in (match, retire):    # an untouched node has nothing in memory: all its holes are open
             read = pendings.read_port()

@@ -7,16 +7,17 @@ from amaranth.lib.wiring import In, Out
 from .. import layouts
 from ..params import CardParams
 from ..stream import Arbiter
+from ..table.qp import qp_read_port
+from .ahead import AheadTable
 from .control import ControlOp
 from .head_cache import HeadCache
 from .hold import ReportHold
 from .matcher import Matcher
-from .posted import PostedTable
 from .prefetch import Prefetch
 
 
 class Extent(data.Struct):
-    """A piece of the knitting buffer; ``lines`` 0 removes it."""
+    """A piece of the knitting buffer, of less than ``2 ** extent_blocks_log2 - 1`` blocks; ``lines`` 0 removes it."""
 
     index: 8
     base: 58
@@ -37,11 +38,9 @@ class Lists(wiring.Component):
     i : In(stream.Signature(MatchRequest))
         Taken at once while ``room`` was high in the cycle before.
     room : Out(1)
-    floor_en, floor_index, floor
-        RSN of a list's head, a cycle later.
     i_matcher, i_prefetch : In(stream.Signature(ControlOp))
-    create_stb, create_qpn, create_generation, create_done
-        Start of a QP's linked count, held until done.
+    create_stb, create_qpn, create_done
+        Start of a QP's count of linked nodes, held until done.
     link_doorbell, link_doorbell_stb : In
     i_extent : In(stream.Signature(Extent))
     retransmit_slack, prefetch_depth, prefetch_watermark : In(32)
@@ -51,7 +50,9 @@ class Lists(wiring.Component):
     o_report : Out(stream.Signature(Report))
         Retirements and QP errors, when what they speak of was placed.
     o_qp_error : Out(stream.Signature(24))
-    query_linked, query_fetched : Out(32)
+    qp : Out(qp_read_port(params)).array(3)
+        The QP table, for generations.
+    query_ahead, query_cached : Out(32)
     judged : Out(1)
         A header was matched or refused.
     refuse_stb, refuse_reason, broken_stb, broken_reason : Out
@@ -73,16 +74,15 @@ class Lists(wiring.Component):
         self.params = params
         super().__init__({
             "i": In(stream.Signature(layouts.MatchRequest)), "room": Out(1),
-            "floor_en": In(1), "floor_index": In(params.qpn_width), "floor": Out(32),
             "i_matcher": In(stream.Signature(ControlOp)), "i_prefetch": In(stream.Signature(ControlOp)),
-            "create_stb": In(1), "create_qpn": In(24), "create_generation": In(8), "create_done": Out(1),
+            "create_stb": In(1), "create_qpn": In(24), "create_done": Out(1),
             "link_doorbell": In(64), "link_doorbell_stb": In(1),
             "i_extent": In(stream.Signature(Extent)),
             "retransmit_slack": In(32), "prefetch_depth": In(32), "prefetch_watermark": In(32),
             "placed_ticket": In(8),
             "o_line": Out(stream.Signature(layouts.LineRequest)), "i_line": In(stream.Signature(layouts.LineData)),
             "o_report": Out(stream.Signature(layouts.Report)), "o_qp_error": Out(stream.Signature(24)),
-            "query_linked": Out(32), "query_fetched": Out(32),
+            "qp": Out(qp_read_port(params)).array(3), "query_ahead": Out(32), "query_cached": Out(32),
             "judged": Out(1), "refuse_stb": Out(1), "refuse_reason": Out(8),
             "broken_stb": Out(1), "broken_reason": Out(8),
             **{f"count_{name}": Out(width) for name, width in self.COUNTS.items()},
@@ -96,7 +96,7 @@ class Lists(wiring.Component):
         m.submodules.matcher = matcher = Matcher(p)
         m.submodules.hold = hold = ReportHold()
         m.submodules.prefetch = prefetch = Prefetch(p)
-        m.submodules.links = links = PostedTable(p, readers=2)
+        m.submodules.ahead = ahead = AheadTable(p, readers=2)
         m.submodules.merge = merge = Arbiter(layouts.Report, 2)
         connect, flipped = wiring.connect, wiring.flipped
 
@@ -116,6 +116,10 @@ class Lists(wiring.Component):
         connect(m, flipped(self.i_matcher), matcher.i_control)
         connect(m, flipped(self.i_prefetch), prefetch.i_control)
 
+        connect(m, prefetch.step, ahead.step)
+        connect(m, ahead.qp, flipped(self.qp[0]))
+        connect(m, prefetch.qp, flipped(self.qp[1]))
+
         posted = data.View(layouts.LINK_DOORBELL, self.link_doorbell)
         most = p.prefetch_depth_max
         depth = Signal(range(most + 1))
@@ -128,39 +132,39 @@ class Lists(wiring.Component):
         ]
         m.d.comb += [
             self.room.eq(matcher.room),
-            links.post_stb.eq(self.link_doorbell_stb), links.post_qpn.eq(posted.qpn),
-            links.post_generation.eq(posted.generation), links.post_value.eq(posted.linked),
-            links.create_stb.eq(self.create_stb), links.create_qpn.eq(self.create_qpn),
-            links.create_generation.eq(self.create_generation), links.create_value.eq(0),
-            self.create_done.eq(links.create_done),
-            matcher.floor_en.eq(self.floor_en), matcher.floor_index.eq(self.floor_index),
-            self.floor.eq(matcher.floor),
-            links.read_en[0].eq(prefetch.row_en), links.read_index[0].eq(prefetch.row_index),
-            prefetch.linked.eq(links.read_data[0]),
-            links.read_en[1].eq(matcher.row_en), links.read_index[1].eq(matcher.row_index),
+            ahead.post_stb.eq(self.link_doorbell_stb), ahead.post_qpn.eq(posted.qpn),
+            ahead.post_generation.eq(posted.generation), ahead.post_nodes.eq(posted.nodes),
+            ahead.create_stb.eq(self.create_stb), ahead.create_qpn.eq(self.create_qpn),
+            self.create_done.eq(ahead.create_done),
+            ahead.read_en[0].eq(prefetch.row_en), ahead.read_index[0].eq(prefetch.row_index),
+            prefetch.ahead.eq(ahead.read_data[0]),
+            ahead.read_en[1].eq(matcher.row_en), ahead.read_index[1].eq(matcher.row_index),
             prefetch.view_en.eq(matcher.row_en), prefetch.view_index.eq(matcher.row_index),
-            matcher.list.eq(prefetch.view), matcher.list.linked.eq(links.read_data[1].value),
+            self.qp[2].en.eq(matcher.row_en), self.qp[2].index.eq(matcher.row_index),
+            matcher.list.live.eq(prefetch.view_live), matcher.list.generation.eq(self.qp[2].entry.generation),
+            matcher.list.more.eq(ahead.read_data[1] != 0),
             hold.placed_ticket.eq(self.placed_ticket), matcher.placed.eq(hold.placed),
             matcher.retransmit_slack.eq(self.retransmit_slack),
             matcher.prefetch_depth.eq(depth), prefetch.prefetch_depth.eq(depth),
             prefetch.prefetch_watermark.eq(Mux(self.prefetch_watermark == 0, 1, self.prefetch_watermark)),
-            prefetch.post_stb.eq(links.took), prefetch.post_qpn.eq(links.took_qpn),
+            prefetch.post_stb.eq(ahead.took), prefetch.post_qpn.eq(ahead.took_qpn),
             matcher.wake_stb.eq(prefetch.wake_stb), matcher.wake_qpn.eq(prefetch.wake_qpn),
             matcher.waiting_qpn.eq(prefetch.waiting_qpn), prefetch.waiting.eq(matcher.waiting),
             matcher.exclusive.eq(prefetch.exclusive), prefetch.granted.eq(matcher.granted),
-            self.query_linked.eq(prefetch.query_linked), self.query_fetched.eq(prefetch.query_fetched),
+            self.query_ahead.eq(prefetch.query_ahead), self.query_cached.eq(prefetch.query_cached),
             self.i_extent.ready.eq(1),
         ]
         for k in range(p.knit_extents):
             base, lines = Signal(58, name=f"extent_base{k}"), Signal(32, name=f"extent_lines{k}")
             with m.If(self.i_extent.valid & (self.i_extent.p.index == k)):
                 m.d.sync += [base.eq(self.i_extent.p.base), lines.eq(self.i_extent.p.lines)]
-            m.d.comb += [prefetch.extent_base[k].eq(base), prefetch.extent_lines[k].eq(lines)]
+            m.d.comb += [prefetch.extent_base[k].eq(base), prefetch.extent_lines[k].eq(lines),
+                         matcher.extent_base[k].eq(base)]
 
         m.d.comb += [
             self.judged.eq(matcher.judged),
             self.refuse_stb.eq(matcher.refuse_stb), self.refuse_reason.eq(matcher.refuse_reason),
-            self.count_nodes_linked.eq(Mux(links.took, links.took_change, 0)),
+            self.count_nodes_linked.eq(Mux(ahead.took, ahead.took_nodes, 0)),
             self.count_prefetches.eq(prefetch.count_prefetches),
             *[getattr(self, f"count_{n}").eq(getattr(matcher, f"count_{n}"))
               for n in ("nodes_retired", "nodes_residue", "cache_hits", "cache_misses", "match_stall_cycles")],

@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Const, Module, Mux, Signal, signed
 from amaranth.lib import data, enum, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
@@ -22,8 +21,7 @@ class ListView(data.Struct):
 
     live: 1
     generation: 8
-    fetched: 32
-    linked: 32
+    more: 1     # nodes were linked that are not cached yet
 
 
 class Source(enum.Enum, shape=2):
@@ -65,6 +63,7 @@ class Matcher(wiring.Component):
     row_en, row_index : Out
         Reads ``list`` (a cycle later).
     list : In(ListView)
+    extent_base : In(58).array(params.knit_extents)
     prefetch_depth, retransmit_slack : In(32)
     wake_stb, wake_qpn : In
         The list or cache of a QP changed (at most a cycle ago).
@@ -72,8 +71,6 @@ class Matcher(wiring.Component):
         QPs for which a fetch may have become possible or urgent.
     waiting_qpn, waiting : In(24), Out(1)
         Has this QP a waiting header?
-    floor_en, floor_index, floor : In(1), In, Out(32)
-        Every RSN older than ``floor`` is behind the list; data a cycle later.
     placed : In(24)
         Extended placed ticket.
     o_report : Out(stream.Signature(LongReport))
@@ -94,11 +91,11 @@ class Matcher(wiring.Component):
             "exclusive": In(1), "granted": Out(1),
             "cache": Out(match_port(params)), "retire": Out(retire_port(params)),
             "row_en": Out(1), "row_index": Out(params.qpn_width), "list": In(ListView),
+            "extent_base": In(58).array(params.knit_extents),
             "prefetch_depth": In(32), "retransmit_slack": In(32),
             "wake_stb": In(1), "wake_qpn": In(24),
             "o_demand": Out(stream.Signature(24)),
             "waiting_qpn": In(24), "waiting": Out(1),
-            "floor_en": In(1), "floor_index": In(params.qpn_width), "floor": Out(32),
             "placed": In(LONG_TICKET_WIDTH),
             "o_report": Out(stream.Signature(LongReport)),
             "judged": Out(1), "refuse_stb": Out(1), "refuse_reason": Out(8),
@@ -116,11 +113,6 @@ class Matcher(wiring.Component):
         wiring.connect(m, lane.cache, wiring.flipped(self.retire))
         wiring.connect(m, lane.o_report, wiring.flipped(self.o_report))
         wiring.connect(m, demands.o, wiring.flipped(self.o_demand))
-        m.submodules.floors = floors = Memory(shape=32, depth=p.qps, init=[])
-        floor_write, floor_window = floors.write_port(), floors.read_port()
-        floor_read = floors.read_port(transparent_for=(floor_write,))
-        m.d.comb += [floor_window.en.eq(self.floor_en), floor_window.addr.eq(self.floor_index),
-                     self.floor.eq(floor_window.data)]
 
         # New headers hold a place in the match queue from here until they are done.
         m.submodules.arrived = arrived = Fifo(MatchItem, p.match_queue)
@@ -143,13 +135,14 @@ class Matcher(wiring.Component):
         quiet = self.exclusive | self.i_control.valid
         self._choose(m, waits, arrived, force, look, looked, quiet)
         newest = self._newest(m, look)
-        self._look_up(m, waits, lane, lane.room & (demands.free > 1), floor_write, look, looked, resolve, newest, quiet)
-        judge = self._resolve(m, waits, lane, demands, floor_read, look, resolve, force, done)
+        self._look_up(m, waits, lane, lane.room & (demands.free > 1), look, looked, resolve, newest, quiet)
+        judge = self._resolve(m, waits, lane, demands, resolve, force, done)
         marking = self._mark(m, lane, judge)
 
         busy = Signal()
         m.d.comb += busy.eq(look.valid | look.picking | resolve.valid | judge.valid | marking | lane.busy)
         m.d.comb += [
+            *[a.eq(b) for a, b in zip(lane.extent_base, self.extent_base, strict=True)],
             waits.wake_stb.eq(self.wake_stb), waits.wake_qpn.eq(self.wake_qpn),
             waits.waiting_qpn.eq(self.waiting_qpn), self.waiting.eq(waits.waiting),
             self.count_nodes_retired.eq(lane.count_nodes_retired),
@@ -160,9 +153,7 @@ class Matcher(wiring.Component):
         ]
         op = self.i_control.p
         with m.If(self.i_control.valid & self.i_control.ready):
-            with m.If(op.kind == ControlKind.CREATE):
-                m.d.comb += [floor_write.en.eq(1), floor_write.addr.eq(op.qpn), floor_write.data.eq(0)]
-            with m.Else():
+            with m.If(op.kind != ControlKind.CREATE):
                 m.d.comb += [cache.flush_en.eq(1), cache.flush_qpn.eq(op.qpn)]
         return m
 
@@ -203,7 +194,7 @@ class Matcher(wiring.Component):
                 m.d.comb += arrived.o.ready.eq(1)
                 m.d.sync += [look.valid.eq(1), look.item.eq(arrived.o.payload), look.source.eq(Source.NEW), turn.eq(1)]
 
-    def _look_up(self, m, waits, lane, room, floor_write, look, looked, resolve, newest, quiet):
+    def _look_up(self, m, waits, lane, room, look, looked, resolve, newest, quiet):
         """Second stage: find the header's node; take the list's head out if it is finished or passed over."""
         cache, item = self.cache, look.item
         slack, distance = Signal(24), Signal(signed(25))
@@ -254,28 +245,26 @@ class Matcher(wiring.Component):
             op.ticket.eq(newest),
             cache.retire_en.eq(lane.op_en), cache.retire_index.eq(op.index), cache.retire_qpn.eq(op.qpn),
             cache.retire_end.eq(op.rsn + op.count),
-            floor_write.en.eq(lane.op_en), floor_write.addr.eq(op.qpn), floor_write.data.eq(cache.retire_end),
         ]
         m.d.sync += [
             resolve.valid.eq(looked & is_header), resolve.item.eq(item), resolve.source.eq(look.source),
             resolve.place.eq(look.place), resolve.older.eq(older), resolve.hit.eq(cache.hit & ~item.probe & ~older),
             resolve.index.eq(cache.index), resolve.slot.eq(cache.slot), resolve.head.eq(cache.head),
+            resolve.behind.eq(cache.head & (distance < 0)),
             resolve.head_qp.qpn.eq(item.qpn), resolve.head_qp.generation.eq(item.generation),
         ]
 
-    def _resolve(self, m, waits, lane, demands, floor_read, look, resolve, force, done):
+    def _resolve(self, m, waits, lane, demands, resolve, force, done):
         """Third stage: the header goes on to its node, waits, or is refused. Reads the node."""
         cache, item, view = self.cache, resolve.item, self.list
         judge = Signal(_JUDGE(self.params))
-        ahead, dead, more, ends, waits_on = Signal(signed(24)), Signal(), Signal(), Signal(), Signal()
+        dead, ends, waits_on = Signal(), Signal(), Signal()
         new = resolve.source == Source.NEW
         retired, retired_qpn = Signal(), Signal(24)      # the list has room for another node
         m.d.sync += [retired.eq(lane.op_en), retired_qpn.eq(lane.op.qpn)]
         tell, room = Signal(), Signal()
         m.d.comb += [
-            floor_read.en.eq(look.valid), floor_read.addr.eq(look.item.qpn),
-            ahead.eq(item.rsn - floor_read.data[:24]),
-            dead.eq(~view.live | (view.generation != item.generation)), more.eq(view.linked != view.fetched),
+            dead.eq(~view.live | (view.generation != item.generation)),
             cache.read_en.eq(resolve.valid), cache.read_index.eq(resolve.index),
             waits.place.eq(resolve.place), waits.insert_item.eq(item), waits.insert_awake.eq(~tell),
             waits.sleep.eq(waits_on & tell),
@@ -294,10 +283,10 @@ class Matcher(wiring.Component):
             with m.Elif(resolve.hit):
                 m.d.comb += [ends.eq(1), self.count_cache_hits.eq(new)]
                 m.d.sync += judge.hit.eq(1)
-            with m.Elif(ahead < 0):
+            with m.Elif(resolve.behind | ~(resolve.head | view.more)):
                 m.d.comb += ends.eq(1)
                 m.d.sync += judge.reason.eq(abi.Reason.STALE_RSN.value)
-            with m.Elif(~more | (item.probe & (resolve.head | (ahead == 0)))):
+            with m.Elif(~view.more | (item.probe & resolve.head)):
                 m.d.comb += ends.eq(1)
                 m.d.sync += judge.reason.eq(abi.Reason.NOT_IN_NODE.value)
             with m.Else():
@@ -357,7 +346,8 @@ def _RESOLVE(params):
     """A header that was looked up."""
     return data.StructLayout({
         "valid": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue), "older": 1,
-        "hit": 1, "index": index_width(params), "slot": COUNT_WIDTH, "head": 1, "head_qp": QpRef})
+        "hit": 1, "index": index_width(params), "slot": COUNT_WIDTH, "head": 1, "behind": 1,
+        "head_qp": QpRef})
 
 
 def _JUDGE(params):

@@ -8,10 +8,11 @@ from amaranth.lib.wiring import In, Out
 from .. import abi
 from ..layouts import NODE, REPORT_EVENT, LineData, LineRequest, Report
 from ..params import CardParams
+from ..table.qp import qp_read_port
+from .ahead import ahead_step
+from .block import dead, find, in_extent, split, stray
 from .control import ControlKind, ControlOp, QpRef
 from .head_cache import fill_port
-from .matcher import ListView
-from .posted import Posted
 from .work_list import WorkList
 
 FETCHES_MAX = 8
@@ -32,44 +33,30 @@ def least(a, b):
     return Mux(a < b, a, b)
 
 
-class ListRow(data.Struct):
-    """State of a QP's list on the card."""
-
-    live: 1
-    generation: 8
-    busy: 1          # a fetch is in flight
-    filling: 1       # below the watermark: fetch until the depth is reached
-    adjacent: 1      # the last node fetched says that its successor is the next block in memory
-    next_line: 58    # block after the last one fetched
-    next_rsn: 32     # RSN behind the last node fetched
-    fetched: 32
-
-
-class Fetch(data.Struct):
+def fetch_layout(params):
     """A read of ``lines`` blocks in flight, and the cache entries kept for them."""
-
-    valid: 1
-    done: 1
-    errors: LINES
-    qpn: 24
-    generation: 8
-    line: 58
-    lines: range(LINES + 1)
-    entries: data.ArrayLayout(8, LINES)
+    return data.StructLayout({
+        "valid": 1, "done": 1, "errors": LINES, "qpn": 24, "generation": 8, "block": params.block_bits,
+        "lines": range(LINES + 1), "entries": data.ArrayLayout(8, LINES),
+    })
 
 
 class Prefetch(wiring.Component):
     """Watermark prefetcher: pointer chase of many lists at once, one read in flight per list.
 
-    Where a list's nodes lie in consecutive blocks (the last one fetched says so of its successor), a read fetches up
+    All it keeps of a list is the number of the block that comes next; how many nodes are linked ahead stands in
+    :class:`AheadTable`, RSNs and the number of nodes in the cache. A node has to go on where its list ends in the
+    cache; the first one of an empty list may have any RSN.
+
+    Where a list's nodes lie in consecutive blocks (the one just fetched says so of its successor), a read fetches up
     to 4 of them, as far as they are linked and there is room; a block that turns out not to be the successor is
     forgotten.
 
     Independent of QP control state. A list is looked at when a doorbell, the matcher or an arriving node gives
-    reason to; a look takes 5 cycles and one more per block to be read, an arriving read 5 and 3 per further block.
-    Lists that nobody waits for leave a quarter of the cache free; a list with a waiting header may take any entry,
-    and turns out an untouched last node of another one (which is fetched again later) or, when none is found for
-    some time, has another list's head retired early.
+    reason to; a look takes 5 cycles and one more per block to be read, an arriving read 5 and 4 per further block,
+    and then its list is looked at once more. Lists that nobody waits for leave a quarter of the cache free; a list
+    with a waiting header may take any entry, and turns out an untouched last node of another one (which is fetched
+    again later) or, when none is found for some time, has another list's head retired early.
 
     Parameters
     ----------
@@ -82,13 +69,19 @@ class Prefetch(wiring.Component):
     i_demand : In(stream.Signature(24))
     i_control : In(stream.Signature(ControlOp))
         DESTROY ends when no fetch of the QP is in flight.
-    query_linked, query_fetched : Out(32)
+    query_ahead, query_cached : Out(32)
+        Nodes linked and not fetched; nodes in the cache.
     cache : Out(fill_port(params))
     row_en, row_index : Out
-        Reads ``linked`` (a cycle later).
-    linked : In(Posted)
-    view_en, view_index, view : In, In, Out(ListView)
-        Read port of the matcher (without ``linked``).
+        Reads ``ahead`` (a cycle later).
+    ahead : In(block_bits)
+        Nodes linked and not fetched.
+    step : Out(stream.Signature(ahead_step(params)))
+        One was fetched.
+    qp : Out(qp_read_port(params))
+        For the QP's generation.
+    view_en, view_index, view_live : In, In, Out(1)
+        Whether the matcher may go on with a list; a cycle later.
     extent_base, extent_lines : arrays of In
         Where blocks may lie; ``lines`` 0: nowhere.
     prefetch_depth, prefetch_watermark : In(32)
@@ -113,10 +106,11 @@ class Prefetch(wiring.Component):
             "post_stb": In(1), "post_qpn": In(width),
             "i_demand": In(stream.Signature(24)),
             "i_control": In(stream.Signature(ControlOp)),
-            "query_linked": Out(32), "query_fetched": Out(32),
+            "query_ahead": Out(32), "query_cached": Out(32),
             "cache": Out(fill_port(params)),
-            "row_en": Out(1), "row_index": Out(width), "linked": In(Posted),
-            "view_en": In(1), "view_index": In(width), "view": Out(ListView),
+            "row_en": Out(1), "row_index": Out(width), "ahead": In(params.block_bits),
+            "step": Out(stream.Signature(ahead_step(params))), "qp": Out(qp_read_port(params)),
+            "view_en": In(1), "view_index": In(width), "view_live": Out(1),
             "extent_base": In(58).array(params.knit_extents), "extent_lines": In(32).array(params.knit_extents),
             "prefetch_depth": In(32), "prefetch_watermark": In(32),
             "wake_stb": Out(1), "wake_qpn": Out(24),
@@ -130,13 +124,13 @@ class Prefetch(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        cache, entries = self.cache, self.params.cache_entries
-        m.submodules.rows = rows = Memory(shape=ListRow, depth=self.params.qps, init=[])
-        write, read, view = rows.write_port(), rows.read_port(), rows.read_port()
-        m.d.comb += [
-            view.en.eq(self.view_en), view.addr.eq(self.view_index), self.view.live.eq(view.data.live),
-            self.view.generation.eq(view.data.generation), self.view.fetched.eq(view.data.fetched),
-        ]
+        p, cache, entries = self.params, self.cache, self.params.cache_entries
+        gone, strayed = dead(p), stray(p)
+        # Per QP, the block after the last one fetched; `adjacent`: that one says that its successor lies behind it.
+        next_shape = data.StructLayout({"block": p.block_bits, "adjacent": 1})
+        m.submodules.next_blocks = next_blocks = Memory(shape=next_shape, depth=p.qps, init=[{"block": gone}] * p.qps)
+        write, read, view = next_blocks.write_port(), next_blocks.read_port(), next_blocks.read_port()
+        m.d.comb += [view.en.eq(self.view_en), view.addr.eq(self.view_index), self.view_live.eq(view.data.block != gone)]
         m.submodules.work = work = WorkList(self.params)
         again = work.i[0]
         m.d.comb += [
@@ -147,7 +141,7 @@ class Prefetch(wiring.Component):
 
         # Reads in flight; their data lands in a memory until it is looked at.
         count = min(FETCHES_MAX, entries)
-        fetches = Array(Signal(Fetch, name=f"fetch{k}") for k in range(count))
+        fetches = Array(Signal(fetch_layout(p), name=f"fetch{k}") for k in range(count))
         m.submodules.landing = landing = Memory(shape=512, depth=count * LINES, init=[])
         land, landed = landing.write_port(), landing.read_port()
         land_slot = Signal(range(count))
@@ -172,7 +166,11 @@ class Prefetch(wiring.Component):
             with m.If(fetches[k].valid & (fetches[k].qpn == op.qpn)):
                 m.d.comb += of_control.eq(1)
 
-        qpn, row = Signal(24), Signal(ListRow)
+        qpn, block, generation = Signal(24), Signal(p.block_bits), Signal(8)
+        filling = Signal()                  # go on until the depth is reached
+        adjacent = Signal()
+        busy = Signal()                     # a read of the list is in flight
+        m.d.comb += busy.eq(Cat(f.valid & (f.qpn == qpn) for f in fetches).any())
         job = Signal(2)                     # what the row is read for
         LOOK, LAND, CONTROL, EVICT = range(4)
         dying = Signal()                    # the QP being destroyed is dead already; its fetches are not all back
@@ -180,10 +178,11 @@ class Prefetch(wiring.Component):
         patience = 4 * entries + PATIENCE
         victim, misses = Signal.like(cache.peek_index), Signal(range(patience + 1))
         victim_tag = Signal.like(cache.peek)
+        line = Signal(58)                   # address of the block
         fetch = fetches[slot]
         part = Signal(range(LINES))         # which block of a read is looked at, or gets a cache entry
         lines = Signal(range(LINES + 1))    # blocks to read
-        in_extent = Signal(range(LINES + 1))
+        within = Signal(range(LINES + 1))   # blocks to the end of the extent
         page_left = Signal(range(LINES + 1))
         given_up = Signal()                 # what is left of the read is not wanted
         node = Signal(NODE)
@@ -194,40 +193,45 @@ class Prefetch(wiring.Component):
             landed.en.eq(1),
             read.addr.eq(qpn),
             write.addr.eq(qpn),
-            write.data.eq(row),
+            write.data.block.eq(gone),
             self.row_index.eq(qpn),
+            self.qp.index.eq(qpn),
+            self.step.p.qpn.eq(qpn),
             self.waiting_qpn.eq(qpn),
             again.payload.eq(qpn),
             cache.peek_index.eq(victim),
             cache.fill_index.eq(fetch.entries[part]),
-            cache.fill_line.eq(fetch.line + part),
+            cache.fill_block.eq(block),
             cache.fill_node.eq(node),
             cache.release_index.eq(fetch.entries[part]),
-            self.o_line.p.line.eq(row.next_line),
+            self.o_line.p.line.eq(line),
             self.o_line.p.count.eq(lines),
             self.o_line.p.tag.eq(free_slot),
         ]
-        wake = Signal()                     # one cycle late: by then rows and tags have changed
-        m.d.sync += [self.wake_stb.eq(wake), self.wake_qpn.eq(qpn)]
-        ahead, cached = Signal(32), Signal(32)
-        m.d.comb += [ahead.eq(self.linked.value - row.fetched), cache.cached_qpn.eq(qpn), cached.eq(cache.cached)]
+        wake, waked, waked_qpn = Signal(), Signal(), Signal(24)     # two cycles late: by then all has changed
+        m.d.sync += [waked.eq(wake), waked_qpn.eq(qpn), self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
+        live, cached, ahead = Signal(), Signal(32), self.ahead
+        m.d.comb += [live.eq(block != gone), cache.cached_qpn.eq(qpn), cached.eq(cache.cached)]
         wanted = Signal()
         m.d.comb += wanted.eq(
-            row.live & ~row.busy & (self.linked.generation == row.generation) & (ahead != 0) & ~ahead[-1]
-            & (cached < self.prefetch_depth) & (waiting | row.filling | (cached < self.prefetch_watermark)))
+            live & ~busy & (ahead != 0)
+            & (cached < self.prefetch_depth) & (waiting | filling | (cached < self.prefetch_watermark)))
         several, room, spare = (Signal(range(LINES + 1), name=name) for name in ("several", "room", "spare"))
         reserve = Mux(waiting, 0, entries // 4)
         m.d.comb += [
             room.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead))),
             spare.eq(Mux(cache.free_count > reserve, at_most(LINES, cache.free_count - reserve), 1)),
-            several.eq(least(least(room, spare), least(in_extent, page_left))),
+            several.eq(least(least(room, spare), least(within, page_left))),
         ]
-        error, bad_node = Signal(), Signal()
-        m.d.comb += error.eq(fetch.errors.bit_select(part, 1))
-        m.d.comb += bad_node.eq(
+        # What arrived is looked at a cycle before it is taken.
+        error, bad_node, next_block = Signal(), Signal(), Signal(p.block_bits)
+        m.d.sync += next_block.eq(
+            find(m, p, self.extent_base, self.extent_lines, node.next_line, name="next"))
+        m.d.sync += error.eq(fetch.errors.bit_select(part, 1))
+        m.d.sync += bad_node.eq(
             (node.qpn != qpn)
-            | (node.generation != row.generation)
-            | (node.rsn != row.next_rsn)
+            | (node.generation != fetch.generation)
+            | ~cache.follows
             | (node.count == 0)
             | (node.count > abi.NODE_HOLES_MAX)
             | (node.encoding == 0)
@@ -238,11 +242,15 @@ class Prefetch(wiring.Component):
         m.d.comb += slots_taken.eq(sum(f.valid for f in fetches) != 0)
         m.d.comb += self.idle.eq(0)
 
+        first_block = Signal(p.block_bits)
+        m.d.sync += first_block.eq(find(m, p, self.extent_base, self.extent_lines, op.line, name="first"))
+
         with m.FSM():
             with m.State("IDLE"):  # waits for a control operation, a node, or a list to look at
                 m.d.comb += self.idle.eq(
-                    ~slots_taken & ~work.o.valid & ~self.i_demand.valid & ~self.post_stb & ~again.valid
+                    ~slots_taken & work.empty & ~self.i_demand.valid & ~self.post_stb & ~again.valid
                 )
+                m.d.sync += filling.eq(0)
                 with m.If(self.i_control.valid & ~(dying & of_control)):
                     m.d.sync += [qpn.eq(op.qpn), job.eq(CONTROL)]
                     m.next = "SETTLE"
@@ -257,14 +265,19 @@ class Prefetch(wiring.Component):
                 m.d.sync += [part.eq(0), given_up.eq(0)]
                 m.next = "READ"
             with m.State("READ"):
-                m.d.comb += [read.en.eq(1), self.row_en.eq(1)]
+                m.d.comb += [read.en.eq(1), self.row_en.eq(1), self.qp.en.eq(1)]
                 m.next = "LATCH"
             with m.State("LATCH"):  # checks the pointer
-                m.d.sync += [row.eq(read.data), waiting.eq(self.waiting), inside.eq(0)]
-                for base, size in zip(self.extent_base, self.extent_lines, strict=True):
-                    with m.If((read.data.next_line >= base) & ((read.data.next_line - base) < size)):
-                        m.d.sync += [inside.eq(1), in_extent.eq(at_most(LINES, base + size - read.data.next_line))]
-                m.d.sync += page_left.eq(at_most(LINES, PAGE_LINES - read.data.next_line[:6]))
+                extent, offset = split(p, read.data.block)
+                base, size = in_extent(p, self.extent_base, extent), in_extent(p, self.extent_lines, extent)
+                at = Signal(58)
+                m.d.comb += at.eq(base + offset)
+                m.d.sync += [
+                    block.eq(read.data.block), adjacent.eq(read.data.adjacent), generation.eq(self.qp.entry.generation), waiting.eq(self.waiting),
+                    line.eq(at), inside.eq((offset < size) & (read.data.block != strayed)),
+                    within.eq(at_most(LINES, (size - offset)[:32])),
+                    page_left.eq(at_most(LINES, PAGE_LINES - at[:6])),
+                ]
                 with m.Switch(job):
                     with m.Case(LOOK):
                         m.next = "LOOK"
@@ -280,14 +293,12 @@ class Prefetch(wiring.Component):
                 with m.Switch(op.kind):
                     with m.Case(ControlKind.CREATE):
                         m.d.comb += [write.en.eq(1), work.forget_en.eq(1), work.forget_qpn.eq(qpn)]
-                        m.d.comb += write.data.eq(ListRow.const({"live": 1}))
-                        m.d.comb += [write.data.generation.eq(op.generation), write.data.next_line.eq(op.line)]
+                        m.d.comb += write.data.block.eq(first_block)
                     with m.Case(ControlKind.QUERY):
-                        m.d.sync += [self.query_linked.eq(self.linked.value), self.query_fetched.eq(row.fetched)]
+                        m.d.sync += [self.query_ahead.eq(ahead), self.query_cached.eq(cached)]
                     with m.Default():
                         m.d.comb += [
                             write.en.eq(1),
-                            write.data.live.eq(0),
                             wake.eq(1),
                             self.i_control.ready.eq(~of_control),
                         ]
@@ -299,7 +310,7 @@ class Prefetch(wiring.Component):
                     m.d.sync += reason.eq(abi.Reason.BAD_POINTER.value)
                     m.next = "BREAK"
                 with m.Elif(wanted & roomy & free):
-                    m.d.sync += lines.eq(Mux(row.adjacent, several, 1))
+                    m.d.sync += lines.eq(Mux(adjacent, several, 1))
                     m.next = "RESERVE"
                 with m.Elif(wanted & waiting & ~cache.free):
                     m.d.sync += [victim_tag.eq(cache.peek), misses.eq(Mux(misses == patience, misses, misses + 1))]
@@ -319,17 +330,14 @@ class Prefetch(wiring.Component):
                 with m.If(self.o_line.ready):
                     m.d.comb += [
                         self.count_prefetches.eq(1),
-                        write.en.eq(1),
-                        write.data.busy.eq(1),
-                        write.data.filling.eq(cached + lines < self.prefetch_depth),
                     ]
                     fresh = fetches[free_slot]
                     m.d.sync += [
                         fresh.valid.eq(1),
                         fresh.done.eq(0),
                         fresh.qpn.eq(qpn),
-                        fresh.generation.eq(row.generation),
-                        fresh.line.eq(row.next_line),
+                        fresh.generation.eq(generation),
+                        fresh.block.eq(block),
                         fresh.lines.eq(lines),
                         misses.eq(0),
                     ]
@@ -337,8 +345,8 @@ class Prefetch(wiring.Component):
             with m.State("LAND"):  # checks a node
                 final = part + 1 == fetch.lines
                 m.next = "NEXT"
-                with m.If(~row.live | (row.generation != fetch.generation) | given_up
-                          | (row.next_line != (fetch.line + part)[:58])):
+                with m.If(~live | (generation != fetch.generation) | given_up
+                          | (block != (fetch.block + part)[:p.block_bits])):
                     m.d.comb += cache.release_en.eq(1)
                     m.d.sync += given_up.eq(1)
                     with m.If(final):
@@ -350,33 +358,31 @@ class Prefetch(wiring.Component):
                     with m.If(final):
                         m.next = "LANDED"
                 with m.Else():
-                    m.d.comb += [
-                        cache.fill_en.eq(1),
-                        write.en.eq(1),
-                        wake.eq(1),
-                        write.data.busy.eq(0),
-                        write.data.fetched.eq(row.fetched + 1),
-                        write.data.adjacent.eq(node.next_adjacent),
-                        write.data.next_line.eq(node.next_line),
-                        write.data.next_rsn.eq(row.next_rsn + node.count),
-                    ]
-                    m.d.sync += row.eq(write.data)
-                    with m.If(final):
-                        m.next = "LANDED"
+                    m.d.comb += [self.step.valid.eq(1), write.data.block.eq(next_block),
+                                 write.data.adjacent.eq(node.next_adjacent)]
+                    with m.If(self.step.ready):
+                        m.d.comb += [cache.fill_en.eq(1), write.en.eq(1), wake.eq(1)]
+                        m.d.sync += block.eq(next_block)
+                        with m.If(final):
+                            m.next = "LANDED"
+                    with m.Else():
+                        m.next = "LAND"
             with m.State("NEXT"):  # reads the next block that came
                 m.d.sync += part.eq(part + 1)
                 m.next = "SETTLE_NODE"
             with m.State("SETTLE_NODE"):
+                m.next = "CHECK_NODE"
+            with m.State("CHECK_NODE"):
                 m.next = "LAND"
-            with m.State("LANDED"):  # the read is done with
-                m.d.sync += fetch.valid.eq(0)
-                m.next = "AGAIN"
-                with m.If(~row.live | (row.generation != fetch.generation)):
+            with m.State("LANDED"):  # the read is done with: the list may want more
+                m.d.sync += [fetch.valid.eq(0), filling.eq(1), job.eq(LOOK)]
+                m.next = "SETTLE"
+                with m.If(~live | (generation != fetch.generation)):
                     m.next = "IDLE"
                 with m.Elif(reason != 0):
                     m.next = "BREAK"
             with m.State("BREAK"):  # the list is dead
-                m.d.comb += [write.en.eq(1), write.data.live.eq(0), write.data.busy.eq(0), wake.eq(1)]
+                m.d.comb += [write.en.eq(1), wake.eq(1)]
                 m.next = "REPORT"
             with m.State("REPORT"):  # waits for the report queue
                 event = Signal(REPORT_EVENT)
@@ -384,7 +390,7 @@ class Prefetch(wiring.Component):
                     event.kind.eq(abi.ReportKind.QP_ERROR.value),
                     event.reason.eq(reason),
                     event.qpn.eq(qpn),
-                    event.generation.eq(row.generation),
+                    event.generation.eq(generation),
                     self.o_report.p.entry.eq(event),
                     self.o_report.valid.eq(1),
                 ]
@@ -399,10 +405,10 @@ class Prefetch(wiring.Component):
                 m.d.comb += again.valid.eq(1)
                 with m.If(again.ready):
                     m.next = "IDLE"
-            self._evict(m, write, qpn, row, job, EVICT, victim, victim_tag, misses)
+            self._evict(m, write, qpn, live & ~busy, job, EVICT, victim, victim_tag, misses)
         return m
 
-    def _evict(self, m, write, qpn, row, job, EVICT, victim, tag, misses):
+    def _evict(self, m, write, qpn, at_rest, job, EVICT, victim, tag, misses):
         """States that find another list's node to turn out."""
         cache, patience = self.cache, 4 * self.params.cache_entries + PATIENCE
         hungry = Signal(24)
@@ -420,27 +426,21 @@ class Prefetch(wiring.Component):
                     m.d.sync += [victim.eq(victim), qpn.eq(tag.qpn), job.eq(EVICT)]
                     m.next = "SETTLE"
         with m.State("EVICT"):  # waits for a moment between two matches; takes the list's last node back
-            last = (
-                row.live & ~row.busy & (row.generation == tag.generation) & (row.next_rsn == (tag.rsn + tag.count)[:32])
-            )
-            m.d.comb += self.exclusive.eq(1)
+            peek = cache.peek
+            last = (at_rest & cache.peek_last & peek.valid & ~peek.touched & (peek.rsn == tag.rsn)
+                    & (peek.qpn == tag.qpn) & (peek.generation == tag.generation))
+            m.d.comb += [self.exclusive.eq(1), self.step.p.back.eq(1)]
             with m.If(self.granted):
-                m.d.sync += [qpn.eq(hungry), victim.eq(victim + 1)]
-                m.next = "AGAIN"
-                with m.If(
-                    last
-                    & cache.peek.valid
-                    & ~cache.peek.touched
-                    & (cache.peek.rsn == tag.rsn)
-                    & (cache.peek.qpn == qpn)
-                ):
+                m.d.comb += self.step.valid.eq(last)
+                with m.If(~last | self.step.ready):
+                    m.d.sync += [qpn.eq(hungry), victim.eq(victim + 1)]
+                    m.next = "AGAIN"
+                with m.If(last & self.step.ready):
                     m.d.comb += [
                         cache.release_en.eq(1),
                         cache.release_index.eq(victim),
                         write.en.eq(1),
-                        write.data.fetched.eq(row.fetched - 1),
-                        write.data.next_rsn.eq(tag.rsn),
-                        write.data.next_line.eq(cache.peek_line),
+                        write.data.block.eq(cache.peek_block),
                     ]
         with m.State("FORCE"):  # waits for the matcher to take the order
             m.d.comb += self.o_force.valid.eq(1)

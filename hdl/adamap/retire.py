@@ -8,6 +8,7 @@ from .. import abi
 from ..layouts import REPORT_RETIRE
 from ..params import CardParams
 from ..stream import Fifo
+from .block import line_of
 from .head_cache import COUNT_WIDTH, Pending, index_width, retire_port
 from .hold import LongReport
 from .wait_queue import LONG_TICKET_WIDTH
@@ -72,6 +73,7 @@ class RetireLane(wiring.Component):
         The node left the list in this cycle; marks of it come at most three cycles later.
     room : Out(1)
     cache : Out(retire_port(params))
+    extent_base : In(58).array(params.knit_extents)
     mark_en, mark_index, mark : In
         The matcher's marks.
     o_report : Out(stream.Signature(LongReport))
@@ -85,7 +87,7 @@ class RetireLane(wiring.Component):
         self.params = params
         super().__init__({
             "op_en": In(1), "op": In(retirement(params)), "room": Out(1),
-            "cache": Out(retire_port(params)),
+            "cache": Out(retire_port(params)), "extent_base": In(58).array(params.knit_extents),
             "mark_en": In(1), "mark_index": In(index_width(params)), "mark": In(Pending),
             "o_report": Out(stream.Signature(LongReport)),
             "count_nodes_retired": Out(1), "count_nodes_residue": Out(1),
@@ -109,7 +111,7 @@ class RetireLane(wiring.Component):
             forward.index.eq(stages[1].index), forward.read.eq(self.cache.pending),
             forward.mark_en.eq(self.mark_en), forward.mark_index.eq(self.mark_index), forward.mark.eq(self.mark),
         ]
-        m.d.sync += [left.eq(forward.now), line.eq(self.cache.line)]
+        m.d.sync += [left.eq(forward.now), line.eq(line_of(self.params, self.extent_base, self.cache.block))]
 
         node, report = stages[2], Signal(REPORT_RETIRE)
         m.d.comb += [

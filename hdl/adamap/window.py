@@ -5,10 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from ..abi import HOLES_BITS
 from ..layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
 from ..params import CardParams
 from .control import ControlKind, ControlOp
-from .posted import Posted
+from .cum import CUM_BITS
 
 STEP = 16      # PSNs the window slides over in one cycle while it holds received ones
 RUN_ON = 8     # received PSNs it slides over in the cycle that finishes a packet
@@ -46,11 +47,9 @@ class Window(wiring.Component):
         ``ready`` is not looked at: sent only after ``match_room`` was seen.
     match_room : In(1)
     row_en, row_index : Out
-        Reads the two tables below; their data comes a cycle later.
-    cum : In(Posted)
+        Reads the table below; its data comes a cycle later.
+    cum : In(CUM_BITS)
         Posted cumulative PSN.
-    floor : In(32)
-        RSN of the list's head.
     reorder_distance : In(32)
         Clamped to 1 .. window_bits.
     count_holes : Out(24)
@@ -73,7 +72,7 @@ class Window(wiring.Component):
             "o_match": Out(stream.Signature(MatchRequest)),
             "match_room": In(1),
             "row_en": Out(1), "row_index": Out(params.qpn_width),
-            "cum": In(Posted), "floor": In(32),
+            "cum": In(CUM_BITS),
             "reorder_distance": In(32),
             "count_holes": Out(24), "count_window_stall_cycles": Out(1),
             "idle": Out(1),
@@ -82,9 +81,16 @@ class Window(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         bits, index_width = self.params.window_bits, self.params.qpn_width
-        row_shape = data.StructLayout({"base": 32, "bitmap": bits, "holes": 32, "owed": 1})
-        m.submodules.rows = rows = Memory(shape=row_shape, depth=self.params.qps, init=[])
+        row_shape = data.StructLayout({"base": 32, "bitmap": bits, "holes": HOLES_BITS, "owed": 1})
+        # At rest the base was not received: its bit is not kept.
+        kept_shape = data.StructLayout({"base": 32, "bitmap": bits - 1, "holes": HOLES_BITS, "owed": 1})
+        m.submodules.rows = rows = Memory(shape=kept_shape, depth=self.params.qps, init=[])
         read, write = rows.read_port(), rows.write_port()
+        fetched = Signal(row_shape)
+        m.d.comb += [
+            fetched.base.eq(read.data.base), fetched.bitmap.eq(read.data.bitmap << 1),
+            fetched.holes.eq(read.data.holes), fetched.owed.eq(read.data.owed),
+        ]
 
         # Fetched stage: a request, or a control operation, whose row is being read.
         next_full, next_control, control_taken = Signal(), Signal(), Signal()
@@ -112,7 +118,7 @@ class Window(wiring.Component):
         result = Signal(row_shape)
         with m.If(load & next_full):
             m.d.sync += [next_full.eq(0), request.eq(next_request), control.eq(next_control),
-                         row_index.eq(next_request.qpn), row_known.eq(1), row.eq(Mux(same, result, read.data))]
+                         row_index.eq(next_request.qpn), row_known.eq(1), row.eq(Mux(same, result, fetched))]
 
         seen = self._classify(m, request, row)
         verdict, mark, slide, insert = Signal(Verdict), Signal(bits), Signal(24), Signal()
@@ -127,7 +133,8 @@ class Window(wiring.Component):
             advanced.eq(marked >> ones),
             taken.eq((verdict == Verdict.ACCEPT) | (verdict == Verdict.PROBE)),
             out_free.eq(~self.o.valid | self.o.ready),
-            result.eq(row), write.addr.eq(row_index), write.data.eq(result),
+            result.eq(row), write.addr.eq(row_index), write.data.base.eq(result.base), write.data.bitmap.eq(result.bitmap[1:]),
+            write.data.holes.eq(result.holes), write.data.owed.eq(result.owed),
             self.o_match.p.qpn.eq(request.qpn), self.o_match.p.generation.eq(request.generation),
             self.o_match.p.psn.eq(psn), self.o_match.p.rsn.eq(request.rsn), self.o_match.p.ticket.eq(request.ticket),
             self.o_match.p.probe.eq(request.probe),
@@ -155,7 +162,7 @@ class Window(wiring.Component):
                 self.o.p.progress.eq(taken & row.owed & empty),
             ]
             with m.If(next_full):
-                m.d.sync += row.eq(Mux(same, result, read.data))
+                m.d.sync += row.eq(Mux(same, result, fetched))
             m.next = "CLASSIFY"
 
         active = Signal()
@@ -225,7 +232,7 @@ class Window(wiring.Component):
                     m.d.comb += [self.i_control.ready.eq(1), load.eq(1)]
                     m.d.sync += control_taken.eq(0)
                     with m.If(next_full):
-                        m.d.sync += row.eq(Mux(same, result, read.data))
+                        m.d.sync += row.eq(Mux(same, result, fetched))
                     m.next = "CLASSIFY"
 
         m.d.comb += self.idle.eq(~active & ~next_full & ~self.i.valid & ~self.o.valid)
@@ -236,19 +243,17 @@ class Window(wiring.Component):
         bits = self.params.window_bits
         seen = Signal(data.StructLayout({
             "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "slide": 24, "insert": 1, "seal": 1}))
-        distance, cum_distance = Signal(signed(24)), Signal(signed(32))
-        rsn_distance = Signal(signed(24))
+        distance, cum_distance = Signal(signed(24)), Signal(signed(24))
         reorder = Signal(range(bits + 1))
         behind, stale, inside, received, newest = Signal(), Signal(), Signal(), Signal(), Signal()
         shifted = Signal(bits)
         m.d.comb += [
             distance.eq(request.psn - row.base[:24]),
-            cum_distance.eq(self.cum.value - row.base),
-            rsn_distance.eq(request.rsn - self.floor[:24]),
+            cum_distance.eq(self.cum - row.base[:24]),
             seen.psn.eq(row.base + distance),
             seen.distance.eq(distance),
             behind.eq(distance < 0),
-            stale.eq(behind & (self.cum.generation == request.generation) & (distance < cum_distance)),
+            stale.eq(behind & (distance < cum_distance)),
             inside.eq(~behind & (distance < bits)),
             shifted.eq(row.bitmap >> distance[: (bits - 1).bit_length()]),
             received.eq(inside & shifted[0]),
@@ -266,8 +271,6 @@ class Window(wiring.Component):
         with m.Elif(request.retransmission):
             with m.If(~behind):
                 m.d.comb += seen.verdict.eq(Verdict.STALE)
-            with m.Elif(rsn_distance < 0):
-                m.d.comb += seen.verdict.eq(Verdict.STALE_RSN)
             with m.Elif(~self.match_room):
                 m.d.comb += seen.verdict.eq(Verdict.QUEUE_FULL)
             with m.Else():

@@ -8,19 +8,24 @@ from amaranth.lib.wiring import In, Out
 from ..params import CardParams
 from ..stream import Fifo
 
-SPARE = 64   # places for QPs entered twice around their creation
+PLACES = 64
 
 
 class WorkList(wiring.Component):
-    """First-in first-out set of QPs.
+    """Set of QPs, first in first out as long as they find a place in its queue.
 
     A QP is entered by any of three inputs; one that is in already is not entered twice. The QP that leaves is
     out two cycles before its state may be read: whatever was posted for it before is seen then. One entry per
     cycle; the strobe is always taken, the streams when there is none.
 
+    A QP costs two bits. A queue of ``places`` holds those that are in; when it is full, a QP is only marked, and once
+    the queue has run empty all marks are gone through in turn, 2 cycles each: more than that many lists at once
+    wait for each other, but none is forgotten.
+
     Parameters
     ----------
     params : CardParams
+    places : int
 
     Members
     -------
@@ -29,16 +34,19 @@ class WorkList(wiring.Component):
     o : Out(stream.Signature(qpn))
     forget_en, forget_qpn : In
         A QP is created: whatever was remembered of the QPN is void. Not in the cycle of a transfer on ``o``.
+    empty : Out(1)
+        No QP is in.
     """
 
-    def __init__(self, params: CardParams):
-        self.params = params
+    def __init__(self, params: CardParams, *, places=PLACES):
+        self.params, self.places = params, places
         width = params.qpn_width
         super().__init__({
             "post_stb": In(1), "post_qpn": In(width),
             "i": In(stream.Signature(width)).array(2),
             "o": Out(stream.Signature(width)),
             "forget_en": In(1), "forget_qpn": In(width),
+            "empty": Out(1),
         })
 
     def elaborate(self, platform):
@@ -47,13 +55,14 @@ class WorkList(wiring.Component):
         # A QP is in while its bits of the two memories differ: entering writes one of them, leaving the other.
         m.submodules.entered = entered = Memory(shape=1, depth=qps, init=[])
         m.submodules.left = left = Memory(shape=1, depth=qps, init=[])
-        enter_write, enter_read, enter_copy = (
+        enter_write, enter_read, enter_copy, enter_scan = (
             entered.write_port(),
             entered.read_port(),
             entered.read_port(domain="comb"),
+            entered.read_port(),
         )
-        leave_write, leave_read = left.write_port(), left.read_port()
-        m.submodules.queue = queue = Fifo(width, qps + SPARE)
+        leave_write, leave_read, leave_scan = left.write_port(), left.read_port(), left.read_port()
+        m.submodules.queue = queue = Fifo(width, self.places)
 
         qpn, valid = Signal(width), Signal()
         chosen, choosing = Signal(width), Signal()
@@ -63,16 +72,44 @@ class WorkList(wiring.Component):
                 m.d.comb += [chosen.eq(self.i[0].payload), self.i[0].ready.eq(1)]
             with m.Else():
                 m.d.comb += [chosen.eq(self.i[1].payload), self.i[1].ready.eq(1), choosing.eq(self.i[1].valid)]
+        enters = Signal()
         again = Signal()        # the one before was the same QP and is being entered: the memories do not show it yet
-        m.d.sync += [valid.eq(choosing), qpn.eq(chosen), again.eq(queue.i.valid & (qpn == chosen))]
+        m.d.sync += [valid.eq(choosing), qpn.eq(chosen), again.eq(enters & (qpn == chosen))]
+
+        # The search for marked QPs. Behind `position` it has been: a QP entered there goes to the queue itself.
+        position, scanning, missed, looked = Signal(width), Signal(), Signal(), Signal()
+        starts, passed, found = Signal(), Signal(), Signal()
+        m.d.comb += [
+            starts.eq(missed & ~scanning & (queue.level == 0)),
+            passed.eq(~(scanning | starts) | (qpn <= position)),
+            found.eq(looked & (enter_scan.data != leave_scan.data)),
+            enters.eq(valid & ~again & (enter_read.data == leave_read.data)),
+            enter_scan.addr.eq(position), leave_scan.addr.eq(position),
+            enter_scan.en.eq(~looked), leave_scan.en.eq(~looked),
+        ]
+        with m.If(enters & passed):
+            m.d.comb += [queue.i.valid.eq(1), queue.i.payload.eq(qpn)]
+        with m.Elif(found):
+            m.d.comb += [queue.i.valid.eq(1), queue.i.payload.eq(position)]
+        with m.If(starts):
+            m.d.sync += [scanning.eq(1), missed.eq(0), looked.eq(1)]
+        with m.Elif(scanning & ~looked):
+            m.d.sync += looked.eq(1)
+        with m.Elif(looked & (~found | (queue.i.ready & ~(enters & passed)))):
+            m.d.sync += [looked.eq(0), position.eq(position + 1)]
+            with m.If(position == qps - 1):
+                m.d.sync += [scanning.eq(0), position.eq(0)]
+        with m.If(enters & passed & ~queue.i.ready):
+            m.d.sync += missed.eq(1)
+
         m.d.comb += [
             enter_read.addr.eq(chosen), leave_read.addr.eq(chosen), enter_read.en.eq(1), leave_read.en.eq(1),
-            queue.i.valid.eq(valid & ~again & (enter_read.data == leave_read.data)), queue.i.payload.eq(qpn),
-            enter_write.en.eq(queue.i.valid), enter_write.addr.eq(qpn), enter_write.data.eq(~enter_read.data),
+            enter_write.en.eq(enters), enter_write.addr.eq(qpn), enter_write.data.eq(~enter_read.data),
             self.o.valid.eq(queue.o.valid & ~self.forget_en), self.o.payload.eq(queue.o.payload),
             queue.o.ready.eq(self.o.ready & ~self.forget_en),
             enter_copy.addr.eq(Mux(self.forget_en, self.forget_qpn, queue.o.payload)),
             leave_write.addr.eq(enter_copy.addr), leave_write.data.eq(enter_copy.data),
             leave_write.en.eq(self.forget_en | (queue.o.valid & queue.o.ready)),
+            self.empty.eq(~valid & (queue.level == 0) & ~scanning & ~missed),
         ]
         return m

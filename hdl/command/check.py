@@ -20,7 +20,8 @@ class CommandCheck(wiring.Component):
     BAD_OPCODE for an opcode without a name; BAD_INDEX for a QPN, MR, extent or page-table range outside the
     build's tables; then BAD_VALUE for
 
-    * an address or extent length that is not a multiple of 64, an extent of 256 GiB or more, or one that wraps;
+    * an address or extent length that is not a multiple of 64, an extent of more blocks than can be numbered
+      (``2 ** extent_blocks_log2 - 1``), or one that wraps;
     * a state other than RTR, RTS, ERR in QP_MODIFY;
     * an MR of 2^48 bytes or more, one that wraps, or whose pages are not all in the page table;
     * a page-table count of 0 or more than 512.
@@ -89,7 +90,9 @@ class CommandCheck(wiring.Component):
                 count_ok = (command.count != 0) & (command.count <= PTES_PER_COMMAND)
                 m.d.comb += [bad_index.eq(beyond_table), bad_value.eq(unaligned | ~count_ok)]
             with m.Case(CommandOpcode.EXTENT_SET):
-                odd_length = command.length[:LINE_SHIFT].any() | command.length[LINE_SHIFT + EXTENT_LINES_BITS:].any()
+                blocks = command.length[LINE_SHIFT:]
+                most = (1 << params.extent_blocks_log2) - 2     # the two last numbers of all mean something else
+                odd_length = command.length[:LINE_SHIFT].any() | (blocks > most)
                 m.d.comb += [
                     bad_index.eq(command.extent >= params.knit_extents),
                     bad_value.eq(unaligned | odd_length | wraps),

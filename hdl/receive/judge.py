@@ -43,7 +43,6 @@ class _Waiting(data.Struct):
 REFUSAL = {
     Verdict.STALE: Reason.STALE_PSN,
     Verdict.DUPLICATE: Reason.DUPLICATE,
-    Verdict.STALE_RSN: Reason.STALE_RSN,
     Verdict.QUEUE_FULL: Reason.MATCH_QUEUE_FULL,
 }
 

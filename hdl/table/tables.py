@@ -11,6 +11,7 @@ from .qp import QpTable, qp_read_port, qp_write_port
 from .translate import Translate, TranslateRequest, Translation
 
 TRANSMIT, RECEIVE, COMMAND = range(3)
+ADAMAP_READERS = 4
 
 
 class Tables(wiring.Component):
@@ -30,6 +31,8 @@ class Tables(wiring.Component):
         A translator holds a request.
     qp_read, qp_write, mr_read, mr_write, page_write : In(read_port), In(write_port)
         For the command processor.
+    list_read : In(qp_read_port(params)).array(4)
+        QP table, for the Adamap room.
     """
 
     def __init__(self, params: CardParams):
@@ -42,16 +45,19 @@ class Tables(wiring.Component):
             "qp_read": In(qp_read_port(params)), "qp_write": In(qp_write_port(params)),
             "mr_read": In(mr_read_port(params)), "mr_write": In(mr_write_port(params)),
             "page_write": In(page_write_port(params)),
+            "list_read": In(qp_read_port(params)).array(ADAMAP_READERS),
         })
 
     def elaborate(self, platform):
         m = Module()
         flipped = wiring.flipped
-        m.submodules.qp = qp = QpTable(self.params)
+        m.submodules.qp = qp = QpTable(self.params, readers=3 + ADAMAP_READERS)
         m.submodules.mr = mr = MrTable(self.params)
         m.submodules.page = page = PageTable(self.params)
         wiring.connect(m, flipped(self.qp_read), qp.read[COMMAND])
         wiring.connect(m, flipped(self.mr_read), mr.read[COMMAND])
+        for k in range(ADAMAP_READERS):
+            wiring.connect(m, flipped(self.list_read[k]), qp.read[COMMAND + 1 + k])
         wiring.connect(m, flipped(self.qp_write), qp.write)
         wiring.connect(m, flipped(self.mr_write), mr.write)
         wiring.connect(m, flipped(self.page_write), page.write)

@@ -76,7 +76,7 @@ class FunctionalCard:
             "version": abi.VERSION[0] << 24 | abi.VERSION[1] << 16 | abi.VERSION[2],
             "cap_tables": p.qpn_width | p.mr_width << 8 | p.pte_width << 16,
             "cap_adamap": p.window_bits | p.cache_entries << 16,
-            "cap_misc": p.knit_extents | p.msix_vectors << 8 | p.prefetch_depth_max << 16,
+            "cap_misc": p.knit_extents | p.msix_vectors << 8 | p.prefetch_depth_max << 16 | p.extent_blocks_log2 << 24,
             "status": 3,
             "time_ns": int(self.loop.now_ns),
         }
@@ -111,8 +111,8 @@ class FunctionalCard:
     def _link(self, word):
         life = self._life(word.qpn, word.generation)
         if life:
-            self.counters["nodes_linked"] += (word.linked - life.matcher.linked) % (1 << 32)
-            life.matcher.linked = word.linked
+            self.counters["nodes_linked"] += word.nodes
+            life.matcher.linked += word.nodes
 
     @property
     def enabled(self):

@@ -49,7 +49,6 @@ class NodeList:
         self.linked = 0
         self.fetched = 0
         self.nodes = deque()
-        self.floor = 0  # every older RSN is behind the head
         self.retired = deque()  # (ListNode) to be reported
 
     def fetch(self):
@@ -72,12 +71,13 @@ class NodeList:
                 raise BrokenList(abi.Reason.BAD_NODE)
             self.nodes.append(ListNode(self._next, node.rsn, [(node.base_psn + h) % (1 << 32) for h in holes]))
             self._next = node.next_line
-            self.fetched = (self.fetched + 1) % (1 << 32)
+            self.fetched += 1
 
     def match(self, psn, rsn, slack):
         """A retransmission arrived: an abi.Reason."""
         self.fetch()
-        reason = abi.Reason.NOT_IN_NODE
+        behind = not self.nodes or _signed24(rsn - self.nodes[0].rsn) < 0
+        reason = abi.Reason.STALE_RSN if behind else abi.Reason.NOT_IN_NODE
         for node in self.nodes:
             slot = _signed24(rsn - node.rsn)
             if 0 <= slot < node.count:
@@ -101,5 +101,4 @@ class NodeList:
 
     def _retire(self):
         node = self.nodes.popleft()
-        self.floor = node.rsn + node.count
         self.retired.append(node)

@@ -107,13 +107,11 @@ class ReceivePath:
             header.psn,
             retransmission=header.retransmission,
             ack_req=header.ack_req,
-            rsn=header.rsn,
-            floor=life.matcher.floor,
             reorder=self.card.registers["reorder_distance"],
         )
         if judged.verdict in (judge.ACCEPT, judge.LATE, judge.MATCH):
             self._place(result.segments, payload)
-        refusal = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN, judge.STALE_RSN: Reason.STALE_RSN}
+        refusal = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN}
         if judged.verdict in refusal:
             self.card.refuse(refusal[judged.verdict])
             return

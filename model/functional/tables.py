@@ -93,6 +93,8 @@ class Tables:
     def _extent_set(self, c, _):
         if c.extent >= self.card.params.knit_extents:
             return Status.BAD_INDEX
+        if c.length // abi.BLOCK_BYTES > (1 << self.card.params.extent_blocks_log2) - 2:
+            return Status.BAD_VALUE
         if c.length:
             self.extents[c.extent] = (c.address, c.length)
         else:
@@ -104,7 +106,7 @@ class Tables:
             return Status.BAD_INDEX
         life = self.card.qps[c.qpn]
         results |= {"result0": life.window.base % (1 << 32), "result1": life.window.holes % (1 << 32),
-                    "result2": life.matcher.linked, "result3": life.matcher.fetched}
+                    "result2": life.matcher.linked - life.matcher.fetched, "result3": len(life.matcher.nodes)}
         return None
 
     def _statistics(self, c, _):

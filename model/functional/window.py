@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-ACCEPT, DUPLICATE, STALE, LATE, MATCH, STALE_RSN, QUEUE_FULL, PROBE = range(8)  # verdicts, as the card numbers them
+ACCEPT, DUPLICATE, STALE, LATE, MATCH, QUEUE_FULL, PROBE = range(7)  # verdicts, as the card numbers them
 _PSN24 = 1 << 24
 
 
@@ -42,7 +42,7 @@ class Window:
         self.holes = 0
         self.owed = False
 
-    def judge(self, psn, *, retransmission=False, probe=False, ack_req=False, rsn=0, floor=0, room=True, reorder=1):
+    def judge(self, psn, *, retransmission=False, probe=False, ack_req=False, room=True, reorder=1):
         """Judge a packet with 24-bit ``psn``; PSNs inside are unbounded integers from ``base`` on."""
         reorder = min(max(reorder, 1), self.bits)
         at = self.base + signed24(psn - self.base)
@@ -57,8 +57,6 @@ class Window:
         elif retransmission:
             if at >= self.base:
                 verdict = STALE
-            elif signed24(rsn - floor) < 0:
-                verdict = STALE_RSN
             else:
                 verdict = MATCH if room else QUEUE_FULL
         elif at < self.base:

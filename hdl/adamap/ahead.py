@@ -1,0 +1,94 @@
+"""How many nodes of every list were linked and not fetched yet."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from .. import abi
+from ..params import CardParams
+from ..table.qp import qp_read_port
+
+
+def ahead_step(params):
+    """One node of a QP was fetched (``back``: will be fetched again)."""
+    return data.StructLayout({"qpn": params.qpn_width, "back": 1})
+
+
+class AheadTable(wiring.Component):
+    """Nodes linked ahead of the card, of every QP: link doorbells add, fetched nodes take away.
+
+    Takes one doorbell per cycle, always; a step when there is none. A doorbell of another generation than the QP's,
+    of no QP, or of a QPN beyond the table, is ignored. The count stops at its largest value: a driver cannot have
+    linked more nodes than there are blocks. It can be read two cycles after a doorbell or step.
+
+    Parameters
+    ----------
+    params : CardParams
+    readers : int
+        Read ports.
+
+    Members
+    -------
+    post_stb, post_qpn, post_generation, post_nodes : In
+        A doorbell.
+    qp : Out(qp_read_port(params))
+    create_stb, create_qpn : In
+        Start of a QP's life: nothing is linked; held until ``create_done``.
+    create_done : Out(1)
+    step : In(stream.Signature(ahead_step(params)))
+    took : Out(1)
+        A doorbell was taken (one cycle after it): ``took_qpn`` says whose, ``took_nodes`` how many.
+    read_en, read_index, read_data : arrays of ports
+        Data comes one cycle after ``read_en`` and stays.
+    """
+
+    def __init__(self, params: CardParams, *, readers):
+        self.params, self.readers = params, readers
+        super().__init__({
+            "post_stb": In(1), "post_qpn": In(24), "post_generation": In(8), "post_nodes": In(32),
+            "qp": Out(qp_read_port(params)),
+            "create_stb": In(1), "create_qpn": In(24), "create_done": Out(1),
+            "step": In(stream.Signature(ahead_step(params))),
+            "took": Out(1), "took_qpn": Out(params.qpn_width), "took_nodes": Out(16),
+            "read_en": In(1).array(readers),
+            "read_index": In(params.qpn_width).array(readers),
+            "read_data": Out(params.block_bits).array(readers),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        bits = self.params.block_bits
+        m.submodules.memory = memory = Memory(shape=bits, depth=self.params.qps, init=[])
+        write = memory.write_port()
+        check = memory.read_port(transparent_for=(write,))     # the operation before may be of the same QP
+
+        posting, creating, stepping, back = Signal(), Signal(), Signal(), Signal()
+        generation, nodes = Signal(8), Signal(32)
+        m.d.comb += [
+            check.en.eq(1), self.qp.en.eq(self.post_stb), self.qp.index.eq(self.post_qpn),
+            self.create_done.eq(self.create_stb & ~self.post_stb),
+            self.step.ready.eq(~self.post_stb & ~self.create_stb),
+            check.addr.eq(Mux(self.post_stb, self.post_qpn, Mux(self.create_stb, self.create_qpn, self.step.p.qpn))),
+        ]
+        m.d.sync += [
+            posting.eq(self.post_stb & (self.post_qpn < self.params.qps)), creating.eq(self.create_done),
+            stepping.eq(self.step.valid & self.step.ready), back.eq(self.step.p.back),
+            generation.eq(self.post_generation), nodes.eq(self.post_nodes), write.addr.eq(check.addr),
+        ]
+        more = Signal(34)
+        m.d.comb += [
+            self.took.eq(posting & (self.qp.entry.generation == generation)
+                         & (self.qp.entry.state != abi.QpState.RESET.value)),
+            self.took_qpn.eq(write.addr), self.took_nodes.eq(nodes),
+            more.eq(check.data + nodes),
+            write.en.eq(self.took | creating | stepping),
+        ]
+        with m.If(posting):
+            m.d.comb += write.data.eq(Mux(more[bits:].any(), (1 << bits) - 1, more))
+        with m.Elif(stepping):
+            m.d.comb += write.data.eq(Mux(back, check.data + 1, check.data - 1))
+        for k in range(self.readers):
+            port = memory.read_port()
+            m.d.comb += [port.en.eq(self.read_en[k]), port.addr.eq(self.read_index[k]), self.read_data[k].eq(port.data)]
+        return m

@@ -1,0 +1,47 @@
+"""Numbers of the blocks of the knitting buffer: what the card keeps of a pointer once it was checked."""
+
+from amaranth.hdl import Array, Cat, Const, Mux, Signal
+
+from ..params import CardParams
+
+
+def dead(params: CardParams):
+    """Stands in the place of a block number: the list was given up, or there is none."""
+    return (1 << params.block_bits) - 1
+
+
+def stray(params: CardParams):
+    """Stands in the place of a block number: the pointer led outside the extents."""
+    return dead(params) - 1
+
+
+def split(params: CardParams, block):
+    """(extent, offset in it) of a block number."""
+    return block[params.extent_blocks_log2:], block[:params.extent_blocks_log2]
+
+
+def in_extent(params: CardParams, values, extent):
+    """The value of an extent."""
+    return Array(values)[extent] if params.knit_extents > 1 else values[0]
+
+
+def line_of(params: CardParams, bases, block):
+    """Physical address divided by 64 of a block; ``bases`` are those of the extents."""
+    extent, offset = split(params, block)
+    return (in_extent(params, bases, extent) + offset)[:58]
+
+
+def find(m, params: CardParams, bases, sizes, line, *, name):
+    """The number of the block at a physical line, combinational; :func:`stray` if it lies in no extent."""
+    found = Signal(params.block_bits, name=name)
+    m.d.comb += found.eq(stray(params))
+    for k, (base, size) in enumerate(zip(bases, sizes, strict=True)):
+        offset, block = Signal(58, name=f"{name}_offset{k}"), Signal(params.block_bits, name=f"{name}_block{k}")
+        m.d.comb += [
+            offset.eq(line - base),
+            block.eq(Cat(offset[:params.extent_blocks_log2], Const(k, params.extent_index_bits))),
+        ]
+        inside = (line >= base) & (offset < size) & ~offset[params.extent_blocks_log2:].any()
+        with m.If(inside):
+            m.d.comb += found.eq(Mux(block >= stray(params), stray(params), block))
+    return found

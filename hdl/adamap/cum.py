@@ -1,0 +1,67 @@
+"""Cumulative PSN of every QP, as the driver posted it."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from .. import abi
+from ..params import CardParams
+from ..table.qp import qp_read_port
+
+CUM_BITS = 24   # less than 2^23 PSNs are outstanding, so the window's base tells the rest
+
+
+class CumTable(wiring.Component):
+    """Newest cumulative PSN of every QP.
+
+    Takes one doorbell per cycle, always. A doorbell of another generation than the QP's, of no QP, or of a QPN
+    beyond the table, is ignored. A value can be read two cycles after its doorbell.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    post_stb, post_qpn, post_generation, post_psn : In
+        A doorbell.
+    qp : Out(qp_read_port(params))
+    create_stb, create_qpn, create_psn : In
+        Start of a QP's life; held until ``create_done``.
+    create_done : Out(1)
+    read_en, read_index, read_data : In, In, Out
+        Data comes one cycle after ``read_en`` and stays.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "post_stb": In(1), "post_qpn": In(24), "post_generation": In(8), "post_psn": In(32),
+            "qp": Out(qp_read_port(params)),
+            "create_stb": In(1), "create_qpn": In(24), "create_psn": In(32), "create_done": Out(1),
+            "read_en": In(1), "read_index": In(params.qpn_width), "read_data": Out(CUM_BITS),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.memory = memory = Memory(shape=CUM_BITS, depth=self.params.qps, init=[])
+        write, read = memory.write_port(), memory.read_port()
+        checking, index = Signal(), Signal(self.params.qpn_width)
+        generation, psn = Signal(8), Signal(CUM_BITS)
+        m.d.comb += [self.qp.en.eq(self.post_stb), self.qp.index.eq(self.post_qpn)]
+        m.d.sync += [
+            checking.eq(self.post_stb & (self.post_qpn < self.params.qps)),
+            index.eq(self.post_qpn), generation.eq(self.post_generation), psn.eq(self.post_psn),
+        ]
+        with m.If(checking):
+            m.d.comb += [
+                write.addr.eq(index), write.data.eq(psn),
+                write.en.eq((self.qp.entry.generation == generation)
+                            & (self.qp.entry.state != abi.QpState.RESET.value)),
+            ]
+        with m.Elif(self.create_stb):
+            m.d.comb += [write.addr.eq(self.create_qpn), write.data.eq(self.create_psn), write.en.eq(1),
+                         self.create_done.eq(1)]
+        m.d.comb += [read.en.eq(self.read_en), read.addr.eq(self.read_index), self.read_data.eq(read.data)]
+        return m

@@ -1,0 +1,51 @@
+"""A part of the Adamap room with the QP table it reads generations from."""
+
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, connect, flipped
+from cocotb.triggers import RisingEdge
+
+from weft.hdl import abi, layouts
+from weft.hdl.table.qp import QpTable, qp_write_port
+
+
+class WithQpTable(wiring.Component):
+    """``part`` with its ``qp`` readers connected to a table; its other ports, and ``qp_write``.
+
+    Parameters
+    ----------
+    part : wiring.Component
+        Has ``params`` and an array ``qp`` of read ports.
+    """
+
+    def __init__(self, part):
+        self.part = part
+        members = {name: member for name, member in part.signature.members.items() if name != "qp"}
+        super().__init__({**members, "qp_write": In(qp_write_port(part.params))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.part = part = self.part
+        m.submodules.qp_table = table = QpTable(part.params, readers=len(part.qp))
+        for reader, port in zip(part.qp, table.read, strict=True):
+            connect(m, reader, port)
+        connect(m, flipped(self.qp_write), table.write)
+        for name, member in part.signature.members.items():
+            if name == "qp":
+                continue
+            inner, outer = getattr(part, name), getattr(self, name)
+            for a, b in zip(inner, outer, strict=True) if member.dimensions else [(inner, outer)]:
+                if member.is_signature:
+                    connect(m, a, flipped(b))
+                else:
+                    m.d.comb += a.eq(b) if member.flow is In else b.eq(a)
+        return m
+
+
+async def write_qp(dut, qpn, generation, state=abi.QpState.RTS):
+    """Enter a QP in the table; with state RESET, take it out."""
+    dut.qp_write__index.value = qpn
+    dut.qp_write__entry.value = layouts.qp_entry().const({"state": state.value, "generation": generation}).as_bits()
+    dut.qp_write__en.value = 1
+    await RisingEdge(dut.clk)
+    dut.qp_write__en.value = 0
