@@ -70,7 +70,7 @@ class Context:
         self.pte_ranges = RangeAllocator(can.max_pte)
         self.last_key_tag = {}
         if config.extent_bytes > can.max_extent_bytes:
-            raise ValueError(f"extent_bytes is {config.extent_bytes}; an extent of this card holds {can.max_extent_bytes}")
+            raise ValueError(f"extent_bytes is {config.extent_bytes}; this card takes {can.max_extent_bytes} or less")
         self._start()
         self.knitting = KnittingBuffer(
             device,
@@ -130,8 +130,6 @@ class Context:
             ring.clear()
         self.commands.forget()
         self.nic.forget()
-        if config.extent_bytes > can.max_extent_bytes:
-            raise ValueError(f"extent_bytes is {config.extent_bytes}; an extent of this card holds {can.max_extent_bytes}")
         self._start()
         self.knitting.announce_again()
         self.run_until(lambda: not self.knitting.changing, self.commands.timeout_ns)

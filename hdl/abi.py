@@ -81,8 +81,8 @@ REGISTERS = [
     Register("cap_tables", 0x008, _RO, "log2 of QPs in bits 7:0, of MRs in 15:8, of page-table entries in 23:16."),
     Register("cap_adamap", 0x00C, _RO, "Window bits in 15:0, head-cache entries in 31:16."),
     Register("cap_misc", 0x010, _RO,
-             "Knitting extents in 7:0, MSI-X vectors in 15:8, largest prefetch depth in 23:16, n in 31:24: an extent has "
-             "less than 2^n - 1 blocks."),
+             "Knitting extents in 7:0, MSI-X vectors in 15:8, largest prefetch depth in 23:16, n in 31:24: an extent "
+             "has less than 2^n - 1 blocks."),
     Register("control", 0x020, _RW,
              "Bit 0: receive and transmit enabled. Bit 1: reset of everything but the PCIe side, while set."),
     Register("status", 0x024, _RO, "Bit 0: all engines idle. Bit 1: reset finished."),
@@ -256,7 +256,8 @@ class CommandOpcode(enum.IntEnum):
     MR_DESTROY = 6        # mr_index
     PAGE_TABLE_WRITE = 7  # pte_index, count, address: copies `count` 8-byte entries from host memory
     EXTENT_SET = 8        # extent, address, length (0: removes it)
-    QP_QUERY = 9          # qpn: result0 window base, result1 holes counted, result2 nodes linked but not fetched, result3 nodes cached
+    QP_QUERY = 9          # qpn: result0 window base, result1 holes counted, result2 nodes linked but not fetched,
+                          # result3 nodes cached
     STATISTICS = 10       # address: writes all counters, 8 bytes each, in COUNTERS order
 
 

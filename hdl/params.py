@@ -86,7 +86,7 @@ class CardParams:
         if not 64 <= self.window_bits <= 512:
             raise ValueError(f"window_bits is {self.window_bits}; choose 64 to 512")
         if self.extent_blocks_log2 < 8:
-            raise ValueError(f"block_bits is {self.block_bits}; {self.knit_extents} extents need 8 more for their blocks")
+            raise ValueError(f"block_bits is {self.block_bits}; {self.knit_extents} extents need 8 bits more")
         if self.bulk_tags + self.line_tags > 256:
             raise ValueError("bulk_tags + line_tags exceed the 256 tags of an 8-bit tag field")
 

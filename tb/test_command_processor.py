@@ -13,6 +13,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from weft.hdl import layouts
 from weft.hdl.abi import (
+    BLOCK_BYTES,
     COMMAND,
     COUNTER_WIDTH,
     COUNTERS,

@@ -28,7 +28,7 @@ DEAD_QP = 7
 PAGE = 4096
 PHYSICAL = 1 << 40      # the stand-in translates a page to itself plus this, in reverse order
 REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE,
-           Verdict.STALE_RSN: Reason.STALE_RSN, Verdict.QUEUE_FULL: Reason.MATCH_QUEUE_FULL}
+           Verdict.QUEUE_FULL: Reason.MATCH_QUEUE_FULL}
 
 
 def generation_of(qpn):
@@ -52,7 +52,7 @@ def judgement(rng, request):
     if request.probe:
         verdict = Verdict.PROBE
     elif request.retransmission:
-        verdict = rng.choice([Verdict.MATCH] * 4 + [Verdict.STALE_RSN, Verdict.QUEUE_FULL, Verdict.STALE])
+        verdict = rng.choice([Verdict.MATCH] * 4 + [Verdict.QUEUE_FULL, Verdict.STALE])
     else:
         verdict = rng.choice([Verdict.ACCEPT] * 4 + [Verdict.DUPLICATE, Verdict.STALE, Verdict.LATE])
     return {"verdict": verdict, "psn": rng.getrandbits(8) << 24 | request.psn, "base": rng.getrandbits(32),

@@ -78,7 +78,8 @@ def match_port(params):
 def retire_port(params):
     """The side of the retirements, as they see it: ``pending`` and ``block`` come one cycle after ``read_en``."""
     return wiring.Signature({
-        "read_en": Out(1), "read_index": Out(index_width(params)), "pending": In(Pending), "block": In(params.block_bits),
+        "read_en": Out(1), "read_index": Out(index_width(params)), "pending": In(Pending),
+        "block": In(params.block_bits),
     })
 
 

@@ -130,7 +130,8 @@ class Prefetch(wiring.Component):
         next_shape = data.StructLayout({"block": p.block_bits, "adjacent": 1})
         m.submodules.next_blocks = next_blocks = Memory(shape=next_shape, depth=p.qps, init=[{"block": gone}] * p.qps)
         write, read, view = next_blocks.write_port(), next_blocks.read_port(), next_blocks.read_port()
-        m.d.comb += [view.en.eq(self.view_en), view.addr.eq(self.view_index), self.view_live.eq(view.data.block != gone)]
+        m.d.comb += [view.en.eq(self.view_en), view.addr.eq(self.view_index),
+                     self.view_live.eq(view.data.block != gone)]
         m.submodules.work = work = WorkList(self.params)
         again = work.i[0]
         m.d.comb += [
@@ -273,7 +274,8 @@ class Prefetch(wiring.Component):
                 at = Signal(58)
                 m.d.comb += at.eq(base + offset)
                 m.d.sync += [
-                    block.eq(read.data.block), adjacent.eq(read.data.adjacent), generation.eq(self.qp.entry.generation), waiting.eq(self.waiting),
+                    block.eq(read.data.block), adjacent.eq(read.data.adjacent),
+                    generation.eq(self.qp.entry.generation), waiting.eq(self.waiting),
                     line.eq(at), inside.eq((offset < size) & (read.data.block != strayed)),
                     within.eq(at_most(LINES, (size - offset)[:32])),
                     page_left.eq(at_most(LINES, PAGE_LINES - at[:6])),
