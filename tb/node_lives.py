@@ -147,7 +147,7 @@ class NodeLives:
         if card is None or card.generation != generation:
             self.sums["stale_refused"] += 1
             return
-        verdict = card.window.judge(psn % (1 << 24), retransmission=True, rsn=rsn % (1 << 24), floor=card.nodes.floor)
+        verdict = card.window.judge(psn % (1 << 24), retransmission=True)
         if verdict.verdict != judge.MATCH:
             self.sums["not_matched"] += 1
             return

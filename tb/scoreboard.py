@@ -150,7 +150,7 @@ class Scoreboard:
             self.exercised.add("late original" if never_came else "duplicate")
 
     def _expect_events(self, life, header, judged, probe):
-        said = (_modulo32(judged.psn), _modulo32(judged.base), judged.holes, header.retransmission)
+        said = (_modulo32(judged.psn), _modulo32(judged.base), judged.holes % (1 << abi.HOLES_BITS), header.retransmission)
         if probe:
             life.events.append((True, (ReportKind.PROBE, *said)))
         elif header.ack_req and judged.verdict == verdicts.ACCEPT:
@@ -262,7 +262,7 @@ class Scoreboard:
             assert not life.lost, f"{where}: {len(life.lost)} lost PSNs never reported, the first {life.lost[0]:#x}"
             assert not life.missing, f"{where}: {len(life.missing)} holes never filled, one at {min(life.missing):#x}"
             assert not due, f"{where}: reports that never came: {due}"
-            expected = (_modulo32(life.window.base), life.window.holes)
+            expected = (_modulo32(life.window.base), life.window.holes % (1 << abi.HOLES_BITS))
             assert queries[life.qpn] == expected, f"{where}: base and holes are {queries[life.qpn]}, not {expected}"
         assert counters["drop_match_queue_full"] or not self._forgotten, self._forgotten[0]
         self._check_counters(counters)

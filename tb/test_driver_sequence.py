@@ -313,7 +313,7 @@ def test_residue_goes_to_the_tail_under_new_rsns():
     actions(receiver)
     retire(receiver, head, open_bits=0b1010)
     link, report = actions(receiver)
-    assert link.nodes == 2 and report.rsn == 6
+    assert link.nodes == 1 and report.rsn == 6
     assert node_runs(abi.NODE.unpack(report.payload), PSN) == [(PSN + 1, 1), (PSN + 5, 1)]
     assert pool.check()["linked"] == 2
 

@@ -9,7 +9,7 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from weft.hdl import wire
-from weft.hdl.abi import REPORT_EVENT, AccessFlag, Reason, ReportKind
+from weft.hdl.abi import HOLES_BITS, REPORT_EVENT, AccessFlag, Reason, ReportKind
 from weft.hdl.layouts import DmaRequest, Judgement, JudgeRequest, Report, Verdict
 from weft.hdl.params import preset
 from weft.hdl.receive.place import RawInfo
@@ -56,7 +56,7 @@ def judgement(rng, request):
     else:
         verdict = rng.choice([Verdict.ACCEPT] * 4 + [Verdict.DUPLICATE, Verdict.STALE, Verdict.LATE])
     return {"verdict": verdict, "psn": rng.getrandbits(8) << 24 | request.psn, "base": rng.getrandbits(32),
-            "holes": rng.getrandbits(32), "progress": int(rng.random() < 0.3)}
+            "holes": rng.getrandbits(HOLES_BITS), "progress": int(rng.random() < 0.3)}
 
 
 class Room:

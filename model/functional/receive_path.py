@@ -222,7 +222,7 @@ class ReceivePath:
             generation=life.matcher.generation,
             psn=judged.psn % (1 << 32),
             base=judged.base % (1 << 32),
-            holes=judged.holes % (1 << 32),
+            holes=judged.holes % (1 << abi.HOLES_BITS),
             va=header.va,
             key=header.rkey,
             length=header.dma_length,

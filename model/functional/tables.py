@@ -105,7 +105,7 @@ class Tables:
         if c.qpn not in self.qps:
             return Status.BAD_INDEX
         life = self.card.qps[c.qpn]
-        results |= {"result0": life.window.base % (1 << 32), "result1": life.window.holes % (1 << 32),
+        results |= {"result0": life.window.base % (1 << 32), "result1": life.window.holes % (1 << abi.HOLES_BITS),
                     "result2": life.matcher.linked - life.matcher.fetched, "result3": len(life.matcher.nodes)}
         return None
 
