@@ -150,7 +150,8 @@ class Scoreboard:
             self.exercised.add("late original" if never_came else "duplicate")
 
     def _expect_events(self, life, header, judged, probe):
-        said = (_modulo32(judged.psn), _modulo32(judged.base), judged.holes % (1 << abi.HOLES_BITS), header.retransmission)
+        holes = judged.holes % (1 << abi.HOLES_BITS)
+        said = (_modulo32(judged.psn), _modulo32(judged.base), holes, header.retransmission)
         if probe:
             life.events.append((True, (ReportKind.PROBE, *said)))
         elif header.ack_req and judged.verdict == verdicts.ACCEPT:
