@@ -214,11 +214,11 @@ class HeadCache(wiring.Component):
     def _memories(self, m, tags):
         """Bodies, pending holes and blocks of the entries."""
         match, retire, fill, n = self.match, self.retire, self.fill, len(tags)
-        m.submodules.heads = heads = Memory(shape=_NODE_HEAD, depth=n, init=[])
+        m.submodules.bases = bases = Memory(shape=_NODE_BASE, depth=n, init=[])
         m.submodules.bodies = bodies = Memory(shape=abi.NODE_BODY_BITS, depth=n, init=[])
         m.submodules.pendings = pendings = Memory(shape=_PENDING_SLOTS, depth=n, init=[])
         m.submodules.lines = lines = Memory(shape=58, depth=n, init=[])
-        head_write, body_write, write = heads.write_port(), bodies.write_port(), pendings.write_port()
+        base_write, body_write, write = bases.write_port(), bodies.write_port(), pendings.write_port()
         line_write, line_peek, line_read = lines.write_port(), lines.read_port(), lines.read_port()
         node, mark_body = fill.fill_node, match.mark_en & match.mark_bitmap
         m.d.comb += [
@@ -228,23 +228,23 @@ class HeadCache(wiring.Component):
             body_write.en.eq(mark_body | fill.fill_en),
             body_write.addr.eq(Mux(mark_body, match.mark_index, fill.fill_index)),
             body_write.data.eq(Mux(mark_body, match.mark.open, node.body)),
-            head_write.en.eq(fill.fill_en), head_write.addr.eq(fill.fill_index),
-            head_write.data.base_psn.eq(node.base_psn), head_write.data.encoding.eq(node.encoding),
+            base_write.en.eq(fill.fill_en), base_write.addr.eq(fill.fill_index),
+            base_write.data.base_psn.eq(node.base_psn), base_write.data.encoding.eq(node.encoding),
             line_write.en.eq(fill.fill_en), line_write.addr.eq(fill.fill_index), line_write.data.eq(fill.fill_line),
             line_read.en.eq(retire.read_en), line_read.addr.eq(retire.read_index), retire.line.eq(line_read.data),
             line_peek.en.eq(1), line_peek.addr.eq(fill.peek_index), fill.peek_line.eq(line_peek.data),
         ]
         for side in (match, retire):    # an untouched node has no slots in memory: all its holes are open
-            head, body, read = heads.read_port(), bodies.read_port(), pendings.read_port()
+            base, body, read = bases.read_port(), bodies.read_port(), pendings.read_port()
             touched, count = Signal(), Signal(COUNT_WIDTH)
             whole = Signal(_PENDING_SLOTS)
-            for port in (head, body, read):
+            for port in (base, body, read):
                 m.d.comb += [port.en.eq(side.read_en), port.addr.eq(side.read_index)]
             m.d.comb += [
                 whole.open.eq(((Const(1, 1) << count) - 1)[:abi.RUNS_HOLES]), whole.left.eq(count),
                 side.pending.left.eq(Mux(touched, read.data.left, whole.left)),
             ]
-            with m.If(head.data.encoding == abi.Encoding.BITMAP.value):
+            with m.If(base.data.encoding == abi.Encoding.BITMAP.value):
                 m.d.comb += side.pending.open.eq(body.data)
             with m.Else():
                 m.d.comb += side.pending.open.eq(Mux(touched, read.data.open, whole.open))
@@ -252,9 +252,9 @@ class HeadCache(wiring.Component):
                 m.d.sync += [touched.eq(Array(tag.touched for tag in tags)[side.read_index]),
                              count.eq(Array(tag.count for tag in tags)[side.read_index])]
             if side is match:
-                m.d.comb += [match.node.base_psn.eq(head.data.base_psn), match.node.encoding.eq(head.data.encoding),
+                m.d.comb += [match.node.base_psn.eq(base.data.base_psn), match.node.encoding.eq(base.data.encoding),
                              match.node.body.eq(body.data)]
 
 
-_NODE_HEAD = data.StructLayout({"base_psn": 32, "encoding": ENCODING_WIDTH})
+_NODE_BASE = data.StructLayout({"base_psn": 32, "encoding": ENCODING_WIDTH})
 _PENDING_SLOTS = data.StructLayout({"open": abi.RUNS_HOLES, "left": COUNT_WIDTH})
