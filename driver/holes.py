@@ -2,7 +2,7 @@
 
 from weft.hdl import abi
 
-from .node import choose_encoding, decode_body, encode_body, runs_of
+from .node import choose_encoding, decode_body, encode_body, open_holes, runs_of
 from .wrap import near
 
 
@@ -56,8 +56,8 @@ def _list_limit(first, _runs, start, holes):
     return min(start + abi.LIST_HOLES - holes, first + (1 << abi.OFFSET_BITS))
 
 
-def _runs_limit(first, runs, start, _holes):
-    return start + abi.NODE_HOLES_MAX if runs < abi.RUNS_MAX and start - first < 1 << abi.OFFSET_BITS else start
+def _runs_limit(first, runs, start, holes):
+    return start + abi.RUNS_HOLES - holes if runs < abi.RUNS_MAX and start - first < 1 << abi.OFFSET_BITS else start
 
 
 def _bitmap_limit(first, _runs, _start, _holes):
@@ -67,7 +67,8 @@ def _bitmap_limit(first, _runs, _start, _holes):
 _LIMITS = _list_limit, _runs_limit, _bitmap_limit
 
 
-def residue_runs(runs, open_bits):
-    """The runs left of a node when bit i of ``open_bits`` says that hole i is still open."""
-    holes = [p + k for p, n in runs for k in range(n)]
-    return runs_of(p for i, p in enumerate(holes) if open_bits >> i & 1)
+def residue_runs(runs, encoding, open_bits):
+    """The runs left of a node of these runs and this encoding; ``open_bits`` as in the RETIRE report."""
+    first = runs[0][0]
+    holes = [p - first + k for p, n in runs for k in range(n)]
+    return [(first + hole, n) for hole, n in runs_of(open_holes(encoding, holes, open_bits))]

@@ -83,7 +83,7 @@ def fits(encoding, holes):
         return len(holes) <= abi.LIST_HOLES and holes[-1] < _SPAN
     if encoding == abi.Encoding.RUNS:
         runs = runs_of(holes)
-        return len(runs) <= abi.RUNS_MAX and runs[-1][0] < _SPAN
+        return len(holes) <= abi.RUNS_HOLES and len(runs) <= abi.RUNS_MAX and runs[-1][0] < _SPAN
     return holes[-1] < abi.NODE_BODY_BITS
 
 
@@ -127,8 +127,8 @@ def decode_body(encoding, count, body):
         holes = [body >> abi.OFFSET_BITS * i & _SPAN - 1 for i in range(count)]
     elif encoding == abi.Encoding.RUNS:
         words = [body >> _RUN_BITS * i & (1 << _RUN_BITS) - 1 for i in range(abi.RUNS_MAX)]
-        if sum(word >> abi.OFFSET_BITS for word in words) > abi.NODE_HOLES_MAX:
-            raise ValueError("runs of more holes than a node holds")
+        if sum(word >> abi.OFFSET_BITS for word in words) > abi.RUNS_HOLES:
+            raise ValueError("runs of more holes than they may have")
         holes = [(word & _SPAN - 1) + k for word in words for k in range(word >> abi.OFFSET_BITS)]
     elif encoding == abi.Encoding.BITMAP:
         holes = [k for k in range(abi.NODE_BODY_BITS) if body >> k & 1]
@@ -139,3 +139,10 @@ def decode_body(encoding, count, body):
     if any(a >= b for a, b in zip(holes, holes[1:], strict=False)):
         raise ValueError("holes out of order")
     return tuple(holes)
+
+
+def open_holes(encoding, holes, bits):
+    """The holes that ``open`` of a RETIRE report says were not filled: bits by slot, of a BITMAP by distance."""
+    if encoding == abi.Encoding.BITMAP:
+        return [hole for hole in holes if bits >> hole & 1]
+    return [hole for slot, hole in enumerate(holes) if bits >> slot & 1]

@@ -46,6 +46,7 @@ class _Node:
     line: int
     rsn: int
     runs: list
+    encoding: int
     data: bytes = field(repr=False)
     retired: bool = False
 
@@ -145,7 +146,7 @@ class Receiver:
         if linked is None:
             self.counts["pool_waits"] += 1
             return False
-        node = _Node(linked[0], self.next_rsn, runs, linked[1])
+        node = _Node(linked[0], self.next_rsn, runs, fields["encoding"], linked[1])
         heapq.heappush(self._open, (runs[0][0], node.rsn, node))
         self._list.append(node)
         self.next_rsn += fields["count"]
@@ -201,7 +202,7 @@ class Receiver:
         node = self._list.popleft()
         self._closing.append((now + self.settle_ns, node))
         if report.residue:
-            left = residue_runs(node.runs, report.open)
+            left = residue_runs(node.runs, node.encoding, report.open)
             self.counts["residue"] += sum(n for _, n in left)
             for runs, fields in encode(left):
                 self._add(runs, fields)

@@ -321,14 +321,15 @@ class Encoding(enum.IntEnum):
     """Encodings of the holes of an Adamap node. Hole i, counted in PSN order, has RSN = rsn + i."""
 
     LIST = 1     # 20 offsets of 16 bits
-    RUNS = 2     # 10 pairs: 16-bit offset, 16-bit length; unused pairs have length 0
+    RUNS = 2     # 10 pairs: 16-bit offset, 16-bit length; unused pairs have length 0; 64 holes at most
     BITMAP = 3   # 320 bits; bit k set: base_psn + k is a hole
 
 
 NODE_BODY_BITS = 320
-NODE_HOLES_MAX = 320      # of any encoding: the matcher keeps one bit per hole
+NODE_HOLES_MAX = 320      # of any encoding
 LIST_HOLES = 20
 RUNS_MAX = 10
+RUNS_HOLES = 64           # the matcher keeps one bit per hole of LIST and RUNS; a BITMAP shows itself what is open
 OFFSET_BITS = 16
 NEXT_PHASE_BIT, NEXT_ADJACENT_BIT = 0, 1
 
@@ -340,7 +341,7 @@ NODE = _host("NODE", "An Adamap node: the same bytes 8 to 63 in the report, the 
      "Physical address of the next block, divided by 64. In a ring entry this word is the report header."),
     ("qpn", 24, "Receiving QP."),
     ("generation", 8, "Generation of the QP."),
-    ("count", 24, "Holes, 1 to 320."),
+    ("count", 24, "Holes, 1 to 320; LIST 20, RUNS 64 at most."),
     ("encoding", 4, "", Encoding),
     ("_r1", 4),
     ("base_psn", 32, "32-bit PSN that offsets count from: the first hole."),
@@ -370,7 +371,9 @@ REPORT_RETIRE = _host("REPORT_RETIRE", "Kind RETIRE: the block is the driver's a
     *_REPORT_HEADER, ("line", 58, "Physical address of the block, divided by 64."),
     ("qpn", 24), ("generation", 8), ("residue", 24, "Holes still open."), ("_r0", 8),
     ("rsn", 32, "RSN of the node's first hole."), ("next_rsn", 32, "Every older RSN is behind the list's head."),
-    ("open", NODE_BODY_BITS, "Bit i set: hole i of the node was not filled."))
+    ("open", NODE_BODY_BITS,
+     "What was not filled. LIST and RUNS: bit i is hole i of the node. BITMAP: what is left of the body, bit k is PSN "
+     "`base_psn` + k."))
 
 HOLES_BITS = 24     # of a count of holes: less than 2^23 are outstanding
 

@@ -5,13 +5,20 @@ one that grows with the places of the builder or the entries of the cache belong
 none is fixed. So nothing is counted by a formula, and nothing is forgotten that the room holds (its queues and pipeline
 registers are the fixed part). Copies of a memory that an FPGA needs for further read ports are not counted.
 
+The first three figures and the fixed part count memories and registers alike:
+
 - ``adamap_sram_bytes_per_qp``: window row, posted values, list state, list head, work list: what a QP occupies whether
   or not it recovers, with a window of 128 bits.
 - ``adamap_sram_bytes_recovering_qp``: that, one place of the builder and one entry of the cache.
 - ``adamap_sram_total_10k_qps_5pct``: 10 000 QPs, of which 5 % recover at one time, and the fixed part.
+- ``adamap_sram_fixed``: what does not grow.
 
-The bars are not met yet: list state of idle QPs has rows of its own instead of places in a pool, and the builder keeps
-a body for each encoding that may still win.
+What they consist of, per QP, per place of the builder and per entry of the cache: ``adamap_sram_per_...``, one row for
+each memory, and ``adamap_registers_per_...``, one row for the registers of each block. A place is an open node in its
+encoding with its counters (tag, age and rank of the place are registers); an entry is a node as it was fetched, one bit
+for each of 64 holes, how many are open, and the block it lies in (its tag is registers).
+
+The bars are not met yet: list state of idle QPs has rows of its own instead of places in a pool.
 """
 
 import re
@@ -39,7 +46,7 @@ def storage(params):
         if found := MODULE.match(line):
             module = re.sub(r"\$\d+", "", found[1].lstrip("\\").removeprefix("top."))
         elif found := MEMORY.match(line):
-            bits[module, found[3].lstrip("\\")] += int(found[1]) * int(found[2])
+            bits[module, re.sub(r"\$\d+", "", found[3].lstrip("\\"))] += int(found[1]) * int(found[2])
         elif FLIP_FLOP.match(line):
             flip_flop = True
         elif flip_flop and (found := WIDTH.match(line)):
@@ -70,6 +77,8 @@ def measure(_progress=None):
         Row("adamap_sram_fixed", "B", fixed),
     ]
     for unit, parts in (("per_qp", per_qp), ("per_builder_place", per_place), ("per_cache_entry", per_entry)):
-        rows += [Row(f"adamap_sram_{unit}_{module.replace('.', '_')}_{memory or 'registers'}", "B", bits / 8)
-                 for (module, memory), bits in sorted(parts.items(), key=str) if bits >= 1]
+        for (module, memory), bits in sorted(parts.items(), key=str):
+            kind, suffix = ("sram", f"_{memory}") if memory else ("registers", "")
+            if bits >= 1:
+                rows.append(Row(f"adamap_{kind}_{unit}_{module.replace('.', '_')}{suffix}", "B", bits / 8))
     return rows

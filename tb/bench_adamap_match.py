@@ -34,7 +34,7 @@ READ_CYCLES = 250       # 1 µs
 FIRST_LINE = 64
 HOLES = {
     abi.Encoding.LIST: tuple(k * 401 for k in range(abi.LIST_HOLES)),
-    abi.Encoding.RUNS: tuple(k * 999 + j for k in range(abi.RUNS_MAX) for j in range(7)),
+    abi.Encoding.RUNS: tuple(k * 999 + j for k in range(abi.RUNS_MAX) for j in range(6)),
     abi.Encoding.BITMAP: tuple(range(0, abi.NODE_BODY_BITS, 2)),
 }
 SPAN = 20_000           # PSNs from one node's base to the next

@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from weft.driver.node import Node
+from weft.driver.node import Node, open_holes
 from weft.hdl import abi, wire
 from weft.hdl.abi import Reason, ReportKind
 from weft.model.functional import window as verdicts
@@ -208,30 +208,33 @@ class Scoreboard:
         assert (node.qpn, node.generation) == (life.qpn, life.generation), f"{where}: of another QP"
         assert node.rsn == report.rsn == life.next_rsn, f"{where}: {life.next_rsn} is the list's head"
         assert report.next_rsn == _modulo32(node.rsn + count), f"{where}: next RSN {report.next_rsn}"
-        assert report.residue == report.open.bit_count() and report.open < 1 << count, f"{where}: wrong residue"
+        left = open_holes(node.encoding, node.holes, report.open)
+        assert report.residue == report.open.bit_count() == len(left), f"{where}: wrong residue"
         life.next_rsn = report.next_rsn
-        arrived = self._arrivals(life, node.rsn, count)
-        for slot, psn in enumerate(node.psns):
+        by_slot = node.encoding != abi.Encoding.BITMAP      # else the card cannot tell
+        arrived = self._arrivals(life, node.rsn, count, by_slot)
+        for slot, (psn, hole) in enumerate(zip(node.psns, node.holes, strict=True)):
+            came = slot if by_slot else None, psn
             assert psn in life.missing, f"{where}: PSN {psn:#x} is not missing"
-            if report.open >> slot & 1:
+            if hole in left:
                 life.times_lost[psn] += 1
                 self.exercised.add({2: "second loss"}.get(life.times_lost[psn], "third loss"))
-                if arrived.get((slot, psn)):
+                if arrived.get(came):
                     self._forgotten.append(f"{where}: PSN {psn:#x} came in time and was not counted")
             else:
-                assert (slot, psn) in arrived, f"{where}: PSN {psn:#x} counts as filled, but nothing came"
+                assert came in arrived, f"{where}: PSN {psn:#x} counts as filled, but nothing came"
                 life.missing.remove(psn)
                 life.filled.add(psn)
 
     @staticmethod
-    def _arrivals(life, rsn, count):
-        """Retransmissions for a node: (slot, psn) → whether it came before anything beyond the node."""
+    def _arrivals(life, rsn, count, by_slot):
+        """Retransmissions for a node: (slot or None, psn) → whether it came before anything beyond the node."""
         found, passed = {}, False
         for arrived_rsn, psn in life.retransmissions:
             slot = signed24(arrived_rsn - rsn)
             passed |= slot >= count
             if psn is not None and 0 <= slot < count:
-                found.setdefault((slot, _modulo32(psn)), not passed)
+                found.setdefault((slot if by_slot else None, _modulo32(psn)), not passed)
         return found
 
     @staticmethod

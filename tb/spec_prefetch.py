@@ -123,6 +123,7 @@ class PrefetchSpec(Spec):
             match.retire_en.eq(dropping), match.retire_index.eq(dropped), match.retire_qpn.eq(victim.qpn),
             match.retire_end.eq(victim.rsn + victim.count),
             match.mark_en.eq(self.free(1, "mark") & copies[marked].valid & ~dut.granted), match.mark_index.eq(marked),
+            match.mark_bitmap.eq(self.free(1, "mark_bitmap")),
         ]
         flush = self.free(1, "flush")
         flushed = Signal(1)

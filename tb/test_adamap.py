@@ -10,7 +10,7 @@ import cocotb
 import pytest
 from cocotb.triggers import Lock, RisingEdge, Timer
 
-from weft.driver.node import Node, choose_encoding
+from weft.driver.node import Node, choose_encoding, open_holes
 from weft.hdl import abi
 from weft.hdl.adamap.adamap import Adamap, Extent
 from weft.hdl.adamap.control import QpRef
@@ -204,6 +204,14 @@ class World:
             await RisingEdge(self.dut.clk)
             self.dut.link_doorbell_stb.value = 0
 
+    async def complete_until(self, qp, psn):
+        """What is older than ``psn`` need not be taken any more; the rest may be sent again."""
+        self.dut.cum_doorbell.value = int.from_bytes(
+            abi.CUM_DOORBELL.pack(qpn=qp.qpn, generation=qp.generation, psn=psn), "little")
+        self.dut.cum_doorbell_stb.value = 1
+        await RisingEdge(self.dut.clk)
+        self.dut.cum_doorbell_stb.value = 0
+
     async def nodes(self):
         while True:
             report = int(await self.reports[0].recv())
@@ -236,7 +244,8 @@ class World:
             assert (retire.line, retire.rsn) == (line, node.rsn), "not the head was retired"
             assert retire.next_rsn == node.rsn + len(node.holes)
             assert retire.residue == bin(retire.open).count("1")
-            left = [h for i, h in enumerate(node.holes) if retire.open >> i & 1]
+            left = open_holes(node.encoding, node.holes, retire.open)
+            assert len(left) == retire.residue
             if self.exact:
                 while not self.expected[qp.qpn]:
                     await RisingEdge(self.dut.clk)
@@ -246,7 +255,7 @@ class World:
                 )
                 assert self.placed >= ticket, "retired before the packet was placed"
             else:
-                qp.filled |= {p for i, p in enumerate(node.psns) if not retire.open >> i & 1}
+                qp.filled |= {p for p, h in zip(node.psns, node.holes, strict=True) if h not in left}
             del self.blocks[line]
             self.free.append(line)
             self.retired += 1
@@ -420,6 +429,7 @@ async def broken_list_stops_its_qp(dut):
         "count": lambda qp, line: world.blocks[line][:12] + b"\x00\x00\x00" + world.blocks[line][15:],
         "many": lambda qp, line: world.blocks[line][:12] + b"\x41\x01\x00" + world.blocks[line][15:],
         "encoding": lambda qp, line: world.blocks[line][:15] + b"\x07" + world.blocks[line][16:],
+        "runs": lambda qp, line: world.blocks[line][:12] + b"\x41\x00\x00\x02" + world.blocks[line][16:],
         "rsn": lambda qp, line: world.blocks[line][:20] + b"\x05" + world.blocks[line][21:],
         "DMA_ERROR": lambda qp, line: RuntimeError("no such memory"),
     }
@@ -448,7 +458,7 @@ async def broken_list_stops_its_qp(dut):
             await RisingEdge(dut.clk)
     assert (
         world.seen["QP_ERROR BAD_POINTER"] == 1
-        and world.seen["QP_ERROR BAD_NODE"] == 6
+        and world.seen["QP_ERROR BAD_NODE"] == 7
         and world.seen["QP_ERROR DMA_ERROR"] == 1
     )
     assert all(world.seen[f"broken {name}"] == world.seen[f"QP_ERROR {name}"] for name in (
@@ -502,10 +512,7 @@ async def consecutive_blocks_are_read_at_once(dut):
     qp = await world.create(0, 1)
     count = 20
     first = (qp.next_psn - 20 * count) & MASK                # behind the window, as if lost before
-    dut.cum_doorbell.value = int.from_bytes(abi.CUM_DOORBELL.pack(qpn=0, generation=1, psn=first), "little")
-    dut.cum_doorbell_stb.value = 1
-    await RisingEdge(dut.clk)
-    dut.cum_doorbell_stb.value = 0
+    await world.complete_until(qp, first)
     for k in range(count):
         world.link(qp, (first + 20 * k) & MASK, list(range(0, 20, 2)))
     await world.ring(abi.LINK_DOORBELL.pack(qpn=0, generation=1, nodes=count))
@@ -515,6 +522,39 @@ async def consecutive_blocks_are_read_at_once(dut):
     await world.settle([qp])
     dut._log.info("%d nodes in %d reads, %s", count, world.seen["prefetches"], dict(world.seen))
     assert world.seen["lines in one read"] == 4 and 4 * world.seen["prefetches"] <= 3 * qp.linked
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def bitmap_knows_holes_by_their_psns(dut):
+    """Whatever RSN they come with. What is not open is a duplicate, what lies outside is not in the node."""
+    rng = random.Random(bench_seed())
+    await start_clock(dut)
+    dut.reorder_distance.value = 1
+    dut.node_age_ns.value = 1 << 30
+    dut.retransmit_slack.value = 1
+    dut.prefetch_depth.value, dut.prefetch_watermark.value = 4, 4
+    world = World(dut, rng, exact=True, slack=1, latency=(5, 20))
+    await world.extents()
+    qp = await world.create(0, 1)
+    first = (qp.next_psn - 2000) & MASK                      # behind the window, as if lost before
+    await world.complete_until(qp, first)
+    holes = sorted(rng.sample(range(1, abi.NODE_BODY_BITS), 150))
+    await world.ring(world.link(qp, first, [0, *holes]))
+    sent = [psn for psn, _ in qp.todo]
+    closed = [(first + k) & MASK for k in range(abi.NODE_BODY_BITS) if k and k not in holes]
+    outside = [(first + k) & MASK for k in (abi.NODE_BODY_BITS, 512, 1999)]
+    rsns = [rsn for _, rsn in qp.todo]
+    qp.todo.clear()
+    packets = [*sent[:-1], *rng.sample(closed, 20), *outside, sent[0], sent[1]]
+    rng.shuffle(packets)
+    while not world.seen["prefetches"] or not int(dut.idle.value):
+        await RisingEdge(dut.clk)
+    for psn in [*packets, sent[-1]]:
+        world.request(qp, psn=psn, rsn=rng.choice(rsns), retransmission=1)
+    while qp.nodes:
+        await RisingEdge(dut.clk)
+    assert qp.filled == set(sent) and world.seen["nodes_residue"] == 0 and world.seen["BITMAP"] == 1
+    assert (world.seen["DUPLICATE"], world.seen["NOT_IN_NODE"]) == (22, 3)
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)

@@ -13,13 +13,15 @@ from weft.hdl import abi
 from weft.hdl.adamap.builder import NodeBuilder
 from weft.hdl.layouts import HoleRun, Report
 from weft.hdl.params import NODE_ENCODINGS, preset
-from weft.model.functional.node import Node
+from weft.model.functional.node import Node, fits, runs_of
 from weft.model.functional.node_pool import NodePool as Model
 from weft.tb.clock import start_clock
 from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.stream import StreamSink, StreamSource
 
 PARAMS = replace(preset("test"), qps=8, builder_slots=4)
+MOST_HOLES = {abi.Encoding.LIST: abi.LIST_HOLES, abi.Encoding.RUNS: abi.RUNS_HOLES,
+              abi.Encoding.BITMAP: abi.NODE_HOLES_MAX}
 
 
 def run_payload(qpn, generation, psn, length, seal):
@@ -64,6 +66,7 @@ async def random_runs(dut):
     model, seen = Model(4, encodings), Counter()
     at = {q: rng.choice([0, rng.getrandbits(32), (1 << 32) - 4000]) for q in range(8)}
     wanted = [*encodings, "full", "evicted", "discard"]
+    most = max(MOST_HOLES[encoding] for encoding in encodings)
     for turn, style in enumerate(["sparse", "burst", "dense", "close", "huge", "edge"] * 10):
         if turn >= 18 and all(seen[k] for k in wanted):
             break
@@ -94,7 +97,7 @@ async def random_runs(dut):
             got.append(node_of(int(await sink.recv())))
             assert got[-1] == want, f"{style}: {got[-1]}, expected {want}"
             seen[want.encoding] += 1
-            seen["full"] += len(want.holes) == abi.NODE_HOLES_MAX
+            seen["full"] += len(want.holes) == most
     assert all(seen[k] for k in wanted), seen
     await ClockCycles(dut.clk, 50)
     assert len(sink) == 0
@@ -122,6 +125,57 @@ async def old_node_is_sealed(dut):
     assert int(dut.idle.value) == 1
 
 
+def growing_node(rng, encodings):
+    """Runs (offset, length) of one node that is not sealed, and what each of them costs."""
+    gap, longest = rng.choice([(1, 1), (1, 3), (3, 6), (9, 2000)]), rng.choice([1, 2, 4, 40])
+    holes, before = [], None
+    while True:
+        at = holes[-1] + 1 + rng.choice([0, rng.randint(*gap)]) if holes else 0
+        grown = holes + list(range(at, at + rng.randint(1, longest)))
+        after = next((e for e in encodings if fits(e, grown)), None)
+        if after is None or len(grown) == abi.NODE_HOLES_MAX:
+            return
+        entries = len(runs_of(holes)) if before is abi.Encoding.RUNS else len(holes)
+        changed = before not in (None, after)
+        yield at, grown[-1] + 1 - at, 5 + (entries + 1 if changed else 0), (before, after) if changed else None
+        holes, before = grown, after
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def runs_take_five_cycles_and_changes_of_encoding_more(dut):
+    rng, edge = random.Random(bench_seed()), RisingEdge(dut.clk)
+    await start_clock(dut)
+    dut.node_age_ns.value = (1 << 32) - 1
+    dut.o__ready.value = 1
+    encodings = tuple(abi.Encoding[name] for name in os.environ["ENCODINGS"].split())
+    wanted = {(a, b) for a in encodings for b in encodings if a < b}
+    seen, longest, limit = Counter(), 0, 5 + 21 if wanted else 5
+
+    async def send(payload):
+        """Cycles until the run is taken."""
+        dut.i__payload.value, dut.i__valid.value = payload, 1
+        cycles = 0
+        while True:
+            await edge
+            cycles += 1
+            if int(dut.i__ready.value):
+                return cycles
+
+    nodes = 0
+    while nodes < 20 or not wanted <= set(seen) or longest < limit:
+        nodes += 1
+        psn = rng.getrandbits(32)
+        cost = 3 if nodes > 1 else 1        # of the run of length 0 that did away with the node before
+        for at, length, cycles, change in growing_node(rng, encodings):
+            assert await send(run_payload(3, 9, psn + at, length, 0)) == cost
+            cost = cycles
+            longest = max(longest, cycles)
+            seen[change] += 1
+        assert await send(run_payload(3, 9, psn, 0, 0)) == cost
+    assert longest == limit and int(dut.o__valid.value) == 0
+    dut._log.info("%d nodes, %s, %d cycles at most", nodes, dict(seen), longest)
+
+
 def simulate_with(sim, encodings):
     simulate(NodeBuilder(replace(PARAMS, node_encodings=encodings)), name="adamap_builder",
              bench="weft.tb.test_adamap_builder", sim=sim, env={"ENCODINGS": " ".join(encodings)})
@@ -132,5 +186,6 @@ def test_nodes_hold_every_hole_in_the_best_encoding(sim):
     simulate_with(sim, NODE_ENCODINGS)
 
 
-def test_builder_of_raw_bitmaps():
-    simulate_with("icarus", ("BITMAP",))
+@pytest.mark.parametrize("encodings", [("BITMAP",), ("LIST", "BITMAP"), ("LIST", "RUNS")], ids="_".join)
+def test_builder_of_some_encodings(encodings):
+    simulate_with("icarus", encodings)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from weft.driver.node import Node, choose_encoding, decode_body, encode_body, fits
+from weft.driver.node import Node, choose_encoding, decode_body, encode_body, fits, open_holes
 from weft.hdl import abi
 
 
@@ -43,7 +43,10 @@ def test_block_holds_a_node():
 
 def test_first_fitting_encoding_is_chosen():
     assert choose_encoding([0, 5]) == abi.Encoding.LIST
-    assert choose_encoding(list(range(320))) == abi.Encoding.RUNS
+    assert choose_encoding(list(range(21))) == abi.Encoding.RUNS
+    assert choose_encoding([*range(63), 65535]) == abi.Encoding.RUNS
+    assert choose_encoding([*range(64), 65535]) is None      # more runs than the matcher has bits for
+    assert choose_encoding(list(range(65))) == abi.Encoding.BITMAP
     assert choose_encoding(list(range(0, 320, 2))) == abi.Encoding.BITMAP
     assert choose_encoding(list(range(0, 640, 2))) is None
 
@@ -57,6 +60,7 @@ def test_first_fitting_encoding_is_chosen():
         {"encoding": 1, "count": 2, "body": 0},
         {"encoding": 2, "count": 5, "body": 4 << 16},
         {"encoding": 2, "count": 320, "body": 0xFFFF_0000},
+        {"encoding": 2, "count": 65, "body": 65 << 16},
         {"encoding": 3, "count": 2, "body": 1},
         {"encoding": 3, "count": 321, "body": (1 << 320) - 1},
     ],
@@ -64,3 +68,11 @@ def test_first_fitting_encoding_is_chosen():
 def test_inconsistent_node_is_refused(fields):
     with pytest.raises(ValueError):
         Node.unpack(abi.NODE.pack(qpn=1, **fields))
+
+
+def test_open_holes_are_bits_by_slot_or_by_distance():
+    holes = (0, 5, 6, 9)
+    for encoding in abi.Encoding.LIST, abi.Encoding.RUNS:
+        assert open_holes(encoding, holes, 0b1010) == [5, 9]
+    assert open_holes(abi.Encoding.BITMAP, holes, 1 << 5 | 1 << 9) == [5, 9]
+    assert open_holes(abi.Encoding.BITMAP, holes, encode_body(abi.Encoding.BITMAP, holes)) == list(holes)

@@ -12,22 +12,25 @@ from .. import abi
 from ..layouts import NODE
 from ..params import CardParams
 
-COUNT_WIDTH = 9     # of the holes of one node
+COUNT_WIDTH = 9         # of the holes of one node
+ENCODING_WIDTH = 2      # of the encodings there are
 
 
 class CachedNode(data.Struct):
-    """Which holes a node has."""
+    """Which holes a node has; of a BITMAP the body loses those that are filled."""
 
     base_psn: 32
-    encoding: 4
+    encoding: ENCODING_WIDTH
     body: abi.NODE_BODY_BITS
-    count: COUNT_WIDTH
 
 
 class Pending(data.Struct):
-    """Holes of a node that were not filled yet, and how many they are."""
+    """Holes of a node that were not filled yet, and how many they are.
 
-    open: abi.NODE_HOLES_MAX
+    ``open`` is as in a RETIRE report: one bit per hole of a LIST or RUNS node, of a BITMAP what is left of the body.
+    """
+
+    open: abi.NODE_BODY_BITS
     left: COUNT_WIDTH
 
 
@@ -60,6 +63,7 @@ def match_port(params):
     (it follows the list's head), and ``head``, ``head_index``, ``head_rsn``, ``head_count`` of the list's first node;
     a cycle later ``cached``, the number of its nodes. ``ripe`` shows a head without open holes. ``node`` and
     ``pending`` come one cycle after ``read_en`` and stay; they lack the marks of that cycle and the next.
+    ``mark_bitmap``: the node marked is a BITMAP.
     """
     index = index_width(params)
     return wiring.Signature({
@@ -69,7 +73,7 @@ def match_port(params):
         "cached": In(range(params.cache_entries + 1)),
         "ripe": In(1), "ripe_index": In(index), "ripe_tag": In(Tag),
         "read_en": Out(1), "read_index": Out(index), "node": In(CachedNode), "pending": In(Pending),
-        "mark_en": Out(1), "mark_index": Out(index), "mark": Out(Pending),
+        "mark_en": Out(1), "mark_index": Out(index), "mark_bitmap": Out(1), "mark": Out(Pending),
         "retire_en": Out(1), "retire_index": Out(index), "retire_qpn": Out(24), "retire_end": Out(32),
         "flush_en": Out(1), "flush_qpn": Out(24),
     })
@@ -87,17 +91,17 @@ def fill_port(params):
     """The prefetcher's side, as the prefetcher sees it.
 
     ``free``/``free_index`` name an unused entry, ``free_count`` how many there are (a cycle late); ``reserve_en``
-    takes it. ``fill_en`` turns a reserved entry into a valid one, ``release_en`` gives one back; ``follows`` tells
-    whether ``fill_node`` has the RSN that comes next in its list, as far as nodes of the list are cached. ``peek``
-    shows the tag of ``peek_index``, ``peek_last`` whether no cached node follows it, ``peek_block`` its block a cycle
-    later. ``cached`` is the number of nodes of ``cached_qpn``, two cycles later.
+    takes it. ``fill_en``, only while ``fill_ready``, turns a reserved entry into a valid one, ``release_en`` gives one
+    back; ``follows`` tells whether ``fill_node`` has the RSN that comes next in its list, as far as nodes of the list
+    are cached. ``peek`` shows the tag of ``peek_index``, ``peek_last`` whether no cached node follows it,
+    ``peek_block`` its block a cycle later. ``cached`` is the number of nodes of ``cached_qpn``, two cycles later.
     """
     index = index_width(params)
     count = range(params.cache_entries + 1)
     return wiring.Signature({
         "free": In(1), "free_index": In(index), "free_count": In(count), "reserve_en": Out(1),
-        "fill_en": Out(1), "fill_index": Out(index), "fill_node": Out(NODE), "fill_block": Out(params.block_bits),
-        "follows": In(1),
+        "fill_en": Out(1), "fill_ready": In(1), "fill_index": Out(index), "fill_node": Out(NODE),
+        "fill_block": Out(params.block_bits), "follows": In(1),
         "release_en": Out(1), "release_index": Out(index),
         "peek_index": Out(index), "peek": In(Tag), "peek_last": In(1),
         "peek_block": In(params.block_bits),
@@ -112,6 +116,9 @@ def choose(chosen, values):
 
 class HeadCache(wiring.Component):
     """Nodes of all QPs in one pool; tags compared in parallel, bodies in memory.
+
+    Which holes are open takes a bit per hole of a LIST or RUNS node, beside the node; a BITMAP says it itself: a mark
+    writes its body. Nodes are filled in cycles without such a mark.
 
     One lookup, one read, one mark and one retirement per cycle. Entries grow with ``params.cache_entries`` alone,
     not with QPs. The cached nodes of a list are consecutive and begin with its head.
@@ -229,32 +236,47 @@ class HeadCache(wiring.Component):
     def _memories(self, m, tags):
         """Bodies, pending holes and blocks of the entries."""
         match, retire, fill, n = self.match, self.retire, self.fill, len(tags)
-        m.submodules.nodes = nodes = Memory(shape=CachedNode, depth=n, init=[])
-        m.submodules.pendings = pendings = Memory(shape=Pending, depth=n, init=[])
+        m.submodules.bases = bases = Memory(shape=_NODE_BASE, depth=n, init=[])
+        m.submodules.bodies = bodies = Memory(shape=abi.NODE_BODY_BITS, depth=n, init=[])
+        m.submodules.pendings = pendings = Memory(shape=_PENDING_SLOTS, depth=n, init=[])
         m.submodules.blocks = blocks = Memory(shape=self.params.block_bits, depth=n, init=[])
-        node_write, node_read = nodes.write_port(), nodes.read_port()
-        write = pendings.write_port()
+        base_write, body_write, write = bases.write_port(), bodies.write_port(), pendings.write_port()
         block_write, block_peek, block_read = blocks.write_port(), blocks.read_port(), blocks.read_port()
-        node = fill.fill_node
+        node, mark_body = fill.fill_node, match.mark_en & match.mark_bitmap
         m.d.comb += [
-            node_read.en.eq(match.read_en), node_read.addr.eq(match.read_index), match.node.eq(node_read.data),
-            write.en.eq(match.mark_en), write.addr.eq(match.mark_index), write.data.eq(match.mark),
+            fill.fill_ready.eq(~mark_body),
+            write.en.eq(match.mark_en), write.addr.eq(match.mark_index),
+            write.data.open.eq(match.mark.open), write.data.left.eq(match.mark.left),
+            body_write.en.eq(mark_body | fill.fill_en),
+            body_write.addr.eq(Mux(mark_body, match.mark_index, fill.fill_index)),
+            body_write.data.eq(Mux(mark_body, match.mark.open, node.body)),
+            base_write.en.eq(fill.fill_en), base_write.addr.eq(fill.fill_index),
+            base_write.data.base_psn.eq(node.base_psn), base_write.data.encoding.eq(node.encoding),
+            block_write.en.eq(fill.fill_en), block_write.addr.eq(fill.fill_index), block_write.data.eq(fill.fill_block),
             block_read.en.eq(retire.read_en), block_read.addr.eq(retire.read_index), retire.block.eq(block_read.data),
             block_peek.en.eq(1), block_peek.addr.eq(fill.peek_index), fill.peek_block.eq(block_peek.data),
-            node_write.en.eq(fill.fill_en), node_write.addr.eq(fill.fill_index),
-            node_write.data.base_psn.eq(node.base_psn), node_write.data.encoding.eq(node.encoding),
-            node_write.data.body.eq(node.body), node_write.data.count.eq(node.count),
-            block_write.en.eq(fill.fill_en), block_write.addr.eq(fill.fill_index), block_write.data.eq(fill.fill_block),
         ]
-        for side in (match, retire):    # an untouched node has nothing in memory: all its holes are open
-            read = pendings.read_port()
+        for side in (match, retire):    # an untouched node has no slots in memory: all its holes are open
+            base, body, read = bases.read_port(), bodies.read_port(), pendings.read_port()
             touched, count = Signal(), Signal(COUNT_WIDTH)
-            whole = Signal(Pending)
+            whole = Signal(_PENDING_SLOTS)
+            for port in (base, body, read):
+                m.d.comb += [port.en.eq(side.read_en), port.addr.eq(side.read_index)]
             m.d.comb += [
-                read.en.eq(side.read_en), read.addr.eq(side.read_index),
-                whole.open.eq(((Const(1, 1) << count) - 1)[:abi.NODE_HOLES_MAX]), whole.left.eq(count),
-                side.pending.eq(Mux(touched, read.data.as_value(), whole.as_value())),
+                whole.open.eq(((Const(1, 1) << count) - 1)[:abi.RUNS_HOLES]), whole.left.eq(count),
+                side.pending.left.eq(Mux(touched, read.data.left, whole.left)),
             ]
+            with m.If(base.data.encoding == abi.Encoding.BITMAP.value):
+                m.d.comb += side.pending.open.eq(body.data)
+            with m.Else():
+                m.d.comb += side.pending.open.eq(Mux(touched, read.data.open, whole.open))
             with m.If(side.read_en):
                 m.d.sync += [touched.eq(Array(tag.touched for tag in tags)[side.read_index]),
                              count.eq(Array(tag.count for tag in tags)[side.read_index])]
+            if side is match:
+                m.d.comb += [match.node.base_psn.eq(base.data.base_psn), match.node.encoding.eq(base.data.encoding),
+                             match.node.body.eq(body.data)]
+
+
+_NODE_BASE = data.StructLayout({"base_psn": 32, "encoding": ENCODING_WIDTH})
+_PENDING_SLOTS = data.StructLayout({"open": abi.RUNS_HOLES, "left": COUNT_WIDTH})

@@ -1,4 +1,4 @@
-"""Is a PSN the hole in a certain slot of a node?"""
+"""Is a PSN the hole in a certain slot of a node, and which bit tells whether it is open?"""
 
 from amaranth.hdl import Array, Const, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -7,23 +7,27 @@ from amaranth.lib.wiring import In, Out
 from .. import abi
 from .head_cache import COUNT_WIDTH, CachedNode
 
-CHUNK = 32  # bits of the bitmap counted by one adder tree
-
 
 class HoleCheck(wiring.Component):
-    """Compares PSN and slot with the hole there, in any encoding. Latency 1, one check per cycle.
+    """Compares PSN and slot with the hole there. Latency 1, one check per cycle.
+
+    Of a BITMAP the slot is not looked at: every PSN within its span matches, and whether it is a hole the body says,
+    which is what is pending.
 
     Members
     -------
     node : In(CachedNode)
     slot : In(9)
     psn : In(32)
+    bit : Out(9)
+        Bit of the pending holes that belongs to the hole.
     matches : Out(1)
         A cycle later.
     """
 
     def __init__(self):
-        super().__init__({"node": In(CachedNode), "slot": In(COUNT_WIDTH), "psn": In(32), "matches": Out(1)})
+        super().__init__({"node": In(CachedNode), "slot": In(COUNT_WIDTH), "psn": In(32),
+                          "bit": Out(COUNT_WIDTH), "matches": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -32,7 +36,7 @@ class HoleCheck(wiring.Component):
         m.d.comb += offset.eq(self.psn - node.base_psn)
         m.d.sync += slot_q.eq(slot)
 
-        in_list, in_runs, in_bitmap = Signal(), Signal(), Signal()
+        in_list, in_runs, in_bitmap, is_bitmap = Signal(), Signal(), Signal(), Signal()
         entries = Array(node.body.word_select(k, abi.OFFSET_BITS) for k in range(abi.LIST_HOLES))
         m.d.sync += in_list.eq((node.encoding == abi.Encoding.LIST.value) & (slot < abi.LIST_HOLES)
                                & (entries[Mux(slot < abi.LIST_HOLES, slot, 0)] == offset))
@@ -56,17 +60,9 @@ class HoleCheck(wiring.Component):
         m.d.sync += is_runs.eq(node.encoding == abi.Encoding.RUNS.value)
         m.d.comb += in_runs.eq(is_runs & hits)
 
-        below = Signal(abi.NODE_BODY_BITS)
-        inside = offset < abi.NODE_BODY_BITS
-        m.d.comb += below.eq(node.body & ((Const(1, 1) << offset[:9]) - 1)[:abi.NODE_BODY_BITS])
-        total = Const(0, COUNT_WIDTH)
-        for k in range(0, abi.NODE_BODY_BITS, CHUNK):
-            ones = Signal(range(CHUNK + 1), name=f"ones{k}")
-            m.d.sync += ones.eq(sum(below[k:k + CHUNK]))
-            total = total + ones
-        marked = Signal()
-        m.d.sync += marked.eq((node.encoding == abi.Encoding.BITMAP.value) & inside & (node.body >> offset[:9])[0])
-        m.d.comb += in_bitmap.eq(marked & (total == slot_q))
+        m.d.comb += [is_bitmap.eq(node.encoding == abi.Encoding.BITMAP.value),
+                     self.bit.eq(Mux(is_bitmap, offset[:COUNT_WIDTH], slot))]
+        m.d.sync += in_bitmap.eq(is_bitmap & (offset < abi.NODE_BODY_BITS))
 
         m.d.comb += self.matches.eq(in_list | in_runs | in_bitmap)
         return m

@@ -310,16 +310,20 @@ class Matcher(wiring.Component):
         m.submodules.check = check = HoleCheck()
         m.submodules.forward = forward = MarkForward(self.params)
         pending, marked = Signal(Pending), Signal(_JUDGE(self.params))
-        is_open, matched = Signal(), Signal()
+        is_open, matched, bit, is_bitmap = Signal(), Signal(), Signal(COUNT_WIDTH), Signal()
+        now = forward.now
         m.d.comb += [
             check.node.eq(cache.node), check.slot.eq(judge.slot), check.psn.eq(judge.psn),
             forward.index.eq(judge.index), forward.read.eq(cache.pending),
         ]
-        m.d.sync += [pending.eq(forward.now), is_open.eq((forward.now.open >> judge.slot)[0]), marked.eq(judge)]
+        # A node whose count and body do not agree ends with its count.
+        m.d.sync += [pending.eq(now), is_open.eq((now.open >> check.bit)[0] & (now.left != 0)), marked.eq(judge),
+                     bit.eq(check.bit), is_bitmap.eq(cache.node.encoding == abi.Encoding.BITMAP.value)]
         m.d.comb += [
             matched.eq(marked.valid & marked.hit & check.matches),
             cache.mark_en.eq(matched & is_open), cache.mark_index.eq(marked.index),
-            cache.mark.open.eq(pending.open & ~(Const(1, 1) << marked.slot)[:abi.NODE_HOLES_MAX]),
+            cache.mark_bitmap.eq(is_bitmap),
+            cache.mark.open.eq(pending.open & ~(Const(1, 1) << bit)[:abi.NODE_BODY_BITS]),
             cache.mark.left.eq(pending.left - 1),
             self.judged.eq(marked.valid),
             self.refuse_stb.eq(marked.valid & ~cache.mark_en), self.refuse_reason.eq(marked.reason),

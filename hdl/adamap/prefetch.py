@@ -238,6 +238,7 @@ class Prefetch(wiring.Component):
             | (node.encoding == 0)
             | (node.encoding > abi.Encoding.BITMAP.value)
             | ((node.encoding == abi.Encoding.LIST.value) & (node.count > abi.LIST_HOLES))
+            | ((node.encoding == abi.Encoding.RUNS.value) & (node.count > abi.RUNS_HOLES))
         )
         slots_taken = Signal()
         m.d.comb += slots_taken.eq(sum(f.valid for f in fetches) != 0)
@@ -359,6 +360,8 @@ class Prefetch(wiring.Component):
                                  given_up.eq(1)]
                     with m.If(final):
                         m.next = "LANDED"
+                with m.Elif(~cache.fill_ready):
+                    m.next = "LAND"
                 with m.Else():
                     m.d.comb += [self.step.valid.eq(1), write.data.block.eq(next_block),
                                  write.data.adjacent.eq(node.next_adjacent)]

@@ -5,8 +5,9 @@ A node is read from host memory when it is needed, so what the driver linked is 
 
 from collections import deque
 
-from weft.driver.node import decode_body
 from weft.hdl import abi
+
+from .node import decode_body, open_holes
 
 
 class BrokenList(Exception):
@@ -18,11 +19,36 @@ class BrokenList(Exception):
 
 
 class ListNode:
-    """A fetched node: its block, holes by slot, and which of them are open."""
+    """A fetched node: its block, and which of its holes are open, as the RETIRE report says it.
 
-    def __init__(self, line, rsn, psns):
-        self.line, self.rsn, self.count, self.psns = line, rsn, len(psns), psns
-        self.open = (1 << self.count) - 1
+    Of a BITMAP the body is all there is: a PSN that is not open was filled or never missing, and the slot does not
+    matter.
+    """
+
+    def __init__(self, line, node):
+        self.line, self.rsn, self.count, self.base = line, node.rsn, node.count, node.base_psn
+        self.holes = decode_body(node.encoding, node.count, node.body)
+        self.encoding = node.encoding
+        self.open = node.body if node.encoding == abi.Encoding.BITMAP else (1 << self.count) - 1
+
+    @property
+    def left(self):
+        """PSNs still open."""
+        return [(self.base + hole) % (1 << 32) for hole in open_holes(self.encoding, self.holes, self.open)]
+
+    def fill(self, slot, psn):
+        """A retransmission lies in this node: an abi.Reason."""
+        offset = (psn - self.base) % (1 << 32)
+        if self.encoding == abi.Encoding.BITMAP:
+            bit, known = offset, offset < abi.NODE_BODY_BITS
+        else:
+            bit, known = slot, self.holes[slot] == offset
+        if not known:
+            return abi.Reason.NOT_IN_NODE
+        if not self.open >> bit & 1:
+            return abi.Reason.DUPLICATE
+        self.open &= ~(1 << bit)
+        return abi.Reason.OK
 
 
 def _signed24(value):
@@ -64,12 +90,12 @@ class NodeList:
             block = self._read(self._next)
             node = abi.NODE.unpack(block)
             try:
-                holes = decode_body(node.encoding, node.count, node.body)
+                fetched = ListNode(self._next, node)
             except ValueError:
                 raise BrokenList(abi.Reason.BAD_NODE) from None
             if (node.qpn, node.generation) != (self.qpn, self.generation):
                 raise BrokenList(abi.Reason.BAD_NODE)
-            self.nodes.append(ListNode(self._next, node.rsn, [(node.base_psn + h) % (1 << 32) for h in holes]))
+            self.nodes.append(fetched)
             self._next = node.next_line
             self.fetched += 1
 
@@ -81,9 +107,7 @@ class NodeList:
         for node in self.nodes:
             slot = _signed24(rsn - node.rsn)
             if 0 <= slot < node.count:
-                if node.psns[slot] == psn & 0xFFFF_FFFF:
-                    reason = abi.Reason.OK if node.open >> slot & 1 else abi.Reason.DUPLICATE
-                    node.open &= ~(1 << slot)
+                reason = node.fill(slot, psn)
                 break
         while self.nodes and (
             not self.nodes[0].open or _signed24(rsn - (self.nodes[0].rsn + self.nodes[0].count - 1)) >= slack

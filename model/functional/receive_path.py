@@ -150,7 +150,7 @@ class ReceivePath:
         self.card.found_by_probe += [(header.dest_qp, psn, n) for psn, n in judged.lost]
         self.card.found_by_probe += [
             (header.dest_qp, psn, 1)
-            for node in life.matcher.retired for i, psn in enumerate(node.psns) if node.open >> i & 1
+            for node in life.matcher.retired for psn in node.left
         ]
         self._retire(life, merge)
         self._emit(merge)
