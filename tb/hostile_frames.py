@@ -105,6 +105,12 @@ def spoiled(target):
     yield Case("UDP longer", _resize(good, udp=4), Reason.LENGTH_MISMATCH)
     yield Case("IP and UDP shorter", _resize(good, ip=-4, udp=-4), Reason.LENGTH_MISMATCH)
     yield Case("bytes behind the frame", good + bytes(4), Reason.LENGTH_MISMATCH)
+    checksum = wire.IPV4.unpack(good[IP_AT:]).checksum
+    for name, changes in (("wrong by one", {"checksum": checksum ^ 1}), ("zero", {"checksum": 0}),
+                          ("wrong by its top bit", {"checksum": checksum ^ 1 << 15}),
+                          ("of another TTL", {"checksum": checksum, "ttl": 63}),
+                          ("of another TOS", {"checksum": checksum, "tos": 1})):
+        yield Case(f"IP checksum {name}", edit(good, wire.IPV4, IP_AT, **changes), Reason.BAD_HEADER)
     yield Case("BTH version 1", seal(edit(good, wire.BTH, wire.BTH_OFFSET, version=1)), Reason.BAD_HEADER)
     yield Case("partition 0x1234", seal(edit(good, wire.BTH, wire.BTH_OFFSET, pkey=0x1234)), Reason.BAD_HEADER)
     yield Case("other MAC", data_frame(target, dst_mac=MAC["a"]), Reason.BAD_HEADER)
