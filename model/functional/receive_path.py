@@ -118,12 +118,11 @@ class ReceivePath:
             self.card.refuse(refusal[judged.verdict])
             return
         merge = ReportMerge(self.card.random)
+        self.card.counters["rx_packets"] += 1
         if judged.verdict == judge.LATE:
             self.card.counters["rx_late_originals"] += 1
-        else:
-            self.card.counters["rx_packets"] += 1
-            if header.ack_req:
-                merge.add("event", self._event(ReportKind.MESSAGE_END, header, life, judged))
+        elif header.ack_req:
+            merge.add("event", self._event(ReportKind.MESSAGE_END, header, life, judged))
         if judged.verdict == judge.MATCH:
             self.card.counters["rx_retransmissions"] += 1
             slack = self.card.registers["retransmit_slack"]
