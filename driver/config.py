@@ -23,7 +23,7 @@ class ContextConfig:
         Silence before a tail probe: two round trips and a margin.
     extent_bytes, max_extents, knitting_alpha
         See :class:`~weft.driver.knitting.KnittingBuffer`.
-    retire_settle_ns, waiting_runs_max : int
+    waiting_runs_max : int
         See :class:`~weft.driver.recovery.Receiver`.
     tx_poll_ns : int
         How often the status block is looked at while descriptors are in the card and no interrupt is due.
@@ -43,7 +43,6 @@ class ContextConfig:
     knitting_alpha: float = QUOTA_ALPHA
     waiting_runs_max: int = WAITING_RUNS_MAX
     tx_poll_ns: int = 2_000
-    retire_settle_ns: int = 1_000
     reset: bool = True
 
     def log2(self, ring):

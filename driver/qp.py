@@ -77,7 +77,7 @@ class QP(QpEngine):
             setattr(self.attr, name, getattr(attr, name))
         receiver = Receiver(
             qpn=self.qp_num, generation=self.generation, psn=self.attr.rq_psn, pool=self.context.knitting,
-            settle_ns=self.context.config.retire_settle_ns, waiting_runs_max=self.context.config.waiting_runs_max,
+            waiting_runs_max=self.context.config.waiting_runs_max,
         )
         try:
             self.context.commands.call(

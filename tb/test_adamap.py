@@ -321,7 +321,8 @@ class World:
                     return
             if self.retired != retired:
                 retired, progress = self.retired, self.now
-            assert self.now < progress + 20000, f"not recovered: {[(q.qpn, len(q.todo), len(q.nodes), q.in_flight) for q in qps]}"
+            left = [(q.qpn, len(q.todo), len(q.nodes), q.in_flight) for q in qps]
+            assert self.now < progress + 20000, f"not recovered: {left}"
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
