@@ -1,6 +1,7 @@
 """How a card is set up."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from random import Random, SystemRandom
 
 from .knitting import EXTENT_BYTES, QUOTA_ALPHA
 from .recovery import WAITING_RUNS_MAX
@@ -27,6 +28,8 @@ class ContextConfig:
         See :class:`~weft.driver.recovery.Receiver`.
     tx_poll_ns : int
         How often the status block is looked at while descriptors are in the card and no interrupt is due.
+    random : random.Random
+        Of first PSNs and key tags; the system's by default, which nobody can foresee.
     """
 
     ring_log2: object = 6
@@ -44,6 +47,7 @@ class ContextConfig:
     waiting_runs_max: int = WAITING_RUNS_MAX
     tx_poll_ns: int = 2_000
     reset: bool = True
+    random: Random = field(default_factory=SystemRandom)
 
     def log2(self, ring):
         return self.ring_log2 if isinstance(self.ring_log2, int) else self.ring_log2.get(ring, 6)

@@ -142,7 +142,9 @@ def forbidden(target, *, other_pd, read_only, gone, closed_qpn):
     yield case("key beyond the table", Reason.BAD_KEY, rkey=target.rkey | 1 << 13)
     yield case("key far beyond the table", Reason.BAD_KEY, rkey=target.rkey | 1 << 31)
     yield case("tag wrong", Reason.BAD_KEY, rkey=target.rkey ^ 1)
-    yield case("tag of another index", Reason.BAD_KEY, rkey=(index ^ 1) << 8 | target.rkey & 0xFF)
+    keys = {other_pd[0], read_only[0], target.rkey}
+    mixed = [other << 8 | key & 0xFF for other in (index ^ 1, index ^ 2) for key in keys]
+    yield case("tag of another index", Reason.BAD_KEY, rkey=next(key for key in mixed if key not in keys))
     yield case("old key", Reason.BAD_KEY, rkey=gone[0], va=gone[1])
     yield case("retransmission with a wrong tag", Reason.BAD_KEY, opcode=Opcode.RETX_WRITE, rkey=target.rkey ^ 0x80)
     for offset, why in ((-1, "one byte before"), (-64, "just before"), (length - 63, "one byte over the end"),
