@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from weft.hdl import params, wire
+from weft.hdl import abi, params, wire
 
 from .qp_table import FIRST_QPN
 
@@ -48,13 +48,25 @@ def choice(name, value, choices):
 def readable_file(path):
     """``path`` as a readable regular file, or an end with a sentence."""
     path = Path(path)
-    if not path.exists():
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
         refuse(f"the file {str(path)!r} does not exist")
+    except OSError as error:
+        refuse(f"the file {str(path)!r} cannot be read: {error.strerror}")
     if not path.is_file():
         refuse(f"{str(path)!r} is not a file")
     if not os.access(path, os.R_OK):
         refuse(f"the file {str(path)!r} cannot be read")
     return path.absolute()
+
+
+def mappable_file(path, card):
+    """``path`` as a readable file that fits the page table of the card, or an end with a sentence."""
+    path, room = readable_file(path), card.ptes * abi.PAGE_4K
+    if (size := path.stat().st_size) > room:
+        refuse(f"the file {str(path)!r} has {size:,} bytes; a card of preset {card.name!r} maps at most {room:,}")
+    return path
 
 
 def card_params(name):
@@ -108,7 +120,7 @@ def sim(
     chances = {"LOSS": loss, "REORDER": reorder, "DUP": dup, "CORRUPT": corrupt, "BACK_LOSS": back_loss,
                "BACK_REORDER": back_reorder, "BACK_DUP": back_dup, "BACK_CORRUPT": back_corrupt}
     settings = {
-        "file": str(readable_file(file)) if file else "",
+        "file": str(mappable_file(file, card)) if file else "",
         **{name.lower(): number(name, chance, float, 0, 1) for name, chance in chances.items()},
         "rtt_us": number("RTT_US", rtt_us, float, 0, RTT_US_MAX),
         "qps": number("QPS", qps, int, 1, card.qps - FIRST_QPN),

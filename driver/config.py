@@ -1,6 +1,7 @@
 """How a card is set up."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from random import Random, SystemRandom
 
 from .knitting import EXTENT_BYTES, QUOTA_ALPHA
 from .recovery import WAITING_RUNS_MAX
@@ -23,10 +24,12 @@ class ContextConfig:
         Silence before a tail probe: two round trips and a margin.
     extent_bytes, max_extents, knitting_alpha
         See :class:`~weft.driver.knitting.KnittingBuffer`.
-    retire_settle_ns, waiting_runs_max : int
+    waiting_runs_max : int
         See :class:`~weft.driver.recovery.Receiver`.
     tx_poll_ns : int
         How often the status block is looked at while descriptors are in the card and no interrupt is due.
+    random : random.Random
+        Of first PSNs and key tags; the system's by default, which nobody can foresee.
     """
 
     ring_log2: object = 6
@@ -43,8 +46,8 @@ class ContextConfig:
     knitting_alpha: float = QUOTA_ALPHA
     waiting_runs_max: int = WAITING_RUNS_MAX
     tx_poll_ns: int = 2_000
-    retire_settle_ns: int = 1_000
     reset: bool = True
+    random: Random = field(default_factory=SystemRandom)
 
     def log2(self, ring):
         return self.ring_log2 if isinstance(self.ring_log2, int) else self.ring_log2.get(ring, 6)

@@ -1,7 +1,5 @@
 """Memory regions."""
 
-import secrets
-
 from weft.hdl import abi
 
 from .enums import AccessFlag
@@ -53,11 +51,7 @@ class MR:
         except MemoryError:
             self.context.mr_indices.free(self.index, 1)
             raise
-        tag = secrets.randbelow(1 << abi.KEY_TAG_BITS)
-        while tag == self.context.last_key_tag.get(self.index):
-            tag = secrets.randbelow(1 << abi.KEY_TAG_BITS)  # the previous key of this index must not work again
-        self.context.last_key_tag[self.index] = tag
-        self.lkey = self.rkey = abi.make_key(self.index, tag)
+        self.lkey = self.rkey = abi.make_key(self.index, self._new_tag())
         try:
             self.install()
         except Exception:
@@ -66,6 +60,13 @@ class MR:
         pd.children.add(self)
         self.context.mrs[self.index] = self
         self.closed = False
+
+    def _new_tag(self):
+        """A tag other than the previous one of this index, which must not work again, and not zero."""
+        last = self.context.last_key_tag
+        tags = [tag for tag in range(1, 1 << abi.KEY_TAG_BITS) if tag != last.get(self.index)]
+        last[self.index] = self.context.config.random.choice(tags)
+        return last[self.index]
 
     def install(self):
         """Tell the card: first the pages, then the region."""

@@ -1,7 +1,6 @@
 """Queue pairs."""
 
 import collections
-import secrets
 
 from weft.hdl import abi, wire
 
@@ -42,7 +41,9 @@ class QP(QpEngine):
         self.init_attr, self.cap = init_attr, init_attr.cap
         self.scq, self.rcq = init_attr.scq, init_attr.rcq
         self.qp_num, self.generation = self.context.qps.new_number()
-        self.attr = QPAttr(sq_psn=secrets.randbelow(1 << wire.PSN_BITS) if psn is None else psn)
+        if psn is None:
+            psn = self.context.config.random.randrange(1 << wire.PSN_BITS)
+        self.attr = QPAttr(sq_psn=psn)
         self.sender = self.receiver = None
         self._recv = collections.deque()
         self._on_card = False
@@ -77,7 +78,7 @@ class QP(QpEngine):
             setattr(self.attr, name, getattr(attr, name))
         receiver = Receiver(
             qpn=self.qp_num, generation=self.generation, psn=self.attr.rq_psn, pool=self.context.knitting,
-            settle_ns=self.context.config.retire_settle_ns, waiting_runs_max=self.context.config.waiting_runs_max,
+            waiting_runs_max=self.context.config.waiting_runs_max,
         )
         try:
             self.context.commands.call(

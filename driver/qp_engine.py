@@ -28,7 +28,7 @@ class QpEngine:
         if kind is abi.ReportKind.NODE:
             self.receiver.on_node(report)
         elif kind is abi.ReportKind.RETIRE:
-            self.receiver.on_retire(report, self.context.device.now_ns())
+            self.receiver.on_retire(report)
         elif kind is abi.ReportKind.TX_ERROR:
             self._on_refused(report)
         elif kind is abi.ReportKind.ERROR and report.src_ip != self.attr.dest_ip:
@@ -70,7 +70,7 @@ class QpEngine:
         receiver, sender = self.receiver, self.sender
         if receiver.waits_for_blocks:
             receiver.link_waiting()
-        receiver.settle(now)
+        receiver.settle()
         while receiver.messages and (receiver.messages[0].imm is None or self._recv):
             if self.qp_state is QPState.ERR:
                 break
@@ -95,8 +95,7 @@ class QpEngine:
     @property
     def deadline(self):
         """When :meth:`progress` wants to be called at the latest, or None."""
-        times = [part.deadline for part in (self.sender, self.receiver) if part is not None]
-        return min((t for t in times if t is not None), default=None)
+        return self.sender.deadline if self.sender is not None else None
 
     def _carry_out(self, actions):
         while actions:

@@ -65,10 +65,6 @@ class Receiver:
         First PSN expected.
     pool : KnittingBuffer
         Where blocks come from; :attr:`head_block` is taken at once.
-    settle_ns : int
-        How long a retired node still counts as open. The MESSAGE_END of a retransmitted packet may
-        come this much later than the RETIRE that its bit made possible (they take different ways
-        through the card); waiting for it keeps immediates in order.
     waiting_runs_max : int
         Runs of holes that may wait for a block before they become spans and the peer has to stop.
 
@@ -84,9 +80,8 @@ class Receiver:
         PSN from which on the peer shall send nothing new.
     """
 
-    def __init__(self, *, qpn, generation, psn, pool, settle_ns=0, waiting_runs_max=WAITING_RUNS_MAX):
-        self.qpn, self.generation, self.pool, self.settle_ns = qpn, generation, pool, settle_ns
-        self._closing = collections.deque()   # (time, node): retired, still counted as open
+    def __init__(self, *, qpn, generation, psn, pool, waiting_runs_max=WAITING_RUNS_MAX):
+        self.qpn, self.generation, self.pool = qpn, generation, pool
         self.cum = psn  # every older PSN is in place
         self.base = psn  # window base that is covered by reported holes
         self.holes_seen = 0
@@ -190,8 +185,10 @@ class Receiver:
         self.actions.append(ControlFrame(
             wire.Opcode.RECEIVE_LIMIT, psn, limited=self.limit is not None, serial=self._limit_serial))
 
-    def on_retire(self, report, now=0):
+    def on_retire(self, report):
         """A RETIRE report: a block comes back, perhaps with holes that were lost again.
+
+        The MESSAGE_END of a packet that filled a hole came before: the card keeps that order.
 
         Raises
         ------
@@ -200,7 +197,7 @@ class Receiver:
         """
         self._chain.retire(report.line)
         node = self._list.popleft()
-        self._closing.append((now + self.settle_ns, node))
+        node.retired = True
         if report.residue:
             left = residue_runs(node.runs, node.encoding, report.open)
             self.counts["residue"] += sum(n for _, n in left)
@@ -248,12 +245,7 @@ class Receiver:
 
     # -------------------------------------------------------------------------------------- progress
 
-    @property
-    def deadline(self):
-        """When :meth:`settle` wants to be called, or None."""
-        return self._closing[0][0] if self._closing else None
-
-    def settle(self, now=0):
+    def settle(self):
         """Work out what is complete after a batch of reports; fills :attr:`messages` and :attr:`actions`."""
         probes = []
         while self._events and near(self._events[0][1], self.holes_seen, abi.HOLES_BITS) <= self.holes_seen:
@@ -261,8 +253,6 @@ class Receiver:
             self.base = max(self.base, base)
             if rsn is not None:
                 probes.append(rsn)
-        while self._closing and self._closing[0][0] <= now:
-            self._closing.popleft()[1].retired = True
         while self._open and self._open[0][2].retired:
             heapq.heappop(self._open)
         oldest = [self._open[0][0]] if self._open else []

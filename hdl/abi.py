@@ -131,7 +131,7 @@ class Reason(enum.IntEnum):
     BAD_FRAME = 1            # the MAC marked the frame bad
     TRUNCATED = 2            # shorter than its headers or its IP/UDP length says
     BAD_ICRC = 3
-    BAD_HEADER = 4           # a field that must have a fixed value has another
+    BAD_HEADER = 4           # a fixed field or the IPv4 checksum is wrong, or the frame is for another card
     UNKNOWN_OPCODE = 5
     UNKNOWN_QP = 6           # no such QP, or not ready to receive
     BAD_KEY = 7              # no such MR, or the key's tag is wrong
@@ -258,7 +258,7 @@ class CommandOpcode(enum.IntEnum):
     EXTENT_SET = 8        # extent, address, length (0: removes it)
     QP_QUERY = 9          # qpn: result0 window base, result1 holes counted, result2 nodes linked but not fetched,
                           # result3 nodes cached
-    STATISTICS = 10       # address: writes all counters, 8 bytes each, in COUNTERS order
+    STATISTICS = 10       # address: writes all counters, 8 bytes each, in COUNTERS order, as whole 64-byte blocks
 
 
 class CommandStatus(enum.IntEnum):
@@ -304,7 +304,8 @@ COMMAND = _host("COMMAND", "A command; each opcode says which fields it reads.",
     ("qpn", 24), ("pd", 24, "Protection domain."), ("count", 16, "Page-table entries, 1 to 512."),
     ("va", 64, "Base virtual address of the MR."),
     ("length", 64, "Bytes of the MR (48 bits) or extent."),
-    ("address", 64, "Physical address: page list, extent, head block or result buffer; 64-byte aligned."),
+    ("address", 64, "Physical address, 64-byte aligned: page list, extent, head block, or result buffer (written in "
+     "whole 64-byte blocks)."),
     ("mr_index", 24), ("_r1", 8), ("ip", 32, "IPv4 address of the card."),
     ("pte_index", 32), ("psn", 32, "First PSN expected from the peer."),
     ("mac", 48, "MAC address of the card."), ("_r2", 16))

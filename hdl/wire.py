@@ -141,7 +141,7 @@ def extend_psn(psn, reference):
 
 
 def ipv4_checksum(header):
-    """Checksum of an IPv4 header whose checksum field is zero."""
+    """Checksum of an IPv4 header whose checksum field is zero; zero if the field is there and right."""
     total = sum(int.from_bytes(header[i:i + 2], "big") for i in range(0, len(header), 2))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)

@@ -72,7 +72,8 @@ class Flood:
         opcode = rng.choice([Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM, Opcode.RETX_WRITE, Opcode.RETX_WRITE_IMM])
         frame = data_frame(target, opcode=opcode, payload=rng.randbytes(rng.choice([0, 1, 4, 60, 64, 500, 4096])))
         free = {wire.ETH: ("ethertype",),
-                wire.IPV4: ("version", "ihl", "total_length", "flags", "fragment", "protocol"),
+                wire.IPV4: ("version", "ihl", "tos", "total_length", "flags", "fragment", "ttl", "protocol",
+                            "checksum"),
                 wire.UDP: ("dport", "length"), wire.BTH: ("opcode", "pad_count", "version", "pkey", "dest_qp"),
                 wire.RETH: ("va", "rkey", "dma_length")}
         offset = {}

@@ -9,6 +9,7 @@ traffic on PCIe, so that a rate at the limit may come out some tenths of a per c
 
 import json
 import os
+import random
 import statistics
 import time
 from collections import deque
@@ -238,7 +239,8 @@ class Lab:
         self.contexts = {side: await task for side, task in opening.items()}
 
     def _open(self, side):
-        return Context(self.env.device(side), mac=MACS[side], ip=IP[side], config=ContextConfig(ring_log2=8))
+        config = ContextConfig(ring_log2=8, random=random.Random(f"{bench_seed()}/{side}/driver"))
+        return Context(self.env.device(side), mac=MACS[side], ip=IP[side], config=config)
 
     async def connect(self, length, pmtu, window=WINDOW):
         """An endpoint on each side, connected with each other, one receive posted."""

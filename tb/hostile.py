@@ -1,5 +1,7 @@
 """Two cards with open drivers for the benches of bad input: frames from outside, counters, error reports, guards."""
 
+import random
+from dataclasses import replace
 from types import SimpleNamespace
 
 from cocotb.task import bridge, resume
@@ -64,7 +66,8 @@ class HostilePair:
         link = LinkConfig(delay_ns=delay_ns)
         self.env = TwoCards(dut, EnvConfig(a_to_b=link, b_to_a=link, host=HostConfig(read_latency_ns=READ_LATENCY_NS),
                                            vectors=preset("test").msix_vectors), seed=bench_seed())
-        self.config = config or ContextConfig()
+        self._configs = {side: replace(config or ContextConfig(), random=random.Random(f"{bench_seed()}/{side}/driver"))
+                         for side in SIDES}
         self.context, self.guard, self.raw, self.errors = {}, {}, {side: [] for side in SIDES}, []
         self._seen = {}
 
@@ -74,7 +77,8 @@ class HostilePair:
             await bridge(self._open)(side)
 
     def _open(self, side):
-        context = self.context[side] = Context(self.env.device(side), mac=MAC[side], ip=IP[side], config=self.config)
+        context = self.context[side] = Context(self.env.device(side), mac=MAC[side], ip=IP[side],
+                                               config=self._configs[side])
         self.guard[side] = DmaGuard(self.env.host(side), context)
         context.raw_frame_handlers.append(lambda frame, entry: self.raw[side].append(bytes(frame)))
         self.new_drops(side)

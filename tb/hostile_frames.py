@@ -105,6 +105,12 @@ def spoiled(target):
     yield Case("UDP longer", _resize(good, udp=4), Reason.LENGTH_MISMATCH)
     yield Case("IP and UDP shorter", _resize(good, ip=-4, udp=-4), Reason.LENGTH_MISMATCH)
     yield Case("bytes behind the frame", good + bytes(4), Reason.LENGTH_MISMATCH)
+    checksum = wire.IPV4.unpack(good[IP_AT:]).checksum
+    for name, changes in (("wrong by one", {"checksum": checksum ^ 1}), ("zero", {"checksum": 0}),
+                          ("wrong by its top bit", {"checksum": checksum ^ 1 << 15}),
+                          ("of another TTL", {"checksum": checksum, "ttl": 63}),
+                          ("of another TOS", {"checksum": checksum, "tos": 1})):
+        yield Case(f"IP checksum {name}", edit(good, wire.IPV4, IP_AT, **changes), Reason.BAD_HEADER)
     yield Case("BTH version 1", seal(edit(good, wire.BTH, wire.BTH_OFFSET, version=1)), Reason.BAD_HEADER)
     yield Case("partition 0x1234", seal(edit(good, wire.BTH, wire.BTH_OFFSET, pkey=0x1234)), Reason.BAD_HEADER)
     yield Case("other MAC", data_frame(target, dst_mac=MAC["a"]), Reason.BAD_HEADER)
@@ -136,7 +142,9 @@ def forbidden(target, *, other_pd, read_only, gone, closed_qpn):
     yield case("key beyond the table", Reason.BAD_KEY, rkey=target.rkey | 1 << 13)
     yield case("key far beyond the table", Reason.BAD_KEY, rkey=target.rkey | 1 << 31)
     yield case("tag wrong", Reason.BAD_KEY, rkey=target.rkey ^ 1)
-    yield case("tag of another index", Reason.BAD_KEY, rkey=(index ^ 1) << 8 | target.rkey & 0xFF)
+    keys = {other_pd[0], read_only[0], target.rkey}
+    mixed = [other << 8 | key & 0xFF for other in (index ^ 1, index ^ 2) for key in keys]
+    yield case("tag of another index", Reason.BAD_KEY, rkey=next(key for key in mixed if key not in keys))
     yield case("old key", Reason.BAD_KEY, rkey=gone[0], va=gone[1])
     yield case("retransmission with a wrong tag", Reason.BAD_KEY, opcode=Opcode.RETX_WRITE, rkey=target.rkey ^ 0x80)
     for offset, why in ((-1, "one byte before"), (-64, "just before"), (length - 63, "one byte over the end"),

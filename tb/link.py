@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from weft.hdl import wire
 
 REORDER_MAX_NS = 1000
+WIRE_OVERHEAD_BYTES = 24    # FCS, preamble, gap
 
 
 class FrameKind(enum.StrEnum):
@@ -55,7 +56,10 @@ class LinkConfig:
     Attributes
     ----------
     delay_ns : float
-        One way, half of the round trip time. Serialisation at line rate is the MAC's, not the link's.
+        One way, half of the round trip time.
+    rate_gbps : float or None
+        Of the slowest stretch of the way: frames queue for it. None: none is slower than the MACs, which serialise
+        at line rate themselves.
     loss, duplicate, reorder, corrupt : float
         Chances, 0 to 1. A duplicated frame arrives a second time, up to ``reorder_max_ns`` later; a reordered one is
         held back by 1 ns to ``reorder_max_ns``; a corrupted one has one bit flipped, anywhere in the frame.
@@ -66,6 +70,7 @@ class LinkConfig:
     """
 
     delay_ns: float = 10_000
+    rate_gbps: float | None = None
     loss: float = 0.0
     duplicate: float = 0.0
     reorder: float = 0.0
@@ -80,6 +85,8 @@ class LinkConfig:
                 raise ValueError(f"{name} is {chance}; a probability lies between 0 and 1")
         if self.delay_ns < 0 or self.reorder_max_ns < 1:
             raise ValueError("delay_ns must not be negative, and reorder_max_ns at least 1")
+        if self.rate_gbps is not None and not self.rate_gbps > 0:
+            raise ValueError(f"rate_gbps is {self.rate_gbps}; it must be above 0")
 
 
 @dataclass
@@ -131,6 +138,7 @@ class Impairments:
         self._rng = {name: random.Random(f"{seed}/{name}") for name in
                      ("loss", "duplicate", "reorder", "corrupt", "hold", "copy", "bit")}
         self._drop_when = []
+        self._busy_until = 0.0     # the slowest stretch
 
     def drop_when(self, predicate):
         """Drop each frame for which ``predicate(frame_bytes, kind)`` is true; returns a function that ends it."""
@@ -153,7 +161,7 @@ class Impairments:
             count.lost[kind] += 1
             count.destroyed[kind] += 1
             return []
-        arrival = time_ns + config.delay_ns
+        arrival = self._through(frame, time_ns) + config.delay_ns
         if chance["reorder"] < config.reorder:
             count.reordered[kind] += 1
             arrival += hold
@@ -169,6 +177,14 @@ class Impairments:
             count.destroyed[kind] += len(deliveries) == 1 and not self.usable(bytes(damaged))
         count.delivered[kind] += len(deliveries)
         return deliveries
+
+    def _through(self, frame, time_ns):
+        """When a frame has passed the slowest stretch."""
+        if self.config.rate_gbps is None:
+            return time_ns
+        wire_bytes = max(len(frame), wire.MIN_FRAME_BYTES) + WIRE_OVERHEAD_BYTES
+        self._busy_until = max(self._busy_until, time_ns) + wire_bytes * 8 / self.config.rate_gbps
+        return self._busy_until
 
 
 class LinkDirection:

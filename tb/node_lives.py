@@ -186,7 +186,7 @@ class NodeLives:
             if kind is abi.ReportKind.NODE:
                 host.receiver.on_node(report)
             else:
-                host.receiver.on_retire(report, self.now)
+                host.receiver.on_retire(report)
                 self.sums["retired"] += 1
         for qpn, host in self.host.items():
             if qpn in touched or host.receiver.waits_for_blocks:
@@ -196,7 +196,7 @@ class NodeLives:
 
     def _carry_out(self, qpn, host):
         receiver = host.receiver
-        receiver.settle(self.now)
+        receiver.settle()
         while receiver.actions:
             action = receiver.actions.popleft()
             if isinstance(action, LinkDoorbell):

@@ -1,5 +1,8 @@
 """Two cards, their open drivers and their scoreboards: the stage of the end-to-end benches."""
 
+import random
+from dataclasses import replace
+
 from cocotb.task import bridge
 from cocotb.triggers import Timer
 
@@ -37,7 +40,8 @@ class Pair:
     """
 
     def __init__(self, dut, env_config, context_config, *, card="test", seed=0):
-        self.env, self.context_config, self.card = TwoCards(dut, env_config, seed=seed), context_config, preset(card)
+        self.env, self.card = TwoCards(dut, env_config, seed=seed), preset(card)
+        self._configs = {side: replace(context_config, random=random.Random(f"{seed}/{side}/driver")) for side in SIDES}
         self.contexts, self.scoreboards, self.guards, self._endpoints = {}, {}, {}, {}
 
     async def start(self):
@@ -54,7 +58,7 @@ class Pair:
                                                 self.env.link(f"{peer}_to_{side}"), self.card.window_bits)
 
     def _open(self, side):
-        self.contexts[side] = Context(self.env.device(side), mac=MAC[side], ip=IP[side], config=self.context_config)
+        self.contexts[side] = Context(self.env.device(side), mac=MAC[side], ip=IP[side], config=self._configs[side])
         self.guards[side] = DmaGuard(self.env.host(side), self.contexts[side])
 
     async def connect(self, endpoints, **attributes):

@@ -57,6 +57,8 @@ def seal(frame):
 
 
 def edit(frame, layout, offset, **changes):
-    """The frame with fields of a header replaced."""
+    """The frame with fields of a header replaced, and the checksum of an IPv4 header unless it is among them."""
     fields = vars(layout.unpack(frame[offset:])) | changes
+    if layout is wire.IPV4 and "checksum" not in changes:
+        fields["checksum"] = wire.ipv4_checksum(layout.pack(**fields | {"checksum": 0}))
     return frame[:offset] + layout.pack(**fields) + frame[offset + layout.size_bytes:]

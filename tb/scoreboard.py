@@ -37,6 +37,8 @@ class _Life:
     times_lost: Counter = field(default_factory=Counter)
     events: deque = field(default_factory=deque)      # (must come, what it says), oldest first
     retransmissions: list = field(default_factory=list)   # (rsn, psn) and (probe's rsn, None), as they arrived
+    ends_due: set = field(default_factory=set)        # PSNs of retransmissions that end a message
+    ends: set = field(default_factory=set)            # PSNs of MESSAGE_END reports
     next_rsn: int = 0                                 # of the list's head
     newest: int | None = None
 
@@ -51,6 +53,7 @@ class Scoreboard:
     - nodes retire in order of RSN; a hole counts as filled only if its retransmission arrived, and if that arrived
       before the node was passed over it does count; what a node leaves open stays missing until it is filled;
     - MESSAGE_END, PROGRESS and PROBE reports come exactly when the model says, with its window base and hole count;
+    - the MESSAGE_END of a retransmission comes before the node that it filled retires;
     - report entries lie in the ring in order, each with the phase of its lap;
     - at the end nothing is missing, and counters, window base and hole count are those of the model.
 
@@ -158,6 +161,7 @@ class Scoreboard:
             life.events.append((True, (ReportKind.MESSAGE_END, *said)))
         elif header.ack_req and header.retransmission:
             life.events.append((False, (ReportKind.MESSAGE_END, *said)))
+            life.ends_due.add(said[0])
         if judged.progress:
             life.events.append((True, (ReportKind.PROGRESS, *said)))
 
@@ -223,6 +227,8 @@ class Scoreboard:
                     self._forgotten.append(f"{where}: PSN {psn:#x} came in time and was not counted")
             else:
                 assert came in arrived, f"{where}: PSN {psn:#x} counts as filled, but nothing came"
+                told = psn not in life.ends_due or psn in life.ends
+                assert told, f"{where}: PSN {psn:#x} retired before its MESSAGE_END"
                 life.missing.remove(psn)
                 life.filled.add(psn)
 
@@ -243,6 +249,8 @@ class Scoreboard:
         while life.events:
             must, expected = life.events.popleft()
             if expected == said:
+                if kind is ReportKind.MESSAGE_END:
+                    life.ends.add(report.psn)
                 return
             assert not must, f"QP {life.qpn}: reported {said}, not {expected}"
         raise AssertionError(f"QP {life.qpn}: reported {said}, and nothing was due")

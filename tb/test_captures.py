@@ -127,14 +127,12 @@ def corrupted(report):
 
 
 def test_captures_of_a_clean_run_read_well(clean):
-    pytest.importorskip("scapy")
     folder, report = clean
     sent = check_all(folder, corrupted(report))
     assert sent[0x0A] + sent[0x0B] == report["packets_sent"] and sent[ACKNOWLEDGE]
 
 
 def test_captures_of_a_lossy_run_read_well(lossy):
-    pytest.importorskip("scapy")
     folder, report = lossy
     sent = check_all(folder, corrupted(report))
     assert sum(sent[opcode] for opcode in RETX) == report["packets_retransmitted"] > 0

@@ -1,6 +1,7 @@
 """The command line: clear refusals, the register map, and no heavy imports."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,12 +19,17 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.mark.parametrize(("arguments", "words"), [
     (["--file", "/nonexistent/file"], ["/nonexistent/file", "does not exist"]),
     (["--file", "/"], ["is not a file"]),
+    (["--file", "/dev/null"], ["is not a file"]),
+    (["--file", "/etc/passwd/x"], ["/etc/passwd/x", "does not exist"]),
+    (["--file", "x" * 300], ["cannot be read", "too long"]),
+    (["--loss", ""], ["LOSS", "0 to 1"]),
     (["--loss", "1.5"], ["LOSS", "0 to 1"]),
     (["--loss", "nan"], ["LOSS", "0 to 1"]),
     (["--reorder", "-0.1"], ["REORDER", "0 to 1"]),
     (["--dup", "much"], ["DUP", "0 to 1"]),
     (["--corrupt", "2"], ["CORRUPT", "0 to 1"]),
     (["--rtt-us", "-1"], ["RTT_US"]),
+    (["--rtt-us", "1e7"], ["RTT_US", "0 to 1000000"]),
     (["--back-loss", "7"], ["BACK_LOSS", "0 to 1"]),
     (["--back-reorder", "-1"], ["BACK_REORDER", "0 to 1"]),
     (["--back-dup", ""], ["BACK_DUP", "0 to 1"]),
@@ -35,8 +41,11 @@ ROOT = Path(__file__).resolve().parents[1]
     (["--qps", "1023", "--preset", "basic"], ["QPS", "1 to 1022"]),
     (["--seed", "x"], ["SEED"]),
     (["--seed", "-1"], ["SEED", "whole number"]),
+    (["--seed", "2147483648"], ["SEED", "0 to 2147483647"]),
     (["--pmtu", "1024.0"], ["PMTU"]),
+    (["--pmtu", ""], ["PMTU", "256, 512, 1024, 2048, 4096"]),
     (["--pmtu", "1500"], ["PMTU", "256, 512, 1024, 2048, 4096"]),
+    (["--sim", ""], ["SIM", "verilator, icarus"]),
     (["--sim", "vcs"], ["SIM", "verilator, icarus"]),
     (["--preset", "huge"], ["preset", "test, basic, full"]),
 ])
@@ -55,6 +64,20 @@ def test_unreadable_file_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda *_: False)  # root reads everything
     result = CliRunner().invoke(app, ["sim", "--file", str(file)])
     assert result.exit_code == 2 and "cannot be read" in result.stderr
+
+
+@pytest.mark.parametrize(("preset", "ptes"), [("test", 4096), ("basic", 16384)])
+def test_file_that_the_card_cannot_map_is_refused(tmp_path, monkeypatch, preset, ptes):
+    from weft.tb import run_sim
+
+    monkeypatch.setattr(run_sim, "run", lambda **settings: 0)
+    file = tmp_path / "large"
+    for size, status in ((ptes * 4096, 0), (ptes * 4096 + 1, 2)):
+        file.touch()
+        os.truncate(file, size)
+        result = CliRunner().invoke(app, ["sim", "--file", str(file), "--preset", preset])
+        assert result.exit_code == status, result.output
+    assert result.stderr.count("\n") == 1 and f"maps at most {ptes * 4096:,}" in result.stderr
 
 
 def test_make_and_a_terminal_get_status_2_and_one_sentence():

@@ -103,7 +103,6 @@ def test_icrc_of_a_real_card():
 
 
 def scapy_roce():
-    pytest.importorskip("scapy")
     from scapy.all import Ether
     from scapy.contrib import roce
     return roce, Ether

@@ -1,5 +1,6 @@
 """Bring-up, rings, commands, memory registration, raw frames and the verbs objects, on a functional card."""
 
+import random
 import subprocess
 import sys
 
@@ -137,6 +138,24 @@ def test_the_same_index_gets_another_key():
             with MR(pd, 64, AccessFlag.LOCAL_WRITE) as mr:
                 assert mr.lkey != last and mr.lkey >> 8 == mr.index
                 last = mr.lkey
+
+
+def test_key_zero_belongs_to_nobody():
+    """Memory full of zeros names no MR."""
+    for seed in range(500):
+        context = open_one(random=random.Random(seed))
+        assert MR(PD(context), 64, AccessFlag.LOCAL_WRITE).lkey % (1 << abi.KEY_TAG_BITS)
+
+
+def test_random_choices_come_from_the_given_source():
+    def choices(seed):
+        context = open_one(random=random.Random(seed))
+        pd, cq = PD(context), CQ(context, 4)
+        psns = [QP(pd, QPInitAttr(scq=cq, rcq=cq)).attr.sq_psn for _ in range(3)]
+        return psns + [MR(pd, 64, AccessFlag.LOCAL_WRITE).lkey for _ in range(3)]
+
+    assert choices(1) == choices(1)
+    assert choices(1) != choices(2)
 
 
 def test_memory_of_nobody_cannot_be_touched():

@@ -96,6 +96,22 @@ def test_no_loss_makes_no_node_and_no_probe():
     close_and_check(pair, ends)
 
 
+def test_late_originals_count_as_packets():
+    """As the scoreboard of the RTL has it."""
+    late = 0
+    for seed in range(3):
+        lossy = LinkConfig(loss=0.02, reorder=0.2, duplicate=0.05, corrupt=0.02, reorder_distance=8)
+        pair = make_pair(ContextConfig(reorder_distance=1, retransmit_slack=9), forward=lossy, seed=seed)
+        ends = make_endpoints(pair, 200_000, qps=2)
+        ends[0].mr.write(bytes(200_000))
+        transfer(pair, ends)
+        there, here = (device.card.counters for device in pair.devices)
+        marked = there["tx_packets"] - there["tx_retransmissions"] - here["holes"]
+        assert here["rx_packets"] == marked + here["rx_retransmissions"] + here["rx_late_originals"]
+        late += here["rx_late_originals"]
+    assert late > 10
+
+
 def test_both_directions_at_once():
     lossy = LinkConfig(loss=0.05, reorder=0.05, duplicate=0.05, reorder_distance=2)
     pair = make_pair(ContextConfig(reorder_distance=3, retransmit_slack=3), forward=lossy, seed=5)

@@ -49,6 +49,16 @@ def test_good_link_only_delays():
     assert cross(link, 50) == [(psn * 100 + 500, data(psn)) for psn in range(50)]
 
 
+def test_slow_link_makes_frames_queue():
+    """Ten frames at once leave one by one, at the rate; an idle link is free again; what is lost takes no time."""
+    link = Impairments(LinkConfig(delay_ns=500, rate_gbps=8))
+    wire_ns = len(data(0)) + 24
+    assert [at for at, _ in cross(link, 10, gap_ns=0)] == pytest.approx([500 + n * wire_ns for n in range(1, 11)])
+    assert link.fate(data(10), 10_000)[0][0] == pytest.approx(10_500 + wire_ns)
+    link.drop_when(lambda frame, kind: psn_of(frame) < 5)
+    assert [at for at, _ in cross(link, 7, gap_ns=0)] == pytest.approx([10_500 + n * wire_ns for n in (2, 3)])
+
+
 def test_loss_has_the_asked_for_rate_and_is_counted():
     link = Impairments(LinkConfig(loss=0.1), seed=1)
     arrived = cross(link)
@@ -117,7 +127,8 @@ def test_directed_drop_until_it_ends():
     assert link.counters.lost == {FrameKind.DATA: 1}
 
 
-@pytest.mark.parametrize("bad", [{"loss": 1.5}, {"corrupt": -0.1}, {"delay_ns": -1}, {"reorder_max_ns": 0}])
+@pytest.mark.parametrize("bad", [{"loss": 1.5}, {"corrupt": -0.1}, {"delay_ns": -1}, {"rate_gbps": 0},
+                                 {"reorder_max_ns": 0}])
 def test_bad_settings_are_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         LinkConfig(**bad)

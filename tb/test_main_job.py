@@ -22,7 +22,7 @@ REPORT_FIELDS = {
     "nodes_retired", "cache_hits", "cache_misses", "match_stall_cycles", "seed", "command"}
 HARD = {"loss": 0.05, "reorder": 0.01, "dup": 0.01, "corrupt": 0.005, "qps": 8}
 HARD_BACK = {"back_loss": 0.05, "back_reorder": 0.01, "back_dup": 0.01, "back_corrupt": 0.005}
-HARD_BYTES = 512 * 1024
+HARD_BYTES = 1 << 20
 DEFAULTS = {"loss": 0.01, "reorder": 0.0, "dup": 0.0, "corrupt": 0.0, "rtt_us": 20.0, "qps": 1, "seed": 1,
             "pmtu": 1024, "preset": "test"}
 SEEDS = [range(first, first + 5) for first in (1, 6, 11, 16)]

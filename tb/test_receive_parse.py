@@ -30,6 +30,8 @@ IPV4_AT = wire.ETH.size_bytes
 UDP_AT = IPV4_AT + wire.IPV4.size_bytes
 KNOWN = list(wire.EXTENSIONS)
 BROADCAST = (1 << 48) - 1
+# Bytes of the IPv4 header that the ICRC does not cover, only the header's checksum: TOS, TTL, the checksum itself.
+UNPROTECTED = [IPV4_AT + 1, IPV4_AT + 8, IPV4_AT + 10, IPV4_AT + 11]
 
 
 class ParseBench:
@@ -78,6 +80,12 @@ def data_frame(rng, length, **fields):
                 imm=rng.getrandbits(32), src_ip=rng.getrandbits(32), **fields)
 
 
+def flip(frame, byte, bit):
+    flipped = bytearray(frame)
+    flipped[byte] ^= 1 << bit
+    return bytes(flipped)
+
+
 def some_length(rng):
     return rng.choice([0, 1, 2, 3, 4, rng.randrange(64), rng.randrange(160), rng.randrange(992, 1056),
                        rng.randrange(4097), 4096])
@@ -97,9 +105,7 @@ def random_frame(rng, case):
     if case == 7:
         return frame[:rng.randrange(1, len(frame))]
     if case == 8:
-        flipped = bytearray(frame)
-        flipped[rng.randrange(len(frame))] ^= 1 << rng.randrange(8)
-        return bytes(flipped)
+        return flip(frame, rng.randrange(len(frame)), rng.randrange(8))
     if case == 9:
         return frame + rng.randbytes(rng.randrange(1, 70))
     if case == 10:
@@ -115,7 +121,8 @@ def random_frame(rng, case):
         return seal(edit(frame, wire.BTH, wire.BTH_OFFSET, **changes))
     if case == 14:
         changes = rng.choice([{"ihl": 6}, {"version": 6}, {"flags": 1}, {"fragment": 5}, {"protocol": 6},
-                              {"dst": IP + 1}])
+                              {"dst": IP + 1}, {"checksum": rng.getrandbits(16)},
+                              {"checksum": wire.IPV4.unpack(frame[IPV4_AT:]).checksum ^ 1 << rng.randrange(16)}])
         return seal(edit(frame, wire.IPV4, IPV4_AT, **changes))
     if case == 15:
         changes = rng.choice([{"dst": PEER_MAC}, {"dst": BROADCAST}, {"ethertype": 0x86DD}])
@@ -167,6 +174,7 @@ async def random_frames(dut):
     surely = [whole[:-5], whole[:-1] + bytes([whole[-1] ^ 1]), roce(0x77, payload=bytes(9)),
               roce(wire.Opcode.PROBE, psn=5), seal(edit(whole, wire.BTH, wire.BTH_OFFSET, version=1)),
               seal(edit(whole, wire.UDP, UDP_AT, length=7))]
+    surely += [flip(whole, byte, bit) for byte in UNPROTECTED for bit in range(8)]
     frames += [(whole, True), *((frame, False) for frame in surely)]
     task = cocotb.start_soon(expect(bench, frames))
     for frame, error in frames:

@@ -126,6 +126,7 @@ def test_copies_late_packets_and_damage_are_told_apart():
     (lambda c: (c.packet(1), c.lost(0), c.retire(0)), "nothing came"),
     (lambda c: (c.packet(1), c.lost(0), c.packet(0, rsn=5), c.retire(0)), "nothing came"),
     (lambda c: (c.packet(1), c.lost(0), c.packet(0, rsn=4), c.retire(0, rsn=4)), "0 is the list's head"),
+    (lambda c: (c.packet(1), c.lost(0), c.packet(0, rsn=0, ack_req=1), c.retire(0)), "before its MESSAGE_END"),
     (lambda c: (c.packet(1, ack_req=1), c.event(ReportKind.MESSAGE_END, 1, 1, 0)), "not .*MESSAGE_END"),
     (lambda c: c.event(ReportKind.PROGRESS, 0, 0, 0), "nothing was due"),
     (lambda c: c.report(abi.REPORT_EVENT.pack(kind=ReportKind.PROBE, qpn=QPN, generation=GENERATION), phase=0),

@@ -122,6 +122,21 @@ def test_second_build_does_nothing(sim):
     assert flow.build(text + "\n// other\n", top="top", name="flow", sim="icarus") != first
 
 
+def test_verilog_of_sources_that_change_meanwhile_is_not_kept(tmp_path, monkeypatch):
+    """A process that began before an edit elaborates what it read then, not what the files say now."""
+    from weft.hdl import verilog
+    from weft.hdl.params import preset
+    from weft.tb import two_cards
+
+    made = []
+    monkeypatch.setattr(two_cards, "BUILD_ROOT", tmp_path)
+    monkeypatch.setattr(verilog, "card_verilog", lambda params: made.append(params) or f"text {len(made)}")
+    assert [two_cards.card_text(preset("test")) for _ in range(2)] == ["text 1", "text 1"]
+    monkeypatch.setattr(two_cards, "sources", lambda: "edited")
+    assert [two_cards.card_text(preset("basic")) for _ in range(2)] == ["text 2", "text 3"]
+    assert len(list(tmp_path.rglob("*.v"))) == 1
+
+
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_waves_are_recorded(sim):
     run = simulate(Queue(), name="flow-waves", bench=BENCH, sim=sim, waves=True)

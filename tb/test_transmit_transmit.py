@@ -11,6 +11,7 @@ from weft.hdl import abi, wire
 from weft.hdl.abi import Reason, ReportKind
 from weft.hdl.layouts import Report
 from weft.hdl.params import preset
+from weft.hdl.transmit.segment import CHUNK_MAX
 from weft.hdl.transmit.transmit import Transmit
 from weft.tb.clock import CLOCK_PERIOD_NS, start_clock
 from weft.tb.decoder import decode, is_roce
@@ -23,6 +24,7 @@ from weft.tb.transmit_agents import (
     NO_QP,
     POISON_KEY,
     Host,
+    frame_of,
     outcome_of,
     pack_beats,
     packets_of,
@@ -222,6 +224,42 @@ async def full_rate(dut):
             cocotb.log.info("PMTU %d: %d frames of %d beats in %d cycles", size, packets, beats // packets, cycles)
             assert cycles <= beats + 1
             await room.quiet()
+
+
+@cocotb.test()
+async def a_refused_descriptor_ends_at_once(dut):
+    """Two gigabytes are not stepped through: neither when the first packet is refused, nor when a later one is."""
+    room = await Room.start(dut, pause=0.2)
+    rng, key, whole = room.rng, 0x7777, 9
+    room.host.ends[key] = (1 << 40) + whole * 256
+    huge = {"pmtu": 1, "remote_va": 0, "opcode": 1, "ack_req": 0, "length": CHUNK_MAX}
+    kinds = [{"lkey": BAD_KEY, "psn": 100}, {"sqpn": NO_QP, "psn": 200},
+             {"lkey": key, "local_va": 1 << 40, "psn": 300}]
+    expected, reports = [[], []], [[], []]
+    for ring in (0, 1):
+        for changes in rng.choices(kinds, k=3) + kinds:
+            work = random_work(rng, qps=QPS, retransmit=ring, sport=ring, **huge) | changes
+            sent = whole if work["lkey"] == key else 0
+            expected[ring] += [frame_of(p) for p in packets_of(work | {"length": 256 * sent}, qps=QPS)[:sent]]
+            reports[ring].append(work["psn"] + sent)
+            room.post(ring, work)
+            for _ in range(rng.randrange(4)):   # of one packet, some without payload
+                good = random_work(rng, qps=QPS, retransmit=ring, sport=ring, pmtu=5, remote_va=0,
+                                   length=rng.choice([0, 0, 70]))
+                expected[ring] += outcome_of([good], qps=QPS)[0]
+                room.post(ring, good)
+    got = await room.frames(sum(map(len, expected)))
+    for ring in (0, 1):
+        assert [f for f in got if decode(f).sport == ring] == expected[ring]
+    seen = [[], []]
+    for _ in range(sum(map(len, reports))):
+        report = abi.REPORT_EVENT.unpack(Report.from_bits(await with_timeout(room.reports.recv(), 20, "us"))
+                                         .entry.to_bytes(64, "little"))
+        seen[report.retransmission].append(report.psn)
+    assert seen == reports
+    await with_timeout(cocotb.start_soon(room.quiet()), 20, "us")
+    assert room.totals["refuse_stb"] == 12
+    assert room.host.translations < 1000
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)

@@ -170,11 +170,20 @@ def outcome_of(works, *, qps):
 
 
 class Host:
-    """Translation and memory behind the room's ports ``*_translate``, ``o_request`` and ``i_payload``."""
+    """Translation and memory behind the room's ports ``*_translate``, ``o_request`` and ``i_payload``.
+
+    Attributes
+    ----------
+    ends : dict
+        Keys of MRs that end, with the virtual address behind their last byte.
+    translations : int
+        Questions answered.
+    """
 
     def __init__(self, dut, *, pause=0.0, rng=None):
         rng = rng or random.Random(0)
-        self.crossings = self.reads = 0
+        self.crossings = self.reads = self.translations = 0
+        self.ends = {}
         self.poisoned = set()
         self._questions = StreamSink(dut, "o_translate", dut.clk, pause=pause, rng=rng)
         self._answers = StreamSource(dut, "i_translate", dut.clk, pause=pause, rng=rng)
@@ -188,11 +197,14 @@ class Host:
         while True:
             ask = TranslateRequest.from_bits(await self._questions.recv())
             assert ask.need == 0 and ask.qp_need == 1, "a local read needs a QP that sends, and no right"
+            self.translations += 1
             reason = Reason.OK
             if ask.qpn == NO_QP:
                 reason = Reason.UNKNOWN_QP
             elif ask.length and ask.key == BAD_KEY:
                 reason = Reason.BAD_KEY
+            elif ask.length and ask.va + ask.length > self.ends.get(ask.key, ask.va + ask.length):
+                reason = Reason.OUT_OF_RANGE
             answer = {"reason": reason, "qp_known": 1, "qp_generation": QP_GENERATION, "qp_state": abi.QpState.RTS}
             if reason == Reason.OK and ask.length:
                 first = min(ask.length, PAGE_4K - ask.va % PAGE_4K)

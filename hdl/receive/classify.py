@@ -15,6 +15,8 @@ MORE_FRAGMENTS = 1              # in the flags field of IPv4
 PKEY_DEFAULT = 0x7FFF           # without the membership bit
 ROCE_MIN_BYTES = wire.RETH_OFFSET + wire.RSNH.size_bytes + wire.ICRC_BYTES  # the shortest packet in use
 LENGTH_BITS = 16
+_WORDS = wire.IPV4.size_bytes // 4  # 16-bit words of half an IPv4 header
+SUM_BITS = 19                   # of so many
 
 
 class FrameType(data.Struct):
@@ -25,6 +27,7 @@ class FrameType(data.Struct):
     mac_ours: 1
     mac_group: 1         # broadcast or multicast
     ip_ours: 1
+    ip_sums: data.ArrayLayout(SUM_BITS, 2)  # of the words of each half of the IPv4 header
     bth_good: 1          # fixed fields of BTH
     lengths_agree: 1     # UDP length with IP length
     ip_end: 17           # where IP says that the frame ends, from the Ethernet header
@@ -78,6 +81,9 @@ def frame_type(beat, network_mac, network_ip):
         "mac_ours": (network_mac == 0) | (eth.dst == network_mac),
         "mac_group": beat.data[0],
         "ip_ours": (network_ip == 0) | (ipv4.dst == network_ip),
+        "ip_sums": Cat(sum(swap_bytes(beat.data[8 * at:8 * at + 16])
+                           for at in range(begin, begin + 2 * _WORDS, 2))[:SUM_BITS]
+                       for begin in (IPV4_OFFSET, IPV4_OFFSET + 2 * _WORDS)),
         "bth_good": (bth.version == 0) & ((bth.pkey & PKEY_DEFAULT) == PKEY_DEFAULT),
         "lengths_agree": udp.length + wire.IPV4.size_bytes == ipv4.total_length,
         "ip_end": ipv4.total_length + wire.ETH.size_bytes,
@@ -87,6 +93,11 @@ def frame_type(beat, network_mac, network_ip):
         "retransmission": among(wire.RETX_OPCODES),
         "has_imm": among({wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.RETX_WRITE_IMM}),
     }
+
+
+def checksum_good(total):
+    """Whether the IPv4 header whose 16-bit words add up to ``total`` has the right checksum."""
+    return total[:16] + total[16:] == 0xFFFF
 
 
 def cut_of(kind):

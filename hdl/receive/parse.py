@@ -10,7 +10,7 @@ from ..icrc import Icrc
 from ..layouts import BEAT_BYTES, PAYLOAD_MAX, Beat, RxHeader, RxKind
 from ..stream import Fifo
 from .align import SKIPPED, Align, Cut
-from .classify import ROCE_MIN_BYTES, FrameType, Headers, cut_of, frame_type, headers
+from .classify import ROCE_MIN_BYTES, SUM_BITS, FrameType, Headers, checksum_good, cut_of, frame_type, headers
 from .frame_buffer import FrameBuffer
 
 FRAME_BITS = 14                 # of the byte count of a frame
@@ -31,7 +31,8 @@ class Parse(wiring.Component):
     is counted here and leaves no trace, but for one thing: a sound data packet whose RETH length is
     wrong becomes REFUSED, so that the driver can be told.
     The first of these reasons counts: NOT_READY, BAD_FRAME, FRAME_TOO_LONG, TRUNCATED, LENGTH_MISMATCH
-    (of frame, IP and UDP), BAD_ICRC, BAD_HEADER (a fixed field, or not for this card), UNKNOWN_OPCODE, BUFFER_FULL.
+    (of frame, IP and UDP), BAD_ICRC, BAD_HEADER (a fixed field or the IPv4 checksum is wrong, or the frame is not for
+    this card), UNKNOWN_OPCODE, BUFFER_FULL.
 
     Parameters
     ----------
@@ -127,8 +128,9 @@ class Parse(wiring.Component):
         with m.If(fire):
             m.d.sync += counted.eq(Mux(bytes_now[FRAME_BITS], 1 << FRAME_BITS, bytes_now))  # stays too long
         ended, ended_kind, ended_enabled, ended_error = Signal(), Signal(FrameType), Signal(), Signal()
+        ip_total = Signal(SUM_BITS + 1)
         m.d.sync += [ended.eq(fire & beat.last), ended_kind.eq(kind), ended_enabled.eq(enabled),
-                     ended_error.eq(beat.error)]
+                     ended_error.eq(beat.error), ip_total.eq(kind.ip_sums[0] + kind.ip_sums[1])]
 
         # Cycle 1: the comparisons.
         expected, headers_end, least = Signal(17), Signal(8), Signal(8)
@@ -161,7 +163,8 @@ class Parse(wiring.Component):
                     ~ended_kind.has_eth | (ended_kind.roce & truncated), Reason.TRUNCATED, Mux(
                         ended_kind.roce & differs, Reason.LENGTH_MISMATCH, Reason.OK)))))),
             roce.eq(ended_kind.roce),
-            ours.eq(Mux(ended_kind.roce, ended_kind.mac_ours & ended_kind.ip_ours & ended_kind.bth_good,
+            ours.eq(Mux(ended_kind.roce, ended_kind.mac_ours & ended_kind.ip_ours & ended_kind.bth_good
+                        & checksum_good(ip_total),
                         ended_kind.mac_ours | ended_kind.mac_group)),
             known.eq(~ended_kind.roce | ended_kind.data | ended_kind.probe | ended_kind.for_driver),
             is_data.eq(ended_kind.data),

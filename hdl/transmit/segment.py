@@ -9,6 +9,7 @@ from ..abi import Reason, WorkOpcode
 from ..layouts import BEAT_BITS, LENGTH_WIDTH, WORK, TxPacket
 
 CHUNK_MAX = 1 << 31  # bytes one descriptor may ask for
+BEYOND_MAX = 31      # packets that may be between here and their check
 PMTU_LOG2 = {code: size.bit_length() - 1 for code, size in wire.PMTUS.items()}
 
 
@@ -29,6 +30,9 @@ class Segmenter(wiring.Component):
     packet. A length of zero is one packet. A descriptor with an unknown opcode or PMTU, more than
     2^31 bytes or a QPN beyond the table is one packet of length zero with BAD_DESCRIPTOR.
 
+    When the check behind has refused a packet of the descriptor, the packet after the next is its last: nobody
+    wants the others. At most ``BEYOND_MAX`` packets may be on their way to the check.
+
     Parameters
     ----------
     params : CardParams
@@ -40,28 +44,35 @@ class Segmenter(wiring.Component):
     i : In(stream.Signature(512))
         WORK descriptors.
     o : Out(stream.Signature(TxJob))
+    refused : In(1)
+        The check refused a packet and has not yet seen the last one of the same descriptor.
+    checked_stb : In(1)
+        The check is done with the last packet of a descriptor.
     """
 
     def __init__(self, params, *, ring):
         if ring not in (0, 1):
             raise ValueError(f"ring is {ring}; choose 0 (SEND) or 1 (RETRANSMIT)")
         self.params, self.ring = params, ring
-        super().__init__({"i": In(stream.Signature(BEAT_BITS)), "o": Out(stream.Signature(TxJob))})
+        super().__init__({"i": In(stream.Signature(BEAT_BITS)), "o": Out(stream.Signature(TxJob)),
+                          "refused": In(1), "checked_stb": In(1)})
 
     def elaborate(self, platform):
         m = Module()
         work = Signal(WORK)                  # the descriptor; addresses, length, psn and rsn move on
         room = Signal(LENGTH_WIDTH)          # bytes up to the next boundary
         busy, bad, last, has_imm = Signal(), Signal(), Signal(), Signal()
+        beyond = Signal(range(BEYOND_MAX + 1))  # descriptors cut to their end and not yet checked
+        cut_short = Signal()
         length = Signal(LENGTH_WIDTH)
         pmtu_bytes = Signal(LENGTH_WIDTH)
         opcode = Signal(8)
 
         m.d.comb += [
             pmtu_bytes.eq(Array(wire.PMTUS.get(code, 0) for code in range(8))[work.pmtu]),
-            last.eq(work.length <= room),
+            last.eq((work.length <= room) | cut_short),
             has_imm.eq((work.opcode == WorkOpcode.WRITE_IMM) & last),
-            length.eq(Mux(last, work.length, room)),
+            length.eq(Mux(work.length <= room, work.length, room)),
             opcode.eq(Mux(
                 work.retransmit,
                 Mux(has_imm, wire.Opcode.RETX_WRITE_IMM, wire.Opcode.RETX_WRITE),
@@ -94,7 +105,9 @@ class Segmenter(wiring.Component):
                 work.psn.eq(work.psn + 1),
                 work.rsn.eq(work.rsn + 1),
                 room.eq(pmtu_bytes),
+                cut_short.eq(self.refused & (beyond == 0) & ~last),
             ]
+        m.d.sync += beyond.eq(beyond + (self.o.valid & self.o.ready & last) - self.checked_stb)
         with m.If(self.i.valid & self.i.ready):
             new = data.View(WORK, self.i.payload)
             new_bad = Signal()

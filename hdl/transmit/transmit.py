@@ -1,6 +1,6 @@
 """The transmit room, wired."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -27,8 +27,8 @@ class Transmit(wiring.Component):
     payload comes; ``bulk_tags`` packets wait for their payload at a time. RETRANSMIT packets
     overtake SEND packets until their payload is asked for. Raw and data frames alternate when both wait.
 
-    A packet that must not be sent is reported once per descriptor and dropped; the descriptor is retired like any
-    other. While the report ring is full refused packets make the transmit path wait.
+    A packet that must not be sent is reported once per descriptor and dropped; the descriptor ends there and is
+    retired like any other. While the report ring is full refused packets make the transmit path wait.
 
     Parameters
     ----------
@@ -129,6 +129,8 @@ class Transmit(wiring.Component):
             self.drain_done.eq(self.drain_request & quiet),
             self.idle.eq(quiet & ~segment_send.o.valid & ~segment_retransmit.o.valid & ~seal.busy
                          & ~raw.o.valid & ~both.o.valid & buffer.empty),
+            Cat(segment_send.refused, segment_retransmit.refused).eq(work.refused),
+            Cat(segment_send.checked_stb, segment_retransmit.checked_stb).eq(work.checked_stb),
             header.mac.eq(self.mac), header.ip.eq(self.ip),
             outcome.done_stb.eq(frame.done_stb), outcome.done.eq(frame.done), frame.hold.eq(outcome.hold),
             outcome.placed_ticket.eq(self.placed_ticket),

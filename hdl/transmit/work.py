@@ -17,7 +17,7 @@ class Work(wiring.Component):
     """Local translation of every packet, then the read of its payload.
 
     The QP must be ready to send and the MR readable; a local key needs no access right for that.
-    A packet that fails is passed on with its reason and without a read; the rest of its
+    A packet that fails is passed on with its reason and without a read; what still comes of its
     descriptor is then passed on ``silent``, so that one descriptor is reported once.
 
     One packet per cycle as far as ``Translate`` gives it, two cycles when the payload crosses a page. A read is asked
@@ -32,6 +32,10 @@ class Work(wiring.Component):
     o_request : Out(stream.Signature(DmaRequest))
         One group per packet with payload, in the order of ``o``.
     o : Out(stream.Signature(TxJob))
+    refused : Out(2)
+        Per ring: a packet of the descriptor in work was refused; its last one is still to come.
+    checked_stb : Out(2)
+        Per ring: the last packet of a descriptor goes out.
     """
 
     def __init__(self):
@@ -41,6 +45,8 @@ class Work(wiring.Component):
             "i_translate": In(stream.Signature(Translation)),
             "o_request": Out(stream.Signature(DmaRequest)),
             "o": Out(stream.Signature(TxJob)),
+            "refused": Out(2),
+            "checked_stb": Out(2),
         })
 
     def elaborate(self, platform):
@@ -67,8 +73,7 @@ class Work(wiring.Component):
         wiring.connect(m, done.o, wiring.flipped(self.o))
         job, answer = jobs.o.p, self.i_translate.p
         here, reads, second, finish = Signal(), Signal(), Signal(), Signal()
-        poisoned = Signal(2)  # per ring: a packet of the current descriptor was refused
-        hurt = poisoned.bit_select(job.packet.ring, 1)
+        hurt = self.refused.bit_select(job.packet.ring, 1)
         two = Signal()
         m.d.comb += [
             here.eq(jobs.o.valid & self.i_translate.valid),
@@ -95,5 +100,6 @@ class Work(wiring.Component):
         with m.If(requests.i.valid & requests.i.ready):
             m.d.sync += second.eq(two & ~second)
         with m.If(finish):
+            m.d.comb += self.checked_stb.bit_select(job.packet.ring, 1).eq(job.packet.last)
             m.d.sync += hurt.eq((hurt | (done.i.p.reason != Reason.OK)) & ~job.packet.last)
         return m

@@ -97,6 +97,8 @@ def _parse_roce(frame, mac_ours, ip):
         return _refused(Reason.BAD_ICRC)
     if not mac_ours or ip not in (0, ipv4.dst) or bth.version or bth.pkey & PKEY_MASK != PKEY_MASK:
         return _refused(Reason.BAD_HEADER)
+    if wire.ipv4_checksum(frame[wire.ETH.size_bytes:][:wire.IPV4.size_bytes]):
+        return _refused(Reason.BAD_HEADER)  # the ICRC covers neither it nor TOS and TTL
     header = RxHeader("RAW", opcode=int(bth.opcode), dest_qp=bth.dest_qp, psn=bth.psn, ack_req=bth.ack_req,
                       src_ip=ipv4.src)
     if bth.opcode in wire.DRIVER_OPCODES:

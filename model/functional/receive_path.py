@@ -9,7 +9,7 @@ from .report_merge import ReportMerge
 from .translate import Request, translate
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
-EVENT_LAG_NS = 400  # what an event report may take longer than one of the list or the builder
+EVENT_LAG_NS = 400  # what an event report may take longer than one of the builder
 
 
 class ReceivePath:
@@ -116,12 +116,11 @@ class ReceivePath:
             self.card.refuse(refusal[judged.verdict])
             return
         merge = ReportMerge(self.card.random)
+        self.card.counters["rx_packets"] += 1
         if judged.verdict == judge.LATE:
             self.card.counters["rx_late_originals"] += 1
-        else:
-            self.card.counters["rx_packets"] += 1
-            if header.ack_req:
-                merge.add("event", self._event(ReportKind.MESSAGE_END, header, life, judged))
+        elif header.ack_req:
+            merge.add("event", self._event(ReportKind.MESSAGE_END, header, life, judged))
         if judged.verdict == judge.MATCH:
             self.card.counters["rx_retransmissions"] += 1
             slack = self.card.registers["retransmit_slack"]
@@ -232,11 +231,17 @@ class ReceivePath:
         )
 
     def _emit(self, merge):
-        for source, entry in merge.drain():
-            if source == "event" and self.card.random:
+        """Events go late; a retirement goes behind the events of all packets so far, other reports as they come."""
+        entries, loop = list(merge.drain()), self.card.loop
+        if self.card.random:
+            for entry in (entry for source, entry in entries if source == "event"):
                 lag = self.card.random.uniform(0, EVENT_LAG_NS)
-                self._event_time = max(self._event_time, self.card.loop.now_ns + lag)
-                self.card.loop.call_at(self._event_time, self._report_later, entry)
+                self._event_time = max(self._event_time, loop.now_ns + lag)
+                loop.call_at(self._event_time, self._report_later, entry)
+            entries = [(source, entry) for source, entry in entries if source != "event"]
+        for source, entry in entries:
+            if source == "retire" and self._event_time > loop.now_ns:
+                loop.call_at(self._event_time, self._report_later, entry)
             else:
                 self.card.report(entry)
 
