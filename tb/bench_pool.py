@@ -1,4 +1,4 @@
-"""The knitting buffer under pressure, on functional cards: goodput with too few blocks, and node lives by the million.
+"""The knitting buffer under pressure, on functional cards: goodput with too few blocks.
 
 ``adamap_pool_goodput_*`` is the goodput with a pool of that share of the peak demand, relative to a pool that suffices,
 in functional time. Demand is what the nodes of a transfer take at most when nobody has to wait.
@@ -12,11 +12,9 @@ from weft.hdl import abi
 from weft.model.link import LinkConfig
 from weft.tb.benchmark import Row
 from weft.tb.functional_pair import lost_data, make_endpoints, make_pair, transfer
-from weft.tb.node_lives import live
 
 LENGTH, QPS, DELAY_NS = 3_000_000, 2, 100_000
 SHARES = {"1": 1, "8th": 8, "32nd": 32, "0": None}
-LIVES = 1_000_000
 
 
 def squeezed(blocks, *, seed=1, length=LENGTH, qps=QPS, waiting_runs_max=4096, loss=0.1, delay_ns=DELAY_NS, lookers=()):
@@ -71,8 +69,4 @@ def measure(_progress):
         full = full or goodput
         rows += [Row(f"adamap_pool_goodput_{name}", "", goodput / full), Row(f"adamap_pool_blocks_{name}", "", blocks),
                  Row(f"adamap_pool_waited_holes_{name}", "", received.get("receiver_waited", 0))]
-    sums = live(LIVES, seed=1)
-    assert not sums["leaks"] and not sums["stale_accepts"], f"of {LIVES} node lives: {dict(sums)}"
-    return rows + [Row("adamap_node_lives", "", sums["retired"] + sums["dropped"], LIVES),
-                   Row("adamap_block_leaks", "", sums["leaks"]),
-                   Row("adamap_stale_accepts", "", sums["stale_accepts"])]
+    return rows

@@ -67,7 +67,8 @@ BENCHMARKS = {
     "adamap-stall": Benchmark("How often a retransmission waits for its node, by losses, cache depth and read latency.",
                               "bench_adamap_stall"),
     "adamap-memory": Benchmark("On-card memory of the Adamap room, from the elaborated design.", "adamap_memory"),
-    "pool": Benchmark("Goodput with too few knitting blocks, and a million node lives, on functional cards.",
-                      "bench_pool"),
+    "pool": Benchmark("Goodput with too few knitting blocks, on functional cards.", "bench_pool"),
+    "lives": Benchmark("Lives of nodes: blocks that leak and stale accepts, functional and in the RTL.",
+                       "bench_lives"),
     "simulation": Benchmark("How fast simulation is.", "bench_simulation"),
 }

@@ -15,7 +15,7 @@ from weft.driver.control import ControlFrame
 from weft.driver.holes import node_runs
 from weft.driver.knitting import KnittingBuffer
 from weft.driver.node import encode_body
-from weft.driver.recovery import LinkDoorbell, Receiver
+from weft.driver.recovery import CumDoorbell, LinkDoorbell, Receiver
 from weft.hdl import abi, wire
 from weft.model.functional import window as judge
 from weft.model.functional.builder import NodeBuilder
@@ -183,28 +183,34 @@ class NodeLives:
                 continue
             self.sums["stale_accepts"] += host.life != life
             touched[report.qpn] = host
-            if kind is abi.ReportKind.NODE:
-                host.receiver.on_node(report)
-            else:
-                host.receiver.on_retire(report)
-                self.sums["retired"] += 1
+            self._take(host, kind, report)
         for qpn, host in self.host.items():
             if qpn in touched or host.receiver.waits_for_blocks:
                 host.receiver.link_waiting()
                 self._carry_out(qpn, host)
         self.pool.balance(self.now)
 
+    def _take(self, host, kind, report):
+        if kind is abi.ReportKind.NODE:
+            host.receiver.on_node(report)
+        else:
+            host.receiver.on_retire(report)
+            self.sums["retired"] += 1
+
     def _carry_out(self, qpn, host):
         receiver = host.receiver
         receiver.settle()
         while receiver.actions:
             action = receiver.actions.popleft()
-            if isinstance(action, LinkDoorbell):
-                card = self.card[qpn]
-                if card.generation == host.generation:
-                    card.nodes.linked += action.nodes
+            if isinstance(action, LinkDoorbell | CumDoorbell):
+                self._ring(qpn, host, action)
             elif isinstance(action, ControlFrame) and action.opcode is wire.Opcode.LOSS_REPORT:
                 self._send_again(qpn, host, action)
+
+    def _ring(self, qpn, host, doorbell):
+        card = self.card[qpn]
+        if isinstance(doorbell, LinkDoorbell) and card.generation == host.generation:
+            card.nodes.linked += doorbell.nodes
 
     def _send_again(self, qpn, host, report):
         """The peer sends the holes of a loss report: some are lost again, others come late."""
