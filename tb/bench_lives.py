@@ -21,8 +21,8 @@ RUNS = 2
 
 def live_in_rtl(count, *, seed=None, **environment):
     """The sums of :class:`~weft.tb.room_lives.RoomLives` when ``count`` nodes have lived."""
-    run = simulate(WithQpTable(Adamap(PARAMS)), name="room_lives", bench="weft.tb.room_lives", sim="verilator", seed=seed,
-                   env={"WEFT_LIVES": str(count), **environment})
+    run = simulate(WithQpTable(Adamap(PARAMS)), name="room_lives", bench="weft.tb.room_lives", sim="verilator",
+                   seed=seed, env={"WEFT_LIVES": str(count), **environment})
     return json.loads((run / "lives.json").read_text())
 
 

@@ -41,7 +41,7 @@ NIGHT_NS = 60_000       # without QPs, so that extents are given up
 SETTLE_CYCLES = 20_000  # longer than any read takes
 HAPPENS = ("destroyed_while_reading", "late_answers", "dropped", "retired", "filled", "residue", "waited", "refused",
            "read_together", "stale_into_room", "stale_refused", "stale_reports", "grown", "shrunk",
-           "LATE", "MATCH", "STALE_RSN", "QUEUE_FULL")
+           "LATE", "MATCH", "QUEUE_FULL")
 
 
 class RoomQp(HostQp):
