@@ -11,8 +11,9 @@ from weft.hdl.layouts import LineData, LineRequest
 from weft.tb.clock import CLOCK_PERIOD_NS
 from weft.tb.stream import StreamSource
 from weft.tb.test_adamap_window import pack, unpack
+from weft.tb.with_qp_table import write_qp
 
-EXTENT_LINES = 1 << 28
+EXTENT_LINES = 1 << 20
 
 
 def now():
@@ -96,7 +97,8 @@ async def operate(dut, port, kind, **fields):
 
 async def create_list(dut, qpn, generation, line):
     """Start a QP of :class:`~weft.hdl.adamap.lists.Lists`."""
-    dut.create_qpn.value, dut.create_generation.value, dut.create_stb.value = qpn, generation, 1
+    await write_qp(dut, qpn, generation)
+    dut.create_qpn.value, dut.create_stb.value = qpn, 1
     await RisingEdge(dut.clk)
     while not int(dut.create_done.value):
         await RisingEdge(dut.clk)
@@ -105,10 +107,10 @@ async def create_list(dut, qpn, generation, line):
         await operate(dut, port, ControlKind.CREATE, qpn=qpn, generation=generation, line=line)
 
 
-async def link(dut, qpn, generation, linked):
+async def link(dut, qpn, generation, nodes):
     """Ring the link doorbell."""
     dut.link_doorbell.value = int.from_bytes(
-        abi.LINK_DOORBELL.pack(qpn=qpn, generation=generation, linked=linked), "little")
+        abi.LINK_DOORBELL.pack(qpn=qpn, generation=generation, nodes=nodes), "little")
     dut.link_doorbell_stb.value = 1
     await RisingEdge(dut.clk)
     dut.link_doorbell_stb.value = 0

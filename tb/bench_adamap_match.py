@@ -1,6 +1,6 @@
 """How fast retransmissions are matched: lists of 1, 1000 and 100 000 nodes, every encoding, reads of 1 µs.
 
-The nodes of a list are made when they are read; the linked count posted is the list's length. Whenever the cache is
+The nodes of a list are made when they are read; as many are posted as linked as the list is long. Whenever the cache is
 full of nodes, a header for each of their holes is sent, one per cycle and across the ends of nodes. Latency counts
 from the cycle in which a header is taken to the cycle in which its hole is cleared; the interval is the time between
 two such cycles. A figure for all is the worst of all headers; the spread is the difference between worst and best.
@@ -25,6 +25,7 @@ from weft.tb.benchmark import Row
 from weft.tb.clock import start_clock
 from weft.tb.sim import simulate
 from weft.tb.test_adamap_window import pack
+from weft.tb.with_qp_table import WithQpTable
 
 PARAMS = replace(preset("test"), qps=4, knit_extents=1, cache_entries=16, prefetch_depth_max=16)
 LENGTHS = (1, 1000, 100_000)
@@ -125,7 +126,7 @@ async def matches(dut):
 
 def measure(_progress=None, sim="verilator"):
     """Rows: the worst of all, then by encoding and list length."""
-    run = simulate(Lists(PARAMS), name="adamap_match", bench="weft.tb.bench_adamap_match", sim=sim, seed=1)
+    run = simulate(WithQpTable(Lists(PARAMS)), name="adamap_match", bench="weft.tb.bench_adamap_match", sim=sim, seed=1)
     figures = json.loads((run / "figures.json").read_text())
     latencies = [x for found in figures.values() for x in found["latencies"]]
     intervals = [x for found in figures.values() for x in found["intervals"]]

@@ -37,6 +37,7 @@ from weft.tb.clock import start_clock
 from weft.tb.sim import simulate
 from weft.tb.stream import StreamSource
 from weft.tb.test_adamap_window import pack
+from weft.tb.with_qp_table import WithQpTable, write_qp
 
 PARAMS = replace(preset("test"), qps=4, knit_extents=1, cache_entries=32, prefetch_depth_max=16)
 DEPTHS = (1, 2, 4, 8, 16)
@@ -131,6 +132,7 @@ class Room:
         dut, self.scenario, self.hits = self.dut, scenario, 0
         who = {"qpn": 0, "generation": scenario.generation}
         last = scenario.batches[-1][-1] + FIRST_PSN + 1
+        await write_qp(dut, **who)
         await StreamSource(dut, "i_create", dut.clk).send(pack(ListCreate, **who, psn=last, line=FIRST_LINE))
         await self.doorbell("cum_doorbell", abi.CUM_DOORBELL, **who, psn=FIRST_PSN)
         await self.doorbell("link_doorbell", abi.LINK_DOORBELL, **who, nodes=len(scenario.nodes))
@@ -196,8 +198,8 @@ def show(figures):
 def measure(progress, *, cases=None, sim="verilator"):
     """Rows and a table."""
     cases = cases or [(w, n, s, b) for b in BUILDERS for s in LATENCIES for w in MATCHES for n in DEPTHS]
-    run = simulate(Adamap(PARAMS), name="adamap_stall", bench="weft.tb.bench_adamap_stall", sim=sim, seed=1,
-                   optimize="run", env={"WEFT_CASES": json.dumps(cases), "WEFT_PROGRESS": str(progress)},
+    run = simulate(WithQpTable(Adamap(PARAMS)), name="adamap_stall", bench="weft.tb.bench_adamap_stall", sim=sim,
+                   seed=1, optimize="run", env={"WEFT_CASES": json.dumps(cases), "WEFT_PROGRESS": str(progress)},
                    timeout_s=1800)
     figures = json.loads((run / "figures.json").read_text())
     show(figures)
