@@ -141,7 +141,7 @@ class Reason(enum.IntEnum):
     LENGTH_MISMATCH = 11     # RETH length and packet length differ, or more than 4096 bytes
     STALE_GENERATION = 12    # a retransmission for an earlier user of the QPN
     STALE_PSN = 13           # below the cumulative PSN
-    DUPLICATE = 14
+    DUPLICATE = 14           # received already; of a BITMAP node: no hole that is open
     STALE_RSN = 15           # behind the head node
     NOT_IN_NODE = 16         # PSN and RSN do not name the same hole
     BUFFER_FULL = 17         # dropped at the MAC: receive buffer or report ring full

@@ -53,6 +53,7 @@ class World:
     def __init__(self, dut, rng, *, exact, slack, latency):
         self.dut, self.rng, self.exact, self.slack, self.latency = dut, rng, exact, slack, latency
         self.blocks, self.seen, self.qps = {}, Counter(), {}
+        self.read = set()              # lines the card has got
         self.lines = [first + k for first, count in EXTENTS for k in range(count)]
         pieces = [self.lines[k:k + 4] for k in range(0, len(self.lines), 4)]    # some nodes lie in consecutive blocks
         rng.shuffle(pieces)
@@ -145,6 +146,7 @@ class World:
                     LineData, data=data, tag=request["tag"] | 0x5000, index=k, last=int(k + 1 == request["count"]),
                     error=error)
                 dut.i_line__valid.value = 1
+                self.read.add(request["line"] + k)
 
     def request(self, qp, **fields):
         """Hand a packet to the window."""
@@ -555,6 +557,40 @@ async def bitmap_knows_holes_by_their_psns(dut):
         await RisingEdge(dut.clk)
     assert qp.filled == set(sent) and world.seen["nodes_residue"] == 0 and world.seen["BITMAP"] == 1
     assert (world.seen["DUPLICATE"], world.seen["NOT_IN_NODE"]) == (22, 3)
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def bitmaps_land_while_others_are_matched(dut):
+    """Nodes are filled and bitmaps are marked in the same memory."""
+    rng = random.Random(bench_seed())
+    await start_clock(dut)
+    dut.reorder_distance.value = 1
+    dut.node_age_ns.value = 1 << 30
+    dut.retransmit_slack.value = 1
+    dut.prefetch_depth.value, dut.prefetch_watermark.value = 4, 4
+    world = World(dut, rng, exact=True, slack=1, latency=(5, 60))
+    world.judge.pause = world.judgements.pause = 0.0
+    await world.extents()
+    qp = await world.create(0, 1)
+    count = 10
+    first = (qp.next_psn - 400 * count) & MASK               # behind the window, as if lost before
+    await world.complete_until(qp, first)
+    for k in range(count):
+        holes = sorted(rng.sample(range(1, abi.NODE_BODY_BITS), rng.randint(70, 200)))
+        doorbell = world.link(qp, (first + 400 * k) & MASK, [0, *holes])
+    await world.ring(doorbell)
+    for line, node in list(qp.nodes):
+        while line not in world.read:
+            await RisingEdge(dut.clk)
+        await Timer(80, "ns")                                # it lands
+        for psn in node.psns:
+            while len(world.requests) > 10:
+                await RisingEdge(dut.clk)
+            world.request(qp, psn=psn, rsn=node.rsn, retransmission=1)
+    while qp.nodes:
+        await RisingEdge(dut.clk)
+    assert qp.filled == {psn for psn, _ in qp.todo} and world.seen["nodes_residue"] == 0
+    assert world.seen["BITMAP"] == count and world.seen["cache_hits"] > 70 * count
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
