@@ -8,11 +8,7 @@ from .enums import WCFlags, WCOpcode, WCStatus
 
 @dataclass
 class WC:
-    """A work completion (ibv_wc).
-
-    ``byte_len`` of a RECV_RDMA_WITH_IMM counts the bytes of the message's last packet: every packet
-    is a write of its own on the wire, and none tells how long the message is.
-    """
+    """A work completion (ibv_wc)."""
 
     wr_id: int
     status: WCStatus

@@ -9,7 +9,10 @@ DELIVERED_KEPT = 1 << 16  # ends remembered against repeated reports
 
 @dataclass
 class MessageEnd:
-    """The last packet of a message: its PSN, and the immediate if it had one."""
+    """A message: PSN of its last packet, and the immediate if it had one.
+
+    With an immediate ``length`` and ``va`` are those of the message, otherwise of its last packet.
+    """
 
     psn: int
     imm: int | None
@@ -28,7 +31,9 @@ class MessageOrder:
     def add(self, psn, report):
         """A MESSAGE_END report."""
         if psn not in self._ends and psn not in self._released:
-            self._ends[psn] = MessageEnd(psn, report.imm if report.has_imm else None, report.length, report.va)
+            apart = report.has_imm and not report.length   # see :func:`weft.driver.segment.split`
+            self._ends[psn] = MessageEnd(psn, report.imm if report.has_imm else None,
+                                         report.key if apart else report.length, report.va)
             heapq.heappush(self._heap, psn)
 
     def release(self, cum):

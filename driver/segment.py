@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from weft.hdl import abi, wire
 
 CHUNK_BYTES = 64 * 1024
+MESSAGE_BYTES_MAX = 1 << 31
 
 
 @dataclass
@@ -60,6 +61,7 @@ class Piece:
     length: int
     last: bool       # the last packet ends the message
     pmtu: int        # bytes
+    rkey: int
 
     def _edge(self, packet):
         """Remote address where packet number ``packet`` of the piece starts."""
@@ -83,7 +85,7 @@ class Piece:
         fields = {
             "opcode": abi.WorkOpcode.WRITE_IMM if with_imm else abi.WorkOpcode.WRITE,
             "ack_req": int(ends), "local_va": local_va, "remote_va": remote_va, "length": length,
-            "lkey": self.lkey, "rkey": self.request.rkey, "psn": (self.psn + first) & 0xFFFF_FFFF,
+            "lkey": self.lkey, "rkey": self.rkey, "psn": (self.psn + first) & 0xFFFF_FFFF,
             "imm": self.request.imm if with_imm else 0}
         if rsn is not None:
             fields |= {"retransmit": 1, "rsn": rsn & 0xFF_FFFF}
@@ -103,17 +105,27 @@ def request_packets(request, pmtu):
         if length:
             total += wire.packet_count(at, length, pmtu)
             at += length
-    return total or 1
+    return (total or 1) + (request.imm is not None and total > 1)
 
 
 def split(request, psn, pmtu):
-    """Pieces of a request whose first packet has the given PSN; sets its ``psn`` and ``packets``."""
+    """Pieces of a request whose first packet has the given PSN; sets its ``psn`` and ``packets``.
+
+    Every packet says its own place and length alone. So that the receiver learns those of the message, an immediate
+    that ends several packets comes in one of its own: without payload, with the message's address, and with its
+    length in place of the key, which nobody asks for when there is no payload.
+    """
     sges = [s for s in request.sges if s[1]] or [(request.sges[0] if request.sges else (0, 0, 0))]
-    pieces, at, next_psn = [], request.remote_va, psn
-    for i, (va, length, lkey) in enumerate(sges):
+    pieces, at, next_psn, packets = [], request.remote_va, psn, request_packets(request, pmtu)
+    for va, length, lkey in sges:
         count = wire.packet_count(at, length, pmtu)
-        pieces.append(Piece(request, next_psn, count, va, lkey, at, length, i == len(sges) - 1, pmtu))
+        pieces.append(Piece(request, next_psn, count, va, lkey, at, length, False, pmtu, request.rkey))
         at += length
         next_psn += count
-    request.psn, request.packets = psn, next_psn - psn
+    if next_psn < psn + packets:
+        pieces.append(Piece(request, next_psn, 1, 0, 0, request.remote_va, 0, False, pmtu, request.length))
+    elif request.imm is not None and not request.length:
+        pieces[-1].rkey = 0
+    pieces[-1].last = True
+    request.psn, request.packets = psn, packets
     return pieces

@@ -15,7 +15,7 @@ from .holes import node_runs
 from .loss_reports import LossReports
 from .piece_log import PieceLog
 from .retransmission import RetransmissionQueue
-from .segment import CHUNK_BYTES, request_packets, split
+from .segment import CHUNK_BYTES, MESSAGE_BYTES_MAX, request_packets, split
 from .timer import Expiry, ProgressTimer
 from .wrap import near
 
@@ -100,8 +100,10 @@ class Sender:
         Raises
         ------
         ValueError
-            If it needs more PSNs than may ever be outstanding.
+            If it is longer than 2^31 bytes, or needs more PSNs than may ever be outstanding.
         """
+        if request.length > MESSAGE_BYTES_MAX:
+            raise ValueError(f"a request of {request.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
         if request_packets(request, self.pmtu) > self.max_outstanding:
             raise ValueError(f"a request of {request.length} bytes needs more than {self.max_outstanding} packets")
         if self.failed is not None:

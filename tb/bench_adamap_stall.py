@@ -30,7 +30,7 @@ from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.adamap.control import QpRef
 from weft.hdl.layouts import JudgeRequest, ListCreate
 from weft.hdl.params import preset
-from weft.model.functional.node_pool import NodePool
+from weft.model.functional.builder import NodeBuilder
 from weft.tb.adamap_host import LineMemory, now, open_extent, pass_cycles
 from weft.tb.benchmark import Row
 from weft.tb.clock import start_clock
@@ -78,7 +78,7 @@ class Scenario:
 
     def __init__(self, workload, builder, generation, rng):
         self.batches, self.generation = losses(workload, rng), generation
-        nodes = NodePool(1, BUILDERS[builder])
+        nodes = NodeBuilder(1, BUILDERS[builder])
         self.nodes, rsn = [], 0
         for batch in self.batches:
             sealed = []

@@ -279,7 +279,7 @@ async def tail_and_probe_lost(dut):
     case = Case({"a": [4000], "b": []}, psn=7)
 
     def plant(crossing):
-        crossing.drop("a_to_b", "tail", nth(DATA, 14, 15))
+        crossing.drop("a_to_b", "tail", nth(DATA, 15, 16))    # the last one carries the immediate
         crossing.drop("a_to_b", "probe", nth(PROBE, 0, 1))
 
     crossing = await Crossing(dut, case, plant).run()

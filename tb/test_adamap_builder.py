@@ -13,8 +13,8 @@ from weft.hdl import abi
 from weft.hdl.adamap.builder import NodeBuilder
 from weft.hdl.layouts import HoleRun, Report
 from weft.hdl.params import NODE_ENCODINGS, preset
+from weft.model.functional.builder import NodeBuilder as Model
 from weft.model.functional.node import Node, fits, runs_of
-from weft.model.functional.node_pool import NodePool as Model
 from weft.tb.clock import start_clock
 from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.stream import StreamSink, StreamSource

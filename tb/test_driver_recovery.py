@@ -159,6 +159,8 @@ def test_completions_come_once_and_in_order(seed):
     ends = make_endpoints(pair, 40_000, window=64)
     ends[0].mr.write(random.Random(seed).randbytes(40_000))
     total, finished = 60, []
+    lengths = [[1, 300, 1_023, 600, 1_750, 0][n % 6] for n in range(total)]
+    places = [sum(lengths[:n]) for n in range(total)]
 
     def sending():
         qp, end, sent, got = ends[0].qps[0], ends[0], 0, []
@@ -166,11 +168,11 @@ def test_completions_come_once_and_in_order(seed):
             while sent < total and qp.sender.outstanding < 20:
                 wr = SendWR(
                     wr_id=sent,
-                    sg=[SGE(end.mr.buf + 600 * sent, 600, end.mr.lkey)],
+                    sg=[SGE(end.mr.buf + places[sent], lengths[sent], end.mr.lkey)],
                     imm_data=sent,
-                    opcode=WROpcode.RDMA_WRITE_WITH_IMM if sent % 3 else WROpcode.RDMA_WRITE,
+                    opcode=WROpcode.RDMA_WRITE_WITH_IMM if sent % 4 else WROpcode.RDMA_WRITE,
                 )
-                wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf + 600 * sent)
+                wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf + places[sent])
                 qp.post_send(wr)
                 sent += 1
             got += end.cq.wait(8)
@@ -194,9 +196,9 @@ def test_completions_come_once_and_in_order(seed):
     ends[1].qps[0].cap.max_recv_wr = 8
     sent, received = pair.run(sending, receiving)
     assert [w.wr_id for w in sent] == list(range(total)) and all(w.status is WCStatus.SUCCESS for w in sent)
-    assert [w.imm_data for w in received] == [n for n in range(total) if n % 3]
-    assert all(w.opcode is WCOpcode.RECV_RDMA_WITH_IMM and 0 < w.byte_len <= 600 for w in received)
-    assert ends[1].mr.read(600 * total, 0) == ends[0].mr.read(600 * total, 0)
+    assert [(w.imm_data, w.byte_len) for w in received] == [(n, lengths[n]) for n in range(total) if n % 4]
+    assert all(w.opcode is WCOpcode.RECV_RDMA_WITH_IMM for w in received)
+    assert ends[1].mr.read(sum(lengths), 0) == ends[0].mr.read(sum(lengths), 0)
     close_and_check(pair, ends)
 
 

@@ -31,7 +31,10 @@ def test_chunks_carry_every_byte_once(seed):
     chunks = [(p, c) for p in pieces for c in p.chunks(8_192)]
     for i, (piece, chunk) in enumerate(chunks):
         fields = piece.work(*chunk)
-        assert fields["length"] <= 8_192 and fields["psn"] == psn % (1 << 32) and fields["remote_va"] == remote
+        assert fields["length"] <= 8_192 and fields["psn"] == psn % (1 << 32)
+        apart = request.imm is not None and request.packets > 1 and i == len(chunks) - 1
+        assert (fields["remote_va"], fields["rkey"]) == (
+            (request.remote_va, request.length) if apart else (remote, 7 if request.length or not request.imm else 0))
         got = packets_of(fields, code)
         assert len(got) == chunk[1]
         last = i == len(chunks) - 1
@@ -57,7 +60,7 @@ def test_any_packets_sent_again_are_the_same_packets(seed):
     rng = random.Random(seed)
     code = rng.choice([1, 3])
     request = Request(1, [(rng.randrange(1 << 40), rng.randrange(1, 60_000), 3)], rng.randrange(1 << 40), 7, imm=9)
-    (piece,) = split(request, 1_000, wire.PMTUS[code])
+    piece = split(request, 1_000, wire.PMTUS[code])[0]
     original = {p.psn: p for chunk in piece.chunks(4_096) for p in packets_of(piece.work(*chunk), code)}
     for _ in range(20):
         first = rng.randrange(piece.packets)
@@ -68,13 +71,27 @@ def test_any_packets_sent_again_are_the_same_packets(seed):
         for p in again:
             o = original[p.psn]
             assert (p.local_va, p.remote_va, p.length) == (o.local_va, o.remote_va, o.length)
-        assert piece.work(first, count, 50)["ack_req"] == (first + count == piece.packets)
+        assert piece.work(first, count, 50)["ack_req"] == (first + count == request.packets)
 
 
-def test_zero_length_is_one_packet():
-    request = Request(1, [], 0x1234, 7)
+@pytest.mark.parametrize(("imm", "rkey"), [(None, 7), (5, 0)])
+def test_zero_length_is_one_packet(imm, rkey):
+    request = Request(1, [], 0x1234, 7, imm=imm)
     (piece,) = split(request, 5, 1024)
-    assert (request.packets, list(piece.chunks()), piece.work(0, 1)["length"]) == (1, [(0, 1)], 0)
+    fields = piece.work(0, 1)
+    assert (request.packets, list(piece.chunks()), fields["length"], fields["rkey"]) == (1, [(0, 1)], 0, rkey)
+
+
+def test_an_immediate_behind_several_packets_says_where_and_how_long_the_message_is():
+    request = Request(1, [(0x5000, 1_500, 3), (0x9000, 500, 4)], 0x1F00, 7, imm=5)
+    *data, end = split(request, 100, 1024)
+    assert [piece.packets for piece in data] == [3, 1] and not any(piece.last for piece in data)
+    fields = end.work(0, 1)
+    assert (fields["psn"], fields["remote_va"], fields["length"], fields["rkey"], fields["imm"], fields["ack_req"]) == (
+        104, 0x1F00, 0, 2_000, 5, 1)
+    assert request.packets == request_packets(request, 1024) == 5
+    without = Request(1, request.sges, 0x1F00, 7)
+    assert split(without, 100, 1024)[-1].last and without.packets == 4
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,15 @@ def test_silence_ends_in_retry_exceeded_and_answers_keep_alive():
     assert sender.failed is None
 
 
+@pytest.mark.parametrize(("length", "pmtu"), [((1 << 31) + 1, 4096), (257 << 10, 256)])
+def test_a_request_that_is_too_long_is_refused(length, pmtu):
+    sender = Sender(psn=0, pmtu=pmtu, probe_ns=1, timeout_ns=1, max_outstanding=1 << 20 if pmtu == 4096 else 1024)
+    with pytest.raises(ValueError, match=f"{length} bytes"):
+        sender.post(Request(1, [(0, length, 1)], 0, 1))
+    sender.post(Request(1, [(0, length - 1 if pmtu == 4096 else 256 << 10, 1)], 0, 1))
+    assert sender.outstanding == 1
+
+
 def test_outstanding_psns_are_bounded():
     sender = make_sender(messages=0, max_outstanding=10)
     for n in range(4):

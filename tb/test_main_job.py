@@ -108,7 +108,19 @@ def test_small_files(tmp_path, size):
     os.truncate(file, size)
     report = run_job(tmp_path, file, loss=0.0, rtt_us=2.0)
     assert report["ok"] and report["bytes"] == size
-    assert report["packets_sent"] == max(1, -(-size // 1024)) and report["sha256_sent"] == report["sha256_received"]
+    packets = {0: 1, 1: 1, 1023: 1, 1024: 1, 1025: 3}[size]   # two make a third one for the immediate
+    assert report["packets_sent"] == packets and report["sha256_sent"] == report["sha256_received"]
+
+
+def test_what_is_never_acknowledged_fails_the_run(tmp_path):
+    """All the data arrives, but not a word of it gets back."""
+    file = tmp_path / "file"
+    file.write_bytes(bytes(range(256)) * 10)
+    with pytest.raises(AssertionError, match="RETRY_EXC_ERR"):
+        run_job(tmp_path, file, loss=0.0, back_loss=1.0, rtt_us=1.0)
+    report = json.loads((tmp_path / "sim.json").read_text())
+    assert not report["ok"] and report["failures"] and report["packets_lost"] == 0
+    assert report["sha256_sent"] == report["sha256_received"] and report["blocks_missing"] == 0
 
 
 def test_planted_fault_fails_the_run(tmp_path, monkeypatch, capsys):

@@ -2,20 +2,22 @@
 
 from weft.hdl import abi
 
-from .node import Node, choose_encoding
+from .node import Node, fits
 
 
 class NodeBuilder:
-    """Pool of unsealed nodes.
+    """Unsealed nodes, hole by hole: the plainest statement of when a node seals.
 
     Parameters
     ----------
     slots : int
         QPs with an unsealed node at one time.
+    encodings : tuple of abi.Encoding
+        What the card was built with.
     """
 
-    def __init__(self, slots):
-        self.slots = slots
+    def __init__(self, slots, encodings=tuple(abi.Encoding)):
+        self.slots, self.encodings = slots, encodings
         self.open = {}   # (qpn, generation) -> [first PSN, holes]; oldest first
 
     def run(self, qpn, generation, psn, length, seal):
@@ -25,7 +27,7 @@ class NodeBuilder:
             self.open.pop(key, None)
             return sealed
         for hole in range(psn, psn + length):
-            if key in self.open and choose_encoding([*self.open[key][1], hole - self.open[key][0]]) is None:
+            if key in self.open and self._encoding([*self.open[key][1], hole - self.open[key][0]]) is None:
                 sealed.append(self.seal(key))
             if key not in self.open:
                 if len(self.open) == self.slots:
@@ -42,4 +44,8 @@ class NodeBuilder:
     def seal(self, key):
         """Seal the node of a QP."""
         first, holes = self.open.pop(key)
-        return Node(*key, first % (1 << 32), 0, choose_encoding(holes), tuple(holes))
+        return Node(*key, first % (1 << 32), 0, self._encoding(holes), tuple(holes))
+
+    def _encoding(self, holes):
+        """The first encoding that can hold these holes, or None."""
+        return next((e for e in self.encodings if fits(e, holes)), None)
