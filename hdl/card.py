@@ -13,7 +13,7 @@ from .csr import Csr
 from .layouts import BEAT_BITS
 from .mac import RX_USER_WIDTH, TX_USER_WIDTH, MacRx, MacTx
 from .params import CardParams
-from .pcie.endpoint import Endpoint
+from .pcie.endpoint import Endpoint, pass_unless
 from .pcie.usplus import hard_block_members
 from .receive.receive import Receive
 from .report import Reporter
@@ -37,8 +37,9 @@ ADAMAP_REGISTERS = ("reorder_distance", "node_age_ns", "retransmit_slack", "pref
 class Card(wiring.Component):
     """One RDMA card: 512 bit at 250 MHz, one beat per cycle each way.
 
-    Control bit 1 resets everything but the PCIe room and the registers, as soon as nothing is in
-    flight; status bit 1 rises when that is done. Clear bit 0 first, so that traffic ends.
+    Control bit 1 resets everything but the PCIe room and the registers, whatever is waiting there: it holds new DMA
+    and frames back, and resets once the DMA that was begun has ended; status bit 1 rises when that is done. Clear bit
+    0 first.
 
     Parameters
     ----------
@@ -66,6 +67,7 @@ class Card(wiring.Component):
         m = Module()
         params = self.params
         core_reset = Signal()
+        self.reset_pending, self.sending = Signal(), Signal()   # `sending`: amid a frame to the MAC
         core = ResetInserter(core_reset)
 
         self.endpoint = Endpoint(params, bulk_clients=BULK_CLIENTS, line_clients=LINE_CLIENTS,
@@ -137,8 +139,12 @@ class Card(wiring.Component):
         m.d.sync += [time_ns.eq(time_ns + NS_PER_CYCLE), idle_q.eq(all_idle)]
         m.d.comb += all_idle.eq(Cat(endpoint.idle, rings.idle, self.transmit.idle, self.receive.idle, self.adamap.idle,
                                     self.reporter.idle, self.nic_tx.idle, self.nic_rx.idle, ~self.command.busy).all())
-        reset_pending = Signal()
-        m.d.sync += core_reset.eq(reset_pending & idle_q & all_idle & ~csr.r_control[0])
+        reset_pending, at_rest = self.reset_pending, Signal()
+        m.d.comb += endpoint.hold.eq(reset_pending)
+        m.d.sync += [
+            at_rest.eq(reset_pending & endpoint.idle & ~self.sending),
+            core_reset.eq(reset_pending & at_rest & endpoint.idle & ~self.sending & ~csr.r_control[0]),
+        ]
         with m.If(csr.r_control[1]):
             m.d.sync += reset_pending.eq(1)
         with m.Elif(core_reset):
@@ -199,7 +205,7 @@ class Card(wiring.Component):
         wiring.connect(m, self.tables.o[TRANSMIT], transmit.i_translate)
         wiring.connect(m, transmit.o_request, endpoint.i_bulk[BULK_TRANSMIT])
         wiring.connect(m, endpoint.o_bulk[BULK_TRANSMIT], transmit.i_payload)
-        wiring.connect(m, transmit.o, self.mac_tx.i)
+        m.d.comb += self.sending.eq(pass_unless(m, self.reset_pending, transmit.o, self.mac_tx.i, groups=True))
         wiring.connect(m, transmit.o_report, self.reporter.i[REPORT_TRANSMIT])
         m.d.comb += [
             transmit.enable.eq(self.csr.r_control[0] & self.command.tables_clear),

@@ -86,6 +86,8 @@ class Host(RootComplex):
         The enumerated card, after :meth:`start`.
     bar : Window
         BAR0: ``await bar.read_dword(offset)``, ``await bar.write(offset, data)``.
+    reading : list of int
+        Addresses of the reads that wait for memory.
     strict : bool
         Whether a complaint of the model fails the test at once. All are kept in ``complaints``.
     """
@@ -101,6 +103,7 @@ class Host(RootComplex):
         self.split_on_all_rcb = self.config.split_completions
         self.memory = HostMemory(self, self.rng)
         self.function = self.bar = None
+        self.reading = []
         if not self.config.check_tlps:
             Tlp.check = lambda tlp: True
 
@@ -114,8 +117,10 @@ class Host(RootComplex):
         wait = config.read_latency_ns * (1 + config.read_jitter * rng.uniform(-1, 1))
         if config.read_tail and rng.random() < config.read_tail:
             wait += config.read_tail_ns
+        self.reading.append(tlp.address)
         if wait > 0:
             await Timer(round(wait * 1000), "ps")
+        self.reading.remove(tlp.address)
         await super().handle_mem_read_tlp(tlp)
 
     async def start(self, device, vectors):

@@ -34,6 +34,7 @@ class _Life:
     lost: deque = field(default_factory=deque)        # holes that no NODE report has named yet, oldest first
     missing: set = field(default_factory=set)         # holes named and not filled
     filled: set = field(default_factory=set)
+    spanned: set = field(default_factory=set)         # in a node although they are there: a span
     times_lost: Counter = field(default_factory=Counter)
     events: deque = field(default_factory=deque)      # (must come, what it says), oldest first
     retransmissions: list = field(default_factory=list)   # (rsn, psn) and (probe's rsn, None), as they arrived
@@ -51,7 +52,8 @@ class Scoreboard:
 
     - every PSN the model's window slides over without having seen it is reported in a NODE exactly once, in order;
     - nodes retire in order of RSN; a hole counts as filled only if its retransmission arrived, and if that arrived
-      before the node was passed over it does count; what a node leaves open stays missing until it is filled;
+      before the node was passed over it does count; what a node leaves open stays missing until it is filled; PSNs
+      that are not missing are in a node only as far as the driver says that it made spans;
     - MESSAGE_END, PROGRESS and PROBE reports come exactly when the model says, with its window base and hole count;
     - the MESSAGE_END of a retransmission comes before the node that it filled retires;
     - report entries lie in the ring in order, each with the phase of its lap;
@@ -72,14 +74,18 @@ class Scoreboard:
     ----------
     exercised : set of str
         What really happened: ``loss``, ``second loss``, ``third loss``, ``reorder``, ``duplicate``, ``corruption``,
-        ``late original``, ``probe``, ``psn wrap`` (past 2^24), ``psn half`` (past 2^23), ``report ring wrap``.
+        ``late original``, ``probe``, ``span``, ``psn wrap`` (past 2^24), ``psn half`` (past 2^23),
+        ``report ring wrap``.
     seen : Counter
-        Arrived packets by verdict of the model, reports by kind.
+        Arrived packets by verdict of the model, reports by kind; losses that were ``found by probe``.
+    forbidden : set of Reason
+        Refusals that must not have happened.
     """
 
     def __init__(self, context, host, link, window_bits):
         self.context, self.host, self.window_bits = context, host, window_bits
         self.exercised, self.seen, self.refused = set(), Counter(), Counter()
+        self.forbidden = set(FORBIDDEN)
         self._lives = {}
         self._forgotten = []
         ring = context.rings[abi.Ring.META_REPORT]
@@ -122,6 +128,7 @@ class Scoreboard:
         for psn, length in judged.lost:
             life.lost.extend(range(psn, psn + length))
             self.exercised.add("loss")
+            self.seen["found by probe"] += length if probe else 0
         if header.retransmission or probe:
             # The window has no say in a retransmission: whether it counts is seen when its node retires.
             life.retransmissions.append((header.rsn, None if probe else judged.psn))
@@ -217,11 +224,15 @@ class Scoreboard:
         life.next_rsn = report.next_rsn
         by_slot = node.encoding != abi.Encoding.BITMAP      # else the card cannot tell
         arrived = self._arrivals(life, node.rsn, count, by_slot)
+        passed = any(signed24(rsn - node.rsn) >= count for rsn, psn in life.retransmissions if psn is not None)
         for slot, (psn, hole) in enumerate(zip(node.psns, node.holes, strict=True)):
             came = slot if by_slot else None, psn
-            assert psn in life.missing, f"{where}: PSN {psn:#x} is not missing"
+            if psn not in life.missing:
+                life.spanned.add(psn)
+                self.exercised.add("span")
             if hole in left:
                 life.times_lost[psn] += 1
+                self.seen["found by probe"] += not passed
                 self.exercised.add({2: "second loss"}.get(life.times_lost[psn], "third loss"))
                 if arrived.get(came):
                     self._forgotten.append(f"{where}: PSN {psn:#x} came in time and was not counted")
@@ -229,7 +240,7 @@ class Scoreboard:
                 assert came in arrived, f"{where}: PSN {psn:#x} counts as filled, but nothing came"
                 told = psn not in life.ends_due or psn in life.ends
                 assert told, f"{where}: PSN {psn:#x} retired before its MESSAGE_END"
-                life.missing.remove(psn)
+                life.missing.discard(psn)
                 life.filled.add(psn)
 
     @staticmethod
@@ -257,7 +268,7 @@ class Scoreboard:
 
     # ------------------------------------------------------------------------------ the end
 
-    def check(self, counters, queries):
+    def check(self, counters, queries, spans=0):
         """Everything that must hold when all traffic has ended.
 
         Parameters
@@ -266,6 +277,8 @@ class Scoreboard:
             The card's, by name.
         queries : dict
             QPN to (window base, holes counted), as QP_QUERY answers.
+        spans : int
+            PSNs the driver added to the lost ones when it made spans.
         """
         assert self._complaint is None, self._complaint
         for life in self._lives.values():
@@ -276,6 +289,8 @@ class Scoreboard:
             assert not due, f"{where}: reports that never came: {due}"
             expected = (_modulo32(life.window.base), life.window.holes % (1 << abi.HOLES_BITS))
             assert queries[life.qpn] == expected, f"{where}: base and holes are {queries[life.qpn]}, not {expected}"
+        spanned = sum(len(life.spanned) for life in self._lives.values())
+        assert spanned <= spans, f"{spanned} PSNs were asked for that are there, {spans} are in spans"
         assert counters["drop_match_queue_full"] or not self._forgotten, self._forgotten[0]
         self._check_counters(counters)
 
@@ -285,7 +300,7 @@ class Scoreboard:
             "holes": sum(life.window.holes for life in self._lives.values()),
             "nodes_sealed": seen["NODE"], "nodes_retired": seen["RETIRE"], "reports": self._entries,
             **{f"drop_{reason.name.lower()}": self.refused[reason] for reason in BY_FRAME},
-            **{f"drop_{reason.name.lower()}": 0 for reason in FORBIDDEN},
+            **{f"drop_{reason.name.lower()}": 0 for reason in self.forbidden},
         }
         found = {name: counters[name] for name in expected}
         assert found == expected, f"counters (found, expected): " \

@@ -1,6 +1,6 @@
 """The PCIe room: shim, DMA engines and MSI-X behind vendor-neutral ports."""
 
-from amaranth import Module
+from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,6 +10,20 @@ from .dma_read import DmaRead
 from .dma_write import DmaWrite
 from .msix import VECTOR_WIDTH, Msix
 from .usplus import UsplusShim, hard_block_members
+
+
+def pass_unless(m, hold, source, sink, *, groups=False):
+    """Connect two streams; while ``hold`` nothing new begins, but what was shown or is amid its group goes on."""
+    shown, inside, open_ = Signal(), Signal(), Signal()
+    m.d.comb += [
+        open_.eq(~hold | shown | inside),
+        sink.valid.eq(source.valid & open_), sink.payload.eq(source.payload), source.ready.eq(sink.ready & open_),
+    ]
+    m.d.sync += shown.eq(sink.valid & ~sink.ready)
+    if groups:
+        with m.If(sink.valid & sink.ready):
+            m.d.sync += inside.eq(~source.p.last)
+    return inside | shown
 
 
 class Endpoint(wiring.Component):
@@ -38,6 +52,9 @@ class Endpoint(wiring.Component):
         MSI-X vectors to raise.
     msix_w_stb, msix_w_address, msix_w_data, msix_w_mask, msix_r_address, msix_r_data
         The MSI-X table, for the CSR.
+    hold : In(1)
+        What is behind the DMA engines is going to be reset: they begin no more reads and writes, and the payload that
+        still comes back is dropped, so that ``idle`` follows whatever waits for whatever.
     idle : Out(1)
         No DMA is in flight.
     count_host_refused : Out(1)
@@ -59,7 +76,7 @@ class Endpoint(wiring.Component):
             "i_interrupt": In(stream.Signature(VECTOR_WIDTH)),
             "msix_w_stb": In(1), "msix_w_address": In(16), "msix_w_data": In(64), "msix_w_mask": In(8),
             "msix_r_address": In(16), "msix_r_data": Out(64),
-            "idle": Out(1), "count_host_refused": Out(1),
+            "hold": In(1), "idle": Out(1), "count_host_refused": Out(1),
         })
 
     def elaborate(self, platform):
@@ -88,13 +105,17 @@ class Endpoint(wiring.Component):
         wiring.connect(m, shim.o_completion, dma_read.i_completion)
         wiring.connect(m, dma_write.o, shim.i_write)
         for k in range(self.bulk_clients):
-            wiring.connect(m, flipped(self.i_bulk[k]), dma_read.i_bulk[k])
-            wiring.connect(m, dma_read.o_bulk[k], flipped(self.o_bulk[k]))
+            pass_unless(m, self.hold, self.i_bulk[k], dma_read.i_bulk[k], groups=True)
+            back = dma_read.o_bulk[k]
+            m.d.comb += [
+                self.o_bulk[k].payload.eq(back.payload), self.o_bulk[k].valid.eq(back.valid & ~self.hold),
+                back.ready.eq(self.o_bulk[k].ready | self.hold),
+            ]
         for k in range(self.line_clients):
-            wiring.connect(m, flipped(self.i_line[k]), dma_read.i_line[k])
+            pass_unless(m, self.hold, self.i_line[k], dma_read.i_line[k])
             wiring.connect(m, dma_read.o_line[k], flipped(self.o_line[k]))
         for k in range(self.write_clients):
-            wiring.connect(m, flipped(self.i_request[k]), dma_write.i_request[k])
+            pass_unless(m, self.hold, self.i_request[k], dma_write.i_request[k], groups=True)
             wiring.connect(m, flipped(self.i_data[k]), dma_write.i_data[k])
         wiring.connect(m, flipped(self.i_interrupt), msix.i)
         wiring.connect(m, msix.o_request, dma_write.i_request[self.write_clients])
