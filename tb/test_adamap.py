@@ -577,8 +577,8 @@ async def bitmaps_land_while_others_are_matched(dut):
     await world.complete_until(qp, first)
     for k in range(count):
         holes = sorted(rng.sample(range(1, abi.NODE_BODY_BITS), rng.randint(70, 200)))
-        doorbell = world.link(qp, (first + 400 * k) & MASK, [0, *holes])
-    await world.ring(doorbell)
+        world.link(qp, (first + 400 * k) & MASK, [0, *holes])
+    await world.ring(abi.LINK_DOORBELL.pack(qpn=0, generation=1, nodes=count))
     for line, node in list(qp.nodes):
         while line not in world.read:
             await RisingEdge(dut.clk)
