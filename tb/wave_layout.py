@@ -93,7 +93,7 @@ CARD = (
     )),
     ("builder", (
         "adamap.builder: fsm_state i{qpn psn length seal} used",
-        "adamap.builder: draft.base draft.count draft.list_fits draft.runs_fit draft.bitmap_fits",
+        "adamap.builder: draft.base draft.count draft.end draft.runs encoding:Encoding",
         "adamap.builder: o{entry<REPORT_NODE.kind> entry<NODE.qpn> entry<NODE.count> entry<NODE.encoding> "
         "entry<NODE.base_psn> entry<NODE.body>}",
     )),

@@ -109,7 +109,8 @@ class NodeBuilder(wiring.Component):
             tag = tags[order[k]]
             with m.If((k < used) & (tag.qpn == run.qpn) & (tag.generation == run.generation)):
                 m.d.comb += [hit.eq(1), hit_slot.eq(order[k])]
-        draft, encoding = Signal(Draft), Signal(ENCODING_WIDTH)     # and the encoding of its body
+        draft = Signal(Draft)
+        encoding = Signal(ENCODING_WIDTH)       # of the draft's body
         measuring, changing = Signal(), Signal()
         piece = self._measure(m, draft, run, measuring)
         # A body whose encoding changes: what is left of it, its first entry, and whether there is another.
