@@ -1,26 +1,23 @@
 """Fetches the nodes of every list ahead of the matcher."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
-from ..layouts import NODE, REPORT_EVENT, LineData, LineRequest, Report
+from ..layouts import REPORT_EVENT, LineData, LineRequest, Report
 from ..params import CardParams
 from ..table.qp import qp_read_port
 from .ahead import ahead_step
 from .block import dead, find, in_extent, split, stray
 from .control import ControlKind, ControlOp, QpRef
+from .fetches import LINES, Fetches, fetch_layout, fetch_slots
 from .head_cache import fill_port
 from .work_list import WorkList
 
-FETCHES_MAX = 8
-LINES = 4           # consecutive blocks that one read may fetch
-PATIENCE = 128      # looks at a list without a place before a node that is being matched must go, beside 4 per entry
-
-
 PAGE_LINES = 64     # a read does not cross 4 KiB
+PATIENCE = 128      # looks at a list without a place before a node that is being matched must go, beside 4 per entry
 
 
 def at_most(limit, value):
@@ -31,14 +28,6 @@ def at_most(limit, value):
 def least(a, b):
     """The smaller one."""
     return Mux(a < b, a, b)
-
-
-def fetch_layout(params):
-    """A read of ``lines`` blocks in flight, and the cache entries kept for them."""
-    return data.StructLayout({
-        "valid": 1, "done": 1, "errors": LINES, "qpn": 24, "generation": 8, "block": params.block_bits,
-        "lines": range(LINES + 1), "entries": data.ArrayLayout(8, LINES),
-    })
 
 
 class Prefetch(wiring.Component):
@@ -140,38 +129,13 @@ class Prefetch(wiring.Component):
             self.i_demand.ready.eq(work.i[1].ready),
         ]
 
-        # Reads in flight; their data lands in a memory until it is looked at.
-        count = min(FETCHES_MAX, entries)
-        fetches = Array(Signal(fetch_layout(p), name=f"fetch{k}") for k in range(count))
-        m.submodules.landing = landing = Memory(shape=512, depth=count * LINES, init=[])
-        land, landed = landing.write_port(), landing.read_port()
-        land_slot = Signal(range(count))
-        m.d.comb += [
-            self.i_line.ready.eq(1),
-            land.en.eq(self.i_line.valid),
-            land_slot.eq(self.i_line.p.tag),
-            land.addr.eq(Cat(self.i_line.p.index, land_slot)),
-            land.data.eq(self.i_line.p.data),
-        ]
-        with m.If(self.i_line.valid):
-            m.d.sync += [fetches[land_slot].done.eq(self.i_line.p.last),
-                         fetches[land_slot].errors.bit_select(self.i_line.p.index, 1).eq(self.i_line.p.error)]
-        slot, done, done_slot = Signal(range(count)), Signal(), Signal(range(count))
-        free, free_slot, of_control = Signal(), Signal(range(count)), Signal()
+        m.submodules.fetches = fetches = Fetches(p)
+        wiring.connect(m, wiring.flipped(self.i_line), fetches.i_line)
         op = self.i_control.p
-        for k in reversed(range(count)):
-            with m.If(fetches[k].valid & fetches[k].done):
-                m.d.comb += [done.eq(1), done_slot.eq(k)]
-            with m.If(~fetches[k].valid):
-                m.d.comb += [free.eq(1), free_slot.eq(k)]
-            with m.If(fetches[k].valid & (fetches[k].qpn == op.qpn)):
-                m.d.comb += of_control.eq(1)
-
         qpn, block, generation = Signal(24), Signal(p.block_bits), Signal(8)
         filling = Signal()                  # go on until the depth is reached
         adjacent = Signal()
-        busy = Signal()                     # a read of the list is in flight
-        m.d.comb += busy.eq(Cat(f.valid & (f.qpn == qpn) for f in fetches).any())
+        busy, of_control = fetches.of_qpn   # a read of the list, of the QP under control, is in flight
         job = Signal(2)                     # what the row is read for
         LOOK, LAND, CONTROL, EVICT = range(4)
         dying = Signal()                    # the QP being destroyed is dead already; its fetches are not all back
@@ -180,18 +144,19 @@ class Prefetch(wiring.Component):
         victim, misses = Signal.like(cache.peek_index), Signal(range(patience + 1))
         victim_tag = Signal.like(cache.peek)
         line = Signal(58)                   # address of the block
-        fetch = fetches[slot]
+        fetch, node = fetches.fetch, fetches.node
+        slot = Signal(range(fetch_slots(p)))
         part = Signal(range(LINES))         # which block of a read is looked at, or gets a cache entry
+        fresh = Signal(fetch_layout(p))     # the read to be issued
         lines = Signal(range(LINES + 1))    # blocks to read
         within = Signal(range(LINES + 1))   # blocks to the end of the extent
         page_left = Signal(range(LINES + 1))
         given_up = Signal()                 # what is left of the read is not wanted
-        node = Signal(NODE)
         reason = Signal(8)
         m.d.comb += [
-            node.eq(landed.data),
-            landed.addr.eq(Cat(part, slot)),
-            landed.en.eq(1),
+            fetches.slot.eq(slot), fetches.part.eq(part), fetches.qpn[0].eq(qpn), fetches.qpn[1].eq(op.qpn),
+            fetches.start.eq(fresh), fetches.start.qpn.eq(qpn), fetches.start.generation.eq(generation),
+            fetches.start.block.eq(block), fetches.start.lines.eq(lines),
             read.addr.eq(qpn),
             write.addr.eq(qpn),
             write.data.block.eq(gone),
@@ -207,7 +172,7 @@ class Prefetch(wiring.Component):
             cache.release_index.eq(fetch.entries[part]),
             self.o_line.p.line.eq(line),
             self.o_line.p.count.eq(lines),
-            self.o_line.p.tag.eq(free_slot),
+            self.o_line.p.tag.eq(fetches.free_slot),
         ]
         wake, waked, waked_qpn = Signal(), Signal(), Signal(24)     # two cycles late: by then all has changed
         m.d.sync += [waked.eq(wake), waked_qpn.eq(qpn), self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
@@ -225,10 +190,9 @@ class Prefetch(wiring.Component):
             several.eq(least(least(room, spare), least(within, page_left))),
         ]
         # What arrived is looked at a cycle before it is taken.
-        error, bad_node, next_block = Signal(), Signal(), Signal(p.block_bits)
+        bad_node, next_block = Signal(), Signal(p.block_bits)
         m.d.sync += next_block.eq(
             find(m, p, self.extent_base, self.extent_lines, node.next_line, name="next"))
-        m.d.sync += error.eq(fetch.errors.bit_select(part, 1))
         m.d.sync += bad_node.eq(
             (node.qpn != qpn)
             | (node.generation != fetch.generation)
@@ -240,24 +204,20 @@ class Prefetch(wiring.Component):
             | ((node.encoding == abi.Encoding.LIST.value) & (node.count > abi.LIST_HOLES))
             | ((node.encoding == abi.Encoding.RUNS.value) & (node.count > abi.RUNS_HOLES))
         )
-        slots_taken = Signal()
-        m.d.comb += slots_taken.eq(sum(f.valid for f in fetches) != 0)
-        m.d.comb += self.idle.eq(0)
-
         first_block = Signal(p.block_bits)
         m.d.sync += first_block.eq(find(m, p, self.extent_base, self.extent_lines, op.line, name="first"))
 
         with m.FSM():
             with m.State("IDLE"):  # waits for a control operation, a node, or a list to look at
                 m.d.comb += self.idle.eq(
-                    ~slots_taken & work.empty & ~self.i_demand.valid & ~self.post_stb & ~again.valid
+                    fetches.empty & work.empty & ~self.i_demand.valid & ~self.post_stb & ~again.valid
                 )
                 m.d.sync += filling.eq(0)
                 with m.If(self.i_control.valid & ~(dying & of_control)):
                     m.d.sync += [qpn.eq(op.qpn), job.eq(CONTROL)]
                     m.next = "SETTLE"
-                with m.Elif(done):
-                    m.d.sync += [qpn.eq(fetches[done_slot].qpn), slot.eq(done_slot), job.eq(LAND)]
+                with m.Elif(fetches.done):
+                    m.d.sync += [qpn.eq(fetches.done_qpn), slot.eq(fetches.done_slot), job.eq(LAND)]
                     m.next = "SETTLE"
                 with m.Elif(work.o.valid):
                     m.d.comb += work.o.ready.eq(1)
@@ -312,18 +272,18 @@ class Prefetch(wiring.Component):
                 with m.If(wanted & ~inside):
                     m.d.sync += reason.eq(abi.Reason.BAD_POINTER.value)
                     m.next = "BREAK"
-                with m.Elif(wanted & roomy & free):
+                with m.Elif(wanted & roomy & fetches.free):
                     m.d.sync += lines.eq(Mux(adjacent, several, 1))
                     m.next = "RESERVE"
                 with m.Elif(wanted & waiting & ~cache.free):
                     m.d.sync += [victim_tag.eq(cache.peek), misses.eq(Mux(misses == patience, misses, misses + 1))]
                     m.next = "CHOOSE"
-                with m.Elif(wanted & ~free):
+                with m.Elif(wanted & ~fetches.free):
                     m.next = "AGAIN"
             with m.State("RESERVE"):  # takes a cache entry for every block
                 with m.If(cache.free):
                     m.d.comb += cache.reserve_en.eq(1)
-                    m.d.sync += [fetches[free_slot].entries[part].eq(cache.free_index), part.eq(part + 1)]
+                    m.d.sync += [fresh.entries[part].eq(cache.free_index), part.eq(part + 1)]
                 with m.Else():      # there was one: the first block has its entry
                     m.d.sync += lines.eq(part)
                 with m.If(~cache.free | (part + 1 == lines)):
@@ -331,19 +291,8 @@ class Prefetch(wiring.Component):
             with m.State("ISSUE"):  # waits for the read engine
                 m.d.comb += self.o_line.valid.eq(1)
                 with m.If(self.o_line.ready):
-                    m.d.comb += [
-                        self.count_prefetches.eq(1),
-                    ]
-                    fresh = fetches[free_slot]
-                    m.d.sync += [
-                        fresh.valid.eq(1),
-                        fresh.done.eq(0),
-                        fresh.qpn.eq(qpn),
-                        fresh.generation.eq(generation),
-                        fresh.block.eq(block),
-                        fresh.lines.eq(lines),
-                        misses.eq(0),
-                    ]
+                    m.d.comb += [self.count_prefetches.eq(1), fetches.start_en.eq(1)]
+                    m.d.sync += misses.eq(0)
                     m.next = "IDLE"
             with m.State("LAND"):  # checks a node
                 final = part + 1 == fetch.lines
@@ -354,9 +303,9 @@ class Prefetch(wiring.Component):
                     m.d.sync += given_up.eq(1)
                     with m.If(final):
                         m.next = "LANDED"
-                with m.Elif(error | bad_node):
+                with m.Elif(fetches.error | bad_node):
                     m.d.comb += cache.release_en.eq(1)
-                    m.d.sync += [reason.eq(Mux(error, abi.Reason.DMA_ERROR.value, abi.Reason.BAD_NODE.value)),
+                    m.d.sync += [reason.eq(Mux(fetches.error, abi.Reason.DMA_ERROR.value, abi.Reason.BAD_NODE.value)),
                                  given_up.eq(1)]
                     with m.If(final):
                         m.next = "LANDED"
@@ -380,7 +329,8 @@ class Prefetch(wiring.Component):
             with m.State("CHECK_NODE"):
                 m.next = "LAND"
             with m.State("LANDED"):  # the read is done with: the list may want more
-                m.d.sync += [fetch.valid.eq(0), filling.eq(1), job.eq(LOOK)]
+                m.d.comb += fetches.finish_en.eq(1)
+                m.d.sync += [filling.eq(1), job.eq(LOOK)]
                 m.next = "SETTLE"
                 with m.If(~live | (generation != fetch.generation)):
                     m.next = "IDLE"

@@ -1,0 +1,104 @@
+"""Node reads in flight, and the blocks they brought."""
+
+from amaranth.hdl import Array, Cat, Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ..layouts import NODE, LineData
+from ..params import CardParams
+
+FETCHES_MAX = 8
+LINES = 4           # consecutive blocks that one read may fetch
+
+
+def fetch_slots(params):
+    """Reads that may be in flight."""
+    return min(FETCHES_MAX, params.cache_entries)
+
+
+def fetch_layout(params):
+    """A read of ``lines`` blocks from ``block`` on, and the cache entries kept for them."""
+    return data.StructLayout({
+        "qpn": 24, "generation": 8, "block": params.block_bits, "lines": range(LINES + 1),
+        "entries": data.ArrayLayout(8, LINES),
+    })
+
+
+class Fetches(wiring.Component):
+    """Records of the reads in flight; what they bring waits in a memory until it is looked at.
+
+    Takes a line per cycle. A block is out one cycle after ``slot`` and ``part`` name it.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    i_line : In(stream.Signature(LineData))
+        ``ready`` is always high.
+    free, free_slot : Out
+        A place for another read.
+    start_en, start : In
+        The read at ``free_slot`` goes out.
+    done, done_slot : Out
+        A read of which all blocks have come.
+    slot, part : In
+        What is looked at: a read, and which block of it.
+    fetch : Out(fetch_layout(params))
+        That read, and ``done_qpn`` whose the one at ``done_slot`` is; at once.
+    node, error : Out
+        That block, and whether reading it failed; a cycle later.
+    finish_en : In(1)
+        The read at ``slot`` is done with.
+    qpn, of_qpn : In(24).array(2), Out(1).array(2)
+        Is a read of this QP in flight?
+    empty : Out(1)
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        slot = range(fetch_slots(params))
+        super().__init__({
+            "i_line": In(stream.Signature(LineData)),
+            "free": Out(1), "free_slot": Out(slot), "start_en": In(1), "start": In(fetch_layout(params)),
+            "done": Out(1), "done_slot": Out(slot), "done_qpn": Out(24),
+            "slot": In(slot), "part": In(range(LINES)), "fetch": Out(fetch_layout(params)),
+            "node": Out(NODE), "error": Out(1), "finish_en": In(1),
+            "qpn": In(24).array(2), "of_qpn": Out(1).array(2), "empty": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        count, line = fetch_slots(self.params), self.i_line
+        fetches = Array(Signal(fetch_layout(self.params), name=f"fetch{k}") for k in range(count))
+        valid, whole = Signal(count), Signal(count)
+        errors = Array(Signal(LINES, name=f"errors{k}") for k in range(count))
+        m.submodules.landing = landing = Memory(shape=NODE, depth=count * LINES, init=[])
+        land, landed = landing.write_port(), landing.read_port()
+        land_slot = Signal(range(count))
+        m.d.comb += [
+            line.ready.eq(1), land_slot.eq(line.p.tag),
+            land.en.eq(line.valid), land.addr.eq(Cat(line.p.index, land_slot)), land.data.eq(line.p.data),
+            landed.en.eq(1), landed.addr.eq(Cat(self.part, self.slot)),
+            self.node.eq(landed.data), self.fetch.eq(fetches[self.slot]),
+            self.done_qpn.eq(fetches[self.done_slot].qpn), self.empty.eq(~valid.any()),
+        ]
+        m.d.sync += self.error.eq(errors[self.slot].bit_select(self.part, 1))
+        with m.If(line.valid):
+            m.d.sync += [whole.bit_select(land_slot, 1).eq(line.p.last),
+                         errors[land_slot].bit_select(line.p.index, 1).eq(line.p.error)]
+        with m.If(self.start_en):
+            m.d.sync += [fetches[self.free_slot].eq(self.start), valid.bit_select(self.free_slot, 1).eq(1),
+                         whole.bit_select(self.free_slot, 1).eq(0)]
+        with m.If(self.finish_en):
+            m.d.sync += valid.bit_select(self.slot, 1).eq(0)
+        for k in reversed(range(count)):
+            with m.If(valid[k] & whole[k]):
+                m.d.comb += [self.done.eq(1), self.done_slot.eq(k)]
+            with m.If(~valid[k]):
+                m.d.comb += [self.free.eq(1), self.free_slot.eq(k)]
+        for qpn, of_qpn in zip(self.qpn, self.of_qpn, strict=True):
+            m.d.comb += of_qpn.eq(Cat(v & (f.qpn == qpn) for v, f in zip(valid, fetches, strict=True)).any())
+        return m
