@@ -1,8 +1,11 @@
-"""What is proven of prefetcher and head cache together: pointers, lives, tags, conservation of nodes, progress."""
+"""What is proven of prefetcher, head cache and the count of linked nodes together: pointers, lives, tags, progress."""
 
 from amaranth.hdl import Array, Cat, Mux, Signal
-from amaranth.lib import data
+from amaranth.lib import data, wiring
 
+from weft.hdl import abi
+from weft.hdl.adamap.ahead import AheadTable
+from weft.hdl.adamap.block import line_of
 from weft.hdl.adamap.control import ControlKind
 from weft.hdl.adamap.head_cache import HeadCache
 from weft.hdl.adamap.prefetch import Prefetch
@@ -13,84 +16,124 @@ from .formal import Spec
 
 QPS = 2
 LINE_BITS, COUNT_BITS, LINKED_BITS = 5, 3, 4
+FIRST_LINE = 0x30       # lines are counted from here, so that some extents cross a page
+PAGE_LINES = 64
+IDLE, CLEAR, POSTED, LIST, ENTER = range(5)     # what a life's beginning or end waits for
 
 
 class PrefetchSpec(Spec):
     """Two QPs, a cache of 4 nodes, a hostile host memory, a matcher that marks and drops as it likes.
 
-    The host memory returns anything: wrong pointers, QPNs, generations, counts, failed reads, in any order. The
-    driver is trusted to raise ``linked`` only, to destroy and create in turn, each life with another generation.
+    The host memory returns anything: wrong pointers, QPNs, generations, counts, failed reads, in any order. Link
+    doorbells may be of any QPN and generation; only those of a QP's present life count. The driver is trusted to
+    destroy and create in turn, each life with another generation, and not to link more than 12 nodes in one. The
+    QP table loses an entry before its list is destroyed, and gets one after the list is created.
     Lines and counts are a few bits wide, the rest of those words is zero.
+
+    Parameters
+    ----------
+    block, cache, ahead : type, optional
+        Broken copies of the prefetcher, the head cache, the table of linked nodes.
     """
 
     name = "prefetch"
     block = Prefetch
     depth, entries = 32, 4
 
-    def __init__(self, block=None, *, cache=HeadCache):
+    def __init__(self, block=None, *, cache=HeadCache, ahead=AheadTable):
         super().__init__(block)
-        self.cache_block = cache
+        self.cache_block, self.ahead_block = cache, ahead
 
     def specify(self, m):
         entries = self.entries
-        params = preset("test").with_(qps=QPS, cache_entries=entries, knit_extents=2, prefetch_depth_max=4)
+        params = preset("test").with_(qps=QPS, cache_entries=entries, knit_extents=2, block_bits=9,
+                                      prefetch_depth_max=4)
         m.submodules.dut = dut = self.block(params)
         m.submodules.cache = cache = self.cache_block(params)
-        self.free_members(dut, "cache", "i_control", "linked", "post_stb", "post_qpn", "i_demand", "i_line",
-                          "extent_base", "extent_lines", "prefetch_depth", "prefetch_watermark", "view_en",
+        m.submodules.table = table = self.ahead_block(params, readers=2)
+        self.free_members(dut, "cache", "i_control", "ahead", "step", "qp", "post_stb", "post_qpn", "i_demand",
+                          "i_line", "extent_base", "extent_lines", "prefetch_depth", "prefetch_watermark", "view_en",
                           "view_index")
+        wiring.connect(m, dut.step, table.step)
+        m.d.comb += [
+            table.read_en[0].eq(dut.row_en), table.read_index[0].eq(dut.row_index), dut.ahead.eq(table.read_data[0]),
+            dut.post_stb.eq(table.took), dut.post_qpn.eq(table.took_qpn),
+        ]
         for path, member, value in dut.cache.signature.flatten(dut.cache):
             other = cache.fill
             for part in path:
                 other = getattr(other, part)
             m.d.comb += other.eq(value) if member.flow.name == "Out" else value.eq(other)
         for k in range(2):
-            m.d.comb += [dut.extent_base[k].eq(self.constant(m, LINE_BITS, f"base{k}")),
+            m.d.comb += [dut.extent_base[k].eq(FIRST_LINE + self.constant(m, LINE_BITS, f"base{k}")),
                          dut.extent_lines[k].eq(self.constant(m, LINE_BITS, f"lines{k}"))]
         m.d.comb += [dut.prefetch_depth.eq(self.constant(m, 2, "depth") + 1),
                      dut.prefetch_watermark.eq(self.constant(m, 2, "watermark") + 1),
                      dut.i_demand.valid.eq(self.free(1, "demand")), dut.i_demand.payload.eq(self.free(1, "demands"))]
         self.assume(~dut.granted | dut.exclusive)
 
-        # Life of the QPs: posted values, then prefetcher, then matcher, one operation at a time.
-        life = data.StructLayout({"alive": 1, "flush": 1, "generation": 2, "linked": LINKED_BITS, "retired": 4,
-                                  "rsn": 8, "landed": 4, "out": 3})
+        # Life of the QPs, one operation at a time. Creation: count of linked nodes, prefetcher, QP table; destruction:
+        # QP table, prefetcher, matcher.
+        life = data.StructLayout({"alive": 1, "flush": 1, "state": 3, "generation": 2, "linked": LINKED_BITS,
+                                  "retired": 4, "rsn": 8, "landed": 4, "out": 3, "line": 7})
         lives = Array(Signal(life, name=f"life{q}") for q in range(QPS))
-        op = dut.i_control
-        qpn, busy, starting = Signal(1), Signal(), self.free(1, "control")
-        target = self.free(1, "control_qpn")
-        flushing = Cat(v.flush for v in lives).any()
-        m.d.comb += [op.valid.eq(busy), op.p.qpn.eq(qpn), op.p.generation.eq(lives[qpn].generation),
-                     op.p.kind.eq(Mux(lives[qpn].alive, ControlKind.DESTROY.value, ControlKind.CREATE.value)),
-                     op.p.line.eq(self.free(LINE_BITS, "first_line"))]
-        with m.If(~busy & ~flushing & starting):
-            m.d.sync += [busy.eq(1), qpn.eq(target)]
-            with m.If(~lives[target].alive):
-                m.d.sync += [lives[target].linked.eq(0), lives[target].generation.eq(lives[target].generation + 1)]
-        done = busy & op.ready
-        with m.If(done):
-            m.d.sync += busy.eq(0)
-            with m.If(lives[qpn].alive):
-                m.d.sync += [lives[qpn].alive.eq(0), lives[qpn].flush.eq(1)]
-            with m.Else():
-                m.d.sync += [lives[qpn].alive.eq(1), lives[qpn].landed.eq(0), lives[qpn].rsn.eq(0),
-                             lives[qpn].retired.eq(0)]
+        op, stage, qpn = dut.i_control, Signal(range(5)), Signal(1)
+        starting, target = self.free(1, "control"), self.free(1, "control_qpn")
+        busy, flushing = stage != IDLE, Cat(v.flush for v in lives).any()
+        own = lives[qpn]
+        generation, line = Signal(2), Signal(LINE_BITS)     # of the life that begins
+        m.d.comb += [op.valid.eq(stage == LIST), op.p.qpn.eq(qpn),
+                     op.p.generation.eq(Mux(own.alive, own.generation, generation)),
+                     op.p.kind.eq(Mux(own.alive, ControlKind.DESTROY.value, ControlKind.CREATE.value)),
+                     op.p.line.eq(FIRST_LINE + line),
+                     table.create_stb.eq(stage == POSTED), table.create_qpn.eq(qpn)]
+        done = op.valid & op.ready
+        with m.Switch(stage):
+            with m.Case(IDLE):
+                with m.If(~flushing & starting):
+                    m.d.sync += [qpn.eq(target), generation.eq(lives[target].generation + 1),
+                                 line.eq(self.free(LINE_BITS, "first_line")),
+                                 stage.eq(Mux(lives[target].alive, CLEAR, POSTED))]
+            with m.Case(CLEAR):
+                m.d.sync += own.state.eq(abi.QpState.RESET.value)
+                with m.If(starting):
+                    m.d.sync += stage.eq(LIST)
+            with m.Case(POSTED):
+                with m.If(table.create_done):
+                    m.d.sync += stage.eq(LIST)
+            with m.Case(LIST):
+                with m.If(op.ready):
+                    with m.If(own.alive):
+                        m.d.sync += [own.alive.eq(0), own.flush.eq(1), stage.eq(IDLE)]
+                    with m.Else():
+                        m.d.sync += [own.alive.eq(1), own.landed.eq(0), own.retired.eq(0), own.linked.eq(0),
+                                     own.line.eq(op.p.line), own.generation.eq(generation), stage.eq(ENTER)]
+            with m.Case(ENTER):
+                with m.If(starting):
+                    m.d.sync += [own.state.eq(abi.QpState.RTS.value), stage.eq(IDLE)]
+        for reader in (dut.qp, table.qp):
+            entry = Signal(data.StructLayout({"generation": 2, "state": 3}))
+            with m.If(reader.en):
+                m.d.sync += [entry.generation.eq(lives[reader.index].generation),
+                             entry.state.eq(lives[reader.index].state)]
+            m.d.comb += [reader.entry.generation.eq(entry.generation), reader.entry.state.eq(entry.state)]
 
-        # Doorbells: `linked` rises, of a living QP.
-        post, posted, more = self.free(1, "post"), self.free(1, "post_qpn"), self.free(2, "post_more")
-        posting = Signal()
-        m.d.comb += [posting.eq(post & lives[posted].alive & (lives[posted].linked < 12)),
-                     dut.post_stb.eq(posting), dut.post_qpn.eq(posted)]
-        with m.If(posting & ~(done & (qpn == posted))):
-            m.d.sync += lives[posted].linked.eq(lives[posted].linked + more)
-        seen = Signal(life)
-        with m.If(dut.row_en):
-            m.d.sync += seen.eq(Mux(dut.row_index, lives[1].as_value(), lives[0].as_value()))
-        m.d.comb += [dut.linked.generation.eq(seen.generation), dut.linked.value.eq(seen.linked)]
+        # Doorbells: of any life of any QP, or of none.
+        post, posted, more = self.free(1, "post"), self.free(2, "post_qpn"), self.free(2, "post_more")
+        post_generation, posting = self.free(2, "post_generation"), Signal()
+        receiver = lives[posted[0]]
+        m.d.comb += [table.post_stb.eq(post), table.post_qpn.eq(posted), table.post_generation.eq(post_generation),
+                     table.post_nodes.eq(more),
+                     posting.eq(post & (posted < QPS) & (receiver.generation == post_generation)
+                                & (receiver.state != abi.QpState.RESET.value))]
+        self.assume(~posting | (receiver.linked < 12))
+        with m.If(posting):
+            m.d.sync += receiver.linked.eq(receiver.linked + more)
 
         # The read engine: any answer, in any order.
         tags = [Signal(3, name=f"read{k}") for k in range(entries)]      # lines still to come
         index = Array(Signal(2, name=f"index{k}") for k in range(entries))
+        first = Array(Signal(7, name=f"first{k}") for k in range(entries))
         owner = [Signal(1, name=f"owner{k}") for k in range(entries)]
         answer = self.free(range(entries), "answer_tag")
         line = dut.i_line
@@ -98,19 +141,23 @@ class PrefetchSpec(Spec):
         m.d.comb += [line.valid.eq(self.free(1, "answer") & (Array(tags)[answer] != 0)), line.p.tag.eq(answer),
                      line.p.last.eq(Array(tags)[answer] == 1), line.p.index.eq(index[answer]),
                      line.p.error.eq(self.free(1, "error")),
-                     word.next_line.eq(self.free(LINE_BITS, "next_line")), word.qpn.eq(self.free(1, "node_qpn")),
+                     word.next_line.eq(FIRST_LINE + self.free(LINE_BITS, "next_line")),
+                     word.next_adjacent.eq(self.free(1, "next_adjacent")), word.qpn.eq(self.free(1, "node_qpn")),
                      word.generation.eq(self.free(2, "node_generation")), word.encoding.eq(self.free(2, "encoding")),
-                     word.count.eq(self.free(COUNT_BITS, "count")), word.rsn.eq(self.free(6, "node_rsn"))]
+                     word.count.eq(self.free(COUNT_BITS, "count")), word.rsn.eq(self.free(6, "node_rsn")),
+                     word.base_psn.eq(first[answer] + index[answer])]       # tells where it was read
         issue = dut.o_line.valid & dut.o_line.ready
         caller = dut.row_index
         for k in range(entries):
             with m.If(line.valid & (answer == k)):
                 m.d.sync += [tags[k].eq(tags[k] - 1), index[k].eq(index[k] + 1)]
             with m.If(issue & (dut.o_line.p.tag == k)):
-                m.d.sync += [tags[k].eq(dut.o_line.p.count), index[k].eq(0), owner[k].eq(caller)]
+                m.d.sync += [tags[k].eq(dut.o_line.p.count), index[k].eq(0), owner[k].eq(caller),
+                             first[k].eq(dut.o_line.p.line)]
 
         # The tags of the cache, as its ports tell.
-        tag = data.StructLayout({"valid": 1, "reserved": 1, "qpn": 1, "rsn": 8, "count": COUNT_BITS})
+        tag = data.StructLayout({"valid": 1, "reserved": 1, "qpn": 1, "rsn": 8, "count": COUNT_BITS,
+                                 "line": 7})
         copies = Array(Signal(tag, name=f"copy{k}") for k in range(entries))
         fill = cache.fill
         match = cache.match
@@ -142,7 +189,8 @@ class PrefetchSpec(Spec):
                 m.d.sync += c.valid.eq(0)
             with m.If(fill.fill_en & (fill.fill_index == k)):
                 m.d.sync += [c.valid.eq(1), c.reserved.eq(0), c.qpn.eq(fill.fill_node.qpn),
-                             c.rsn.eq(fill.fill_node.rsn), c.count.eq(fill.fill_node.count)]
+                             c.rsn.eq(fill.fill_node.rsn), c.count.eq(fill.fill_node.count),
+                             c.line.eq(fill.fill_node.base_psn)]
         with m.If(dropping):
             m.d.sync += [lives[victim.qpn].rsn.eq(lives[victim.qpn].rsn + victim.count),
                          lives[victim.qpn].retired.eq(lives[victim.qpn].retired + 1)]
@@ -151,8 +199,14 @@ class PrefetchSpec(Spec):
         for q in range(QPS):
             up = fill.fill_en & (landing == q)
             down = evicting & (copies[fill.release_index].qpn == q)
-            with m.If(up | down):
-                m.d.sync += lives[q].landed.eq(lives[q].landed + up - down)
+            others = Cat(c.valid & (c.qpn == q) & ~(dropping & (dropped == k)) for k, c in enumerate(copies))
+            with m.If(up):
+                m.d.sync += [lives[q].landed.eq(lives[q].landed + 1), lives[q].line.eq(fill.fill_node.next_line)]
+                with m.If(~others.any()):       # the first node of an empty list may have any RSN
+                    m.d.sync += lives[q].rsn.eq(fill.fill_node.rsn)
+            with m.Elif(down):
+                m.d.sync += [lives[q].landed.eq(lives[q].landed - 1),
+                             lives[q].line.eq(copies[fill.release_index].line)]
             back = [(t != 0) & (o == q) for t, o in zip(tags, owner, strict=True)]
             m.d.comb += lives[q].out.eq(sum(back))
 
@@ -162,6 +216,12 @@ class PrefetchSpec(Spec):
         inside = Cat((at >= b) & (at - b + some_lines <= n)
                      for b, n in zip(dut.extent_base, dut.extent_lines, strict=True))
         self.check("no fetch outside the extents", ~dut.o_line.valid | inside.any(), **bound)
+        self.check("no read crosses a page", ~dut.o_line.valid | (at[:6] + some_lines <= PAGE_LINES), **bound)
+        self.check("a list is read where its last node or its creation said",
+                   ~dut.o_line.valid | (at == lives[caller].line), **bound)
+        self.check("what lands was read there, and its block is known by that number", ~fill.fill_en | (
+            (fill.fill_node.base_psn == lives[landing].line)
+            & (line_of(params, dut.extent_base, fill.fill_block) == lives[landing].line)), **bound)
         self.check("no fetch beyond the linked count",
                    ~dut.o_line.valid | (lives[caller].landed + some_lines <= lives[caller].linked), **bound)
         self.check("no fetch for a dead QP", ~dut.o_line.valid | lives[caller].alive, **bound)
@@ -187,11 +247,19 @@ class PrefetchSpec(Spec):
         some = lives[asked_qpn]
         self.check("every node landed is cached or retired, once",
                    ~some.alive | (sum(held) == (some.landed - some.retired)[:4]), **bound)
+        quiet = Signal(2)
+        m.d.comb += [table.read_en[1].eq(1), table.read_index[1].eq(asked_qpn)]
+        with m.If(post | dut.step.valid):
+            m.d.sync += quiet.eq(0)
+        with m.Else():
+            m.d.sync += quiet.eq(quiet + (quiet != 2))
+        self.check("the count ahead is what was linked and has not landed",
+                   ~some.alive | (quiet != 2) | (table.read_data[1] == (some.linked - some.landed)[:LINKED_BITS]),
+                   **bound)
         m.d.comb += [dut.view_en.eq(1), dut.view_index.eq(asked_qpn)]
-        was = Signal(life)
-        m.d.sync += was.eq(some)
-        self.check("the list's row counts what landed", ~was.alive | ~dut.view.live | (
-            dut.view.fetched == was.landed), **bound)
+        was = Signal()
+        m.d.sync += was.eq(some.alive)
+        self.check("a dead QP's list is not live", was | ~dut.view_live, **bound)
         reserved = sum(c.reserved for c in copies)
         self.check("every read in flight has its entry", reserved >= sum(t != 0 for t in tags), **bound)
 
@@ -203,7 +271,7 @@ class PrefetchSpec(Spec):
             with m.If((evicting & (copies[fill.release_index].qpn == q)) | (dropping & (victim.qpn == q))
                       | ~lives[q].alive):
                 m.d.sync += needed[q].eq(0)
-            with m.Elif((posting & (posted == q)) | demanded):
+            with m.Elif((table.took & (table.took_qpn == q) & (table.took_nodes != 0)) | demanded):
                 m.d.sync += needed[q].eq(1)
             with m.If(dut.o_report.valid & (caller == q)):
                 m.d.sync += errors[q].eq(1)
@@ -213,8 +281,9 @@ class PrefetchSpec(Spec):
         hungry = (some.alive & (some.linked != some.landed) & (some.landed == some.retired) & (some.out == 0)
                   & Array(needed)[asked_qpn] & ~Array(errors)[asked_qpn] & (reserved == 0)
                   & ~Cat(c.valid for c in copies).any())
-        calm = (dut.o_line.ready & dut.o_report.ready & dut.o_qp_error.ready & ~busy & ~line.valid & ~posting
-                & ~Cat(tags).any())
+        calm = (dut.o_line.ready & dut.o_report.ready & dut.o_qp_error.ready & ~busy & ~line.valid & ~post
+                & ~Cat(tags).any() & ~match.mark_en & (~dut.exclusive | dut.granted)
+                & (~dut.o_force.valid | dut.o_force.ready))
         with m.If(hungry & calm & ~issue):
             m.d.sync += patience.eq(patience + (patience != 31))
         with m.Else():
@@ -234,19 +303,26 @@ class PrefetchSpec(Spec):
         self.cover("a node retires and its list fetches again", issue & (some.retired == 1) & (caller == asked_qpn),
                    bound=50, seconds=100)
         self.cover("a bad node breaks its list", dut.o_report.valid, bound=40)
+        self.cover("one read for several nodes", issue & (some_lines > 1), bound=50, seconds=120)
+        self.cover("a doorbell of a former life", post & (posted < QPS) & receiver.alive & (more != 0)
+                   & ((post_generation + 1)[:2] == receiver.generation) & (receiver.generation == 2), bound=40)
 
 
 class SmallPrefetchSpec(PrefetchSpec):
     """The same with a cache of 2 nodes, which is soon full."""
 
     name = "prefetch_small"
-    depth, entries = 43, 2
+    depth, entries = 36, 2
 
 
 SPECS = [PrefetchSpec, SmallPrefetchSpec]
 MUTANTS = [
     (PrefetchSpec, [("with m.If(wanted & ~inside):", "with m.If(0):")]),
-    (PrefetchSpec, [("& (ahead != 0) & ~ahead[-1]", "& 1")]),
-    (PrefetchSpec, [("            row.live & ~row.busy & (self.linked", "            ~row.busy & (self.linked")]),
-    (PrefetchSpec, [("            | (node.rsn != row.next_rsn)\n", "")]),
+    (PrefetchSpec, [("live & ~busy & (ahead != 0)", "live & ~busy")]),
+    (PrefetchSpec, [("live & ~busy & (ahead != 0)", "live & (ahead != 0)")]),
+    (PrefetchSpec, [("room.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead)))",
+                     "room.eq(at_most(LINES, self.prefetch_depth - cached))")]),
+    (PrefetchSpec, [("            | ~cache.follows\n", "")]),
+    (PrefetchSpec, [("self.i_control.ready.eq(~of_control),", "self.i_control.ready.eq(1),")]),
+    (PrefetchSpec, [("            | (node.generation != fetch.generation)\n", "")]),
 ]

@@ -3,6 +3,7 @@
 from amaranth.hdl import Mux, Signal, signed
 
 from weft.hdl.adamap.control import ControlKind
+from weft.hdl.adamap.cum import CUM_BITS
 from weft.hdl.adamap.window import Window
 from weft.hdl.layouts import Verdict
 from weft.hdl.params import preset
@@ -34,7 +35,7 @@ class WindowSpec(Spec):
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(preset("test").with_(qps=QPS, window_bits=self.bits))
-        self.free_members(dut, "i__payload", "i_control", "cum", "floor", "reorder_distance")
+        self.free_members(dut, "i__payload", "i_control", "cum", "reorder_distance")
         reorder = self.constant(m, 7, "reorder")
         qpn, start = self.constant(m, 1, "some_qpn"), self.constant(m, 32, "start")
         offset = self.constant(m, 24, "some_offset")        # of the PSN followed, from the first one
@@ -62,7 +63,7 @@ class WindowSpec(Spec):
             dut.i.p.qpn.eq(self.free(1, "qpn")), dut.i.p.psn.eq(self.free(24, "psn")),
             dut.i.p.rsn.eq(self.free(24, "rsn")), dut.i.p.probe.eq(self.free(1, "probe")),
             dut.i.p.retransmission.eq(self.free(1, "retransmission")), dut.i.p.ack_req.eq(self.free(1, "ack_req")),
-            dut.cum.value.eq(self.free(32, "cum")), dut.floor.eq(self.free(32, "floor")),
+            dut.cum.eq(self.free(CUM_BITS, "cum")),
         ]
 
         # The PSN followed.
