@@ -73,3 +73,21 @@ class Comb:
             return count >= 0 and count % self.every == 0
 
         return lost
+
+
+@dataclass(frozen=True)
+class Burst:
+    """``length`` frames in a row are lost, once, after ``first`` others."""
+
+    first: int
+    length: int
+
+    def start(self, _rng):
+        count = -self.first - 1
+
+        def lost(_now_ns):
+            nonlocal count
+            count += 1
+            return 0 <= count < self.length
+
+        return lost

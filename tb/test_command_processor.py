@@ -273,7 +273,10 @@ async def qp_lives_and_dies(dut):
     async def gone():
         assert (await env.qp(5)).state == QpState.RESET, "still in the table"
 
-    env.before_destroyed = env.before_drained = gone
+    async def drained():
+        assert env.drains == 1, "packets of the QP may still come to its list"
+
+    env.before_destroyed, env.before_drained = drained, gone
     await env.do(Op.QP_DESTROY, qpn=5)
     assert (env.destroyed, env.drains) == (1, 1)
     assert (env.destroy.qpn, env.destroy.generation) == (5, 9)

@@ -8,7 +8,7 @@ from weft.driver.context import ContextConfig
 from weft.driver.enums import MTU
 from weft.hdl import wire
 from weft.model.link import EventLoop, Link, LinkConfig, opcode_of
-from weft.model.loss import Comb, GilbertElliott, Outage
+from weft.model.loss import Burst, Comb, GilbertElliott, Outage
 from weft.tb.functional_pair import close_and_check, lost_data, make_endpoints, make_pair, transfer
 
 QPS, PMTU_BYTES = 2, 256
@@ -16,6 +16,7 @@ MODELS = {
     "burst 8": GilbertElliott(8, 0.01),
     "burst 64": GilbertElliott(64, 0.05),
     "burst 512": GilbertElliott(512, 0.2),
+    "one burst": Burst(200, 512),
     "outage": Outage(20_000, 30_000),
     "outages": Outage(10_000, 4_000, 60_000),
     "comb 384": Comb(384, 100),
@@ -59,8 +60,9 @@ def run(model, seed, *, length=800_000, loss=0.0):
 @pytest.mark.parametrize("name", MODELS)
 def test_each_loss_is_repaired_once_and_without_a_timer(name):
     losses = again = 0
-    for seed in range(2):
-        pair, ends, sent, equal, watch = run(MODELS[name], seed, loss=0.03 if MODELS[name] is None else 0.0)
+    for seed, length in enumerate((800_000, 3_000_000)):
+        pair, ends, sent, equal, watch = run(
+            MODELS[name], seed, length=length, loss=0.03 if MODELS[name] is None else 0.0)
         assert equal
         link, card = pair.links[0], pair.devices[1].card
         losses += lost_data(link)
@@ -115,10 +117,11 @@ def test_bursts_have_the_length_and_share_asked_for(burst, loss):
     assert sum(lost) / bursts == pytest.approx(burst, rel=0.25)
 
 
-def test_outage_and_comb():
+def test_outage_comb_and_single_burst():
     assert pattern(Outage(300, 200), 8) == [i in (3, 4) for i in range(8)]
     assert pattern(Outage(100, 100, 300), 8) == [i in (1, 4, 7) for i in range(8)]
     assert pattern(Comb(3, 1), 8) == [i in (1, 4, 7) for i in range(8)]
+    assert pattern(Burst(2, 3), 8) == [i in (2, 3, 4) for i in range(8)]
 
 
 def test_a_model_loses_control_frames_only_if_these_are_treated_alike():

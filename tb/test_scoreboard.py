@@ -76,10 +76,10 @@ class Card:
         self.report(abi.REPORT_EVENT.pack(kind=kind, qpn=QPN, generation=GENERATION, psn=FIRST + number,
                                           base=FIRST + base, holes=holes, retransmission=retransmission))
 
-    def check(self, base, holes, wrong_counter=None):
+    def check(self, base, holes, wrong_counter=None, spans=0):
         values = Counter(self.counters, holes=holes)
         values[wrong_counter] += 3
-        self.board.check(values, {QPN: (FIRST + base, holes)})
+        self.board.check(values, {QPN: (FIRST + base, holes)}, spans)
 
 
 def right(card):
@@ -105,6 +105,22 @@ def test_what_is_right_passes():
     card.board.require("loss", "second loss", "psn wrap", "report ring wrap")
     with pytest.raises(AssertionError, match="never happened: duplicate"):
         card.board.require("duplicate")
+
+
+def test_packets_in_a_span_come_again_as_far_as_the_driver_says():
+    card = Card()
+    for number in (0, 2, 3, 5):
+        card.packet(number)
+    card.lost(1, 4)
+    for rsn, number in enumerate((1, 2, 3, 4)):
+        card.packet(number, rsn=rsn)
+    card.retire(1, 2, 3, 4)
+    card.counters["rx_packets"] += 4
+    card.counters["rx_retransmissions"] += 4
+    card.check(6, 2, spans=2)
+    card.board.require("span")
+    with pytest.raises(AssertionError, match="2 PSNs were asked for that are there, 1 are in spans"):
+        card.check(6, 2, spans=1)
 
 
 def test_copies_late_packets_and_damage_are_told_apart():

@@ -38,7 +38,8 @@ class CommandProcessor(wiring.Component):
     A refused command changes nothing, except that PAGE_TABLE_WRITE has written its good entries.
 
     A new QP has a list before it is in the table, and is in RTS. An MR is written last and at once. Before the
-    answer to QP_DESTROY or MR_DESTROY the entry is gone and the pipelines that may have seen it are drained.
+    answer to QP_DESTROY or MR_DESTROY the entry is gone and the pipelines that may have seen it are drained; a QP's
+    list is destroyed after that, so that no packet comes to it any more.
 
     After a reset the QP and MR tables are cleared first, one entry per cycle; until ``tables_clear`` nobody may
     use them.
@@ -123,7 +124,8 @@ class CommandProcessor(wiring.Component):
                              (statistics.o_dma_data, self.o_dma_data)):
             connect(m, inner, flipped(outer))
         m.d.comb += [
-            qp.list_destroyed.eq(self.list_destroyed), self.query_stb.eq(qp.query_stb), self.query_qpn.eq(qp.query_qpn),
+            qp.list_destroyed.eq(self.list_destroyed), qp.drain_done.eq(self.drain_done),
+            self.query_stb.eq(qp.query_stb), self.query_qpn.eq(qp.query_qpn),
             qp.query_done.eq(self.query_done), qp.query_result.eq(self.query_result),
         ]
         m.d.comb += [self.counter_index.eq(statistics.counter_index), statistics.counter_data.eq(self.counter_data)]
@@ -226,11 +228,10 @@ class CommandProcessor(wiring.Component):
                 with m.If(statistics.done):
                     answer(CommandStatus.OK)
             with m.State("QP"):  # waits until the QP command is carried out
+                m.d.comb += self.drain_request.eq(qp.drain_request)
                 m.d.sync += results.eq(qp.results)
                 with m.If(qp.done):
                     answer(qp.status)
-                    with m.If(qp.drain):
-                        m.next = "DRAIN_BEGIN"
             with m.State("DRAIN_BEGIN"):  # one cycle for the pipelines to see the request
                 m.d.comb += self.drain_request.eq(1)
                 m.next = "DRAIN"

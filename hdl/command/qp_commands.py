@@ -33,13 +33,14 @@ class QpCommands(wiring.Component):
         Stable from ``start`` to ``done``.
     start, done : In(1), Out(1)
         Strobes.
-    status, drain : Out(8), Out(1)
-        With ``done``: its :class:`~weft.hdl.abi.CommandStatus`, and whether the answer must wait for the pipelines.
+    status : Out(8)
+        With ``done``: its :class:`~weft.hdl.abi.CommandStatus`.
     results : Out(ArrayLayout(32, 4))
         With ``done``: the answer of QP_QUERY, otherwise zero.
     i_error, read, write
         See :class:`~weft.hdl.command.qp_port.QpPort`.
-    o_list_create, o_list_destroy, list_destroyed, query_stb, query_qpn, query_done, query_result
+    o_list_create, o_list_destroy, list_destroyed, drain_request, drain_done, query_stb, query_qpn, query_done,
+    query_result
         See :class:`~weft.hdl.command.processor.CommandProcessor`.
     """
 
@@ -47,11 +48,11 @@ class QpCommands(wiring.Component):
         self.params = params
         results = data.ArrayLayout(32, QUERY_RESULTS)
         super().__init__({
-            "command": In(COMMAND), "start": In(1), "done": Out(1), "status": Out(8), "drain": Out(1),
+            "command": In(COMMAND), "start": In(1), "done": Out(1), "status": Out(8),
             "results": Out(results),
             "i_error": In(stream.Signature(24)), "read": Out(qp_read_port(params)), "write": Out(qp_write_port(params)),
             "o_list_create": Out(stream.Signature(ListCreate)), "o_list_destroy": Out(stream.Signature(ListDestroy)),
-            "list_destroyed": In(1),
+            "list_destroyed": In(1), "drain_request": Out(1), "drain_done": In(1),
             "query_stb": Out(1), "query_qpn": Out(24), "query_done": In(1), "query_result": In(results),
         })
 
@@ -75,8 +76,8 @@ class QpCommands(wiring.Component):
             self.query_qpn.eq(command.qpn),
         ]
 
-        def end(status, drain=0):
-            m.d.comb += [self.done.eq(1), self.status.eq(status), self.drain.eq(drain)]
+        def end(status):
+            m.d.comb += [self.done.eq(1), self.status.eq(status)]
             m.next = "IDLE"
 
         with m.FSM():
@@ -104,7 +105,7 @@ class QpCommands(wiring.Component):
                     with m.Elif(~live):
                         end(CommandStatus.BAD_INDEX)
                     with m.Elif(opcode == CommandOpcode.QP_DESTROY):
-                        m.next = "LIST_DESTROY"
+                        m.next = "DRAIN_BEGIN"
                     with m.Elif(opcode == CommandOpcode.QP_QUERY):
                         m.next = "QUERY"
                     with m.Elif((old.state == QpState.ERR) & (command.qp_state != QpState.ERR)):
@@ -123,15 +124,22 @@ class QpCommands(wiring.Component):
             with m.State("WRITTEN"):  # waits until the entry is in the table
                 with m.If(port.o.valid):
                     end(CommandStatus.OK)
+            with m.State("DRAIN_BEGIN"):  # one cycle for the pipelines to see the request
+                m.d.comb += self.drain_request.eq(1)
+                m.next = "DRAIN"
+            with m.State("DRAIN"):  # waits until no packet that saw the old entry may still come to the list
+                m.d.comb += self.drain_request.eq(1)
+                with m.If(self.drain_done):
+                    m.next = "LIST_DESTROY"
             with m.State("LIST_DESTROY"):  # waits until the order is taken
                 m.d.comb += self.o_list_destroy.valid.eq(1)
                 with m.If(self.o_list_destroy.ready):
                     m.next = "LIST_DESTROYED"
                     with m.If(self.list_destroyed):
-                        end(CommandStatus.OK, drain=1)
+                        end(CommandStatus.OK)
             with m.State("LIST_DESTROYED"):  # waits until it is carried out
                 with m.If(self.list_destroyed):
-                    end(CommandStatus.OK, drain=1)
+                    end(CommandStatus.OK)
             with m.State("QUERY"):  # one-cycle request
                 m.d.comb += self.query_stb.eq(1)
                 m.next = "QUERY_RESULT"
