@@ -501,6 +501,42 @@ async def cached_node_is_matched_at_full_rate(dut):
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
+async def list_without_its_node_leaves_room_for_others(dut):
+    """A QP whose node does not come may fill most of the match queue; another one's retransmissions pass."""
+    await start_clock(dut)
+    dut.reorder_distance.value = 1
+    dut.node_age_ns.value = 1 << 30
+    dut.retransmit_slack.value = 1
+    dut.prefetch_depth.value = dut.prefetch_watermark.value = 2
+    latency = (5, 20)
+    world = World(dut, random.Random(bench_seed()), exact=False, slack=1, latency=latency)
+    await world.extents()
+    stuck, other = [await world.create(qpn, 1) for qpn in range(2)]
+    for qp in (other, stuck):
+        await world.complete_until(qp, (qp.next_psn - 400) & MASK)
+        if qp is stuck:
+            world.latency = (20000, 20000)      # from now on no node comes
+        await world.ring(world.link(qp, (qp.next_psn - 400) & MASK, list(range(0, 36, 2))))
+        while world.seen["prefetches"] < 1 + (qp is stuck):
+            await RisingEdge(dut.clk)
+        await Timer(400, "ns")
+
+    async def send(qp, times):
+        for psn, rsn in list(qp.todo) * times:
+            world.request(qp, psn=psn, rsn=rsn, retransmission=1)
+        while qp.in_flight:
+            await RisingEdge(dut.clk)
+
+    await send(stuck, 2)
+    full = world.seen[f"verdict{QUEUE_FULL}"]
+    assert full > 10 and world.seen[f"verdict{MATCH}"] > 8
+    await send(other, 1)
+    assert world.seen[f"verdict{QUEUE_FULL}"] == full
+    while world.seen["cache_hits"] < len(other.todo):
+        await RisingEdge(dut.clk)
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
 async def consecutive_blocks_are_read_at_once(dut):
     """Nodes that lie one behind the other come in reads of several; what lies behind a piece is read and forgotten."""
     await start_clock(dut)

@@ -136,7 +136,8 @@ class Adamap(wiring.Component):
 
         m.d.comb += [
             window.reorder_distance.eq(self.reorder_distance),
-            window.match_room.eq(lists.room),
+            lists.share_en.eq(window.row_en), lists.share_index.eq(window.row_index),
+            window.match_room.eq(lists.room & lists.share),
             cum.read_en.eq(window.row_en), cum.read_index.eq(window.row_index), window.cum.eq(cum.read_data),
             builder.time_ns.eq(self.time_ns), builder.node_age_ns.eq(self.node_age_ns),
             builder.placed_ticket.eq(self.placed_ticket), lists.placed_ticket.eq(self.placed_ticket),

@@ -15,6 +15,8 @@ from .hole import HoleCheck
 from .retire import MarkForward, RetireLane
 from .wait_queue import LONG_TICKET_WIDTH, MatchItem, WaitQueue
 
+SHARE = 3       # waiting headers of one QP to free places
+
 
 class ListView(data.Struct):
     """What the matcher knows of a QP's list."""
@@ -53,6 +55,9 @@ class Matcher(wiring.Component):
     i : In(stream.Signature(MatchRequest))
         Taken at once while ``room`` was high in the cycle before.
     room : Out(1)
+    share_en, share_index, share : In, In, Out(1)
+        Whether a QP may have another header in the queue, a cycle later: its waiting ones take no more than three
+        times the places that are free, so that a list that waits for its node leaves room for others.
     i_control : In(stream.Signature(ControlOp))
         CREATE empties the list; DESTROY takes the QP's nodes out of the cache.
     i_force : In(stream.Signature(QpRef))
@@ -86,6 +91,7 @@ class Matcher(wiring.Component):
         self.params = params
         super().__init__({
             "i": In(stream.Signature(MatchRequest)), "room": Out(1),
+            "share_en": In(1), "share_index": In(params.qpn_width), "share": Out(1),
             "i_control": In(stream.Signature(ControlOp)),
             "i_force": In(stream.Signature(QpRef)),
             "exclusive": In(1), "granted": Out(1),
@@ -126,6 +132,8 @@ class Matcher(wiring.Component):
             arriving.ticket.eq(self.placed + ahead_of_placed.as_signed()),
             arrived.i.valid.eq(self.i.valid), self.i.ready.eq(arrived.i.ready),
             self.room.eq(held != p.match_queue),
+            waits.count_en.eq(self.share_en), waits.count_qpn.eq(self.share_index),
+            self.share.eq(waits.count < SHARE * (p.match_queue - held)),
         ]
         m.d.sync += held.eq(held + (self.i.valid & self.i.ready) - done)
 

@@ -50,6 +50,8 @@ class WaitQueue(wiring.Component):
     waiting_qpn : In(24)
     waiting : Out(1)
         A header of that QP waits.
+    count_en, count_qpn, count : In, In, Out
+        How many headers of that QP wait, a cycle later.
     empty : Out(1)
     """
 
@@ -63,6 +65,7 @@ class WaitQueue(wiring.Component):
             "offered": Out(1), "pick_en": In(1), "picked": Out(MatchItem), "picked_place": Out(place),
             "ask_qpn": In(24), "ask_queued": In(1), "ask_place": In(place), "older": Out(1),
             "waiting_qpn": In(24), "waiting": Out(1),
+            "count_en": In(1), "count_qpn": In(params.qpn_width), "count": Out(range(params.match_queue + 1)),
             "empty": Out(1),
         })
 
@@ -123,6 +126,8 @@ class WaitQueue(wiring.Component):
         m.d.sync += used.eq(used + self.insert_en - gone[n - 1])
         with m.If(self.pick_en):
             m.d.sync += self.picked_place.eq(pick_place)
+        with m.If(self.count_en):
+            m.d.sync += self.count.eq(sum((k < used) & (e.qpn == self.count_qpn) for k, e in enumerate(line)))
         m.d.comb += [
             self.offered.eq(picking), self.empty.eq(used == 0),
             write.en.eq(self.insert_en), write.addr.eq(free_place), write.data.eq(self.insert_item),
