@@ -38,7 +38,8 @@ class LossyWay:
     lost : Counter
         How often each packet was lost, by (QPN, PSN).
     tail : int
-        Packets that only a probe can find: the last originals and retransmissions in front of one, all lost.
+        Packets that only a probe can find: the last originals and retransmissions in front of one, all lost. (In the
+        last node of a list, only a probe finds any loss.)
     """
 
     def __init__(self, model):

@@ -65,6 +65,11 @@ class ResetRun:
     def linked(self):
         return sum(len(qp.receiver._list) for qp in self.end.qps)
 
+    @property
+    def peer_is_busy(self):
+        """Each QP of the peer waits for some of its requests."""
+        return all(qp.sender.outstanding > 1 for qp in self.ends[self.peer].qps)
+
     async def run(self):
         pair = self.pair
         await pair.start()
@@ -92,9 +97,9 @@ class ResetRun:
         """Writes from everything to everything; the victim's card is reset, the peer's requests fail."""
         end, context = self.ends[side], self.pair.contexts[side]
         end.mr.write(self.rng.randbytes(LENGTH))
-        count = self._post(side, LENGTH)
+        count = self._post(side, LENGTH) + self._post(side, LENGTH)
         if side == self.victim:
-            context.run_until(lambda: self.due(self), SILENCE_NS)
+            context.run_until(lambda: self.peer_is_busy and self.due(self), SILENCE_NS)
             self.busy = {"node reads": self.node_reads, "linked": self.linked,
                          "reads": len(self.pair.env.host(side).reading)}
             context.reset()
@@ -159,12 +164,12 @@ class ResetRun:
 
 def nodes_are_fetched(run):
     """Nodes are linked, one is being read, payload as well, and the peer has sent something again."""
-    return run.linked > 2 and run.node_reads and len(run.again) > 4
+    return run.linked > 2 and run.node_reads and len(run.again) > 2
 
 
 def payload_is_read(run):
     """The card sends, while nodes are linked on the other side."""
-    return len(run.pair.env.host(run.victim).reading) > 3 and len(run.again) > 4
+    return len(run.pair.env.host(run.victim).reading) > 3 and len(run.again) > 2
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")

@@ -77,7 +77,8 @@ class Scoreboard:
         ``late original``, ``probe``, ``span``, ``psn wrap`` (past 2^24), ``psn half`` (past 2^23),
         ``report ring wrap``.
     seen : Counter
-        Arrived packets by verdict of the model, reports by kind; losses that were ``found by probe``.
+        Arrived packets by verdict of the model, reports by kind; losses that were ``found by probe``, other than those
+        of retransmissions for a list's last node.
     forbidden : set of Reason
         Refusals that must not have happened.
     """
@@ -224,7 +225,8 @@ class Scoreboard:
         life.next_rsn = report.next_rsn
         by_slot = node.encoding != abi.Encoding.BITMAP      # else the card cannot tell
         arrived = self._arrivals(life, node.rsn, count, by_slot)
-        passed = any(signed24(rsn - node.rsn) >= count for rsn, psn in life.retransmissions if psn is not None)
+        beyond = [psn for rsn, psn in life.retransmissions if signed24(rsn - node.rsn) > count - (psn is not None)]
+        by_probe = bool(beyond) and not any(psn is not None for psn in beyond)
         for slot, (psn, hole) in enumerate(zip(node.psns, node.holes, strict=True)):
             came = slot if by_slot else None, psn
             if psn not in life.missing:
@@ -232,7 +234,7 @@ class Scoreboard:
                 self.exercised.add("span")
             if hole in left:
                 life.times_lost[psn] += 1
-                self.seen["found by probe"] += not passed
+                self.seen["found by probe"] += by_probe
                 self.exercised.add({2: "second loss"}.get(life.times_lost[psn], "third loss"))
                 if arrived.get(came):
                     self._forgotten.append(f"{where}: PSN {psn:#x} came in time and was not counted")
