@@ -228,7 +228,7 @@ def broken_lists(card):
     receiver.pool.write(receiver.head_block, {
         "qpn": stray.qp_num, "generation": stray.generation, "count": 1, "encoding": abi.Encoding.LIST,
         "base_psn": stray.attr.rq_psn, "rsn": 0}, NOWHERE // abi.BLOCK_BYTES)
-    context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=stray.qp_num, generation=stray.generation, nodes=1)
+    context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=stray.qp_num, generation=stray.generation, nodes=2)
     card.settle()
     assert context.reports.counts["QP_ERROR"] == errors + 2 and receiver.broken is Reason.BAD_POINTER
     assert stray.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_pointer": 1}

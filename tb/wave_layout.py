@@ -33,7 +33,7 @@ OVERVIEW = (
         "adamap.*matcher: o_report{entry<REPORT_RETIRE.kind> entry<REPORT_RETIRE.rsn> entry<REPORT_RETIRE.residue>}",
     )),
     ("card B prefetch", "b", (
-        "adamap.*links: took took_qpn",
+        "adamap.*ahead_table: took took_qpn took_nodes",
         "adamap.*prefetch: fsm_state row_index=qpn ahead cached block o_line{line count}",
         "adamap.*cache: fill__fill_en fill__fill_index fill__free_count",
     )),
@@ -113,11 +113,11 @@ CARD = (
         "adamap.*cache: tag*.valid tag*.qpn tag*.rsn tag*.count",
     )),
     ("prefetch", (
-        "adamap.*prefetch: fsm_state row_index=qpn live generation ahead cached "
-        "row.next_line",
-        "adamap.*prefetch: o_line{line count tag} i_line{tag error} fetch*.valid fetch*.qpn fetch*.line",
+        "adamap.*prefetch: fsm_state row_index=qpn live generation ahead cached block",
+        "adamap.*prefetch: o_line{line count tag} i_line{tag error}",
+        "adamap.*fetches: valid whole fetch*.qpn fetch*.block fetch*.lines",
         "adamap.*prefetch: reason:Reason o_qp_error{}",
-        "adamap.*links: took took_qpn took_change",
+        "adamap.*ahead_table: took took_qpn took_nodes",
         "adamap.*control: fsm_state op.kind op.qpn destroyed",
     )),
     ("reports", (

@@ -73,7 +73,8 @@ class Fetches(wiring.Component):
         m = Module()
         count, line = fetch_slots(self.params), self.i_line
         fetches = Array(Signal(fetch_layout(self.params), name=f"fetch{k}") for k in range(count))
-        valid, whole = Signal(count), Signal(count)
+        valid = Signal(count)
+        whole = Signal(count)       # all its blocks have come
         errors = Array(Signal(LINES, name=f"errors{k}") for k in range(count))
         m.submodules.landing = landing = Memory(shape=NODE, depth=count * LINES, init=[])
         land, landed = landing.write_port(), landing.read_port()

@@ -99,7 +99,7 @@ class Lists(wiring.Component):
         m.submodules.matcher = matcher = Matcher(p)
         m.submodules.hold = hold = ReportHold()
         m.submodules.prefetch = prefetch = Prefetch(p)
-        m.submodules.ahead = ahead = AheadTable(p, readers=2)
+        m.submodules.ahead_table = ahead = AheadTable(p, readers=2)
         m.submodules.merge = merge = Arbiter(layouts.Report, 2)
         connect, flipped = wiring.connect, wiring.flipped
 

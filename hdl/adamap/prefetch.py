@@ -132,7 +132,9 @@ class Prefetch(wiring.Component):
         m.submodules.fetches = fetches = Fetches(p)
         wiring.connect(m, wiring.flipped(self.i_line), fetches.i_line)
         op = self.i_control.p
-        qpn, block, generation = Signal(24), Signal(p.block_bits), Signal(8)
+        qpn = Signal(24)
+        block = Signal(p.block_bits)
+        generation = Signal(8)
         filling = Signal()                  # go on until the depth is reached
         adjacent = Signal()
         busy, of_control = fetches.of_qpn   # a read of the list, of the QP under control, is in flight
@@ -176,7 +178,9 @@ class Prefetch(wiring.Component):
         ]
         wake, waked, waked_qpn = Signal(), Signal(), Signal(24)     # two cycles late: by then all has changed
         m.d.sync += [waked.eq(wake), waked_qpn.eq(qpn), self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
-        live, cached, ahead = Signal(), Signal(32), self.ahead
+        live = Signal()
+        cached = Signal(32)
+        ahead = self.ahead
         m.d.comb += [live.eq(block != gone), cache.cached_qpn.eq(qpn), cached.eq(cache.cached)]
         wanted = Signal()
         m.d.comb += wanted.eq(
