@@ -201,6 +201,7 @@ class World:
 
     async def ring(self, doorbell):
         async with self.doorbell:
+            await RisingEdge(self.dut.clk)      # whoever calls may come from between two edges
             self.dut.link_doorbell.value = int.from_bytes(doorbell, "little")
             self.dut.link_doorbell_stb.value = 1
             await RisingEdge(self.dut.clk)
@@ -208,6 +209,7 @@ class World:
 
     async def complete_until(self, qp, psn):
         """What is older than ``psn`` need not be taken any more; the rest may be sent again."""
+        await RisingEdge(self.dut.clk)      # whoever calls may come from between two edges
         self.dut.cum_doorbell.value = int.from_bytes(
             abi.CUM_DOORBELL.pack(qpn=qp.qpn, generation=qp.generation, psn=psn), "little")
         self.dut.cum_doorbell_stb.value = 1
