@@ -150,7 +150,7 @@ def attack(pair, sender, receiver, rng):
             Reason.BAD_FRAME, Reason.TRUNCATED, Reason.BAD_ICRC, Reason.BAD_HEADER, Reason.UNKNOWN_OPCODE,
             Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_RANGE, Reason.NO_PERMISSION, Reason.WRONG_PD,
             Reason.LENGTH_MISMATCH, Reason.STALE_GENERATION, Reason.STALE_PSN, Reason.STALE_RSN,
-            Reason.NOT_IN_NODE, Reason.DUPLICATE, Reason.FRAME_TOO_LONG}
+            Reason.DUPLICATE, Reason.FRAME_TOO_LONG}
     finally:
         sender.stop = True
     receive_file(endpoint, timeout_ns=PATIENCE_NS)
