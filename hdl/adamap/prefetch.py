@@ -115,12 +115,15 @@ class Prefetch(wiring.Component):
         m = Module()
         p, cache, entries = self.params, self.cache, self.params.cache_entries
         gone, strayed = dead(p), stray(p)
-        # Per QP, the block after the last one fetched; `adjacent`: that one says that its successor lies behind it.
-        next_shape = data.StructLayout({"block": p.block_bits, "adjacent": 1})
-        m.submodules.next_blocks = next_blocks = Memory(shape=next_shape, depth=p.qps, init=[{"block": gone}] * p.qps)
+        # Per QP, the block after the last one fetched, inverted: so an empty memory holds no list. `adjacent`: the last
+        # one fetched says that its successor lies behind it.
+        next_shape = data.StructLayout({"inverse": p.block_bits, "adjacent": 1})
+        m.submodules.next_blocks = next_blocks = Memory(shape=next_shape, depth=p.qps, init=[])
         write, read, view = next_blocks.write_port(), next_blocks.read_port(), next_blocks.read_port()
         m.d.comb += [view.en.eq(self.view_en), view.addr.eq(self.view_index),
-                     self.view_live.eq(view.data.block != gone)]
+                     self.view_live.eq(view.data.inverse != 0)]
+        stored, after = Signal(p.block_bits), Signal(p.block_bits)
+        m.d.comb += [stored.eq(~read.data.inverse), write.data.inverse.eq(~after)]
         m.submodules.work = work = WorkList(self.params)
         again = work.i[0]
         m.d.comb += [
@@ -161,7 +164,7 @@ class Prefetch(wiring.Component):
             fetches.start.block.eq(block), fetches.start.lines.eq(lines),
             read.addr.eq(qpn),
             write.addr.eq(qpn),
-            write.data.block.eq(gone),
+            after.eq(gone),
             self.row_index.eq(qpn),
             self.qp.index.eq(qpn),
             self.step.p.qpn.eq(qpn),
@@ -234,14 +237,14 @@ class Prefetch(wiring.Component):
                 m.d.comb += [read.en.eq(1), self.row_en.eq(1), self.qp.en.eq(1)]
                 m.next = "LATCH"
             with m.State("LATCH"):  # checks the pointer
-                extent, offset = split(p, read.data.block)
+                extent, offset = split(p, stored)
                 base, size = in_extent(p, self.extent_base, extent), in_extent(p, self.extent_lines, extent)
                 at = Signal(58)
                 m.d.comb += at.eq(base + offset)
                 m.d.sync += [
-                    block.eq(read.data.block), adjacent.eq(read.data.adjacent),
+                    block.eq(stored), adjacent.eq(read.data.adjacent),
                     generation.eq(self.qp.entry.generation), waiting.eq(self.waiting),
-                    line.eq(at), inside.eq((offset < size) & (read.data.block != strayed)),
+                    line.eq(at), inside.eq((offset < size) & (stored != strayed)),
                     within.eq(at_most(LINES, (size - offset)[:32])),
                     page_left.eq(at_most(LINES, PAGE_LINES - at[:6])),
                 ]
@@ -260,7 +263,7 @@ class Prefetch(wiring.Component):
                 with m.Switch(op.kind):
                     with m.Case(ControlKind.CREATE):
                         m.d.comb += [write.en.eq(1), work.forget_en.eq(1), work.forget_qpn.eq(qpn)]
-                        m.d.comb += write.data.block.eq(first_block)
+                        m.d.comb += after.eq(first_block)
                     with m.Case(ControlKind.QUERY):
                         m.d.sync += [self.query_ahead.eq(ahead), self.query_cached.eq(cached)]
                     with m.Default():
@@ -316,7 +319,7 @@ class Prefetch(wiring.Component):
                 with m.Elif(~cache.fill_ready):
                     m.next = "LAND"
                 with m.Else():
-                    m.d.comb += [self.step.valid.eq(1), write.data.block.eq(next_block),
+                    m.d.comb += [self.step.valid.eq(1), after.eq(next_block),
                                  write.data.adjacent.eq(node.next_adjacent)]
                     with m.If(self.step.ready):
                         m.d.comb += [cache.fill_en.eq(1), write.en.eq(1), wake.eq(1)]
@@ -364,10 +367,10 @@ class Prefetch(wiring.Component):
                 m.d.comb += again.valid.eq(1)
                 with m.If(again.ready):
                     m.next = "IDLE"
-            self._evict(m, write, qpn, live & ~busy, job, EVICT, victim, victim_tag, misses)
+            self._evict(m, write, after, qpn, live & ~busy, job, EVICT, victim, victim_tag, misses)
         return m
 
-    def _evict(self, m, write, qpn, at_rest, job, EVICT, victim, tag, misses):
+    def _evict(self, m, write, after, qpn, at_rest, job, EVICT, victim, tag, misses):
         """States that find another list's node to turn out."""
         cache, patience = self.cache, 4 * self.params.cache_entries + PATIENCE
         hungry = Signal(24)
@@ -399,7 +402,7 @@ class Prefetch(wiring.Component):
                         cache.release_en.eq(1),
                         cache.release_index.eq(victim),
                         write.en.eq(1),
-                        write.data.block.eq(cache.peek_block),
+                        after.eq(cache.peek_block),
                     ]
         with m.State("FORCE"):  # waits for the matcher to take the order
             m.d.comb += self.o_force.valid.eq(1)
