@@ -215,7 +215,7 @@ class PrefetchSpec(Spec):
             m.d.comb += lives[q].out.eq(sum(back))
 
         # What must hold.
-        bound = {"bound": self.depth, "seconds": 280}
+        bound = {"bound": self.depth, "seconds": 900}
         at, some_lines = dut.o_line.p.line, dut.o_line.p.count
         inside = Cat((at >= b) & (at - b + some_lines <= n)
                      for b, n in zip(dut.extent_base, dut.extent_lines, strict=True))
@@ -319,7 +319,7 @@ class LivingPrefetchSpec(PrefetchSpec):
     """
 
     name = "prefetch_living"
-    depth, living = 26, True
+    depth, living = 28, True
 
     def __init__(self, block=None, **options):
         starts = ('init=[{"block": gone}] * p.qps', 'init=[{"block": q} for q in range(p.qps)]')
@@ -335,12 +335,15 @@ class SmallPrefetchSpec(LivingPrefetchSpec):
 
 SPECS = [PrefetchSpec, LivingPrefetchSpec, SmallPrefetchSpec]
 MUTANTS = [
-    (PrefetchSpec, [("with m.If(wanted & ~inside):", "with m.If(0):")]),
-    (LivingPrefetchSpec, [("live & ~busy & (ahead != 0)", "live & ~busy")]),
-    (LivingPrefetchSpec, [("live & ~busy & (ahead != 0)", "live & (ahead != 0)")]),
+    (PrefetchSpec, [("with m.If(wanted & ~inside):", "with m.If(0):")], "no fetch outside the extents"),
+    (LivingPrefetchSpec, [("live & ~busy & (ahead != 0)", "live & ~busy")], "no fetch beyond the linked count"),
+    (LivingPrefetchSpec, [("live & ~busy & (ahead != 0)", "live & (ahead != 0)")], "one fetch in flight per list"),
     (LivingPrefetchSpec, [("room.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead)))",
-                           "room.eq(at_most(LINES, self.prefetch_depth - cached))")]),
-    (LivingPrefetchSpec, [("            | ~cache.follows\n", "")]),
-    (LivingPrefetchSpec, [("self.i_control.ready.eq(~of_control),", "self.i_control.ready.eq(1),")]),
-    (LivingPrefetchSpec, [("            | (node.generation != fetch.generation)\n", "")]),
+                           "room.eq(at_most(LINES, self.prefetch_depth - cached))")],
+     "no fetch beyond the linked count"),
+    (LivingPrefetchSpec, [("            | ~cache.follows\n", "")], "no RSN of a list in two entries"),
+    (LivingPrefetchSpec, [("self.i_control.ready.eq(~of_control),", "self.i_control.ready.eq(1),")],
+     "no fetch in flight after a destroy"),
+    (LivingPrefetchSpec, [("            | (node.generation != fetch.generation)\n", "")],
+     "what lands is of a living QP and generation"),
 ]
