@@ -27,7 +27,7 @@ from .sim import BUILD_ROOT, locked
 
 KINDS = ("unbounded", "induction", "bounded", "cover")
 TOP = "spec"
-FLOW = 2    # to be raised when what is done with a specification changes
+FLOW = 3    # to be raised when what is done with a specification changes
 
 
 class ProofMissing(Exception):
@@ -198,9 +198,9 @@ def prove(spec, *, only=None, keep=True):
                 yield result
 
 
-def caught(spec):
-    """The first assertion that a broken block violates, as a :class:`Result`; None if it passes them all."""
-    return next((r for r in prove(spec) if r.kind != "cover" and r.result == "failed"), None)
+def caught(spec, only=None):
+    """The first assertion (among those named) that a broken block violates, as a :class:`Result`; None if none is."""
+    return next((r for r in prove(spec, only=only) if r.kind != "cover" and r.result == "failed"), None)
 
 
 def waves(spec, cycles):
@@ -287,7 +287,7 @@ def _abc(where, outputs, prop, reduce=True):
     if prop.kind == "unbounded":
         engine = f"{'&scorr;' if reduce else ''}&put;pdr,-T,{prop.seconds}"
     else:
-        engine = f"&put;bmc3,-F,{prop.bound + 1},-T,{prop.seconds}"
+        engine = f"&put;bmc3,-g,-F,{prop.bound + 1},-T,{prop.seconds}"
     # ABC works inside Yosys, on a dummy: that it leaves no netlist behind is no failure.
     _yosys(where, f"read_rtlil bits.il; cd {TOP}; delete -output o:* {keep}; cd; opt_clean; "
                   f"write_aiger -zinit -map {name}.map {name}.aig; design -reset; read_verilog gates.v; "

@@ -1,5 +1,32 @@
 """``weft formal``: prove the specifications, show a table, keep it in ``sim_build/reports/formal.json``.
 
+Kinds of proof:
+
+========== ============================================================================================
+unbounded  an inductive invariant was found: holds in runs of any length
+bounded    holds in all runs of up to ``bound`` cycles from reset, or from the state the name tells
+cover      some run of up to ``bound`` cycles gets there: what is proven is not proven of nothing
+mutant     a broken copy of the block must violate an assertion
+========== ============================================================================================
+
+What is proven of what (the bounds stand in the table that is shown):
+
+===================== ====================== ===========================================================
+specification         kinds                  of
+===================== ====================== ===========================================================
+ring_writer           unbounded; progress    ring pointers, phase, no entry overwritten or lost (the
+                      bounded                return path's last stage)
+ring_reader, _long    requests unbounded,    ring pointers, order, nothing fetched twice or lost, progress
+                      the rest bounded
+retire                unbounded; the block's conservation of blocks in the return path: one report for every
+                      number bounded         node retired, with its block; none into a full queue
+work_list,            unbounded              no list that is due is forgotten, none is offered twice
+_few_places
+prefetch, _living,    bounded                never outside the extents, past the linked count, or for a dead
+_small                                       generation; tags unique; nodes conserved; progress
+window, _any_state    bounded                invariant 1: every PSN is received or a hole, exactly once
+===================== ====================== ===========================================================
+
 The report is a list of ``{"name", "property", "kind", "bound", "seconds", "result", "at"}``.
 """
 
@@ -32,8 +59,8 @@ def _modules():
 def broken(name):
     """For every broken copy of the block: a result of kind ``mutant``, ``caught`` if an assertion fails."""
     spec = specifications()[name]
-    for number, changes in enumerate(c for s, c in _modules()[spec].MUTANTS if s is spec):
-        found = caught(spec(mutant(spec.block, *changes)))
+    for number, (changes, *only) in enumerate(rest for s, *rest in _modules()[spec].MUTANTS if s is spec):
+        found = caught(spec(mutant(spec.block, *changes)), only=only or None)
         yield Result(name, f"broken copy {number}: {found.property if found else 'nothing'} fails", "mutant", None,
                      found.seconds if found else 0, "caught" if found else "not caught", found and found.at)
 

@@ -12,7 +12,7 @@ from weft.hdl.adamap.prefetch import Prefetch
 from weft.hdl.layouts import NODE
 from weft.hdl.params import preset
 
-from .formal import Spec
+from .formal import Spec, mutant
 
 QPS = 2
 LINE_BITS, COUNT_BITS, LINKED_BITS = 5, 3, 4
@@ -38,7 +38,8 @@ class PrefetchSpec(Spec):
 
     name = "prefetch"
     block = Prefetch
-    depth, entries = 32, 4
+    depth, entries = 26, 4
+    living = False
 
     def __init__(self, block=None, *, cache=HeadCache, ahead=AheadTable):
         super().__init__(block)
@@ -65,7 +66,8 @@ class PrefetchSpec(Spec):
                 other = getattr(other, part)
             m.d.comb += other.eq(value) if member.flow.name == "Out" else value.eq(other)
         for k in range(2):
-            m.d.comb += [dut.extent_base[k].eq(FIRST_LINE + self.constant(m, LINE_BITS, f"base{k}")),
+            base = 0 if self.living and k == 0 else self.constant(m, LINE_BITS, f"base{k}")
+            m.d.comb += [dut.extent_base[k].eq(FIRST_LINE + base),
                          dut.extent_lines[k].eq(self.constant(m, LINE_BITS, f"lines{k}"))]
         m.d.comb += [dut.prefetch_depth.eq(self.constant(m, 2, "depth") + 1),
                      dut.prefetch_watermark.eq(self.constant(m, 2, "watermark") + 1),
@@ -76,7 +78,9 @@ class PrefetchSpec(Spec):
         # QP table, prefetcher, matcher.
         life = data.StructLayout({"alive": 1, "flush": 1, "state": 3, "generation": 2, "linked": LINKED_BITS,
                                   "retired": 4, "rsn": 8, "landed": 4, "out": 3, "line": 7})
-        lives = Array(Signal(life, name=f"life{q}") for q in range(QPS))
+        lives = Array(Signal(life, name=f"life{q}", init={
+            "alive": 1, "state": abi.QpState.RTS.value, "generation": 1, "line": FIRST_LINE + q} if self.living else {})
+            for q in range(QPS))
         op, stage, qpn = dut.i_control, Signal(range(5)), Signal(1)
         starting, target = self.free(1, "control"), self.free(1, "control_qpn")
         busy, flushing = stage != IDLE, Cat(v.flush for v in lives).any()
@@ -211,7 +215,7 @@ class PrefetchSpec(Spec):
             m.d.comb += lives[q].out.eq(sum(back))
 
         # What must hold.
-        bound = {"bound": self.depth, "seconds": 280}
+        bound = {"bound": self.depth, "seconds": 900}
         at, some_lines = dut.o_line.p.line, dut.o_line.p.count
         inside = Cat((at >= b) & (at - b + some_lines <= n)
                      for b, n in zip(dut.extent_base, dut.extent_lines, strict=True))
@@ -257,7 +261,7 @@ class PrefetchSpec(Spec):
                    ~some.alive | (quiet != 2) | (table.read_data[1] == (some.linked - some.landed)[:LINKED_BITS]),
                    **bound)
         m.d.comb += [dut.view_en.eq(1), dut.view_index.eq(asked_qpn)]
-        was = Signal()
+        was = Signal(init=1)
         m.d.sync += was.eq(some.alive)
         self.check("a dead QP's list is not live", was | ~dut.view_live, **bound)
         reserved = sum(c.reserved for c in copies)
@@ -299,7 +303,7 @@ class PrefetchSpec(Spec):
             m.d.sync += dying.eq(0)
         self.cover("a destroy waits for a fetch", (dying == 12) & line.valid & line.p.last, bound=40)
         if entries == 2:
-            self.cover("an untouched node is turned out", evicting, bound=70, seconds=200)
+            self.cover("an untouched node is turned out", evicting, bound=50, seconds=200)
         self.cover("a node retires and its list fetches again", issue & (some.retired == 1) & (caller == asked_qpn),
                    bound=50, seconds=100)
         self.cover("a bad node breaks its list", dut.o_report.valid, bound=40)
@@ -308,21 +312,38 @@ class PrefetchSpec(Spec):
                    & ((post_generation + 1)[:2] == receiver.generation) & (receiver.generation == 2), bound=40)
 
 
-class SmallPrefetchSpec(PrefetchSpec):
+class LivingPrefetchSpec(PrefetchSpec):
+    """The same, but both QPs live from the start, which saves the cycles of their creation.
+
+    Their lists begin with the first two blocks of the first extent, which has a known place.
+    """
+
+    name = "prefetch_living"
+    depth, living = 28, True
+
+    def __init__(self, block=None, **options):
+        starts = ('init=[{"block": gone}] * p.qps', 'init=[{"block": q} for q in range(p.qps)]')
+        super().__init__(mutant(block or Prefetch, starts), **options)
+
+
+class SmallPrefetchSpec(LivingPrefetchSpec):
     """The same with a cache of 2 nodes, which is soon full."""
 
     name = "prefetch_small"
-    depth, entries = 36, 2
+    depth, entries = 30, 2
 
 
-SPECS = [PrefetchSpec, SmallPrefetchSpec]
+SPECS = [PrefetchSpec, LivingPrefetchSpec, SmallPrefetchSpec]
 MUTANTS = [
-    (PrefetchSpec, [("with m.If(wanted & ~inside):", "with m.If(0):")]),
-    (PrefetchSpec, [("live & ~busy & (ahead != 0)", "live & ~busy")]),
-    (PrefetchSpec, [("live & ~busy & (ahead != 0)", "live & (ahead != 0)")]),
-    (PrefetchSpec, [("room.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead)))",
-                     "room.eq(at_most(LINES, self.prefetch_depth - cached))")]),
-    (PrefetchSpec, [("            | ~cache.follows\n", "")]),
-    (PrefetchSpec, [("self.i_control.ready.eq(~of_control),", "self.i_control.ready.eq(1),")]),
-    (PrefetchSpec, [("            | (node.generation != fetch.generation)\n", "")]),
+    (PrefetchSpec, [("with m.If(wanted & ~inside):", "with m.If(0):")], "no fetch outside the extents"),
+    (LivingPrefetchSpec, [("live & ~busy & (ahead != 0)", "live & ~busy")], "no fetch beyond the linked count"),
+    (LivingPrefetchSpec, [("live & ~busy & (ahead != 0)", "live & (ahead != 0)")], "one fetch in flight per list"),
+    (LivingPrefetchSpec, [("room.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead)))",
+                           "room.eq(at_most(LINES, self.prefetch_depth - cached))")],
+     "no fetch beyond the linked count"),
+    (LivingPrefetchSpec, [("            | ~cache.follows\n", "")], "no RSN of a list in two entries"),
+    (LivingPrefetchSpec, [("self.i_control.ready.eq(~of_control),", "self.i_control.ready.eq(1),")],
+     "no fetch in flight after a destroy"),
+    (LivingPrefetchSpec, [("            | (node.generation != fetch.generation)\n", "")],
+     "what lands is of a living QP and generation"),
 ]

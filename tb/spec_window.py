@@ -102,7 +102,7 @@ class WindowSpec(Spec):
         has = Signal()                     # with this very judgement
         m.d.comb += has.eq(received | accepted)
 
-        bound = {"bound": self.depth, "seconds": 280}
+        bound = {"bound": self.depth, "seconds": 900}
         self.check("received at most once", ~(accepted & received), **bound)
         self.check("never received and a hole", ~(has & hole) & ~(covers & has), **bound)
         self.check("a hole at most once", ~(covers & hole), **bound)

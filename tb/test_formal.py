@@ -4,11 +4,12 @@ import pytest
 
 from .formal import Spec, caught, mutant, prove
 from .run_formal import MODULES, _modules, specifications
-from .spec_prefetch import PrefetchSpec
+from .spec_prefetch import LivingPrefetchSpec, PrefetchSpec
 from .spec_retire import RetireSpec
 from .spec_ring_reader import RingReaderSpec
 from .spec_ring_writer import MUTANTS, RingWriterSpec
 from .spec_window import WindowSpec
+from .spec_work_list import FewPlacesSpec
 
 pytestmark = pytest.mark.formal
 
@@ -18,7 +19,10 @@ QUICK = [
     (RingReaderSpec, ["a request lies inside the ring and one page", "requests follow each other",
                       "answers overtake each other"]),
     (RetireSpec, ["no room", "a report of a later order"]),
-    (PrefetchSpec, ["a node lands", "a bad node breaks its list"]),
+    (FewPlacesSpec, ["no due QP is missing once nothing is offered for a while", "an empty list owes nothing",
+                     "a search finds a QP for which there was no place"]),
+    (PrefetchSpec, ["a node lands", "a bad node breaks its list", "a doorbell of a former life"]),
+    (LivingPrefetchSpec, ["one read for several nodes", "a destroy waits for a fetch"]),
     (WindowSpec, ["a duplicate", "a hole that later turns out late"]),
 ]
 
@@ -42,9 +46,10 @@ def test_mutation_must_change_something():
 
 def test_every_mutation_still_applies():
     for spec, module in _modules().items():
-        for of, changes in module.MUTANTS:
+        for of, changes, *only in module.MUTANTS:
             if of is spec:
-                mutant(spec.block, *changes)
+                _, properties = spec(mutant(spec.block, *changes)).convert()
+                assert set(only) <= {p.name for p in properties}
 
 
 def test_every_specification_has_covers_and_mutations():
@@ -53,5 +58,5 @@ def test_every_specification_has_covers_and_mutations():
         _, properties = spec().convert()
         assert any(p.kind == "cover" for p in properties)
         assert any(p.kind != "cover" for p in properties)
-        assert any(issubclass(spec, of) for of, _ in module.MUTANTS)
+        assert any(issubclass(spec, of) for of, *_ in module.MUTANTS)
         assert issubclass(spec, Spec)
