@@ -322,7 +322,8 @@ class LivingPrefetchSpec(PrefetchSpec):
     depth, living = 28, True
 
     def __init__(self, block=None, **options):
-        starts = ('init=[{"block": gone}] * p.qps', 'init=[{"block": q} for q in range(p.qps)]')
+        starts = ("shape=next_shape, depth=p.qps, init=[]",
+                  'shape=next_shape, depth=p.qps, init=[{"inverse": gone - q} for q in range(p.qps)]')
         super().__init__(mutant(block or Prefetch, starts), **options)
 
 
