@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import cocotb
-from cocotb.triggers import Combine
 
 from .card_device import CardDevice
 from .clock import start_clock
@@ -101,7 +100,8 @@ class TwoCards:
                 MacTx(dut, f"{name}_m_axis_tx", dut.clk, link.send), MacRx(dut, f"{name}_s_axis_rx", dut.clk), link)
         self._hold_back()
         starts = [cocotb.start_soon(side.host.start(side.hard_block, config.vectors)) for side in self.sides.values()]
-        await Combine(*starts)
+        for start in starts:
+            await start
         for side in self.sides.values():
             side.device = CardDevice(side.host)
 

@@ -95,10 +95,15 @@ def test_very_bad_link(tmp_path):
     file = tmp_path / "file"
     file.write_bytes(run_sim.default_file().read_bytes()[:64 * 1024])
     much = {name: 0.2 if name.endswith("loss") else 0.05 for name in (*HARD, *HARD_BACK) if name != "qps"}
-    report = run_job(tmp_path, file, **much, qps=2, seed=5, rtt_us=6.0)
-    assert_exact(report)
-    assert set(report["exercised"]["b"]) >= {
-        "loss", "second loss", "third loss", "reorder", "duplicate", "corruption", "probe"}, report["exercised"]
+    wanted = {"loss", "second loss", "third loss", "reorder", "duplicate", "corruption", "probe"}
+    exercised = set()
+    for seed in range(5, 15):
+        report = run_job(tmp_path, file, **much, qps=2, seed=seed, rtt_us=6.0)
+        assert_exact(report)
+        exercised |= set(report["exercised"]["b"])
+        if exercised >= wanted:
+            break
+    assert exercised >= wanted, exercised
 
 
 @pytest.mark.parametrize("size", [0, 1, 1023, 1024, 1025])
