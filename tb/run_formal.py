@@ -22,6 +22,8 @@ retire                unbounded; the block's conservation of blocks in the retur
                       number bounded         node retired, with its block; none into a full queue
 work_list,            unbounded              no list that is due is forgotten, none is offered twice
 _few_places
+head_cache            unbounded (2 entries), consecutive nodes, one head: no RSN in two entries
+_4                    bounded (4 entries)
 prefetch, _living,    bounded                never outside the extents, past the linked count, or for a dead
 _small                                       generation; tags unique; nodes conserved; progress
 window, _any_state    bounded                invariant 1: every PSN is received or a hole, exactly once
@@ -42,7 +44,8 @@ from .formal import ProofMissing, Result, caught, mutant, prove
 from .sim import BUILD_ROOT
 
 REPORT = BUILD_ROOT / "reports/formal.json"
-MODULES = ("spec_ring_reader", "spec_ring_writer", "spec_retire", "spec_work_list", "spec_prefetch", "spec_window")
+MODULES = ("spec_ring_reader", "spec_ring_writer", "spec_retire", "spec_work_list", "spec_head_cache", "spec_prefetch",
+           "spec_window")
 
 
 def specifications():
