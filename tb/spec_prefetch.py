@@ -38,7 +38,7 @@ class PrefetchSpec(Spec):
 
     name = "prefetch"
     block = Prefetch
-    depth, entries = 26, 4
+    depth, entries = 24, 4
     living = False
 
     def __init__(self, block=None, *, cache=HeadCache, ahead=AheadTable):
@@ -331,7 +331,7 @@ class SmallPrefetchSpec(LivingPrefetchSpec):
     """The same with a cache of 2 nodes, which is soon full."""
 
     name = "prefetch_small"
-    depth, entries = 30, 2
+    depth, entries = 24, 2
 
 
 SPECS = [PrefetchSpec, LivingPrefetchSpec, SmallPrefetchSpec]
