@@ -356,7 +356,11 @@ async def every_hole_is_filled(dut):
     for qpn in range(4):
         await world.create(qpn, rng.randrange(256))
     qps = list(world.qps.values())
-    for turn in range(int(os.environ.get("TURNS", "10"))):
+    turns, wanted = int(os.environ.get("TURNS", "10")), (
+        "nodes_residue", "cache_misses", "DUPLICATE", "NOT_IN_NODE", "LIST", f"verdict{LATE}")
+    for turn in range(10 * turns):
+        if turn >= turns and all(world.seen[name] for name in wanted):
+            break
         for _ in range(6):
             qp = rng.choice(qps)
             world.originals(qp, rng.randint(10, 60))
@@ -392,7 +396,6 @@ async def every_hole_is_filled(dut):
     await world.settle(qps, loss=0.0)
     for qp in qps:
         assert qp.lost == qp.filled, f"QP {qp.qpn}: {sorted(qp.lost ^ qp.filled)[:20]}"
-        assert qp.linked == len([1 for _ in range(qp.linked)])
         dut.query_qpn.value = qp.qpn
         dut.query_stb.value = 1
         await RisingEdge(dut.clk)
@@ -404,13 +407,7 @@ async def every_hole_is_filled(dut):
         assert ahead == cached == 0
     assert sorted([*world.free, *(q.spare for q in qps)]) == sorted(world.lines), "blocks were lost or doubled"
     dut._log.info("%s", dict(world.seen))
-    assert (
-        world.seen["nodes_residue"]
-        and world.seen["cache_misses"]
-        and world.seen["DUPLICATE"]
-        and world.seen["NOT_IN_NODE"]
-    )
-    assert world.seen["LIST"] and world.seen["verdict3"] and len(world.errors) == 0
+    assert all(world.seen[name] for name in wanted) and len(world.errors) == 0
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -1,6 +1,5 @@
 """The receive room from the MAC to the DMA engine, with stand-ins for translation, window and DMA."""
 
-import os
 import random
 from collections import Counter, deque
 
@@ -22,7 +21,7 @@ from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.stream import StreamSink, StreamSource
 
 PARAMS = preset("test").with_(rx_buffer_beats=256)
-FRAMES = 600 if os.environ.get("WEFT_SIM") == "verilator" else 120
+FRAMES = 600
 TRANSLATE_CYCLES, WINDOW_CYCLES = 9, 8
 DEAD_QP = 7
 PAGE = 4096
