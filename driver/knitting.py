@@ -6,6 +6,7 @@ from weft.hdl import abi
 
 from .chain import Chain
 from .free_list import FreeList
+from .node import pack_block
 
 EXTENT_BYTES = 256 * 1024
 QUOTA_ALPHA = 8
@@ -230,8 +231,8 @@ class KnittingBuffer:
         extent = self._at_page[line // _LINES_PER_PAGE]
         at = line - extent.base
         extent.phase[at] ^= 1
-        data = abi.NODE.pack(next_phase=extent.phase[at], next_adjacent=int(next_line == line + 1),
-                             next_line=next_line, **fields)
+        data = pack_block(next_phase=extent.phase[at], next_adjacent=int(next_line == line + 1), next_line=next_line,
+                          **fields)
         extent.buffer.write(at * abi.BLOCK_BYTES, data)
         return data
 

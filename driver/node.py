@@ -1,6 +1,9 @@
 """The bytes of an Adamap node and the holes they stand for."""
 
+import struct
 from dataclasses import dataclass
+from functools import reduce
+from operator import xor
 
 from weft.hdl import abi
 
@@ -45,7 +48,7 @@ class Node:
 
     def pack(self, *, next_line=0, next_phase=0, next_adjacent=0):
         """The 64 bytes of a block of the knitting buffer."""
-        return abi.NODE.pack(
+        return pack_block(
             next_line=next_line,
             next_phase=next_phase,
             next_adjacent=next_adjacent,
@@ -62,6 +65,16 @@ class Node:
     def psns(self):
         """The lost PSNs, 32 bit."""
         return [(self.base_psn + hole) % (1 << 32) for hole in self.holes]
+
+
+def damage(block):
+    """XOR of the 16-bit words of a block: 0 if nothing happened to it since :func:`pack_block`."""
+    return reduce(xor, struct.unpack(f"<{len(block) // 2}H", block))
+
+
+def pack_block(**fields):
+    """The 64 bytes of a block of the knitting buffer: NODE fields, and the word that tells if they are damaged."""
+    return abi.NODE.pack(**fields, check=damage(abi.NODE.pack(**fields)))
 
 
 def runs_of(holes):

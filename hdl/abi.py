@@ -151,7 +151,7 @@ class Reason(enum.IntEnum):
     BAD_DESCRIPTOR = 21      # a descriptor with a wrong phase, opcode, QP, length or PMTU
     DMA_ERROR = 22           # a read completed with an error
     BAD_POINTER = 23         # next pointer outside the knitting extents
-    BAD_NODE = 24            # node of another QP or generation, or with a bad encoding or count
+    BAD_NODE = 24            # node of another QP or generation, damaged, or with a bad encoding, count or RSN
     NOT_READY = 25           # the card is disabled
 
 
@@ -331,6 +331,7 @@ NODE_HOLES_MAX = 320      # of any encoding
 LIST_HOLES = 20
 RUNS_MAX = 10
 RUNS_HOLES = 64           # the matcher keeps one bit per hole of LIST and RUNS; a BITMAP shows itself what is open
+HOLES_MAX = {Encoding.LIST: LIST_HOLES, Encoding.RUNS: RUNS_HOLES, Encoding.BITMAP: NODE_HOLES_MAX}
 OFFSET_BITS = 16
 NEXT_PHASE_BIT, NEXT_ADJACENT_BIT = 0, 1
 
@@ -342,9 +343,9 @@ NODE = _host("NODE", "An Adamap node: the same bytes 8 to 63 in the report, the 
      "Physical address of the next block, divided by 64. In a ring entry this word is the report header."),
     ("qpn", 24, "Receiving QP."),
     ("generation", 8, "Generation of the QP."),
-    ("count", 24, "Holes, 1 to 320; LIST 20, RUNS 64 at most."),
+    ("count", 12, "Holes, 1 to 320; LIST 20, RUNS 64 at most."),
     ("encoding", 4, "", Encoding),
-    ("_r1", 4),
+    ("check", 16, "Makes the XOR of the block's 16-bit words 0; the driver sets it when it links the node."),
     ("base_psn", 32, "32-bit PSN that offsets count from: the first hole."),
     ("rsn", 32, "RSN of the first hole; the driver sets it when it links the node."),
     ("body", NODE_BODY_BITS, "The holes."))

@@ -1,5 +1,8 @@
 """What is proven of prefetcher, head cache and the count of linked nodes together: pointers, lives, tags, progress."""
 
+from functools import reduce
+from operator import xor
+
 from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data, wiring
 
@@ -8,6 +11,7 @@ from weft.hdl.adamap.ahead import AheadTable
 from weft.hdl.adamap.block import line_of
 from weft.hdl.adamap.control import ControlKind
 from weft.hdl.adamap.head_cache import HeadCache
+from weft.hdl.adamap.node_check import WORD_BITS
 from weft.hdl.adamap.prefetch import Prefetch
 from weft.hdl.layouts import NODE
 from weft.hdl.params import preset
@@ -18,16 +22,17 @@ QPS = 2
 LINE_BITS, COUNT_BITS, LINKED_BITS = 5, 3, 4
 FIRST_LINE = 0x30       # lines are counted from here, so that some extents cross a page
 PAGE_LINES = 64
+CHECK_WORD = abi.NODE.offset_of("check") // WORD_BITS
 IDLE, CLEAR, POSTED, LIST, ENTER = range(5)     # what a life's beginning or end waits for
 
 
 class PrefetchSpec(Spec):
     """Two QPs, a cache of 4 nodes, a hostile host memory, a matcher that marks and drops as it likes.
 
-    The host memory returns anything: wrong pointers, QPNs, generations, counts, failed reads, in any order. Link
-    doorbells may be of any QPN and generation; only those of a QP's present life count. The driver is trusted to
-    destroy and create in turn, each life with another generation, and not to link more than 12 nodes in one. The
-    QP table loses an entry before its list is destroyed, and gets one after the list is created.
+    The host memory returns anything: wrong pointers, QPNs, generations, counts, failed reads, in any order, but with
+    check words that hold. Link doorbells may be of any QPN and generation; only those of a QP's present life count.
+    The driver is trusted to destroy and create in turn, each life with another generation, and not to link more than
+    12 nodes in one. The QP table loses an entry before its list is destroyed, and gets one after the list is created.
     Lines and counts are a few bits wide, the rest of those words is zero.
 
     Parameters
@@ -142,6 +147,8 @@ class PrefetchSpec(Spec):
         answer = self.free(range(entries), "answer_tag")
         line = dut.i_line
         word = data.View(NODE, line.p.data)
+        others = [word.as_value().word_select(k, WORD_BITS) for k in range(abi.NODE.size_bytes * 8 // WORD_BITS)
+                  if k != CHECK_WORD]
         m.d.comb += [line.valid.eq(self.free(1, "answer") & (Array(tags)[answer] != 0)), line.p.tag.eq(answer),
                      line.p.last.eq(Array(tags)[answer] == 1), line.p.index.eq(index[answer]),
                      line.p.error.eq(self.free(1, "error")),
@@ -149,7 +156,8 @@ class PrefetchSpec(Spec):
                      word.next_adjacent.eq(self.free(1, "next_adjacent")), word.qpn.eq(self.free(1, "node_qpn")),
                      word.generation.eq(self.free(2, "node_generation")), word.encoding.eq(self.free(2, "encoding")),
                      word.count.eq(self.free(COUNT_BITS, "count")), word.rsn.eq(self.free(6, "node_rsn")),
-                     word.base_psn.eq(first[answer] + index[answer])]       # tells where it was read
+                     word.base_psn.eq(first[answer] + index[answer]),       # tells where it was read
+                     word.check.eq(reduce(xor, others))]
         issue = dut.o_line.valid & dut.o_line.ready
         caller = dut.row_index
         for k in range(entries):
@@ -342,9 +350,10 @@ MUTANTS = [
     (LivingPrefetchSpec, [("room.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead)))",
                            "room.eq(at_most(LINES, self.prefetch_depth - cached))")],
      "no fetch beyond the linked count"),
-    (LivingPrefetchSpec, [("            | ~cache.follows\n", "")], "no RSN of a list in two entries"),
+    (LivingPrefetchSpec, [("check.follows.eq(cache.follows)", "check.follows.eq(1)")],
+     "no RSN of a list in two entries"),
     (LivingPrefetchSpec, [("self.i_control.ready.eq(~of_control),", "self.i_control.ready.eq(1),")],
      "no fetch in flight after a destroy"),
-    (LivingPrefetchSpec, [("            | (node.generation != fetch.generation)\n", "")],
+    (LivingPrefetchSpec, [("check.generation.eq(fetch.generation)", "check.generation.eq(node.generation)")],
      "what lands is of a living QP and generation"),
 ]

@@ -5,9 +5,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
 from ..params import CardParams
 from ..table.qp import qp_read_port
+from .doorbell_check import DoorbellCheck
 
 
 def ahead_step(params):
@@ -63,28 +63,29 @@ class AheadTable(wiring.Component):
         write = memory.write_port()
         check = memory.read_port(transparent_for=(write,))     # the operation before may be of the same QP
 
-        posting, creating, stepping, back = Signal(), Signal(), Signal(), Signal()
-        generation, nodes = Signal(8), Signal(32)
+        m.submodules.doorbell = doorbell = DoorbellCheck(self.params)
+        wiring.connect(m, doorbell.qp, wiring.flipped(self.qp))
+
+        creating, stepping, back = Signal(), Signal(), Signal()
+        nodes = Signal(32)
         m.d.comb += [
-            check.en.eq(1), self.qp.en.eq(self.post_stb), self.qp.index.eq(self.post_qpn),
+            doorbell.stb.eq(self.post_stb), doorbell.qpn.eq(self.post_qpn),
+            doorbell.generation.eq(self.post_generation), check.en.eq(1),
             self.create_done.eq(self.create_stb & ~self.post_stb),
             self.step.ready.eq(~self.post_stb & ~self.create_stb),
             check.addr.eq(Mux(self.post_stb, self.post_qpn, Mux(self.create_stb, self.create_qpn, self.step.p.qpn))),
         ]
         m.d.sync += [
-            posting.eq(self.post_stb & (self.post_qpn < self.params.qps)), creating.eq(self.create_done),
-            stepping.eq(self.step.valid & self.step.ready), back.eq(self.step.p.back),
-            generation.eq(self.post_generation), nodes.eq(self.post_nodes), write.addr.eq(check.addr),
+            creating.eq(self.create_done), stepping.eq(self.step.valid & self.step.ready), back.eq(self.step.p.back),
+            nodes.eq(self.post_nodes), write.addr.eq(check.addr),
         ]
         more = Signal(34)
         m.d.comb += [
-            self.took.eq(posting & (self.qp.entry.generation == generation)
-                         & (self.qp.entry.state != abi.QpState.RESET.value)),
-            self.took_qpn.eq(write.addr), self.took_nodes.eq(nodes),
+            self.took.eq(doorbell.good), self.took_qpn.eq(write.addr), self.took_nodes.eq(nodes),
             more.eq(check.data + nodes),
             write.en.eq(self.took | creating | stepping),
         ]
-        with m.If(posting):
+        with m.If(self.took):
             m.d.comb += write.data.eq(Mux(more[bits:].any(), (1 << bits) - 1, more))
         with m.Elif(stepping):
             m.d.comb += write.data.eq(Mux(back, check.data + 1, check.data - 1))

@@ -5,9 +5,9 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
 from ..params import CardParams
 from ..table.qp import qp_read_port
+from .doorbell_check import DoorbellCheck
 
 CUM_BITS = 24   # less than 2^23 PSNs are outstanding, so the window's base tells the rest
 
@@ -47,19 +47,14 @@ class CumTable(wiring.Component):
         m = Module()
         m.submodules.memory = memory = Memory(shape=CUM_BITS, depth=self.params.qps, init=[])
         write, read = memory.write_port(), memory.read_port()
-        checking, index = Signal(), Signal(self.params.qpn_width)
-        generation, psn = Signal(8), Signal(CUM_BITS)
-        m.d.comb += [self.qp.en.eq(self.post_stb), self.qp.index.eq(self.post_qpn)]
-        m.d.sync += [
-            checking.eq(self.post_stb & (self.post_qpn < self.params.qps)),
-            index.eq(self.post_qpn), generation.eq(self.post_generation), psn.eq(self.post_psn),
-        ]
-        with m.If(checking):
-            m.d.comb += [
-                write.addr.eq(index), write.data.eq(psn),
-                write.en.eq((self.qp.entry.generation == generation)
-                            & (self.qp.entry.state != abi.QpState.RESET.value)),
-            ]
+        m.submodules.doorbell = doorbell = DoorbellCheck(self.params)
+        wiring.connect(m, doorbell.qp, wiring.flipped(self.qp))
+        index, psn = Signal(self.params.qpn_width), Signal(CUM_BITS)
+        m.d.comb += [doorbell.stb.eq(self.post_stb), doorbell.qpn.eq(self.post_qpn),
+                     doorbell.generation.eq(self.post_generation)]
+        m.d.sync += [index.eq(self.post_qpn), psn.eq(self.post_psn)]
+        with m.If(doorbell.good):
+            m.d.comb += [write.addr.eq(index), write.data.eq(psn), write.en.eq(1)]
         with m.Elif(self.create_stb):
             m.d.comb += [write.addr.eq(self.create_qpn), write.data.eq(self.create_psn), write.en.eq(1),
                          self.create_done.eq(1)]

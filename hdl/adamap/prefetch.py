@@ -14,6 +14,7 @@ from .block import dead, find, in_extent, split, stray
 from .control import ControlKind, ControlOp, QpRef
 from .fetches import LINES, Fetches, fetch_layout, fetch_slots
 from .head_cache import fill_port
+from .node_check import NodeCheck
 from .work_list import WorkList
 
 PAGE_LINES = 64     # a read does not cross 4 KiB
@@ -197,20 +198,12 @@ class Prefetch(wiring.Component):
             several.eq(least(least(room, spare), least(within, page_left))),
         ]
         # What arrived is looked at a cycle before it is taken.
-        bad_node, next_block = Signal(), Signal(p.block_bits)
+        m.submodules.check = check = NodeCheck()
+        next_block = Signal(p.block_bits)
         m.d.sync += next_block.eq(
             find(m, p, self.extent_base, self.extent_lines, node.next_line, name="next"))
-        m.d.sync += bad_node.eq(
-            (node.qpn != qpn)
-            | (node.generation != fetch.generation)
-            | ~cache.follows
-            | (node.count == 0)
-            | (node.count > abi.NODE_HOLES_MAX)
-            | (node.encoding == 0)
-            | (node.encoding > abi.Encoding.BITMAP.value)
-            | ((node.encoding == abi.Encoding.LIST.value) & (node.count > abi.LIST_HOLES))
-            | ((node.encoding == abi.Encoding.RUNS.value) & (node.count > abi.RUNS_HOLES))
-        )
+        m.d.comb += [check.node.eq(node), check.qpn.eq(qpn), check.generation.eq(fetch.generation),
+                     check.follows.eq(cache.follows)]
         first_block = Signal(p.block_bits)
         m.d.sync += first_block.eq(find(m, p, self.extent_base, self.extent_lines, op.line, name="first"))
 
@@ -310,7 +303,7 @@ class Prefetch(wiring.Component):
                     m.d.sync += given_up.eq(1)
                     with m.If(final):
                         m.next = "LANDED"
-                with m.Elif(fetches.error | bad_node):
+                with m.Elif(fetches.error | check.bad):
                     m.d.comb += cache.release_en.eq(1)
                     m.d.sync += [reason.eq(Mux(fetches.error, abi.Reason.DMA_ERROR.value, abi.Reason.BAD_NODE.value)),
                                  given_up.eq(1)]

@@ -7,7 +7,7 @@ from collections import deque
 
 from weft.hdl import abi
 
-from .node import decode_body, open_holes
+from .node import damage, decode_body, open_holes
 
 
 class BrokenList(Exception):
@@ -88,6 +88,8 @@ class NodeList:
             if not self._in_extent(self._next):
                 raise BrokenList(abi.Reason.BAD_POINTER)
             block = self._read(self._next)
+            if damage(block):
+                raise BrokenList(abi.Reason.BAD_NODE)
             node = abi.NODE.unpack(block)
             try:
                 fetched = ListNode(self._next, node)

@@ -1,0 +1,45 @@
+"""Can a block from host memory be trusted as the next node of a list?"""
+
+from functools import reduce
+from operator import or_, xor
+
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from .. import abi
+from ..layouts import NODE
+
+WORD_BITS = abi.NODE.by_name["check"].width
+
+
+class NodeCheck(wiring.Component):
+    """Compares a block with what the card knows of the list. Latency 1, one block per cycle.
+
+    The check word covers all 64 bytes, the pointer to the next block too, so any damage within 16 bits is noticed and
+    of wider damage all but one in 65536.
+
+    Members
+    -------
+    node : In(NODE)
+    qpn, generation : In
+        Whose list it is read for.
+    follows : In(1)
+        Its RSN is the one that comes next in the list.
+    bad : Out(1)
+        A cycle later.
+    """
+
+    def __init__(self):
+        super().__init__({"node": In(NODE), "qpn": In(24), "generation": In(8), "follows": In(1), "bad": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        node, block = self.node, self.node.as_value()
+        damage = reduce(xor, (block.word_select(k, WORD_BITS) for k in range(len(block) // WORD_BITS)))
+        legal = reduce(or_, ((node.encoding == encoding.value) & (node.count <= most)
+                             for encoding, most in abi.HOLES_MAX.items()))
+        m.d.sync += self.bad.eq(
+            (damage != 0) | (node.qpn != self.qpn) | (node.generation != self.generation) | ~self.follows
+            | (node.count == 0) | ~legal)
+        return m
