@@ -31,7 +31,7 @@ class Card:
         self.endpoint = Endpoint(self.context, FILE_BYTES)
         self.pd = PD(self.context)
         self.qps = [QP(self.pd, QPInitAttr(scq=self.endpoint.cq, rcq=self.endpoint.cq, cap=QPCap(max_send_wr=4)))
-                    for _ in range(4)]
+                    for _ in range(5)]
 
     @property
     def frames(self):
@@ -215,23 +215,36 @@ def unreadable_payload(card):
     assert mr.read(10, 0)
 
 
+def write_node(qp, next_line):
+    """A node of one hole into the block the QP's list begins with; its bytes."""
+    receiver = qp.receiver
+    return receiver.pool.write(receiver.head_block, {
+        "qpn": qp.qp_num, "generation": qp.generation, "count": 1, "encoding": abi.Encoding.LIST,
+        "base_psn": qp.attr.rq_psn, "rsn": 0}, next_line)
+
+
 def broken_lists(card):
     """The card is told of nodes that are none: the QP is given up, nothing is read outside the knitting buffer."""
     context = card.context
-    junk, stray = card.qps[1], card.qps[2]
+    junk, stray, damaged = card.qps[1], card.qps[2], card.qps[4]
     errors = context.reports.counts["QP_ERROR"]
     context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=junk.qp_num, generation=junk.generation, nodes=1)
     card.settle()
     assert context.reports.counts["QP_ERROR"] == errors + 1 and junk.receiver.broken is Reason.BAD_NODE
     assert junk.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_node": 1}
-    receiver = stray.receiver
-    receiver.pool.write(receiver.head_block, {
-        "qpn": stray.qp_num, "generation": stray.generation, "count": 1, "encoding": abi.Encoding.LIST,
-        "base_psn": stray.attr.rq_psn, "rsn": 0}, NOWHERE // abi.BLOCK_BYTES)
+    write_node(stray, next_line=NOWHERE // abi.BLOCK_BYTES)
     context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=stray.qp_num, generation=stray.generation, nodes=2)
     card.settle()
-    assert context.reports.counts["QP_ERROR"] == errors + 2 and receiver.broken is Reason.BAD_POINTER
+    assert context.reports.counts["QP_ERROR"] == errors + 2 and stray.receiver.broken is Reason.BAD_POINTER
     assert stray.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_pointer": 1}
+    block = damaged.receiver.head_block
+    node = bytearray(write_node(damaged, next_line=block))
+    node[abi.NODE.offset_of("count") // 8] ^= 2         # three holes, which is legal
+    card.pair.env.host("a").memory.write(block * abi.BLOCK_BYTES, bytes(node))
+    context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=damaged.qp_num, generation=damaged.generation, nodes=1)
+    card.settle()
+    assert context.reports.counts["QP_ERROR"] == errors + 3 and damaged.receiver.broken is Reason.BAD_NODE
+    assert damaged.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_node": 1}
 
 
 def side_a(card, peer, rng, done):

@@ -136,15 +136,15 @@ def forbidden(target, *, other_pd, read_only, gone, closed_qpn):
     def case(name, reason, **changes):
         return Case(name, data_frame(target, **changes), reason, told=True)
 
-    index, length = target.rkey >> 8, target.length
+    length = target.length
     yield case("key of no MR", Reason.BAD_KEY, rkey=30 << 8 | 0x55)
     yield case("key 0", Reason.BAD_KEY, rkey=0)
     yield case("key beyond the table", Reason.BAD_KEY, rkey=target.rkey | 1 << 13)
     yield case("key far beyond the table", Reason.BAD_KEY, rkey=target.rkey | 1 << 31)
     yield case("tag wrong", Reason.BAD_KEY, rkey=target.rkey ^ 1)
     keys = {other_pd[0], read_only[0], target.rkey}
-    mixed = [other << 8 | key & 0xFF for other in (index ^ 1, index ^ 2) for key in keys]
-    yield case("tag of another index", Reason.BAD_KEY, rkey=next(key for key in mixed if key not in keys))
+    mixed = {index & ~0xFF | tag & 0xFF for index in keys for tag in keys} - keys
+    yield case("tag of another index", Reason.BAD_KEY, rkey=min(mixed, default=target.rkey ^ 2))
     yield case("old key", Reason.BAD_KEY, rkey=gone[0], va=gone[1])
     yield case("retransmission with a wrong tag", Reason.BAD_KEY, opcode=Opcode.RETX_WRITE, rkey=target.rkey ^ 0x80)
     for offset, why in ((-1, "one byte before"), (-64, "just before"), (length - 63, "one byte over the end"),
