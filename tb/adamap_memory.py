@@ -17,8 +17,6 @@ What they consist of, per QP, per place of the builder and per entry of the cach
 each memory, and ``adamap_registers_per_...``, one row for the registers of each block. A place is an open node in its
 encoding with its counters (tag, age and rank of the place are registers); an entry is a node as it was fetched, one bit
 for each of 64 holes, how many are open, and the block it lies in (its tag is registers).
-
-The bars are not met yet: list state of idle QPs has rows of its own instead of places in a pool.
 """
 
 import re

@@ -92,8 +92,8 @@ CARD = (
         "adamap.window: o_run{qpn psn length seal ticket} o_match{qpn psn rsn probe} count_window_stall_cycles",
     )),
     ("builder", (
-        "adamap.builder: fsm_state i{qpn psn length seal} used",
-        "adamap.builder: draft.base draft.count draft.end draft.runs encoding:Encoding",
+        "adamap.builder: fsm_state i{qpn psn length seal}",
+        "adamap.builder: draft.base draft.counts.count draft.counts.end draft.counts.runs encoding:Encoding",
         "adamap.builder: o{entry<REPORT_NODE.kind> entry<NODE.qpn> entry<NODE.count> entry<NODE.encoding> "
         "entry<NODE.base_psn> entry<NODE.body>}",
     )),
