@@ -9,8 +9,8 @@ from weft.hdl.adamap.control import ControlKind, ControlOp
 from weft.hdl.adamap.lists import Extent
 from weft.hdl.layouts import LineData, LineRequest
 from weft.tb.clock import CLOCK_PERIOD_NS
+from weft.tb.payload import pack, unpack
 from weft.tb.stream import StreamSource
-from weft.tb.test_adamap_window import pack, unpack
 from weft.tb.with_qp_table import write_qp
 
 EXTENT_LINES = 1 << 20

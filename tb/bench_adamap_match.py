@@ -23,8 +23,8 @@ from weft.hdl.params import preset
 from weft.tb.adamap_host import LineMemory, create_list, link, now, open_extent, operate
 from weft.tb.benchmark import Row
 from weft.tb.clock import start_clock
+from weft.tb.payload import pack
 from weft.tb.sim import simulate
-from weft.tb.test_adamap_window import pack
 from weft.tb.with_qp_table import WithQpTable
 
 PARAMS = replace(preset("test"), qps=4, knit_extents=1, cache_entries=16, prefetch_depth_max=16)

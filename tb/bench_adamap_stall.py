@@ -34,9 +34,9 @@ from weft.model.functional.builder import NodeBuilder
 from weft.tb.adamap_host import LineMemory, now, open_extent, pass_cycles
 from weft.tb.benchmark import Row
 from weft.tb.clock import start_clock
+from weft.tb.payload import pack
 from weft.tb.sim import simulate
 from weft.tb.stream import StreamSource
-from weft.tb.test_adamap_window import pack
 from weft.tb.with_qp_table import WithQpTable, write_qp
 
 PARAMS = replace(preset("test"), qps=4, knit_extents=1, cache_entries=32, prefetch_depth_max=16)

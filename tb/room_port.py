@@ -17,12 +17,13 @@ from weft.hdl.adamap.control import QpRef
 from weft.hdl.layouts import Judgement, JudgeRequest, LineData, LineRequest, ListCreate, Verdict
 
 from .clock import CLOCK_PERIOD_NS
+from .payload import pack, unpack
 from .stream import StreamSink, StreamSource
-from .test_adamap_window import pack, unpack
 from .with_qp_table import write_qp
 
 TIME_STEP = 8       # cycles between two changes of time_ns
 PLACE_CYCLES = 30   # payloads are placed at most so long after their judgement
+TAG_REST = 0x5000   # what the tag of an answer holds above the room's own bits is nobody's business
 
 
 class RoomPort:
@@ -39,7 +40,7 @@ class RoomPort:
     on_read : callable(line, count)
         The card reads host memory; what it returns is handed to ``on_answer``.
     on_answer : callable(read)
-        The 64-byte blocks, read when called.
+        The 64-byte blocks, read when called; None for one that cannot be read.
     latency : callable()
         Cycles a read takes.
 
@@ -49,13 +50,15 @@ class RoomPort:
         Cycles.
     asked : int
         Packets without judgement.
+    placed : int
+        Ticket of the newest packet whose payload is placed.
     """
 
     def __init__(self, dut, rng, *, on_judgement, on_report, on_read, on_answer, latency):
         self.dut, self.rng = dut, rng
         self.on_judgement, self.on_report, self.on_read, self.on_answer = on_judgement, on_report, on_read, on_answer
         self.latency = latency
-        self.now = self._ticket = self._placed = self._order = 0
+        self.now = self.placed = self._ticket = self._order = 0
         self._asked, self._placing = deque(), deque()
         self._doorbells = {"link_doorbell": deque(), "cum_doorbell": deque()}
         self._reads, self._lines, self._destroying = [], deque(), Lock()
@@ -92,6 +95,10 @@ class RoomPort:
         for name, value in registers.items():
             getattr(self.dut, name).value = value
 
+    def hurry(self):
+        """From now on packets come, and judgements are taken, without pauses."""
+        self._judge.pause = self._judgements.pause = 0.0
+
     async def pass_cycles(self, cycles):
         for _ in range(cycles):
             await RisingEdge(self.dut.clk)
@@ -126,11 +133,12 @@ class RoomPort:
             qpn=qpn, generation=generation, psn=psn % (1 << 32)))
 
     def judge(self, record, *, qpn, generation, psn, rsn=0, **flags):
-        """Hand in a packet; ``record`` comes back with its judgement."""
+        """Hand in a packet; ``record`` comes back with its judgement. Returns its ticket."""
         self._ticket += 1
         self._asked.append((record, self._ticket))
         self._judge.send_nowait(pack(JudgeRequest, qpn=qpn, generation=generation, psn=psn % (1 << 24),
                                      rsn=rsn % (1 << 24), ticket=self._ticket % 256, **flags))
+        return self._ticket
 
     # ---------------------------------------------------------------------------------------- what comes
 
@@ -157,7 +165,8 @@ class RoomPort:
             if self.now % TIME_STEP == 0:
                 dut.time_ns.value = self.now_ns
             while self._placing and self._placing[0][0] <= self.now:
-                dut.placed_ticket.value = self._placing.popleft()[1] % 256
+                self.placed = self._placing.popleft()[1]
+                dut.placed_ticket.value = self.placed % 256
             for name, words in self._doorbells.items():
                 if words:
                     getattr(dut, name).value = int.from_bytes(words.popleft(), "little")
@@ -185,5 +194,6 @@ class RoomPort:
         if not self._lines and self._reads and self._reads[0][0] <= self.now:
             *_, tag, read = heapq.heappop(self._reads)
             blocks = self.on_answer(read)
-            self._lines += [pack(LineData, data=int.from_bytes(block, "little"), tag=tag, index=k,
-                                 last=int(k + 1 == len(blocks)), error=0) for k, block in enumerate(blocks)]
+            self._lines += [
+                pack(LineData, data=int.from_bytes(block or b"", "little"), tag=tag | TAG_REST, index=k,
+                     last=int(k + 1 == len(blocks)), error=int(block is None)) for k, block in enumerate(blocks)]

@@ -10,6 +10,7 @@ from weft.driver.node import Node, choose_encoding, damage
 from weft.hdl import abi
 from weft.hdl.adamap.node_check import NodeCheck
 from weft.tb.clock import start_clock
+from weft.tb.node_damage import resealed
 from weft.tb.sim import SIMULATORS, bench_seed, simulate
 
 QPN, GENERATION = 0x12345, 7
@@ -20,16 +21,6 @@ def nodes(rng):
     for holes in ([0], sorted({0, *rng.sample(range(1, 1 << 16), 19)}), list(range(64)), list(range(320)),
                   sorted({0, *rng.sample(range(1, 320), 150)})):
         yield Node(QPN, GENERATION, rng.getrandbits(32), rng.getrandbits(32), choose_encoding(holes), tuple(holes))
-
-
-def resealed(block, **fields):
-    """The block with other fields, and a check word that holds."""
-    word = int.from_bytes(block, "little")
-    for name, value in (*fields.items(), ("check", 0)):
-        mask = (1 << abi.NODE.by_name[name].width) - 1
-        word = word & ~(mask << abi.NODE.shift_of(name)) | value << abi.NODE.shift_of(name)
-    sum_ = damage(word.to_bytes(abi.BLOCK_BYTES, "little"))
-    return (word | sum_ << abi.NODE.shift_of("check")).to_bytes(abi.BLOCK_BYTES, "little")
 
 
 def cases(rng):

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import cocotb
 import pytest
-from amaranth.lib import data
 from cocotb.triggers import RisingEdge, with_timeout
 
 from weft.hdl.abi import HOLES_BITS
@@ -17,21 +16,11 @@ from weft.hdl.layouts import HoleRun, Judgement, JudgeRequest, MatchRequest
 from weft.hdl.params import preset
 from weft.model.functional import window as model
 from weft.tb.clock import start_clock
+from weft.tb.payload import pack, unpack
 from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.stream import StreamSink, StreamSource
 
 BITS = int(os.environ.get("WINDOW_BITS", "64"))
-
-
-def pack(shape, **fields):
-    """Integer of a struct payload."""
-    return shape.const(fields).as_bits() if hasattr(shape, "const") else data.Const(shape, fields)
-
-
-def unpack(shape, value):
-    """Fields of a struct payload, enums as integers."""
-    layout = data.Layout.cast(shape)
-    return {name: (value >> f.offset) & ((1 << f.width) - 1) for name, f in layout}
 
 
 def merge(runs):
