@@ -9,8 +9,9 @@ import pytest
 from cocotb.triggers import RisingEdge, with_timeout
 
 from weft.hdl.adamap.adamap import Adamap
+from weft.tb.adamap_qp import MASK
 from weft.tb.adamap_sender import Sender
-from weft.tb.adamap_world import MASK, PARAMS, set_up
+from weft.tb.adamap_world import PARAMS, set_up
 from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.with_qp_table import WithQpTable
 
