@@ -38,6 +38,8 @@ class Reporter(wiring.Component):
         Sources. Source 0 is the receive path.
     unticketed : iterable of int
         Sources whose reports speak of no received packet: their ``ticket`` is ignored.
+    first_depth : int
+        Places of source 0.
 
     Members
     -------
@@ -54,10 +56,10 @@ class Reporter(wiring.Component):
         A report was passed on.
     """
 
-    def __init__(self, params: CardParams, n, *, unticketed=()):
+    def __init__(self, params: CardParams, n, *, unticketed=(), first_depth=FIRST_DEPTH):
         if n < 1:
             raise ValueError("a reporter needs at least one source")
-        self.params, self.n, self.unticketed = params, n, frozenset(unticketed)
+        self.params, self.n, self.unticketed, self.first_depth = params, n, frozenset(unticketed), first_depth
         if not self.unticketed <= set(range(n)):
             raise ValueError(f"unticketed sources {sorted(self.unticketed)}; there are {n}")
         super().__init__({
@@ -80,7 +82,7 @@ class Reporter(wiring.Component):
         m.submodules.others = others = Arbiter(BEAT_BITS, max(1, self.n - 1))
         idle = ~out.o.valid & ~others.o.valid
         for k, source in enumerate(self.i):
-            m.submodules[f"queue_{k}"] = queue = Fifo(HeldReport, DEPTH if k else FIRST_DEPTH)
+            m.submodules[f"queue_{k}"] = queue = Fifo(HeldReport, DEPTH if k else self.first_depth)
             distance = Signal(TICKET_WIDTH, name=f"distance_{k}")
             m.d.comb += [
                 distance.eq(source.p.ticket - placed[:TICKET_WIDTH]),

@@ -20,6 +20,8 @@ ring_reader, _long    requests unbounded,    ring pointers, order, nothing fetch
                       the rest bounded
 retire                unbounded; the block's conservation of blocks in the return path: one report for every
                       number bounded         node retired, with its block; none into a full queue
+report_hold, reporter order unbounded;       the same, further on: no report lost, doubled, overtaken in its
+                      the rest bounded       source, before its packet was placed, or kept
 work_list,            unbounded              no list that is due is forgotten, none is offered twice
 _few_places
 head_cache            unbounded (2 entries), consecutive nodes, one head: no RSN in two entries
@@ -44,8 +46,8 @@ from .formal import ProofMissing, Result, caught, mutant, prove
 from .sim import BUILD_ROOT
 
 REPORT = BUILD_ROOT / "reports/formal.json"
-MODULES = ("spec_ring_reader", "spec_ring_writer", "spec_retire", "spec_work_list", "spec_head_cache", "spec_prefetch",
-           "spec_window")
+MODULES = ("spec_ring_reader", "spec_ring_writer", "spec_retire", "spec_return_path", "spec_work_list",
+           "spec_head_cache", "spec_prefetch", "spec_window")
 
 
 def specifications():

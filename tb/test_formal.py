@@ -6,6 +6,7 @@ from .formal import Spec, caught, mutant, prove
 from .run_formal import MODULES, _modules, specifications
 from .spec_prefetch import LivingPrefetchSpec, PrefetchSpec
 from .spec_retire import RetireSpec
+from .spec_return_path import HoldSpec
 from .spec_ring_reader import RingReaderSpec
 from .spec_ring_writer import MUTANTS, RingWriterSpec
 from .spec_window import WindowSpec
@@ -19,6 +20,8 @@ QUICK = [
     (RingReaderSpec, ["a request lies inside the ring and one page", "requests follow each other",
                       "answers overtake each other"]),
     (RetireSpec, ["no room", "a report of a later order"]),
+    (HoldSpec, ["reports of source 0 leave in order, each once", "what is offered stays",
+                "a report waits for its packet", "a place is used a second time"]),
     (FewPlacesSpec, ["no due QP is missing once nothing is offered for a while", "an empty list owes nothing",
                      "a search finds a QP for which there was no place"]),
     (PrefetchSpec, ["a node lands", "a bad node breaks its list", "a doorbell of a former life"]),
