@@ -52,11 +52,15 @@ class Matcher:
         -------
         abi.Reason
         """
-        slack = min(max(slack, 1), SLACK_MAX)
-        self._retire_while(lambda head: self._distance(rsn) + 1 >= head.count + slack or self._too_deep(rsn, depth))
+        self.pass_over(rsn, slack, depth)
         reason = self._mark(psn, rsn)
         self._retire_while()
         return reason
+
+    def pass_over(self, rsn, slack, depth=None):
+        """What a retransmission does before its node is looked for."""
+        slack = min(max(slack, 1), SLACK_MAX)
+        self._retire_while(lambda head: self._distance(rsn) + 1 >= head.count + slack or self._too_deep(rsn, depth))
 
     def probe(self, rsn):
         """Every older RSN was sent."""
