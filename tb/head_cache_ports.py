@@ -72,10 +72,9 @@ class HeadCachePorts:
         if c.mark is not None:
             index, bit = c.mark
             node = entries[index].node
-            left = node.open & ~(1 << bit)
             dut.match__mark_index.value = index
             dut.match__mark_bitmap.value = node.encoding == abi.Encoding.BITMAP
-            dut.match__mark.value = pack(Pending, open=left, left=left.bit_count())
+            dut.match__mark.value = pack(Pending, open=node.open & ~(1 << bit), left=node.left - 1)
         dut.match__retire_en.value = c.retire is not None
         if c.retire is not None:
             node = entries[c.retire].node
@@ -139,7 +138,7 @@ class HeadCachePorts:
         want = {"valid": int(entry.state is State.VALID), "reserved": int(entry.state is State.RESERVED)}
         if want["valid"]:
             node = entry.node
-            want |= {"head": node.head, "touched": node.touched, "done": not node.open, "qpn": node.qpn,
+            want |= {"head": node.head, "touched": node.touched, "done": not node.left, "qpn": node.qpn,
                      "generation": node.generation, "rsn": node.rsn, "count": node.count}
         got = unpack(Tag, int(getattr(self.dut, port).value))
         assert {name: got[name] for name in want} == want, f"cycle {self.now}: {port} is {got}, expected {want}"

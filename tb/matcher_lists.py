@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
+from itertools import takewhile
 
 from cocotb.triggers import RisingEdge
 
@@ -66,13 +67,15 @@ class List:
 
         A finished node leaves the model's list at once, the card's a few cycles later.
         """
-        lingering = self.order[left:self.gone]
-        assert not any(node.open for node in lingering), "a node with open holes should have left"
+        assert not any(node.left for node in self.order[left:self.gone]), "a node with open holes should have left"
+        self.model.pass_over(header.rsn, slack, depth)
+        lingering = [*takewhile(lambda node: not node.left, reversed(self.order[left:self.gone]))]
+        lingering = [node for node in lingering if not self.model.passed(node, header.rsn, slack)]
         reason = self.model.match(header.psn, header.rsn, slack, depth)
         for node in lingering:
             if (slot := node.slot(header.rsn)) is not None:
                 return abi.Reason.DUPLICATE if node.bit(slot, header.psn) is not None else abi.Reason.NOT_IN_NODE
-        if lingering and not self.model.nodes and (header.rsn - lingering[0].rsn) % (1 << 24) < 1 << 23:
+        if lingering and not self.model.nodes and (header.rsn - lingering[-1].rsn) % (1 << 24) < 1 << 23:
             return abi.Reason.NOT_IN_NODE
         return reason
 
@@ -145,11 +148,13 @@ class Lists:
         self.judged_at[qpn] = self.now
         self.tickets.append((looked_at, max(self.tickets[-1][1], header.ticket)))
         want = abi.Reason.STALE_GENERATION
+        self.seen["dead list"] += view is False
         if view is not False and view is not None and view == header.generation:
-            one = self.lives[qpn, header.generation]
+            one, gone = self.lives[qpn, header.generation], self.lives[qpn, header.generation].gone
             want = one.match(header, self.slack, self.depth, left[qpn])
+            self.seen["several left at once"] += one.gone - gone > 1
             self.compare(one)
-        assert reason == want, f"cycle {self.now}: {header} ends with {reason.name}, expected {want.name} {qpn} {view} {left} {looked_at}"
+        assert reason == want, f"cycle {self.now}: {header} ends with {reason.name}, expected {want.name}"
         self.seen[reason.name] += 1
 
     def _next(self, qpn):
@@ -201,7 +206,8 @@ class Lists:
                 kind=abi.ReportKind.RETIRE, line=node.line, qpn=one.qpn, generation=one.generation,
                 residue=node.left, rsn=node.rsn, next_rsn=node.next_rsn, open=node.open))
             assert report == want, f"{report}, expected {want}"
-            self.seen["retired", node.encoding, "with residue" if node.open else "finished"] += 1
+            self.seen["RSNs wrap"] += node.next_rsn % (1 << 24) < node.count
+            self.seen["retired", node.encoding, "with residue" if node.left else "finished"] += 1
 
     def check_settled(self):
         """The matcher is idle: all that the model retired was reported, and nothing else."""

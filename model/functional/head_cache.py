@@ -24,6 +24,8 @@ class CachedNode:
     open : int
         Holes that are open, as a RETIRE report has them: a bit per hole of LIST and RUNS; of a BITMAP what is left of
         the body, so that a PSN that is not open was filled or never missing, and the slot does not matter.
+    left : int
+        How many they are, as counted down from ``count``.
     head, touched : bool
         It is the first of its list; a hole was filled.
     """
@@ -31,7 +33,7 @@ class CachedNode:
     def __init__(self, node, line):
         self.line, self.qpn, self.generation = line, node.qpn, node.generation
         self.base_psn, self.rsn, self.encoding, self.holes = node.base_psn, node.rsn, node.encoding, node.holes
-        self.count = len(node.holes)
+        self.count = self.left = len(node.holes)
         self.fetched_body = encode_body(node.encoding, node.holes)
         self.open = self.fetched_body if node.encoding == abi.Encoding.BITMAP else (1 << self.count) - 1
         self.head = self.touched = False
@@ -45,11 +47,6 @@ class CachedNode:
     def body(self):
         """The body as the cache keeps it: a BITMAP loses the holes that are filled."""
         return self.open if self.encoding == abi.Encoding.BITMAP else self.fetched_body
-
-    @property
-    def left(self):
-        """How many holes are open."""
-        return self.open.bit_count()
 
     @property
     def open_psns(self):
@@ -71,6 +68,7 @@ class CachedNode:
     def mark(self, bit):
         """The hole is filled."""
         self.open &= ~(1 << bit)
+        self.left -= 1
         self.touched = True
 
 
@@ -135,7 +133,7 @@ class HeadCache:
     def ripe(self):
         """Entries of heads without open holes; the first of them is shown."""
         return [index for index, entry in enumerate(self.entries)
-                if entry.state is State.VALID and entry.node.head and not entry.node.open]
+                if entry.state is State.VALID and entry.node.head and not entry.node.left]
 
     def head(self, qpn, generation):
         """Entry of a list's first node, or None."""

@@ -59,8 +59,12 @@ class Matcher:
 
     def pass_over(self, rsn, slack, depth=None):
         """What a retransmission does before its node is looked for."""
-        slack = min(max(slack, 1), SLACK_MAX)
-        self._retire_while(lambda head: self._distance(rsn) + 1 >= head.count + slack or self._too_deep(rsn, depth))
+        self._retire_while(lambda head: self.passed(head, rsn, slack) or self._too_deep(rsn, depth))
+
+    @staticmethod
+    def passed(head, rsn, slack):
+        """Whether an RSN is too far behind a head for it to stay."""
+        return signed24(rsn - head.rsn) + 1 >= head.count + min(max(slack, 1), SLACK_MAX)
 
     def probe(self, rsn):
         """Every older RSN was sent."""
@@ -74,7 +78,7 @@ class Matcher:
 
     def _retire_while(self, passed=lambda head: False):
         """The head leaves as long as it is finished or passed."""
-        while self.nodes and (not self.nodes[0].open or passed(self.nodes[0])):
+        while self.nodes and (not self.nodes[0].left or passed(self.nodes[0])):
             self.retired.append(self.nodes.popleft())
 
     def _distance(self, rsn):
@@ -88,7 +92,7 @@ class Matcher:
         bit = node and node.bit(node.slot(rsn), psn)
         if bit is None:
             return abi.Reason.NOT_IN_NODE
-        if not node.open >> bit & 1:
+        if not node.left or not node.open >> bit & 1:     # a node whose count is too low ends with it
             return abi.Reason.DUPLICATE
         node.mark(bit)
         return abi.Reason.OK
