@@ -14,7 +14,7 @@ from weft.tb.random_nodes import random_node
 from weft.tb.sim import bench_seed
 
 QPS = 4
-PARAMS = preset("test").with_(qps=QPS, cache_entries=4, prefetch_depth_max=4, match_queue=8, knit_extents=2,
+PARAMS = preset("test").with_(qps=QPS, cache_entries=4, prefetch_depth_max=4, match_queue=16, knit_extents=2,
                               block_bits=9)
 EXTENTS = (0x1000, (1 << 58) - 5000)
 
@@ -67,6 +67,7 @@ class Bench:
             self.prefetch.orders.append(qpn)
 
     def link(self, qpn, node=None):
+        """A node is linked: this one, or a random one."""
         rng, one = self.rng, self.lists.lists[qpn]
         node = node or random_node(rng, qpn=qpn, generation=one.generation, rsn=one.next_rsn)
         extent, offset = rng.randrange(len(EXTENTS)), rng.randrange(200)
@@ -77,7 +78,8 @@ class Bench:
     def header(self, qpn, psn, rsn, *, generation=None, probe=False):
         self.ticket += self.rng.randint(0, 2)
         generation = self.lists.lists[qpn].generation if generation is None else generation
-        return Header(qpn, generation, psn % (1 << 32), rsn % (1 << 24), probe, self.ticket)
+        ticket = self.ticket - self.rng.choice([0, 0, 0, 30])     # of a packet that was placed already, perhaps
+        return Header(qpn, generation, psn % (1 << 32), rsn % (1 << 24), probe, max(ticket, 0))
 
     def traffic(self):
         """A header of some QP, or None."""

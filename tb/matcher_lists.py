@@ -75,7 +75,8 @@ class List:
         for node in lingering:
             if (slot := node.slot(header.rsn)) is not None:
                 return abi.Reason.DUPLICATE if node.bit(slot, header.psn) is not None else abi.Reason.NOT_IN_NODE
-        if lingering and not self.model.nodes and (header.rsn - lingering[-1].rsn) % (1 << 24) < 1 << 23:
+        behind = lingering and (header.rsn - lingering[-1].rsn) % (1 << 24) < 1 << 23
+        if behind and not self.model.nodes and reason == abi.Reason.STALE_RSN:
             return abi.Reason.NOT_IN_NODE
         return reason
 
@@ -133,11 +134,13 @@ class Lists:
                 self._judged(*past[0], reason)
             if int(dut.leaves.value):
                 self._leaves(self.lists[int(dut.leaves_qpn.value)])
+            if int(dut.i_control__valid.value) and int(dut.i_control__ready.value):
+                assert not int(dut.judged.value) and not int(dut.leaves.value), "not between two headers"
             for name in ("nodes_retired", "nodes_residue", "cache_hits", "cache_misses"):
                 self.seen[name] += int(getattr(dut, f"count_{name}").value)
             self.placed_before = self.placed        # what the matcher can know of
-            if self.rng.random() < 0.05:
-                self.placed = self.rng.randint(max(self.placed, self.ticket - 100), max(self.placed, self.ticket))
+            if self.rng.random() < 0.05 or self.ticket - self.placed > 100:
+                self.placed = max(self.placed, self.rng.randint(self.ticket - 60, self.ticket))
             dut.placed.value = self.placed % (1 << 24)
             while (report := self.reports.recv_nowait()) is not None:
                 self._reported(int(report))

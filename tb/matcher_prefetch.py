@@ -1,6 +1,6 @@
 """What stands around the matcher in place of the prefetcher and of the life cycle of QPs."""
 
-from collections import deque
+from collections import Counter, deque
 
 from cocotb.triggers import RisingEdge
 
@@ -31,6 +31,7 @@ class BenchPrefetch:
         self.dut, self.rng, self.lists, self.entries, self.edge = dut, rng, lists, entries, RisingEdge(dut.clk)
         self.latency, self.watermark, self.frozen, self.orders = (1, 5), 1, set(), deque()
         self.on, self.busy = True, False
+        self.asked = Counter()                      # demands of each QP
         self.work, self.fetches = deque(), []       # (due, list, entry)
         self.demands = StreamSink(dut, "o_demand", dut.clk, pause=0.2, rng=rng)
         self.wanting = 0                            # looks in vain for a place
@@ -43,6 +44,7 @@ class BenchPrefetch:
         while True:
             await self.edge
             while (qpn := self.demands.recv_nowait()) is not None:
+                self.asked[int(qpn)] += 1
                 self.look_at(int(qpn))
             self.busy = True
             landed = [fetch for fetch in self.fetches if fetch[0] <= self.lists.now]

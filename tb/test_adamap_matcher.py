@@ -8,6 +8,7 @@ from cocotb.triggers import ClockCycles
 
 from weft.hdl import abi
 from weft.hdl.adamap.matcher import SHARE
+from weft.hdl.adamap.retire import REPORTS, UNDER_WAY
 from weft.model.functional.node import Node
 from weft.tb.matcher_bench import PARAMS, QPS, Bench
 from weft.tb.sim import SIMULATORS, simulate
@@ -30,7 +31,7 @@ async def random_headers(dut):
         await bench.set(slack=rng.choice([0, 1, 1, 2, 5, 40, 1 << 31]), depth=rng.choice([1, 2, 3, 4]),
                   watermark=rng.choice([1, 2, 4]))
         bench.prefetch.latency = rng.choice([(1, 3), (5, 40), (100, 200)])
-        bench.lists.reports.pause = rng.choice([0, 0, 0.5, 0.97])
+        bench.lists.reports.pause = rng.choice([0, 0.5, 0.97])
         bench.rate = rng.choice([0.1, 0.5, 1])
         for _ in range(rng.randint(50, 400)):
             await bench.edge
@@ -90,6 +91,7 @@ async def depth_may_be_lowered(dut):
 async def a_header_per_cycle(dut):
     """Five cycles behind each other, and a cycle more for each further node that one of them passes over."""
     bench = await Bench.start(dut)
+    asked = 0
     for skipped, more in ((), 0), ((19, 39), 0), ((0, 5, 7), 0), (range(20, 40), 1), ((*range(18, 40), 45), 1):
         await bench.set(slack=1, depth=4, watermark=4)
         one, ok = bench.lists.lists[1], bench.seen["OK"]
@@ -108,6 +110,8 @@ async def a_header_per_cycle(dut):
         assert judged == [0] * 5 + [*judged[5:]] and len(judged) == 5 + len(headers) + more
         await bench.drain()
         assert bench.seen["OK"] == ok + len(headers)
+        asked += one.left
+        assert bench.prefetch.asked == {1: asked}       # once for each node that left
         bench.end([1])
     assert bench.seen["cache_misses"] == 0 and bench.seen["cache_hits"] == bench.seen["OK"]
 
@@ -122,7 +126,7 @@ async def waiting_headers_leave_room_for_other_lists(dut):
     dut.share_en.value, waiting, seen = 1, Counter(), Counter()
     for k in range(PARAMS.match_queue):
         qpn = bench.rng.choice([0, 0, 0, 1, 2]) if k != 1 else 0
-        bench.ready.append(bench.header(qpn, *bench.todo[qpn].popleft()))
+        bench.ready.append(bench.header(qpn, *bench.todo[qpn].popleft(), probe=k == 5))
         waiting[qpn] += 1
         await ClockCycles(dut.clk, 20)
         assert int(dut.room.value) == (k + 1 < PARAMS.match_queue)
@@ -135,7 +139,66 @@ async def waiting_headers_leave_room_for_other_lists(dut):
     assert seen[0] and seen[1]
     bench.prefetch.on = True
     await bench.drain()
-    assert bench.seen["OK"] == PARAMS.match_queue == bench.seen["cache_misses"]
+    assert bench.seen["OK"] == PARAMS.match_queue - 1 == bench.seen["cache_misses"]
+    assert bench.seen["cache_hits"] == 0
+
+
+@cocotb.test(timeout_time=40, timeout_unit="us")
+async def new_headers_do_not_keep_back_those_that_waited(dut):
+    bench = await Bench.start(dut)
+    await bench.set(slack=1, depth=4, watermark=1)
+    for qpn in (0, 1):
+        bench.link(qpn, node(bench.lists.lists[qpn], *range(20)))
+        await bench.cached(bench.lists.lists[qpn], 1 - qpn)
+        bench.prefetch.on = False
+    late, *_ = bench.todo[1]
+    bench.ready += [bench.header(1, *late), *(bench.header(0, *bench.todo[0][0]) for _ in range(200))]
+    await ClockCycles(dut.clk, 20)
+    bench.prefetch.on = True
+    await bench.drain()
+    assert bench.lists.judged_at[1] + 100 < bench.lists.judged_at[0]
+    assert (bench.seen["OK"], bench.seen["DUPLICATE"]) == (2, 199)
+
+
+@cocotb.test(timeout_time=40, timeout_unit="us")
+async def full_report_queue_holds_up_retirements(dut):
+    """Whether nodes are finished or passed over: none is lost, and headers wait for them."""
+    bench = await Bench.start(dut)
+    for holes, how in ((0,), "finished"), ((0, 5), "with residue"):
+        await bench.set(slack=1, depth=4, watermark=4)
+        one, sent = bench.lists.lists[2], REPORTS + 4
+        bench.lists.reports.pause = 1
+        await ClockCycles(dut.clk, 2)
+        for _ in range(sent):
+            bench.link(2, node(one, *holes))
+        bench.ready += [bench.header(2, psn, rsn) for psn, rsn in list(bench.todo[2])[::len(holes)]]
+        await ClockCycles(dut.clk, 400)
+        assert REPORTS - UNDER_WAY <= one.left <= REPORTS
+        bench.lists.reports.pause = 0
+        await bench.drain()
+        assert one.left >= sent - 1 and bench.seen["retired", abi.Encoding.LIST, how] == one.left
+        bench.end([2])
+
+
+@cocotb.test(timeout_time=40, timeout_unit="us")
+async def demand_beside_a_retirement_is_not_lost(dut):
+    """A header comes to wait while a node of another list leaves, which makes a demand too."""
+    bench = await Bench.start(dut)
+    await bench.set(slack=40, depth=4, watermark=1)
+    for distance in range(12):
+        for qpn, holes in ((0, (0, 5)), (1, (0,))):
+            one = bench.lists.lists[qpn]
+            bench.link(qpn, node(one, *holes))
+            bench.link(qpn, node(one, *holes))
+            await bench.cached(one, 1)
+        await ClockCycles(dut.clk, 10)
+        bench.ready.append(bench.header(1, *bench.todo[1][0]))
+        await ClockCycles(dut.clk, distance + 1)
+        bench.ready.append(bench.header(0, *bench.todo[0][2]))
+        await bench.drain()
+        assert bench.seen["OK"] == 2 * (distance + 1)
+        bench.end([0, 1])
+        await bench.drain()
 
 
 class ShortNode(Node):
