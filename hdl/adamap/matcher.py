@@ -187,13 +187,13 @@ class Matcher(wiring.Component):
                              look.place.eq(waits.picked_place), look.source.eq(Source.WAITING)]
         with m.Elif(~quiet):
             with m.If(force.valid | self.i_force.valid):
-                ref = Mux(force.valid, force.qp.as_value(), self.i_force.p.as_value())
                 order = Signal(QpRef)
-                m.d.comb += order.eq(ref)
+                m.d.comb += order.eq(Mux(force.valid, force.qp.as_value(), self.i_force.p.as_value()))
                 with m.If(free):
                     m.d.comb += self.i_force.ready.eq(~force.valid)
                     m.d.sync += [force.valid.eq(0), look.valid.eq(1), look.source.eq(Source.FORCE), look.item.eq(0),
                                  look.item.qpn.eq(order.qpn), look.item.generation.eq(order.generation),
+                                 look.item.rsn.eq(force.rsn), look.any_head.eq(~force.valid),
                                  look.item.ticket.eq(self.placed)]
             with m.Elif(waits.offered & (turn | ~arrived.o.valid)):
                 m.d.comb += waits.pick_en.eq(1)
@@ -225,7 +225,7 @@ class Matcher(wiring.Component):
                        & (~resolve.hit | (resolve.source == Source.WAITING))),
         ]
         with m.If(~is_header):
-            m.d.comb += passed.eq(1)
+            m.d.comb += passed.eq(look.any_head | (distance == 0))
         with m.Elif(item.probe):
             m.d.comb += passed.eq(distance >= cache.head_count)
         with m.Else():
@@ -259,7 +259,7 @@ class Matcher(wiring.Component):
             resolve.place.eq(look.place), resolve.older.eq(older), resolve.hit.eq(cache.hit & ~item.probe & ~older),
             resolve.index.eq(cache.index), resolve.slot.eq(cache.slot), resolve.head.eq(cache.head),
             resolve.behind.eq(cache.head & (distance < 0)),
-            resolve.head_qp.qpn.eq(item.qpn), resolve.head_qp.generation.eq(item.generation),
+            resolve.head_rsn.eq(cache.head_rsn),
         ]
 
     def _resolve(self, m, waits, lane, demands, resolve, force, done):
@@ -299,10 +299,11 @@ class Matcher(wiring.Component):
                 m.d.sync += judge.reason.eq(abi.Reason.NOT_IN_NODE.value)
             with m.Else():
                 m.d.comb += waits_on.eq(1)
+                # The head that was seen must go, no other: it may have left already. Then the header tries again.
                 with m.If(beyond):
-                    m.d.comb += tell.eq(room & ~force.valid)
-                    with m.If(tell):
-                        m.d.sync += [force.valid.eq(1), force.qp.eq(resolve.head_qp)]
+                    with m.If(~force.valid):
+                        m.d.sync += [force.valid.eq(1), force.qp.qpn.eq(item.qpn),
+                                     force.qp.generation.eq(item.generation), force.rsn.eq(resolve.head_rsn)]
                 with m.Else():
                     m.d.comb += tell.eq(room)
                 m.d.comb += [waits.insert_en.eq(new), waits.put_back_en.eq(~new)]
@@ -345,13 +346,18 @@ class Matcher(wiring.Component):
         return marked.valid
 
 
-_FORCE = data.StructLayout({"valid": 1, "qp": QpRef})
+# The head that must go: the node with this RSN.
+_FORCE = data.StructLayout({"valid": 1, "qp": QpRef, "rsn": 24})
 
 
 def _LOOK(params):
-    """A header being looked up; ``picking``: the next one is being read from the match queue."""
+    """A header being looked up; ``picking``: the next one is being read from the match queue.
+
+    Of an order to retire ``item.rsn`` is that of the head meant, unless ``any_head``.
+    """
     return data.StructLayout({
-        "valid": 1, "picking": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue)})
+        "valid": 1, "picking": 1, "any_head": 1, "item": MatchItem, "source": Source,
+        "place": range(params.match_queue)})
 
 
 def _RESOLVE(params):
@@ -359,7 +365,7 @@ def _RESOLVE(params):
     return data.StructLayout({
         "valid": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue), "older": 1,
         "hit": 1, "index": index_width(params), "slot": COUNT_WIDTH, "head": 1, "behind": 1,
-        "head_qp": QpRef})
+        "head_rsn": 24})
 
 
 def _JUDGE(params):
