@@ -33,6 +33,8 @@ class Unmatched(wiring.Component):
     Parameters
     ----------
     params : CardParams
+    places : int
+        Lists.
 
     Members
     -------
@@ -49,27 +51,28 @@ class Unmatched(wiring.Component):
         An order, as a probe; both may change from cycle to cycle.
     taken : In(1)
         Of the cycle in which it is shown.
-    empty : Out(1)
+    empty, full : Out(1)
     """
 
-    def __init__(self, params: CardParams):
-        self.params = params
+    def __init__(self, params: CardParams, *, places=PLACES):
+        self.params, self.places = params, places
         super().__init__({
             "i": In(MatchRequest), "i_stb": In(1), "slack": In(24), "known": Out(1),
             "waiting_qpn": Out(24), "waiting": In(1),
             "due": Out(1), "o": Out(MatchRequest), "taken": In(1),
-            "empty": Out(1),
+            "empty": Out(1), "full": Out(1),
         })
 
     def elaborate(self, platform):
-        m = Module()
-        entries = [Signal(Passed, name=f"passed{k}") for k in range(PLACES)]
+        m, n = Module(), self.places
+        entries = [Signal(Passed, name=f"passed{k}") for k in range(n)]
         valid = Cat(entry.valid for entry in entries)
-        own, free, shown = Signal(PLACES), Signal(PLACES), Signal(PLACES, init=1)
+        own, free, shown = Signal(n), Signal(n), Signal(n, init=1)
         end = Signal(24)
         # A probe speaks of what is older than its RSN; a header passes a node over from a distance.
         m.d.comb += [
-            free.eq(~valid & (valid + 1)), self.empty.eq(~valid.any()), self.known.eq(own.any()),
+            free.eq(~valid & (valid + 1)), self.empty.eq(~valid.any()), self.full.eq(valid.all()),
+            self.known.eq(own.any()),
             end.eq(Mux(self.i.probe, self.i.rsn, self.i.rsn + 2 - self.slack)), self.o.probe.eq(1),
         ]
         order = Signal(Passed)
