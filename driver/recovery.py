@@ -5,6 +5,7 @@ answers with :class:`LinkDoorbell`, :class:`CumDoorbell` and control frames, to 
 order. A node is linked before its loss report is sent.
 """
 
+import bisect
 import collections
 import heapq
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from weft.hdl import abi, wire
 
 from .control import ControlFrame
-from .holes import encode, node_runs, residue_runs
+from .holes import encode, node_runs, residue_runs, without
 from .messages import MessageEnd, MessageOrder
 from .waiting import WaitingHoles
 from .wrap import near
@@ -49,6 +50,16 @@ class _Node:
     encoding: int
     data: bytes = field(repr=False)
     retired: bool = False
+    filled: set = field(default_factory=set, repr=False)  # PSNs of holes the card did not match
+
+    def hole(self, rsn):
+        """PSN of the hole with this RSN, or None."""
+        slot = rsn - self.rsn
+        for psn, length in self.runs:
+            if 0 <= slot < length:
+                return psn + slot
+            slot -= length
+        return None
 
 
 class Receiver:
@@ -188,7 +199,7 @@ class Receiver:
     def on_retire(self, report):
         """A RETIRE report: a block comes back, perhaps with holes that were lost again.
 
-        The MESSAGE_END of a packet that filled a hole came before: the card keeps that order.
+        The events of a packet that filled a hole came before: the card keeps that order.
 
         Raises
         ------
@@ -199,10 +210,18 @@ class Receiver:
         node = self._list.popleft()
         node.retired = True
         if report.residue:
-            left = residue_runs(node.runs, node.encoding, report.open)
+            left = without(residue_runs(node.runs, node.encoding, report.open), node.filled)
             self.counts["residue"] += sum(n for _, n in left)
             for runs, fields in encode(left):
                 self._add(runs, fields)
+
+    def on_unmatched(self, report):
+        """An UNMATCHED report: a packet came whose hole the card left open. It is none of what its node leaves."""
+        rsn = near(report.rsn, self.next_rsn, wire.RSN_BITS)
+        psn, at = near(report.psn, self.cum, 32), bisect.bisect_right(self._list, rsn, key=lambda node: node.rsn) - 1
+        if at >= 0 and self._list[at].hole(rsn) == psn:
+            self.counts["unmatched"] += 1
+            self._list[at].filled.add(psn)
 
     def on_event(self, report):
         """MESSAGE_END, PROGRESS, PROBE, ERROR or QP_ERROR."""

@@ -40,6 +40,7 @@ class _Life:
     retransmissions: list = field(default_factory=list)   # (rsn, psn) and (probe's rsn, None), as they arrived
     ends_due: set = field(default_factory=set)        # PSNs of retransmissions that end a message
     ends: set = field(default_factory=set)            # PSNs of MESSAGE_END reports
+    unmatched: set = field(default_factory=set)       # (psn, rsn) of UNMATCHED reports
     next_rsn: int = 0                                 # of the list's head
     newest: int | None = None
 
@@ -52,8 +53,9 @@ class Scoreboard:
 
     - every PSN the model's window slides over without having seen it is reported in a NODE exactly once, in order;
     - nodes retire in order of RSN; a hole counts as filled only if its retransmission arrived, and if that arrived
-      before the node was passed over it does count; what a node leaves open stays missing until it is filled; PSNs
-      that are not missing are in a node only as far as the driver says that it made spans;
+      before the node was passed over it does count, in the node or by an UNMATCHED report before the node retires;
+      what is left open stays missing until it is filled; PSNs that are not missing are in a node only as far as the
+      driver says that it made spans;
     - MESSAGE_END, PROGRESS and PROBE reports come exactly when the model says, with its window base and hole count;
     - the MESSAGE_END of a retransmission comes before the node that it filled retires;
     - report entries lie in the ring in order, each with the phase of its lap;
@@ -201,6 +203,10 @@ class Scoreboard:
             self._take_node(life, Node.unpack(entry))
         elif kind is ReportKind.RETIRE:
             self._take_retirement(life, report)
+        elif kind is ReportKind.UNMATCHED:
+            assert any((rsn, _modulo32(psn)) == (report.rsn, report.psn) for rsn, psn in life.retransmissions
+                       if psn is not None), f"QP {life.qpn}: PSN {report.psn:#x}, RSN {report.rsn} never came"
+            life.unmatched.add((report.psn, report.rsn))
         else:
             self._take_event(life, kind, report)
 
@@ -232,7 +238,7 @@ class Scoreboard:
             if psn not in life.missing:
                 life.spanned.add(psn)
                 self.exercised.add("span")
-            if hole in left:
+            if hole in left and (psn, (node.rsn + slot) % (1 << wire.RSN_BITS)) not in life.unmatched:
                 life.times_lost[psn] += 1
                 self.seen["found by probe"] += by_probe
                 self.exercised.add({2: "second loss"}.get(life.times_lost[psn], "third loss"))
@@ -293,7 +299,7 @@ class Scoreboard:
             assert queries[life.qpn] == expected, f"{where}: base and holes are {queries[life.qpn]}, not {expected}"
         spanned = sum(len(life.spanned) for life in self._lives.values())
         assert spanned <= spans, f"{spanned} PSNs were asked for that are there, {spans} are in spans"
-        assert counters["drop_match_queue_full"] or not self._forgotten, self._forgotten[0]
+        assert not self._forgotten, self._forgotten[0]
         self._check_counters(counters)
 
     def _check_counters(self, counters):
@@ -301,6 +307,7 @@ class Scoreboard:
         expected = {
             "holes": sum(life.window.holes for life in self._lives.values()),
             "nodes_sealed": seen["NODE"], "nodes_retired": seen["RETIRE"], "reports": self._entries,
+            "rx_unmatched": seen["UNMATCHED"],
             **{f"drop_{reason.name.lower()}": self.refused[reason] for reason in BY_FRAME},
             **{f"drop_{reason.name.lower()}": 0 for reason in self.forbidden},
         }
