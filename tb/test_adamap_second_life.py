@@ -27,8 +27,10 @@ async def live_and_die(world):
     while (await query(world.dut, 0))[1:] != [1, 0, NODES]:
         await RisingEdge(world.dut.clk)
     await world.port.pass_cycles(50)    # the hole gets to the builder
+    assert not world.idle
     await world.destroy(qp)
-    assert not world.seen["nodes_sealed"]
+    await world.port.pass_cycles(50)
+    assert world.idle and not world.seen["nodes_sealed"], "the builder keeps a node of the dead"
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
