@@ -63,7 +63,7 @@ class ResetRun:
 
     @property
     def linked(self):
-        return sum(len(qp.receiver._list) for qp in self.end.qps)
+        return sum(len(qp.receiver.holes.nodes) for qp in self.end.qps)
 
     @property
     def peer_is_busy(self):

@@ -7,11 +7,12 @@ import pytest
 
 from weft.driver.control import ControlFrame
 from weft.driver.enums import WCStatus
+from weft.driver.hole_list import LinkDoorbell
 from weft.driver.holes import encode, node_runs, residue_runs
 from weft.driver.knitting import KnittingBuffer
-from weft.driver.recovery import CumDoorbell, LinkDoorbell, Receiver
+from weft.driver.receiver import CumDoorbell, Receiver
 from weft.driver.segment import Request
-from weft.driver.sequence import Sender
+from weft.driver.sender import Sender
 from weft.driver.timer import Expiry, ProgressTimer
 from weft.hdl import abi, wire
 from weft.model.functional.host import FunctionalDevice
@@ -194,7 +195,7 @@ def test_outstanding_psns_are_bounded():
     for n in range(4):
         sender.post(Request(n, [(0, 4 * 256, 1)], 0, 2))
     count = len(list(iter(sender.next_work, None)))
-    assert count == 2 and sender.sent_psn - sender.una == 8
+    assert count == 2 and sender.queue.sent_psn - sender.queue.una == 8
     ack(sender, PSN + 4)
     assert sender.has_work
     with pytest.raises(ValueError, match="packets"):
@@ -275,7 +276,7 @@ def retire(receiver, line, open_bits=0):
 
 def test_node_is_linked_before_it_is_reported():
     receiver, pool = make_receiver()
-    head = receiver.head_block
+    head = receiver.holes.head_block
     node(receiver, (PSN + 2, 3))
     link, report = actions(receiver)
     assert isinstance(link, LinkDoorbell) and link.nodes == 1
@@ -298,7 +299,7 @@ def test_message_waits_for_its_holes_and_for_their_node():
     node(receiver, (PSN + 4, 2))
     receiver.settle()
     assert not receiver.messages and receiver.cum == PSN + 4
-    head = receiver.head_block
+    head = receiver.holes.head_block
     actions(receiver)
     retire(receiver, head)
     receiver.settle()
@@ -316,7 +317,7 @@ def test_message_waits_for_its_holes_and_for_their_node():
 
 def test_residue_goes_to_the_tail_under_new_rsns():
     receiver, pool = make_receiver()
-    head = receiver.head_block
+    head = receiver.holes.head_block
     node(receiver, (PSN, 3), (PSN + 5, 1))
     node(receiver, (PSN + 20, 2))
     actions(receiver)
@@ -361,7 +362,7 @@ def test_wrong_retirement_is_noticed():
     node(receiver, (PSN, 2))
     node(receiver, (PSN + 4, 2))
     with pytest.raises(RuntimeError, match="head"):
-        retire(receiver, receiver._list[1].line)
+        retire(receiver, receiver.holes.nodes[1].line)
 
 
 # ------------------------------------------------------------------------------------- knitting buffer
@@ -382,12 +383,13 @@ def test_blocks_are_conserved_and_nobody_starves(seed):
         if rng.random() < 0.6:
             at += 10
             node(r, (at, rng.randint(1, 5)))
-        elif r._list:
-            head = r._list[0]
+        elif r.holes.nodes:
+            head = r.holes.nodes[0]
             retire(r, head.line, rng.choice([0, 1]))
             for other in receivers:
                 other.link_waiting()
-        assert all(r._list or not r.waits_for_blocks for r in receivers), "a QP waits that has nothing to wait for"
+        lists = [r.holes for r in receivers]
+        assert all(x.nodes or not x.waits_for_blocks for x in lists), "a QP waits that has nothing to wait for"
         pool.check()
     for r in receivers:
         r.close()
