@@ -218,7 +218,7 @@ def unreadable_payload(card):
 def write_node(qp, next_line):
     """A node of one hole into the block the QP's list begins with; its bytes."""
     receiver = qp.receiver
-    return receiver.holes.pool.write(receiver.holes.head_block, {
+    return receiver.holes.pool.extents.write(receiver.holes.head_block, {
         "qpn": qp.qp_num, "generation": qp.generation, "count": 1, "encoding": abi.Encoding.LIST,
         "base_psn": qp.attr.rq_psn, "rsn": 0}, next_line)
 

@@ -35,7 +35,7 @@ class CardQp:
     def __init__(self, lives, qpn, generation, life, psn, head):
         self.generation, self.life = generation, life
         self.window = Window(lives.window_bits, psn)
-        self.nodes = NodeList(qpn, generation, head, lives.pool.read, lives.in_extent)
+        self.nodes = NodeList(qpn, generation, head, lives.pool.extents.read, lives.in_extent)
 
 
 class HostQp:

@@ -141,7 +141,8 @@ class RoomLives(NodeLives):
         if host is not None:
             self._reading[host.life] -= 1
             self.sums["late_answers"] += host.dying
-        return [self.pool.device.memory.read((line + k) * abi.BLOCK_BYTES, abi.BLOCK_BYTES) for k in range(count)]
+        memory = self.pool.extents.device.memory
+        return [memory.read((line + k) * abi.BLOCK_BYTES, abi.BLOCK_BYTES) for k in range(count)]
 
     # ------------------------------------------------------------------------------------ lifecycle
 

@@ -281,14 +281,14 @@ def test_node_is_linked_before_it_is_reported():
     link, report = actions(receiver)
     assert isinstance(link, LinkDoorbell) and link.nodes == 1
     assert report.opcode is wire.Opcode.LOSS_REPORT and report.rsn == 0
-    assert pool.read(head) == report.payload
+    assert pool.extents.read(head) == report.payload
     fields = abi.NODE.unpack(report.payload)
     assert (fields.qpn, fields.generation, fields.count, fields.rsn) == (5, 9, 3, 0)
     assert pool.check() == {"free": 62, "prelinked": 1, "linked": 1}
     assert fields.next_adjacent and fields.next_line == head + 1
     node(receiver, (PSN + 9, 1))
     assert actions(receiver)[1].rsn == 3
-    assert abi.NODE.unpack(pool.read(fields.next_line)).rsn == 3
+    assert abi.NODE.unpack(pool.extents.read(fields.next_line)).rsn == 3
 
 
 def test_message_waits_for_its_holes_and_for_their_node():
