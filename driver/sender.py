@@ -32,18 +32,12 @@ class Sender:
 
     Parameters
     ----------
-    psn : int
-        First PSN.
-    pmtu : int
-        Bytes.
+    psn, pmtu, chunk_bytes, max_outstanding
+        See :class:`SendQueue`; outstanding are always less than 2^23.
     probe_ns, timeout_ns, retry_cnt : int
         See :class:`ProgressTimer`.
     rnr_retry : int
         Receiver-not-ready answers before giving up; 7 means never.
-    chunk_bytes : int
-        Largest piece handed to the card in one descriptor.
-    max_outstanding : int
-        PSNs unacknowledged at most, less than 2^23.
 
     Attributes
     ----------
