@@ -32,7 +32,7 @@ class Chain:
         if successor is None:
             return None
         line = self.tail
-        data = self._pool.write(line, fields, successor)
+        data = self._pool.extents.write(line, fields, successor)
         self.lines.append(line)
         self.tail = successor
         return line, data

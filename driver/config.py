@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
+from .hole_list import WAITING_RUNS_MAX
 from .knitting import EXTENT_BYTES, QUOTA_ALPHA
-from .recovery import WAITING_RUNS_MAX
 from .segment import CHUNK_BYTES
 
 
@@ -25,7 +25,7 @@ class ContextConfig:
     extent_bytes, max_extents, knitting_alpha
         See :class:`~weft.driver.knitting.KnittingBuffer`.
     waiting_runs_max : int
-        See :class:`~weft.driver.recovery.Receiver`.
+        See :class:`~weft.driver.hole_list.HoleList`.
     tx_poll_ns : int
         How often the status block is looked at while descriptors are in the card and no interrupt is due.
     random : random.Random

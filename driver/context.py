@@ -1,15 +1,17 @@
-"""The open card: bring-up, and the progress engine that moves everything."""
+"""The open card: what belongs to it, from bring-up to close."""
 
 import collections
 
 from weft.hdl import abi, wire
 
-from .capabilities import Capabilities, IncompatibleCard, read_register, write_register
+from .bringup import disable_card, enable_card, reset_card, set_registers
+from .capabilities import Capabilities, IncompatibleCard, read_register
 from .command import CommandError, CommandQueue
 from .config import ContextConfig
+from .context_engine import ContextEngine
 from .knitting import KnittingBuffer
 from .memory import RangeAllocator
-from .nic import SimpleNic, control_extension, parse_control
+from .nic import SimpleNic, control_extension
 from .qp_table import QpTable
 from .report import ReportWorker
 from .ring import CardToHostRing, HostToCardRing
@@ -17,11 +19,9 @@ from .transmit_turns import TransmitTurns
 
 __all__ = ["Context", "ContextConfig", "IncompatibleCard"]
 Ring = abi.Ring
-CONTROL_ENABLE, CONTROL_RESET = 1, 2
-STATUS_RESET_DONE = 2
 
 
-class Context:
+class Context(ContextEngine):
     """An open card.
 
     Parameters
@@ -54,7 +54,7 @@ class Context:
         self.open = False
         self.capabilities = can = Capabilities.of(device)
         if config.reset:
-            self._reset_card()
+            reset_card(device)
         self.rings = {
             r: (HostToCardRing if r in abi.HOST_TO_CARD else CardToHostRing)(device, r, config.log2(r)) for r in Ring
         }
@@ -86,32 +86,13 @@ class Context:
 
     def _start(self):
         """Tell a card that is out of reset everything but what lies in its tables."""
-        config, device = self.config, self.device
-        device.enable_interrupts(max(abi.VECTOR.values()) + 1)
-        depth = max(1, min(config.prefetch_depth, self.capabilities.max_prefetch_depth or config.prefetch_depth))
-        for name, value in (
-            ("status_block", self._status.physical(0)),
-            ("reorder_distance", config.reorder_distance),
-            ("retransmit_slack", config.retransmit_slack),
-            ("node_age_ns", config.node_age_ns),
-            ("prefetch_depth", depth),
-            ("prefetch_watermark", min(config.prefetch_watermark, depth)),
-        ):
-            write_register(device, name, value)
+        self.device.enable_interrupts(max(abi.VECTOR.values()) + 1)
+        set_registers(self.device, self.config, self.capabilities, status_block=self._status.physical(0))
         self.nic.start()
         for ring in self.rings.values():
             ring.enable()
-        write_register(device, "control", CONTROL_ENABLE)
+        enable_card(self.device)
         self.commands.call(abi.CommandOpcode.SET_NETWORK, mac=self.mac, ip=self.ip)
-
-    def _reset_card(self):
-        write_register(self.device, "control", CONTROL_RESET)
-        write_register(self.device, "control", 0)
-        deadline = self.device.now_ns() + 10_000_000
-        while not read_register(self.device, "status") & STATUS_RESET_DONE:
-            if self.device.now_ns() > deadline:
-                raise TimeoutError("the card does not come out of reset")
-            self.device.wait(1_000)
 
     def reset(self):
         """Reset the card, whatever is in flight, and bring it up again.
@@ -120,7 +101,7 @@ class Context:
         registered under its keys. Commands that nobody waits for are forgotten.
         """
         self.check_open()
-        self._reset_card()
+        reset_card(self.device)
         for qp in self.qps:
             qp.on_card_reset()
             self.qps.remove(qp)
@@ -131,7 +112,7 @@ class Context:
         self.commands.forget()
         self.nic.forget()
         self._start()
-        self.knitting.announce_again()
+        self.knitting.extents.announce_again()
         self.run_until(lambda: not self.knitting.changing, self.commands.timeout_ns)
         for mr in self.mrs.values():
             mr.install()
@@ -200,76 +181,7 @@ class Context:
             self.device.free(buffer)
         return {name: int.from_bytes(data[8 * i : 8 * i + 8], "little") for i, (name, _) in enumerate(abi.COUNTERS)}
 
-    # ------------------------------------------------------------------------------------- progress
-
-    def progress(self):
-        """One round of everything, without waiting; true if something happened."""
-        status = abi.STATUS_BLOCK.unpack(self._status.read(0, abi.BLOCK_BYTES))
-        busy = self._turns.advance(status, self.device.now_ns())
-        busy |= self.commands.progress()
-        busy |= self.reports.progress()
-        now = self.device.now_ns()
-        for entry, frame in self.nic.poll():
-            busy = True
-            self._take_frame(entry, frame, now)
-        for qp in self.qps.due(now):
-            qp.progress(now)
-            self._turns.offer(qp)
-        self._turns.fill()
-        self.nic.flush()
-        self.knitting.balance(now)
-        return busy or self.qps.any_active
-
-    def _take_frame(self, entry, frame, now):
-        control = parse_control(frame) if entry.roce else None
-        qp = self.qps.find(control.dest_qp) if control else None
-        if qp is not None:
-            qp.on_control(control, now)
-            return
-        self.counts["raw_frames"] += 1
-        for handler in self.raw_frame_handlers:
-            handler(frame, entry)
-
-    @property
-    def transmitting(self):
-        """Descriptors are in the card or wait for ring room: no interrupt tells when they are finished."""
-        return self._turns.busy or self.nic.busy
-
-    def wait(self, timeout_ns):
-        """Sleep until the card has something, a QP's timer is due or the time is over."""
-        now = self.device.now_ns()
-        until = now + timeout_ns
-        if (due := self.qps.deadline) is not None:
-            until = min(until, due)
-        if self.transmitting:
-            until = min(until, now + self.config.tx_poll_ns)
-        for ring in abi.CARD_TO_HOST:
-            self.rings[ring].arm()
-        return self.device.wait(max(1, until - now))
-
-    def run_until(self, condition, timeout_ns=None):
-        """Make progress until ``condition()`` holds.
-
-        Raises
-        ------
-        TimeoutError
-        """
-        deadline = None if timeout_ns is None else self.device.now_ns() + timeout_ns
-        while True:
-            busy = self.progress()
-            if condition():
-                return
-            now = self.device.now_ns()
-            if deadline is not None and now >= deadline:
-                raise TimeoutError(f"nothing came within {timeout_ns} ns")
-            if not busy:
-                self.wait(1_000_000 if deadline is None else deadline - now)
-
-    def drain_transmit(self, qp, timeout_ns=100_000_000):
-        """Wait until no descriptor of ``qp`` is in the card."""
-        if qp.sender is not None:
-            qp.sender.abandon()
-            self.run_until(lambda: not qp.sender.in_card, timeout_ns)
+    # ------------------------------------------------------------------------------------------ end
 
     def __enter__(self):
         return self
@@ -284,10 +196,10 @@ class Context:
         if self.knitting.changing:
             self.run_until(lambda: not self.knitting.changing, self.commands.timeout_ns)
         self.open = False
-        write_register(self.device, "control", 0)
+        disable_card(self.device)
         for ring in self.rings.values():
             ring.close()
         read_register(self.device, "status")  # everything posted before has arrived
         self.nic.close()
-        self.knitting.close()
+        self.knitting.extents.close()
         self.device.free(self._status)

@@ -1,26 +1,17 @@
-"""The shared knitting buffer: extents of 64-byte blocks, and who may take how many."""
+"""The shared knitting buffer: who may take how many blocks, and when there shall be more or fewer of them."""
 
 import collections
 
 from weft.hdl import abi
 
 from .chain import Chain
+from .extents import Extents
 from .free_list import FreeList
-from .node import pack_block
 
 EXTENT_BYTES = 256 * 1024
 QUOTA_ALPHA = 8
 CALM_NS = 1_000_000
 SORTED_PER_ROUND = 64
-
-
-class _Extent:
-    """A piece of host memory the card may fetch nodes from."""
-
-    def __init__(self, index, buffer, size):
-        self.index, self.buffer = index, buffer
-        self.base, self.blocks = buffer.physical(0) // abi.BLOCK_BYTES, size // abi.BLOCK_BYTES
-        self.phase = bytearray(self.blocks)   # of the last use of each block
 
 
 class KnittingBuffer:
@@ -37,14 +28,8 @@ class KnittingBuffer:
 
     Parameters
     ----------
-    device : Device
-        Memory comes from here.
-    announce : callable(index, address, length, done)
-        Tells the card of an extent (length 0: that it is gone) and calls ``done()`` once the card knows it.
-    extent_bytes : int
-        Size of one extent.
-    max_extents : int
-        Extents the card can check.
+    device, announce, extent_bytes, max_extents
+        See :class:`~weft.driver.extents.Extents`.
     alpha : float
         Of the quota.
     calm_ns : int
@@ -52,6 +37,7 @@ class KnittingBuffer:
 
     Attributes
     ----------
+    extents : Extents
     changing : bool
         The card is being told of an extent.
     low_water : int
@@ -62,16 +48,14 @@ class KnittingBuffer:
 
     def __init__(self, device, announce, *, extent_bytes=EXTENT_BYTES, max_extents=1, alpha=QUOTA_ALPHA,
                  calm_ns=CALM_NS):
-        self.device, self.announce = device, announce
-        self.extent_bytes, self.max_extents, self.alpha, self.calm_ns = extent_bytes, max_extents, alpha, calm_ns
-        self.extents = {}       # index -> _Extent
-        self._at_page = {}      # page number of a line -> _Extent
+        self.alpha, self.calm_ns = alpha, calm_ns
+        self.extents = Extents(device, announce, extent_bytes=extent_bytes, max_extents=max_extents)
+        self.extent_blocks = extent_bytes // abi.BLOCK_BYTES
         self._free = FreeList()
         self._chains = set()
         self._owed = 0          # chains without a linked block: each is owed one
         self._short = False     # somebody was refused since the last round
         self._calm_since = None
-        self._told = collections.deque()   # what each announcement the card has not answered yet leads to
         self.low_water = None
         self.counts = collections.Counter()
         self.grow()
@@ -84,11 +68,11 @@ class KnittingBuffer:
 
     @property
     def total_blocks(self):
-        return sum(extent.blocks for extent in self.extents.values())
+        return sum(extent.blocks for extent in self.extents)
 
     @property
-    def can_grow(self):
-        return not self.changing and len(self.extents) < self.max_extents
+    def changing(self):
+        return self.extents.changing
 
     def grow(self):
         """Ask for another extent; its blocks are there once the card knows it.
@@ -98,56 +82,27 @@ class KnittingBuffer:
         MemoryError
             If the card can check no more.
         """
-        if not self.can_grow:
-            raise MemoryError("the card cannot check another knitting extent")
-        index = next(i for i in range(self.max_extents) if i not in self.extents)
-        extent = _Extent(index, self.device.alloc(self.extent_bytes, align=abi.PAGE_4K), self.extent_bytes)
-        self._tell(extent, self.extent_bytes, lambda: self._grown(extent))
-
-    @property
-    def changing(self):
-        return bool(self._told)
-
-    def _tell(self, extent, length, then):
-        self._told.append(then)
-        self.announce(extent.index, extent.base * abi.BLOCK_BYTES if length else 0, length, self._answered)
-
-    def _answered(self):
-        self._told.popleft()()
-
-    def announce_again(self):
-        """The card was reset and knows of no extent; what it was about to be told has come true."""
-        while self._told:
-            self._answered()
-        for extent in self.extents.values():
-            self._tell(extent, self.extent_bytes, lambda: None)
+        self.extents.add(self._grown)
 
     def _grown(self, extent):
         self.counts["grown"] += 1
-        self.extents[extent.index] = extent
-        for line in range(extent.base, extent.base + extent.blocks, _LINES_PER_PAGE):
-            self._at_page[line // _LINES_PER_PAGE] = extent
         self._free.add(extent.base, extent.blocks)
 
     def shrink(self):
         """Give up an extent none of whose blocks is in use, the one added last if possible; whether there was one."""
         if self.changing or len(self.extents) < 2:
             return False
-        for extent in reversed(self.extents.values()):
+        for extent in reversed([*self.extents]):
             if self._free.is_unused(extent.base) and len(self._free) - extent.blocks >= self._owed:
                 break
         else:
             return False
         self._free.remove(extent.base)
-        self._tell(extent, 0, lambda: self._shrunk(extent))
+        self.extents.remove(extent, self._shrunk)
         return True
 
-    def _shrunk(self, extent):
+    def _shrunk(self):
         self.counts["shrunk"] += 1
-        del self.extents[extent.index]
-        for line in range(extent.base, extent.base + extent.blocks, _LINES_PER_PAGE):
-            del self._at_page[line // _LINES_PER_PAGE]
-        self.device.free(extent.buffer)
 
     def balance(self, now):
         """Grow or shrink if it is time to; called every now and then."""
@@ -156,17 +111,13 @@ class KnittingBuffer:
         if self._short or free * 8 < total:
             self._short = False
             self._calm_since = None
-            if self.can_grow:
+            if self.extents.can_add:
                 self.grow()
         elif self._calm_since is None:
             self._calm_since = now
         elif now - self._calm_since >= self.calm_ns and (free - self.extent_blocks) * 2 > total - self.extent_blocks:
             self._calm_since = now
             self.shrink()
-
-    @property
-    def extent_blocks(self):
-        return self.extent_bytes // abi.BLOCK_BYTES
 
     # ---------------------------------------------------------------------------------------- blocks
 
@@ -226,21 +177,6 @@ class KnittingBuffer:
         self._free.splice(chain.lines)
         chain.lines = collections.deque()
 
-    def write(self, line, fields, next_line):
-        """Fill a block with NODE ``fields`` and the pointer to its successor; returns its 64 bytes."""
-        extent = self._at_page[line // _LINES_PER_PAGE]
-        at = line - extent.base
-        extent.phase[at] ^= 1
-        data = pack_block(next_phase=extent.phase[at], next_adjacent=int(next_line == line + 1), next_line=next_line,
-                          **fields)
-        extent.buffer.write(at * abi.BLOCK_BYTES, data)
-        return data
-
-    def read(self, line):
-        """The 64 bytes of a block."""
-        extent = self._at_page[line // _LINES_PER_PAGE]
-        return extent.buffer.read((line - extent.base) * abi.BLOCK_BYTES, abi.BLOCK_BYTES)
-
     def check(self):
         """Assert that no block is lost or counted twice; how many are free, pre-linked and linked."""
         used = [line for chain in self._chains for line in (*chain.lines, chain.tail)]
@@ -252,12 +188,3 @@ class KnittingBuffer:
         assert self._owed == sum(not chain.lines for chain in self._chains)
         assert len(self._free) >= self._owed, "a QP is owed a block that is not there"
         return uses
-
-    def close(self):
-        """Free the memory; the card is stopped."""
-        for extent in self.extents.values():
-            self.device.free(extent.buffer)
-        self.extents.clear()
-
-
-_LINES_PER_PAGE = abi.PAGE_4K // abi.BLOCK_BYTES

@@ -7,9 +7,9 @@ from weft.hdl import abi, wire
 from .enums import MTU, AccessFlag, QPAttrMask, QPState, QPType, SendFlags, WCStatus, WROpcode
 from .qp_attr import QPAttr, QPCap, QPConnection, QPInitAttr
 from .qp_engine import COMPLETION_OPCODE, QpEngine
-from .recovery import Receiver
+from .receiver import Receiver
 from .segment import Request
-from .sequence import Sender
+from .sender import Sender
 
 __all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr"]
 IBV_TIMEOUT_UNIT_NS = 4096
@@ -87,7 +87,7 @@ class QP(QpEngine):
                 generation=self.generation,
                 pd=self.pd.handle,
                 psn=self.attr.rq_psn,
-                address=receiver.head_block * abi.BLOCK_BYTES,
+                address=receiver.holes.head_block * abi.BLOCK_BYTES,
                 access=self.attr.qp_access_flags & 0xF,
                 qp_state=abi.QpState.RTS,
             )

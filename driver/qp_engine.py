@@ -5,7 +5,8 @@ from weft.hdl import abi, wire
 from .control import ControlFrame
 from .cq import WC
 from .enums import QPState, WCFlags, WCOpcode, WCStatus, WROpcode
-from .recovery import CumDoorbell, LinkDoorbell
+from .hole_list import LinkDoorbell
+from .receiver import CumDoorbell
 
 COMPLETION_OPCODE = {WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE}
 _LOCAL_PROTECTION = frozenset(
@@ -70,7 +71,7 @@ class QpEngine:
     def progress(self, now):
         """Everything that is due: deliveries, acknowledgements, timers, completions."""
         receiver, sender = self.receiver, self.sender
-        if receiver.waits_for_blocks:
+        if receiver.holes.waits_for_blocks:
             receiver.link_waiting()
         receiver.settle()
         while receiver.messages and (receiver.messages[0].imm is None or self._recv):

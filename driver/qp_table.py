@@ -71,7 +71,8 @@ class QpTable:
     def due(self, now):
         """QPs that have something to do at a time; they are not active any more."""
         for qp in self:
-            if qp in self._active or qp.receiver.waits_for_blocks or (at := qp.deadline) is not None and at <= now:
+            waits = qp.receiver.holes.waits_for_blocks
+            if qp in self._active or waits or (at := qp.deadline) is not None and at <= now:
                 self._active.pop(qp, None)
                 yield qp
 

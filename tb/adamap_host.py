@@ -51,21 +51,21 @@ class LineMemory:
             if not int(dut.o_line__valid.value):
                 continue
             request = unpack(LineRequest, int(dut.o_line__payload.value))
-            assert 1 <= request["count"] <= 4
-            assert request["line"] % 64 + request["count"] <= 64, "a read across 4 KiB"
+            assert 1 <= request.count <= 4
+            assert request.line % 64 + request.count <= 64, "a read across 4 KiB"
             self.requests += 1
-            self.lines += request["count"]
+            self.lines += request.count
             cocotb.start_soon(self._answer(request, self.latency()))
 
     async def _answer(self, request, cycles):
         dut, edge = self.dut, RisingEdge(self.dut.clk)
         await pass_cycles(dut, cycles)
         async with self.bus:
-            for index in range(request["count"]):
-                block = self.read(request["line"] + index)
+            for index in range(request.count):
+                block = self.read(request.line + index)
                 dut.i_line__payload.value = pack(
-                    LineData, data=int.from_bytes(block, "little"), tag=request["tag"], index=index,
-                    last=int(index + 1 == request["count"]), error=0)
+                    LineData, data=int.from_bytes(block, "little"), tag=request.tag, index=index,
+                    last=int(index + 1 == request.count), error=0)
                 dut.i_line__valid.value = 1
                 await edge
             dut.i_line__valid.value = 0

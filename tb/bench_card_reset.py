@@ -57,13 +57,13 @@ class ResetRun:
     @property
     def node_reads(self):
         """Reads of knitting blocks that wait for the victim's memory."""
-        extents = self.context.knitting.extents.values()
+        extents = self.context.knitting.extents
         lines = [address // abi.BLOCK_BYTES for address in self.pair.env.host(self.victim).reading]
         return sum(e.base <= line < e.base + e.blocks for line in lines for e in extents)
 
     @property
     def linked(self):
-        return sum(len(qp.receiver._list) for qp in self.end.qps)
+        return sum(len(qp.receiver.holes.nodes) for qp in self.end.qps)
 
     @property
     def peer_is_busy(self):

@@ -132,7 +132,7 @@ def attack(pair, sender, receiver, rng):
         victim, endpoint = receiver.victim, receiver.endpoint
         before = receiver.mr.read(receiver.mr.length, 0)
         live = endpoint.qps[0]
-        busy = Target(live.qp_num, live.generation, sender.endpoint.qps[0].sender.next_psn % (1 << 24),
+        busy = Target(live.qp_num, live.generation, sender.endpoint.qps[0].sender.queue.next_psn % (1 << 24),
                       endpoint.mr.rkey, endpoint.mr.buf, FILE_BYTES)
         late = receiver.target(victim, (victim.attr.rq_psn - 9) % (1 << 24))
         hit.run(frames.truncated(busy))

@@ -218,7 +218,7 @@ def unreadable_payload(card):
 def write_node(qp, next_line):
     """A node of one hole into the block the QP's list begins with; its bytes."""
     receiver = qp.receiver
-    return receiver.pool.write(receiver.head_block, {
+    return receiver.holes.pool.extents.write(receiver.holes.head_block, {
         "qpn": qp.qp_num, "generation": qp.generation, "count": 1, "encoding": abi.Encoding.LIST,
         "base_psn": qp.attr.rq_psn, "rsn": 0}, next_line)
 
@@ -237,7 +237,7 @@ def broken_lists(card):
     card.settle()
     assert context.reports.counts["QP_ERROR"] == errors + 2 and stray.receiver.broken is Reason.BAD_POINTER
     assert stray.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_pointer": 1}
-    block = damaged.receiver.head_block
+    block = damaged.receiver.holes.head_block
     node = bytearray(write_node(damaged, next_line=block))
     node[abi.NODE.offset_of("count") // 8] ^= 2         # three holes, which is legal
     card.pair.env.host("a").memory.write(block * abi.BLOCK_BYTES, bytes(node))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import cocotb
 from cocotb.task import bridge
-from cocotb.triggers import Combine, Timer
+from cocotb.triggers import Timer, gather
 from cocotb.utils import get_sim_time
 
 from weft.driver.context import ContextConfig
@@ -82,12 +82,10 @@ class MainJob:
 
         progress = cocotb.start_soon(self._tell_progress())
         started_ns, started = get_sim_time("ns"), time.perf_counter()
-        tasks = {"receiver": cocotb.start_soon(bridge(self._guard)("receiver", self._receive, receiver)),
-                 "sender": cocotb.start_soon(bridge(self._guard)("sender", self._send, sender, receiver.offer))}
-        await Combine(*tasks.values())
-        stats = {name: task.result() for name, task in tasks.items()}
+        _, sent = await gather(bridge(self._guard)("receiver", self._receive, receiver),
+                               bridge(self._guard)("sender", self._send, sender, receiver.offer))
         progress.cancel()
-        self.nanoseconds = (stats["sender"] or {}).get("nanoseconds") or get_sim_time("ns") - started_ns
+        self.nanoseconds = (sent or {}).get("nanoseconds") or get_sim_time("ns") - started_ns
         wall = time.perf_counter() - started
         received = receiver.mr.read(len(self.data), 0)
         job.tell("closing", done=len(self.data), total=len(self.data), time_ns=get_sim_time("ns"))

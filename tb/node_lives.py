@@ -12,10 +12,11 @@ import random
 from types import SimpleNamespace
 
 from weft.driver.control import ControlFrame
+from weft.driver.hole_list import LinkDoorbell
 from weft.driver.holes import node_runs
 from weft.driver.knitting import KnittingBuffer
 from weft.driver.node import encode_body
-from weft.driver.recovery import CumDoorbell, LinkDoorbell, Receiver
+from weft.driver.receiver import CumDoorbell, Receiver
 from weft.hdl import abi, wire
 from weft.model.functional import window as judge
 from weft.model.functional.builder import NodeBuilder
@@ -34,7 +35,7 @@ class CardQp:
     def __init__(self, lives, qpn, generation, life, psn, head):
         self.generation, self.life = generation, life
         self.window = Window(lives.window_bits, psn)
-        self.nodes = NodeList(qpn, generation, head, lives.pool.read, lives.in_extent)
+        self.nodes = NodeList(qpn, generation, head, lives.pool.extents.read, lives.in_extent)
 
 
 class HostQp:
@@ -97,7 +98,7 @@ class NodeLives:
         except MemoryError:
             self.sums["refused"] += 1
             return
-        self.card[qpn] = CardQp(self, qpn, generation, life, psn, receiver.head_block)
+        self.card[qpn] = CardQp(self, qpn, generation, life, psn, receiver.holes.head_block)
         self.host[qpn] = HostQp(generation, life, receiver, psn)
         self.sums["created"] += 1
 
@@ -107,7 +108,7 @@ class NodeLives:
         self.sums["coarsened"] += host.receiver.counts["coarsened"]
         self.sums["waited"] += host.receiver.counts["waited"]
         self.builder.run(qpn, card.generation, 0, 0, False)
-        self.sums["dropped"] += len(host.receiver._list)
+        self.sums["dropped"] += len(host.receiver.holes.nodes)
         host.receiver.close()
         self.sums["destroyed"] += 1
 
@@ -160,7 +161,7 @@ class NodeLives:
     def pass_over(self, qpn):
         """The probe's other half: what was asked for and is not here was lost again."""
         card, host = self.card[qpn], self.host[qpn]
-        card.nodes.probe(host.receiver.next_rsn % (1 << 24))
+        card.nodes.probe(host.receiver.holes.next_rsn % (1 << 24))
         self._retired(qpn, card)
 
     def _retired(self, qpn, card):
@@ -185,7 +186,7 @@ class NodeLives:
             touched[report.qpn] = host
             self._take(host, kind, report)
         for qpn, host in self.host.items():
-            if qpn in touched or host.receiver.waits_for_blocks:
+            if qpn in touched or host.receiver.holes.waits_for_blocks:
                 host.receiver.link_waiting()
                 self._carry_out(qpn, host)
         self.pool.balance(self.now)

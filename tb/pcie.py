@@ -3,11 +3,8 @@
 import logging
 import random
 from collections import deque
-from types import SimpleNamespace
 
 import cocotb
-from amaranth.hdl import Shape
-from amaranth.lib import data
 from cocotb.triggers import RisingEdge, Timer
 from cocotbext.axi import AxiStreamBus
 from cocotbext.pcie.core import RootComplex
@@ -16,26 +13,9 @@ from cocotbext.pcie.xilinx.us import UltraScalePlusPcieDevice
 from weft.hdl.layouts import DmaRequest
 from weft.hdl.pcie.tlp import CompletionBeat, ReadTlp, WriteTlp
 
+from .payload import pack, unpack
+
 RC_HEADER_DWORDS = 3
-
-
-def pack(struct, **values):
-    """Integer of a flat struct; absent fields are zero."""
-    word = 0
-    for name, field in data.Layout.cast(struct):
-        value = values.pop(name, 0)
-        width = Shape.cast(field.shape).width
-        assert 0 <= value < 1 << width, (name, value)
-        word |= value << field.offset
-    assert not values, values
-    return word
-
-
-def unpack(struct, word):
-    """Fields of a flat struct as attributes."""
-    return SimpleNamespace(**{
-        name: word >> field.offset & (1 << Shape.cast(field.shape).width) - 1
-        for name, field in data.Layout.cast(struct)})
 
 
 def group(pieces):

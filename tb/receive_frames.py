@@ -1,38 +1,9 @@
 """Frames for the receive benches, and their way onto and off a beat stream."""
 
 from weft.hdl import wire
-from weft.hdl.layouts import BEAT_BYTES, Beat
 
 MAC, IP = 0x02_00_00_00_00_01, 0x0A00_0001
 PEER_MAC, PEER_IP = 0x02_00_00_00_00_02, 0x0A00_0002
-
-
-def beats(frame, *, error=0):
-    """Packed :class:`Beat` values of a frame; unused bytes are ones."""
-    values = []
-    for at in range(0, len(frame), BEAT_BYTES):
-        chunk = frame[at:at + BEAT_BYTES]
-        last = at + BEAT_BYTES >= len(frame)
-        data = int.from_bytes(chunk.ljust(BEAT_BYTES, b"\xff"), "little")
-        values.append(Beat.const({"data": data, "empty": BEAT_BYTES - len(chunk), "last": last,
-                                  "error": error and last}).as_value().value)
-    return values
-
-
-def unpack_beat(value):
-    """Bytes and ``last`` of a packed :class:`Beat`."""
-    beat = Beat.from_bits(value)
-    assert beat.last or not beat.empty, "empty bytes before the last beat"
-    return beat.data.to_bytes(BEAT_BYTES, "little")[:BEAT_BYTES - beat.empty], beat.last
-
-
-async def recv_frame(sink):
-    """The next frame of a sink of beats."""
-    frame, last = b"", 0
-    while not last:
-        piece, last = unpack_beat(await sink.recv())
-        frame += piece
-    return frame
 
 
 def roce(opcode, *, payload=b"", psn=0, dest_qp=3, ack_req=0, va=0x1000, rkey=0x100, rsn=0, generation=0, imm=0,

@@ -27,8 +27,9 @@ from types import SimpleNamespace
 import cocotb
 from cocotb.triggers import Event
 
+from weft.driver.hole_list import LinkDoorbell
 from weft.driver.node import Node, open_holes
-from weft.driver.recovery import LinkDoorbell, Receiver
+from weft.driver.receiver import Receiver
 from weft.hdl import abi
 from weft.hdl.layouts import Verdict
 
@@ -60,7 +61,7 @@ class RoomQp(HostQp):
 
     @property
     def lines(self):
-        return self.receiver._chain.lines
+        return self.receiver.holes._chain.lines
 
 
 class RoomLives(NodeLives):
@@ -129,7 +130,7 @@ class RoomLives(NodeLives):
         self.sums["read_together"] += count > 1
         for host in self.host.values():
             if line in host.lines:
-                first = host.receiver.linked - len(host.lines) + host.lines.index(line)
+                first = host.receiver.holes.linked - len(host.lines) + host.lines.index(line)
                 assert first + count <= host.rung, f"{first + count} nodes read, {host.rung} linked"
                 self._reading[host.life] += 1
                 return line, count, host
@@ -141,7 +142,8 @@ class RoomLives(NodeLives):
         if host is not None:
             self._reading[host.life] -= 1
             self.sums["late_answers"] += host.dying
-        return [self.pool.device.memory.read((line + k) * abi.BLOCK_BYTES, abi.BLOCK_BYTES) for k in range(count)]
+        memory = self.pool.extents.device.memory
+        return [memory.read((line + k) * abi.BLOCK_BYTES, abi.BLOCK_BYTES) for k in range(count)]
 
     # ------------------------------------------------------------------------------------ lifecycle
 
@@ -155,7 +157,7 @@ class RoomLives(NodeLives):
         except MemoryError:
             self.sums["refused"] += 1
         else:
-            await self.port.create(qpn, generation, psn, receiver.head_block)
+            await self.port.create(qpn, generation, psn, receiver.holes.head_block)
             self.host[qpn] = RoomQp(generation, next(self._life), receiver, psn)
             self.sums["created"] += 1
         self._coming.remove(qpn)
@@ -173,7 +175,7 @@ class RoomLives(NodeLives):
         receiver = host.receiver
         self.sums["coarsened"] += receiver.counts["coarsened"]
         self.sums["waited"] += receiver.counts["waited"]
-        self.sums["dropped"] += len(receiver._list)
+        self.sums["dropped"] += len(receiver.holes.nodes)
         receiver.close()
         self.sums["destroyed"] += 1
 
@@ -213,7 +215,7 @@ class RoomLives(NodeLives):
     def probe(self, qpn):
         """Everything sent counts as sent, and what was asked for and did not come was lost again."""
         host = self.host[qpn]
-        self._ask(qpn, host, host.next_psn, rsn=host.receiver.next_rsn, probe=1)
+        self._ask(qpn, host, host.next_psn, rsn=host.receiver.holes.next_rsn, probe=1)
 
     def retransmission(self, qpn, generation, life, psn, rsn):
         """A retransmitted packet arrives, perhaps for a QP that is gone.
@@ -233,8 +235,8 @@ class RoomLives(NodeLives):
         The matcher has to refuse it too.
         """
         host = self.host[qpn]
-        if host.receiver._list:
-            node = self.random.choice(host.receiver._list)
+        if host.receiver.holes.nodes:
+            node = self.random.choice(host.receiver.holes.nodes)
             holes = [psn + k for psn, length in node.runs for k in range(length)]
             slot = self.random.randrange(len(holes))
             self.sums["stale_into_room"] += 1
@@ -261,7 +263,7 @@ class RoomLives(NodeLives):
 
     def _take(self, host, kind, report):
         if kind is abi.ReportKind.RETIRE:
-            node = host.receiver._list[0]
+            node = host.receiver.holes.nodes[0]
             psns = [psn + k for psn, length in node.runs for k in range(length)]
             holes = [psn - psns[0] for psn in psns]
             left = set(open_holes(node.encoding, holes, report.open))

@@ -147,7 +147,7 @@ class RoomPort:
             judged = unpack(Judgement, int(await self._judgements.recv()))
             record, ticket = self._asked.popleft()
             self._placing.append((self.now + self.rng.randint(0, PLACE_CYCLES), ticket))
-            self.on_judgement(record, Verdict(judged["verdict"]))
+            self.on_judgement(record, Verdict(judged.verdict))
 
     async def _take_reports(self, sink):
         while True:
@@ -188,9 +188,9 @@ class RoomPort:
         """Reads may be answered in any order, the blocks of one behind each other."""
         while (value := self._requests.recv_nowait()) is not None:
             request = unpack(LineRequest, int(value))
-            read = self.on_read(request["line"], request["count"])
+            read = self.on_read(request.line, request.count)
             self._order += 1
-            heapq.heappush(self._reads, (self.now + self.latency(), self._order, request["tag"], read))
+            heapq.heappush(self._reads, (self.now + self.latency(), self._order, request.tag, read))
         if not self._lines and self._reads and self._reads[0][0] <= self.now:
             *_, tag, read = heapq.heappop(self._reads)
             blocks = self.on_answer(read)

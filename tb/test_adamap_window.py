@@ -4,6 +4,7 @@ import os
 import random
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import cocotb
 import pytest
@@ -146,14 +147,14 @@ async def random_packets(dut):
             )
             if judged.verdict in (model.MATCH, model.UNMATCHED, model.PROBE):
                 (expected_matches if room else expected_unmatched).append(
-                    {
-                        "qpn": qpn,
-                        "generation": generations[qpn],
-                        "psn": judged.psn % (1 << 32),
-                        "rsn": fields["rsn"],
-                        "probe": int(flags["probe"]),
-                        "ticket": fields["ticket"],
-                    }
+                    SimpleNamespace(
+                        qpn=qpn,
+                        generation=generations[qpn],
+                        psn=judged.psn % (1 << 32),
+                        rsn=fields["rsn"],
+                        probe=int(flags["probe"]),
+                        ticket=fields["ticket"],
+                    )
                 )
             tag = (qpn, generations[qpn], fields["ticket"])
             expected_runs += [(tag, p, n, 0) for p, n in judged.lost]
@@ -169,7 +170,7 @@ async def random_packets(dut):
             bench.source.send_nowait(value)
         for want in expected:
             value = unpack(Judgement, int(await bench.sink.recv()))
-            got = (value["verdict"], value["psn"], value["base"], value["holes"], value["progress"])
+            got = (value.verdict, value.psn, value.base, value.holes, value.progress)
             assert got == want, f"judgement {got}, expected {want}"
         await RisingEdge(dut.clk)
         await RisingEdge(dut.clk)
@@ -182,7 +183,7 @@ async def random_packets(dut):
             got_runs.append(unpack(HoleRun, int(bench.runs.recv_nowait())))
     stuck = bench.stalls
     held = sum(n for _, _, n, _ in expected_runs) + sum(s for *_, s in expected_runs)
-    while sum(r["length"] + r["seal"] for r in got_runs) < held:  # the last ones may still wait for the sink
+    while sum(r.length + r.seal for r in got_runs) < held:  # the last ones may still wait for the sink
         got_runs.append(unpack(HoleRun, int(await bench.runs.recv())))
     # Runs: per packet the same holes, split in steps of the card's own choice.
     def behind(run):
@@ -190,13 +191,13 @@ async def random_packets(dut):
 
     joined = []
     for r in got_runs:
-        tag = (r["qpn"], r["generation"], r["ticket"])
-        if r["seal"]:
+        tag = (r.qpn, r.generation, r.ticket)
+        if r.seal:
             joined.append((tag, None, 0, 1))
-        elif joined and joined[-1][0] == tag and not joined[-1][3] and behind(joined[-1]) == r["psn"]:
-            joined[-1] = (tag, joined[-1][1], joined[-1][2] + r["length"], 0)
+        elif joined and joined[-1][0] == tag and not joined[-1][3] and behind(joined[-1]) == r.psn:
+            joined[-1] = (tag, joined[-1][1], joined[-1][2] + r.length, 0)
         else:
-            joined.append((tag, r["psn"], r["length"], 0))
+            joined.append((tag, r.psn, r.length, 0))
     want = [(t, None if p is None else p % (1 << 32), n, s) for t, p, n, s in expected_runs]
     rejoined = []
     for item in want:
@@ -220,7 +221,7 @@ async def random_packets(dut):
         assert int(dut.query_holes.value) == windows[qpn].holes % (1 << HOLES_BITS)
     await control(dut, ControlKind.DESTROY, qpn=2, generation=7)
     run = unpack(HoleRun, int(await with_timeout(bench.runs.recv(), 1, "us")))
-    assert (run["qpn"], run["generation"], run["length"], run["seal"]) == (2, 7, 0, 0)
+    assert (run.qpn, run.generation, run.length, run.seal) == (2, 7, 0, 0)
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")

@@ -174,7 +174,7 @@ def test_the_pointer_is_there_before_the_node_that_needs_it():
     for _ in range(200):
         line, data = chain.link(FIELDS)
         node = abi.NODE.unpack(data)
-        assert line == expected and node.next_line == chain.tail and pool.read(line) == data
+        assert line == expected and node.next_line == chain.tail and pool.extents.read(line) == data
         assert node.next_adjacent == (node.next_line == line + 1)
         phases[line].append(node.next_phase)
         expected = node.next_line
@@ -209,7 +209,7 @@ def test_blocks_are_used_only_while_the_card_knows_their_extent():
     assert len(pool.extents) == 2 and chain.link(FIELDS)
     while chain.lines:
         chain.retire(chain.lines[0])
-    memory = pool.device.memory
+    memory = pool.extents.device.memory
     pages = len(memory._pages)
     pool.balance(10)
     pool.balance(200)
@@ -243,7 +243,7 @@ def test_a_reset_card_learns_every_extent_again():
     pool.grow()      # asked for, not answered
     card.pending.clear()
     card.extents.clear()
-    pool.announce_again()
+    pool.extents.announce_again()
     assert pool.changing
     card.answer()
     assert not pool.changing and len(card.extents) == 3 and known.items() <= card.extents.items()

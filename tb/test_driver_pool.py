@@ -73,13 +73,13 @@ def test_limited_sender_sends_nothing_new():
     seen = {}
 
     def stop():
-        receiver._set_limit(sender.sent_psn + 10)
+        receiver._set_limit(sender.queue.sent_psn + 10)
         ends[1].context.mark_active(ends[1].qps[0])
-        pair.loop.call_in(60_000, lambda: seen.update(limit=sender.limit, sent=sender.sent_psn))
+        pair.loop.call_in(60_000, lambda: seen.update(limit=sender.queue.limit, sent=sender.queue.sent_psn))
         pair.loop.call_in(900_000, go)
 
     def go():
-        seen["later"] = sender.sent_psn
+        seen["later"] = sender.queue.sent_psn
         receiver._set_limit(None)
         ends[1].context.mark_active(ends[1].qps[0])
 
@@ -87,7 +87,7 @@ def test_limited_sender_sends_nothing_new():
     ends[0].mr.write(bytes(range(250)) * 2_400)
     sent, _ = transfer(pair, ends)
     assert ends[1].mr.read(600_000, 0) == bytes(range(250)) * 2_400
-    assert seen["later"] == seen["sent"] >= seen["limit"] and sender.limit is None
+    assert seen["later"] == seen["sent"] >= seen["limit"] and sender.queue.limit is None
     assert sent["sender_probes"] >= 2 and "sender_retransmissions" not in sent
     close_and_check(pair, ends)
 
@@ -180,7 +180,7 @@ def test_reports_of_a_dead_generation_change_nothing():
     ends = make_endpoints(pair, 4_096)
     context, qp = pair.contexts[1], ends[1].qps[0]
     dead = {"qpn": qp.qp_num, "generation": qp.generation}
-    line = qp.receiver.head_block
+    line = qp.receiver.holes.head_block
     qp.reset()
     qp.connect(ends[0].connections[0])
     before = context.knitting.check()
@@ -193,7 +193,7 @@ def test_reports_of_a_dead_generation_change_nothing():
         pair.devices[1].card.report(entry)
     context.progress()
     assert context.reports.counts["stale"] == 3 and context.knitting.check() == before
-    assert qp.receiver.linked == 0 and qp.receiver.broken is None and not qp.receiver.waits_for_blocks
+    assert qp.receiver.holes.linked == 0 and qp.receiver.broken is None and not qp.receiver.holes.waits_for_blocks
     close_and_check(pair, ends)
 
 

@@ -10,24 +10,11 @@ from cocotb.triggers import RisingEdge
 from weft.hdl import wire
 from weft.hdl.icrc import Icrc
 from weft.tb.clock import start_clock
+from weft.tb.payload import beats
 from weft.tb.sim import SIMULATORS, bench_seed, simulate
 
 FRAMES = 16
 FLIPS = [*range(30, 40), 43, *range(48, 60)]  # bytes of the first beat that the ICRC covers
-
-
-def pack_beat(data, last, error=0):
-    """A Beat as its port shows it."""
-    empty = 64 - len(data)
-    return int.from_bytes(data, "little") | empty << 512 | last << 518 | error << 519
-
-
-def dirty_beats(frame, rng):
-    """Beats of a frame with nonsense in the unused bytes of the last one."""
-    for at in range(0, len(frame), 64):
-        data = frame[at:at + 64]
-        junk = int.from_bytes(bytes(len(data)) + rng.randbytes(64 - len(data)), "little")
-        yield pack_beat(data, int(at + 64 >= len(frame))) | junk
 
 
 async def run(dut, frames, rng, gap):
@@ -45,7 +32,7 @@ async def run(dut, frames, rng, gap):
 
     sent = 0
     for frame in frames:
-        for beat in dirty_beats(frame, rng):
+        for beat in beats(frame, unused=rng.randbytes(1)):
             while rng.random() < gap:
                 dut.i__valid.value = 0
                 await step()

@@ -12,7 +12,7 @@ from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStream
 from weft.hdl.layouts import RegisterWrite
 from weft.hdl.pcie.cq import STATUS_OK, STATUS_UNSUPPORTED, AnswerDescriptor, HostDescriptor
 from weft.tb.clock import start_clock
-from weft.tb.pcie import pack, unpack
+from weft.tb.payload import pack, unpack
 from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.stream import StreamSink
 

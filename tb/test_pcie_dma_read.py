@@ -12,7 +12,8 @@ from weft.hdl.layouts import Beat, LineData, LineRequest
 from weft.hdl.params import preset
 from weft.hdl.pcie.dma_read import COMPLETION_LINES, DmaRead
 from weft.tb.clock import start_clock
-from weft.tb.pcie import Completer, group, pack, unpack
+from weft.tb.payload import pack, unpack
+from weft.tb.pcie import Completer, group
 from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.stream import StreamSink, StreamSource
 

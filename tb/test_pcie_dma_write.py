@@ -7,26 +7,16 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge, with_timeout
 
-from weft.hdl.layouts import Beat
 from weft.hdl.params import preset
 from weft.hdl.pcie.dma_write import DmaWrite
 from weft.tb.clock import start_clock
-from weft.tb.pcie import WriteMemory, group, pack
+from weft.tb.payload import beats
+from weft.tb.pcie import WriteMemory, group
 from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.stream import StreamSink, StreamSource
 
 BENCH = "weft.tb.test_pcie_dma_write"
 CLIENTS = 3
-
-
-def beats(payload):
-    """Packed beats of one packet."""
-    result = []
-    for at in range(0, len(payload), 64):
-        part = payload[at:at + 64]
-        result.append(pack(Beat, data=int.from_bytes(part, "little"), empty=64 - len(part),
-                           last=int(at + 64 >= len(payload))))
-    return result
 
 
 class Bench:

@@ -10,7 +10,7 @@ from cocotbext.axi import AxiStreamBus, AxiStreamSink
 from weft.hdl.pcie.rq import RequestDescriptor, RequestShim, RequestUser
 from weft.hdl.pcie.tlp import ReadTlp, WriteTlp
 from weft.tb.clock import start_clock
-from weft.tb.pcie import pack, unpack
+from weft.tb.payload import pack, unpack
 from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.stream import StreamSource
 

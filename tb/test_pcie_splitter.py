@@ -15,7 +15,7 @@ from weft.hdl.pcie.msix import Msix
 from weft.hdl.pcie.splitter import Splitter
 from weft.hdl.pcie.tlp import Piece
 from weft.tb.clock import start_clock
-from weft.tb.pcie import pack, unpack
+from weft.tb.payload import pack, unpack
 from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.stream import StreamSink, StreamSource
 

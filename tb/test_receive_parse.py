@@ -16,7 +16,8 @@ from weft.hdl.params import preset
 from weft.hdl.receive.parse import Parse
 from weft.model.functional.parse import KINDS, parse
 from weft.tb.clock import start_clock
-from weft.tb.receive_frames import IP, MAC, PEER_MAC, beats, edit, recv_frame, roce, seal
+from weft.tb.payload import beats, receive
+from weft.tb.receive_frames import IP, MAC, PEER_MAC, edit, roce, seal
 from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.stream import StreamSink, StreamSource
 
@@ -158,7 +159,7 @@ async def expect(bench, frames):
             continue
         compare(await bench.header.recv(), header)
         if payload:
-            assert await recv_frame(bench.payload) == payload
+            assert await receive(bench.payload) == (payload, 0)
     await bench.settle()
     assert bench.refused == refused
     assert not len(bench.header) and not len(bench.payload)
@@ -273,7 +274,7 @@ async def overflow(dut):
         header, payload = next(p for p in parsed if p[0].psn == RxHeader.from_bits(value).psn)
         compare(value, header)
         if payload:
-            assert await recv_frame(bench.payload) == payload
+            assert await receive(bench.payload) == (payload, 0)
     # and it goes on afterwards
     bench.refused.clear()
     frame = data_frame(rng, 1000)

@@ -16,7 +16,8 @@ from weft.hdl.receive.receive import Receive
 from weft.hdl.table.translate import TranslateRequest, Translation
 from weft.model.functional.parse import parse
 from weft.tb.clock import start_clock
-from weft.tb.receive_frames import IP, MAC, PEER_MAC, beats, recv_frame, roce
+from weft.tb.payload import beats, receive
+from weft.tb.receive_frames import IP, MAC, PEER_MAC, roce
 from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.stream import StreamSink, StreamSource
 
@@ -240,10 +241,10 @@ async def compare(room, frames):
     expected = Expected(frames, room.requests, room.judgements)
     requests = [DmaRequest.from_bits(await room.request.recv()) for _ in range(len(room.request))]
     assert [(r.address, r.length, bool(r.last)) for r in requests] == expected.requests
-    assert [await recv_frame(room.data) for _ in expected.data] == expected.data
+    assert [(await receive(room.data))[0] for _ in expected.data] == expected.data
     infos = [RawInfo.from_bits(await room.raw_info.recv()) for _ in range(len(room.raw_info))]
     assert [(i.length, i.roce) for i in infos] == [r[:2] for r in expected.raw]
-    assert [await recv_frame(room.raw) for _ in expected.raw] == [r[2] for r in expected.raw]
+    assert [(await receive(room.raw))[0] for _ in expected.raw] == [r[2] for r in expected.raw]
     assert not len(room.data) and not len(room.raw)
     reports = [Report.from_bits(await room.report.recv()) for _ in range(len(room.report))]
     assert [(r.entry, r.ticket) for r in reports] == expected.reports

@@ -9,10 +9,11 @@ from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 
 from weft.hdl import abi
-from weft.hdl.layouts import Beat, DmaRequest
+from weft.hdl.layouts import DmaRequest
 from weft.hdl.params import preset
 from weft.tb.clock import CLOCK_PERIOD_NS, start_clock
 from weft.tb.dma_write_sink import DmaWriteSink
+from weft.tb.payload import beats, receive
 from weft.tb.sim import SIMULATORS, bench_seed, simulate
 from weft.tb.stream import StreamSink, StreamSource
 
@@ -20,25 +21,6 @@ Reason = abi.Reason
 TX = os.environ.get("WEFT_HALF") == "tx"
 tx_test = cocotb.test(timeout_time=400, timeout_unit="us", skip=not TX)
 rx_test = cocotb.test(timeout_time=400, timeout_unit="us", skip=TX)
-
-
-def beats(frame, *, error=0):
-    """Beats of a byte string; unused bytes hold nonsense."""
-    for at in range(0, len(frame), 64):
-        part = frame[at:at + 64]
-        last = at + 64 >= len(frame)
-        data = int.from_bytes(part + b"\xA5" * (64 - len(part)), "little")
-        yield Beat.const({"data": data, "empty": 64 - len(part), "last": last, "error": error if last else 0}).as_bits()
-
-
-async def receive_frame(sink):
-    """Bytes of the next frame, and whether it is marked bad."""
-    data = b""
-    while True:
-        beat = Beat.from_bits(await sink.recv())
-        data += int(beat.data).to_bytes(64, "little")[:64 - beat.empty]
-        if beat.last:
-            return data, beat.error
 
 
 async def watch_strobes(dut, seen, *names):
@@ -106,7 +88,7 @@ async def frames_leave_whole_and_in_order(dut):
         source.send_nowait(abi.NIC_TX.pack(phase=rng.getrandbits(1), address=at, length=length))
         at += length + rng.randint(1, 5000)
     for frame in expected:
-        assert await receive_frame(sink) == frame
+        assert await receive(sink) == frame
     for _ in range(10):
         await RisingEdge(dut.clk)
     assert seen["retire"] == len(lengths)
@@ -141,7 +123,7 @@ async def one_beat_per_cycle(dut):
     for _ in range(3):
         source.send_nowait(abi.NIC_TX.pack(address=0, length=9216))
     for _ in range(3):
-        assert await receive_frame(sink) == (frame, 0)
+        assert await receive(sink) == (frame, 0)
     cycles = (get_sim_time("ns") - start) // CLOCK_PERIOD_NS
     cocotb.log.info("432 beats in %d cycles", cycles)
     assert cycles <= 432 + 16

@@ -8,9 +8,10 @@ from cocotb.triggers import RisingEdge, with_timeout
 
 from weft.hdl.transmit.buffer import DEPTH_MIN, FrameBuffer
 from weft.tb.clock import start_clock
+from weft.tb.payload import beats, receive
 from weft.tb.sim import SIMULATORS, bench_seed
 from weft.tb.stream import StreamSink, StreamSource
-from weft.tb.transmit_agents import pack_beats, recv_stream, refusal, run
+from weft.tb.transmit_agents import refusal, run
 
 
 @cocotb.test()
@@ -25,7 +26,7 @@ async def frames_pass_whole(dut):
         if size > 1500 and rng.random() < 0.6:
             size //= 100
         frame, error = rng.randbytes(size), int(rng.random() < 0.2)
-        for beat in pack_beats(frame, error):
+        for beat in beats(frame, error=error):
             source.send_nowait(beat)
         if size > 64 * DEPTH_MIN:
             oversized += 1
@@ -44,7 +45,7 @@ async def frames_pass_whole(dut):
                 inside = not int(dut.o__payload.value) >> 518 & 1
 
     cocotb.start_soon(watch())
-    got = [await with_timeout(recv_stream(sink), 200, "us") for _ in expected]
+    got = [await with_timeout(receive(sink), 200, "us") for _ in expected]
     assert got == [(frame, 0) for frame in expected]
     await with_timeout(source.idle(), 100, "us")
     for _ in range(3):
@@ -60,18 +61,18 @@ async def back_pressure_and_full_rate(dut):
     source, sink = StreamSource(dut, "i", dut.clk, rng=rng), StreamSink(dut, "o", dut.clk, pause=0.5, rng=rng)
     frames = [rng.randbytes(rng.choice([1000, 64 * DEPTH_MIN, 4170])) for _ in range(12)]
     for frame in frames:
-        for beat in pack_beats(frame):
+        for beat in beats(frame):
             source.send_nowait(beat)
-    assert [(await with_timeout(recv_stream(sink), 200, "us"))[0] for _ in frames] == frames
+    assert [(await with_timeout(receive(sink), 200, "us"))[0] for _ in frames] == frames
     sink.pause = 0
-    beats = 400
-    for beat in list(pack_beats(bytes(64 * 10))) * (beats // 10):
+    count = 400
+    for beat in beats(bytes(64 * 10)) * (count // 10):
         source.send_nowait(beat)
     before, cycles = sink.received, 0
-    while sink.received < before + beats:
+    while sink.received < before + count:
         await RisingEdge(dut.clk)
         cycles += sink.received > before
-    assert cycles <= beats + 1
+    assert cycles <= count + 1
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)

@@ -15,6 +15,7 @@ from weft.hdl.transmit.segment import CHUNK_MAX
 from weft.hdl.transmit.transmit import Transmit
 from weft.tb.clock import CLOCK_PERIOD_NS, start_clock
 from weft.tb.decoder import decode, is_roce
+from weft.tb.payload import beats, receive
 from weft.tb.sim import SIMULATORS, bench_seed
 from weft.tb.stream import StreamSink, StreamSource
 from weft.tb.transmit_agents import (
@@ -26,10 +27,8 @@ from weft.tb.transmit_agents import (
     Host,
     frame_of,
     outcome_of,
-    pack_beats,
     packets_of,
     random_work,
-    recv_stream,
     refusal,
     run,
 )
@@ -74,7 +73,7 @@ class Room:
     async def frames(self, count):
         got = []
         for _ in range(count):
-            data, error = await with_timeout(recv_stream(self.sink), 200, "us")
+            data, error = await with_timeout(receive(self.sink), 200, "us")
             assert not error
             got.append(data)
         return got
@@ -115,7 +114,7 @@ async def everything_at_once(dut):
         for work in works[ring]:
             room.post(ring, work)
     for raw in [*raws[:5], None, *raws[5:]]:
-        for beat in pack_beats(raw or broken, error=int(raw is None)):
+        for beat in beats(raw or broken, error=int(raw is None)):
             room.raw.send_nowait(beat)
     expected = [outcome_of(w, qps=QPS) for w in works]
     got = await room.frames(sum(len(e[0]) for e in expected) + len(raws))
@@ -169,7 +168,7 @@ async def nothing_starves(dut):
     work = random_work(room.rng, qps=QPS, retransmit=0, pmtu=3, remote_va=0, length=1024 * 30, opcode=1)
     room.post(0, work)
     for _ in range(30):
-        for beat in pack_beats(bytes(1000)):
+        for beat in beats(bytes(1000)):
             room.raw.send_nowait(beat)
     got = [is_roce(f) for f in await room.frames(60)]
     for kind in (False, True):
@@ -185,7 +184,7 @@ async def disabled_sends_nothing(dut):
     dut.enable.value = 0
     works = [random_work(room.rng, qps=QPS, retransmit=0, pmtu=3, length=3000) for _ in range(2)]
     room.post(0, works[0])
-    for beat in pack_beats(bytes(100)):
+    for beat in beats(bytes(100)):
         room.raw.send_nowait(beat)
     for _ in range(60):
         await RisingEdge(dut.clk)

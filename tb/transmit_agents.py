@@ -13,6 +13,7 @@ from weft.hdl.abi import PAGE_4K, Reason, WorkOpcode
 from weft.hdl.layouts import DmaRequest
 from weft.hdl.table.translate import TranslateRequest, Translation
 from weft.hdl.transmit.segment import CHUNK_MAX
+from weft.tb.payload import beats
 from weft.tb.sim import elaborate, simulate
 from weft.tb.stream import StreamSink, StreamSource
 
@@ -45,26 +46,6 @@ def refusal(build):
             raise AssertionError("nothing was refused")
         gc.collect()
     return message
-
-
-def pack_beats(data, error=0):
-    """Beats of a byte stream as port values."""
-    for at in range(0, len(data), 64):
-        part = data[at:at + 64]
-        last = int(at + 64 >= len(data))
-        yield int.from_bytes(part, "little") | (64 - len(part)) << 512 | last << 518 | (error & last) << 519
-
-
-async def recv_stream(sink):
-    """Bytes of the next beat stream and its error flag."""
-    data = b""
-    while True:
-        value = await sink.recv()
-        empty, last = value >> 512 & 63, value >> 518 & 1
-        assert last or not empty, "empty is for last beats"
-        data += (value & (1 << 512) - 1).to_bytes(64, "little")[:64 - empty]
-        if last:
-            return data, value >> 519
 
 
 def byte_at(address):
@@ -224,7 +205,7 @@ class Host:
             error |= request.address in self.poisoned
             self.reads += 1
             if request.last:
-                for beat in pack_beats(data, error):
+                for beat in beats(data, error=error):
                     empty = beat >> 512 & 63
                     junk = self._rng.getrandbits(8 * empty) << 8 * (64 - empty)  # unused bytes are nobody's
                     self.payload.send_nowait(beat | junk)

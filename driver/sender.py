@@ -1,4 +1,4 @@
-"""Sending side of a QP: what is unacknowledged, what was lost, what to do next.
+"""Sending side of a QP: what the peer says, what was lost, what to do next.
 
 Sans-IO: fed with requests, control frames, transmit completions and the clock; it answers with
 WORK fields, control frames and completions that its owner collects. PSNs and RSNs are plain
@@ -13,9 +13,9 @@ from .control import ControlFrame
 from .enums import WCStatus
 from .holes import node_runs
 from .loss_reports import LossReports
-from .piece_log import PieceLog
 from .retransmission import RetransmissionQueue
-from .segment import CHUNK_BYTES, MESSAGE_BYTES_MAX, request_packets, split
+from .segment import CHUNK_BYTES
+from .send_queue import SendQueue
 from .timer import Expiry, ProgressTimer
 from .wrap import near
 
@@ -32,65 +32,42 @@ class Sender:
 
     Parameters
     ----------
-    psn : int
-        First PSN.
-    pmtu : int
-        Bytes.
+    psn, pmtu, chunk_bytes, max_outstanding
+        See :class:`SendQueue`; outstanding are always less than 2^23.
     probe_ns, timeout_ns, retry_cnt : int
         See :class:`ProgressTimer`.
     rnr_retry : int
         Receiver-not-ready answers before giving up; 7 means never.
-    chunk_bytes : int
-        Largest piece handed to the card in one descriptor.
-    max_outstanding : int
-        PSNs unacknowledged at most, less than 2^23.
 
     Attributes
     ----------
+    queue : SendQueue
+        What was posted and is not complete.
     frames, completions : deque
         To be collected: :class:`ControlFrame`, and (:class:`Request`, WCStatus) in order.
     failed : WCStatus or None
         Why the QP is in error.
-    limit : int or None
-        PSN from which on the peer wants no new data for now.
+    in_card : int
+        Descriptors handed over and not reported finished.
     counts : Counter
         Statistics by name.
     """
 
-    def __init__(
-        self,
-        *,
-        psn,
-        pmtu,
-        probe_ns,
-        timeout_ns,
-        retry_cnt=7,
-        rnr_retry=RNR_RETRY_FOREVER,
-        chunk_bytes=CHUNK_BYTES,
-        max_outstanding=wire.PSN_OUTSTANDING_MAX - 1,
-    ):
-        self.pmtu, self.chunk_bytes = pmtu, chunk_bytes
-        self.max_outstanding = min(max_outstanding, wire.PSN_OUTSTANDING_MAX - 1)
+    def __init__(self, *, psn, pmtu, probe_ns, timeout_ns, retry_cnt=7, rnr_retry=RNR_RETRY_FOREVER,
+                 chunk_bytes=CHUNK_BYTES, max_outstanding=wire.PSN_OUTSTANDING_MAX - 1):
+        self.queue = SendQueue(psn=psn, pmtu=pmtu, chunk_bytes=chunk_bytes,
+                               max_outstanding=min(max_outstanding, wire.PSN_OUTSTANDING_MAX - 1))
         self.rnr_retry = rnr_retry
         self.timer = ProgressTimer(probe_ns, timeout_ns, retry_cnt)
-        self.next_psn = psn  # of the next request to be cut
-        self.sent_psn = psn  # behind the last packet handed over
-        self.una = psn  # oldest unacknowledged
         self.frames = collections.deque()
         self.completions = collections.deque()
         self.failed = None
         self.counts = collections.Counter()
-        self._waiting = collections.deque()  # requests not cut yet
-        self._requests = collections.deque()  # cut, not complete
-        self._pieces = PieceLog()
-        self._chunks = collections.deque()  # (piece, first, count) of cut requests
+        self.in_card = 0
         self._retransmit = RetransmissionQueue(max(1, chunk_bytes // pmtu))
-        self._in_card = 0  # descriptors handed over, not reported finished
         self._reports = LossReports(probe_ns)
         self._rnr = 0
-        self.limit = None
         self._limit_serial = 0
-        self._refused = None  # (first PSN, status) of the oldest request the own card refused
 
     # ---------------------------------------------------------------------------- from the application
 
@@ -102,19 +79,16 @@ class Sender:
         ValueError
             If it is longer than 2^31 bytes, or needs more PSNs than may ever be outstanding.
         """
-        if request.length > MESSAGE_BYTES_MAX:
-            raise ValueError(f"a request of {request.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
-        if request_packets(request, self.pmtu) > self.max_outstanding:
-            raise ValueError(f"a request of {request.length} bytes needs more than {self.max_outstanding} packets")
+        self.queue.check(request)
         if self.failed is not None:
             self.completions.append((request, WCStatus.WR_FLUSH_ERR))
         else:
-            self._waiting.append(request)
+            self.queue.post(request)
 
     @property
     def outstanding(self):
         """Requests not completed."""
-        return len(self._waiting) + len(self._requests)
+        return len(self.queue)
 
     @property
     def idle(self):
@@ -122,77 +96,50 @@ class Sender:
 
     # --------------------------------------------------------------------------------- to the card
 
-    def _cut(self):
-        while self._waiting and not self._chunks and self._refused is None:
-            request = self._waiting[0]
-            if self.next_psn + request_packets(request, self.pmtu) - self.una > self.max_outstanding:
-                return
-            self._waiting.popleft()
-            self._requests.append(request)
-            for piece in split(request, self.next_psn, self.pmtu):
-                self._pieces.add(piece)
-                self._chunks.extend((piece, first, count) for first, count in piece.chunks(self.chunk_bytes))
-            self.next_psn = request.end_psn
+    @property
+    def has_work(self):
+        return self.queue.has_work
 
     def next_work(self):
         """WORK fields for the SEND ring, or None."""
         if not self.has_work:
             return None
-        piece, first, count = self._chunks.popleft()
-        if self.limit is not None and piece.psn + first + count > self.limit:
-            allowed = self.limit - piece.psn - first
-            self._chunks.appendleft((piece, first + allowed, count - allowed))
-            count = allowed
-        self.sent_psn = piece.psn + first + count
-        self._in_card += 1
+        piece, first, count = self.queue.next()
+        self.in_card += 1
         self.counts["packets"] += count
         return piece.work(first, count)
+
+    @property
+    def has_retransmission(self):
+        return bool(self._retransmit)
 
     def next_retransmission(self):
         """WORK fields for the RETRANSMIT ring, or None."""
         if not self._retransmit:
             return None
         piece, first, count, rsn = self._retransmit.next()
-        self._in_card += 1
+        self.in_card += 1
         self.counts["retransmissions"] += count
         return piece.work(first, count, rsn)
 
-    @property
-    def has_work(self):
-        self._cut()
-        return bool(self._chunks) and (self.limit is None or self.sent_psn < self.limit)
-
-    @property
-    def held_back(self):
-        """The peer's limit is all that keeps new data back."""
-        return self.limit is not None and self.sent_psn >= self.limit and bool(self._chunks or self._waiting)
-
-    @property
-    def has_retransmission(self):
-        return bool(self._retransmit)
-
     def on_transmitted(self, now):
         """The card finished one descriptor of this QP."""
-        self._in_card -= 1
-        if self.failed is None and self.una < self.sent_psn:
+        self.in_card -= 1
+        if self.failed is None and self.queue.in_flight:
             self.timer.progress(now)
 
     def on_refused(self, psn, status, now):
         """The card refused a descriptor with 32-bit ``psn``: its request fails, once those before it are complete."""
         if self.failed is not None:
             return
-        psn = near(psn, self.una, 32)
-        first = next((r.psn for r in self._requests if r.psn <= psn < r.end_psn), self.una)
-        if self._refused is None or first < self._refused[0]:
-            self._refused = (first, status)
-            self._chunks = collections.deque(c for c in self._chunks if c[0].psn < first)
-        self._fail_if_next()
+        self.queue.refuse(near(psn, self.queue.una, 32), status)
+        self._fail_if_refused()
         if self.failed is None:
             self.timer.progress(now)
 
-    def _fail_if_next(self):
-        if self._refused is not None and self.una >= self._refused[0]:
-            self.fail(self._refused[1])
+    def _fail_if_refused(self):
+        if (status := self.queue.failure) is not None:
+            self.fail(status)
 
     # --------------------------------------------------------------------------------- from the peer
 
@@ -201,9 +148,9 @@ class Sender:
         if self.failed is not None:
             return
         if syndrome in _NAK_STATUS:
-            self._on_nak(near(psn, self.una, wire.PSN_BITS), _NAK_STATUS[syndrome], now)
+            self._on_nak(near(psn, self.queue.una, wire.PSN_BITS), _NAK_STATUS[syndrome], now)
             return
-        cum = near((psn + 1) % (1 << wire.PSN_BITS), self.una, wire.PSN_BITS)
+        cum = near((psn + 1) % (1 << wire.PSN_BITS), self.queue.una, wire.PSN_BITS)
         if syndrome >> 5 == wire.Syndrome.RNR_NAK >> 5:
             cum -= 1  # it names the packet that found no receive request
             self._acknowledge(cum, now)
@@ -215,25 +162,23 @@ class Sender:
         self._acknowledge(cum, now)
 
     def _acknowledge(self, cum, now):
-        if not self.una <= cum <= self.sent_psn:
+        queue = self.queue
+        if not queue.una <= cum <= queue.sent_psn:
             self.counts["stray_acks"] += 1
             return
         self.timer.answered()
-        if cum == self.una:
+        if cum == queue.una:
             return
-        self.una = cum
         self._rnr = 0
-        while self._requests and self._requests[0].end_psn <= cum:
-            self.completions.append((self._requests.popleft(), WCStatus.SUCCESS))
-        self._pieces.acknowledge(cum)
-        if cum == self.sent_psn and not self.held_back:
-            self.timer.stop()
-        else:
+        self.completions.extend((request, WCStatus.SUCCESS) for request in queue.acknowledge(cum))
+        if queue.awaits_peer:
             self.timer.progress(now)
-        self._fail_if_next()
+        else:
+            self.timer.stop()
+        self._fail_if_refused()
 
     def _on_nak(self, psn, status, now):
-        if not self.una <= psn < self.sent_psn:
+        if not self.queue.una <= psn < self.queue.sent_psn:
             self.counts["stray_acks"] += 1
             return
         self._acknowledge(psn, now)
@@ -249,9 +194,9 @@ class Sender:
         if serial < self._limit_serial:
             return
         self._limit_serial = serial
-        self.limit = near(psn, self.sent_psn, wire.PSN_BITS) if limited else None
+        self.queue.limit = near(psn, self.queue.sent_psn, wire.PSN_BITS) if limited else None
         self.counts["limits"] += 1
-        if self.held_back or self.una < self.sent_psn:
+        if self.queue.awaits_peer:
             self.timer.progress(now)
 
     def on_loss_report(self, node, now):
@@ -264,16 +209,16 @@ class Sender:
             self.timer.answered()
             return
         try:
-            runs = node_runs(node, self.una)
+            runs = node_runs(node, self.queue.una)
         except ValueError:
             self.counts["bad_reports"] += 1
             return
         self.timer.answered()
         self._reports.add(rsn, runs, node.count)
         for first, ready in self._reports.take():
-            self.counts["unknown_holes"] += self._retransmit.add(ready, first, self._piece_at)
+            self.counts["unknown_holes"] += self._retransmit.add(ready, first, self.queue.piece_at)
             self.counts["reports"] += 1
-            if self.una < self.sent_psn:
+            if self.queue.in_flight:
                 self.timer.progress(now)
         self._ask_again(now)
 
@@ -285,15 +230,7 @@ class Sender:
     def _ask_again(self, now):
         if self._reports.ask(now):
             self.counts["report_requests"] += 1
-            self.frames.append(ControlFrame(wire.Opcode.REPORT_REQUEST, self.sent_psn, self.expected_rsn))
-
-    def _piece_at(self, psn):
-        """The sent, unacknowledged piece that holds ``psn``, or None. Refused requests have none."""
-        if psn >= self.sent_psn:
-            return None
-        if self._refused is not None and psn >= self._refused[0]:
-            return None
-        return self._pieces.find(psn)
+            self.frames.append(ControlFrame(wire.Opcode.REPORT_REQUEST, self.queue.sent_psn, self.expected_rsn))
 
     # ------------------------------------------------------------------------------------ the clock
 
@@ -303,9 +240,9 @@ class Sender:
             return
         if self._reports:
             self._ask_again(now)
-        if self.una == self.sent_psn and not self.held_back:
+        if not self.queue.awaits_peer:
             return
-        if self._in_card or self.has_work or self._retransmit:
+        if self.in_card or self.has_work or self._retransmit:
             if self.timer.running:
                 self.timer.deadline = max(self.timer.deadline, now + 1)  # the card's turn, not the peer's
             return
@@ -314,23 +251,18 @@ class Sender:
         expiry = self.timer.poll(now)
         if expiry is Expiry.PROBE:
             self.counts["probes"] += 1
-            self.counts["probes_midway"] += bool(self._waiting or self._chunks)
-            self.frames.append(ControlFrame(wire.Opcode.PROBE, self.sent_psn, self.expected_rsn))
+            self.counts["probes_midway"] += self.queue.has_more
+            self.frames.append(ControlFrame(wire.Opcode.PROBE, self.queue.sent_psn, self.expected_rsn))
         elif expiry is Expiry.EXHAUSTED:
             self.fail(WCStatus.RETRY_EXC_ERR)
 
     @property
     def deadline(self):
         """When :meth:`poll` wants to be called, or None."""
-        times = [self.timer.deadline] if self.timer.running and (self.una < self.sent_psn or self.held_back) else []
+        times = [self.timer.deadline] if self.timer.running and self.queue.awaits_peer else []
         if self._reports.deadline is not None:
             times.append(self._reports.deadline)
         return min(times, default=None)
-
-    @property
-    def in_card(self):
-        """Descriptors handed over and not reported finished."""
-        return self._in_card
 
     def abandon(self):
         """Hand nothing more over: the QP is being destroyed; nothing is completed."""
@@ -344,8 +276,8 @@ class Sender:
             return
         self.failed = status
         self.timer.stop()
-        for request in [*self._requests, *self._waiting]:
+        self._retransmit.clear()
+        self._reports.clear()
+        for request in self.queue.flush():
             self.completions.append((request, status))
             status = WCStatus.WR_FLUSH_ERR
-        for queue in (self._requests, self._waiting, self._chunks, self._retransmit, self._reports, self._pieces):
-            queue.clear()

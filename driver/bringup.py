@@ -1,0 +1,46 @@
+"""Registers that a card is reset, set up, enabled and stopped with."""
+
+from .capabilities import read_register, write_register
+
+CONTROL_ENABLE, CONTROL_RESET = 1, 2
+STATUS_RESET_DONE = 2
+RESET_TIMEOUT_NS = 10_000_000
+RESET_POLL_NS = 1_000
+
+
+def reset_card(device):
+    """Reset everything but the PCIe room and the registers.
+
+    Raises
+    ------
+    TimeoutError
+    """
+    write_register(device, "control", CONTROL_RESET)
+    write_register(device, "control", 0)
+    deadline = device.now_ns() + RESET_TIMEOUT_NS
+    while not read_register(device, "status") & STATUS_RESET_DONE:
+        if device.now_ns() > deadline:
+            raise TimeoutError("the card does not come out of reset")
+        device.wait(RESET_POLL_NS)
+
+
+def set_registers(device, config, capabilities, *, status_block):
+    """Write what a ContextConfig says of the card, and the physical address of the status block."""
+    depth = max(1, min(config.prefetch_depth, capabilities.max_prefetch_depth or config.prefetch_depth))
+    for name, value in (
+        ("status_block", status_block),
+        ("reorder_distance", config.reorder_distance),
+        ("retransmit_slack", config.retransmit_slack),
+        ("node_age_ns", config.node_age_ns),
+        ("prefetch_depth", depth),
+        ("prefetch_watermark", min(config.prefetch_watermark, depth)),
+    ):
+        write_register(device, name, value)
+
+
+def enable_card(device):
+    write_register(device, "control", CONTROL_ENABLE)
+
+
+def disable_card(device):
+    write_register(device, "control", 0)
