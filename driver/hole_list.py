@@ -1,5 +1,6 @@
 """The list of holes of one QP: nodes linked for the card, in the order in which the peer fills them."""
 
+import bisect
 import collections
 import heapq
 from dataclasses import dataclass, field
@@ -7,7 +8,7 @@ from dataclasses import dataclass, field
 from weft.hdl import wire
 
 from .control import ControlFrame
-from .holes import residue_runs
+from .holes import residue_runs, without
 from .waiting import WaitingHoles
 
 WAITING_RUNS_MAX = 4096
@@ -29,6 +30,16 @@ class _Node:
     encoding: int
     data: bytes = field(repr=False)
     retired: bool = False
+    filled: set = field(default_factory=set, repr=False)  # PSNs of holes the card did not match
+
+    def hole(self, rsn):
+        """PSN of the hole with this RSN, or None."""
+        slot = rsn - self.rsn
+        for psn, length in self.runs:
+            if 0 <= slot < length:
+                return psn + slot
+            slot -= length
+        return None
 
 
 class HoleList:
@@ -150,6 +161,14 @@ class HoleList:
             self.counts["repeated_reports"] += 1
             self._report(node)
 
+    def fill(self, psn, rsn):
+        """A packet came for a hole that the card leaves open: it is not left any more. False if it is none."""
+        at = bisect.bisect_right(self.nodes, rsn, key=lambda node: node.rsn) - 1
+        if at < 0 or self.nodes[at].hole(rsn) != psn:
+            return False
+        self.nodes[at].filled.add(psn)
+        return True
+
     def retire(self, line, bits):
         """The head's block comes back; runs of the holes that ``open`` of its RETIRE report says are left.
 
@@ -161,7 +180,7 @@ class HoleList:
         self._chain.retire(line)
         node = self.nodes.popleft()
         node.retired = True
-        return residue_runs(node.runs, node.encoding, bits) if bits else []
+        return without(residue_runs(node.runs, node.encoding, bits), node.filled) if bits else []
 
     def close(self):
         """Give all blocks back: the card does not know them any more."""

@@ -72,3 +72,9 @@ def residue_runs(runs, encoding, open_bits):
     first = runs[0][0]
     holes = [p - first + k for p, n in runs for k in range(n)]
     return [(first + hole, n) for hole, n in runs_of(open_holes(encoding, holes, open_bits))]
+
+
+def without(runs, psns):
+    """What is left of runs without these PSNs."""
+    return [(p, n) for p, n in runs_of([p + k for p, n in runs for k in range(n) if p + k not in psns])] \
+        if psns else runs

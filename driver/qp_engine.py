@@ -30,6 +30,8 @@ class QpEngine:
             self.receiver.on_node(report)
         elif kind is abi.ReportKind.RETIRE:
             self.receiver.on_retire(report)
+        elif kind is abi.ReportKind.UNMATCHED:
+            self.receiver.on_unmatched(report)
         elif kind is abi.ReportKind.TX_ERROR:
             self._on_refused(report)
         elif kind is abi.ReportKind.ERROR and report.src_ip != self.attr.dest_ip:

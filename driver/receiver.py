@@ -116,7 +116,7 @@ class Receiver:
     def on_retire(self, report):
         """A RETIRE report: a block comes back, perhaps with holes that were lost again.
 
-        The MESSAGE_END of a packet that filled a hole came before: the card keeps that order.
+        The events of a packet that filled a hole came before: the card keeps that order.
 
         Raises
         ------
@@ -127,6 +127,11 @@ class Receiver:
         self.counts["residue"] += sum(n for _, n in left)
         for runs, fields in encode(left):
             self._add(runs, fields)
+
+    def on_unmatched(self, report):
+        """An UNMATCHED report: a packet came whose hole the card left open. It is none of what its node leaves."""
+        rsn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS)
+        self.counts["unmatched"] += self.holes.fill(near(report.psn, self.cum, 32), rsn)
 
     def on_event(self, report):
         """MESSAGE_END, PROGRESS, PROBE, ERROR or QP_ERROR."""

@@ -145,14 +145,13 @@ class Reason(enum.IntEnum):
     STALE_RSN = 15           # behind the head node
     NOT_IN_NODE = 16         # PSN and RSN do not name the same hole
     BUFFER_FULL = 17         # dropped at the MAC: receive buffer or report ring full
-    MATCH_QUEUE_FULL = 18
-    NIC_RING_FULL = 19       # no NIC_RX slot
-    FRAME_TOO_LONG = 20      # longer than a NIC_RX slot, or than the card carries
-    BAD_DESCRIPTOR = 21      # a descriptor with a wrong phase, opcode, QP, length or PMTU
-    DMA_ERROR = 22           # a read completed with an error
-    BAD_POINTER = 23         # next pointer outside the knitting extents
-    BAD_NODE = 24            # node of another QP or generation, damaged, or with a bad encoding, count or RSN
-    NOT_READY = 25           # the card is disabled
+    NIC_RING_FULL = 18       # no NIC_RX slot
+    FRAME_TOO_LONG = 19      # longer than a NIC_RX slot, or than the card carries
+    BAD_DESCRIPTOR = 20      # a descriptor with a wrong phase, opcode, QP, length or PMTU
+    DMA_ERROR = 21           # a read completed with an error
+    BAD_POINTER = 22         # next pointer outside the knitting extents
+    BAD_NODE = 23            # node of another QP or generation, damaged, or with a bad encoding, count or RSN
+    NOT_READY = 24           # the card is disabled
 
 
 # (name, sentence); 48 bits each, read as two 32-bit words at COUNTER_BASE + 8*i, low word first (it latches the high
@@ -167,6 +166,7 @@ COUNTERS = [
     ("rx_retransmissions", "Retransmitted packets accepted."),
     ("rx_bytes", "Payload bytes placed."),
     ("rx_raw_frames", "Raw frames delivered."),
+    ("rx_unmatched", "Of these, those whose holes the driver had to fill: the match queue was full."),
     ("rx_late_originals", "Originals that came after their hole left the window: placed, not marked."),
     ("holes", "PSNs counted as lost by the windows."),
     ("nodes_sealed", "Adamap nodes reported."),
@@ -362,6 +362,7 @@ class ReportKind(enum.IntEnum):
     ERROR = 6        # a packet of a known QP was refused: REPORT_EVENT
     QP_ERROR = 7     # the list of a QP is broken; the QP is in ERR: REPORT_EVENT
     TX_ERROR = 8     # a work descriptor was refused: REPORT_EVENT
+    UNMATCHED = 9    # a retransmission was placed that the card keeps no book of, its hole is filled: REPORT_EVENT
 
 
 _REPORT_HEADER = (("phase", 1, "Lap phase."), ("kind", 5, "", ReportKind))
@@ -379,7 +380,7 @@ REPORT_RETIRE = _host("REPORT_RETIRE", "Kind RETIRE: the block is the driver's a
 
 HOLES_BITS = 24     # of a count of holes: less than 2^23 are outstanding
 
-REPORT_EVENT = _host("REPORT_EVENT", "Kinds MESSAGE_END, PROGRESS, PROBE, ERROR, QP_ERROR, TX_ERROR.",
+REPORT_EVENT = _host("REPORT_EVENT", "Kinds MESSAGE_END, PROGRESS, PROBE, ERROR, QP_ERROR, TX_ERROR, UNMATCHED.",
     *_REPORT_HEADER, ("has_imm", 1, "The packet carried an immediate."),
     ("retransmission", 1, "It was a retransmission."),
     ("reason", 8, "Why it was refused.", Reason), ("opcode", 8, "BTH opcode."), ("_r0", 40),

@@ -189,7 +189,7 @@ class Verdict(enum.Enum, shape=3):
     STALE = 2           # below the cumulative PSN: drop it
     LATE = 3            # original whose hole left the window: place it, do not mark it
     MATCH = 4           # retransmission: place it; the matcher does the bookkeeping
-    QUEUE_FULL = 5      # no room in the match queue: drop it, it counts as lost
+    UNMATCHED = 5       # retransmission: place it; the match queue is full, so the driver does the bookkeeping
     PROBE = 6           # nothing to place
 
 

@@ -121,10 +121,12 @@ class World:
         qp, psn, rsn, ticket = record
         qp.in_flight -= 1
         self.seen[f"verdict {verdict.name}"] += 1
-        if self.exact and verdict in (Verdict.MATCH, Verdict.PROBE):
+        if self.exact and verdict in (Verdict.MATCH, Verdict.UNMATCHED, Verdict.PROBE):
             before = len(qp.matcher.retired)
             if verdict == Verdict.PROBE:
                 qp.matcher.probe(rsn)
+            elif verdict == Verdict.UNMATCHED:  # its hole is left open, but it passes nodes over
+                qp.matcher.probe(rsn + 2 - self.slack)
             else:
                 reason = qp.matcher.match(psn, rsn, self.slack)
                 if reason == abi.Reason.OK:

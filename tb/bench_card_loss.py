@@ -77,10 +77,11 @@ class LossyWay:
         return gone
 
 
-async def cross(dut, model, *, length=60_000, qps=2):
+async def cross(dut, model, *, length=60_000, qps=2, **driver):
     """A transfer with these losses; Crossing compares bytes, and retransmissions with losses."""
     way = LossyWay(model)
-    crossing = await Crossing(dut, Case({"a": [length // qps // 4] * 4, "b": []}, qps=qps, pmtu=PMTU), way).run()
+    case = Case({"a": [length // qps // 4] * 4, "b": []}, qps=qps, pmtu=PMTU, driver=driver)
+    crossing = await Crossing(dut, case, way).run()
     board = crossing.pair.scoreboards["b"]
     board.require("loss")
     assert crossing.dropped["pattern"] == way.lost.total() > 0
@@ -96,6 +97,13 @@ async def cross(dut, model, *, length=60_000, qps=2):
 async def comb(dut):
     """Every seventh frame."""
     await cross(dut, Comb(7, 2))
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def holes_reported_at_once(dut):
+    """A node for each hole: the retransmissions come faster than their nodes, and the match queue is full."""
+    _, board = await cross(dut, Comb(4, 2), length=120_000, qps=1, node_age_ns=0)
+    assert board.seen["UNMATCHED"] > 10
 
 
 @cocotb.test(timeout_time=3, timeout_unit="ms")

@@ -194,6 +194,8 @@ class NodeLives:
     def _take(self, host, kind, report):
         if kind is abi.ReportKind.NODE:
             host.receiver.on_node(report)
+        elif kind is abi.ReportKind.UNMATCHED:
+            host.receiver.on_unmatched(report)
         else:
             host.receiver.on_retire(report)
             self.sums["retired"] += 1

@@ -22,6 +22,7 @@ import json
 import os
 from collections import defaultdict, deque
 from pathlib import Path
+from types import SimpleNamespace
 
 import cocotb
 from cocotb.triggers import Event
@@ -42,7 +43,7 @@ NIGHT_NS = 60_000       # without QPs, so that extents are given up
 SETTLE_CYCLES = 20_000  # longer than any read takes
 HAPPENS = ("destroyed_while_reading", "late_answers", "dropped", "retired", "filled", "residue", "waited", "refused",
            "read_together", "stale_into_room", "stale_refused", "stale_reports", "grown", "shrunk",
-           "LATE", "MATCH", "QUEUE_FULL")
+           "LATE", "MATCH", "UNMATCHED")
 
 
 class RoomQp(HostQp):
@@ -182,15 +183,18 @@ class RoomLives(NodeLives):
 
     def _ask(self, qpn, host, psn, *, rsn=0, generation=None, genuine=True, **flags):
         host.asked += 1
-        self.port.judge((host, psn, rsn, genuine), qpn=qpn, psn=psn, rsn=rsn,
+        self.port.judge((qpn, host, psn, rsn, genuine), qpn=qpn, psn=psn, rsn=rsn,
                         generation=host.generation if generation is None else generation, **flags)
 
     def _judged_by_room(self, record, verdict):
-        host, psn, rsn, genuine = record
+        qpn, host, psn, rsn, genuine = record
         host.asked -= 1
         self.sums[verdict.name] += 1
-        if verdict is Verdict.MATCH and genuine:
+        if verdict in (Verdict.MATCH, Verdict.UNMATCHED) and genuine:
             host.arrived.add((psn % (1 << 24), rsn % (1 << 24)))
+        if verdict is Verdict.UNMATCHED and genuine:
+            self._reports.append((abi.ReportKind.UNMATCHED, SimpleNamespace(
+                qpn=qpn, generation=host.generation, psn=psn, rsn=rsn % (1 << 24)), host.life))
 
     def send_new(self, qpn, lost):
         host, rng = self.host[qpn], self.random

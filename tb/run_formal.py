@@ -29,6 +29,8 @@ _4                    bounded (4 entries)
 prefetch, _living,    bounded                never outside the extents, past the linked count, or for a dead
 _small                                       generation; tags unique; nodes conserved; progress
 window, _any_state    bounded                invariant 1: every PSN is received or a hole, exactly once
+unmatched             bounded                no header left to the driver is forgotten by the order that
+                                             retires what it passed over
 ===================== ====================== ===========================================================
 
 The report is a list of ``{"name", "property", "kind", "bound", "seconds", "result", "at"}``.
@@ -47,7 +49,7 @@ from .sim import BUILD_ROOT
 
 REPORT = BUILD_ROOT / "reports/formal.json"
 MODULES = ("spec_ring_reader", "spec_ring_writer", "spec_retire", "spec_return_path", "spec_work_list",
-           "spec_head_cache", "spec_prefetch", "spec_window")
+           "spec_head_cache", "spec_prefetch", "spec_window", "spec_unmatched")
 
 
 def specifications():

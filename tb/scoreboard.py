@@ -25,8 +25,9 @@ class Scoreboard:
 
     - every PSN the model's window slides over without having seen it is reported in a NODE exactly once, in order;
     - nodes retire in order of RSN; a hole counts as filled only if its retransmission arrived, and if that arrived
-      before the node was passed over it does count; what a node leaves open stays missing until it is filled; PSNs
-      that are not missing are in a node only as far as the driver says that it made spans;
+      before the node was passed over it does count, in the node or by an UNMATCHED report before the node retires;
+      what is left open stays missing until it is filled; PSNs that are not missing are in a node only as far as the
+      driver says that it made spans;
     - MESSAGE_END, PROGRESS and PROBE reports come exactly when the model says, with its window base and hole count;
     - the MESSAGE_END of a retransmission comes before the node that it filled retires;
     - report entries lie in the ring in order, each with the phase of its lap;
@@ -127,6 +128,8 @@ class Scoreboard:
         elif kind is ReportKind.RETIRE:
             node = Node.unpack(self.host.memory.read(report.line * abi.BLOCK_BYTES, abi.BLOCK_BYTES))
             life.take_retirement(node, report)
+        elif kind is ReportKind.UNMATCHED:
+            life.take_unmatched(report)
         else:
             life.take_event(kind, report)
 
@@ -149,7 +152,7 @@ class Scoreboard:
             life.check(queries[life.qpn])
         spanned = sum(len(life.spanned) for life in self._lives.values())
         assert spanned <= spans, f"{spanned} PSNs were asked for that are there, {spans} are in spans"
-        assert counters["drop_match_queue_full"] or not self._forgotten, self._forgotten[0]
+        assert not self._forgotten, self._forgotten[0]
         self._check_counters(counters)
 
     def _check_counters(self, counters):
@@ -157,6 +160,7 @@ class Scoreboard:
         expected = {
             "holes": sum(life.window.holes for life in self._lives.values()),
             "nodes_sealed": seen["NODE"], "nodes_retired": seen["RETIRE"], "reports": self._entries,
+            "rx_unmatched": seen["UNMATCHED"],
             **{f"drop_{reason.name.lower()}": self.refused[reason] for reason in BY_FRAME},
             **{f"drop_{reason.name.lower()}": 0 for reason in self.forbidden},
         }

@@ -41,6 +41,7 @@ class Life:
     retransmissions: list = field(default_factory=list)   # (rsn, psn) and (probe's rsn, None), as they arrived
     ends_due: set = field(default_factory=set)        # PSNs of retransmissions that end a message
     ends: set = field(default_factory=set)            # PSNs of MESSAGE_END reports
+    unmatched: set = field(default_factory=set)       # (psn, rsn) of UNMATCHED reports
     next_rsn: int = 0                                 # of the list's head
     newest: int | None = None
 
@@ -125,7 +126,7 @@ class Life:
             if psn not in self.missing:
                 self.spanned.add(psn)
                 self.exercised.add("span")
-            if hole in left:
+            if hole in left and (psn, (node.rsn + slot) % (1 << wire.RSN_BITS)) not in self.unmatched:
                 self.times_lost[psn] += 1
                 self.seen["found by probe"] += by_probe
                 self.exercised.add({2: "second loss"}.get(self.times_lost[psn], "third loss"))
@@ -147,6 +148,12 @@ class Life:
             if psn is not None and 0 <= slot < count:
                 found.setdefault((slot if by_slot else None, _modulo32(psn)), not passed)
         return found
+
+    def take_unmatched(self, report):
+        """An UNMATCHED report."""
+        came = ((rsn, _modulo32(psn)) for rsn, psn in self.retransmissions if psn is not None)
+        assert (report.rsn, report.psn) in came, f"QP {self.qpn}: PSN {report.psn:#x}, RSN {report.rsn} never came"
+        self.unmatched.add((report.psn, report.rsn))
 
     def take_event(self, kind, report):
         """Any other report."""

@@ -60,7 +60,7 @@ class Bench:
         self.source = StreamSource(dut, "i", dut.clk, pause=pause, rng=random.Random(rng.random()))
         self.sink = StreamSink(dut, "o", dut.clk, pause=pause, rng=random.Random(rng.random()))
         self.runs = StreamSink(dut, "o_run", dut.clk, pause=pause, rng=random.Random(rng.random()))
-        self.matches = []
+        self.matches, self.unmatched = [], []
         self.stalls = self.holes = 0
         cocotb.start_soon(self.watch())
 
@@ -69,6 +69,8 @@ class Bench:
             await RisingEdge(self.dut.clk)
             if int(self.dut.o_match__valid.value):
                 self.matches.append(unpack(MatchRequest, int(self.dut.o_match__payload.value)))
+            if int(self.dut.unmatched.value):
+                self.unmatched.append(unpack(MatchRequest, int(self.dut.o_match__payload.value)))
             self.stalls += int(self.dut.count_window_stall_cycles.value)
             self.holes += int(self.dut.count_holes.value)
 
@@ -119,7 +121,7 @@ async def random_packets(dut):
         dut.reorder_distance.value = reorder
         room = int(rng.random() < 0.85)
         dut.match_room.value = room
-        burst, expected, expected_matches = [], [], []
+        burst, expected, expected_matches, expected_unmatched = [], [], [], []
         only = rng.randrange(4) if rng.random() < 0.3 else None
         for _ in range(25):
             qpn = rng.randrange(4) if only is None else only
@@ -143,8 +145,8 @@ async def random_packets(dut):
                     int(judged.progress),
                 )
             )
-            if judged.verdict in (model.MATCH, model.PROBE):
-                expected_matches.append(
+            if judged.verdict in (model.MATCH, model.UNMATCHED, model.PROBE):
+                (expected_matches if room else expected_unmatched).append(
                     SimpleNamespace(
                         qpn=qpn,
                         generation=generations[qpn],
@@ -163,6 +165,7 @@ async def random_packets(dut):
             seen["owed"] += not was_owed and w.owed
             seen["jump"] += any(n > 64 for _, n in judged.lost)
         bench.matches.clear()
+        bench.unmatched.clear()
         for value in burst:
             bench.source.send_nowait(value)
         for want in expected:
@@ -171,7 +174,7 @@ async def random_packets(dut):
             assert got == want, f"judgement {got}, expected {want}"
         await RisingEdge(dut.clk)
         await RisingEdge(dut.clk)
-        assert bench.matches == expected_matches
+        assert bench.matches == expected_matches and bench.unmatched == expected_unmatched
         for qpn in range(4):  # acknowledge a little less than everything
             w = windows[qpn]
             w.cum = max(w.cum, w.base - rng.randint(0, 300))

@@ -16,8 +16,8 @@ def run(case, **environment):
                     env=environment)
 
 
-@pytest.mark.parametrize("case", ["comb", "bursts_of_8", "bursts_of_64", "burst_of_512", "outages",
-                                  "lost_again_and_again"])
+@pytest.mark.parametrize("case", ["comb", "holes_reported_at_once", "bursts_of_8", "bursts_of_64", "burst_of_512",
+                                  "outages", "lost_again_and_again"])
 def test_each_loss_is_repaired_once_and_without_a_timer(case):
     run(case)
 

@@ -114,6 +114,26 @@ def test_residue_goes_to_the_tail_under_new_rsns():
     assert pool.check()["linked"] == 2
 
 
+def test_hole_the_card_did_not_match_is_not_asked_for_again():
+    """Nor is one taken for filled whose RSN and PSN do not belong together, or whose node is gone."""
+    receiver, _ = make_receiver()
+    head = receiver.holes.head_block
+    node(receiver, (PSN + 2, 2), (PSN + 9, 2))
+    node(receiver, (PSN + 20, 1))
+    actions(receiver)
+    for psn, rsn in ((PSN + 3, 1), (PSN + 9, 2), (PSN + 10, 2), (PSN + 11, 4), (PSN + 20, 5), (PSN + 2, 1 << 23)):
+        receiver.on_unmatched(SimpleNamespace(psn=psn % (1 << 32), rsn=rsn % (1 << 24)))
+    retire(receiver, head, 0b1111)
+    assert receiver.counts["unmatched"] == 2
+    _, again = actions(receiver)
+    assert [psn for psn, _ in receiver.holes.nodes[-1].runs] == [PSN + 2, PSN + 10] and again.rsn == 5
+    retire(receiver, head + 1, 0b1)
+    retire(receiver, head + 2)
+    event(receiver, abi.ReportKind.PROGRESS, PSN + 30, PSN + 30, 5)
+    receiver.settle()
+    assert receiver.cum == PSN + 20     # the hole at RSN 4 was left open and nothing came for it
+
+
 def test_message_end_is_counted_once():
     receiver, _ = make_receiver()
     for _ in range(2):

@@ -27,8 +27,7 @@ TRANSLATE_CYCLES, WINDOW_CYCLES = 9, 8
 DEAD_QP = 7
 PAGE = 4096
 PHYSICAL = 1 << 40      # the stand-in translates a page to itself plus this, in reverse order
-REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE,
-           Verdict.QUEUE_FULL: Reason.MATCH_QUEUE_FULL}
+REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE}
 
 
 def generation_of(qpn):
@@ -52,7 +51,7 @@ def judgement(rng, request):
     if request.probe:
         verdict = Verdict.PROBE
     elif request.retransmission:
-        verdict = rng.choice([Verdict.MATCH] * 4 + [Verdict.QUEUE_FULL, Verdict.STALE])
+        verdict = rng.choice([Verdict.MATCH] * 4 + [Verdict.UNMATCHED, Verdict.STALE])
     else:
         verdict = rng.choice([Verdict.ACCEPT] * 4 + [Verdict.DUPLICATE, Verdict.STALE, Verdict.LATE])
     return {"verdict": verdict, "psn": rng.getrandbits(8) << 24 | request.psn, "base": rng.getrandbits(32),
@@ -203,7 +202,8 @@ class Expected:
             self.refused[1].append(reason)
         elif header.kind == "DATA":
             self.counts["count_rx_packets"] += 1
-            self.counts["count_rx_retransmissions"] += said["verdict"] == Verdict.MATCH
+            self.counts["count_rx_retransmissions"] += said["verdict"] in (Verdict.MATCH, Verdict.UNMATCHED)
+            self.counts["count_rx_unmatched"] += said["verdict"] == Verdict.UNMATCHED
             self.counts["count_rx_late_originals"] += said["verdict"] == Verdict.LATE
             self.counts["count_rx_bytes"] += len(payload)
             if payload:
@@ -211,13 +211,15 @@ class Expected:
                 self.data.append(payload)
                 beats_out[0] += beat_count
         kinds = []
-        if header.ack_req and said["verdict"] in (Verdict.ACCEPT, Verdict.MATCH):
+        if header.ack_req and said["verdict"] in (Verdict.ACCEPT, Verdict.MATCH, Verdict.UNMATCHED):
             kinds.append(ReportKind.MESSAGE_END)
         if said["verdict"] == Verdict.PROBE:
             kinds.append(ReportKind.PROBE)
         if said["verdict"] is None and known and Reason.BAD_KEY <= reason <= Reason.LENGTH_MISMATCH:
             kinds.append(ReportKind.ERROR)
-        if said["progress"]:
+        if said["verdict"] == Verdict.UNMATCHED:
+            kinds.append(ReportKind.UNMATCHED)
+        elif said["progress"]:
             kinds.append(ReportKind.PROGRESS)
         for kind in kinds:
             entry = REPORT_EVENT.pack(
@@ -273,7 +275,8 @@ async def random_packets(dut):
     assert {reason for _, verdict, reason in expected.cases if verdict is None} >= {
         Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_RANGE, Reason.STALE_GENERATION}
     kinds = Counter(entry >> 1 & 31 for entry, _ in expected.reports)
-    assert set(kinds) == {ReportKind.MESSAGE_END, ReportKind.PROGRESS, ReportKind.PROBE, ReportKind.ERROR}
+    assert set(kinds) == {ReportKind.MESSAGE_END, ReportKind.PROGRESS, ReportKind.PROBE, ReportKind.ERROR,
+                          ReportKind.UNMATCHED}
     assert any(not last for _, _, last in expected.requests), "no payload crossed a page"
 
 

@@ -135,6 +135,32 @@ def test_copies_late_packets_and_damage_are_told_apart():
     assert "corruption" in card.board.exercised
 
 
+def test_a_hole_that_is_left_to_the_driver_is_filled():
+    card = Card()
+    for number in (0, 2):
+        card.packet(number)
+    card.lost(1)
+    card.packet(1, rsn=0)
+    card.event(ReportKind.UNMATCHED, 1, 3, 1, retransmission=1)
+    card.retire(1, left=1)
+    card.counters["rx_packets"] += 1
+    card.counters.update(rx_retransmissions=1, rx_unmatched=1)
+    card.check(3, 1)
+    assert "second loss" not in card.board.exercised
+
+
+def test_a_packet_that_came_and_was_not_counted_is_noticed():
+    card = Card()
+    card.packet(1)
+    card.lost(0)
+    card.packet(0, rsn=0)
+    card.retire(0, left=1)
+    card.packet(0, rsn=1)
+    card.retire(0, rsn=1)
+    with pytest.raises(AssertionError, match="came in time and was not counted"):
+        card.check(2, 1)
+
+
 @pytest.mark.parametrize(("wrong", "words"), [
     (lambda c: c.lost(2), "reported lost, but nothing is"),
     (lambda c: (c.packet(0), c.packet(3), c.lost(2)), "not 0xfffffe"),
@@ -145,6 +171,7 @@ def test_copies_late_packets_and_damage_are_told_apart():
     (lambda c: (c.packet(1), c.lost(0), c.packet(0, rsn=0, ack_req=1), c.retire(0)), "before its MESSAGE_END"),
     (lambda c: (c.packet(1, ack_req=1), c.event(ReportKind.MESSAGE_END, 1, 1, 0)), "not .*MESSAGE_END"),
     (lambda c: c.event(ReportKind.PROGRESS, 0, 0, 0), "nothing was due"),
+    (lambda c: (c.packet(1), c.lost(0), c.event(ReportKind.UNMATCHED, 0, 1, 1)), "never came"),
     (lambda c: c.report(abi.REPORT_EVENT.pack(kind=ReportKind.PROBE, qpn=QPN, generation=GENERATION), phase=0),
      "wrong phase"),
     (lambda c: c.report(abi.REPORT_EVENT.pack(kind=ReportKind.PROBE, qpn=QPN, generation=GENERATION + 1)),

@@ -12,7 +12,7 @@ ENUMS = {enum.__name__: enum for enum in (abi.Reason, abi.ReportKind, abi.Encodi
 HEXADECIMAL = {"address", "body", "bitmap", "data", "line", "next_line", "open", "tdata", "tkeep", "tuser"}
 DECIMAL_BITS = 32
 ALARMING = {reason.name for reason in abi.Reason if reason is not abi.Reason.OK} | {
-    "REFUSED", "DUPLICATE", "STALE", "STALE_RSN", "QUEUE_FULL", "DISCARD", "ERR", "ERROR", "QP_ERROR", "TX_ERROR"}
+    "REFUSED", "DUPLICATE", "STALE", "STALE_RSN", "DISCARD", "ERR", "ERROR", "QP_ERROR", "TX_ERROR"}
 PS_PER_NS = 1000
 LEAD_NS = 200
 ZOOM = -18.3          # 2 ** 18.3 ps are 200 pixels: a clock cycle is 2.5 pixels wide

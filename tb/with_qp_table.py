@@ -30,16 +30,21 @@ class WithQpTable(wiring.Component):
         for reader, port in zip(part.qp, table.read, strict=True):
             connect(m, reader, port)
         connect(m, flipped(self.qp_write), table.write)
-        for name, member in part.signature.members.items():
-            if name == "qp":
-                continue
-            inner, outer = getattr(part, name), getattr(self, name)
-            for a, b in zip(inner, outer, strict=True) if member.dimensions else [(inner, outer)]:
-                if member.is_signature:
-                    connect(m, a, flipped(b))
-                else:
-                    m.d.comb += a.eq(b) if member.flow is In else b.eq(a)
+        pass_through(m, part, self, except_for=("qp",))
         return m
+
+
+def pass_through(m, part, whole, *, except_for):
+    """Connect the ports of ``part`` with those of the same names of the component it is in."""
+    for name, member in part.signature.members.items():
+        if name in except_for:
+            continue
+        inner, outer = getattr(part, name), getattr(whole, name)
+        for a, b in zip(inner, outer, strict=True) if member.dimensions else [(inner, outer)]:
+            if member.is_signature:
+                connect(m, a, flipped(b))
+            else:
+                m.d.comb += a.eq(b) if member.flow is In else b.eq(a)
 
 
 async def write_qp(dut, qpn, generation, state=abi.QpState.RTS):

@@ -20,7 +20,7 @@ class Adamap(wiring.Component):
 
     Throughput and latency are those of :class:`Window` (a packet per 2 cycles, latency 5) and :class:`Matcher`
     (a header per cycle, latency 5, when its node is cached). The room never keeps a packet from being placed on
-    account of a list: what finds no room in the match queue is refused.
+    account of a list: a header that finds no room in the match queue is left to the driver.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class Adamap(wiring.Component):
         m.d.comb += [
             window.reorder_distance.eq(self.reorder_distance),
             lists.share_en.eq(window.row_en), lists.share_index.eq(window.row_index),
-            window.match_room.eq(lists.room & lists.share),
+            window.match_room.eq(lists.room & lists.share), lists.unmatched.eq(window.unmatched),
             cum.read_en.eq(window.row_en), cum.read_index.eq(window.row_index), window.cum.eq(cum.read_data),
             builder.time_ns.eq(self.time_ns), builder.node_age_ns.eq(self.node_age_ns),
             builder.placed_ticket.eq(self.placed_ticket), lists.placed_ticket.eq(self.placed_ticket),

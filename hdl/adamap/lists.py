@@ -36,8 +36,9 @@ class Lists(wiring.Component):
     Members
     -------
     i : In(stream.Signature(MatchRequest))
-        Taken at once while ``room`` was high in the cycle before.
+        Taken at once while ``room`` was high for it in the cycle before.
     room : Out(1)
+    unmatched : In(1)
     share_en, share_index, share : In, In, Out(1)
         As :class:`Matcher` has them.
     i_matcher, i_prefetch : In(stream.Signature(ControlOp))
@@ -75,7 +76,7 @@ class Lists(wiring.Component):
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "i": In(stream.Signature(layouts.MatchRequest)), "room": Out(1),
+            "i": In(stream.Signature(layouts.MatchRequest)), "room": Out(1), "unmatched": In(1),
             "share_en": In(1), "share_index": In(params.qpn_width), "share": Out(1),
             "i_matcher": In(stream.Signature(ControlOp)), "i_prefetch": In(stream.Signature(ControlOp)),
             "create_stb": In(1), "create_qpn": In(24), "create_done": Out(1),
@@ -134,7 +135,7 @@ class Lists(wiring.Component):
             self.broken_reason.eq(data.View(layouts.REPORT_EVENT, given_up.p.entry).reason),
         ]
         m.d.comb += [
-            self.room.eq(matcher.room), self.share.eq(matcher.share),
+            self.room.eq(matcher.room), matcher.unmatched.eq(self.unmatched), self.share.eq(matcher.share),
             matcher.share_en.eq(self.share_en), matcher.share_index.eq(self.share_index),
             ahead.post_stb.eq(self.link_doorbell_stb), ahead.post_qpn.eq(posted.qpn),
             ahead.post_generation.eq(posted.generation), ahead.post_nodes.eq(posted.nodes),

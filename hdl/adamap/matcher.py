@@ -13,6 +13,7 @@ from .head_cache import COUNT_WIDTH, Pending, index_width, match_port, retire_po
 from .hold import LongReport
 from .hole import HoleCheck
 from .retire import MarkForward, RetireLane
+from .unmatched import Unmatched
 from .wait_queue import LONG_TICKET_WIDTH, MatchItem, WaitQueue
 
 SHARE = 3       # waiting headers of one QP to free places
@@ -53,8 +54,11 @@ class Matcher(wiring.Component):
     Members
     -------
     i : In(stream.Signature(MatchRequest))
-        Taken at once while ``room`` was high in the cycle before.
+        Taken at once while ``room`` was high for it in the cycle before.
     room : Out(1)
+        For the header that ``i`` shows, valid or not.
+    unmatched : In(1)
+        The header that ``i`` shows, not valid, found no room: :class:`~weft.hdl.adamap.unmatched.Unmatched`.
     share_en, share_index, share : In, In, Out(1)
         Whether a QP may have another header in the queue, a cycle later: its waiting ones take no more than three
         times the places that are free, so that a list that waits for its node leaves room for others.
@@ -90,7 +94,7 @@ class Matcher(wiring.Component):
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "i": In(stream.Signature(MatchRequest)), "room": Out(1),
+            "i": In(stream.Signature(MatchRequest)), "room": Out(1), "unmatched": In(1),
             "share_en": In(1), "share_index": In(params.qpn_width), "share": Out(1),
             "i_control": In(stream.Signature(ControlOp)),
             "i_force": In(stream.Signature(QpRef)),
@@ -124,18 +128,29 @@ class Matcher(wiring.Component):
         m.submodules.arrived = arrived = Fifo(MatchItem, p.match_queue)
         held, done = Signal(range(p.match_queue + 1)), Signal()
         ahead_of_placed = Signal(8)
-        arriving = arrived.i.p
+        arriving, header = arrived.i.p, Signal(MatchRequest)
+        m.submodules.others = others = Unmatched(p)
+        slack = Signal(24)
+        with m.If(self.retransmit_slack >= 1 << 23):
+            m.d.comb += slack.eq((1 << 23) - 1)
+        with m.Else():
+            m.d.comb += slack.eq(Mux(self.retransmit_slack == 0, 1, self.retransmit_slack))
         m.d.comb += [
-            ahead_of_placed.eq(self.i.p.ticket - self.placed[:8]),
-            arriving.qpn.eq(self.i.p.qpn), arriving.generation.eq(self.i.p.generation), arriving.psn.eq(self.i.p.psn),
-            arriving.rsn.eq(self.i.p.rsn), arriving.probe.eq(self.i.p.probe),
+            others.i.eq(self.i.p), others.i_stb.eq(self.unmatched), others.slack.eq(slack),
+            waits.waiting_qpn[1].eq(others.waiting_qpn), others.waiting.eq(waits.waiting[1]),
+            # The place that may have been promised to a new header stays free.
+            others.taken.eq(others.due & ~self.i.valid & (held < p.match_queue - 1)),
+            header.eq(Mux(others.taken, others.o.as_value(), self.i.p.as_value())),
+            ahead_of_placed.eq(header.ticket - self.placed[:8]),
+            arriving.qpn.eq(header.qpn), arriving.generation.eq(header.generation), arriving.psn.eq(header.psn),
+            arriving.rsn.eq(header.rsn), arriving.probe.eq(header.probe),
             arriving.ticket.eq(self.placed + ahead_of_placed.as_signed()),
-            arrived.i.valid.eq(self.i.valid), self.i.ready.eq(arrived.i.ready),
-            self.room.eq(held != p.match_queue),
+            arrived.i.valid.eq(self.i.valid | others.taken), self.i.ready.eq(arrived.i.ready),
+            self.room.eq((held != p.match_queue) & ~others.known),
             waits.count_en.eq(self.share_en), waits.count_qpn.eq(self.share_index),
             self.share.eq(waits.count < SHARE * (p.match_queue - held)),
         ]
-        m.d.sync += held.eq(held + (self.i.valid & self.i.ready) - done)
+        m.d.sync += held.eq(held + (arrived.i.valid & arrived.i.ready) - done)
 
         look, resolve = Signal(_LOOK(p)), Signal(_RESOLVE(p))
         force = Signal(_FORCE)
@@ -143,7 +158,8 @@ class Matcher(wiring.Component):
         quiet = self.exclusive | self.i_control.valid
         self._choose(m, waits, arrived, force, look, looked, quiet)
         newest = self._newest(m, look)
-        self._look_up(m, waits, lane, lane.room & (demands.free > 1), look, looked, resolve, newest, quiet)
+        self._look_up(m, waits, lane, lane.room & (demands.free > 1), look, looked, resolve, newest, quiet,
+                      slack)
         judge = self._resolve(m, waits, lane, demands, resolve, force, done)
         marking = self._mark(m, lane, judge)
 
@@ -152,12 +168,13 @@ class Matcher(wiring.Component):
         m.d.comb += [
             *[a.eq(b) for a, b in zip(lane.extent_base, self.extent_base, strict=True)],
             waits.wake_stb.eq(self.wake_stb), waits.wake_qpn.eq(self.wake_qpn),
-            waits.waiting_qpn.eq(self.waiting_qpn), self.waiting.eq(waits.waiting),
+            waits.waiting_qpn[0].eq(self.waiting_qpn), self.waiting.eq(waits.waiting[0]),
             self.count_nodes_retired.eq(lane.count_nodes_retired),
             self.count_nodes_residue.eq(lane.count_nodes_residue),
             self.count_match_stall_cycles.eq(~waits.empty),
             self.i_control.ready.eq(~busy), self.granted.eq(self.exclusive & ~self.i_control.valid & ~busy),
-            self.idle.eq((held == 0) & ~busy & lane.idle & ~force.valid & ~demands.o.valid & ~cache.ripe),
+            self.idle.eq((held == 0) & others.empty & ~busy & lane.idle & ~force.valid & ~demands.o.valid
+                         & ~cache.ripe),
         ]
         op = self.i_control.p
         with m.If(self.i_control.valid & self.i_control.ready):
@@ -187,13 +204,13 @@ class Matcher(wiring.Component):
                              look.place.eq(waits.picked_place), look.source.eq(Source.WAITING)]
         with m.Elif(~quiet):
             with m.If(force.valid | self.i_force.valid):
-                ref = Mux(force.valid, force.qp.as_value(), self.i_force.p.as_value())
                 order = Signal(QpRef)
-                m.d.comb += order.eq(ref)
+                m.d.comb += order.eq(Mux(force.valid, force.qp.as_value(), self.i_force.p.as_value()))
                 with m.If(free):
                     m.d.comb += self.i_force.ready.eq(~force.valid)
                     m.d.sync += [force.valid.eq(0), look.valid.eq(1), look.source.eq(Source.FORCE), look.item.eq(0),
                                  look.item.qpn.eq(order.qpn), look.item.generation.eq(order.generation),
+                                 look.item.rsn.eq(force.rsn), look.any_head.eq(~force.valid),
                                  look.item.ticket.eq(self.placed)]
             with m.Elif(waits.offered & (turn | ~arrived.o.valid)):
                 m.d.comb += waits.pick_en.eq(1)
@@ -202,17 +219,13 @@ class Matcher(wiring.Component):
                 m.d.comb += arrived.o.ready.eq(1)
                 m.d.sync += [look.valid.eq(1), look.item.eq(arrived.o.payload), look.source.eq(Source.NEW), turn.eq(1)]
 
-    def _look_up(self, m, waits, lane, room, look, looked, resolve, newest, quiet):
+    def _look_up(self, m, waits, lane, room, look, looked, resolve, newest, quiet, slack):
         """Second stage: find the header's node; take the list's head out if it is finished or passed over."""
         cache, item = self.cache, look.item
-        slack, distance = Signal(24), Signal(signed(25))
+        distance = Signal(signed(25))
         is_header, passed, go, retires, held_up = (
             look.source != Source.FORCE, Signal(), Signal(), Signal(), Signal())
         goes_on, older = Signal(), Signal()
-        with m.If(self.retransmit_slack >= 1 << 23):
-            m.d.comb += slack.eq((1 << 23) - 1)
-        with m.Else():
-            m.d.comb += slack.eq(Mux(self.retransmit_slack == 0, 1, self.retransmit_slack))
         m.d.comb += [
             cache.qpn.eq(item.qpn), cache.generation.eq(item.generation), cache.rsn.eq(item.rsn),
             waits.ask_qpn.eq(item.qpn), waits.ask_queued.eq(look.source == Source.WAITING),
@@ -225,7 +238,7 @@ class Matcher(wiring.Component):
                        & (~resolve.hit | (resolve.source == Source.WAITING))),
         ]
         with m.If(~is_header):
-            m.d.comb += passed.eq(1)
+            m.d.comb += passed.eq(look.any_head | (distance == 0))
         with m.Elif(item.probe):
             m.d.comb += passed.eq(distance >= cache.head_count)
         with m.Else():
@@ -259,7 +272,7 @@ class Matcher(wiring.Component):
             resolve.place.eq(look.place), resolve.older.eq(older), resolve.hit.eq(cache.hit & ~item.probe & ~older),
             resolve.index.eq(cache.index), resolve.slot.eq(cache.slot), resolve.head.eq(cache.head),
             resolve.behind.eq(cache.head & (distance < 0)),
-            resolve.head_qp.qpn.eq(item.qpn), resolve.head_qp.generation.eq(item.generation),
+            resolve.head_rsn.eq(cache.head_rsn),
         ]
 
     def _resolve(self, m, waits, lane, demands, resolve, force, done):
@@ -299,10 +312,11 @@ class Matcher(wiring.Component):
                 m.d.sync += judge.reason.eq(abi.Reason.NOT_IN_NODE.value)
             with m.Else():
                 m.d.comb += waits_on.eq(1)
+                # The head that was seen must go, no other: it may have left already. Then the header tries again.
                 with m.If(beyond):
-                    m.d.comb += tell.eq(room & ~force.valid)
-                    with m.If(tell):
-                        m.d.sync += [force.valid.eq(1), force.qp.eq(resolve.head_qp)]
+                    with m.If(~force.valid):
+                        m.d.sync += [force.valid.eq(1), force.qp.qpn.eq(item.qpn),
+                                     force.qp.generation.eq(item.generation), force.rsn.eq(resolve.head_rsn)]
                 with m.Else():
                     m.d.comb += tell.eq(room)
                 m.d.comb += [waits.insert_en.eq(new), waits.put_back_en.eq(~new)]
@@ -345,13 +359,18 @@ class Matcher(wiring.Component):
         return marked.valid
 
 
-_FORCE = data.StructLayout({"valid": 1, "qp": QpRef})
+# The head that must go: the node with this RSN.
+_FORCE = data.StructLayout({"valid": 1, "qp": QpRef, "rsn": 24})
 
 
 def _LOOK(params):
-    """A header being looked up; ``picking``: the next one is being read from the match queue."""
+    """A header being looked up; ``picking``: the next one is being read from the match queue.
+
+    Of an order to retire ``item.rsn`` is that of the head meant, unless ``any_head``.
+    """
     return data.StructLayout({
-        "valid": 1, "picking": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue)})
+        "valid": 1, "picking": 1, "any_head": 1, "item": MatchItem, "source": Source,
+        "place": range(params.match_queue)})
 
 
 def _RESOLVE(params):
@@ -359,7 +378,7 @@ def _RESOLVE(params):
     return data.StructLayout({
         "valid": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue), "older": 1,
         "hit": 1, "index": index_width(params), "slot": COUNT_WIDTH, "head": 1, "behind": 1,
-        "head_qp": QpRef})
+        "head_rsn": 24})
 
 
 def _JUDGE(params):

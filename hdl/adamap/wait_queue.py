@@ -47,9 +47,9 @@ class WaitQueue(wiring.Component):
     ask_qpn, ask_queued, ask_place : In
         Is there an older header of this QP than the one asked for (all, if it is not queued)?
     older : Out(1)
-    waiting_qpn : In(24)
-    waiting : Out(1)
-        A header of that QP waits.
+    waiting_qpn : In(24).array(2)
+    waiting : Out(2)
+        A header of each of these QPs waits.
     count_en, count_qpn, count : In, In, Out
         How many headers of that QP wait, a cycle later.
     empty : Out(1)
@@ -64,7 +64,7 @@ class WaitQueue(wiring.Component):
             "wake_stb": In(1), "wake_qpn": In(24),
             "offered": Out(1), "pick_en": In(1), "picked": Out(MatchItem), "picked_place": Out(place),
             "ask_qpn": In(24), "ask_queued": In(1), "ask_place": In(place), "older": Out(1),
-            "waiting_qpn": In(24), "waiting": Out(1),
+            "waiting_qpn": In(24).array(2), "waiting": Out(2),
             "count_en": In(1), "count_qpn": In(params.qpn_width), "count": Out(range(params.match_queue + 1)),
             "empty": Out(1),
         })
@@ -91,8 +91,9 @@ class WaitQueue(wiring.Component):
             passed = passed | own
             with m.If(there & (e.qpn == self.ask_qpn[:width]) & ~passed):
                 m.d.comb += self.older.eq(1)
-            with m.If(there & (e.qpn == self.waiting_qpn[:width])):
-                m.d.comb += self.waiting.eq(1)
+            for asked, qpn in enumerate(self.waiting_qpn):
+                with m.If(there & (e.qpn == qpn[:width])):
+                    m.d.comb += self.waiting[asked].eq(1)
             with m.If(there & (e.qpn == self.insert_item.qpn[:width])):
                 m.d.comb += [mates.eq(1), mates_awake.eq(e.awake)]
             with m.If(e.place == self.place):

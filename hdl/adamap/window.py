@@ -27,8 +27,9 @@ class Window(wiring.Component):
     """Bitmap windows of all QPs.
 
     Original packets are marked; what falls behind the reorder distance without having come leaves as hole runs.
-    Retransmissions are passed to the matcher. One packet per 2 cycles, in order, also all for one QP; latency
-    5 cycles. While a window slides, one step (one run, 16 PSNs, or the rest of a jump) per cycle, input stalled.
+    Retransmissions and probes are passed to the matcher. One packet per 2 cycles, in order, also all for one QP;
+    latency 5 cycles. While a window slides, one step (one run, 16 PSNs, or the rest of a jump) per cycle, input
+    stalled.
 
     Parameters
     ----------
@@ -45,7 +46,10 @@ class Window(wiring.Component):
     o_run : Out(stream.Signature(HoleRun))
     o_match : Out(stream.Signature(MatchRequest))
         ``ready`` is not looked at: sent only after ``match_room`` was seen.
+    unmatched : Out(1)
+        What ``o_match`` shows has no room: the verdict is UNMATCHED, or PROBE.
     match_room : In(1)
+        For the header that ``o_match`` shows, valid or not.
     row_en, row_index : Out
         Reads the table below; its data comes a cycle later.
     cum : In(CUM_BITS)
@@ -70,6 +74,7 @@ class Window(wiring.Component):
             "query_base": Out(32), "query_holes": Out(32),
             "o_run": Out(stream.Signature(HoleRun)),
             "o_match": Out(stream.Signature(MatchRequest)),
+            "unmatched": Out(1),
             "match_room": In(1),
             "row_en": Out(1), "row_index": Out(params.qpn_width),
             "cum": In(CUM_BITS),
@@ -123,6 +128,7 @@ class Window(wiring.Component):
         seen = self._classify(m, request, row)
         verdict, mark, slide, insert = Signal(Verdict), Signal(bits), Signal(24), Signal()
         psn, position, seal = Signal(32), Signal(24), Signal()
+        to_match, matched = Signal(), Signal()
 
         marked, advanced = Signal(bits), Signal(bits)
         ones = Signal(range(RUN_ON + 1))
@@ -132,6 +138,7 @@ class Window(wiring.Component):
             ones.eq(leading(marked[:RUN_ON], 1)),
             advanced.eq(marked >> ones),
             taken.eq((verdict == Verdict.ACCEPT) | (verdict == Verdict.PROBE)),
+            to_match.eq((verdict == Verdict.MATCH) | (verdict == Verdict.UNMATCHED) | (verdict == Verdict.PROBE)),
             out_free.eq(~self.o.valid | self.o.ready),
             result.eq(row), write.addr.eq(row_index), write.data.base.eq(result.base),
             write.data.bitmap.eq(result.bitmap[1:]), write.data.holes.eq(result.holes), write.data.owed.eq(result.owed),
@@ -149,7 +156,7 @@ class Window(wiring.Component):
         def finish(bitmap):
             empty = Signal(name="empty")
             m.d.comb += [empty.eq(bitmap == 0), write.en.eq(1), load.eq(1),
-                         self.o_match.valid.eq((verdict == Verdict.MATCH) | (verdict == Verdict.PROBE))]
+                         self.o_match.valid.eq(to_match & matched), self.unmatched.eq(to_match & ~matched)]
             with m.If(taken):
                 m.d.comb += result.owed.eq((row.owed | (request.ack_req & ~request.probe)) & ~empty)
             m.d.sync += [
@@ -173,8 +180,9 @@ class Window(wiring.Component):
             with m.State("CLASSIFY"):  # waits for a request; compares its PSN with the window
                 m.d.comb += load.eq(~active)
                 m.d.sync += [
-                    verdict.eq(seen.verdict), psn.eq(seen.psn), position.eq(seen.distance), mark.eq(seen.mark),
-                    slide.eq(seen.slide), insert.eq(seen.insert), seal.eq(seen.seal),
+                    verdict.eq(seen.verdict), matched.eq(self.match_room), psn.eq(seen.psn),
+                    position.eq(seen.distance), mark.eq(seen.mark), slide.eq(seen.slide), insert.eq(seen.insert),
+                    seal.eq(seen.seal),
                 ]
                 with m.If(active):
                     m.next = "EFFECT"
@@ -263,16 +271,14 @@ class Window(wiring.Component):
             ),
         ]
         with m.If(request.probe):
-            m.d.comb += seen.verdict.eq(Mux(self.match_room, Verdict.PROBE, Verdict.QUEUE_FULL))
-            with m.If(self.match_room):
-                m.d.comb += [seen.seal.eq(1), seen.slide.eq(Mux(behind, 0, distance))]
+            m.d.comb += [seen.verdict.eq(Verdict.PROBE), seen.seal.eq(1), seen.slide.eq(Mux(behind, 0, distance))]
         with m.Elif(stale):
             m.d.comb += seen.verdict.eq(Verdict.STALE)
         with m.Elif(request.retransmission):
             with m.If(~behind):
                 m.d.comb += seen.verdict.eq(Verdict.STALE)
             with m.Elif(~self.match_room):
-                m.d.comb += seen.verdict.eq(Verdict.QUEUE_FULL)
+                m.d.comb += seen.verdict.eq(Verdict.UNMATCHED)
             with m.Else():
                 m.d.comb += seen.verdict.eq(Verdict.MATCH)
         with m.Elif(behind):

@@ -43,7 +43,6 @@ class _Waiting(data.Struct):
 REFUSAL = {
     Verdict.STALE: Reason.STALE_PSN,
     Verdict.DUPLICATE: Reason.DUPLICATE,
-    Verdict.QUEUE_FULL: Reason.MATCH_QUEUE_FULL,
 }
 
 
@@ -55,7 +54,8 @@ class Judge(wiring.Component):
     ``room`` is low, so that a packet is never marked without its reports having a place.
 
     Every packet gets the next ticket. Reports: MESSAGE_END for an accepted original and for a
-    retransmission with ``ack_req``, PROGRESS when the window owes one, PROBE, and ERROR for a
+    retransmission with ``ack_req``, PROGRESS when the window owes one, PROBE, UNMATCHED for a
+    retransmission that the match queue had no place for, and ERROR for a
     refused packet of a live QP if the sender asked for what it must not (BAD_KEY to LENGTH_MISMATCH).
 
     Members
@@ -69,7 +69,7 @@ class Judge(wiring.Component):
     o : Out(stream.Signature(Placement))
         One for each packet.
     o_report : Out(stream.Signature(Report))
-    count_rx_packets, count_rx_retransmissions, count_rx_late_originals : Out(1)
+    count_rx_packets, count_rx_retransmissions, count_rx_unmatched, count_rx_late_originals : Out(1)
     refuse_stb, refuse_reason : Out(1), Out(8)
     """
 
@@ -83,6 +83,7 @@ class Judge(wiring.Component):
             "o_report": Out(stream.Signature(Report)),
             "count_rx_packets": Out(1),
             "count_rx_retransmissions": Out(1),
+            "count_rx_unmatched": Out(1),
             "count_rx_late_originals": Out(1),
             "refuse_stb": Out(1),
             "refuse_reason": Out(8),
@@ -143,12 +144,15 @@ class Judge(wiring.Component):
                     m.d.comb += reason.eq(why)
         refused = reason != Reason.OK
         accepted = head.live & ~refused & (header.kind == RxKind.DATA)
+        unmatched = head.live & (verdict == Verdict.UNMATCHED)
+        sent_again = (verdict == Verdict.MATCH) | unmatched
         m.d.comb += placed.eq(take & accepted)
         m.d.sync += [
             self.refuse_stb.eq(take & refused),
             self.refuse_reason.eq(reason),
             self.count_rx_packets.eq(placed),
-            self.count_rx_retransmissions.eq(placed & (verdict == Verdict.MATCH)),
+            self.count_rx_retransmissions.eq(placed & sent_again),
+            self.count_rx_unmatched.eq(placed & unmatched),
             self.count_rx_late_originals.eq(placed & (verdict == Verdict.LATE)),
         ]
 
@@ -168,20 +172,21 @@ class Judge(wiring.Component):
             m.d.sync += self.o.valid.eq(0)
 
         first, second = Signal(), Signal()      # reports to be sent
-        first_kind = Signal(ReportKind)
+        first_kind, second_kind = Signal(ReportKind), Signal(ReportKind)
         told, judged, last = Signal(_Waiting), Signal(Judgement), Signal(8)
         sent = self.o_report.valid & self.o_report.ready
         m.d.comb += [
             free.eq((~self.o.valid | self.o.ready) & ~(first & second) & (~(first | second) | self.o_report.ready)),
             self.o_report.valid.eq(first | second),
         ]
-        message_end = accepted & header.ack_req & ((verdict == Verdict.ACCEPT) | (verdict == Verdict.MATCH))
+        message_end = accepted & header.ack_req & ((verdict == Verdict.ACCEPT) | sent_again)
         probe = head.live & (verdict == Verdict.PROBE)
         error = packet.qp_known & (packet.reason >= Reason.BAD_KEY) & (packet.reason <= Reason.LENGTH_MISMATCH)
         with m.If(take):
             m.d.sync += [
                 first.eq(message_end | probe | error),
-                second.eq(head.live & self.i_judgement.p.progress),
+                second.eq(head.live & (self.i_judgement.p.progress | unmatched)),
+                second_kind.eq(Mux(unmatched, ReportKind.UNMATCHED, ReportKind.PROGRESS)),
                 first_kind.eq(Mux(probe, ReportKind.PROBE, Mux(error, ReportKind.ERROR, ReportKind.MESSAGE_END))),
                 told.eq(head),
                 judged.eq(Mux(head.live, self.i_judgement.p.as_value(), 0)),
@@ -196,7 +201,7 @@ class Judge(wiring.Component):
         said = told.packet.header
         m.d.comb += [
             self.o_report.p.ticket.eq(told.ticket),
-            entry.kind.eq(Mux(first, first_kind, ReportKind.PROGRESS)),
+            entry.kind.eq(Mux(first, first_kind, second_kind)),
             entry.has_imm.eq(said.has_imm),
             entry.retransmission.eq(said.retransmission),
             entry.reason.eq(last),

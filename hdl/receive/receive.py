@@ -77,6 +77,7 @@ class Receive(wiring.Component):
             "count_rx_retransmissions": Out(1),
             "count_rx_bytes": Out(LENGTH_BITS),
             "count_rx_raw_frames": Out(1),
+            "count_rx_unmatched": Out(1),
             "count_rx_late_originals": Out(1),
             "count_rx_stall_cycles": Out(1),
         })
@@ -119,7 +120,8 @@ class Receive(wiring.Component):
         for refuse, block in zip(self.refuse, (parse, judge), strict=True):
             m.d.comb += [refuse.stb.eq(block.refuse_stb), refuse.reason.eq(block.refuse_reason)]
         for block, names in ((parse, ("rx_frames",)), (place, ("rx_bytes", "rx_raw_frames")),
-                             (judge, ("rx_packets", "rx_retransmissions", "rx_late_originals"))):
+                             (judge, ("rx_packets", "rx_retransmissions", "rx_unmatched",
+                                      "rx_late_originals"))):
             for name in names:
                 m.d.comb += getattr(self, f"count_{name}").eq(getattr(block, f"count_{name}"))
         return m

@@ -149,7 +149,7 @@ class ReceivePath:
         self.card.found_by_probe += [(header.dest_qp, psn, n) for psn, n in judged.lost]
         self.card.found_by_probe += [
             (header.dest_qp, psn, 1)
-            for node in life.matcher.retired for psn in node.left
+            for node in life.matcher.retired for psn in node.open_psns
         ]
         self._retire(life, merge)
         self._emit(merge)
@@ -204,9 +204,9 @@ class ReceivePath:
                     line=node.line,
                     qpn=life.matcher.qpn,
                     generation=life.matcher.generation,
-                    residue=node.open.bit_count(),
+                    residue=node.left,
                     rsn=node.rsn,
-                    next_rsn=(node.rsn + node.count) % (1 << 32),
+                    next_rsn=node.next_rsn,
                     open=node.open,
                 ),
             )

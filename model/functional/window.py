@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-ACCEPT, DUPLICATE, STALE, LATE, MATCH, QUEUE_FULL, PROBE = range(7)  # verdicts, as the card numbers them
+ACCEPT, DUPLICATE, STALE, LATE, MATCH, UNMATCHED, PROBE = range(7)  # verdicts, as the card numbers them
 _PSN24 = 1 << 24
 
 
@@ -48,17 +48,15 @@ class Window:
         at = self.base + signed24(psn - self.base)
         lost, seal = [], False
         if probe:
-            verdict = PROBE if room else QUEUE_FULL
-            if room:
-                seal = True
-                lost = self._slide(at)
+            verdict, seal = PROBE, True
+            lost = self._slide(at)
         elif at < self.base and at < self.cum:
             verdict = STALE
         elif retransmission:
             if at >= self.base:
                 verdict = STALE
             else:
-                verdict = MATCH if room else QUEUE_FULL
+                verdict = MATCH if room else UNMATCHED
         elif at < self.base:
             verdict = LATE
         elif at in self.received:

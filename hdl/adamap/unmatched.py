@@ -1,0 +1,101 @@
+"""How far the retransmissions came whose headers went to the driver."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..layouts import MatchRequest
+from ..params import CardParams
+
+PLACES = 8      # lists that may be without a place in the match queue at the same time
+
+
+class Passed(data.Struct):
+    """Every RSN before ``rsn`` was sent again; ``ticket`` is that of the packet that says so."""
+
+    valid: 1
+    qpn: 24
+    generation: 8
+    rsn: 24
+    ticket: 8
+
+
+class Unmatched(wiring.Component):
+    """Lists that are matched by the driver for now.
+
+    When the match queue has no place for a header, the packet is placed all the same and the driver is told of it. The
+    card then only has to retire the nodes such headers pass over: one order per list, behind the headers of the list
+    that wait, which every further header replaces by a later one. While a list has its order here, all its headers go
+    to the driver, or they would overtake the order.
+
+    With more such lists than places, some nodes stay until a later header or a probe passes them over.
+
+    Parameters
+    ----------
+    params : CardParams
+    places : int
+        Lists.
+
+    Members
+    -------
+    i : In(MatchRequest)
+    i_stb : In(1)
+        A header without a place.
+    slack : In(24)
+        How far a header has to be beyond a node to retire it, at least 1.
+    known : Out(1)
+        The list of ``i`` has an order here; combinational.
+    waiting_qpn, waiting : Out(24), In(1)
+        Headers of that QP wait in the match queue.
+    due, o : Out(1), Out(MatchRequest)
+        An order, as a probe; both may change from cycle to cycle.
+    taken : In(1)
+        Of the cycle in which it is shown.
+    empty, full : Out(1)
+    """
+
+    def __init__(self, params: CardParams, *, places=PLACES):
+        self.params, self.places = params, places
+        super().__init__({
+            "i": In(MatchRequest), "i_stb": In(1), "slack": In(24), "known": Out(1),
+            "waiting_qpn": Out(24), "waiting": In(1),
+            "due": Out(1), "o": Out(MatchRequest), "taken": In(1),
+            "empty": Out(1), "full": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m, n = Module(), self.places
+        entries = [Signal(Passed, name=f"passed{k}") for k in range(n)]
+        valid = Cat(entry.valid for entry in entries)
+        own, free, shown = Signal(n), Signal(n), Signal(n, init=1)
+        end = Signal(24)
+        # A probe speaks of what is older than its RSN; a header passes a node over from a distance.
+        m.d.comb += [
+            free.eq(~valid & (valid + 1)), self.empty.eq(~valid.any()), self.full.eq(valid.all()),
+            self.known.eq(own.any()),
+            end.eq(Mux(self.i.probe, self.i.rsn, self.i.rsn + 2 - self.slack)), self.o.probe.eq(1),
+        ]
+        order = Signal(Passed)
+        m.d.comb += [
+            self.waiting_qpn.eq(order.qpn), self.due.eq(order.valid & ~self.waiting),
+            self.o.qpn.eq(order.qpn), self.o.generation.eq(order.generation), self.o.rsn.eq(order.rsn),
+            self.o.ticket.eq(order.ticket),
+        ]
+        with m.If(~self.due | self.taken):
+            m.d.sync += shown.eq(shown.rotate_left(1))
+        for k, entry in enumerate(entries):
+            ahead = Signal(24, name=f"ahead{k}")
+            m.d.comb += [
+                own[k].eq(entry.valid & (entry.qpn == self.i.qpn) & (entry.generation == self.i.generation)),
+                ahead.eq(end - entry.rsn),
+            ]
+            with m.If(shown[k]):
+                m.d.comb += order.eq(entry)
+                with m.If(self.taken):
+                    m.d.sync += entry.valid.eq(0)
+            with m.If(self.i_stb & (own[k] | (~self.known & free[k]))):
+                m.d.sync += [entry.valid.eq(1), entry.qpn.eq(self.i.qpn), entry.generation.eq(self.i.generation),
+                             entry.ticket.eq(self.i.ticket)]
+                with m.If(~own[k] | ~ahead[-1]):
+                    m.d.sync += entry.rsn.eq(end)
+        return m

@@ -1,0 +1,150 @@
+"""Headers for the matcher, and the lists they are for."""
+
+import random
+from collections import deque
+
+import cocotb
+from cocotb.triggers import RisingEdge
+
+from weft.hdl.params import preset
+from weft.tb.clock import start_clock
+from weft.tb.matcher_lists import Header, Lists
+from weft.tb.matcher_prefetch import BenchPrefetch
+from weft.tb.random_nodes import random_node
+from weft.tb.sim import bench_seed
+
+QPS = 4
+PARAMS = preset("test").with_(qps=QPS, cache_entries=4, prefetch_depth_max=4, match_queue=16, knit_extents=2,
+                              block_bits=9)
+EXTENTS = (0x1000, (1 << 58) - 5000)
+
+
+class Bench:
+    """Sends headers: all that a window can let pass, in any order the slack allows or does not."""
+
+    def __init__(self, dut, rng):
+        self.dut, self.rng, self.edge = dut, rng, RisingEdge(dut.clk)
+        self.lists = Lists(dut, rng, PARAMS)
+        self.prefetch = BenchPrefetch(dut, rng, self.lists, PARAMS.cache_entries)
+        self.seen = self.lists.seen
+        self.todo = {qpn: deque() for qpn in range(QPS)}    # (psn, rsn) of linked holes that were not sent
+        self.old = {qpn: deque(maxlen=60) for qpn in range(QPS)}
+        self.ready = deque()        # headers to be sent before any random ones, which come at a rate
+        self.rate, self.ticket = 0.0, 0
+
+    @classmethod
+    async def start(cls, dut):
+        """Start the clock and begin every list."""
+        await start_clock(dut)
+        bench = cls(dut, random.Random(bench_seed()))
+        for k, base in enumerate(EXTENTS):
+            getattr(dut, f"extent_base__{k}").value = base
+        for qpn in range(QPS):
+            bench.lists.create(qpn, bench.rng.randrange(256), bench.rng.choice([0, (1 << 24) - 30, (1 << 32) - 30]))
+        for task in (bench.lists.watch(), bench.prefetch.run(), bench.send()):
+            cocotb.start_soon(task)
+        await bench.edge
+        return bench
+
+    async def set(self, *, slack, depth, watermark):
+        """The registers, while nothing is under way; lists of more nodes than may be cached end here."""
+        self.end(one.qpn for one in self.lists.lists.values() if len(one.cached) > depth)
+        while not self.prefetch.idle:
+            await self.edge
+        self.lists.slack, self.lists.depth, self.prefetch.watermark = slack, depth, watermark
+        self.dut.retransmit_slack.value, self.dut.prefetch_depth.value = slack, depth
+
+    async def cached(self, one, nodes):
+        """Wait until so many nodes of a list are cached."""
+        while len(one.cached) < nodes:
+            await self.edge
+
+    def end(self, qpns):
+        """These lists are destroyed and created again."""
+        for qpn in qpns:
+            self.todo[qpn].clear()
+            self.old[qpn].clear()
+            self.prefetch.orders.append(qpn)
+
+    def link(self, qpn, node=None):
+        """A node is linked: this one, or a random one."""
+        rng, one = self.rng, self.lists.lists[qpn]
+        node = node or random_node(rng, qpn=qpn, generation=one.generation, rsn=one.next_rsn)
+        extent, offset = rng.randrange(len(EXTENTS)), rng.randrange(200)
+        one.link(node, extent << PARAMS.extent_blocks_log2 | offset, EXTENTS[extent] + offset)
+        self.todo[qpn] += [(psn, node.rsn + k) for k, psn in enumerate(node.psns)]
+        self.prefetch.look_at(qpn)
+
+    def header(self, qpn, psn, rsn, *, generation=None, probe=False):
+        self.ticket += self.rng.randint(0, 2)
+        generation = self.lists.lists[qpn].generation if generation is None else generation
+        ticket = self.ticket - self.rng.choice([0, 0, 0, 30])     # of a packet that was placed already, perhaps
+        return Header(qpn, generation, psn % (1 << 32), rsn % (1 << 24), probe, max(ticket, 0))
+
+    def traffic(self):
+        """A header of some QP, or None."""
+        rng = self.rng
+        qpn = rng.choice([q for q in range(QPS) if q not in self.prefetch.frozen] or [None])
+        one = self.lists.lists.get(qpn)
+        if one is None or not one.live:
+            return None
+        todo, old, kind = self.todo[qpn], self.old[qpn], rng.random()
+        if kind < 0.06 and todo:
+            todo.popleft()                          # lost
+        if kind < 0.75 and todo:
+            if self.lists.slack > 1 and len(todo) > 1 and kind < 0.4:
+                todo.rotate(-1)
+                psn, rsn = todo.popleft()
+                todo.rotate(1)
+            else:
+                psn, rsn = todo.popleft()
+            old.append((psn, rsn))
+            return self.header(qpn, psn, rsn)
+        if kind < 0.85 and old:
+            return self.header(qpn, *rng.choice([old[-1], old[-1], rng.choice(old)]))
+        if kind < 0.90 and old:
+            psn, rsn = rng.choice([old[-1], *list(todo)[:1]])
+            return self.header(qpn, psn + rng.choice([1, -1, 320, 1 << 31]), rsn)
+        if kind < 0.93:
+            psn, rsn = todo[0] if todo else (0, one.next_rsn)
+            return self.header(qpn, 0, rng.choice([rsn, rsn, rsn - 1, one.next_rsn]), probe=True)
+        if kind < 0.95 and old:
+            return self.header(qpn, *old[-1], generation=(one.generation - 1) % 256)
+        if kind < 0.96 and one.order:
+            return self.header(qpn, 0, one.order[0].rsn - rng.choice([1, 100, 1 << 20]))
+        if kind < 0.97:
+            return self.header(qpn, 0, one.next_rsn + rng.choice([0, 1, 9, 1 << 16]))
+        return None
+
+    def may_link(self, qpn):
+        """No header is under way that is beyond the end of the list: what becomes of it must not be a race."""
+        one = self.lists.lists[qpn]
+        return one.live and not any((h.rsn - one.next_rsn) % (1 << 24) < 1 << 23 for h in self.lists.under_way[qpn])
+
+    async def send(self):
+        """Headers at a rate, one cycle after ``room`` was seen."""
+        dut, rng, valid = self.dut, self.rng, False
+        while True:
+            await self.edge
+            assert not valid or int(dut.i__ready.value), "a header was not taken at once"
+            room, under_way = int(dut.room.value), sum(map(len, self.lists.under_way.values()))
+            self.seen["queue full"] += not room
+            header = None
+            # Two in a row must both find a place.
+            if room and (not valid or under_way < PARAMS.match_queue - 1):
+                if self.ready:
+                    header = self.ready.popleft()
+                elif rng.random() < self.rate:
+                    header = self.traffic()
+            dut.i__payload.value = self.lists.sent(header) if header else rng.getrandbits(len(dut.i__payload))
+            dut.i__valid.value = valid = header is not None
+
+    async def drain(self):
+        """Until nothing is under way."""
+        self.rate = 0
+        quiet = 0
+        while quiet < 8:
+            await self.edge
+            busy = not self.prefetch.idle or not int(self.dut.idle.value) or len(self.lists.reports)
+            quiet = 0 if busy else quiet + 1
+        self.lists.check_settled()

@@ -1,0 +1,225 @@
+"""The lists of a few QPs around the matcher: what was linked, what is cached, and what the model makes of it."""
+
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass
+from itertools import takewhile
+
+from cocotb.triggers import RisingEdge
+
+from weft.hdl import abi
+from weft.hdl.adamap.hold import LongReport
+from weft.hdl.adamap.matcher import ListView
+from weft.hdl.layouts import MatchRequest
+from weft.model.functional.head_cache import CachedNode
+from weft.model.functional.matcher import Matcher
+from weft.tb.payload import pack, unpack
+from weft.tb.stream import StreamSink
+
+LOOK_TO_JUDGED = 3      # cycles
+
+
+@dataclass
+class Header:
+    """A MatchRequest; ``ticket`` is not cut to 8 bits."""
+
+    qpn: int
+    generation: int
+    psn: int
+    rsn: int
+    probe: bool
+    ticket: int
+
+
+class List:
+    """One life of a QP's list.
+
+    Attributes
+    ----------
+    order : list of CachedNode
+        All that were linked; the model retires them one by one, and so does the card: ``left`` so far.
+    ahead : deque of (Node, block)
+        Linked and not cached.
+    cached : deque of (entry, Node, block)
+        Those before, head first.
+    """
+
+    def __init__(self, qpn, generation, rsn):
+        self.qpn, self.generation, self.live = qpn, generation, True
+        self.model = Matcher(qpn, generation)
+        self.order, self.ahead, self.cached = [], deque(), deque()
+        self.left, self.fetching, self.next_rsn = 0, False, rsn
+
+    def link(self, node, block, line):
+        """The driver links a node."""
+        cached = CachedNode(node, line)
+        self.order.append(cached)
+        self.model.add(cached)
+        self.ahead.append((node, block))
+        self.next_rsn = cached.next_rsn
+
+    @property
+    def gone(self):
+        """How many nodes left the model's list."""
+        return len(self.order) - len(self.model.nodes)
+
+    def match(self, header, slack, depth, left):
+        """What becomes of a header that was looked up when ``left`` nodes had left the card's list.
+
+        A finished node leaves the model's list at once, the card's a few cycles later.
+        """
+        assert not any(node.left for node in self.order[left:self.gone]), "a node with open holes should have left"
+        self.model.pass_over(header.rsn, slack, depth)
+        lingering = [*takewhile(lambda node: not node.left, reversed(self.order[left:self.gone]))]
+        lingering = [node for node in lingering if not self.model.passed(node, header.rsn, slack)]
+        reason = self.model.match(header.psn, header.rsn, slack, depth)
+        for node in lingering:
+            if (slot := node.slot(header.rsn)) is not None:
+                return abi.Reason.DUPLICATE if node.bit(slot, header.psn) is not None else abi.Reason.NOT_IN_NODE
+        behind = lingering and (header.rsn - lingering[-1].rsn) % (1 << 24) < 1 << 23
+        if behind and not self.model.nodes and reason == abi.Reason.STALE_RSN:
+            return abi.Reason.NOT_IN_NODE
+        return reason
+
+
+class Lists:
+    """Watches the matcher: who is judged, who leaves, what is reported; everything against the model.
+
+    Attributes
+    ----------
+    lists : dict of QPN to List
+        The living ones.
+    under_way : dict of QPN to deque of Header
+        Sent and, as far as the bench knows, not judged.
+    seen : Counter
+        What happened.
+    """
+
+    def __init__(self, dut, rng, params):
+        self.dut, self.rng, self.params = dut, rng, params
+        self.lists, self.lives = {}, {}
+        self.under_way = defaultdict(deque)
+        self.seen, self.now = Counter(), 0
+        self.slack = self.depth = 1
+        self.ticket = self.placed = self.placed_before = 0      # newest ones, not cut
+        self.reports = StreamSink(dut, "o_report", dut.clk, rng=rng)
+        self.untold = deque()               # (cycle, placed, newest ticket) of nodes that left and were not reported
+        self.told = defaultdict(deque)      # (qpn, generation) -> reports that the model has not made yet
+        self.tickets = deque([(0, 0)])      # (cycle of the lookup, newest ticket judged until then)
+        self.judged_at = Counter()          # qpn -> cycle
+
+    def create(self, qpn, generation, rsn):
+        self.lists[qpn] = self.lives[qpn, generation] = List(qpn, generation, rsn)
+        return self.lists[qpn]
+
+    def sent(self, header):
+        """A header is on its way; its payload."""
+        self.ticket = max(self.ticket, header.ticket)
+        self.under_way[header.qpn].append(header)
+        return pack(MatchRequest, qpn=header.qpn, generation=header.generation, psn=header.psn, rsn=header.rsn,
+                    probe=header.probe, ticket=header.ticket % 256)
+
+    async def watch(self):
+        """Everything that can be seen in a cycle."""
+        dut, edge, past = self.dut, RisingEdge(self.dut.clk), deque(maxlen=1 + LOOK_TO_JUDGED)
+        while True:
+            await edge
+            self.now += 1
+            row = self.lists.get(int(dut.row_index.value))
+            if int(dut.row_en.value) and row:
+                dut.list.value = pack(ListView, live=row.live, generation=row.generation, more=bool(row.ahead))
+            past.append((int(dut.looked_qpn.value), row and row.live and row.generation, self.now,
+                         {qpn: one.left for qpn, one in self.lists.items()}))
+            if int(dut.judged.value):
+                reason = abi.Reason(int(dut.refuse_reason.value)) if int(dut.refuse_stb.value) else abi.Reason.OK
+                self._judged(*past[0], reason)
+            if int(dut.leaves.value):
+                self._leaves(self.lists[int(dut.leaves_qpn.value)])
+            if int(dut.i_control__valid.value) and int(dut.i_control__ready.value):
+                assert not int(dut.judged.value) and not int(dut.leaves.value), "not between two headers"
+            for name in ("nodes_retired", "nodes_residue", "cache_hits", "cache_misses"):
+                self.seen[name] += int(getattr(dut, f"count_{name}").value)
+            self.placed_before = self.placed        # what the matcher can know of
+            if self.rng.random() < 0.05 or self.ticket - self.placed > 100:
+                self.placed = max(self.placed, self.rng.randint(self.ticket - 60, self.ticket))
+            dut.placed.value = self.placed % (1 << 24)
+            while (report := self.reports.recv_nowait()) is not None:
+                self._reported(int(report))
+
+    def _judged(self, qpn, view, looked_at, left, reason):
+        """The oldest header of a QP was judged; probes before it took effect."""
+        header = self._next(qpn)
+        self.judged_at[qpn] = self.now
+        self.tickets.append((looked_at, max(self.tickets[-1][1], header.ticket)))
+        want = abi.Reason.STALE_GENERATION
+        self.seen["dead list"] += view is False
+        if view is not False and view is not None and view == header.generation:
+            one, gone = self.lives[qpn, header.generation], self.lives[qpn, header.generation].gone
+            want = one.match(header, self.slack, self.depth, left[qpn])
+            self.seen["several left at once"] += one.gone - gone > 1
+            self.compare(one)
+        assert reason == want, f"cycle {self.now}: {header} ends with {reason.name}, expected {want.name}"
+        self.seen[reason.name] += 1
+
+    def _next(self, qpn):
+        while True:
+            header = self.under_way[qpn].popleft()
+            if not header.probe:
+                return header
+            self._probed(header)
+
+    def _probed(self, header):
+        one = self.lives[header.qpn, header.generation]
+        gone = one.gone
+        one.model.probe(header.rsn)
+        self.seen["retired by a probe"] += one.gone > gone
+        self.compare(one)
+
+    def finish_probes(self):
+        """Nothing is under way any more."""
+        for qpn, headers in self.under_way.items():
+            while headers:
+                assert headers[0].probe, f"{headers[0]} was not judged"
+                self._probed(headers.popleft())
+            assert not headers, qpn
+
+    def _leaves(self, one):
+        one.cached.popleft()
+        one.left += 1
+        self.untold.append((self.now, self.placed_before, max(self.ticket, self.placed)))
+
+    def _reported(self, value):
+        long = unpack(LongReport, value)
+        report = abi.REPORT_RETIRE.unpack(long.entry.to_bytes(64, "little"))
+        at, placed, newest = self.untold.popleft()
+        while len(self.tickets) > 1 and self.tickets[1][0] <= at:
+            self.tickets.popleft()
+        oldest = self.tickets[0][1]
+        assert max(oldest, placed) <= long.ticket <= newest, (long.ticket, oldest, placed, newest)
+        self.seen["ticket of a header"] += long.ticket > placed
+        key = report.qpn, report.generation
+        self.told[key].append(report)
+        self.compare(self.lives[key])
+
+    def compare(self, one):
+        """Reports with what the model retired."""
+        told = self.told[one.qpn, one.generation]
+        while told and one.model.retired:
+            report, node = told.popleft(), one.model.retired.popleft()
+            want = abi.REPORT_RETIRE.unpack(abi.REPORT_RETIRE.pack(
+                kind=abi.ReportKind.RETIRE, line=node.line, qpn=one.qpn, generation=one.generation,
+                residue=node.left, rsn=node.rsn, next_rsn=node.next_rsn, open=node.open))
+            assert report == want, f"{report}, expected {want}"
+            self.seen["RSNs wrap"] += node.next_rsn % (1 << 24) < node.count
+            self.seen["retired", node.encoding, "with residue" if node.left else "finished"] += 1
+
+    def check_settled(self):
+        """The matcher is idle: all that the model retired was reported, and nothing else."""
+        self.finish_probes()
+        assert not self.untold
+        for (qpn, generation), one in self.lives.items():
+            assert not self.told[qpn, generation], "a node left that should not have"
+            if self.lists.get(qpn) is one:
+                assert not one.model.retired and one.left == one.gone, "a node did not leave"
+        retired = {k: n for k, n in self.seen.items() if isinstance(k, tuple) and k[0] == "retired"}
+        assert self.seen["nodes_retired"] == sum(retired.values())
+        assert self.seen["nodes_residue"] == sum(n for k, n in retired.items() if k[2] == "with residue")
