@@ -162,6 +162,14 @@ class HoleList:
             self.counts["repeated_reports"] += 1
             self._report(node)
 
+    def fill(self, psn, rsn):
+        """A packet came for a hole that the card leaves open: it is not left any more. False if it is none."""
+        at = bisect.bisect_right(self.nodes, rsn, key=lambda node: node.rsn) - 1
+        if at < 0 or self.nodes[at].hole(rsn) != psn:
+            return False
+        self.nodes[at].filled.add(psn)
+        return True
+
     def retire(self, line, bits):
         """The head's block comes back; runs of the holes left, ``bits`` being ``open`` of its RETIRE report.
 
@@ -174,14 +182,6 @@ class HoleList:
         node = self.nodes.popleft()
         node.retired = True
         return without(residue_runs(node.runs, node.encoding, bits), node.filled) if bits else []
-
-    def fill(self, rsn, psn):
-        """A packet came whose hole the card left open; false if RSN and PSN do not name the same hole of the list."""
-        at = bisect.bisect_right(self.nodes, rsn, key=lambda node: node.rsn) - 1
-        if at < 0 or self.nodes[at].hole(rsn) != psn:
-            return False
-        self.nodes[at].filled.add(psn)
-        return True
 
     def close(self):
         """Give all blocks back: the card does not know them any more."""

@@ -130,8 +130,8 @@ class Receiver:
 
     def on_unmatched(self, report):
         """An UNMATCHED report: a packet came whose hole the card left open. It is none of what its node leaves."""
-        rsn, psn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS), near(report.psn, self.cum, 32)
-        self.counts["unmatched"] += self.holes.fill(rsn, psn)
+        rsn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS)
+        self.counts["unmatched"] += self.holes.fill(near(report.psn, self.cum, 32), rsn)
 
     def on_event(self, report):
         """MESSAGE_END, PROGRESS, PROBE, ERROR or QP_ERROR."""

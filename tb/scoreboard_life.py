@@ -151,8 +151,8 @@ class Life:
 
     def take_unmatched(self, report):
         """An UNMATCHED report."""
-        assert any((rsn, _modulo32(psn)) == (report.rsn, report.psn) for rsn, psn in self.retransmissions
-                   if psn is not None), f"QP {self.qpn}: PSN {report.psn:#x}, RSN {report.rsn} never came"
+        came = ((rsn, _modulo32(psn)) for rsn, psn in self.retransmissions if psn is not None)
+        assert (report.rsn, report.psn) in came, f"QP {self.qpn}: PSN {report.psn:#x}, RSN {report.rsn} never came"
         self.unmatched.add((report.psn, report.rsn))
 
     def take_event(self, kind, report):
