@@ -55,9 +55,8 @@ class Matcher(wiring.Component):
     Members
     -------
     i : In(stream.Signature(MatchRequest))
-        Taken at once while ``room`` was high for it in the cycle before.
-        ``room`` does not know yet of a header that comes in its cycle: headers come every other cycle, or while more
-        than one place is free.
+        Taken at once while ``room`` was high for it in the cycle before. ``room`` does not know yet of a header that
+        comes in its cycle: headers come every other cycle, or while more than one place is free.
     room : Out(1)
         For the header that ``i`` shows, valid or not.
     unmatched : In(1)
