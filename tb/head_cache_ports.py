@@ -8,7 +8,7 @@ from weft.hdl import abi
 from weft.hdl.adamap.head_cache import CachedNode, Pending, Tag
 from weft.model.functional.head_cache import HeadCache, State
 from weft.model.functional.node import Node
-from weft.tb.test_adamap_window import pack, unpack
+from weft.tb.payload import pack, unpack
 
 
 @dataclass
@@ -130,7 +130,7 @@ class HeadCachePorts:
         for side, wanted in self._read.items():
             for port, want in wanted.items():
                 got = getattr(dut, f"{side}__{port}").value
-                got = unpack(SHAPES[port], int(got)) if port in SHAPES else int(got)
+                got = vars(unpack(SHAPES[port], int(got))) if port in SHAPES else int(got)
                 assert got == want, f"cycle {self.now}: {side} reads {port} {got}, expected {want}"
 
     def _same_tag(self, port, index):
@@ -140,7 +140,7 @@ class HeadCachePorts:
             node = entry.node
             want |= {"head": node.head, "touched": node.touched, "done": not node.left, "qpn": node.qpn,
                      "generation": node.generation, "rsn": node.rsn, "count": node.count}
-        got = unpack(Tag, int(getattr(self.dut, port).value))
+        got = vars(unpack(Tag, int(getattr(self.dut, port).value)))
         assert {name: got[name] for name in want} == want, f"cycle {self.now}: {port} is {got}, expected {want}"
 
     def _announce(self, c):

@@ -9,8 +9,8 @@ from weft.hdl.adamap.hold import LongReport
 from weft.hdl.adamap.matcher import ListView
 from weft.hdl.layouts import MatchRequest
 from weft.tb.matcher_list import List
+from weft.tb.payload import pack, unpack
 from weft.tb.stream import StreamSink
-from weft.tb.test_adamap_window import pack, unpack
 
 LOOK_TO_JUDGED = 3      # cycles
 
@@ -123,13 +123,13 @@ class Lists:
 
     def _reported(self, value):
         long = unpack(LongReport, value)
-        report = abi.REPORT_RETIRE.unpack(long["entry"].to_bytes(64, "little"))
+        report = abi.REPORT_RETIRE.unpack(long.entry.to_bytes(64, "little"))
         at, placed, newest = self.untold.popleft()
         while len(self.tickets) > 1 and self.tickets[1][0] <= at:
             self.tickets.popleft()
         oldest = self.tickets[0][1]
-        assert max(oldest, placed) <= long["ticket"] <= newest, (long["ticket"], oldest, placed, newest)
-        self.seen["ticket of a header"] += long["ticket"] > placed
+        assert max(oldest, placed) <= long.ticket <= newest, (long.ticket, oldest, placed, newest)
+        self.seen["ticket of a header"] += long.ticket > placed
         key = report.qpn, report.generation
         self.told[key].append(report)
         self.compare(self.lives[key])

@@ -6,8 +6,8 @@ from cocotb.triggers import RisingEdge
 
 from weft.hdl.adamap.control import ControlKind, ControlOp, QpRef
 from weft.hdl.adamap.head_cache import Tag
+from weft.tb.payload import pack, unpack
 from weft.tb.stream import StreamSink
-from weft.tb.test_adamap_window import pack, unpack
 
 QUIET = 10      # cycles after which a header that can be judged was judged
 
@@ -142,8 +142,8 @@ class BenchPrefetch:
             dut.fill__peek_index.value = one.cached[-1][0]
             await self.edge
             tag = unpack(Tag, int(dut.fill__peek.value))
-            assert int(dut.granted.value) and tag["valid"] and tag["qpn"] == one.qpn and int(dut.fill__peek_last.value)
-            if not tag["touched"]:
+            assert int(dut.granted.value) and tag.valid and tag.qpn == one.qpn and int(dut.fill__peek_last.value)
+            if not tag.touched:
                 dut.fill__release_index.value, *fetched = one.cached.pop()
                 await self._strobe("fill__release_en")
                 one.ahead.appendleft(fetched)
