@@ -6,9 +6,12 @@ from collections import deque
 import cocotb
 from cocotb.triggers import RisingEdge
 
+from weft.hdl import abi
 from weft.hdl.params import preset
+from weft.model.functional.node import Node
 from weft.tb.clock import start_clock
-from weft.tb.matcher_lists import Header, Lists
+from weft.tb.matcher_list import Header
+from weft.tb.matcher_lists import Lists
 from weft.tb.matcher_prefetch import BenchPrefetch
 from weft.tb.random_nodes import random_node
 from weft.tb.sim import bench_seed
@@ -17,6 +20,11 @@ QPS = 4
 PARAMS = preset("test").with_(qps=QPS, cache_entries=4, prefetch_depth_max=4, match_queue=16, knit_extents=2,
                               block_bits=9)
 EXTENTS = (0x1000, (1 << 58) - 5000)
+
+
+def list_node(one, *holes):
+    """The next node of a list, of encoding LIST."""
+    return Node(one.qpn, one.generation, 1000, one.next_rsn, abi.Encoding.LIST, holes)
 
 
 class Bench:

@@ -42,7 +42,8 @@ class Matcher(wiring.Component):
     header whose node is cached passes, and the heads it finishes or leaves behind go beside it. One more
     cycle only for each further node that a header passes over at once, or while the report queue is full. A header
     whose node is not cached waits in the match queue, and behind it those of its QP; others go on. The oldest header
-    of a QP is tried again when something changed for the QP.
+    of a QP is tried again when something changed for the QP. If the list has as many nodes in the cache as it may, its
+    head goes with its residue, and the header is tried until it is gone.
 
     Stages: choose; look up (retires heads; the point where the order of headers counts); resolve (list state: go on,
     wait or refuse); read; mark.
@@ -54,7 +55,8 @@ class Matcher(wiring.Component):
     Members
     -------
     i : In(stream.Signature(MatchRequest))
-        Taken at once while ``room`` was high for it in the cycle before.
+        Taken at once while ``room`` was high for it in the cycle before. ``room`` does not know yet of a header that
+        comes in its cycle: headers come every other cycle, or while more than one place is free.
     room : Out(1)
         For the header that ``i`` shows, valid or not.
     unmatched : In(1)
