@@ -52,6 +52,10 @@ class Lists:
         return pack(MatchRequest, qpn=header.qpn, generation=header.generation, psn=header.psn, rsn=header.rsn,
                     probe=header.probe, ticket=header.ticket % 256)
 
+    def beyond_end(self, one):
+        """Whether a header is under way that is beyond the end of the list."""
+        return any((h.rsn - one.next_rsn) % (1 << 24) < 1 << 23 for h in self.under_way[one.qpn])
+
     async def watch(self):
         """Everything that can be seen in a cycle."""
         dut, edge, past = self.dut, RisingEdge(self.dut.clk), deque(maxlen=1 + LOOK_TO_JUDGED)
