@@ -130,7 +130,7 @@ class Matcher(wiring.Component):
         m.submodules.arrived = arrived = Fifo(MatchItem, p.match_queue)
         held, done = Signal(range(p.match_queue + 1)), Signal()
         ahead_of_placed = Signal(8)
-        arriving, header = arrived.i.p, Signal(MatchRequest)
+        header = Signal(MatchItem)
         m.submodules.others = others = Unmatched(p)
         slack = Signal(24)
         with m.If(self.retransmit_slack >= 1 << 23):
@@ -138,15 +138,14 @@ class Matcher(wiring.Component):
         with m.Else():
             m.d.comb += slack.eq(Mux(self.retransmit_slack == 0, 1, self.retransmit_slack))
         m.d.comb += [
-            others.i.eq(self.i.p), others.i_stb.eq(self.unmatched), others.slack.eq(slack),
+            others.i.eq(header), others.i_stb.eq(self.unmatched), others.slack.eq(slack),
             waits.waiting_qpn[1].eq(others.waiting_qpn), others.waiting.eq(waits.waiting[1]),
             # The place that may have been promised to a new header stays free.
             others.taken.eq(others.due & ~self.i.valid & (held < p.match_queue - 1)),
-            header.eq(Mux(others.taken, others.o.as_value(), self.i.p.as_value())),
-            ahead_of_placed.eq(header.ticket - self.placed[:8]),
-            arriving.qpn.eq(header.qpn), arriving.generation.eq(header.generation), arriving.psn.eq(header.psn),
-            arriving.rsn.eq(header.rsn), arriving.probe.eq(header.probe),
-            arriving.ticket.eq(self.placed + ahead_of_placed.as_signed()),
+            *[header[name].eq(self.i.p[name]) for name in ("qpn", "generation", "psn", "rsn", "probe")],
+            ahead_of_placed.eq(self.i.p.ticket - self.placed[:8]),
+            header.ticket.eq(self.placed + ahead_of_placed.as_signed()),
+            arrived.i.payload.eq(Mux(others.taken, others.o.as_value(), header.as_value())),
             arrived.i.valid.eq(self.i.valid | others.taken), self.i.ready.eq(arrived.i.ready),
             self.room.eq((held != p.match_queue) & ~others.known),
             waits.count_en.eq(self.share_en), waits.count_qpn.eq(self.share_index),
