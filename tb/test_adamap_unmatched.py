@@ -87,23 +87,44 @@ async def order_waits_for_the_packet_that_made_it_and_for_no_other(dut):
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
 async def order_does_not_touch_the_next_life(dut):
-    """The QP is created again with the same RSNs before its order's turn comes."""
+    """The QP is created again with the same RSNs, and a header of it waits, before its order's turn comes."""
     bench = await full_queue(dut, of_first=1)
     first = bench.todo[0][0][1]
     await unmatched(bench, bench.header(0, *bench.todo[0][HOLES]))
     bench.end([0])
-    while bench.prefetch.orders or bench.prefetch.busy:
+    while bench.prefetch.orders or bench.prefetch.busy or not bench.seen["STALE_GENERATION"]:
         await bench.edge
     one = bench.lists.lists[0]
     one.next_rsn = first
     for _ in range(2):
         bench.link(0, list_node(one, *range(HOLES)))
+    hole, *others = bench.todo[0]
+    await unmatched(bench, bench.header(0, *hole))
+    assert [*bench.lists.ordered] == [(0, (one.generation - 1) % 256)], "the new list has an order"
     assert (await settled(bench))[0] == 0 and bench.seen["destroyed with an order"]
     ok = bench.seen["OK"]
-    for hole in bench.todo[0]:
+    for hole in others:
         await unmatched(bench, bench.header(0, *hole))
         await bench.drain()
-    assert one.left == 2 and bench.seen["OK"] == ok + 2 * HOLES
+    assert one.left == 2 and bench.seen["OK"] == ok + len(others)
+
+
+@cocotb.test(timeout_time=40, timeout_unit="us")
+async def order_takes_no_place_from_headers(dut):
+    """It waits for those of its list outside the match queue."""
+    bench = await Bench.start(dut)
+    await bench.set(slack=1, depth=4, watermark=1)
+    bench.prefetch.on, bench.windowed = False, True
+    for qpn in range(QPS):
+        bench.link(qpn, list_node(bench.lists.lists[qpn], *range(20)))
+    free = 3
+    of_first = [bench.header(0, *bench.todo[0][k]) for k in range(PARAMS.match_queue - free - QPS + 1)]
+    await unmatched(bench, *of_first, *(bench.header(qpn, *bench.todo[qpn][0]) for qpn in range(1, QPS)))
+    await unmatched(bench, bench.header(0, *bench.todo[0][19]))
+    assert [*bench.lists.ordered] == [(0, bench.lists.lists[0].generation)], "the list had its share"
+    await ClockCycles(dut.clk, 20)
+    await unmatched(bench, *(bench.header(3, *bench.todo[3][k + 1]) for k in range(free)))
+    assert await settled(bench) == [1, 0, 0, 0] and bench.seen["OK"] == PARAMS.match_queue
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
