@@ -18,22 +18,21 @@ async def sent(bench):
     await ClockCycles(bench.dut.clk, 3)
 
 
-async def full_queue(dut, *, slack=1, of_first=4):
-    """Each list has two nodes in host memory, for which headers wait: all that may, so many of the first list."""
+async def full_queue(dut, waiting=(4, 4, 4, 4)):
     bench = await Bench.start(dut)
-    await fill(bench, slack, of_first)
+    await fill(bench, 1, waiting)
     return bench
 
 
-async def fill(bench, slack, of_first):
+async def fill(bench, slack, waiting=(4, 4, 4, 4)):
+    """Each list has two nodes in host memory; so many headers of it wait for them, in all as many as may."""
     bench.windowed = False
     await bench.set(slack=slack, depth=4, watermark=1)
     bench.prefetch.on = False
     for qpn in range(QPS):
         for _ in range(2):
             bench.link(qpn, list_node(bench.lists.lists[qpn], *range(HOLES)))
-    many = [of_first, *[(PARAMS.match_queue - of_first + k) // (QPS - 1) for k in range(QPS - 1)]]
-    bench.ready += [bench.header(qpn, *bench.todo[qpn][k]) for qpn, n in enumerate(many) for k in range(n)]
+    bench.ready += [bench.header(qpn, *bench.todo[qpn][k]) for qpn, n in enumerate(waiting) for k in range(n)]
     await sent(bench)
     bench.windowed = True
     await ClockCycles(bench.dut.clk, 3)
@@ -88,7 +87,7 @@ async def order_waits_for_the_packet_that_made_it_and_for_no_other(dut):
 @cocotb.test(timeout_time=40, timeout_unit="us")
 async def order_does_not_touch_the_next_life(dut):
     """The QP is created again with the same RSNs, and a header of it waits, before its order's turn comes."""
-    bench = await full_queue(dut, of_first=1)
+    bench = await full_queue(dut, waiting=(1, 5, 5, 5))
     first = bench.todo[0][0][1]
     await unmatched(bench, bench.header(0, *bench.todo[0][HOLES]))
     bench.end([0])
@@ -128,12 +127,30 @@ async def order_takes_no_place_from_headers(dut):
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
+async def order_leaves_the_last_place_to_a_header_that_was_promised_it(dut):
+    """Another list's header leaves while the new one is shown, and an order is due."""
+    bench = await Bench.start(dut)
+    for distance in range(16):
+        await fill(bench, 1, (0, 13, 2, 1))
+        await unmatched(bench, bench.header(0, *bench.todo[0][HOLES]))
+        hole = bench.todo[2][2]
+        bench.end([3])
+        await ClockCycles(dut.clk, distance)
+        await unmatched(bench, bench.header(2, *hole))
+        bench.seen["place found"] += not any(qpn == 2 for qpn, _ in bench.lists.ordered)
+        assert (await settled(bench))[0] == 1
+        bench.end(range(QPS))
+        await settled(bench)
+    assert 0 < bench.seen["place found"] < 16
+
+
+@cocotb.test(timeout_time=40, timeout_unit="us")
 async def order_passes_over_what_lies_behind_the_slack(dut):
     """A header that may still come finds its node."""
     bench = await Bench.start(dut)
     for slack in 2, 3, 5:
         for beyond in -1, 0, 1:
-            await fill(bench, slack, 4)
+            await fill(bench, slack)
             await unmatched(bench, bench.header(0, *bench.todo[0][HOLES - 1 + slack + beyond]))
             assert (await settled(bench))[0] == (beyond >= 0)
             ok = bench.seen["OK"]
@@ -148,7 +165,7 @@ async def order_passes_over_what_lies_behind_the_slack(dut):
 async def old_header_passes_nothing_over_however_large_the_slack(dut):
     bench = await Bench.start(dut)
     for slack, age in ((1 << 31, 100), ((1 << 23) - 1, 5), (1 << 22, 1 << 22), (1, 1 << 22), (1, 1)):
-        await fill(bench, slack, 4)
+        await fill(bench, slack)
         psn, rsn = bench.todo[0][0]
         await unmatched(bench, bench.header(0, psn, rsn - age))
         assert await settled(bench) == [0] * QPS
