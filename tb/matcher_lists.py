@@ -13,6 +13,7 @@ from weft.tb.payload import pack, unpack
 from weft.tb.stream import StreamSink
 
 LOOK_TO_JUDGED = 3      # cycles
+SENT_TO_BUSY = 2
 
 
 class Lists:
@@ -40,6 +41,7 @@ class Lists:
         self.told = defaultdict(deque)      # (qpn, generation) -> reports that the model has not made yet
         self.tickets = deque([(0, 0)])      # (cycle of the lookup, newest ticket judged until then)
         self.judged_at = Counter()          # qpn -> cycle
+        self.came_at = 0                    # cycle in which something was given to the matcher
         self.ordered = {}                   # (qpn, generation) -> RSN of an order that perhaps was not carried out yet
 
     def create(self, qpn, generation, rsn):
@@ -48,14 +50,14 @@ class Lists:
 
     def sent(self, header):
         """A header is on its way; returns its payload."""
-        self.ticket = max(self.ticket, header.ticket)
+        self.came_at, self.ticket = self.now, max(self.ticket, header.ticket)
         self.under_way[header.qpn].append(header)
         return payload(header)
 
     def not_matched(self, header):
         """A header was shown that found no room."""
         key, now = (header.qpn, header.generation), self.lists[header.qpn]
-        self.ticket = max(self.ticket, header.ticket)
+        self.came_at, self.ticket = self.now, max(self.ticket, header.ticket)
         seen = self.seen
         seen["order of a probe"] += header.probe
         seen["order of a dead life"] += header.generation != now.generation
@@ -85,6 +87,10 @@ class Lists:
                 self._leaves(self.lists[int(dut.leaves_qpn.value)])
             if int(dut.i_control__valid.value) and int(dut.i_control__ready.value):
                 assert not int(dut.judged.value) and not int(dut.leaves.value), "not between two headers"
+            if int(dut.i_force__valid.value):
+                self.came_at = self.now
+            if int(dut.idle.value) and self.now - self.came_at > SENT_TO_BUSY:
+                self.check_idle()
             for name in ("nodes_retired", "nodes_residue", "cache_hits", "cache_misses"):
                 self.seen[name] += int(getattr(dut, f"count_{name}").value)
             self.placed_before = self.placed        # what the matcher can know of
@@ -144,6 +150,12 @@ class Lists:
                 return False
             self._probed(headers.popleft())
         return True
+
+    def check_idle(self):
+        """Nothing is left to do for any list."""
+        for qpn, one in self.lists.items():
+            if one.live and self.early_probes(qpn):
+                assert not self.under_way[qpn] and one.left == one.gone, f"idle, but not done with QP {qpn}"
 
     def finish_probes(self):
         """Nothing is under way any more."""
