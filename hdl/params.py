@@ -38,6 +38,8 @@ class CardParams:
         Encodings the node builder may choose from (names of :class:`abi.Encoding`); all are understood in any case.
     match_queue : int
         Retransmission headers that may wait for a node fetch.
+    unmatched_lists : int
+        Lists that may be without a place in the match queue at the same time and still retire what was passed over.
     knit_extents : int
         Extents of the knitting buffer the card can check pointers against.
     block_bits : int
@@ -66,6 +68,7 @@ class CardParams:
     prefetch_depth_max: int = 16
     node_encodings: tuple = NODE_ENCODINGS
     match_queue: int = 32
+    unmatched_lists: int = 8
     knit_extents: int = 8
     block_bits: int = 22
     msix_vectors: int = 8
@@ -85,6 +88,8 @@ class CardParams:
             raise ValueError(f"node_encodings is {self.node_encodings}; choose from {', '.join(NODE_ENCODINGS)}")
         if not 64 <= self.window_bits <= 512:
             raise ValueError(f"window_bits is {self.window_bits}; choose 64 to 512")
+        if self.unmatched_lists < 1:
+            raise ValueError(f"unmatched_lists is {self.unmatched_lists}; choose 1 or more")
         if self.extent_blocks_log2 < 8:
             raise ValueError(f"block_bits is {self.block_bits}; {self.knit_extents} extents need 8 bits more")
         if self.bulk_tags + self.line_tags > 256:
@@ -119,7 +124,7 @@ PRESETS = {
     "test": CardParams("test", qps=16, mrs=32, ptes=4096),
     "basic": CardParams("basic", qps=1024, mrs=1024, ptes=16384, builder_slots=32, cache_entries=64),
     "full": CardParams("full", qps=16384, mrs=16384, ptes=131072, builder_slots=64, cache_entries=256, knit_extents=64,
-                       block_bits=24,                       msix_vectors=32),
+                       block_bits=24, unmatched_lists=32, msix_vectors=32),
 }
 
 

@@ -126,7 +126,7 @@ class World:
             if verdict == Verdict.PROBE:
                 qp.matcher.probe(rsn)
             elif verdict == Verdict.UNMATCHED:  # its hole is left open, but it passes nodes over
-                qp.matcher.probe(rsn + 2 - self.slack)
+                qp.matcher.not_matched(rsn, self.slack)
             else:
                 reason = qp.matcher.match(psn, rsn, self.slack)
                 if reason == abi.Reason.OK:

@@ -10,7 +10,7 @@ from weft.hdl import abi
 from weft.hdl.params import preset
 from weft.model.functional.node import Node
 from weft.tb.clock import start_clock
-from weft.tb.matcher_list import Header
+from weft.tb.matcher_list import Header, payload
 from weft.tb.matcher_lists import Lists
 from weft.tb.matcher_prefetch import BenchPrefetch
 from weft.tb.random_nodes import random_node
@@ -18,7 +18,7 @@ from weft.tb.sim import bench_seed
 
 QPS = 4
 PARAMS = preset("test").with_(qps=QPS, cache_entries=4, prefetch_depth_max=4, match_queue=16, knit_extents=2,
-                              block_bits=9)
+                              block_bits=9, unmatched_lists=3)
 EXTENTS = (0x1000, (1 << 58) - 5000)
 
 
@@ -39,6 +39,8 @@ class Bench:
         self.old = {qpn: deque(maxlen=60) for qpn in range(QPS)}
         self.ready = deque()        # headers to be sent before any random ones, which come at a rate
         self.rate, self.ticket = 0.0, 0
+        self.windowed = self.showing = False
+        self.overfull = False       # headers for which there is no place for an order come all the same
 
     @classmethod
     async def start(cls, dut):
@@ -84,10 +86,10 @@ class Bench:
         self.prefetch.look_at(qpn)
 
     def header(self, qpn, psn, rsn, *, generation=None, probe=False):
-        self.ticket += self.rng.randint(0, 2)
+        self.ticket += self.rng.choice([0, 1, 2, 25] if self.windowed else [0, 1, 2])
         generation = self.lists.lists[qpn].generation if generation is None else generation
-        ticket = self.ticket - self.rng.choice([0, 0, 0, 30])     # of a packet that was placed already, perhaps
-        return Header(qpn, generation, psn % (1 << 32), rsn % (1 << 24), probe, max(ticket, 0))
+        old = 0 if self.windowed else self.rng.choice([0, 0, 0, 30])     # of a packet that was placed already, perhaps
+        return Header(qpn, generation, psn % (1 << 32), rsn % (1 << 24), probe, max(self.ticket - old, 0))
 
     def traffic(self):
         """A header of some QP, or None."""
@@ -116,11 +118,11 @@ class Bench:
         if kind < 0.93:
             psn, rsn = todo[0] if todo else (0, one.next_rsn)
             return self.header(qpn, 0, rng.choice([rsn, rsn, rsn - 1, one.next_rsn]), probe=True)
-        if kind < 0.95 and old:
+        if kind < (0.96 if self.windowed else 0.95) and old:
             return self.header(qpn, *old[-1], generation=(one.generation - 1) % 256)
-        if kind < 0.96 and one.order:
+        if kind < 0.97 and one.order:
             return self.header(qpn, 0, one.order[0].rsn - rng.choice([1, 100, 1 << 20]))
-        if kind < 0.97 and not one.ahead:       # or it would be a race whether more nodes are to come
+        if kind < 0.98 and not one.ahead:       # or it would be a race whether more nodes are to come
             return self.header(qpn, 0, one.next_rsn + rng.choice([0, 1, 9, 1 << 16]))
         return None
 
@@ -129,23 +131,64 @@ class Bench:
         one = self.lists.lists[qpn]
         return one.live and not self.lists.beyond_end(one)
 
+    def _next(self):
+        """The header to be sent next, or None."""
+        if self.ready:
+            return self.ready.popleft()
+        return self.traffic() if self.rng.random() < self.rate else None
+
     async def send(self):
-        """Headers at a rate, one cycle after ``room`` was seen."""
-        dut, rng, valid = self.dut, self.rng, False
+        """Headers at a rate."""
         while True:
+            while not self.windowed:
+                await self._send()
             await self.edge
-            assert not valid or int(dut.i__ready.value), "a header was not taken at once"
-            room, under_way = int(dut.room.value), sum(map(len, self.lists.under_way.values()))
-            self.seen["queue full"] += not room
-            header = None
-            # Two in a row must both find a place.
-            if room and (not valid or under_way < PARAMS.match_queue - 1):
-                if self.ready:
-                    header = self.ready.popleft()
-                elif rng.random() < self.rate:
-                    header = self.traffic()
-            dut.i__payload.value = self.lists.sent(header) if header else rng.getrandbits(len(dut.i__payload))
-            dut.i__valid.value = valid = header is not None
+            self.dut.i__valid.value = 0
+            while self.windowed:
+                await self._send_as_window()
+
+    async def _send(self):
+        """As fast as it goes: one cycle after ``room`` was seen."""
+        dut = self.dut
+        await self.edge
+        valid = int(dut.i__valid.value)
+        assert not valid or int(dut.i__ready.value), "a header was not taken at once"
+        room, under_way = int(dut.room.value), sum(map(len, self.lists.under_way.values()))
+        self.seen["queue full"] += not room
+        # Two in a row must both find a place.
+        header = self._next() if room and (not valid or under_way < PARAMS.match_queue - 1) else None
+        dut.i__payload.value = self.lists.sent(header) if header else self.rng.getrandbits(len(dut.i__payload))
+        dut.i__valid.value = header is not None
+
+    async def _send_as_window(self):
+        """A header is shown; if it finds no room or its list has its share, it is not matched when it comes."""
+        dut, lists = self.dut, self.lists
+        if (header := self._next()) is None:
+            dut.i__payload.value = self.rng.getrandbits(len(dut.i__payload))
+            await self.edge
+            return
+        self.showing = True
+        key = header.qpn, header.generation
+        dut.share_en.value, dut.share_index.value = 1, header.qpn
+        await self.edge
+        dut.i__payload.value = payload(header)
+        await self.edge
+        dut.share_en.value = 0
+        room = int(dut.room.value) and int(dut.share.value)
+        self.seen["queue full"] += not int(dut.room.value)
+        for _ in range(self.rng.choice([0, 0, 1, 3])):
+            await self.edge
+        dut.i__valid.value, dut.unmatched.value = room, not room
+        if room:
+            lists.ordered.pop(key, None)
+            lists.sent(header)
+        elif key in lists.ordered or len(lists.ordered) < PARAMS.unmatched_lists:
+            lists.not_matched(header)
+        else:       # as far as the bench knows the card has no place for an order
+            dut.unmatched.value = self.overfull
+        await self.edge
+        dut.i__valid.value = dut.unmatched.value = 0
+        self.showing = False
 
     async def drain(self):
         """Until nothing is under way."""
@@ -153,6 +196,6 @@ class Bench:
         quiet = 0
         while quiet < 8:
             await self.edge
-            busy = not self.prefetch.idle or not int(self.dut.idle.value) or len(self.lists.reports)
+            busy = self.showing or not self.prefetch.idle or not int(self.dut.idle.value) or len(self.lists.reports)
             quiet = 0 if busy else quiet + 1
         self.lists.check_settled()

@@ -5,8 +5,16 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from weft.hdl import abi
+from weft.hdl.layouts import MatchRequest
 from weft.model.functional.head_cache import CachedNode
 from weft.model.functional.matcher import Matcher
+from weft.tb.payload import pack
+
+
+def payload(header):
+    """A Header as the matcher takes it."""
+    return pack(MatchRequest, qpn=header.qpn, generation=header.generation, psn=header.psn, rsn=header.rsn,
+                probe=header.probe, ticket=header.ticket % 256)
 
 
 @dataclass
@@ -19,6 +27,11 @@ class Header:
     rsn: int
     probe: bool
     ticket: int
+    slack: int | None = None    # of an order, which the card makes of a header that is not matched
+
+    def beyond(self, rsn):
+        """Whether this speaks of a hole with that RSN or one after it."""
+        return (self.rsn - (self.slack is None and self.probe) - rsn) % (1 << 24) < 1 << 23
 
 
 class List:
@@ -32,6 +45,8 @@ class List:
         Linked and not cached.
     cached : deque of (entry, Node, block)
         Those before, head first.
+    causes : deque of int
+        Tickets that the reports of ``model.retired`` have to wait for.
     """
 
     def __init__(self, qpn, generation, rsn):
@@ -39,6 +54,7 @@ class List:
         self.model = Matcher(qpn, generation)
         self.order, self.ahead, self.cached = [], deque(), deque()
         self.left, self.fetching, self.next_rsn = 0, False, rsn
+        self.causes = deque()
 
     def link(self, node, block, line):
         """The driver links a node."""
@@ -47,6 +63,10 @@ class List:
         self.model.add(cached)
         self.ahead.append((node, block))
         self.next_rsn = cached.next_rsn
+
+    def caused(self, ticket):
+        """The model's nodes that left just now did so on account of a packet."""
+        self.causes += [ticket] * (len(self.model.retired) - len(self.causes))
 
     @property
     def gone(self):

@@ -10,7 +10,7 @@ from weft.hdl.adamap.head_cache import Tag
 from weft.tb.payload import pack, unpack
 from weft.tb.stream import StreamSink
 
-QUIET = 10      # cycles after which a header that can be judged was judged
+QUIET = 16      # cycles after which a header that can be judged was judged
 
 
 class BenchPrefetch:
@@ -163,6 +163,7 @@ class BenchPrefetch:
             while not int(dut.i_force__ready.value):
                 await self._strobe("i_force__valid")
             one.model.force()
+            one.caused(0)
             lists.seen["ordered out", bool(lists.under_way[one.qpn])] += 1
             self.wanting, left = 0, one.left
             while one.left == left:     # the report queue may be full
@@ -172,8 +173,10 @@ class BenchPrefetch:
     async def _stuck(self, one):
         """Whether nothing happens to a list by itself: no header is left, or all wait for a node to be fetched."""
         headers = self.lists.under_way[one.qpn]
+        if not self.lists.early_probes(one.qpn):
+            return False
         if headers:
-            if (headers[0].probe or len(one.cached) >= self.lists.depth or not await self._waiting(one.qpn)
+            if (len(one.cached) >= self.lists.depth or not await self._waiting(one.qpn)
                     or self._judged_lately(one)):
                 return False
             heads = takewhile(lambda node: not node.left or one.model.passed(node, headers[0].rsn, self.lists.slack),
@@ -181,6 +184,7 @@ class BenchPrefetch:
             if one.left != one.gone + sum(1 for _ in heads):    # it was not looked up yet
                 return False
             one.model.pass_over(headers[0].rsn, self.lists.slack)
+            one.caused(headers[0].ticket)
             if any(node.slot(headers[0].rsn) is not None for node in one.order[one.left:one.left + len(one.cached)]):
                 return False
         return bool(one.cached) and one.gone == one.left and not self._judged_lately(one)
@@ -201,6 +205,8 @@ class BenchPrefetch:
         one.cached.clear()
         while one.model.nodes:      # as far as the card did the same
             one.model.force()
+        one.caused(0)
+        lists.seen["destroyed with an order"] += (one.qpn, one.generation) in lists.ordered
         lists.compare(one)
         self.frozen.discard(qpn)
         generation = (one.generation + 1) % 256

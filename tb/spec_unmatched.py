@@ -1,8 +1,8 @@
 """What is proven of the lists whose headers go to the driver: no header of them is forgotten by its list's order."""
 
-from amaranth.hdl import Signal
+from amaranth.hdl import Mux, Signal
 
-from weft.hdl.adamap.unmatched import Unmatched
+from weft.hdl.adamap.unmatched import SLACK_MAX, Unmatched
 from weft.hdl.params import preset
 
 from .formal import Spec
@@ -19,7 +19,7 @@ class UnmatchedSpec(Spec):
     block = Unmatched
 
     def specify(self, m):
-        m.submodules.dut = dut = self.block(preset("test"), places=2)
+        m.submodules.dut = dut = self.block(preset("test").with_(unmatched_lists=2))
         self.free_members(dut)
         qpn, generation = self.constant(m, 24, "some_qpn"), self.constant(m, 8, "some_generation")
         own, mine = Signal(), Signal()
@@ -32,13 +32,13 @@ class UnmatchedSpec(Spec):
         with m.If(dut.i.probe):
             m.d.comb += end.eq(dut.i.rsn)
         with m.Else():
-            m.d.comb += end.eq(dut.i.rsn + 2 - dut.slack)
-        owed, newest, ticket = Signal(), Signal(24), Signal(8)
+            m.d.comb += end.eq(dut.i.rsn + 1 - Mux(dut.slack == 1, 0, dut.slack))
+        owed, newest, ticket = Signal(), Signal(24), Signal.like(dut.i.ticket)
         m.d.comb += ahead.eq(end - newest)
         kept = owed & ~(mine & dut.taken)
         roomy = Signal()        # the list has an order, or there is a place for one
         m.d.comb += roomy.eq(dut.known | ~dut.full)
-        with m.If(dut.i_stb & own & roomy):
+        with m.If(dut.i_stb & own & roomy & (dut.i.probe | (dut.slack < SLACK_MAX))):
             m.d.sync += [owed.eq(1), ticket.eq(dut.i.ticket)]
             with m.If(~owed | ~ahead[-1]):
                 m.d.sync += newest.eq(end)

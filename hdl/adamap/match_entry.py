@@ -60,17 +60,16 @@ class MatchEntry(wiring.Component):
         m.submodules.others = others = Unmatched(self.params)
         wiring.connect(m, arrived.o, wiring.flipped(self.o))
         held, ahead_of_placed = Signal(range(places + 1)), Signal(8)
-        item, header = arrived.i.p, Signal(MatchRequest)
+        header = Signal(MatchItem)
         m.d.comb += [
-            others.i.eq(self.i.p), others.i_stb.eq(self.unmatched), others.slack.eq(self.slack),
+            others.i.eq(header), others.i_stb.eq(self.unmatched), others.slack.eq(self.slack),
             self.waiting_qpn.eq(others.waiting_qpn), others.waiting.eq(self.waiting),
             # The place that may have been promised to a new header stays free.
             others.taken.eq(others.due & ~self.i.valid & (held < places - 1)),
-            header.eq(Mux(others.taken, others.o.as_value(), self.i.p.as_value())),
-            ahead_of_placed.eq(header.ticket - self.placed[:8]),
-            item.qpn.eq(header.qpn), item.generation.eq(header.generation), item.psn.eq(header.psn),
-            item.rsn.eq(header.rsn), item.probe.eq(header.probe),
-            item.ticket.eq(self.placed + ahead_of_placed.as_signed()),
+            *[header[name].eq(self.i.p[name]) for name in ("qpn", "generation", "psn", "rsn", "probe")],
+            ahead_of_placed.eq(self.i.p.ticket - self.placed[:8]),
+            header.ticket.eq(self.placed + ahead_of_placed.as_signed()),
+            arrived.i.payload.eq(Mux(others.taken, others.o.as_value(), header.as_value())),
             arrived.i.valid.eq(self.i.valid | others.taken), self.i.ready.eq(arrived.i.ready),
             self.room.eq((held != places) & ~others.known),
             self.share.eq(self.count < SHARE * (places - held)),

@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import MatchRequest
 from ..params import CardParams
+from .wait_queue import LONG_TICKET_WIDTH, MatchItem
 
-PLACES = 8      # lists that may be without a place in the match queue at the same time
+SLACK_MAX = 1 << 22     # with more, headers pass nothing over
 
 
 class Passed(data.Struct):
@@ -17,7 +17,7 @@ class Passed(data.Struct):
     qpn: 24
     generation: 8
     rsn: 24
-    ticket: 8
+    ticket: LONG_TICKET_WIDTH
 
 
 class Unmatched(wiring.Component):
@@ -28,52 +28,54 @@ class Unmatched(wiring.Component):
     that wait, which every further header replaces by a later one. While a list has its order here, all its headers go
     to the driver, or they would overtake the order.
 
-    With more such lists than places, some nodes stay until a later header or a probe passes them over.
+    With more such lists than ``params.unmatched_lists``, some nodes stay until a later header or a probe passes them
+    over.
 
     Parameters
     ----------
     params : CardParams
-    places : int
-        Lists.
 
     Members
     -------
-    i : In(MatchRequest)
+    i : In(MatchItem)
     i_stb : In(1)
         A header without a place.
     slack : In(24)
-        How far a header has to be beyond a node to retire it, at least 1.
+        How far a header has to be beyond a node to retire it, at least 1. With 1 it need not be beyond.
     known : Out(1)
         The list of ``i`` has an order here; combinational.
     waiting_qpn, waiting : Out(24), In(1)
         Headers of that QP wait in the match queue.
-    due, o : Out(1), Out(MatchRequest)
+    due, o : Out(1), Out(MatchItem)
         An order, as a probe; both may change from cycle to cycle.
     taken : In(1)
         Of the cycle in which it is shown.
     empty, full : Out(1)
     """
 
-    def __init__(self, params: CardParams, *, places=PLACES):
-        self.params, self.places = params, places
+    def __init__(self, params: CardParams):
+        self.params = params
         super().__init__({
-            "i": In(MatchRequest), "i_stb": In(1), "slack": In(24), "known": Out(1),
+            "i": In(MatchItem), "i_stb": In(1), "slack": In(24), "known": Out(1),
             "waiting_qpn": Out(24), "waiting": In(1),
-            "due": Out(1), "o": Out(MatchRequest), "taken": In(1),
+            "due": Out(1), "o": Out(MatchItem), "taken": In(1),
             "empty": Out(1), "full": Out(1),
         })
 
     def elaborate(self, platform):
-        m, n = Module(), self.places
+        m, n = Module(), self.params.unmatched_lists
         entries = [Signal(Passed, name=f"passed{k}") for k in range(n)]
         valid = Cat(entry.valid for entry in entries)
         own, free, shown = Signal(n), Signal(n), Signal(n, init=1)
         end = Signal(24)
-        # A probe speaks of what is older than its RSN; a header passes a node over from a distance.
+        beyond, passes = Signal(24), Signal()
+        # A probe speaks of what is older than its RSN; a header passes a node over from a distance, or ends it: no
+        # other will come for it then. From further than that nothing is passed over, however old the header is.
         m.d.comb += [
             free.eq(~valid & (valid + 1)), self.empty.eq(~valid.any()), self.full.eq(valid.all()),
             self.known.eq(own.any()),
-            end.eq(Mux(self.i.probe, self.i.rsn, self.i.rsn + 2 - self.slack)), self.o.probe.eq(1),
+            beyond.eq(Mux(self.slack == 1, 0, self.slack)), passes.eq(self.i.probe | (self.slack < SLACK_MAX)),
+            end.eq(Mux(self.i.probe, self.i.rsn, self.i.rsn + 1 - beyond)), self.o.probe.eq(1),
         ]
         order = Signal(Passed)
         m.d.comb += [
@@ -93,7 +95,7 @@ class Unmatched(wiring.Component):
                 m.d.comb += order.eq(entry)
                 with m.If(self.taken):
                     m.d.sync += entry.valid.eq(0)
-            with m.If(self.i_stb & (own[k] | (~self.known & free[k]))):
+            with m.If(self.i_stb & passes & (own[k] | (~self.known & free[k]))):
                 m.d.sync += [entry.valid.eq(1), entry.qpn.eq(self.i.qpn), entry.generation.eq(self.i.generation),
                              entry.ticket.eq(self.i.ticket)]
                 with m.If(~own[k] | ~ahead[-1]):

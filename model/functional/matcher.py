@@ -70,6 +70,14 @@ class Matcher:
         """Every older RSN was sent."""
         self._retire_while(lambda head: self._distance(rsn) >= head.count)
 
+    def not_matched(self, rsn, slack):
+        """A retransmission is left to the driver: its hole stays open, also if it is the last one to come for a node.
+
+        Without slack the node ends there; with slack others may still come for it.
+        """
+        beyond = min(slack, SLACK_MAX) if slack > 1 else 0
+        self._retire_while(lambda head: self._distance(rsn) + 1 >= head.count + beyond)
+
     def force(self):
         """The head's place is needed."""
         if self.nodes:
