@@ -18,6 +18,7 @@ from .sim import BUILD_ROOT
 REPORT = BUILD_ROOT / "reports/bench.json"
 PROGRESS = BUILD_ROOT / "reports/bench.progress.jsonl"
 POLL_S = 0.2
+FILE_WIDTH = 100       # columns, where no terminal has a say
 
 
 def print_list():
@@ -31,11 +32,13 @@ def print_list():
 def run(names=()):
     """Run the named benchmarks, or all; the exit status: 1 if one failed or a figure is below its bar."""
     console = Console()
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
     before = {row["name"]: row for row in load_report()}
     table = Table(box=None, pad_edge=False)
-    for column, justify in (("benchmark", "left"), ("figure", "left"), ("value", "right"), ("unit", "left"),
-                            ("bar", "right"), ("change", "right")):
-        table.add_column(column, justify=justify, no_wrap=column == "figure", overflow="fold")
+    for column, justify in (("figure", "left"), ("value", "right"), ("unit", "left"), ("bar", "right"),
+                            ("change", "right")):
+        table.add_column(column, justify=justify, no_wrap=column != "figure", overflow="fold")
     problems = []
     for name in names or BENCHMARKS:
         try:
@@ -43,10 +46,11 @@ def run(names=()):
         except AssertionError as error:
             problems.append(f"{name} failed: {error}")
             continue
+        table.add_row(f"[bold]{name}[/]")
         for row in rows:
             old = before.get(row.name, {}).get("value")
             value = f"{row.value:,.4g}" if abs(row.value) < 1000 else f"{row.value:,.0f}"
-            table.add_row(name, row.name, f"[red]{value}[/]" if row.missed else value, row.unit,
+            table.add_row(f"  {row.name}", f"[red]{value}[/]" if row.missed else value, row.unit,
                           row.bar,
                           f"{100 * (row.value - old) / old:+.1f} %" if old else "")
         problems += [f"{row.name} is {row.value:.4g} {row.unit}; the bar is {row.bar}"
