@@ -122,14 +122,14 @@ class Bench:
             return self.header(qpn, *old[-1], generation=(one.generation - 1) % 256)
         if kind < 0.97 and one.order:
             return self.header(qpn, 0, one.order[0].rsn - rng.choice([1, 100, 1 << 20]))
-        if kind < 0.98:
+        if kind < 0.98 and not one.ahead:       # or it would be a race whether more nodes are to come
             return self.header(qpn, 0, one.next_rsn + rng.choice([0, 1, 9, 1 << 16]))
         return None
 
     def may_link(self, qpn):
         """No header is under way that is beyond the end of the list: what becomes of it must not be a race."""
         one = self.lists.lists[qpn]
-        return one.live and not any(h.beyond(one.next_rsn) for h in self.lists.under_way[qpn])
+        return one.live and not self.lists.beyond_end(one)
 
     def _next(self):
         """The header to be sent next, or None."""

@@ -69,6 +69,10 @@ class Lists:
         seen["orders of three lists"] += len({qpn for qpn, _ in self.ordered}) >= 3
         self.under_way[header.qpn].append(replace(header, probe=True, slack=None if header.probe else self.slack))
 
+    def beyond_end(self, one):
+        """Whether a header is under way that is beyond the end of the list."""
+        return any(header.beyond(one.next_rsn) for header in self.under_way[one.qpn])
+
     async def watch(self):
         """Everything that can be seen in a cycle."""
         dut, edge, past = self.dut, RisingEdge(self.dut.clk), deque(maxlen=1 + LOOK_TO_JUDGED)

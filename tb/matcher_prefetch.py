@@ -1,6 +1,7 @@
 """What stands around the matcher in place of the prefetcher and of the life cycle of QPs."""
 
 from collections import Counter, deque
+from itertools import takewhile
 
 from cocotb.triggers import RisingEdge
 
@@ -122,7 +123,7 @@ class BenchPrefetch:
         """Another list's last node goes back, or another list's head must go."""
         rng, lists = self.rng, self.lists
         victims = [one for qpn, one in lists.lists.items() if qpn != hungry and one.cached and one.live
-                   and not one.fetching]
+                   and not one.fetching and not lists.beyond_end(one)]
         if not victims:
             return
         one = rng.choice(victims)
@@ -175,13 +176,21 @@ class BenchPrefetch:
         if not self.lists.early_probes(one.qpn):
             return False
         if headers:
-            if len(one.cached) >= self.lists.depth or not await self._waiting(one.qpn):
+            if (len(one.cached) >= self.lists.depth or not await self._waiting(one.qpn)
+                    or self._judged_lately(one)):
+                return False
+            heads = takewhile(lambda node: not node.left or one.model.passed(node, headers[0].rsn, self.lists.slack),
+                              one.model.nodes)
+            if one.left != one.gone + sum(1 for _ in heads):    # it was not looked up yet
                 return False
             one.model.pass_over(headers[0].rsn, self.lists.slack)
             one.caused(headers[0].ticket)
             if any(node.slot(headers[0].rsn) is not None for node in one.order[one.left:one.left + len(one.cached)]):
                 return False
-        return bool(one.cached) and one.gone == one.left and self.lists.now - self.lists.judged_at[one.qpn] > QUIET
+        return bool(one.cached) and one.gone == one.left and not self._judged_lately(one)
+
+    def _judged_lately(self, one):
+        return self.lists.now - self.lists.judged_at[one.qpn] <= QUIET
 
     async def _destroy(self, qpn):
         """The list dies, its headers are refused, its nodes leave the cache; another life begins."""

@@ -8,7 +8,7 @@ import pytest
 from cocotb.triggers import ClockCycles
 
 from weft.hdl import abi
-from weft.hdl.adamap.matcher import SHARE
+from weft.hdl.adamap.match_entry import SHARE
 from weft.hdl.adamap.retire import REPORTS, UNDER_WAY
 from weft.model.functional.node import Node
 from weft.tb.matcher_bench import PARAMS, QPS, Bench, list_node

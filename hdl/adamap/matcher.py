@@ -1,6 +1,6 @@
 """Matches retransmissions against the nodes of their QP's list, and retires nodes."""
 
-from amaranth.hdl import Const, Module, Mux, Signal, signed
+from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,14 +9,12 @@ from ..layouts import MatchRequest
 from ..params import CardParams
 from ..stream import Fifo
 from .control import ControlKind, ControlOp, QpRef
-from .head_cache import COUNT_WIDTH, Pending, index_width, match_port, retire_port
+from .head_cache import COUNT_WIDTH, index_width, match_port, retire_port
 from .hold import LongReport
-from .hole import HoleCheck
-from .retire import MarkForward, RetireLane
-from .unmatched import Unmatched
+from .mark_lane import MarkLane, judged_header
+from .match_entry import MatchEntry
+from .retire import RetireLane
 from .wait_queue import LONG_TICKET_WIDTH, MatchItem, WaitQueue
-
-SHARE = 3       # waiting headers of one QP to free places
 
 
 class ListView(data.Struct):
@@ -126,46 +124,34 @@ class Matcher(wiring.Component):
         wiring.connect(m, lane.o_report, wiring.flipped(self.o_report))
         wiring.connect(m, demands.o, wiring.flipped(self.o_demand))
 
-        # New headers hold a place in the match queue from here until they are done.
-        m.submodules.arrived = arrived = Fifo(MatchItem, p.match_queue)
-        held, done = Signal(range(p.match_queue + 1)), Signal()
-        ahead_of_placed = Signal(8)
-        header = Signal(MatchItem)
-        m.submodules.others = others = Unmatched(p)
-        slack = Signal(24)
+        m.submodules.entry = entry = MatchEntry(p)
+        m.submodules.marks = marks = MarkLane(p)
+        slack, done = Signal(24), Signal()
         with m.If(self.retransmit_slack >= 1 << 23):
             m.d.comb += slack.eq((1 << 23) - 1)
         with m.Else():
             m.d.comb += slack.eq(Mux(self.retransmit_slack == 0, 1, self.retransmit_slack))
+        wiring.connect(m, wiring.flipped(self.i), entry.i)
         m.d.comb += [
-            others.i.eq(header), others.i_stb.eq(self.unmatched), others.slack.eq(slack),
-            waits.waiting_qpn[1].eq(others.waiting_qpn), others.waiting.eq(waits.waiting[1]),
-            # The place that may have been promised to a new header stays free.
-            others.taken.eq(others.due & ~self.i.valid & (held < p.match_queue - 1)),
-            *[header[name].eq(self.i.p[name]) for name in ("qpn", "generation", "psn", "rsn", "probe")],
-            ahead_of_placed.eq(self.i.p.ticket - self.placed[:8]),
-            header.ticket.eq(self.placed + ahead_of_placed.as_signed()),
-            arrived.i.payload.eq(Mux(others.taken, others.o.as_value(), header.as_value())),
-            arrived.i.valid.eq(self.i.valid | others.taken), self.i.ready.eq(arrived.i.ready),
-            self.room.eq((held != p.match_queue) & ~others.known),
-            waits.count_en.eq(self.share_en), waits.count_qpn.eq(self.share_index),
-            self.share.eq(waits.count < SHARE * (p.match_queue - held)),
+            self.room.eq(entry.room), entry.unmatched.eq(self.unmatched), self.share.eq(entry.share),
+            waits.count_en.eq(self.share_en), waits.count_qpn.eq(self.share_index), entry.count.eq(waits.count),
+            waits.waiting_qpn[1].eq(entry.waiting_qpn), entry.waiting.eq(waits.waiting[1]),
+            entry.slack.eq(slack), entry.placed.eq(self.placed), entry.done.eq(done),
         ]
-        m.d.sync += held.eq(held + (arrived.i.valid & arrived.i.ready) - done)
 
         look, resolve = Signal(_LOOK(p)), Signal(_RESOLVE(p))
         force = Signal(_FORCE)
         looked = Signal()       # the stage is done with its header
         quiet = self.exclusive | self.i_control.valid
-        self._choose(m, waits, arrived, force, look, looked, quiet)
+        self._choose(m, waits, entry.o, force, look, looked, quiet)
         newest = self._newest(m, look)
         self._look_up(m, waits, lane, lane.room & (demands.free > 1), look, looked, resolve, newest, quiet,
                       slack)
         judge = self._resolve(m, waits, lane, demands, resolve, force, done)
-        marking = self._mark(m, lane, judge)
+        self._mark(m, lane, marks, judge)
 
         busy = Signal()
-        m.d.comb += busy.eq(look.valid | look.picking | resolve.valid | judge.valid | marking | lane.busy)
+        m.d.comb += busy.eq(look.valid | look.picking | resolve.valid | judge.valid | marks.judged | lane.busy)
         m.d.comb += [
             *[a.eq(b) for a, b in zip(lane.extent_base, self.extent_base, strict=True)],
             waits.wake_stb.eq(self.wake_stb), waits.wake_qpn.eq(self.wake_qpn),
@@ -174,7 +160,7 @@ class Matcher(wiring.Component):
             self.count_nodes_residue.eq(lane.count_nodes_residue),
             self.count_match_stall_cycles.eq(~waits.empty),
             self.i_control.ready.eq(~busy), self.granted.eq(self.exclusive & ~self.i_control.valid & ~busy),
-            self.idle.eq((held == 0) & others.empty & ~busy & lane.idle & ~force.valid & ~demands.o.valid
+            self.idle.eq(entry.empty & ~busy & lane.idle & ~force.valid & ~demands.o.valid
                          & ~cache.ripe),
         ]
         op = self.i_control.p
@@ -194,7 +180,7 @@ class Matcher(wiring.Component):
         m.d.sync += newest.eq(Mux((candidate - self.placed)[LONG_TICKET_WIDTH - 1], self.placed, candidate))
         return candidate
 
-    def _choose(self, m, waits, arrived, force, look, looked, quiet):
+    def _choose(self, m, waits, new, force, look, looked, quiet):
         """First stage: load the next header: an order to retire, a waiting header every other time, or a new one."""
         free, turn = ~look.valid | looked, Signal()
         with m.If(looked):
@@ -213,12 +199,12 @@ class Matcher(wiring.Component):
                                  look.item.qpn.eq(order.qpn), look.item.generation.eq(order.generation),
                                  look.item.rsn.eq(force.rsn), look.any_head.eq(~force.valid),
                                  look.item.ticket.eq(self.placed)]
-            with m.Elif(waits.offered & (turn | ~arrived.o.valid)):
+            with m.Elif(waits.offered & (turn | ~new.valid)):
                 m.d.comb += waits.pick_en.eq(1)
                 m.d.sync += [look.picking.eq(1), turn.eq(0)]
-            with m.Elif(arrived.o.valid & free):
-                m.d.comb += arrived.o.ready.eq(1)
-                m.d.sync += [look.valid.eq(1), look.item.eq(arrived.o.payload), look.source.eq(Source.NEW), turn.eq(1)]
+            with m.Elif(new.valid & free):
+                m.d.comb += new.ready.eq(1)
+                m.d.sync += [look.valid.eq(1), look.item.eq(new.payload), look.source.eq(Source.NEW), turn.eq(1)]
 
     def _look_up(self, m, waits, lane, room, look, looked, resolve, newest, quiet, slack):
         """Second stage: find the header's node; take the list's head out if it is finished or passed over."""
@@ -279,7 +265,7 @@ class Matcher(wiring.Component):
     def _resolve(self, m, waits, lane, demands, resolve, force, done):
         """Third stage: the header goes on to its node, waits, or is refused. Reads the node."""
         cache, item, view = self.cache, resolve.item, self.list
-        judge = Signal(_JUDGE(self.params))
+        judge = Signal(judged_header(self.params))
         dead, ends, waits_on = Signal(), Signal(), Signal()
         new = resolve.source == Source.NEW
         retired, retired_qpn = Signal(), Signal(24)      # the list has room for another node
@@ -327,37 +313,17 @@ class Matcher(wiring.Component):
         ]
         return judge
 
-    def _mark(self, m, lane, judge):
-        """Last stages: compare PSN and hole, clear the hole."""
+    def _mark(self, m, lane, marks, judge):
+        """Last stages: the node that was read is marked, and whoever still reads it hears of that."""
         cache = self.cache
-        m.submodules.check = check = HoleCheck()
-        m.submodules.forward = forward = MarkForward(self.params)
-        pending, marked = Signal(Pending), Signal(_JUDGE(self.params))
-        is_open, matched, bit, is_bitmap = Signal(), Signal(), Signal(COUNT_WIDTH), Signal()
-        now = forward.now
         m.d.comb += [
-            check.node.eq(cache.node), check.slot.eq(judge.slot), check.psn.eq(judge.psn),
-            forward.index.eq(judge.index), forward.read.eq(cache.pending),
+            marks.i.eq(judge), marks.node.eq(cache.node), marks.pending.eq(cache.pending),
+            cache.mark_bitmap.eq(marks.mark_bitmap), self.judged.eq(marks.judged),
+            self.refuse_stb.eq(marks.refuse_stb), self.refuse_reason.eq(marks.refuse_reason),
         ]
-        # A node whose count and body do not agree ends with its count.
-        m.d.sync += [pending.eq(now), is_open.eq((now.open >> check.bit)[0] & (now.left != 0)), marked.eq(judge),
-                     bit.eq(check.bit), is_bitmap.eq(cache.node.encoding == abi.Encoding.BITMAP.value)]
-        m.d.comb += [
-            matched.eq(marked.valid & marked.hit & check.matches),
-            cache.mark_en.eq(matched & is_open), cache.mark_index.eq(marked.index),
-            cache.mark_bitmap.eq(is_bitmap),
-            cache.mark.open.eq(pending.open & ~(Const(1, 1) << bit)[:abi.NODE_BODY_BITS]),
-            cache.mark.left.eq(pending.left - 1),
-            self.judged.eq(marked.valid),
-            self.refuse_stb.eq(marked.valid & ~cache.mark_en), self.refuse_reason.eq(marked.reason),
-        ]
-        with m.If(marked.hit):
-            m.d.comb += self.refuse_reason.eq(
-                Mux(check.matches, abi.Reason.DUPLICATE.value, abi.Reason.NOT_IN_NODE.value))
-        for sink in (lane, forward):
-            m.d.comb += [sink.mark_en.eq(cache.mark_en), sink.mark_index.eq(cache.mark_index),
-                         sink.mark.eq(cache.mark)]
-        return marked.valid
+        for sink in (cache, lane):
+            m.d.comb += [sink.mark_en.eq(marks.mark_en), sink.mark_index.eq(marks.mark_index),
+                         sink.mark.eq(marks.mark)]
 
 
 # The head that must go: the node with this RSN.
@@ -380,9 +346,3 @@ def _RESOLVE(params):
         "valid": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue), "older": 1,
         "hit": 1, "index": index_width(params), "slot": COUNT_WIDTH, "head": 1, "behind": 1,
         "head_rsn": 24})
-
-
-def _JUDGE(params):
-    """A header whose node is being read (``hit``), or that is refused for a reason."""
-    return data.StructLayout({
-        "valid": 1, "hit": 1, "reason": 8, "psn": 32, "slot": COUNT_WIDTH, "index": index_width(params)})

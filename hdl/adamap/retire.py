@@ -11,6 +11,7 @@ from ..stream import Fifo
 from .block import line_of
 from .head_cache import COUNT_WIDTH, Pending, index_width, retire_port
 from .hold import LongReport
+from .mark_lane import MarkForward
 from .wait_queue import LONG_TICKET_WIDTH
 
 UNDER_WAY = 3       # retirements between the order and the queue
@@ -23,39 +24,6 @@ def retirement(params):
         "index": index_width(params), "qpn": 24, "generation": 8, "rsn": 32, "count": COUNT_WIDTH,
         "ticket": LONG_TICKET_WIDTH,
     })
-
-
-class MarkForward(wiring.Component):
-    """Pending holes as they are, although a mark or two have not reached the memory yet.
-
-    Members
-    -------
-    index : In
-        Entry whose ``read`` value was asked for in the cycle before.
-    read : In(Pending)
-    mark_en, mark_index, mark : In
-        The mark of this cycle; the one of the cycle before is kept here.
-    now : Out(Pending)
-    """
-
-    def __init__(self, params: CardParams):
-        index = index_width(params)
-        super().__init__({
-            "index": In(index), "read": In(Pending),
-            "mark_en": In(1), "mark_index": In(index), "mark": In(Pending),
-            "now": Out(Pending),
-        })
-
-    def elaborate(self, platform):
-        m = Module()
-        last, last_index, last_en = Signal(Pending), Signal.like(self.mark_index), Signal()
-        m.d.sync += [last.eq(self.mark), last_index.eq(self.mark_index), last_en.eq(self.mark_en)]
-        m.d.comb += self.now.eq(self.read)
-        with m.If(self.mark_en & (self.mark_index == self.index)):
-            m.d.comb += self.now.eq(self.mark)
-        with m.Elif(last_en & (last_index == self.index)):
-            m.d.comb += self.now.eq(last)
-        return m
 
 
 class RetireLane(wiring.Component):

@@ -1,0 +1,106 @@
+"""The last stages of the matcher: a header and its node become a mark, or a refusal."""
+
+from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from .. import abi
+from ..params import CardParams
+from .head_cache import COUNT_WIDTH, CachedNode, Pending, index_width
+from .hole import HoleCheck
+
+
+def judged_header(params):
+    """A header whose node is being read (``hit``), or that is refused for a reason."""
+    return data.StructLayout({
+        "valid": 1, "hit": 1, "reason": 8, "psn": 32, "slot": COUNT_WIDTH, "index": index_width(params)})
+
+
+class MarkForward(wiring.Component):
+    """Pending holes as they are, although a mark or two have not reached the memory yet.
+
+    Members
+    -------
+    index : In
+        Entry whose ``read`` value was asked for in the cycle before.
+    read : In(Pending)
+    mark_en, mark_index, mark : In
+        The mark of this cycle; the one of the cycle before is kept here.
+    now : Out(Pending)
+    """
+
+    def __init__(self, params: CardParams):
+        index = index_width(params)
+        super().__init__({
+            "index": In(index), "read": In(Pending),
+            "mark_en": In(1), "mark_index": In(index), "mark": In(Pending),
+            "now": Out(Pending),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        last, last_index, last_en = Signal(Pending), Signal.like(self.mark_index), Signal()
+        m.d.sync += [last.eq(self.mark), last_index.eq(self.mark_index), last_en.eq(self.mark_en)]
+        m.d.comb += self.now.eq(self.read)
+        with m.If(self.mark_en & (self.mark_index == self.index)):
+            m.d.comb += self.now.eq(self.mark)
+        with m.Elif(last_en & (last_index == self.index)):
+            m.d.comb += self.now.eq(last)
+        return m
+
+
+class MarkLane(wiring.Component):
+    """Compares PSN and hole, and clears the hole. One header per cycle, latency 1.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    i : In(judged_header(params))
+    node, pending : In
+        Of the header's cache entry, in the same cycle.
+    mark_en, mark_index, mark_bitmap, mark : Out
+        To the cache; of the header before.
+    judged : Out(1)
+        A header was marked or refused.
+    refuse_stb, refuse_reason : Out
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "i": In(judged_header(params)), "node": In(CachedNode), "pending": In(Pending),
+            "mark_en": Out(1), "mark_index": Out(index_width(params)), "mark_bitmap": Out(1), "mark": Out(Pending),
+            "judged": Out(1), "refuse_stb": Out(1), "refuse_reason": Out(8),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.check = check = HoleCheck()
+        m.submodules.forward = forward = MarkForward(self.params)
+        now, pending, header = forward.now, Signal(Pending), Signal(judged_header(self.params))
+        is_open, matched, bit = Signal(), Signal(), Signal(COUNT_WIDTH)
+        m.d.comb += [
+            check.node.eq(self.node), check.slot.eq(self.i.slot), check.psn.eq(self.i.psn),
+            forward.index.eq(self.i.index), forward.read.eq(self.pending),
+            forward.mark_en.eq(self.mark_en), forward.mark_index.eq(self.mark_index), forward.mark.eq(self.mark),
+        ]
+        # A node whose count and body do not agree ends with its count.
+        m.d.sync += [
+            pending.eq(now), is_open.eq((now.open >> check.bit)[0] & (now.left != 0)), header.eq(self.i),
+            bit.eq(check.bit), self.mark_bitmap.eq(self.node.encoding == abi.Encoding.BITMAP.value),
+        ]
+        m.d.comb += [
+            matched.eq(header.valid & header.hit & check.matches),
+            self.mark_en.eq(matched & is_open), self.mark_index.eq(header.index),
+            self.mark.open.eq(pending.open & ~(Const(1, 1) << bit)[:abi.NODE_BODY_BITS]),
+            self.mark.left.eq(pending.left - 1),
+            self.judged.eq(header.valid), self.refuse_stb.eq(header.valid & ~self.mark_en),
+            self.refuse_reason.eq(header.reason),
+        ]
+        with m.If(header.hit):
+            m.d.comb += self.refuse_reason.eq(
+                Mux(check.matches, abi.Reason.DUPLICATE.value, abi.Reason.NOT_IN_NODE.value))
+        return m

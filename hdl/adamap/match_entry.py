@@ -1,0 +1,79 @@
+"""Where headers come into the matcher."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..layouts import MatchRequest
+from ..params import CardParams
+from ..stream import Fifo
+from .unmatched import Unmatched
+from .wait_queue import LONG_TICKET_WIDTH, MatchItem
+
+SHARE = 3       # waiting headers of one QP to free places
+
+
+class MatchEntry(wiring.Component):
+    """Gives each header its place in the match queue, which it holds until it is done; or an order in its stead.
+
+    Takes a header per cycle, latency 1. An order of :class:`~weft.hdl.adamap.unmatched.Unmatched` comes in when
+    no header does and another place stays free.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    i, room, unmatched, share : In, Out, In, Out
+        As :class:`~weft.hdl.adamap.matcher.Matcher` has them.
+    count : In(range(match_queue + 1))
+        Waiting headers of the QP that ``share`` speaks of.
+    o : Out(stream.Signature(MatchItem))
+        Headers and orders, with extended tickets.
+    done : In(1)
+        One is done with.
+    slack : In(24)
+        How far a header has to be beyond a node to retire it, at least 1.
+    placed : In(24)
+        Extended placed ticket.
+    waiting_qpn, waiting : Out(24), In(1)
+        Headers of that QP wait in the match queue.
+    empty : Out(1)
+        No place is held, no order is owed.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "i": In(stream.Signature(MatchRequest)), "room": Out(1), "unmatched": In(1),
+            "count": In(range(params.match_queue + 1)), "share": Out(1),
+            "o": Out(stream.Signature(MatchItem)), "done": In(1),
+            "slack": In(24), "placed": In(LONG_TICKET_WIDTH),
+            "waiting_qpn": Out(24), "waiting": In(1), "empty": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        places = self.params.match_queue
+        m.submodules.arrived = arrived = Fifo(MatchItem, places)
+        m.submodules.others = others = Unmatched(self.params)
+        wiring.connect(m, arrived.o, wiring.flipped(self.o))
+        held, ahead_of_placed = Signal(range(places + 1)), Signal(8)
+        header = Signal(MatchItem)
+        m.d.comb += [
+            others.i.eq(header), others.i_stb.eq(self.unmatched), others.slack.eq(self.slack),
+            self.waiting_qpn.eq(others.waiting_qpn), others.waiting.eq(self.waiting),
+            # The place that may have been promised to a new header stays free.
+            others.taken.eq(others.due & ~self.i.valid & (held < places - 1)),
+            *[header[name].eq(self.i.p[name]) for name in ("qpn", "generation", "psn", "rsn", "probe")],
+            ahead_of_placed.eq(self.i.p.ticket - self.placed[:8]),
+            header.ticket.eq(self.placed + ahead_of_placed.as_signed()),
+            arrived.i.payload.eq(Mux(others.taken, others.o.as_value(), header.as_value())),
+            arrived.i.valid.eq(self.i.valid | others.taken), self.i.ready.eq(arrived.i.ready),
+            self.room.eq((held != places) & ~others.known),
+            self.share.eq(self.count < SHARE * (places - held)),
+            self.empty.eq((held == 0) & others.empty),
+        ]
+        m.d.sync += held.eq(held + (arrived.i.valid & arrived.i.ready) - self.done)
+        return m
