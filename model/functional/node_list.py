@@ -69,3 +69,8 @@ class NodeList(Matcher):
         """As :meth:`Matcher.probe`, after a fetch."""
         self.fetch()
         super().probe(rsn)
+
+    def not_matched(self, rsn, slack):
+        """As :meth:`Matcher.not_matched`, after a fetch."""
+        self.fetch()
+        super().not_matched(rsn, slack)
