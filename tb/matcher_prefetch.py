@@ -10,7 +10,7 @@ from weft.hdl.adamap.head_cache import Tag
 from weft.tb.payload import pack, unpack
 from weft.tb.stream import StreamSink
 
-QUIET = 16      # cycles after which a header that can be judged was judged
+QUIET = 64      # cycles in which a header that can be judged is judged, however many others of other lists can be
 
 
 class BenchPrefetch:

@@ -17,11 +17,11 @@ WANTED = [*(("retired", encoding, how) for encoding in abi.Encoding for how in (
           "order stays", "orders of three lists", "retired by an order", "destroyed with an order"]
 
 
-@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.test(timeout_time=10, timeout_unit="ms")
 async def random_headers(dut):
     bench = await Bench.start(dut)
     rng = bench.rng
-    for turn in range(200):
+    for turn in range(800):
         if turn >= 20 and all(bench.seen[what] for what in WANTED) and bench.seen["retired by an order"] > 20:
             break
         await bench.set(slack=rng.choice([0, 1, 1, 2, 5, 40, 1 << 31]), depth=rng.choice([1, 2, 3, 4]),
