@@ -87,6 +87,7 @@ class Bench:
 
     def header(self, qpn, psn, rsn, *, generation=None, probe=False):
         self.ticket += self.rng.choice([0, 1, 2, 25] if self.windowed else [0, 1, 2])
+        self.lists.ticket = self.ticket     # placing keeps up with it, whatever becomes of the header
         generation = self.lists.lists[qpn].generation if generation is None else generation
         old = 0 if self.windowed else self.rng.choice([0, 0, 0, 30])     # of a packet that was placed already, perhaps
         return Header(qpn, generation, psn % (1 << 32), rsn % (1 << 24), probe, max(self.ticket - old, 0))

@@ -98,7 +98,7 @@ class Lists:
             for name in ("nodes_retired", "nodes_residue", "cache_hits", "cache_misses"):
                 self.seen[name] += int(getattr(dut, f"count_{name}").value)
             self.placed_before = self.placed        # what the matcher can know of
-            if self.rng.random() < 0.05 or self.ticket - self.placed > 100:
+            if self.rng.random() < 0.05 or self.ticket - self.placed > 90:
                 self.placed = max(self.placed, self.rng.randint(self.ticket - 60, self.ticket))
             dut.placed.value = self.placed % (1 << 24)
             while (report := self.reports.recv_nowait()) is not None:
