@@ -156,8 +156,9 @@ class Bench:
         assert not valid or int(dut.i__ready.value), "a header was not taken at once"
         room, under_way = int(dut.room.value), sum(map(len, self.lists.under_way.values()))
         self.seen["queue full"] += not room
-        # Two in a row must both find a place.
-        header = self._next() if room and (not valid or under_way < PARAMS.match_queue - 1) else None
+        # Two in a row must both find a place, whatever orders come between them.
+        several = under_way < PARAMS.match_queue - 1 - PARAMS.unmatched_lists
+        header = self._next() if room and (not valid or several) else None
         dut.i__payload.value = self.lists.sent(header) if header else self.rng.getrandbits(len(dut.i__payload))
         dut.i__valid.value = header is not None
 
