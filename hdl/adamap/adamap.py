@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import layouts
+from ...hdl import layouts
 from ..params import CardParams
 from ..stream import Fifo
 from ..table.qp import qp_read_port

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
+from ...hdl import abi
 from ..layouts import NODE, REPORT_NODE, HoleRun, Report
 from ..params import CardParams
 from .draft import RUN_BITS, Draft, Growth, Piece, encoding_of

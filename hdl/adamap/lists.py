@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import layouts
+from ...hdl import layouts
 from ..params import CardParams
 from ..stream import Arbiter
 from ..table.qp import qp_read_port

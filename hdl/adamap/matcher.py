@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
+from ...hdl import abi
 from ..layouts import MatchRequest
 from ..params import CardParams
 from ..stream import Fifo

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
+from ...hdl import abi
 from ..layouts import REPORT_EVENT, LineData, LineRequest, Report
 from ..params import CardParams
 from ..table.qp import qp_read_port

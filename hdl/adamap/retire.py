@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
+from ...hdl import abi
 from ..layouts import REPORT_RETIRE
 from ..params import CardParams
 from ..stream import Fifo

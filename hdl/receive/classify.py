@@ -3,7 +3,7 @@
 from amaranth.hdl import Cat, Mux
 from amaranth.lib import data
 
-from .. import wire
+from ...hdl import wire
 from ..layouts import BEAT_BYTES, WIRE, swap_bytes
 from .align import Cut
 

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import layouts
+from ...hdl import layouts
 from ..abi import Reason, ReportKind
 from ..layouts import Judgement, JudgeRequest, Report, RxKind, RxPacket, Segment, Verdict
 from ..stream import Fifo

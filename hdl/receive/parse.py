@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .. import wire
+from ...hdl import wire
 from ..abi import Reason
 from ..icrc import Icrc
 from ..layouts import BEAT_BYTES, PAYLOAD_MAX, Beat, RxHeader, RxKind

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
+from ...hdl import abi
 from ..layouts import BEAT_BITS, LineData, LineRequest
 from ..params import CardParams, exact_log2
 from .size import INDEX_WIDTH, RingSize

@@ -6,7 +6,7 @@ application runs until it waits, so runs are deterministic.
 
 import threading
 
-from weft.driver.device import Device
+from weft.driver.device.device import Device
 from weft.model.link import EventLoop, Link, LinkConfig
 
 from .card import FunctionalCard
@@ -14,7 +14,7 @@ from .memory import HostMemory
 
 
 class FunctionalDevice(Device):
-    """A functional card as the driver's :class:`~weft.driver.device.Device`.
+    """A functional card as the driver's :class:`~weft.driver.device.device.Device`.
 
     Parameters
     ----------

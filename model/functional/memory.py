@@ -2,7 +2,7 @@
 
 import random
 
-from weft.driver.device import DmaBuffer
+from weft.driver.device.device import DmaBuffer
 
 PAGE = 4096
 VA_START = 0x7F00_0000_0000

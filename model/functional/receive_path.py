@@ -2,7 +2,7 @@
 
 from weft.hdl import abi
 
-from . import window as judge
+from ..functional import window as judge
 from .node_list import BrokenList
 from .parse import parse
 from .report_merge import ReportMerge

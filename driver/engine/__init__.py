@@ -1,0 +1,1 @@
+"""What moves QPs: events and time in, doorbells and frames out."""

@@ -1,0 +1,1 @@
+"""The knitting buffer: Adamap nodes, their blocks, and who has them."""

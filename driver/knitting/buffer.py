@@ -1,0 +1,190 @@
+"""The shared knitting buffer: who may take how many blocks, and when there shall be more or fewer of them."""
+
+import collections
+
+from weft.hdl import abi
+
+from .chain import Chain
+from .extents import Extents
+from .free_list import FreeList
+
+EXTENT_BYTES = 256 * 1024
+QUOTA_ALPHA = 8
+CALM_NS = 1_000_000
+SORTED_PER_ROUND = 64
+
+
+class KnittingBuffer:
+    """Blocks for the Adamap nodes of all QPs.
+
+    Every QP is guaranteed one linked block besides its pre-linked one, so that a list can always move on and give
+    blocks back: whatever the load, no QP waits for ever. Beyond that a QP may link as long as it holds less than
+    ``alpha`` times what is still free, so that the share of each adapts to how many want some.
+
+    An extent is added when blocks run short and taken away again when the buffer has been mostly free for a while and
+    none of its blocks is in use. A free block is never fetched: the card has read it and everything that points to it,
+    or the QP it belonged to is destroyed. So the extent is first withdrawn from the free list, then from the card, and
+    its memory goes back once the card has answered.
+
+    Parameters
+    ----------
+    device, announce, extent_bytes, max_extents
+        See :class:`~weft.driver.knitting.extents.Extents`.
+    alpha : float
+        Of the quota.
+    calm_ns : int
+        How long nothing may have been short before an extent is given up.
+
+    Attributes
+    ----------
+    extents : Extents
+    changing : bool
+        The card is being told of an extent.
+    low_water : int
+        Fewest blocks that were ever free.
+    counts : Counter
+        ``grown``, ``shrunk``, ``adjacent`` and ``links``, ``refused``.
+    """
+
+    def __init__(self, device, announce, *, extent_bytes=EXTENT_BYTES, max_extents=1, alpha=QUOTA_ALPHA,
+                 calm_ns=CALM_NS):
+        self.alpha, self.calm_ns = alpha, calm_ns
+        self.extents = Extents(device, announce, extent_bytes=extent_bytes, max_extents=max_extents)
+        self.extent_blocks = extent_bytes // abi.BLOCK_BYTES
+        self._free = FreeList()
+        self._chains = set()
+        self._owed = 0          # chains without a linked block: each is owed one
+        self._short = False     # somebody was refused since the last round
+        self._calm_since = None
+        self.low_water = None
+        self.counts = collections.Counter()
+        self.grow()
+
+    # ------------------------------------------------------------------------------------------ size
+
+    @property
+    def free_blocks(self):
+        return len(self._free)
+
+    @property
+    def total_blocks(self):
+        return sum(extent.blocks for extent in self.extents)
+
+    @property
+    def changing(self):
+        return self.extents.changing
+
+    def grow(self):
+        """Ask for another extent; its blocks are there once the card knows it.
+
+        Raises
+        ------
+        MemoryError
+            If the card can check no more.
+        """
+        self.extents.add(self._grown)
+
+    def _grown(self, extent):
+        self.counts["grown"] += 1
+        self._free.add(extent.base, extent.blocks)
+
+    def shrink(self):
+        """Give up an extent none of whose blocks is in use, the one added last if possible; whether there was one."""
+        if self.changing or len(self.extents) < 2:
+            return False
+        for extent in reversed([*self.extents]):
+            if self._free.is_unused(extent.base) and len(self._free) - extent.blocks >= self._owed:
+                break
+        else:
+            return False
+        self._free.remove(extent.base)
+        self.extents.remove(extent, self._shrunk)
+        return True
+
+    def _shrunk(self):
+        self.counts["shrunk"] += 1
+
+    def balance(self, now):
+        """Grow or shrink if it is time to; called every now and then."""
+        self._free.sort_in(SORTED_PER_ROUND)
+        free, total = len(self._free), self.total_blocks
+        if self._short or free * 8 < total:
+            self._short = False
+            self._calm_since = None
+            if self.extents.can_add:
+                self.grow()
+        elif self._calm_since is None:
+            self._calm_since = now
+        elif now - self._calm_since >= self.calm_ns and (free - self.extent_blocks) * 2 > total - self.extent_blocks:
+            self._calm_since = now
+            self.shrink()
+
+    # ---------------------------------------------------------------------------------------- blocks
+
+    def open_chain(self):
+        """The :class:`Chain` of a new QP.
+
+        Raises
+        ------
+        MemoryError
+            If the blocks do not suffice for one more QP.
+        """
+        if len(self._free) < self._owed + 2:
+            self._short = True
+            raise MemoryError("the knitting buffer has no blocks for another QP")
+        chain = Chain(self, self._take(None))
+        self._chains.add(chain)
+        self._owed += 1
+        return chain
+
+    def may_take(self, chain):
+        """Whether a chain may have one more block now."""
+        if not chain.lines:
+            return True
+        spare = len(self._free) - self._owed
+        return spare > 0 and len(chain.lines) < self.alpha * spare
+
+    def take(self, chain):
+        """A block for ``chain``, the one behind its tail if possible; None if it has to wait for returning blocks."""
+        if not self.may_take(chain):
+            self._short = True
+            self.counts["refused"] += 1
+            return None
+        if not chain.lines:
+            self._owed -= 1
+        line = self._take(chain.tail + 1)
+        self.counts["links"] += 1
+        self.counts["adjacent"] += line == chain.tail + 1
+        return line
+
+    def _take(self, wanted):
+        line = self._free.take(wanted)
+        if self.low_water is None or len(self._free) < self.low_water:
+            self.low_water = len(self._free)
+        return line
+
+    def give(self, chain, line):
+        """A block of ``chain`` comes back."""
+        self._free.give(line)
+        if not chain.lines:
+            self._owed += 1
+
+    def close_chain(self, chain):
+        """All blocks of a chain come back."""
+        if len(chain.lines) == 1:   # only what was pre-linked
+            self._owed -= 1
+        self._chains.discard(chain)
+        self._free.splice(chain.lines)
+        chain.lines = collections.deque()
+
+    def check(self):
+        """Assert that no block is lost or counted twice; how many are free, pre-linked and linked."""
+        used = [line for chain in self._chains for line in (*chain.lines, chain.tail)]
+        assert len(used) == len(set(used)), "a block is in two places"
+        assert not any(self._free.is_free(line) for line in used), "a free block is in use"
+        uses = {"free": len(self._free), "prelinked": len(self._chains), "linked": len(used) - len(self._chains)}
+        withdrawn = self.total_blocks - sum(uses.values())
+        assert withdrawn == 0 or self.changing and withdrawn == self.extent_blocks, f"{withdrawn} blocks are lost"
+        assert self._owed == sum(not chain.lines for chain in self._chains)
+        assert len(self._free) >= self._owed, "a QP is owed a block that is not there"
+        return uses

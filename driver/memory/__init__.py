@@ -1,0 +1,1 @@
+"""Registered memory as the card sees it."""

@@ -1,0 +1,1 @@
+"""The rings and what travels in them: commands, reports, raw frames, turns to send."""

@@ -1,0 +1,190 @@
+"""The list of holes of one QP: nodes linked for the card, in the order in which the peer fills them."""
+
+import bisect
+import collections
+import heapq
+from dataclasses import dataclass, field
+
+from weft.hdl import wire
+
+from ..knitting.holes import residue_runs, without
+from ..protocol.control import ControlFrame
+from .waiting import WaitingHoles
+
+WAITING_RUNS_MAX = 4096
+
+
+@dataclass
+class LinkDoorbell:
+    """So many nodes were linked."""
+
+    nodes: int
+
+
+@dataclass(eq=False)
+class _Node:
+    """A node of the list."""
+
+    line: int
+    rsn: int
+    runs: list
+    encoding: int
+    data: bytes = field(repr=False)
+    retired: bool = False
+    filled: set = field(default_factory=set, repr=False)  # PSNs of holes the card did not match
+
+    def hole(self, rsn):
+        """PSN of the hole with this RSN, or None."""
+        slot = rsn - self.rsn
+        for psn, length in self.runs:
+            if 0 <= slot < length:
+                return psn + slot
+            slot -= length
+        return None
+
+
+class HoleList:
+    """Nodes with holes, linked into blocks of the knitting buffer.
+
+    When blocks run short, holes wait in :class:`~weft.driver.receive.waiting.WaitingHoles` and are linked as blocks
+    come back.
+
+    Parameters
+    ----------
+    qpn, generation : int
+        Of the QP, as its nodes say.
+    pool : KnittingBuffer
+        Where blocks come from; :attr:`head_block` is taken at once.
+    waiting_runs_max : int
+        Runs of holes that may wait for a block before they become spans.
+    actions : deque
+        Gets a :class:`LinkDoorbell` and the LOSS_REPORT frames of the nodes linked, in this order.
+    counts : Counter
+        Statistics by name.
+
+    Attributes
+    ----------
+    next_rsn : int
+        Of the next hole to be linked.
+    linked : int
+        Nodes ever linked.
+    nodes : deque
+        Linked nodes, head first.
+    """
+
+    def __init__(self, *, qpn, generation, pool, waiting_runs_max, actions, counts):
+        self.qpn, self.generation, self.pool, self.actions, self.counts = qpn, generation, pool, actions, counts
+        self.next_rsn = 0
+        self.linked = 0
+        self.nodes = collections.deque()
+        self._chain = pool.open_chain()
+        self._waiting = WaitingHoles(waiting_runs_max)
+        self._open = []  # heap of (lowest psn, rsn, node), retired ones included
+
+    @property
+    def head_block(self):
+        """Line the list starts with."""
+        return self._chain.head
+
+    @property
+    def waits_for_blocks(self):
+        return bool(self._waiting)
+
+    @property
+    def mostly_linked(self):
+        """What waits is far from becoming spans."""
+        return len(self._waiting) <= self._waiting.runs_max // 4
+
+    @property
+    def oldest(self):
+        """A PSN below which no hole is open, or None if there are no holes at all."""
+        while self._open and self._open[0][2].retired:
+            heapq.heappop(self._open)
+        oldest = [self._open[0][0]] if self._open else []
+        if self._waiting:
+            oldest.append(self._waiting.lowest)
+        return min(oldest, default=None)
+
+    def add(self, runs, fields):
+        """Link a node at once, or let its holes wait with the others; true if those had to become spans.
+
+        What waits is linked by :meth:`link_waiting`.
+        """
+        if not self._waiting and self._link(runs, fields):
+            self._announce(1)
+            return False
+        self.counts["waited"] += fields["count"]
+        coarsened = self._waiting.add(runs)
+        self.counts["coarsened"] = self._waiting.added
+        return coarsened
+
+    def _link(self, runs, fields):
+        linked = self._chain.link(
+            fields | {"qpn": self.qpn, "generation": self.generation, "rsn": self.next_rsn & 0xFFFF_FFFF}
+        )
+        if linked is None:
+            self.counts["pool_waits"] += 1
+            return False
+        node = _Node(linked[0], self.next_rsn, runs, fields["encoding"], linked[1])
+        heapq.heappush(self._open, (runs[0][0], node.rsn, node))
+        self.nodes.append(node)
+        self.next_rsn += fields["count"]
+        self.linked += 1
+        return True
+
+    def link_waiting(self):
+        """Link what waits for a block, as far as blocks are to be had."""
+        linked = 0
+        while self._waiting and self._chain.has_room:
+            linked += self._link(*self._waiting.take_node())
+        if self._waiting:
+            self.counts["pool_waits"] += 1
+        self._announce(linked)
+
+    def _announce(self, count):
+        """Tell the card, then the peer, of the last ``count`` nodes."""
+        if count:
+            self.actions.append(LinkDoorbell(count))
+            for i in range(-count, 0):
+                self._report(self.nodes[i])
+
+    def _report(self, node):
+        self.counts["loss_reports"] += 1
+        self.actions.append(ControlFrame(wire.Opcode.LOSS_REPORT, node.runs[0][0], node.rsn, payload=node.data))
+
+    def repeat(self, rsn, limit=None):
+        """Report the linked nodes from this RSN on again, so many at most."""
+        found = []
+        for node in reversed(self.nodes):
+            if node.rsn < rsn:
+                break
+            found.append(node)
+        for node in found[::-1][:limit]:
+            self.counts["repeated_reports"] += 1
+            self._report(node)
+
+    def fill(self, psn, rsn):
+        """A packet came for a hole that the card leaves open: it is not left any more. False if it is none."""
+        at = bisect.bisect_right(self.nodes, rsn, key=lambda node: node.rsn) - 1
+        if at < 0 or self.nodes[at].hole(rsn) != psn:
+            return False
+        self.nodes[at].filled.add(psn)
+        return True
+
+    def retire(self, line, bits):
+        """The head's block comes back; runs of the holes left, ``bits`` being ``open`` of its RETIRE report.
+
+        Raises
+        ------
+        RuntimeError
+            If the block is not the head of the list.
+        """
+        self._chain.retire(line)
+        node = self.nodes.popleft()
+        node.retired = True
+        return without(residue_runs(node.runs, node.encoding, bits), node.filled) if bits else []
+
+    def close(self):
+        """Give all blocks back: the card does not know them any more."""
+        self.nodes.clear()
+        self._chain.close()

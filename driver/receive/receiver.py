@@ -1,0 +1,208 @@
+"""Receiving side of a QP: what is missing, what is complete, what to tell the peer.
+
+Sans-IO apart from the knitting blocks it fills: fed with Meta Reports and control frames, it
+answers with :class:`~weft.driver.receive.hole_list.LinkDoorbell`, :class:`CumDoorbell` and control frames,
+to be carried out in order. A node is linked before its loss report is sent.
+"""
+
+import collections
+from dataclasses import dataclass
+
+from weft.hdl import abi, wire
+
+from ..knitting.holes import encode, node_runs
+from ..protocol.control import ControlFrame
+from ..protocol.wrap import near
+from .hole_list import WAITING_RUNS_MAX, HoleList
+from .messages import MessageOrder
+
+_ACCESS = (abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD)
+_NAK_SYNDROME = dict.fromkeys(_ACCESS, wire.Syndrome.NAK_REMOTE_ACCESS) | {
+    abi.Reason.LENGTH_MISMATCH: wire.Syndrome.NAK_INVALID_REQUEST
+}
+
+
+@dataclass
+class CumDoorbell:
+    """Every older PSN is acknowledged."""
+
+    psn: int
+
+
+class Receiver:
+    """Receiving side of one QP.
+
+    When so many holes wait for blocks that they become spans, the peer is told to send no new data until most of them
+    are linked.
+
+    Parameters
+    ----------
+    psn : int
+        First PSN expected.
+    qpn, generation, pool, waiting_runs_max
+        See :class:`~weft.driver.receive.hole_list.HoleList`.
+
+    Attributes
+    ----------
+    holes : HoleList
+    cum : int
+        Every older PSN is in place.
+    base : int
+        Window base that is covered by reported holes.
+    actions : deque
+        To be carried out in order.
+    messages : deque of MessageEnd
+        Complete, in order, not yet delivered: the owner takes them from the left.
+    broken : abi.Reason or None
+        Why the card gave the list up.
+    limit : int or None
+        PSN from which on the peer shall send nothing new.
+    """
+
+    def __init__(self, *, qpn, generation, psn, pool, waiting_runs_max=WAITING_RUNS_MAX):
+        self.cum = self.base = psn
+        self.actions = collections.deque()
+        self.messages = collections.deque()
+        self.broken = None
+        self.nak = None  # (psn, syndrome): oldest refused packet
+        self.nak_sent = False
+        self.msn = 0
+        self.limit = None
+        self.counts = collections.Counter()
+        self.holes = HoleList(qpn=qpn, generation=generation, pool=pool, waiting_runs_max=waiting_runs_max,
+                              actions=self.actions, counts=self.counts)
+        self._holes_seen = 0
+        self._limit_serial = 0
+        self._events = collections.deque()  # (base, holes, probe rsn or None) not yet covered
+        self._order = MessageOrder()
+        self._cum_posted = psn
+        self._delivered_any = False
+        self._probed = False
+
+    # ------------------------------------------------------------------------------ from the card
+
+    def on_node(self, node):
+        """A NODE report: lost PSNs."""
+        if self.broken is not None:
+            return
+        runs = node_runs(node, self.base)
+        self._holes_seen += node.count
+        self.counts["holes"] += node.count
+        self._add(runs, {"base_psn": node.base_psn, "count": node.count, "encoding": node.encoding, "body": node.body})
+
+    def _add(self, runs, fields):
+        coarsened = self.holes.add(runs, fields)
+        if coarsened and self.limit is None:
+            self._set_limit(max(self.base, sum(runs[-1])))
+        self.link_waiting()
+
+    def link_waiting(self):
+        """Link what waits for a block, as far as blocks are to be had."""
+        self.holes.link_waiting()
+        if self.limit is not None and self.holes.mostly_linked:
+            self._set_limit(None)
+
+    def _set_limit(self, psn):
+        self.limit = psn
+        self._limit_serial += 1
+        self.counts["limits"] += psn is not None
+        self._report_limit()
+
+    def _report_limit(self):
+        psn = self.base if self.limit is None else self.limit
+        self.actions.append(ControlFrame(
+            wire.Opcode.RECEIVE_LIMIT, psn, limited=self.limit is not None, serial=self._limit_serial))
+
+    def on_retire(self, report):
+        """A RETIRE report: a block comes back, perhaps with holes that were lost again.
+
+        The events of a packet that filled a hole came before: the card keeps that order.
+
+        Raises
+        ------
+        RuntimeError
+            If the block is not the head of the list.
+        """
+        left = self.holes.retire(report.line, report.open)
+        self.counts["residue"] += sum(n for _, n in left)
+        for runs, fields in encode(left):
+            self._add(runs, fields)
+
+    def on_unmatched(self, report):
+        """An UNMATCHED report: a packet came whose hole the card left open. It is none of what its node leaves."""
+        rsn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS)
+        self.counts["unmatched"] += self.holes.fill(near(report.psn, self.cum, 32), rsn)
+
+    def on_event(self, report):
+        """MESSAGE_END, PROGRESS, PROBE, ERROR or QP_ERROR."""
+        kind = report.kind
+        if kind is abi.ReportKind.QP_ERROR:
+            self.broken = report.reason
+            return
+        if kind is abi.ReportKind.ERROR:
+            self._refused(
+                near(report.psn % (1 << wire.PSN_BITS), self.cum, wire.PSN_BITS), _NAK_SYNDROME.get(report.reason)
+            )
+            return
+        psn = near(report.psn, self.cum, 32)
+        if kind is abi.ReportKind.MESSAGE_END:
+            self._order.add(psn, report)
+        rsn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS) if kind is abi.ReportKind.PROBE else None
+        self._events.append((near(report.base, self.base, 32), report.holes, rsn))
+
+    def _refused(self, psn, syndrome):
+        """The oldest refused packet is what the NAK will name, once everything before it is complete."""
+        if syndrome is not None and psn >= self.cum and (self.nak is None or psn < self.nak[0]):
+            self.nak = (psn, syndrome)
+
+    # -------------------------------------------------------------------------------- from the peer
+
+    def on_report_request(self, rsn24, limit=16):
+        """The peer misses the loss report whose first hole has this RSN: it and the next ones again."""
+        self.holes.repeat(near(rsn24, self.holes.next_rsn, wire.RSN_BITS), limit)
+
+    # -------------------------------------------------------------------------------------- progress
+
+    def settle(self):
+        """Work out what is complete after a batch of reports; fills :attr:`messages` and :attr:`actions`."""
+        probes = []
+        while self._events and near(self._events[0][1], self._holes_seen, abi.HOLES_BITS) <= self._holes_seen:
+            base, _, rsn = self._events.popleft()
+            self.base = max(self.base, base)
+            if rsn is not None:
+                probes.append(rsn)
+        oldest = self.holes.oldest
+        self.cum = max(self.cum, self.base if oldest is None else min(self.base, oldest))
+        self.messages.extend(self._order.release(self.cum))
+        if self.cum > self._cum_posted and (self.messages or probes):
+            self._cum_posted = self.cum
+            self.actions.append(CumDoorbell(self.cum))
+        if probes:
+            self._probed = True
+            self.nak_sent = False
+            self.holes.repeat(min(probes))
+            if self._limit_serial:
+                self._report_limit()
+
+    def take_message(self):
+        """The next complete message; it counts as delivered and is acknowledged."""
+        self._delivered_any = True
+        self.msn += 1
+        return self.messages.popleft()
+
+    def acknowledge(self):
+        """Queue the ACK, RNR NAK or NAK that is due, after the owner took what it could from :attr:`messages`."""
+        if self._delivered_any or self._probed:
+            if self.messages and self._probed:
+                psn, syndrome = self.messages[0].psn, wire.Syndrome.RNR_NAK
+            else:
+                psn, syndrome = (self.messages[0].psn if self.messages else self.cum) - 1, wire.Syndrome.ACK
+            self.actions.append(ControlFrame(wire.Opcode.ACKNOWLEDGE, psn, syndrome=syndrome, msn=self.msn))
+            self._delivered_any = self._probed = False
+        if self.nak and self.cum >= self.nak[0] and not self.nak_sent:
+            self.nak_sent = True
+            self.actions.append(ControlFrame(wire.Opcode.ACKNOWLEDGE, self.nak[0], syndrome=self.nak[1], msn=self.msn))
+
+    def close(self):
+        """Give all blocks back: the QP is destroyed, the card does not know them any more."""
+        self.holes.close()

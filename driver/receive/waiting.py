@@ -1,0 +1,81 @@
+"""Holes that wait for a block, coarsened while they wait."""
+
+import bisect
+
+from weft.hdl import abi
+
+from ..knitting.holes import encode_first
+
+
+class WaitingHoles:
+    """A set of PSNs as runs in PSN order; nodes are made of it one at a time, when there is a block for one.
+
+    Whatever reports the holes came with, they leave in nodes that are as full as the encodings allow. When there are
+    more than ``runs_max`` runs the closest ones become spans, received PSNs between them included: the peer sends
+    those again, which is harmless, and never more than going back to the oldest hole would. As no node holds more than
+    320 holes, whether lost or not, a span never saves blocks over a bitmap of the same range; what it bounds is the
+    memory for what waits.
+
+    Parameters
+    ----------
+    runs_max : int
+
+    Attributes
+    ----------
+    added : int
+        PSNs added by spans.
+    """
+
+    def __init__(self, runs_max):
+        self.runs_max = runs_max
+        self.added = 0
+        self._starts, self._ends = [], []
+
+    def __len__(self):
+        """Runs."""
+        return len(self._starts)
+
+    @property
+    def lowest(self):
+        return self._starts[0]
+
+    @property
+    def runs(self):
+        return [(s, e - s) for s, e in zip(self._starts, self._ends, strict=True)]
+
+    def add(self, runs):
+        """Add (first, length) runs; PSNs that are there already do not matter. True if spans had to be made."""
+        for first, length in runs:
+            self._add(first, first + length)
+        if len(self._starts) > self.runs_max:
+            self._coarsen(max(1, self.runs_max // 2))
+            return True
+        return False
+
+    def _add(self, start, end):
+        lo = bisect.bisect_left(self._ends, start)
+        hi = bisect.bisect_right(self._starts, end)
+        if lo < hi:
+            start, end = min(start, self._starts[lo]), max(end, self._ends[hi - 1])
+        self._starts[lo:hi] = [start]
+        self._ends[lo:hi] = [end]
+
+    def _coarsen(self, runs):
+        """Close the smallest gaps until so many runs are left."""
+        gaps = [b - a for a, b in zip(self._ends, self._starts[1:], strict=False)]
+        by_size = sorted(range(len(gaps)), key=gaps.__getitem__)
+        closed = set(by_size[:len(self._starts) - runs])
+        self.added += sum(gaps[i] for i in closed)
+        self._starts = [s for i, s in enumerate(self._starts) if i - 1 not in closed]
+        self._ends = [e for i, e in enumerate(self._ends) if i not in closed]
+
+    def take_node(self):
+        """(runs, NODE fields) of the lowest holes, as many as one node holds; they are not waiting any more."""
+        count = min(len(self._starts), abi.NODE_HOLES_MAX)
+        runs, fields = encode_first(list(zip(self._starts[:count], self._ends[:count], strict=True)))
+        end = sum(runs[-1])
+        gone = bisect.bisect_right(self._ends, end)
+        del self._starts[:gone], self._ends[:gone]
+        if self._starts and self._starts[0] < end:
+            self._starts[0] = end
+        return runs, fields

@@ -1,0 +1,145 @@
+"""What a QP was asked to send: cut into descriptors, handed to the card, kept until it is acknowledged."""
+
+import collections
+
+from ..protocol.segment import MESSAGE_BYTES_MAX, request_packets, split
+from .piece_log import PieceLog
+
+
+class SendQueue:
+    """Requests in the order they were posted; PSNs are growing integers.
+
+    Parameters
+    ----------
+    psn : int
+        First PSN.
+    pmtu : int
+        Bytes.
+    chunk_bytes : int
+        Largest piece handed to the card in one descriptor.
+    max_outstanding : int
+        PSNs unacknowledged at most.
+
+    Attributes
+    ----------
+    next_psn : int
+        Of the next request to be cut.
+    sent_psn : int
+        Behind the last packet handed over.
+    una : int
+        Oldest unacknowledged.
+    limit : int or None
+        PSN from which on nothing is handed over for now.
+    """
+
+    def __init__(self, *, psn, pmtu, chunk_bytes, max_outstanding):
+        self.pmtu, self.chunk_bytes, self.max_outstanding = pmtu, chunk_bytes, max_outstanding
+        self.next_psn = self.sent_psn = self.una = psn
+        self.limit = None
+        self._waiting = collections.deque()   # requests not cut yet
+        self._requests = collections.deque()  # cut, not complete
+        self._pieces = PieceLog()
+        self._chunks = collections.deque()    # (piece, first, count) of cut requests
+        self._refused = None  # (first PSN, status) of the oldest request the own card refused
+
+    def __len__(self):
+        """Requests not complete."""
+        return len(self._waiting) + len(self._requests)
+
+    def check(self, request):
+        """Raise ValueError if a request is longer than 2^31 bytes, or needs more PSNs than may ever be outstanding."""
+        if request.length > MESSAGE_BYTES_MAX:
+            raise ValueError(f"a request of {request.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
+        if request_packets(request, self.pmtu) > self.max_outstanding:
+            raise ValueError(f"a request of {request.length} bytes needs more than {self.max_outstanding} packets")
+
+    def post(self, request):
+        """Accept a request that :meth:`check` let pass."""
+        self._waiting.append(request)
+
+    # --------------------------------------------------------------------------------- to the card
+
+    def _cut(self):
+        while self._waiting and not self._chunks and self._refused is None:
+            request = self._waiting[0]
+            if self.next_psn + request_packets(request, self.pmtu) - self.una > self.max_outstanding:
+                return
+            self._waiting.popleft()
+            self._requests.append(request)
+            for piece in split(request, self.next_psn, self.pmtu):
+                self._pieces.add(piece)
+                self._chunks.extend((piece, first, count) for first, count in piece.chunks(self.chunk_bytes))
+            self.next_psn = request.end_psn
+
+    @property
+    def has_work(self):
+        self._cut()
+        return bool(self._chunks) and (self.limit is None or self.sent_psn < self.limit)
+
+    def next(self):
+        """(piece, first, count) of the next descriptor; there is one if :attr:`has_work`."""
+        piece, first, count = self._chunks.popleft()
+        if self.limit is not None and piece.psn + first + count > self.limit:
+            allowed = self.limit - piece.psn - first
+            self._chunks.appendleft((piece, first + allowed, count - allowed))
+            count = allowed
+        self.sent_psn = piece.psn + first + count
+        return piece, first, count
+
+    @property
+    def has_more(self):
+        """Not everything posted was handed over."""
+        return bool(self._waiting or self._chunks)
+
+    @property
+    def held_back(self):
+        """The limit is all that keeps new data back."""
+        return self.limit is not None and self.sent_psn >= self.limit and self.has_more
+
+    @property
+    def in_flight(self):
+        """Something handed over is not acknowledged."""
+        return self.una < self.sent_psn
+
+    @property
+    def awaits_peer(self):
+        """The peer has to say something before it is done."""
+        return self.in_flight or self.held_back
+
+    # ------------------------------------------------------------------------------ what becomes of it
+
+    def acknowledge(self, cum):
+        """Every PSN below ``cum`` arrived; the requests that are complete now."""
+        self.una = cum
+        self._pieces.acknowledge(cum)
+        complete = []
+        while self._requests and self._requests[0].end_psn <= cum:
+            complete.append(self._requests.popleft())
+        return complete
+
+    def refuse(self, psn, status):
+        """The card refused the descriptor with this PSN: nothing of its request, and of those behind it, is sent."""
+        first = next((r.psn for r in self._requests if r.psn <= psn < r.end_psn), self.una)
+        if self._refused is None or first < self._refused[0]:
+            self._refused = (first, status)
+            self._chunks = collections.deque(c for c in self._chunks if c[0].psn < first)
+
+    @property
+    def failure(self):
+        """Status of the oldest request if the card refused it, and everything before it is complete, or None."""
+        return self._refused[1] if self._refused is not None and self.una >= self._refused[0] else None
+
+    def piece_at(self, psn):
+        """The sent, unacknowledged piece that holds ``psn``, or None. Refused requests have none."""
+        if psn >= self.sent_psn:
+            return None
+        if self._refused is not None and psn >= self._refused[0]:
+            return None
+        return self._pieces.find(psn)
+
+    def flush(self):
+        """Forget everything; the requests that were not complete."""
+        requests = [*self._requests, *self._waiting]
+        for queue in (self._requests, self._waiting, self._chunks, self._pieces):
+            queue.clear()
+        return requests

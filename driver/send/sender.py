@@ -1,0 +1,283 @@
+"""Sending side of a QP: what the peer says, what was lost, what to do next.
+
+Sans-IO: fed with requests, control frames, transmit completions and the clock; it answers with
+WORK fields, control frames and completions that its owner collects. PSNs and RSNs are plain
+growing integers here; their low bits go on the wire.
+"""
+
+import collections
+
+from weft.hdl import wire
+
+from ..knitting.holes import node_runs
+from ..protocol.control import ControlFrame
+from ..protocol.segment import CHUNK_BYTES
+from ..protocol.timer import Expiry, ProgressTimer
+from ..protocol.wrap import near
+from ..terms.enums import WCStatus
+from .loss_reports import LossReports
+from .retransmission import RetransmissionQueue
+from .send_queue import SendQueue
+
+_NAK_STATUS = {
+    wire.Syndrome.NAK_REMOTE_ACCESS: WCStatus.REM_ACCESS_ERR,
+    wire.Syndrome.NAK_INVALID_REQUEST: WCStatus.REM_INV_REQ_ERR,
+    wire.Syndrome.NAK_REMOTE_OPERATIONAL: WCStatus.REM_OP_ERR,
+}
+RNR_RETRY_FOREVER = 7
+
+
+class Sender:
+    """Sending side of one QP.
+
+    Parameters
+    ----------
+    psn, pmtu, chunk_bytes, max_outstanding
+        See :class:`SendQueue`; outstanding are always less than 2^23.
+    probe_ns, timeout_ns, retry_cnt : int
+        See :class:`ProgressTimer`.
+    rnr_retry : int
+        Receiver-not-ready answers before giving up; 7 means never.
+
+    Attributes
+    ----------
+    queue : SendQueue
+        What was posted and is not complete.
+    frames, completions : deque
+        To be collected: :class:`ControlFrame`, and (:class:`Request`, WCStatus) in order.
+    failed : WCStatus or None
+        Why the QP is in error.
+    in_card : int
+        Descriptors handed over and not reported finished.
+    counts : Counter
+        Statistics by name.
+    """
+
+    def __init__(self, *, psn, pmtu, probe_ns, timeout_ns, retry_cnt=7, rnr_retry=RNR_RETRY_FOREVER,
+                 chunk_bytes=CHUNK_BYTES, max_outstanding=wire.PSN_OUTSTANDING_MAX - 1):
+        self.queue = SendQueue(psn=psn, pmtu=pmtu, chunk_bytes=chunk_bytes,
+                               max_outstanding=min(max_outstanding, wire.PSN_OUTSTANDING_MAX - 1))
+        self.rnr_retry = rnr_retry
+        self.timer = ProgressTimer(probe_ns, timeout_ns, retry_cnt)
+        self.frames = collections.deque()
+        self.completions = collections.deque()
+        self.failed = None
+        self.counts = collections.Counter()
+        self.in_card = 0
+        self._retransmit = RetransmissionQueue(max(1, chunk_bytes // pmtu))
+        self._reports = LossReports(probe_ns)
+        self._rnr = 0
+        self._limit_serial = 0
+
+    # ---------------------------------------------------------------------------- from the application
+
+    def post(self, request):
+        """Accept a request.
+
+        Raises
+        ------
+        ValueError
+            If it is longer than 2^31 bytes, or needs more PSNs than may ever be outstanding.
+        """
+        self.queue.check(request)
+        if self.failed is not None:
+            self.completions.append((request, WCStatus.WR_FLUSH_ERR))
+        else:
+            self.queue.post(request)
+
+    @property
+    def outstanding(self):
+        """Requests not completed."""
+        return len(self.queue)
+
+    @property
+    def idle(self):
+        return not self.outstanding
+
+    # --------------------------------------------------------------------------------- to the card
+
+    @property
+    def has_work(self):
+        return self.queue.has_work
+
+    def next_work(self):
+        """WORK fields for the SEND ring, or None."""
+        if not self.has_work:
+            return None
+        piece, first, count = self.queue.next()
+        self.in_card += 1
+        self.counts["packets"] += count
+        return piece.work(first, count)
+
+    @property
+    def has_retransmission(self):
+        return bool(self._retransmit)
+
+    def next_retransmission(self):
+        """WORK fields for the RETRANSMIT ring, or None."""
+        if not self._retransmit:
+            return None
+        piece, first, count, rsn = self._retransmit.next()
+        self.in_card += 1
+        self.counts["retransmissions"] += count
+        return piece.work(first, count, rsn)
+
+    def on_transmitted(self, now):
+        """The card finished one descriptor of this QP."""
+        self.in_card -= 1
+        if self.failed is None and self.queue.in_flight:
+            self.timer.progress(now)
+
+    def on_refused(self, psn, status, now):
+        """The card refused a descriptor with 32-bit ``psn``: its request fails, once those before it are complete."""
+        if self.failed is not None:
+            return
+        self.queue.refuse(near(psn, self.queue.una, 32), status)
+        self._fail_if_refused()
+        if self.failed is None:
+            self.timer.progress(now)
+
+    def _fail_if_refused(self):
+        if (status := self.queue.failure) is not None:
+            self.fail(status)
+
+    # --------------------------------------------------------------------------------- from the peer
+
+    def on_ack(self, psn, syndrome, now):
+        """An ACKNOWLEDGE frame with 24-bit ``psn``."""
+        if self.failed is not None:
+            return
+        if syndrome in _NAK_STATUS:
+            self._on_nak(near(psn, self.queue.una, wire.PSN_BITS), _NAK_STATUS[syndrome], now)
+            return
+        cum = near((psn + 1) % (1 << wire.PSN_BITS), self.queue.una, wire.PSN_BITS)
+        if syndrome >> 5 == wire.Syndrome.RNR_NAK >> 5:
+            cum -= 1  # it names the packet that found no receive request
+            self._acknowledge(cum, now)
+            self.timer.answered()
+            self._rnr += 1
+            if self.rnr_retry != RNR_RETRY_FOREVER and self._rnr > self.rnr_retry:
+                self.fail(WCStatus.RNR_RETRY_EXC_ERR)
+            return
+        self._acknowledge(cum, now)
+
+    def _acknowledge(self, cum, now):
+        queue = self.queue
+        if not queue.una <= cum <= queue.sent_psn:
+            self.counts["stray_acks"] += 1
+            return
+        self.timer.answered()
+        if cum == queue.una:
+            return
+        self._rnr = 0
+        self.completions.extend((request, WCStatus.SUCCESS) for request in queue.acknowledge(cum))
+        if queue.awaits_peer:
+            self.timer.progress(now)
+        else:
+            self.timer.stop()
+        self._fail_if_refused()
+
+    def _on_nak(self, psn, status, now):
+        if not self.queue.una <= psn < self.queue.sent_psn:
+            self.counts["stray_acks"] += 1
+            return
+        self._acknowledge(psn, now)
+        self.fail(status)
+
+    def on_receive_limit(self, psn, limited, serial, now):
+        """A RECEIVE_LIMIT frame with 24-bit ``psn``. The timer runs while it holds new data back: the news of its end
+        may get lost, and a probe is answered with it."""
+        if self.failed is not None:
+            return
+        serial = near(serial, self._limit_serial, wire.LIMIT_SERIAL_BITS)
+        self.timer.answered()
+        if serial < self._limit_serial:
+            return
+        self._limit_serial = serial
+        self.queue.limit = near(psn, self.queue.sent_psn, wire.PSN_BITS) if limited else None
+        self.counts["limits"] += 1
+        if self.queue.awaits_peer:
+            self.timer.progress(now)
+
+    def on_loss_report(self, node, now):
+        """A LOSS_REPORT frame with its unpacked NODE."""
+        if self.failed is not None:
+            return
+        rsn = near(node.rsn, self.expected_rsn, 32)
+        if rsn < self.expected_rsn:
+            self.counts["repeated_reports"] += 1
+            self.timer.answered()
+            return
+        try:
+            runs = node_runs(node, self.queue.una)
+        except ValueError:
+            self.counts["bad_reports"] += 1
+            return
+        self.timer.answered()
+        self._reports.add(rsn, runs, node.count)
+        for first, ready in self._reports.take():
+            self.counts["unknown_holes"] += self._retransmit.add(ready, first, self.queue.piece_at)
+            self.counts["reports"] += 1
+            if self.queue.in_flight:
+                self.timer.progress(now)
+        self._ask_again(now)
+
+    @property
+    def expected_rsn(self):
+        """RSN of the first hole of the next loss report."""
+        return self._reports.expected
+
+    def _ask_again(self, now):
+        if self._reports.ask(now):
+            self.counts["report_requests"] += 1
+            self.frames.append(ControlFrame(wire.Opcode.REPORT_REQUEST, self.queue.sent_psn, self.expected_rsn))
+
+    # ------------------------------------------------------------------------------------ the clock
+
+    def poll(self, now):
+        """Let time pass: probes, repeated requests, giving up."""
+        if self.failed is not None:
+            return
+        if self._reports:
+            self._ask_again(now)
+        if not self.queue.awaits_peer:
+            return
+        if self.in_card or self.has_work or self._retransmit:
+            if self.timer.running:
+                self.timer.deadline = max(self.timer.deadline, now + 1)  # the card's turn, not the peer's
+            return
+        if not self.timer.running:
+            return
+        expiry = self.timer.poll(now)
+        if expiry is Expiry.PROBE:
+            self.counts["probes"] += 1
+            self.counts["probes_midway"] += self.queue.has_more
+            self.frames.append(ControlFrame(wire.Opcode.PROBE, self.queue.sent_psn, self.expected_rsn))
+        elif expiry is Expiry.EXHAUSTED:
+            self.fail(WCStatus.RETRY_EXC_ERR)
+
+    @property
+    def deadline(self):
+        """When :meth:`poll` wants to be called, or None."""
+        times = [self.timer.deadline] if self.timer.running and self.queue.awaits_peer else []
+        if self._reports.deadline is not None:
+            times.append(self._reports.deadline)
+        return min(times, default=None)
+
+    def abandon(self):
+        """Hand nothing more over: the QP is being destroyed; nothing is completed."""
+        if self.failed is None:
+            self.fail(WCStatus.WR_FLUSH_ERR)
+        self.completions.clear()
+
+    def fail(self, status):
+        """Into error: the oldest request gets ``status``, all others are flushed."""
+        if self.failed is not None:
+            return
+        self.failed = status
+        self.timer.stop()
+        self._retransmit.clear()
+        self._reports.clear()
+        for request in self.queue.flush():
+            self.completions.append((request, status))
+            status = WCStatus.WR_FLUSH_ERR

@@ -1,0 +1,1 @@
+"""The objects of the verbs: Context, PD, MR, CQ, QP, work requests and completions."""

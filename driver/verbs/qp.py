@@ -1,0 +1,238 @@
+"""Queue pairs."""
+
+import collections
+
+from weft.hdl import abi, wire
+
+from ..engine.qp_engine import COMPLETION_OPCODE, QpEngine
+from ..protocol.segment import Request
+from ..receive.receiver import Receiver
+from ..send.sender import Sender
+from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType, SendFlags, WCStatus, WROpcode
+from .qp_attr import QPAttr, QPCap, QPConnection, QPInitAttr
+
+__all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr"]
+IBV_TIMEOUT_UNIT_NS = 4096
+
+
+class QP(QpEngine):
+    """A reliable connection.
+
+    Parameters
+    ----------
+    pd : PD
+    init_attr : QPInitAttr
+    psn : int or None
+        First PSN sent; random by default.
+
+    Attributes
+    ----------
+    qp_num, generation : int
+    sender, receiver : Sender, Receiver
+        Protocol state, from RTR on.
+    """
+
+    def __init__(self, pd, init_attr, *, psn=None):
+        if init_attr.qp_type is not QPType.RC:
+            raise ValueError("only RC queue pairs exist")
+        if init_attr.scq is None or init_attr.rcq is None:
+            raise ValueError("a QP needs a send CQ and a receive CQ")
+        self.pd, self.context = pd, pd.context
+        self.init_attr, self.cap = init_attr, init_attr.cap
+        self.scq, self.rcq = init_attr.scq, init_attr.rcq
+        self.qp_num, self.generation = self.context.qps.new_number()
+        if psn is None:
+            psn = self.context.config.random.randrange(1 << wire.PSN_BITS)
+        self.attr = QPAttr(sq_psn=psn)
+        self.sender = self.receiver = None
+        self._recv = collections.deque()
+        self._on_card = False
+        self._flushed = False
+        self.closed = False
+        pd.children.add(self)
+
+    # ------------------------------------------------------------------------------------- states
+
+    @property
+    def qp_state(self):
+        return self.attr.qp_state
+
+    @property
+    def connection(self):
+        """What the peer needs."""
+        return QPConnection(self.qp_num, self.attr.sq_psn, self.generation, self.context.mac, self.context.ip)
+
+    def to_init(self, attr=None):
+        """RESET to INIT."""
+        if self.qp_state is not QPState.RESET:
+            raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not RESET")
+        if attr is not None:
+            self.attr.qp_access_flags = AccessFlag(attr.qp_access_flags)
+        self.attr.qp_state = QPState.INIT
+
+    def to_rtr(self, attr):
+        """INIT to RTR: ``attr`` names the peer."""
+        if self.qp_state is not QPState.INIT:
+            raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not INIT")
+        for name in ("path_mtu", "rq_psn", "dest_qp_num", "dest_generation", "dest_mac", "dest_ip"):
+            setattr(self.attr, name, getattr(attr, name))
+        receiver = Receiver(
+            qpn=self.qp_num, generation=self.generation, psn=self.attr.rq_psn, pool=self.context.knitting,
+            waiting_runs_max=self.context.config.waiting_runs_max,
+        )
+        try:
+            self.context.commands.call(
+                abi.CommandOpcode.QP_CREATE,
+                qpn=self.qp_num,
+                generation=self.generation,
+                pd=self.pd.handle,
+                psn=self.attr.rq_psn,
+                address=receiver.holes.head_block * abi.BLOCK_BYTES,
+                access=self.attr.qp_access_flags & 0xF,
+                qp_state=abi.QpState.RTS,
+            )
+        except Exception:
+            receiver.close()
+            raise
+        self.receiver = receiver
+        self._on_card = True
+        self.attr.qp_state = QPState.RTR
+        self.context.qps.add(self)
+
+    def to_rts(self, attr=None):
+        """RTR to RTS."""
+        if self.qp_state is not QPState.RTR:
+            raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not RTR")
+        if attr is not None:
+            for name in ("timeout", "retry_cnt", "rnr_retry", "probe_timeout_ns"):
+                setattr(self.attr, name, getattr(attr, name))
+            self.attr.sq_psn = attr.sq_psn or self.attr.sq_psn
+        probe_ns = self.attr.probe_timeout_ns or self.context.config.probe_timeout_ns
+        timeout_ns = IBV_TIMEOUT_UNIT_NS << self.attr.timeout if self.attr.timeout else 0
+        self.sender = Sender(
+            psn=self.attr.sq_psn,
+            pmtu=wire.PMTUS[self.attr.path_mtu],
+            probe_ns=probe_ns,
+            timeout_ns=timeout_ns and max(timeout_ns, probe_ns),
+            retry_cnt=self.attr.retry_cnt,
+            rnr_retry=self.attr.rnr_retry,
+            chunk_bytes=self.context.config.chunk_bytes,
+        )
+        self.attr.qp_state = QPState.RTS
+
+    def modify(self, attr, mask):
+        """As ibv_modify_qp, for the state transitions and attributes that exist."""
+        mask = QPAttrMask(mask)
+        if not mask & QPAttrMask.STATE:
+            if mask & QPAttrMask.ACCESS_FLAGS:
+                self.attr.qp_access_flags = AccessFlag(attr.qp_access_flags)
+            return
+        steps = {QPState.INIT: self.to_init, QPState.RTR: self.to_rtr, QPState.RTS: self.to_rts}
+        if attr.qp_state is QPState.ERR:
+            self.fail(WCStatus.WR_FLUSH_ERR)
+        elif attr.qp_state is QPState.RESET:
+            self._reset()
+        elif attr.qp_state in steps:
+            steps[attr.qp_state](attr)
+        else:
+            raise ValueError(f"no transition to {attr.qp_state.name}")
+
+    def query(self):
+        """(QPAttr, QPInitAttr)."""
+        return self.attr, self.init_attr
+
+    def connect(self, peer, *, path_mtu=MTU.MTU_1024, **attributes):
+        """RESET to RTS with the peer's :class:`QPConnection`."""
+        attr = QPAttr(
+            path_mtu=MTU(path_mtu),
+            rq_psn=peer.psn,
+            dest_qp_num=peer.qpn,
+            dest_generation=peer.generation,
+            dest_mac=peer.mac,
+            dest_ip=peer.ip,
+            sq_psn=self.attr.sq_psn,
+            **attributes,
+        )
+        self.to_init(attr)
+        self.to_rtr(attr)
+        self.to_rts(attr)
+
+    # --------------------------------------------------------------------------------------- work
+
+    def post_send(self, wr):
+        """Queue a send work request.
+
+        Raises
+        ------
+        ValueError
+            If the QP is not in RTS or ERR, or cannot do it.
+        BufferError
+            If ``max_send_wr`` requests are outstanding.
+        """
+        if self.sender is None:
+            raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
+        if wr.opcode not in COMPLETION_OPCODE:
+            raise ValueError(f"{WROpcode(wr.opcode).name} is not a write")
+        if len(wr.sg) > self.cap.max_send_sge:
+            raise ValueError(f"{len(wr.sg)} SGEs; at most {self.cap.max_send_sge}")
+        if self.sender.outstanding >= self.cap.max_send_wr:
+            raise BufferError(f"{self.cap.max_send_wr} send requests are outstanding")
+        request = Request(
+            wr.wr_id,
+            [(s.addr, s.length, s.lkey) for s in wr.sg],
+            wr.remote_addr,
+            wr.rkey,
+            imm=wr.imm_data if wr.opcode is WROpcode.RDMA_WRITE_WITH_IMM else None,
+            signaled=bool(self.init_attr.sq_sig_all or wr.send_flags & SendFlags.SIGNALED),
+            cookie=wr.opcode,
+        )
+        self.sender.post(request)
+        self.context.mark_active(self)
+        if not self._on_card:
+            self._collect_completions()
+
+    def post_recv(self, wr):
+        """Queue a receive work request: each RDMA WRITE WITH IMMEDIATE of the peer takes one."""
+        if self.qp_state is QPState.RESET:
+            raise ValueError(f"QP {self.qp_num} is RESET; it cannot receive")
+        if len(self._recv) >= self.cap.max_recv_wr:
+            raise BufferError(f"{self.cap.max_recv_wr} receive requests are outstanding")
+        if self.qp_state is QPState.ERR:
+            self._complete_recv(wr, WCStatus.WR_FLUSH_ERR)
+        else:
+            self._recv.append(wr)
+            self.context.mark_active(self)
+
+    # ------------------------------------------------------------------------------------- endings
+
+    def reset(self):
+        """Any state to RESET; nothing that was posted is completed any more."""
+        self._reset()
+
+    def _reset(self):
+        if self._on_card:
+            self.context.drain_transmit(self)
+            self.context.commands.call(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
+            self._on_card = False
+            self.context.remove_qp(self)
+            self.receiver.close()
+        self.sender = self.receiver = None
+        self._recv.clear()
+        self._flushed = False
+        self.attr.qp_state = QPState.RESET
+        self.generation = self.context.qps.next_generation(self.qp_num)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Destroy the QP: when this returns nothing of it is in flight and its blocks are free."""
+        if self.closed:
+            return
+        self._reset()
+        self.closed = True
+        self.pd.children.discard(self)
+        self.context.qps.free_number(self.qp_num)

@@ -1,0 +1,1 @@
+"""Tests of the card's blocks, each by itself, in the rooms of ``hdl/``."""

@@ -1,0 +1,1 @@
+"""Tests of the Adamap room and its blocks."""

@@ -1,0 +1,14 @@
+"""Blocks of the knitting buffer that say something else than what the driver wrote."""
+
+from weft.driver.knitting.node import damage
+from weft.hdl import abi
+
+
+def resealed(block, **fields):
+    """The block with other fields, and a check word that holds."""
+    word = int.from_bytes(block, "little")
+    for name, value in (*fields.items(), ("check", 0)):
+        mask = (1 << abi.NODE.by_name[name].width) - 1
+        word = word & ~(mask << abi.NODE.shift_of(name)) | value << abi.NODE.shift_of(name)
+    sum_ = damage(word.to_bytes(abi.BLOCK_BYTES, "little"))
+    return (word | sum_ << abi.NODE.shift_of("check")).to_bytes(abi.BLOCK_BYTES, "little")

@@ -1,0 +1,62 @@
+"""Which blocks from host memory are taken as nodes."""
+
+import random
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from weft.driver.knitting.node import Node, choose_encoding, damage
+from weft.hdl import abi
+from weft.hdl.adamap.node_check import NodeCheck
+from weft.tb.blocks.adamap.node_damage import resealed
+from weft.tb.flow.clock import start_clock
+from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
+
+QPN, GENERATION = 0x12345, 7
+
+
+def nodes(rng):
+    """Sound nodes of every encoding."""
+    for holes in ([0], sorted({0, *rng.sample(range(1, 1 << 16), 19)}), list(range(64)), list(range(320)),
+                  sorted({0, *rng.sample(range(1, 320), 150)})):
+        yield Node(QPN, GENERATION, rng.getrandbits(32), rng.getrandbits(32), choose_encoding(holes), tuple(holes))
+
+
+def cases(rng):
+    """(block, whether its RSN follows, whether it is bad)."""
+    for node in nodes(rng):
+        block = node.pack(next_line=rng.getrandbits(58), next_phase=rng.getrandbits(1))
+        assert damage(block) == 0
+        yield block, True, False
+        yield block, False, True
+        for bit in range(8 * abi.BLOCK_BYTES):      # whatever is hit, the pointer too
+            yield (int.from_bytes(block, "little") ^ 1 << bit).to_bytes(abi.BLOCK_BYTES, "little"), True, True
+        for field, values in {
+            "qpn": [QPN ^ 1, 0], "generation": [GENERATION ^ 0x80], "count": [0, abi.NODE_HOLES_MAX + 1, 4095],
+            "encoding": [0, *range(len(abi.Encoding) + 1, 16)],
+        }.items():
+            for value in values:
+                yield resealed(block, **{field: value}), True, True
+        most = abi.HOLES_MAX[node.encoding]
+        yield resealed(block, count=most), True, False
+        yield resealed(block, count=most + 1), True, True
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def only_sound_nodes_pass(dut):
+    await start_clock(dut)
+    dut.qpn.value, dut.generation.value = QPN, GENERATION
+    rng, before, count = random.Random(bench_seed()), None, 0
+    for block, follows, bad in cases(rng):      # one per cycle
+        dut.node.value, dut.follows.value = int.from_bytes(block, "little"), int(follows)
+        await RisingEdge(dut.clk)
+        if before is not None:
+            assert bool(dut.bad.value) == before[1], before[0].hex()
+        before, count = (block, bad), count + 1
+    assert count > 5 * 512
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_only_sound_nodes_pass(sim):
+    simulate(NodeCheck(), name="node-check", cases=__file__, sim=sim)

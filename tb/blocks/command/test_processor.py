@@ -1,0 +1,171 @@
+"""Command processor: every command, every way to be refused, and what must be true before an answer."""
+
+import dataclasses
+
+import pytest
+from cocotb.triggers import FallingEdge, RisingEdge
+
+from weft.hdl import layouts
+from weft.hdl.abi import BLOCK_BYTES, QpState
+from weft.hdl.command import Extent
+from weft.model.functional.translate import QpEntry
+from weft.tb.blocks.command.surroundings import HOST_COUNTERS, PARAMS, RESULTS, CommandBench, Op, Status, limit, start
+from weft.tb.flow.simulate import SIMULATORS, simulate
+
+LONGEST = ((1 << PARAMS.extent_blocks_log2) - 2) * BLOCK_BYTES
+
+
+@limit(200)
+async def qp_lives_and_dies(dut):
+    env = await start(dut)
+    values = {"qpn": 5, "generation": 9, "pd": 0xABCDEF, "access": 0xA, "psn": 0xFEDC_BA98, "address": 0x1_2345_6740}
+    born = QpEntry(QpState.RTS, 9, 0xABCDEF, 0xA)
+    env.creates.pause = 1.0
+    tag = env.post(Op.QP_CREATE, **values)
+    await env.cycles(100)
+    while not int(dut.o_list_create__valid.value):
+        await RisingEdge(dut.clk)
+    assert await env.qp(5) == QpEntry(), "in the table before its list exists"
+    env.creates.pause = 0.3
+    assert (await env.answer(tag, Op.QP_CREATE)).status == Status.OK
+    assert await env.qp(5) == born
+    create = layouts.ListCreate.from_bits(env.creates.recv_nowait())
+    assert (create.qpn, create.generation, create.psn, create.line) == (5, 9, 0xFEDC_BA98, 0x1_2345_6740 >> 6)
+    await env.do(Op.QP_CREATE, Status.IN_USE, **values)
+    await env.do(Op.QP_CREATE, Status.BAD_VALUE, **(values | {"qpn": 6, "address": 0x1_2345_6741}))
+    await env.do(Op.QP_CREATE, Status.BAD_INDEX, **(values | {"qpn": PARAMS.qps}))
+    assert len(env.creates) == 0
+    result = await env.do(Op.QP_QUERY, qpn=5)
+    assert (result.result0, result.result1, result.result2, result.result3) == tuple(r + 5 for r in RESULTS)
+    for state in (QpState.RTR, QpState.RTS, QpState.RTS):
+        await env.do(Op.QP_MODIFY, qpn=5, qp_state=state)
+        assert await env.qp(5) == dataclasses.replace(born, state=state)
+    for state in (QpState.RESET, 1, 4, 5, 7):
+        await env.do(Op.QP_MODIFY, Status.BAD_VALUE, qpn=5, qp_state=state)
+    env.errors.send_nowait(5)
+    env.errors.send_nowait(6)                  # no QP
+    env.errors.send_nowait(5 | PARAMS.qps << 3)  # beyond the table
+    await env.errors.idle()
+    await env.do(Op.SET_NETWORK)
+    assert await env.qp(5) == dataclasses.replace(born, state=QpState.ERR)
+    assert await env.qp(6) == QpEntry()
+    await env.do(Op.QP_MODIFY, Status.BAD_VALUE, qpn=5, qp_state=QpState.RTS)
+    assert await env.qp(5) == dataclasses.replace(born, state=QpState.ERR), "only its destruction ends ERR"
+    await env.do(Op.QP_MODIFY, qpn=5, qp_state=QpState.ERR)
+
+    async def gone():
+        assert (await env.qp(5)).state == QpState.RESET, "still in the table"
+
+    async def drained():
+        assert env.drains == 1, "packets of the QP may still come to its list"
+
+    env.before_destroyed, env.before_drained = drained, gone
+    await env.do(Op.QP_DESTROY, qpn=5)
+    assert (env.destroyed, env.drains) == (1, 1)
+    assert (env.destroy.qpn, env.destroy.generation) == (5, 9)
+    for opcode in (Op.QP_DESTROY, Op.QP_MODIFY, Op.QP_QUERY):
+        for qpn in (5, 6, PARAMS.qps + 5):
+            await env.do(opcode, Status.BAD_INDEX, qpn=qpn, qp_state=QpState.RTS)
+    assert (env.destroyed, env.drains, env.queries) == (1, 1, 1)
+    await env.do(Op.QP_CREATE, **(values | {"generation": 10}))
+    assert await env.qp(5) == dataclasses.replace(born, generation=10)
+    await env.cycles(5)
+    assert env.retired == env.answered
+
+
+@limit(200)
+async def other_commands(dut):
+    env = await start(dut)
+    await env.do(Op.SET_NETWORK, mac=0x0123_4567_89AB, ip=0x0A00_0001)
+    assert (int(dut.mac.value), int(dut.ip.value)) == (0x0123_4567_89AB, 0x0A00_0001)
+    last = PARAMS.knit_extents - 1
+    for index, address, length in ((0, 64, 0), (last, (1 << 64) - 128, 128), (3, 1 << 20, LONGEST)):
+        await env.do(Op.EXTENT_SET, extent=index, address=address, length=length)
+        extent = Extent.from_bits(env.extents.recv_nowait())
+        assert (extent.index, extent.base, extent.length) == (index, address // 64, length // 64)
+    await env.do(Op.EXTENT_SET, Status.BAD_INDEX, extent=PARAMS.knit_extents)
+    for address, length in ((32, 64), (64, 32), (64, LONGEST + 64), (64, 1 << 38), ((1 << 64) - 64, 128)):
+        await env.do(Op.EXTENT_SET, Status.BAD_VALUE, address=address, length=length)
+    assert len(env.extents) == 0
+    await env.do(Op.STATISTICS, Status.BAD_VALUE, address=0x1_0020)
+    assert len(env.requests) == 0
+    for _ in range(2):
+        await env.do(Op.STATISTICS, address=0x1_0040)
+        request = layouts.DmaRequest.from_bits(env.requests.recv_nowait())
+        beats = [layouts.Beat.from_bits(b) for b in (env.beats.recv_nowait() for _ in range(len(env.beats)))]
+        text = b"".join(c.to_bytes(8, "little") for c in HOST_COUNTERS)
+        text += bytes(-len(text) % 64)
+        assert (request.address, request.length, request.last) == (0x1_0040, len(text), 1)
+        assert b"".join(b.data.to_bytes(64, "little") for b in beats) == text
+        assert [(b.last, b.empty, b.error) for b in beats] == [(n == len(beats) - 1, 0, 0) for n in range(len(beats))]
+    for opcode in (0, 11, 64, 127):
+        tag = env.post(opcode)
+        assert (await env.answer(tag, opcode)).status == Status.BAD_OPCODE
+
+
+@limit(200)
+async def errors_get_through_while_a_command_waits(dut):
+    env = await start(dut, pause=0)
+    for qpn in (1, 2):
+        await env.do(Op.QP_CREATE, qpn=qpn)
+
+    async def break_other():
+        env.errors.send_nowait(2)
+        env.errors.send_nowait(1)
+        await env.errors.idle()
+
+    env.before_destroyed = break_other
+    await env.do(Op.QP_DESTROY, qpn=1)
+    assert (await env.qp(1)).state == QpState.RESET
+    assert (await env.qp(2)).state == QpState.ERR
+
+
+@limit(4000)
+async def burst_is_answered_in_order(dut):
+    """Bursts of anything, until every command was carried out and some were refused."""
+    env = await start(dut, pause=0.5)
+    rng, count = env.rng, 0
+    wanted = [(op, Status.OK) for op in Op] + [("unknown", Status.BAD_OPCODE), (Op.QP_CREATE, Status.IN_USE)]
+    for _ in range(10):
+        posted = []
+        for _ in range(150):
+            opcode = rng.choice([*Op, 0, 99])
+            fields = {"qpn": rng.randrange(3), "mr_index": rng.randrange(3), "qp_state": rng.choice([2, 3, 6]),
+                      "count": rng.randrange(1, 9)}
+            posted.append((env.post(opcode, **fields), opcode))
+            if rng.random() < 0.1:
+                env.errors.send_nowait(rng.randrange(3))
+        posted += [(env.post(Op.QP_CREATE, qpn=0), Op.QP_CREATE) for _ in range(2)]     # the second one is in use
+        for tag, opcode in posted:
+            await env.answer(tag, opcode)
+        count += len(posted)
+        if all(map(env.seen.get, wanted)):
+            break
+    await env.cycles(50)
+    assert env.retired == count and len(env.responses) == 0
+    assert not int(dut.busy.value)
+    for each in wanted:
+        assert env.seen[each], (each, env.seen)
+
+
+@limit(200)
+async def reset_clears_the_tables(dut):
+    env = await start(dut)
+    await env.do(Op.QP_CREATE, qpn=3)
+    await env.do(Op.MR_CREATE, mr_index=PARAMS.mrs - 1, length=1)
+    dut.rst.value = 1
+    await env.cycles(5)
+    dut.rst.value = 0
+    await RisingEdge(dut.clk)
+    await FallingEdge(dut.clk)
+    assert not int(dut.tables_clear.value) and int(dut.busy.value)
+    env.errors.send_nowait(3)
+    await env.do(Op.QP_MODIFY, Status.BAD_INDEX, qpn=3, qp_state=QpState.RTS)
+    assert int(dut.tables_clear.value)
+    assert await env.see("mr", PARAMS.mrs - 1) == 0
+    assert await env.see("qp", 3) == 0
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_commands_are_executed_and_answered(sim):
+    simulate(CommandBench(PARAMS), name="command_processor", cases=__file__, sim=sim)

@@ -1,0 +1,1 @@
+"""Tests of the PCIe room and its blocks."""

@@ -1,0 +1,189 @@
+"""The PCIe room for benches: the endpoint before a scratch memory, and the host, streams and host memory around it."""
+
+import random
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import Out, connect, flipped
+from cocotb.triggers import RisingEdge, Timer, with_timeout
+
+from weft.hdl import abi
+from weft.hdl.layouts import LineData, LineRequest
+from weft.hdl.params import preset
+from weft.hdl.pcie.endpoint import Endpoint
+from weft.tb.blocks.pcie.partners import UsplusHost, group
+from weft.tb.flow.clock import ports
+from weft.tb.flow.payload import beats, pack, receive, unpack
+from weft.tb.flow.simulate import bench_seed
+from weft.tb.flow.stream import StreamSink, StreamSource
+
+BULKS, LINES, WRITERS = 2, 2, 2
+SILENT = 0x4000            # reads at and above it, below the MSI-X range, are never answered
+SCRATCH_WORDS = 64
+
+
+class PcieRoom(wiring.Component):
+    """The endpoint, with a scratch memory in place of the registers."""
+
+    def __init__(self, params):
+        self._endpoint = Endpoint(params, bulk_clients=BULKS, line_clients=LINES, write_clients=WRITERS)
+        members = self._endpoint.signature.members
+        self._streams = ["m_axis_rq", "s_axis_rc", "s_axis_cq", "m_axis_cc", "i_interrupt"]
+        self._arrays = ["i_bulk", "o_bulk", "i_line", "o_line", "i_request", "i_data"]
+        self._plain = ["cfg_max_payload", "cfg_max_read_req", "hold"]
+        super().__init__({**{name: members[name] for name in self._streams + self._arrays + self._plain},
+                          "refused": Out(16), "idle": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.endpoint = endpoint = self._endpoint
+        for name in self._streams:
+            connect(m, getattr(endpoint, name), flipped(getattr(self, name)))
+        for name in self._arrays:
+            for inner, outer in zip(getattr(endpoint, name), getattr(self, name), strict=True):
+                connect(m, inner, flipped(outer))
+        m.d.comb += [getattr(endpoint, name).eq(getattr(self, name)) for name in self._plain]
+        m.d.comb += self.idle.eq(endpoint.idle)
+        m.d.sync += self.refused.eq(self.refused + endpoint.count_host_refused)
+
+        # Registers: a scratch memory below SILENT, the MSI-X ranges above.
+        m.submodules.scratch = scratch = Memory(shape=64, depth=SCRATCH_WORDS, init=[])
+        w, r = scratch.write_port(granularity=32), scratch.read_port()
+        written = endpoint.o_write.p
+        data = Mux(written.wide, written.data, Cat(written.data[:32], written.data[:32]))
+        enables = Mux(written.wide, 0b11, Mux(written.address[2], 0b10, 0b01))
+        is_msix = written.address >= abi.MSIX_TABLE_OFFSET
+        stb_q, high_q = Signal(), Signal()
+        m.d.comb += [
+            endpoint.o_write.ready.eq(1),
+            w.addr.eq(written.address[3:]), w.data.eq(data),
+            w.en.eq(Mux(endpoint.o_write.valid & ~is_msix, enables, 0)),
+            r.addr.eq(endpoint.read_address[3:]), r.en.eq(1),
+            endpoint.msix_w_stb.eq(endpoint.o_write.valid & is_msix),
+            endpoint.msix_w_address.eq(written.address & 0xFFF8),
+            endpoint.msix_w_data.eq(data),
+            endpoint.msix_w_mask.eq(Cat(enables[0].replicate(4), enables[1].replicate(4))),
+            endpoint.msix_r_address.eq(endpoint.read_address & 0xFFF8),
+            endpoint.read_data.eq(Mux(high_q, endpoint.msix_r_data, r.data)),
+            endpoint.read_ack.eq(stb_q),
+        ]
+        m.d.sync += [
+            stb_q.eq(endpoint.read_stb
+                     & ((endpoint.read_address < SILENT) | (endpoint.read_address >= abi.MSIX_TABLE_OFFSET))),
+            high_q.eq(endpoint.read_address >= abi.MSIX_TABLE_OFFSET),
+        ]
+        return m
+
+
+class Bench:
+    """Host, streams and two stretches of host memory: one below 4 GiB, one above.
+
+    Unless ``take_packets``, nobody takes what bulk reads bring.
+    """
+
+    def __init__(self, dut, *, pause=0.0, payload_bytes=512, split_all=False, take_packets=True):
+        self.dut, self.rng = dut, random.Random(bench_seed())
+        for name, (way, _) in ports().items():
+            if way == "input":
+                getattr(dut, name).value = 0
+        self.host = UsplusHost(dut, self.rng, payload_bytes=payload_bytes, vectors=preset("test").msix_vectors,
+                               split_all=split_all)
+        rng, clk = self.rng, dut.clk
+        self.bulk = [StreamSource(dut, f"i_bulk__{k}", clk, pause, rng) for k in range(BULKS)]
+        self.packets = [StreamSink(dut, f"o_bulk__{k}", clk, pause, rng) for k in range(BULKS if take_packets else 0)]
+        self.lines = [StreamSource(dut, f"i_line__{k}", clk, pause, rng) for k in range(LINES)]
+        self.line_data = [StreamSink(dut, f"o_line__{k}", clk, 0.0, rng) for k in range(LINES)]
+        self.requests = [StreamSource(dut, f"i_request__{k}", clk, pause, rng) for k in range(WRITERS)]
+        self.data = [StreamSource(dut, f"i_data__{k}", clk, pause, rng) for k in range(WRITERS)]
+        self.vectors = StreamSource(dut, "i_interrupt", clk)
+
+    async def start(self, **options):
+        await self.host.bring_up(**options)
+        rc = self.host.rc
+        high = rc.mem_address_space.create_pool(1 << 40, 1 << 24)
+        self.regions = [rc.mem_pool.alloc_region(1 << 18), high.alloc_region(1 << 18)]
+        for region in self.regions:
+            region[0:1 << 17] = self.rng.randbytes(1 << 17)       # lower half: read; upper half: written
+
+    def piece(self, low, high):
+        """A random (region, offset, length) with the bytes between two offsets."""
+        length = self.rng.choice([1, 3, 4, 64, self.rng.randint(1, 300), self.rng.randint(1, 4096)])
+        return self.rng.randrange(2), self.rng.randrange(low, high - length), length
+
+    def ask(self, client, count):
+        """Request so many random groups; the bytes of each."""
+        wanted = []
+        for _ in range(count):
+            pieces = [self.piece(0, 1 << 17) for _ in range(self.rng.choice([1, 1, 3]))]
+            for word in group([(self.regions[r].get_absolute_address(a), n) for r, a, n in pieces]):
+                self.bulk[client].send_nowait(word)
+            wanted.append(b"".join(bytes(self.regions[r][a:a + n]) for r, a, n in pieces))
+        return wanted
+
+    async def read_groups(self, client, count):
+        for wanted in self.ask(client, count):
+            assert await with_timeout(receive(self.packets[client]), 100, "us") == (wanted, 0), client
+
+    async def read_lines(self, client, count):
+        waiting, overtaken = {}, 0
+        for tag in range(count):
+            region, lines = self.rng.randrange(2), self.rng.randint(1, 4)
+            at = self.rng.randrange(32) * 4096 + self.rng.randint(0, 64 - lines) * 64
+            waiting[tag] = [bytes(self.regions[region][at:at + lines * 64]), 0]
+            self.lines[client].send_nowait(pack(
+                LineRequest, line=self.regions[region].get_absolute_address(at) // 64, count=lines, tag=tag))
+        while waiting:
+            got = unpack(LineData, await with_timeout(self.line_data[client].recv(), 100, "us"))
+            wanted, seen = waiting[got.tag]
+            assert got.index == seen and not got.error
+            assert got.data.to_bytes(64, "little") == wanted[seen * 64:seen * 64 + 64]
+            waiting[got.tag][1] += 1
+            if got.last:
+                assert waiting[got.tag][1] * 64 == len(wanted)
+                overtaken += got.tag != min(waiting)
+                del waiting[got.tag]
+        return overtaken
+
+    async def write_groups(self, client, count):
+        """Write disjoint pieces; the (region, offset, bytes) that must be there afterwards."""
+        at, expected = (1 << 17) + client * (1 << 16), []
+        limit = at + (1 << 16)
+        for _ in range(count):
+            pieces, payload = [], b""
+            for _ in range(self.rng.choice([1, 1, 3])):
+                region, _, length = self.piece(0, 1 << 17)
+                at += self.rng.randint(1, 100)
+                if at + length > limit:
+                    break
+                body = self.rng.randbytes(length)
+                pieces.append((self.regions[region].get_absolute_address(at), length))
+                expected.append((region, at, body))
+                payload, at = payload + body, at + length
+            if not pieces:
+                break
+            for word in group(pieces):
+                self.requests[client].send_nowait(word)
+            for word in beats(payload):
+                self.data[client].send_nowait(word)
+        await with_timeout(self.data[client].idle(), 500, "us")
+        return expected
+
+    async def carry_out(self, writes, images):
+        """Wait for tasks of :meth:`write_groups` and enter what they wrote into images of the written halves."""
+        for task in writes:
+            for region, at, body in await task:
+                images[region][at - (1 << 17):at - (1 << 17) + len(body)] = body
+        await self.quiet()
+
+    async def at_rest(self):
+        while not int(self.dut.idle.value):
+            await RisingEdge(self.dut.clk)
+
+    async def quiet(self):
+        """Wait until the engines are idle and their last writes have reached the host."""
+        await self.at_rest()
+        await Timer(2, "us")
+
+    def image(self):
+        return [bytes(r[1 << 17:1 << 18]) for r in self.regions]

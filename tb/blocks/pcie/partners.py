@@ -1,0 +1,233 @@
+"""PCIe partners for benches: a completer for the DMA read engine, a memory for the write engine, a host."""
+
+import logging
+import random
+from collections import deque
+
+import cocotb
+from cocotb.triggers import RisingEdge, Timer
+from cocotbext.axi import AxiStreamBus
+from cocotbext.pcie.core import RootComplex
+from cocotbext.pcie.xilinx.us import UltraScalePlusPcieDevice
+
+from weft.hdl.layouts import DmaRequest
+from weft.hdl.pcie.tlp import CompletionBeat, ReadTlp, WriteTlp
+from weft.tb.flow.payload import pack, unpack
+
+RC_HEADER_DWORDS = 3
+
+
+def group(pieces):
+    """Packed DmaRequests of one group from (address, length) pairs."""
+    return [pack(DmaRequest, address=a, length=n, last=int(k == len(pieces) - 1)) for k, (a, n) in enumerate(pieces)]
+
+
+def enabled_span(tlp):
+    """First byte address and length that a TLP's byte enables name; checks the rules for them."""
+    if tlp.dwords == 1:
+        assert tlp.last_be == 0
+        low = (tlp.first_be & -tlp.first_be).bit_length() - 1
+        high = tlp.first_be.bit_length()
+        assert tlp.first_be == (1 << high) - (1 << low)
+        return tlp.address * 4 + low, high - low
+    low, high = 4 - tlp.first_be.bit_count(), tlp.last_be.bit_count()
+    assert low < 4 and tlp.first_be == (0xF << low) & 0xF and high > 0 and tlp.last_be == (1 << high) - 1
+    return tlp.address * 4 + low, tlp.dwords * 4 - low - (4 - high)
+
+
+class Completer:
+    """Answers ReadTlps of ``o_read`` on ``i_completion`` from a function of the byte address.
+
+    Attributes
+    ----------
+    window : int
+        Requests among which the next one to be answered is picked: 1 answers in order.
+    rcb : int
+        Completions are split at multiples of this, at random, or everywhere if ``split_all``.
+    fail : set
+        Page numbers whose reads end in an error.
+    """
+
+    def __init__(self, dut, rng, *, read, window=1, rcb=64, split_all=False, pause=0.0, latency=0, size=4096):
+        self.dut, self.rng, self.read = dut, rng, read
+        self.window, self.rcb, self.split_all, self.pause, self.latency = window, rcb, split_all, pause, latency
+        self.size, self.fail = size, set()
+        self.requests, self.active, self.seen, self.most_active = [], set(), [], 0
+        self.overtaken = self.split = 0
+        cocotb.start_soon(self._run())
+
+    def _answer(self, tlp):
+        """Beats of all completions of one request, a list per completion."""
+        address, length = enabled_span(tlp)
+        if address >> 12 in self.fail:
+            kind = self.rng.randrange(3) if length > self.rcb else 0
+            if kind == 0:
+                return [[pack(CompletionBeat, tag=tlp.tag, done=1, error=1)]]
+            cut = address + length // 2 & -self.rcb
+            if kind == 1 and cut > address:            # some data, then an error ends it
+                return [self._beats(tlp, address, cut, False), [pack(CompletionBeat, tag=tlp.tag, done=1, error=1)]]
+            return [[pack(CompletionBeat, tag=tlp.tag, error=1)], self._beats(tlp, address, address + length, True)]
+        cuts = [address, *[c for c in range((address | self.rcb - 1) + 1, address + length, self.rcb)
+                           if self.split_all or self.rng.random() < 0.2], address + length]
+        self.split += len(cuts) > 2
+        return [self._beats(tlp, a, b, b == cuts[-1]) for a, b in zip(cuts, cuts[1:], strict=False)]
+
+    def _beats(self, tlp, start, end, done):
+        first, last = start // 4, (end + 3) // 4
+        payload = self.read(first * 4, (last - first) * 4)
+        stream = self.rng.randbytes(RC_HEADER_DWORDS * 4) + payload
+        beats = []
+        for at in range(0, len(stream), 64):
+            part = stream[at:at + 64]
+            lanes = (1 << len(part) // 4) - 1
+            if at == 0:
+                lanes &= ~0b111
+            beats.append(pack(
+                CompletionBeat, data=int.from_bytes(part, "little"), lanes=lanes, tag=tlp.tag,
+                dword=(first - RC_HEADER_DWORDS + at // 4) % 1024, done=int(done and at + 64 >= len(stream))))
+        return beats
+
+    async def _run(self):
+        dut, edge = self.dut, RisingEdge(self.dut.clk)
+        open_answers, beats, cycle = [], deque(), 0
+        dut.o_read__ready.value = 1
+        offered = 0
+        while True:
+            await edge
+            cycle += 1
+            if int(dut.o_read__valid.value):
+                tlp = unpack(ReadTlp, int(dut.o_read__payload.value))
+                if int(dut.o_read__ready.value):
+                    address, length = enabled_span(tlp)
+                    assert tlp.tag not in self.active, f"tag {tlp.tag} is used twice"
+                    assert tlp.dwords * 4 <= self.size and (address >> 12) == (address + length - 1 >> 12)
+                    self.active.add(tlp.tag)
+                    self.most_active = max(self.most_active, len(self.active))
+                    self.seen.append((address, length, tlp.tag))
+                    open_answers.append((cycle + self.latency, tlp.tag, deque(self._answer(tlp))))
+            if offered and unpack(CompletionBeat, offered).done:
+                self.active.discard(unpack(CompletionBeat, offered).tag)
+            offered = 0
+            if not beats:
+                choices = [a for a in open_answers[:self.window] if a[0] <= cycle]
+                if choices:
+                    choice = self.rng.choice(choices)
+                    self.overtaken += choice is not open_answers[0]
+                    beats.extend(choice[2].popleft())
+                    if not choice[2]:
+                        open_answers.remove(choice)
+            if beats and not (self.pause and self.rng.random() < self.pause):
+                offered = beats.popleft()
+                dut.i_completion__payload.value = offered
+            dut.i_completion__valid.value = int(bool(offered))
+            if self.pause:
+                dut.o_read__ready.value = int(self.rng.random() >= self.pause)
+
+
+class WriteMemory:
+    """Puts WriteTlp beats into a dictionary of bytes, checking every rule a write must follow."""
+
+    def __init__(self, size):
+        self.size, self.bytes, self.tlps, self.log = size, {}, 0, []
+        self._left = None
+
+    def beat(self, word):
+        """Take one transferred beat."""
+        beat = unpack(WriteTlp, word)
+        if self._left is None:
+            assert beat.first
+            address, length = enabled_span(beat)
+            assert address % self.size + length <= self.size, "crosses the maximum payload's boundary"
+            self.tlps += 1
+            self.log.append((address, length))
+            self._span, self._at, self._left = (address, address + length), beat.address * 4, beat.dwords
+        else:
+            assert not beat.first
+        lanes = min(self._left, 16)
+        raw = beat.data.to_bytes(64, "little")
+        for k in range(lanes * 4):
+            if self._span[0] <= self._at + k < self._span[1]:
+                self.bytes[self._at + k] = raw[k]
+        self._at += 64
+        self._left -= lanes
+        assert bool(beat.last) == (self._left == 0)
+        if not self._left:
+            self._left = None
+
+
+class LatentRootComplex(RootComplex):
+    """A root complex that answers reads after a random time: completions of different tags overtake each other."""
+
+    read_latency_ns = (900, 1100)
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.rng = random.Random(0)
+        self.reads, self.answered = [], []
+
+    async def handle_mem_read_tlp(self, tlp):
+        cocotb.start_soon(self._later(tlp))
+
+    async def _later(self, tlp):
+        self.reads.append(tlp.tag)
+        await Timer(self.rng.randint(*self.read_latency_ns), "ns")
+        self.answered.append(tlp.tag)
+        await RootComplex.handle_mem_read_tlp(self, tlp)
+
+
+class Complaints(logging.Handler):
+    """Collects warnings, so that a test can insist on there being none."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.messages = []
+
+    def emit(self, record):
+        self.messages.append(record.getMessage())
+
+
+class UsplusHost:
+    """A root complex and the UltraScale+ hard block at a top with the card's PCIe ports and clock ``clk``.
+
+    The hard block's clock follows 250 MHz but drives a bench of its own: ``dut.clk`` and ``dut.rst``.
+    """
+
+    def __init__(self, dut, rng, *, payload_bytes=512, vectors=8, bar_bytes=1 << 16, split_all=False):
+        from weft.hdl import abi
+        self.dut, self.complaints = dut, Complaints()
+        for name in ("cocotb.pcie", "cocotb." + getattr(dut, "_name", "top")):
+            logging.getLogger(name).setLevel(logging.WARNING)
+        bus = {name: AxiStreamBus.from_prefix(dut, prefix, bus_separator="__") for name, prefix in (
+            ("rq_bus", "m_axis_rq"), ("rc_bus", "s_axis_rc"), ("cq_bus", "s_axis_cq"), ("cc_bus", "m_axis_cc"))}
+        self.rc = LatentRootComplex()
+        self.rc.rng = rng
+        self.rc.max_payload_size = payload_bytes.bit_length() - 8
+        self.rc.split_on_all_rcb = split_all
+        self.device = UltraScalePlusPcieDevice(
+            pcie_generation=3, pcie_link_width=16, user_clk_frequency=250e6, alignment="dword",
+            max_payload_size=1024, enable_client_tag=True, enable_extended_tag=True,
+            pf0_msix_enable=True, pf0_msix_table_size=vectors - 1,
+            pf0_msix_table_bir=0, pf0_msix_table_offset=abi.MSIX_TABLE_OFFSET,
+            pf0_msix_pba_bir=0, pf0_msix_pba_offset=abi.MSIX_PBA_OFFSET,
+            user_clk=dut.clk, user_reset=dut.rst, **bus,
+            cfg_max_payload=dut.cfg_max_payload, cfg_max_read_req=dut.cfg_max_read_req)
+        self.device.functions[0].configure_bar(0, bar_bytes)
+        self.rc.make_port().connect(self.device)
+
+    async def bring_up(self, *, read_bytes=512, vectors=None):
+        """Enumerate, enable, set the maximum read request; afterwards every warning is kept as a complaint."""
+        from cocotb.triggers import FallingEdge
+        await FallingEdge(self.dut.rst)
+        logging.getLogger("cocotb.pcie").setLevel(logging.ERROR)
+        await self.rc.enumerate()
+        self.function = self.rc.find_device(self.device.functions[0].pcie_id)
+        await self.function.enable_device()
+        await self.function.set_master()
+        await self.function.set_readrq(read_bytes.bit_length() - 8)
+        self.bar = self.function.bar_window[0]
+        if vectors:
+            await self.function.alloc_irq_vectors(1, vectors)
+        quiet = logging.getLogger("cocotb.pcie")
+        quiet.setLevel(logging.WARNING)
+        quiet.addHandler(self.complaints)
+        return self.function

@@ -1,0 +1,222 @@
+"""DMA read engine against a completer that answers late, split, out of order, and sometimes with errors."""
+
+import hashlib
+import os
+import random
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge, with_timeout
+
+from weft.hdl.layouts import Beat, LineData, LineRequest
+from weft.hdl.params import preset
+from weft.hdl.pcie.dma_read import COMPLETION_LINES, DmaRead
+from weft.tb.blocks.pcie.partners import Completer, group
+from weft.tb.flow.clock import start_clock
+from weft.tb.flow.payload import pack, unpack
+from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
+from weft.tb.flow.stream import StreamSink, StreamSource
+
+BULKS, LINES = 2, 3
+PAGES = [hashlib.shake_128(bytes([k])).digest(4096) for k in range(7)]
+
+
+def host_bytes(address, length):
+    """Contents of host memory: a pattern that differs between neighbouring pages."""
+    result = b""
+    while length:
+        part = PAGES[(address >> 12) % len(PAGES)][address & 0xFFF:][:length]
+        result += part
+        address, length = address + len(part), length - len(part)
+    return result
+
+
+class Bench:
+    def __init__(self, dut, pause=0.0, **completer):
+        self.dut, self.rng = dut, random.Random(bench_seed())
+        self.bulk = [StreamSource(dut, f"i_bulk__{k}", dut.clk, pause, self.rng) for k in range(BULKS)]
+        self.packets = [StreamSink(dut, f"o_bulk__{k}", dut.clk, pause, self.rng) for k in range(BULKS)]
+        self.lines = [StreamSource(dut, f"i_line__{k}", dut.clk, pause, self.rng) for k in range(LINES)]
+        self.line_data = [StreamSink(dut, f"o_line__{k}", dut.clk, 0.0, self.rng) for k in range(LINES)]
+        self.completer = Completer(dut, self.rng, read=host_bytes, pause=pause, **completer)
+
+    async def packet(self, client):
+        """Bytes and error flag of the next packet of a bulk client."""
+        result = b""
+        while True:
+            beat = unpack(Beat, await with_timeout(self.packets[client].recv(), 200, "us"))
+            assert beat.last or (beat.empty == 0 and beat.error == 0)
+            result += beat.data.to_bytes(64, "little")[:64 - beat.empty]
+            if beat.last:
+                return result, beat.error
+
+    async def bulk_client(self, client, groups):
+        """Send groups, check every packet; the number of packets with errors."""
+        for pieces in groups:
+            for word in group(pieces):
+                self.bulk[client].send_nowait(word)
+        errors = 0
+        for pieces in groups:
+            got, error = await self.packet(client)
+            wanted = b"".join(host_bytes(a, n) for a, n in pieces)
+            pages = {p for a, n in pieces for p in range(a >> 12, (a + n - 1 >> 12) + 1)}
+            assert error == bool(pages & self.completer.fail)
+            assert len(got) == len(wanted) and (error or got == wanted), (client, pieces)
+            errors += error
+        return errors
+
+    async def line_client(self, client, requests):
+        """Ask for (line, count) pairs, check all lines; the number of requests that were overtaken."""
+        waiting, at, overtaken = {}, 0, 0
+        for tag, (line, count) in enumerate(requests):
+            self.lines[client].send_nowait(pack(LineRequest, line=line, count=count, tag=tag))
+            waiting[tag] = [line, count, 0]
+        while waiting:
+            got = unpack(LineData, await with_timeout(self.line_data[client].recv(), 200, "us"))
+            line, count, seen = waiting[got.tag]
+            assert got.index == seen and got.last == (seen == count - 1)
+            pages = {line >> 6, line + count - 1 >> 6}
+            assert got.error == bool(pages & self.completer.fail)
+            assert got.error or got.data.to_bytes(64, "little") == host_bytes((line + seen) * 64, 64)
+            waiting[got.tag][2] += 1
+            if got.last:
+                overtaken += got.tag != min(waiting)
+                del waiting[got.tag]
+            at += 1
+        return overtaken
+
+
+def random_groups(rng, count):
+    groups = []
+    for _ in range(count):
+        lengths = [rng.choice([1, 2, 64, rng.randint(1, 200), rng.randint(1, 4096), 4096])
+                   for _ in range(rng.choice([1, 1, 2, 5]))]
+        groups.append([(0xFFFF_0000 + rng.randrange(0x20000), n) for n in lengths])
+    return groups
+
+
+def random_lines(rng, count):
+    result = []
+    for _ in range(count):
+        lines = rng.randint(1, 4)
+        result.append((0x3FF_0000 + rng.randrange(2000) * 64 + rng.randint(0, 64 - lines), lines))
+    return result
+
+
+@cocotb.test()
+async def offsets_and_lengths(dut):
+    """Every byte offset against the lengths around every edge, alone and joined to what came before."""
+    await start_clock(dut)
+    bench = Bench(dut, window=4)
+    step = int(os.environ["WEFT_STEP"])
+    dut.cfg_max_read_req.value = 0
+    lengths = [*range(1, 10), *range(58, 70), *range(122, 133), 257]
+    cases = [(offset, length) for offset in range(64) for length in lengths]
+    cases = cases[bench_seed() % step::step]
+    groups = [[(0x1000 + o, n)] if k % 2 else [(0x2000 + (o * 37 & 63), 1 + k % 70), (0x3000 + o, n)]
+              for k, (o, n) in enumerate(cases)]
+    await bench.bulk_client(0, groups)
+
+
+@cocotb.test()
+async def everything_at_once(dut):
+    """All clients, completions split and overtaking each other, pauses everywhere, failing pages."""
+    await start_clock(dut)
+    rng = random.Random(bench_seed())
+    bench = Bench(dut, pause=0.2, window=8)
+    count = int(os.environ["WEFT_GROUPS"])
+    overtaken = errors = 0
+    for code in (0, 1, 2, 5):
+        dut.cfg_max_read_req.value = code
+        bench.completer.size = min(128 << code, 1024)
+        bench.completer.split_all = code == 1
+        bench.completer.fail = {0xFFFF0 + 3, 0xFFFF0 + 17} if code else set()
+        line_requests = [random_lines(rng, 2 * count) for _ in range(LINES)]
+        line_requests[0].append((0xFFFF3 * 64 + 5, 4))
+        tasks = [cocotb.start_soon(bench.bulk_client(k, random_groups(rng, count))) for k in range(BULKS)]
+        line_tasks = [cocotb.start_soon(bench.line_client(k, line_requests[k])) for k in range(LINES)]
+        errors += sum([await t for t in tasks])
+        overtaken += sum([await t for t in line_tasks])
+    assert overtaken and errors and bench.completer.overtaken and bench.completer.split
+    for _ in range(20):
+        await RisingEdge(dut.clk)
+    assert not int(dut.busy.value)
+
+
+@cocotb.test()
+async def full_rate(dut):
+    """Sustained 4 KiB reads late by 60 cycles: the reader keeps pace with the completions."""
+    await start_clock(dut)
+    bench = Bench(dut, latency=60)
+    bench.completer.rcb = 4096
+    dut.cfg_max_read_req.value = 3
+    groups = [[(0x10000 + 0x1000 * k, 4096)] for k in range(24)]
+    task = cocotb.start_soon(bench.bulk_client(0, groups))
+    while bench.packets[0].received < 8 * 64:
+        await RisingEdge(dut.clk)
+    start, cycles = bench.packets[0].received, 0
+    while bench.packets[0].received < 20 * 64:
+        await RisingEdge(dut.clk)
+        cycles += 1
+    beats = bench.packets[0].received - start
+    # A completion of 1 KiB with its header takes 17 beats on the link: the reader must not be slower.
+    cocotb.log.warning("%d beats out in %d cycles, %d link beats needed", beats, cycles, beats * 17 // 16)
+    assert beats >= 0.97 * cycles * 16 / 17
+    await task
+
+
+@cocotb.test()
+async def output_rate(dut):
+    """What already lies in the slots comes out at one beat per cycle."""
+    await start_clock(dut)
+    bench = Bench(dut)
+    bench.completer.rcb = 4096
+    dut.cfg_max_read_req.value = 3
+    bench.packets[0].pause = 1.0
+    task = cocotb.start_soon(bench.bulk_client(0, [[(0x10000 + 0x1000 * k, 4096)] for k in range(8)]))
+    for _ in range(600):
+        await RisingEdge(dut.clk)
+    assert len(bench.completer.seen) * 1024 <= COMPLETION_LINES * 64 + 28 * 1024
+    bench.packets[0].pause = 0.0
+    while bench.packets[0].received < 1:
+        await RisingEdge(dut.clk)
+    start, cycles = bench.packets[0].received, 0
+    while bench.packets[0].received < 5 * 64:
+        await RisingEdge(dut.clk)
+        cycles += 1
+    beats = bench.packets[0].received - start
+    cocotb.log.warning("%d beats in %d cycles from full slots", beats, cycles)
+    assert beats >= 0.97 * cycles
+    await task
+
+
+@cocotb.test()
+async def single_line_latency(dut):
+    """Cycles from request to data with a completer that answers at once; bytes in flight stay bounded."""
+    await start_clock(dut)
+    bench = Bench(dut)
+    bench.lines[1].send_nowait(pack(LineRequest, line=77, count=1, tag=5))
+    while not int(dut.i_line__1__valid.value):
+        await RisingEdge(dut.clk)
+    cycles = 0
+    while not bench.line_data[1].received:
+        await RisingEdge(dut.clk)
+        cycles += 1
+    cocotb.log.warning("a line takes %d cycles, completer included", cycles)
+    assert cycles <= 12
+    bench.bulk[0].send_nowait(group([(99, 60)])[0])
+    while not int(dut.i_completion__valid.value):
+        await RisingEdge(dut.clk)
+    cycles = 0
+    while not int(dut.o_bulk__0__valid.value):
+        await RisingEdge(dut.clk)
+        cycles += 1
+    cocotb.log.warning("from a slot's completion to its first beat %d cycles", cycles)
+    assert cycles <= 12
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_reads_return_the_bytes_asked_for(sim):
+    quick = sim == "icarus"
+    simulate(DmaRead(preset("test"), bulk_clients=BULKS, line_clients=LINES), name="pcie_dma_read", cases=__file__,
+             sim=sim, env={"WEFT_STEP": "5" if quick else "2", "WEFT_GROUPS": "10" if quick else "16"})

@@ -1,0 +1,1 @@
+"""Tests of the receive room and its blocks."""

@@ -1,0 +1,323 @@
+"""The receive parser against its functional model."""
+
+import gc
+import os
+import random
+from collections import Counter
+
+import cocotb
+import pytest
+from cocotb.triggers import ClockCycles, ReadOnly, RisingEdge
+
+from weft.hdl import wire
+from weft.hdl.abi import Reason
+from weft.hdl.layouts import RxHeader
+from weft.hdl.params import preset
+from weft.hdl.receive.parse import Parse
+from weft.model.functional.parse import KINDS, parse
+from weft.tb.blocks.receive.frames import IP, MAC, PEER_MAC, edit, roce, seal
+from weft.tb.flow.clock import start_clock
+from weft.tb.flow.payload import beats, receive
+from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
+from weft.tb.flow.stream import StreamSink, StreamSource
+
+PARAMS = preset("test").with_(rx_buffer_beats=256)
+LATENCY = 8
+FAST = os.environ.get("WEFT_SIM") == "verilator"
+FRAMES = 400 if FAST else 72
+STEP = 1 if FAST else 5         # of the lengths tried
+CASES = 18
+IPV4_AT = wire.ETH.size_bytes
+UDP_AT = IPV4_AT + wire.IPV4.size_bytes
+KNOWN = list(wire.EXTENSIONS)
+BROADCAST = (1 << 48) - 1
+# Bytes of the IPv4 header that the ICRC does not cover, only the header's checksum: TOS, TTL, the checksum itself.
+UNPROTECTED = [IPV4_AT + 1, IPV4_AT + 8, IPV4_AT + 10, IPV4_AT + 11]
+
+
+class ParseBench:
+    """The parser with a source of frames, sinks, and a list of its refusals."""
+
+    def __init__(self, dut, rng, *, pause=0.0):
+        self.dut = dut
+        self.source = StreamSource(dut, "i", dut.clk, rng=rng)
+        self.header = StreamSink(dut, "o_header", dut.clk, pause=pause, rng=rng)
+        self.payload = StreamSink(dut, "o_payload", dut.clk, pause=pause, rng=rng)
+        self.refused, self.frames, self.sent = [], 0, 0
+        cocotb.start_soon(self._watch())
+
+    async def _watch(self):
+        while True:
+            await RisingEdge(self.dut.clk)
+            assert int(self.dut.i__ready.value)
+            self.frames += int(self.dut.count_rx_frames.value)
+            if int(self.dut.refuse_stb.value):
+                self.refused.append(Reason(int(self.dut.refuse_reason.value)))
+
+    def send(self, frame, *, error=False):
+        self.sent += 1
+        for value in beats(frame, error=int(error)):
+            self.source.send_nowait(value)
+
+    async def settle(self):
+        """Wait until every frame was decided on."""
+        await self.source.idle()
+        while self.frames < self.sent:
+            await RisingEdge(self.dut.clk)
+
+
+async def start(dut, **options):
+    rng = random.Random(bench_seed())
+    await start_clock(dut)
+    dut.enable.value = 1
+    dut.network_mac.value, dut.network_ip.value = MAC, IP
+    return rng, ParseBench(dut, rng, **options)
+
+
+def data_frame(rng, length, **fields):
+    return roce(rng.choice(sorted(wire.DATA_OPCODES)), payload=rng.randbytes(length), psn=rng.getrandbits(24),
+                dest_qp=rng.getrandbits(24), ack_req=rng.getrandbits(1), va=rng.getrandbits(64),
+                rkey=rng.getrandbits(32), rsn=rng.getrandbits(24), generation=rng.getrandbits(8),
+                imm=rng.getrandbits(32), src_ip=rng.getrandbits(32), **fields)
+
+
+def flip(frame, byte, bit):
+    flipped = bytearray(frame)
+    flipped[byte] ^= 1 << bit
+    return bytes(flipped)
+
+
+def some_length(rng):
+    return rng.choice([0, 1, 2, 3, 4, rng.randrange(64), rng.randrange(160), rng.randrange(992, 1056),
+                       rng.randrange(4097), 4096])
+
+
+def random_frame(rng, case):
+    """A frame of any kind, often with something wrong; one frame of every case has seen most."""
+    frame = data_frame(rng, some_length(rng))
+    if case < 4:
+        return frame
+    if case == 4:
+        return roce(rng.choice(KNOWN), psn=rng.getrandbits(24), rsn=rng.getrandbits(24), generation=rng.getrandbits(8))
+    if case == 5:
+        return roce(wire.Opcode.LOSS_REPORT, payload=rng.randbytes(64), psn=rng.getrandbits(24))
+    if case == 6:
+        return roce(rng.getrandbits(8), payload=rng.randbytes(rng.randrange(80)))
+    if case == 7:
+        return frame[:rng.randrange(1, len(frame))]
+    if case == 8:
+        return flip(frame, rng.randrange(len(frame)), rng.randrange(8))
+    if case == 9:
+        return frame + rng.randbytes(rng.randrange(1, 70))
+    if case == 10:
+        return seal(edit(frame, wire.IPV4, IPV4_AT, total_length=rng.randrange(1 << rng.choice([7, 16]))))
+    if case == 11:
+        return seal(edit(frame, wire.UDP, UDP_AT, length=rng.randrange(1 << 16)))
+    if case == 12:
+        real = len(frame) - wire.DATA_HEADER_BYTES
+        length = rng.choice([0, 1, 4096, 4097, 4098, 4100, 1 << 16, 1 << 31, max(0, real - 4), max(0, real - 8)])
+        return seal(edit(frame, wire.RETH, wire.RETH_OFFSET, dma_length=length))
+    if case == 13:
+        changes = rng.choice([{"pad_count": rng.randrange(4)}, {"version": 1}, {"pkey": 0x7FFF}, {"pkey": 0x1234}])
+        return seal(edit(frame, wire.BTH, wire.BTH_OFFSET, **changes))
+    if case == 14:
+        changes = rng.choice([{"ihl": 6}, {"version": 6}, {"flags": 1}, {"fragment": 5}, {"protocol": 6},
+                              {"dst": IP + 1}, {"checksum": rng.getrandbits(16)},
+                              {"checksum": wire.IPV4.unpack(frame[IPV4_AT:]).checksum ^ 1 << rng.randrange(16)}])
+        return seal(edit(frame, wire.IPV4, IPV4_AT, **changes))
+    if case == 15:
+        changes = rng.choice([{"dst": PEER_MAC}, {"dst": BROADCAST}, {"ethertype": 0x86DD}])
+        return seal(edit(frame, wire.ETH, 0, **changes))
+    header = wire.ETH.pack(dst=rng.choice([MAC, MAC, BROADCAST, 0x0100_5E00_0001, PEER_MAC]), src=PEER_MAC,
+                           ethertype=wire.ETHERTYPE_ARP)
+    return header + rng.randbytes(rng.choice([0, 28, 46, 50, 51, 1500]))
+
+
+def seen_by_driver(header):
+    """Whether the parser passes a header on rather than counting it."""
+    return header.kind != "REFUSED" or header.opcode
+
+
+def compare(value, expected):
+    got = RxHeader.from_bits(value)
+    assert KINDS[got.kind.value] == expected.kind
+    names = vars(expected).keys() - {"kind"}
+    if expected.kind == "RAW":
+        names = {"roce", "length", "reason"}
+    for name in names:
+        assert getattr(got, name) == getattr(expected, name), f"{expected}: {name} is {getattr(got, name):#x}"
+
+
+async def expect(bench, frames):
+    """Compare everything that comes out with what the model makes of ``frames``; count the cases."""
+    cases, refused = Counter(), []
+    for frame, error in frames:
+        header, payload = parse(frame, error=error, mac=MAC, ip=IP)
+        cases[header.kind, header.reason] += 1
+        if not seen_by_driver(header):
+            refused.append(header.reason)
+            continue
+        compare(await bench.header.recv(), header)
+        if payload:
+            assert await receive(bench.payload) == (payload, 0)
+    await bench.settle()
+    assert bench.refused == refused
+    assert not len(bench.header) and not len(bench.payload)
+    return cases
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def random_frames(dut):
+    rng, bench = await start(dut, pause=0.2)
+    bench.source.pause = 0.5
+    frames = [(random_frame(rng, n % CASES), rng.random() < 0.03) for n in range(FRAMES)]
+    whole = data_frame(rng, 64)
+    surely = [whole[:-5], whole[:-1] + bytes([whole[-1] ^ 1]), roce(0x77, payload=bytes(9)),
+              roce(wire.Opcode.PROBE, psn=5), seal(edit(whole, wire.BTH, wire.BTH_OFFSET, version=1)),
+              seal(edit(whole, wire.UDP, UDP_AT, length=7))]
+    surely += [flip(whole, byte, bit) for byte in UNPROTECTED for bit in range(8)]
+    frames += [(whole, True), *((frame, False) for frame in surely)]
+    task = cocotb.start_soon(expect(bench, frames))
+    for frame, error in frames:
+        bench.send(frame, error=error)
+        if rng.random() < 0.5:
+            bench.source.pause = rng.choice([0.3, 0.6])
+        while bench.sent > bench.frames + 1:  # never so fast that the buffer fills
+            await RisingEdge(dut.clk)
+    cases = await task
+    cocotb.log.info("cases: %s", dict(cases))
+    reasons = {reason for _, reason in cases}
+    assert reasons == {Reason.OK, Reason.BAD_FRAME, Reason.TRUNCATED, Reason.BAD_ICRC, Reason.BAD_HEADER,
+                       Reason.UNKNOWN_OPCODE, Reason.LENGTH_MISMATCH}
+    assert {kind for kind, _ in cases} == set(KINDS)
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def truncated_anywhere(dut):
+    """A data packet cut at every length, back to back; then one of every length."""
+    rng, bench = await start(dut)
+    whole = data_frame(rng, 130)
+    frames = [(whole[:length], False) for length in range(1, len(whole) + 1, STEP)]
+    frames += [(data_frame(rng, length), False) for length in range(0, 200, STEP)]
+    for frame, error in frames:
+        bench.send(frame, error=error)
+    await expect(bench, frames)
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def back_to_back(dut):
+    """Frames without gaps lose nothing while the outputs keep up: minimum frames, probes, all sizes mixed."""
+    rng, bench = await start(dut)
+    arp = wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=wire.ETHERTYPE_ARP) + bytes(46)
+    frames = [(arp, False)] * 40
+    frames += [(roce(wire.Opcode.PROBE, psn=n, rsn=n), False) for n in range(40)]
+    frames += [(rng.choice([arp, data_frame(rng, 0), data_frame(rng, some_length(rng)), roce(wire.Opcode.ACKNOWLEDGE),
+                            roce(wire.Opcode.PROBE), arp[:40], data_frame(rng, 300)[:-1]]), rng.random() < 0.1)
+               for _ in range(80 // STEP)]
+    frames += [(bytes([1]) * 16384, False), (arp, False), (bytes([1]) * 9000, False), (arp, False)]
+    for frame, error in frames:
+        bench.send(frame, error=error)
+    cases = await expect(bench, frames)
+    assert cases["REFUSED", Reason.FRAME_TOO_LONG] == 1
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def full_rate(dut):
+    """4096- and 1024-byte payloads: one beat per cycle in, and the payload as fast as its frames."""
+    for size in (4096, 1024):
+        rng, bench = await start(dut)
+        count = (8 if FAST else 4) * 4096 // size
+        frames = [data_frame(rng, size) for _ in range(count)]
+        beats_per_frame = len(beats(frames[0]))
+        for frame in frames:
+            bench.send(frame)
+        cycles, first = 0, None
+        last_at = first_header = first_payload = None
+        for cycles in range(count * beats_per_frame + 100):
+            await RisingEdge(dut.clk)
+            if first is None and int(dut.i__valid.value):
+                first = cycles
+            if last_at is None and int(dut.i__valid.value) and bench.source.sent == beats_per_frame - 1:
+                last_at = cycles
+            if first_header is None and int(dut.o_header__valid.value):
+                first_header = cycles
+            if first_payload is None and int(dut.o_payload__valid.value):
+                first_payload = cycles
+            if bench.payload.received == count * size // 64:
+                break
+        total = cycles - first_payload + 1
+        cocotb.log.info("%d bytes: header %d, payload %d cycles behind the last beat; %d frames in %d cycles", size,
+                        first_header - last_at, first_payload - last_at, count, total)
+        assert first_header - last_at == LATENCY
+        assert total <= count * beats_per_frame + 1
+        await expect(bench, [(frame, False) for frame in frames])
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def overflow(dut):
+    """With nothing taken out, whole frames are dropped; what was kept is intact."""
+    rng, bench = await start(dut)
+    bench.header.pause = bench.payload.pause = 1.0
+    await ClockCycles(dut.clk, 2)
+    frames = [data_frame(rng, rng.choice([4096, 1500, 700, 64])) for _ in range(60)]
+    frames += [roce(wire.Opcode.PROBE, psn=n) for n in range(80)]
+    for frame in frames:
+        bench.send(frame)
+    await bench.settle()
+    await ClockCycles(dut.clk, 4)
+    dropped = len(bench.refused)
+    assert set(bench.refused) == {Reason.BUFFER_FULL} and 60 < dropped < 110
+    bench.header.pause = bench.payload.pause = 0.1
+    left = iter(frames)
+    for value in await bench.header.recv_many(len(frames) - dropped):
+        parsed = (parse(frame, mac=MAC, ip=IP) for frame in left)
+        header, payload = next(p for p in parsed if p[0].psn == RxHeader.from_bits(value).psn)
+        compare(value, header)
+        if payload:
+            assert await receive(bench.payload) == (payload, 0)
+    # and it goes on afterwards
+    bench.refused.clear()
+    frame = data_frame(rng, 1000)
+    bench.send(frame)
+    await expect(bench, [(frame, False)])
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def disabled(dut):
+    """Frames that begin while the card is disabled are dropped, whole."""
+    rng, bench = await start(dut)
+    dut.enable.value = 0
+    frames = [data_frame(rng, 1024), data_frame(rng, 1024), data_frame(rng, 100)]
+    for frame in frames:
+        bench.send(frame)
+    while bench.frames < 1:
+        await RisingEdge(dut.clk)
+    dut.enable.value = 1
+    await bench.settle()
+    assert bench.refused == [Reason.NOT_READY] * 2
+    bench.refused.clear()
+    await expect(bench, [(frames[2], False)])
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def any_address(dut):
+    """Without addresses set, everything is for this card."""
+    rng, bench = await start(dut)
+    dut.network_mac.value = dut.network_ip.value = 0
+    frame = data_frame(rng, 10, dst_mac=PEER_MAC, dst_ip=7)
+    bench.send(frame)
+    compare(await bench.header.recv(), parse(frame)[0])
+    await ReadOnly()
+    assert not bench.refused
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_every_frame_is_classified_as_the_model_does(sim):
+    simulate(Parse(PARAMS), name="receive_parse", cases=__file__, sim=sim)
+
+
+@pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
+def test_a_buffer_too_small_for_two_packets_is_refused():
+    with pytest.raises(ValueError, match="rx_buffer_beats"):
+        Parse(PARAMS.with_(rx_buffer_beats=64))
+    gc.collect()    # of what was never built, while the warning about it is ignored

@@ -1,0 +1,367 @@
+"""The receive room from the MAC to the DMA engine, with stand-ins for translation, window and DMA."""
+
+import random
+from collections import Counter, deque
+
+import cocotb
+import pytest
+from cocotb.triggers import ClockCycles, RisingEdge
+
+from weft.hdl import wire
+from weft.hdl.abi import HOLES_BITS, REPORT_EVENT, AccessFlag, Reason, ReportKind
+from weft.hdl.layouts import DmaRequest, Judgement, JudgeRequest, Report, Verdict
+from weft.hdl.params import preset
+from weft.hdl.receive.place import RawInfo
+from weft.hdl.receive.receive import Receive
+from weft.hdl.table.translate import TranslateRequest, Translation
+from weft.model.functional.parse import parse
+from weft.tb.blocks.receive.frames import IP, MAC, PEER_MAC, roce
+from weft.tb.flow.clock import start_clock
+from weft.tb.flow.payload import beats, receive
+from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
+from weft.tb.flow.stream import StreamSink, StreamSource
+
+PARAMS = preset("test").with_(rx_buffer_beats=256)
+FRAMES = 600
+TRANSLATE_CYCLES, WINDOW_CYCLES = 9, 8
+DEAD_QP = 7
+PAGE = 4096
+PHYSICAL = 1 << 40      # the stand-in translates a page to itself plus this, in reverse order
+REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE}
+
+
+def generation_of(qpn):
+    return qpn * 17 & 0xFF
+
+
+def translated(key, va, length, qpn):
+    """Reason and segments; keys 1 to 4 are refused for different reasons."""
+    if qpn == DEAD_QP:
+        return Reason.UNKNOWN_QP, []
+    reasons = {1: Reason.BAD_KEY, 2: Reason.OUT_OF_RANGE, 3: Reason.NO_PERMISSION, 4: Reason.WRONG_PD}
+    if length and key in reasons:
+        return reasons[key], []
+    head = min(length, PAGE - va % PAGE)
+    pieces = [(va, head), (va + head, length - head)]
+    return Reason.OK, [((PHYSICAL - address // PAGE * PAGE) + address % PAGE, size) for address, size in pieces if size]
+
+
+def judgement(rng, request):
+    """What the stand-in window says."""
+    if request.probe:
+        verdict = Verdict.PROBE
+    elif request.retransmission:
+        verdict = rng.choice([Verdict.MATCH] * 4 + [Verdict.UNMATCHED, Verdict.STALE])
+    else:
+        verdict = rng.choice([Verdict.ACCEPT] * 4 + [Verdict.DUPLICATE, Verdict.STALE, Verdict.LATE])
+    return {"verdict": verdict, "psn": rng.getrandbits(8) << 24 | request.psn, "base": rng.getrandbits(32),
+            "holes": rng.getrandbits(HOLES_BITS), "progress": int(rng.random() < 0.3)}
+
+
+class Room:
+    """The card around the receive room."""
+
+    def __init__(self, dut, rng, *, pause=0.0, accept_all=False):
+        self.dut, self.rng, self.accept_all = dut, rng, accept_all
+        self.source = StreamSource(dut, "i", dut.clk, rng=rng)
+        sink = lambda name: StreamSink(dut, name, dut.clk, pause=pause, rng=rng)  # noqa: E731
+        self.request, self.data, self.raw_info, self.raw = map(sink, ("o_request", "o_data", "o_raw_info", "o_raw"))
+        self.report, self.translate, self.judge = map(sink, ("o_report", "o_translate", "o_judge"))
+        self.translation = StreamSource(dut, "i_translate", dut.clk, rng=rng)
+        self.judged = StreamSource(dut, "i_judgement", dut.clk, rng=rng)
+        self.requests, self.judgements = [], []
+        self.counts, self.refused, self.tickets = Counter(), ([], []), []
+        self.cycle = 0
+        for task in (self._watch(), self._translate(), self._window()):
+            cocotb.start_soon(task)
+
+    def send(self, frame):
+        for value in beats(frame):
+            self.source.send_nowait(value)
+
+    async def _watch(self):
+        dut = self.dut
+        names = [name for name in dir(dut) if name.startswith("count_")]
+        last = int(dut.placed_ticket.value)
+        while True:
+            await RisingEdge(dut.clk)
+            self.cycle += 1
+            for name in names:
+                self.counts[name] += int(getattr(dut, name).value)
+            for k, reasons in enumerate(self.refused):
+                if int(getattr(dut, f"refuse__{k}__stb").value):
+                    reasons.append(Reason(int(getattr(dut, f"refuse__{k}__reason").value)))
+            ticket = int(dut.placed_ticket.value)
+            if ticket != last:
+                assert ticket == (last + 1) % 256
+                self.tickets.append((self.data.received, self.raw.received))
+                last = ticket
+
+    async def _delayed(self, sink, answer, source, cycles):
+        due = deque()
+        while True:
+            await RisingEdge(self.dut.clk)
+            while (value := sink.recv_nowait()) is not None:
+                due.append((self.cycle + cycles - 2, answer(value)))
+            while due and due[0][0] <= self.cycle:
+                source.send_nowait(due.popleft()[1])
+
+    async def _translate(self):
+        def answer(value):
+            request = TranslateRequest.from_bits(value)
+            assert request.need == AccessFlag.REMOTE_WRITE and not request.qp_need
+            reason, segments = translated(request.key, request.va, request.length, request.qpn)
+            known = reason != Reason.UNKNOWN_QP
+            values = {"reason": reason, "qp_known": known, "qp_generation": generation_of(request.qpn) if known else 0}
+            for k, (address, length) in enumerate(segments):
+                values[f"segment{k}"] = {"address": address, "length": length}
+            return Translation.const(values).as_value().value
+        await self._delayed(self.translate, answer, self.translation, TRANSLATE_CYCLES)
+
+    async def _window(self):
+        def answer(value):
+            request = JudgeRequest.from_bits(value)
+            said = judgement(self.rng, request)
+            if self.accept_all:
+                said |= {"verdict": Verdict.ACCEPT, "progress": 0}
+            self.requests.append(request)
+            self.judgements.append(said)
+            return Judgement.const(said).as_value().value
+        await self._delayed(self.judge, answer, self.judged, WINDOW_CYCLES)
+
+
+async def start(dut, **options):
+    rng = random.Random(bench_seed())
+    await start_clock(dut)
+    dut.enable.value = dut.room.value = 1
+    dut.network_mac.value, dut.network_ip.value = MAC, IP
+    return rng, Room(dut, rng, **options)
+
+
+def random_frame(rng):
+    if rng.random() < 0.15:
+        return wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=0x0806) + rng.randbytes(rng.choice([46, 200]))
+    others = [wire.Opcode.PROBE, wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, 0x77]
+    opcode = rng.choice(sorted(wire.DATA_OPCODES) * 3 + others)
+    qpn = rng.choice([1, 2, 3, DEAD_QP])
+    payload = b""
+    if opcode in wire.DATA_OPCODES or opcode == wire.Opcode.LOSS_REPORT:
+        payload = rng.randbytes(rng.choice([0, 1, rng.randrange(300), 256, 1024]))
+    generation = generation_of(qpn) if rng.random() < 0.9 else rng.getrandbits(8)
+    wrong = {"dma_length": len(payload) + 9} if rng.random() < 0.05 else {}
+    va = rng.choice([rng.randrange(1 << 39), PAGE * rng.randrange(1, 1 << 20) - rng.randrange(1, 300)])
+    return roce(opcode, payload=payload, psn=rng.getrandbits(24), dest_qp=qpn, ack_req=rng.getrandbits(1), va=va,
+                rkey=rng.choice([1, 2, 3, 4] + [99] * 8), rsn=rng.getrandbits(24), generation=generation,
+                imm=rng.getrandbits(32), src_ip=rng.getrandbits(32), **wrong)
+
+
+class Expected:
+    """What must have come out, from the frames and the window's answers."""
+
+    def __init__(self, frames, requests, judgements):
+        self.requests, self.data, self.raw, self.reports, self.refused = [], [], [], [], ([], [])
+        self.progress = []      # beats of data and raw frames up to each ticket
+        self.counts, self.cases = Counter(), Counter()
+        answers = zip(requests, judgements, strict=True)
+        beats_out, ticket = [0, 0], 0
+        for frame in frames:
+            header, payload = parse(frame, mac=MAC, ip=IP)
+            self.counts["count_rx_frames"] += 1
+            if header.kind == "REFUSED" and not header.opcode:
+                self.refused[0].append(header.reason)
+                continue
+            self._packet(header, payload, ticket % 256, answers, beats_out)
+            self.progress.append(tuple(beats_out))
+            ticket += 1
+
+    def _packet(self, header, payload, ticket, answers, beats_out):
+        beat_count = -(-len(payload) // 64)
+        if header.kind == "RAW":
+            self.raw.append((len(payload), header.roce, payload))
+            self.counts["count_rx_raw_frames"] += 1
+            beats_out[1] += beat_count
+            return
+        length = header.dma_length if header.kind == "DATA" else 0
+        reason, segments = translated(header.rkey, header.va, length, header.dest_qp)
+        known = reason != Reason.UNKNOWN_QP
+        if header.kind == "REFUSED":
+            reason = header.reason
+        elif (known and (header.kind == "PROBE" or header.retransmission)
+              and header.generation != generation_of(header.dest_qp)):
+            reason = Reason.STALE_GENERATION
+        said = {"psn": header.psn, "base": 0, "holes": 0, "progress": 0, "verdict": None}
+        if reason == Reason.OK:
+            request, said = next(answers)
+            asked = {"qpn": header.dest_qp, "generation": generation_of(header.dest_qp), "psn": header.psn,
+                     "rsn": header.rsn, "retransmission": header.retransmission, "probe": header.kind == "PROBE",
+                     "ack_req": header.ack_req, "ticket": ticket}
+            assert {name: getattr(request, name) for name in asked} == asked
+            reason = REFUSAL.get(said["verdict"], Reason.OK)
+        self.cases[header.kind, said["verdict"], reason] += 1
+        if reason != Reason.OK:
+            self.refused[1].append(reason)
+        elif header.kind == "DATA":
+            self.counts["count_rx_packets"] += 1
+            self.counts["count_rx_retransmissions"] += said["verdict"] in (Verdict.MATCH, Verdict.UNMATCHED)
+            self.counts["count_rx_unmatched"] += said["verdict"] == Verdict.UNMATCHED
+            self.counts["count_rx_late_originals"] += said["verdict"] == Verdict.LATE
+            self.counts["count_rx_bytes"] += len(payload)
+            if payload:
+                self.requests += [(*s, s is segments[-1]) for s in segments]
+                self.data.append(payload)
+                beats_out[0] += beat_count
+        kinds = []
+        if header.ack_req and said["verdict"] in (Verdict.ACCEPT, Verdict.MATCH, Verdict.UNMATCHED):
+            kinds.append(ReportKind.MESSAGE_END)
+        if said["verdict"] == Verdict.PROBE:
+            kinds.append(ReportKind.PROBE)
+        if said["verdict"] is None and known and Reason.BAD_KEY <= reason <= Reason.LENGTH_MISMATCH:
+            kinds.append(ReportKind.ERROR)
+        if said["verdict"] == Verdict.UNMATCHED:
+            kinds.append(ReportKind.UNMATCHED)
+        elif said["progress"]:
+            kinds.append(ReportKind.PROGRESS)
+        for kind in kinds:
+            entry = REPORT_EVENT.pack(
+                kind=kind, has_imm=header.has_imm, retransmission=header.retransmission, reason=reason,
+                opcode=header.opcode, qpn=header.dest_qp, generation=generation_of(header.dest_qp), psn=said["psn"],
+                base=said["base"], holes=said["holes"], va=header.va, key=header.rkey, length=header.dma_length,
+                imm=header.imm, rsn=header.rsn, src_ip=header.src_ip)
+            self.reports.append((int.from_bytes(entry, "little"), ticket))
+
+
+async def compare(room, frames):
+    """Wait until everything is placed; compare it with what is expected; return that."""
+    await room.source.idle()
+    quiet = 0
+    while quiet < 100:
+        before = (len(room.tickets), room.counts["count_rx_frames"], room.report.received)
+        await ClockCycles(room.dut.clk, 10)
+        quiet = quiet + 10 if before == (len(room.tickets), room.counts["count_rx_frames"], room.report.received) else 0
+    expected = Expected(frames, room.requests, room.judgements)
+    requests = [DmaRequest.from_bits(await room.request.recv()) for _ in range(len(room.request))]
+    assert [(r.address, r.length, bool(r.last)) for r in requests] == expected.requests
+    assert [(await receive(room.data))[0] for _ in expected.data] == expected.data
+    infos = [RawInfo.from_bits(await room.raw_info.recv()) for _ in range(len(room.raw_info))]
+    assert [(i.length, i.roce) for i in infos] == [r[:2] for r in expected.raw]
+    assert [(await receive(room.raw))[0] for _ in expected.raw] == [r[2] for r in expected.raw]
+    assert not len(room.data) and not len(room.raw)
+    reports = [Report.from_bits(await room.report.recv()) for _ in range(len(room.report))]
+    assert [(r.entry, r.ticket) for r in reports] == expected.reports
+    assert room.refused[0] == expected.refused[0] and room.refused[1] == expected.refused[1]
+    for name, count in expected.counts.items():
+        assert room.counts[name] == count, name
+    assert len(room.tickets) == len(expected.progress)
+    for got, needed in zip(room.tickets, expected.progress, strict=True):
+        assert got[0] >= needed[0] and got[1] >= needed[1], "a ticket was placed before its payload"
+    return expected
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def random_packets(dut):
+    rng, room = await start(dut, pause=0.1)
+    frames = [random_frame(rng) for _ in range(FRAMES)]
+    for frame in frames:
+        room.send(frame)
+        # Never so fast that the buffer fills: at most ten frames are under way.
+        while room.counts["count_rx_frames"] > len(room.tickets) + len(room.refused[0]) + 10 or room.source._queue:
+            await RisingEdge(dut.clk)
+            dut.room.value = int(rng.random() < 0.7)
+    dut.room.value = 1
+    expected = await compare(room, frames)
+    cocotb.log.info("cases: %s", dict(expected.cases))
+    seen = {verdict for _, verdict, _ in expected.cases}
+    assert seen == {None, *Verdict}
+    assert {reason for _, verdict, reason in expected.cases if verdict is None} >= {
+        Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_RANGE, Reason.STALE_GENERATION}
+    kinds = Counter(entry >> 1 & 31 for entry, _ in expected.reports)
+    assert set(kinds) == {ReportKind.MESSAGE_END, ReportKind.PROGRESS, ReportKind.PROBE, ReportKind.ERROR,
+                          ReportKind.UNMATCHED}
+    assert any(not last for _, _, last in expected.requests), "no payload crossed a page"
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def full_rate(dut):
+    """Payload goes out as fast as frames come in: 64 to 4096 bytes per packet, across pages too."""
+    rng, room = await start(dut, accept_all=True)
+    for size, count in ((4096, 4), (1024, 15), (256, 30), (64, 60)):
+        for sink in (room.request, room.data):
+            sink._queue.clear()
+        start_cycle, start_data = room.cycle, room.data.received
+        frame = roce(wire.Opcode.WRITE_ONLY, payload=rng.randbytes(size), dest_qp=1, va=PAGE - 30, rkey=99)
+        for _ in range(count):
+            room.send(frame)
+        total = count * len(beats(frame))
+        while room.data.received == start_data:
+            await RisingEdge(dut.clk)
+        latency, first = room.cycle - start_cycle - len(beats(frame)), room.cycle
+        while room.data.received < start_data + count * -(-size // 64):
+            await RisingEdge(dut.clk)
+        cycles = room.cycle - first + 1
+        cocotb.log.info("%d bytes: first beat %d cycles behind the frame, %d frames of %d beats in %d cycles", size,
+                        latency, count, len(beats(frame)), cycles)
+        assert latency <= 45
+        assert cycles <= total + 4
+    assert not room.refused[0]
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def no_room(dut):
+    """Without room for reports nothing is sent to the window; RAW frames before the first packet pass."""
+    rng, room = await start(dut)
+    dut.room.value = 0
+    raw = bytes([1]) * 60
+    frames = [raw, raw, roce(wire.Opcode.WRITE_ONLY, payload=bytes(100), dest_qp=1, rkey=99, ack_req=1), raw]
+    for frame in frames:
+        room.send(frame)
+    while len(room.tickets) < 2:
+        await RisingEdge(dut.clk)
+    await ClockCycles(dut.clk, 50)
+    assert len(room.tickets) == 2 and not room.judge.received
+    dut.room.value = 1
+    await compare(room, frames)
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def drain(dut):
+    """A drain waits for everything before it and for nothing behind it."""
+    rng, room = await start(dut, accept_all=True)
+    packet = roce(wire.Opcode.WRITE_ONLY, payload=bytes(1024), dest_qp=1, rkey=99)
+    for held in (0, 1):
+        room.data.pause = 1.0
+        await ClockCycles(dut.clk, 2)
+        before, frames = len(room.tickets), room.counts["count_rx_frames"]
+        for _ in range(3):
+            room.send(packet)
+        while room.counts["count_rx_frames"] < frames + 3:
+            await RisingEdge(dut.clk)
+        dut.drain_request.value = 1
+        await RisingEdge(dut.clk)
+        dut.drain_request.value = held
+        for _ in range(8):
+            room.send(packet)
+        for _ in range(60):
+            await RisingEdge(dut.clk)
+            assert not int(dut.drain_done.value)
+        room.data.pause = 0.0
+        while not int(dut.drain_done.value):
+            await RisingEdge(dut.clk)
+        assert before + 3 <= len(room.tickets) <= before + 5
+        dut.drain_request.value = 0
+        while len(room.tickets) < before + 11:
+            await RisingEdge(dut.clk)
+        assert not int(dut.drain_done.value)
+    # With nothing under way it is done at once.
+    dut.drain_request.value = 1
+    await RisingEdge(dut.clk)
+    dut.drain_request.value = 0
+    for _ in range(4):
+        await RisingEdge(dut.clk)
+        if int(dut.drain_done.value):
+            return
+    raise AssertionError("an idle receive path is not drained at once")
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_packets_are_checked_judged_and_placed_in_order(sim):
+    simulate(Receive(PARAMS), name="receive_receive", cases=__file__, sim=sim)

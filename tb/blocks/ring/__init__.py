@@ -1,0 +1,1 @@
+"""Tests of ring readers, ring writers and the status block."""

@@ -1,0 +1,264 @@
+"""Ring reader against a host that answers line reads late and out of order."""
+
+import random
+from collections import deque
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+from cocotb.utils import get_sim_time
+
+from weft.hdl import abi
+from weft.hdl.layouts import LineData, LineRequest
+from weft.hdl.params import preset
+from weft.tb.flow.clock import CLOCK_PERIOD_NS, start_clock
+from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
+from weft.tb.flow.stream import StreamSink
+
+BASE = 0x1_2345_6FC0  # one line before a 4 KiB boundary
+PREFETCH = 16
+
+
+class Host:
+    """Ring memory, doorbells, and a line-read service with random latency."""
+
+    def __init__(self, dut, rng, *, log2, pause=0.3, latency=(1, 40)):
+        self.dut, self.rng, self.log2, self.pause, self.latency = dut, rng, log2, pause, latency
+        self.size = 1 << log2
+        self.lines = {}                 # line address -> 64 bytes as an integer
+        self.prod = 0                   # free running, never masked
+        self.errors = set()             # ring indices whose read fails
+        self.counts = []                # lines per request seen
+        self.in_flight = self.in_flight_max = 0
+        self.overtaken = 0
+        self._fetched = 0
+
+    def post(self, *, bad_phase=False):
+        """Put one random descriptor into the ring; returns it."""
+        lap = self.prod >> self.log2
+        phase = (lap & 1) ^ 1 ^ bad_phase
+        entry = self.rng.getrandbits(511) << 1 | phase
+        self.lines[(BASE >> 6) + self.prod % self.size] = entry
+        self.prod += 1
+        return entry
+
+    async def doorbell(self, value=None):
+        self.dut.prod.value = (self.prod if value is None else value) & (2 * self.size - 1)
+        self.dut.prod_stb.value = 1
+        await RisingEdge(self.dut.clk)
+        self.dut.prod_stb.value = 0
+
+    async def configure(self):
+        self.dut.base.value, self.dut.log2.value = BASE, self.log2
+        await RisingEdge(self.dut.clk)
+        self.dut.enable.value = 1
+        await RisingEdge(self.dut.clk)
+
+    async def serve(self):
+        """Answer requests: lines of one request in order, requests in any order."""
+        waiting = []                    # [due cycle, order, deque of (data, tag, index, last, error)]
+        cycle = order = 0
+        dut = self.dut
+        ready = False
+        while True:
+            dut.o_request__ready.value = int(ready)
+            await RisingEdge(dut.clk)
+            cycle += 1
+            if int(dut.o_request__valid.value) and ready:
+                waiting.append(self._accept(LineRequest.from_bits(int(dut.o_request__payload.value)), cycle, order))
+                order += 1
+            ready = self.rng.random() >= self.pause
+            due = [w for w in waiting if w[0] <= cycle]
+            dut.i_line__valid.value = 0
+            if due and self.rng.random() >= self.pause:
+                chosen = self.rng.choice(due)
+                self.overtaken += chosen[1] > min(w[1] for w in waiting)
+                data, tag, index, last, error = chosen[2].popleft()
+                dut.i_line__valid.value = 1
+                dut.i_line__payload.value = LineData.const(
+                    {"data": data, "tag": tag, "index": index, "last": last, "error": error}).as_bits()
+                if last:
+                    waiting.remove(chosen)
+                    self.in_flight -= 1
+
+    def _accept(self, request, cycle, order):
+        line, count, tag = request.line, request.count, request.tag
+        self.counts.append(count)
+        assert 1 <= count <= 4
+        assert (line & 63) + count <= 64, "crosses a 4 KiB page"
+        first = line - (BASE >> 6)
+        assert 0 <= first and first + count <= self.size, "outside the ring"
+        assert self._fetched % self.size == first, "not the next descriptors"
+        assert self._fetched + count <= self.prod, "past prod"
+        lines = deque()
+        for k in range(count):
+            index = self._fetched + k
+            failed = index in self.errors
+            lines.append((0 if failed else self.lines[line + k], tag, k, k == count - 1, failed))
+        self._fetched += count
+        self.in_flight += 1
+        self.in_flight_max = max(self.in_flight_max, self.in_flight)
+        return [cycle + self.rng.randint(*self.latency), order, lines]
+
+    def restart(self):
+        self.prod = self._fetched = 0
+
+
+async def retire_some(dut, rng, sink, got, retired, pause):
+    """Retire delivered descriptors, one strobe each, in random cycles."""
+    while True:
+        while (item := sink.recv_nowait()) is not None:
+            got.append(item)
+        go = retired[0] < len(got) and rng.random() >= pause
+        dut.retire.value = int(go)
+        retired[0] += go
+        await RisingEdge(dut.clk)
+
+
+async def watch_refusals(dut, refused):
+    while True:
+        await RisingEdge(dut.clk)
+        if int(dut.refuse_stb.value):
+            refused.append(abi.Reason(int(dut.refuse_reason.value)))
+
+
+async def setup(dut, rng, **options):
+    await start_clock(dut)
+    host = Host(dut, rng, **options)
+    got, retired, refused = [], [0], []
+    sink = StreamSink(dut, "o", dut.clk, pause=options.get("pause", 0.3), rng=random.Random(rng.random()))
+    cocotb.start_soon(host.serve())
+    cocotb.start_soon(retire_some(dut, rng, sink, got, retired, options.get("pause", 0.3)))
+    cocotb.start_soon(watch_refusals(dut, refused))
+    await host.configure()
+    return host, got, refused
+
+
+async def until(dut, condition, cycles=20000):
+    for _ in range(cycles):
+        if condition():
+            return
+        await RisingEdge(dut.clk)
+    raise AssertionError("it never happened")
+
+
+def cons(dut):
+    return int(dut.cons.value)
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def in_order_over_many_laps(dut):
+    host = await in_order(dut, log2=5)
+    assert host.in_flight_max > 1 and host.overtaken and {1, 2, 3, 4} <= set(host.counts)
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def ring_smaller_than_the_buffer(dut):
+    await in_order(dut, log2=2)
+
+
+async def in_order(dut, *, log2):
+    rng = random.Random(bench_seed())
+    host, got, refused = await setup(dut, rng, log2=log2)
+    mask = 2 * host.size - 1
+    sent = []
+    while len(sent) < 7 * host.size + 3:
+        free = host.size - ((host.prod - cons(dut)) & mask)
+        for _ in range(rng.randint(0, free)):
+            sent.append(host.post())
+        await host.doorbell()
+        for _ in range(rng.randint(0, 30)):
+            await RisingEdge(dut.clk)
+    await until(dut, lambda: len(got) == len(sent) and cons(dut) == host.prod & mask)
+    assert got == sent and refused == []
+    return host
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def bad_descriptors_are_refused_and_skipped(dut):
+    rng = random.Random(bench_seed())
+    host, got, refused = await setup(dut, rng, log2=5)
+    mask, expected, bad_phase, failed = 2 * host.size - 1, [], 0, 0
+    for _ in range(12):
+        for _ in range(rng.randint(1, host.size)):
+            kind = rng.random()
+            if kind < 0.1:
+                host.errors.add(host.prod)
+                failed += 1
+            entry = host.post(bad_phase=0.1 <= kind < 0.2)
+            bad_phase += 0.1 <= kind < 0.2
+            if kind >= 0.2:
+                expected.append(entry)
+        await host.doorbell()
+        await until(dut, lambda: cons(dut) == host.prod & mask)
+        await RisingEdge(dut.clk)
+    assert got == expected
+    assert refused.count(abi.Reason.DMA_ERROR) == failed > 0
+    assert refused.count(abi.Reason.BAD_DESCRIPTOR) == bad_phase > 0
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def inconsistent_doorbell_is_ignored(dut):
+    rng = random.Random(bench_seed())
+    host, got, refused = await setup(dut, rng, log2=3)
+    sent = [host.post() for _ in range(5)]
+    await host.doorbell(9)                          # more than the ring holds
+    await host.doorbell()
+    await until(dut, lambda: cons(dut) == 5)
+    await host.doorbell(4)                          # backwards
+    await host.doorbell(14)                         # 5 + 9
+    await until(dut, lambda: len(refused) == 3)
+    assert refused == [abi.Reason.BAD_DESCRIPTOR] * 3
+    sent += [host.post() for _ in range(8)]
+    await host.doorbell()
+    await until(dut, lambda: cons(dut) == 13)
+    assert got == sent and len(refused) == 3
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def restart_discards_what_is_in_flight(dut):
+    rng = random.Random(bench_seed())
+    host, got, refused = await setup(dut, rng, log2=6, latency=(60, 120))
+    stale = 0
+    for _ in range(10):
+        for _ in range(rng.randint(10, host.size // 2)):
+            host.post()
+        await host.doorbell()
+        for _ in range(rng.randint(20, 150)):
+            await RisingEdge(dut.clk)
+        dut.enable.value = 0
+        for _ in range(3):
+            await RisingEdge(dut.clk)
+        await until(dut, lambda: not int(dut.o_request__valid.value))
+        await RisingEdge(dut.clk)
+        stale += host.in_flight > 0
+        delivered = len(got)
+        host.restart()
+        entries = [host.post() for _ in range(rng.randint(1, 12))]
+        dut.enable.value = 1
+        await RisingEdge(dut.clk)
+        await host.doorbell()                       # mostly while old reads are still in flight
+        await until(dut, lambda e=entries: cons(dut) == len(e) and got[-len(e):] == e)
+        assert len(got) <= delivered + 1 + len(entries)
+    assert refused == [] and stale > 3
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def one_descriptor_per_cycle_from_the_buffer(dut):
+    rng = random.Random(bench_seed())
+    host, got, _ = await setup(dut, rng, log2=7, pause=0.0, latency=(1, 1))
+    sent = [host.post() for _ in range(host.size)]
+    await host.doorbell()
+    start = get_sim_time("ns")
+    await until(dut, lambda: len(got) == len(sent))
+    cycles = (get_sim_time("ns") - start) // CLOCK_PERIOD_NS
+    cocotb.log.info("128 descriptors in %d cycles", cycles)
+    assert got == sent
+    assert cycles <= 128 + 40, cycles
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_descriptors_are_delivered_in_order(sim):
+    from weft.hdl.ring.reader import RingReader
+    simulate(RingReader(preset("test").with_(ring_prefetch=PREFETCH)), name="ring_reader",
+             cases=__file__, sim=sim)

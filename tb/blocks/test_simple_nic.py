@@ -1,0 +1,285 @@
+"""Simple NIC: raw frames out and in, byte for byte."""
+
+import os
+import random
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+from cocotb.utils import get_sim_time
+
+from weft.hdl import abi
+from weft.hdl.layouts import DmaRequest
+from weft.hdl.params import preset
+from weft.tb.blocks.pcie.dma_write_sink import DmaWriteSink
+from weft.tb.flow.clock import CLOCK_PERIOD_NS, start_clock
+from weft.tb.flow.payload import beats, receive
+from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
+from weft.tb.flow.stream import StreamSink, StreamSource
+
+Reason = abi.Reason
+TX = os.environ.get("WEFT_HALF") == "tx"
+tx_test = cocotb.test(timeout_time=400, timeout_unit="us", skip=not TX)
+rx_test = cocotb.test(timeout_time=400, timeout_unit="us", skip=TX)
+
+
+async def watch_strobes(dut, seen, *names):
+    while True:
+        await RisingEdge(dut.clk)
+        for name in names:
+            seen[name] = seen.get(name, 0) + int(getattr(dut, name).value)
+        if int(dut.refuse_stb.value):
+            seen.setdefault("refused", []).append(Reason(int(dut.refuse_reason.value)))
+
+
+# ------------------------------------------------------------------------------------- transmit
+
+class FrameMemory:
+    """Host memory behind the bulk read port: answers groups in order."""
+
+    def __init__(self, dut, rng, pause):
+        self.requests = StreamSink(dut, "o_bulk_request", dut.clk, pause=pause, rng=random.Random(rng.random()))
+        self.data = StreamSource(dut, "i_bulk", dut.clk, pause=pause, rng=random.Random(rng.random()))
+        self.bytes, self.failing = {}, set()
+        self.pieces = []
+        cocotb.start_soon(self._serve())
+
+    def put(self, address, frame):
+        self.bytes.update(enumerate(frame, address))
+
+    async def _serve(self):
+        while True:
+            frame, last, first = b"", False, None
+            count = 0
+            while not last:
+                request = DmaRequest.from_bits(await self.requests.recv())
+                first = request.address if first is None else first
+                frame += bytes(self.bytes[request.address + k] for k in range(request.length))
+                last, count = request.last, count + 1
+            self.pieces.append(count)
+            for beat in beats(frame, error=first in self.failing):
+                self.data.send_nowait(beat)
+
+
+@tx_test
+async def frames_leave_whole_and_in_order(dut):
+    rng = random.Random(bench_seed())
+    await start_clock(dut)
+    memory = FrameMemory(dut, rng, 0.3)
+    source = StreamSource(dut, "i", dut.clk, pause=0.3, rng=random.Random(rng.random()))
+    sink = StreamSink(dut, "o", dut.clk, pause=0.3, rng=random.Random(rng.random()))
+    seen = {}
+    cocotb.start_soon(watch_strobes(dut, seen, "retire", "count_tx_raw_frames"))
+    lengths = [14, 59, 60, 61, 64, 65, 0, 13, 4096, 4097, 8192, 9216, 9217, 65535, 42]
+    lengths += [rng.randint(14, 200) for _ in range(40)]
+    rng.shuffle(lengths)
+    expected, refused, at = [], [], 0x1_0000_0003
+    for k, length in enumerate(lengths):
+        good = 14 <= length <= 9216
+        frame = rng.randbytes(length)
+        failing = good and k % 9 == 4
+        if good:
+            memory.put(at, frame)
+            if failing:
+                memory.failing.add(at)
+            expected.append((frame.ljust(60, b"\0"), int(failing)))
+        if not good or failing:
+            refused.append(Reason.DMA_ERROR if good else Reason.BAD_DESCRIPTOR)
+        source.send_nowait(abi.NIC_TX.pack(phase=rng.getrandbits(1), address=at, length=length))
+        at += length + rng.randint(1, 5000)
+    for frame in expected:
+        assert await receive(sink) == frame
+    for _ in range(10):
+        await RisingEdge(dut.clk)
+    assert seen["retire"] == len(lengths)
+    assert seen["count_tx_raw_frames"] == len([1 for _, bad in expected if not bad])
+    assert seen["refused"] == refused and set(refused) == {Reason.DMA_ERROR, Reason.BAD_DESCRIPTOR}
+    assert int(dut.idle.value) and max(memory.pieces) == 3
+
+
+@tx_test
+async def several_reads_are_in_flight(dut):
+    rng = random.Random(bench_seed())
+    await start_clock(dut)
+    requests = StreamSink(dut, "o_bulk_request", dut.clk)
+    source = StreamSource(dut, "i", dut.clk)
+    for k in range(6):
+        source.send_nowait(abi.NIC_TX.pack(address=rng.getrandbits(48), length=100 + k))
+    for _ in range(30):
+        await RisingEdge(dut.clk)
+    assert len(requests) == 4
+
+
+@tx_test
+async def one_beat_per_cycle(dut):
+    rng = random.Random(bench_seed())
+    await start_clock(dut)
+    memory = FrameMemory(dut, rng, 0.0)
+    source = StreamSource(dut, "i", dut.clk)
+    sink = StreamSink(dut, "o", dut.clk)
+    frame = rng.randbytes(9216)
+    memory.put(0, frame)
+    start = get_sim_time("ns")
+    for _ in range(3):
+        source.send_nowait(abi.NIC_TX.pack(address=0, length=9216))
+    for _ in range(3):
+        assert await receive(sink) == (frame, 0)
+    cycles = (get_sim_time("ns") - start) // CLOCK_PERIOD_NS
+    cocotb.log.info("432 beats in %d cycles", cycles)
+    assert cycles <= 432 + 16
+
+
+# -------------------------------------------------------------------------------------- receive
+
+class NicRx:
+    """The block with a stand-in for its ring: positions, fullness, entries in order."""
+
+    def __init__(self, dut, rng, *, slots_log2, slot_log2, pause):
+        self.dut, self.rng, self.slots = dut, rng, 1 << slots_log2
+        self.buffer, self.slot_log2 = 0x55_0000_0080, slot_log2
+        self.dma = DmaWriteSink(dut, dut.clk, pause=pause, rng=rng)
+        self.info = StreamSource(dut, "i_info", dut.clk, pause=pause, rng=random.Random(rng.random()))
+        self.data = StreamSource(dut, "i", dut.clk, pause=pause, rng=random.Random(rng.random()))
+        self.prod = self.cons = 0
+        self.entries = []           # (entry, groups written when it came)
+        self.pause = pause
+        dut.buffer.value, dut.slot_log2.value = self.buffer, slot_log2
+        cocotb.start_soon(self._ring())
+
+    async def _ring(self):
+        ready = False
+        while True:
+            self.dut.o_entry__ready.value = int(ready)
+            self.dut.position.value = self.prod % self.slots
+            self.dut.full.value = int(self.prod - self.cons == self.slots)
+            await RisingEdge(self.dut.clk)
+            if ready and int(self.dut.o_entry__valid.value):
+                entry = abi.NIC_RX.unpack(int(self.dut.o_entry__payload.value).to_bytes(64, "little"))
+                self.entries.append((entry, self.dma.beats.received))
+                self.prod += 1
+                ready = False
+            else:
+                ready = self.rng.random() >= self.pause and self.prod - self.cons < self.slots
+
+    def send(self, frame, roce):
+        self.info.send_nowait(len(frame) | roce << 14)
+        for beat in beats(frame):
+            self.data.send_nowait(beat)
+
+    async def idle(self):
+        await self.data.idle()
+        await self.info.idle()
+        for _ in range(3):
+            await RisingEdge(self.dut.clk)
+        while not int(self.dut.idle.value):
+            await RisingEdge(self.dut.clk)
+        for _ in range(30):
+            await RisingEdge(self.dut.clk)
+
+
+async def setup_rx(dut, rng, **options):
+    await start_clock(dut)
+    seen = {}
+    cocotb.start_soon(watch_strobes(dut, seen, "count_rx_raw_frames"))
+    nic = NicRx(dut, rng, **options)
+    for _ in range(3):                      # the configuration settles
+        await RisingEdge(dut.clk)
+    return nic, seen
+
+
+@rx_test
+async def frames_reach_their_slots(dut):
+    rng = random.Random(bench_seed())
+    nic, seen = await setup_rx(dut, rng, slots_log2=2, slot_log2=10, pause=0.3)
+    beats_so_far, delivered, expected_reasons = 0, 0, []
+    for k in range(40):
+        room = nic.slots - (nic.prod - nic.cons)
+        frame = rng.randbytes(rng.choice([14, 60, 64, 65, 500, 1023, 1024, 1025, 2000]))
+        roce = rng.getrandbits(1)
+        dut.time_ns.value = k << 33
+        nic.send(frame, roce)
+        await nic.idle()
+        if not room:
+            expected_reasons.append(Reason.NIC_RING_FULL)
+        elif len(frame) > 1024:
+            expected_reasons.append(Reason.FRAME_TOO_LONG)
+        else:
+            entry, written = nic.entries[delivered]
+            beats_so_far += -(-len(frame) // 64)
+            assert (entry.length, entry.roce, entry.time_ns) == (len(frame), roce, k << 33)
+            assert written == beats_so_far, "the entry came before its frame"
+            slot = nic.buffer + (delivered % nic.slots << nic.slot_log2)
+            assert nic.dma.groups[-1] == ([(slot, len(frame))], frame)
+            delivered += 1
+        assert len(nic.entries) == delivered == len(nic.dma.groups)
+        if rng.random() < 0.25 or not room:
+            nic.cons = rng.randint(nic.cons, nic.prod)
+    assert seen["refused"] == expected_reasons
+    assert set(expected_reasons) == {Reason.NIC_RING_FULL, Reason.FRAME_TOO_LONG}
+    assert seen["count_rx_raw_frames"] == delivered
+
+
+@rx_test
+async def long_frames_are_split(dut):
+    rng = random.Random(bench_seed())
+    nic, seen = await setup_rx(dut, rng, slots_log2=1, slot_log2=14, pause=0.1)
+    for length in (9216, 4097, 16383, 4096):
+        frame = rng.randbytes(length)
+        nic.send(frame, 0)
+        await nic.idle()
+        pieces, data = nic.dma.groups[-1]
+        slot = nic.buffer + ((nic.prod - 1) % 2 << 14)
+        assert data == frame and len(pieces) == -(-length // 4096)
+        assert pieces[0][0] == slot and nic.dma.read(slot, length) == frame
+        nic.cons = nic.prod
+    assert "refused" not in seen
+
+
+@rx_test
+async def full_ring_never_blocks(dut):
+    rng = random.Random(bench_seed())
+    nic, seen = await setup_rx(dut, rng, slots_log2=2, slot_log2=9, pause=0.0)
+    start = get_sim_time("ns")
+    for _ in range(4):
+        nic.send(rng.randbytes(60), 0)
+    await nic.idle()
+    cocotb.log.info("4 short frames in %d cycles", (get_sim_time("ns") - start) // CLOCK_PERIOD_NS - 30)
+    assert nic.prod == 4
+    for _ in range(50):
+        nic.send(rng.randbytes(rng.randint(60, 400)), 0)
+    await nic.idle()
+    assert seen["refused"] == [Reason.NIC_RING_FULL] * 50 and nic.prod == 4
+    nic.cons = 4
+    nic.send(b"x" * 60, 1)
+    await nic.idle()
+    assert nic.prod == 5 and nic.entries[-1][0].roce == 1
+
+
+@rx_test
+async def info_is_taken_with_the_request(dut):
+    """Otherwise the payload behind the frame could be granted before it, and both would wait for ever."""
+    await start_clock(dut)
+    dut.slot_log2.value = 9
+    for _ in range(3):                      # the configuration settles
+        await RisingEdge(dut.clk)
+    dut.i_info__payload.value, dut.i_info__valid.value = 64, 1
+    for _ in range(20):
+        await RisingEdge(dut.clk)
+        assert not int(dut.i_info__ready.value)
+    assert int(dut.o_request__valid.value)
+    dut.o_request__ready.value = 1
+    await RisingEdge(dut.clk)
+    assert int(dut.i_info__ready.value)
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_raw_frames_leave(sim):
+    from weft.hdl.simple_nic import SimpleNicTx
+    simulate(SimpleNicTx(preset("test")), name="simple_nic_tx", cases=__file__, sim=sim,
+             env={"WEFT_HALF": "tx"})
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_raw_frames_arrive(sim):
+    from weft.hdl.simple_nic import SimpleNicRx
+    simulate(SimpleNicRx(preset("test")), name="simple_nic_rx", cases=__file__, sim=sim)

@@ -1,0 +1,1 @@
+"""Tests of the transmit room and its blocks."""

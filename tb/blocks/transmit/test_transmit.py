@@ -1,0 +1,270 @@
+"""The transmit room: frames byte for byte, order, priority, refusals, throughput."""
+
+import random
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge, with_timeout
+from cocotb.utils import get_sim_time
+
+from weft.hdl import abi, wire
+from weft.hdl.abi import Reason, ReportKind
+from weft.hdl.layouts import Report
+from weft.hdl.params import preset
+from weft.hdl.transmit.segment import CHUNK_MAX
+from weft.hdl.transmit.transmit import Transmit
+from weft.tb.blocks.transmit.agents import (
+    BAD_KEY,
+    IP,
+    MAC,
+    NO_QP,
+    POISON_KEY,
+    Host,
+    frame_of,
+    outcome_of,
+    packets_of,
+    random_work,
+    refusal,
+    run,
+)
+from weft.tb.flow.clock import CLOCK_PERIOD_NS, start_clock
+from weft.tb.flow.payload import beats, receive
+from weft.tb.flow.simulate import SIMULATORS, bench_seed
+from weft.tb.flow.stream import StreamSink, StreamSource
+from weft.tb.judge.decoder import decode, is_roce
+
+PARAMS = preset("test")
+QPS = PARAMS.qps
+COUNTS = ("count_tx_packets", "count_tx_retransmissions", "count_tx_bytes", "count_tx_raw_frames", "retire_send",
+          "retire_retransmit", "refuse_stb")
+
+
+class Room:
+    """The room with everything around it."""
+
+    def __init__(self, dut, pause, seed=0):
+        self.dut, self.rng = dut, random.Random(bench_seed() + seed)
+        self.host = Host(dut, pause=pause, rng=self.rng)
+        self.rings = [StreamSource(dut, p, dut.clk, pause=pause, rng=self.rng) for p in ("i_send", "i_retransmit")]
+        self.raw = StreamSource(dut, "i_raw", dut.clk, pause=pause, rng=self.rng)
+        self.sink = StreamSink(dut, "o", dut.clk, pause=pause, rng=self.rng)
+        self.reports = StreamSink(dut, "o_report", dut.clk, pause=pause, rng=self.rng)
+        self.totals, self.refused = dict.fromkeys(COUNTS, 0), []
+        cocotb.start_soon(self._count())
+
+    @classmethod
+    async def start(cls, dut, pause=0.0):
+        await start_clock(dut)
+        dut.mac.value, dut.ip.value, dut.enable.value = MAC, IP, 1
+        return cls(dut, pause)
+
+    async def _count(self):
+        ports = {name: getattr(self.dut, name) for name in COUNTS}
+        while True:
+            await RisingEdge(self.dut.clk)
+            for name, port in ports.items():
+                self.totals[name] += int(port.value)
+            if int(self.dut.refuse_stb.value):
+                self.refused.append(Reason(int(self.dut.refuse_reason.value)))
+
+    def post(self, ring, work):
+        self.rings[ring].send_nowait(abi.WORK.pack(phase=self.rng.getrandbits(1), **work))
+
+    async def frames(self, count):
+        got = []
+        for _ in range(count):
+            data, error = await with_timeout(receive(self.sink), 200, "us")
+            assert not error
+            got.append(data)
+        return got
+
+    async def quiet(self):
+        """Until nothing is in the room; then nothing unexpected may be there."""
+        while not int(self.dut.idle.value):
+            await RisingEdge(self.dut.clk)
+        for _ in range(3):
+            await RisingEdge(self.dut.clk)
+        assert not len(self.sink) and not len(self.reports)
+
+
+def some_works(rng, ring, count):
+    """Descriptors of every kind, bad ones among them; `sport` tells the ring."""
+    kinds = ["key", "poison", "poison", "qp", "opcode", "pmtu", "length", "sqpn"]
+    kinds += ["good"] * (count - len(kinds))
+    rng.shuffle(kinds)
+    for number, kind in enumerate(kinds):
+        work = random_work(rng, qps=QPS, retransmit=ring, length_max=2500, sport=2 * number + ring)
+        some = rng.randint(1, 2500)
+        work |= {"key": {"lkey": BAD_KEY, "length": some}, "poison": {"lkey": POISON_KEY, "length": some},
+                 "qp": {"sqpn": NO_QP}, "opcode": {"opcode": rng.choice([0, 3, 15])},
+                 "pmtu": {"pmtu": rng.choice([0, 6, 7])},
+                 "length": {"length": rng.choice([(1 << 31) + 1, 0xFFFF_FFFF])},
+                 "sqpn": {"sqpn": QPS + rng.getrandbits(20)}}.get(kind, {})
+        yield work
+
+
+@cocotb.test()
+async def everything_at_once(dut):
+    room = await Room.start(dut, pause=0.25)
+    rng = room.rng
+    works = [list(some_works(rng, ring, 25)) for ring in (0, 1)]
+    raws = [rng.randbytes(rng.choice([14, 42, 59, 60, 61, 64, 65, 1500])) for _ in range(12)]
+    broken = rng.randbytes(200)
+    for ring in (0, 1):
+        for work in works[ring]:
+            room.post(ring, work)
+    for raw in [*raws[:5], None, *raws[5:]]:
+        for beat in beats(raw or broken, error=int(raw is None)):
+            room.raw.send_nowait(beat)
+    expected = [outcome_of(w, qps=QPS) for w in works]
+    got = await room.frames(sum(len(e[0]) for e in expected) + len(raws))
+
+    roce = [f for f in got if is_roce(f)]
+    for ring in (0, 1):
+        assert [f for f in roce if decode(f).sport % 2 == ring] == expected[ring][0]
+    assert [f for f in got if not is_roce(f)] == [r.ljust(60, b"\0") for r in raws]
+
+    reports = []
+    for _ in range(sum(len(e[1]) for e in expected)):
+        report = abi.REPORT_EVENT.unpack(Report.from_bits(await with_timeout(room.reports.recv(), 50, "us"))
+                                         .entry.to_bytes(64, "little"))
+        assert report.kind == ReportKind.TX_ERROR
+        reports.append((report.retransmission, report.reason, report.psn, report.qpn))
+    for ring in (0, 1):
+        assert [r[1:] for r in reports if r[0] == ring] == expected[ring][1]
+    await room.quiet()
+    assert {r for e in expected for r, _, _ in e[1]} == {
+        Reason.BAD_DESCRIPTOR, Reason.BAD_KEY, Reason.UNKNOWN_QP, Reason.DMA_ERROR}, "every refusal occurred"
+    assert room.host.crossings > 5
+    assert sorted(room.refused) == sorted(r for e in expected for r, _, _ in e[1])
+    assert room.totals == {
+        "count_tx_packets": len(roce), "count_tx_retransmissions": len(expected[1][0]),
+        "count_tx_bytes": sum(len(decode(f).payload) for f in roce), "count_tx_raw_frames": len(raws),
+        "retire_send": 25, "retire_retransmit": 25, "refuse_stb": len(reports)}
+
+
+@cocotb.test()
+async def retransmissions_first(dut):
+    """A retransmission waits for the packets whose payload is already asked for, and for no others."""
+    room = await Room.start(dut)
+    works = [random_work(room.rng, qps=QPS, retransmit=0, pmtu=1, remote_va=0, length=256 * 120, opcode=1, sport=ring)
+             for ring in (0, 1)]
+    works[1]["length"] = 256 * 8
+    room.post(0, works[0])
+    await room.frames(20)
+    room.post(1, works[1])
+    rest = await room.frames(100 + 8)
+    order = [decode(f).sport for f in rest]
+    first = order.index(1)
+    assert order[first:first + 8] == [1] * 8, "retransmissions are not interleaved with new work"
+    assert first <= PARAMS.bulk_tags + 40, "new work overtook a waiting retransmission"
+    assert order.count(0) == 100 and first < 100
+
+
+@cocotb.test()
+async def nothing_starves(dut):
+    """Raw and data frames share the wire frame by frame."""
+    room = await Room.start(dut)
+    work = random_work(room.rng, qps=QPS, retransmit=0, pmtu=3, remote_va=0, length=1024 * 30, opcode=1)
+    room.post(0, work)
+    for _ in range(30):
+        for beat in beats(bytes(1000)):
+            room.raw.send_nowait(beat)
+    got = [is_roce(f) for f in await room.frames(60)]
+    for kind in (False, True):
+        places = [i for i, k in enumerate(got) if k == kind]
+        gaps = [b - a for a, b in zip(places, places[1:], strict=False)]
+        middle = gaps[3:-3]
+        assert max(middle) <= 3, got
+
+
+@cocotb.test()
+async def disabled_sends_nothing(dut):
+    room = await Room.start(dut)
+    dut.enable.value = 0
+    works = [random_work(room.rng, qps=QPS, retransmit=0, pmtu=3, length=3000) for _ in range(2)]
+    room.post(0, works[0])
+    for beat in beats(bytes(100)):
+        room.raw.send_nowait(beat)
+    for _ in range(60):
+        await RisingEdge(dut.clk)
+        assert not int(dut.o__valid.value)
+    dut.drain_request.value = 1
+    dut.enable.value = 1
+    assert len((await room.frames(1))[0]) == 100, "raw frames do not wait for a drain"
+    while not int(dut.drain_done.value):
+        await RisingEdge(dut.clk)
+    assert not len(room.sink)
+    dut.drain_request.value = 0
+    assert await room.frames(len(packets_of(works[0], qps=QPS))) == outcome_of(works[:1], qps=QPS)[0]
+    await room.quiet()
+
+
+@cocotb.test()
+async def full_rate(dut):
+    """From the first to the last beat no cycle is empty, whatever the PMTU."""
+    room = await Room.start(dut)
+    for pmtu, packets in ((5, 6), (3, 20), (1, 40)):
+        size = wire.PMTUS[pmtu]
+        for va in (0, 37):  # aligned, and with every payload crossing a page at some time
+            work = random_work(room.rng, qps=QPS, retransmit=0, pmtu=pmtu, remote_va=0, local_va=va, opcode=1,
+                               length=size * packets)
+            expected = outcome_of([work], qps=QPS)[0]
+            beats = sum(-(-len(f) // 64) for f in expected)
+            before = room.sink.received
+            room.post(0, work)
+            while room.sink.received == before:
+                await RisingEdge(dut.clk)
+            began = get_sim_time("ns")
+            while room.sink.received < before + beats:
+                await RisingEdge(dut.clk)
+            cycles = (get_sim_time("ns") - began) / CLOCK_PERIOD_NS + 1
+            assert await room.frames(packets) == expected
+            cocotb.log.info("PMTU %d: %d frames of %d beats in %d cycles", size, packets, beats // packets, cycles)
+            assert cycles <= beats + 1
+            await room.quiet()
+
+
+@cocotb.test()
+async def a_refused_descriptor_ends_at_once(dut):
+    """Two gigabytes are not stepped through: neither when the first packet is refused, nor when a later one is."""
+    room = await Room.start(dut, pause=0.2)
+    rng, key, whole = room.rng, 0x7777, 9
+    room.host.ends[key] = (1 << 40) + whole * 256
+    huge = {"pmtu": 1, "remote_va": 0, "opcode": 1, "ack_req": 0, "length": CHUNK_MAX}
+    kinds = [{"lkey": BAD_KEY, "psn": 100}, {"sqpn": NO_QP, "psn": 200},
+             {"lkey": key, "local_va": 1 << 40, "psn": 300}]
+    expected, reports = [[], []], [[], []]
+    for ring in (0, 1):
+        for changes in rng.choices(kinds, k=3) + kinds:
+            work = random_work(rng, qps=QPS, retransmit=ring, sport=ring, **huge) | changes
+            sent = whole if work["lkey"] == key else 0
+            expected[ring] += [frame_of(p) for p in packets_of(work | {"length": 256 * sent}, qps=QPS)[:sent]]
+            reports[ring].append(work["psn"] + sent)
+            room.post(ring, work)
+            for _ in range(rng.randrange(4)):   # of one packet, some without payload
+                good = random_work(rng, qps=QPS, retransmit=ring, sport=ring, pmtu=5, remote_va=0,
+                                   length=rng.choice([0, 0, 70]))
+                expected[ring] += outcome_of([good], qps=QPS)[0]
+                room.post(ring, good)
+    got = await room.frames(sum(map(len, expected)))
+    for ring in (0, 1):
+        assert [f for f in got if decode(f).sport == ring] == expected[ring]
+    seen = [[], []]
+    for _ in range(sum(map(len, reports))):
+        report = abi.REPORT_EVENT.unpack(Report.from_bits(await with_timeout(room.reports.recv(), 20, "us"))
+                                         .entry.to_bytes(64, "little"))
+        seen[report.retransmission].append(report.psn)
+    assert seen == reports
+    await with_timeout(cocotb.start_soon(room.quiet()), 20, "us")
+    assert room.totals["refuse_stb"] == 12
+    assert room.host.translations < 1000
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_transmit_room(sim):
+    run(Transmit(PARAMS), name="transmit", cases=__file__, sim=sim)
+
+
+def test_small_buffer_is_refused():
+    assert "too small" in refusal(lambda: Transmit(PARAMS.with_(tx_buffer_beats=64)))

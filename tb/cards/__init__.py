@@ -1,0 +1,1 @@
+"""Two real cards under their drivers: crossings, losses, resets, bad input."""

@@ -1,0 +1,118 @@
+"""Two cards, their open drivers and their scoreboards: the stage of the end-to-end benches."""
+
+import random
+from dataclasses import replace
+
+from cocotb.task import bridge
+from cocotb.triggers import Timer
+
+from weft.driver.verbs.context import Context
+from weft.hdl import abi
+from weft.hdl.params import preset
+from weft.model.functional.parse import parse
+from weft.tb.judge.dma_guard import DmaGuard
+from weft.tb.judge.scoreboard import Scoreboard
+from weft.tb.world.two_cards import SIDES
+from weft.tb.world.two_hosts import TwoCards
+
+MAC = {"a": 0x02_00_00_00_00_0A, "b": 0x02_00_00_00_00_0B}
+IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}
+LINGER_NS = 3_000          # lets reports and writes that nobody waits for reach the hosts
+QUIET_NS = 1_000
+
+
+class CardPair:
+    """:class:`~weft.tb.world.two_hosts.TwoCards` with an open driver and a scoreboard on each side.
+
+    Parameters
+    ----------
+    dut
+    env_config : EnvConfig
+    context_config : ContextConfig
+    card : str
+        Preset of the cards.
+    seed : int
+
+    Attributes
+    ----------
+    contexts, scoreboards, guards : dict of side
+        A scoreboard that a bench takes out is not checked.
+    """
+
+    def __init__(self, dut, env_config, context_config, *, card="test", seed=0):
+        self.env, self.card = TwoCards(dut, env_config, seed=seed), preset(card)
+        self._configs = {side: replace(context_config, random=random.Random(f"{seed}/{side}/driver")) for side in SIDES}
+        self.contexts, self.scoreboards, self.guards, self._endpoints = {}, {}, {}, {}
+
+    async def start(self):
+        """Enumerate the hosts and bring the cards up."""
+        await self.env.start()
+        for side, peer in zip(SIDES, reversed(SIDES), strict=True):
+            direction = f"{side}_to_{peer}"
+            # Some bits are protected by nothing: a frame with one of them damaged is no lost frame.
+            self.env.link(direction).impairments.usable = (
+                lambda frame, peer=peer: parse(frame, mac=MAC[peer], ip=IP[peer])[0].kind in ("DATA", "PROBE"))
+            await bridge(self._open)(side)
+        for side, peer in zip(SIDES, reversed(SIDES), strict=True):
+            self.scoreboards[side] = Scoreboard(self.contexts[side], self.env.host(side),
+                                                self.env.link(f"{peer}_to_{side}"), self.card.window_bits)
+
+    def _open(self, side):
+        self.contexts[side] = Context(self.env.device(side), mac=MAC[side], ip=IP[side], config=self._configs[side])
+        self.guards[side] = DmaGuard(self.env.host(side), self.contexts[side])
+
+    async def connect(self, endpoints, **attributes):
+        """Connect the QPs of two endpoints, ``{side: Endpoint}``; they are closed with the pair."""
+        self._endpoints = endpoints
+        for side, peer in zip(SIDES, reversed(SIDES), strict=True):
+            await bridge(endpoints[side].connect)(endpoints[peer].connections, **attributes)
+            for qp in endpoints[side].qps:
+                self.scoreboards[side].follow(qp)
+
+    async def close(self):
+        """Wait for the last frames, check the scoreboards, destroy everything.
+
+        Returns
+        -------
+        (dict, dict, list of str)
+            Counters of each side; uses of its knitting blocks after the QPs are gone; what the scoreboards
+            and the guards of the hosts' memories say.
+        """
+        while self.env.frames_in_flight:
+            await Timer(QUIET_NS, "ns")
+        await Timer(LINGER_NS, "ns")
+        counters, blocks, complaints = {}, {}, []
+        for side in SIDES:
+            counters[side], queries = await bridge(self._read_out)(side)
+            if side not in self.scoreboards:
+                continue
+            try:
+                spans = sum(qp.receiver.counts["coarsened"] for qp in self._endpoints[side].qps)
+                self.scoreboards[side].check(counters[side], queries, spans)
+            except AssertionError as error:
+                complaints.append(f"scoreboard of {side}: {error}")
+        for side in SIDES:
+            blocks[side] = await bridge(self._destroy)(side)
+            try:
+                self.guards[side].check()
+            except AssertionError as error:
+                complaints.append(f"memory of {side}: {error}")
+        self.env.finish()
+        return counters, blocks, complaints
+
+    def _read_out(self, side):
+        context = self.contexts[side]
+        queries = {}
+        for qp in self._endpoints[side].qps:
+            answer = context.commands.call(abi.CommandOpcode.QP_QUERY, qpn=qp.qp_num)
+            queries[qp.qp_num] = (answer.result0, answer.result1)
+        return context.statistics(), queries
+
+    def _destroy(self, side):
+        self._endpoints[side].close()
+        return self.contexts[side].knitting.check()
+
+
+def missing_blocks(uses):
+    """Blocks of the knitting buffer that are not on the free list."""
+    return sum(uses.values()) - uses["free"]

@@ -1,0 +1,172 @@
+"""Losses in patterns over two real cards, of retransmissions too: each is repaired once, and only a tail waits for a
+timer. And losses when the receiver has far too few knitting blocks.
+"""
+
+import json
+import os
+import random
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import cocotb
+from cocotb.utils import get_sim_time
+
+from weft.hdl import abi, wire
+from weft.model.loss import Burst, Comb, GilbertElliott, Outage
+from weft.tb.cards.crossing_cases import PACKETS, PROBE, Case, Crossing, psn_of
+from weft.tb.flow.simulate import bench_seed
+from weft.tb.world.link import FrameKind, LinkConfig
+
+PMTU = 256
+SOON = 200      # packets; a random pattern loses something among the first so many
+
+
+@dataclass(frozen=True)
+class Again:
+    """Every ``every``-th packet is lost so many times: as itself and as its first retransmissions."""
+
+    every: int
+    times: int
+
+
+class LossyWay:
+    """Plants a loss model on the way from A to B: for data and retransmissions, nothing else.
+
+    Attributes
+    ----------
+    lost : Counter
+        How often each packet was lost, by (QPN, PSN).
+    tail : int
+        Packets that only a probe can find: the last originals and retransmissions in front of one, all lost. (In the
+        last node of a list, only a probe finds any loss.)
+    """
+
+    def __init__(self, model):
+        self.model, self.lost, self.tail, self._behind = model, Counter(), 0, Counter()
+
+    def __call__(self, crossing):
+        self._lost = self._start()
+        crossing.drop("a_to_b", "pattern", self._chosen)
+
+    def _start(self):
+        model = self.model
+        if isinstance(model, Again):
+            return lambda _now, packet: packet[1] % model.every == 0 and self.lost[packet] < model.times
+        attempt = 0
+        while isinstance(model, GilbertElliott) and not any(map(model.start(self._rng(attempt)), range(SOON))):
+            attempt += 1
+        lost = model.start(self._rng(attempt))
+        began = get_sim_time("ns")
+        return lambda now, _packet: lost(now - began)
+
+    @staticmethod
+    def _rng(attempt):
+        return random.Random(f"{bench_seed()}/{attempt}")
+
+    def _chosen(self, frame, kind):
+        if kind not in PACKETS | PROBE:
+            return False
+        packet = qpn, _ = wire.BTH.unpack(frame[wire.BTH_OFFSET:]).dest_qp, psn_of(frame)
+        if kind in PROBE:
+            self.tail += sum(self._behind.pop((qpn, before), 0) for before in (FrameKind.DATA, FrameKind.RETX))
+            return False
+        gone = self._lost(get_sim_time("ns"), packet)
+        self.lost[packet] += gone
+        self._behind[qpn, kind] = self._behind[qpn, kind] + 1 if gone else 0
+        return gone
+
+
+async def cross(dut, model, *, length=60_000, qps=2, **driver):
+    """A transfer with these losses; Crossing compares bytes, and retransmissions with losses."""
+    way = LossyWay(model)
+    case = Case({"a": [length // qps // 4] * 4, "b": []}, qps=qps, pmtu=PMTU, driver=driver)
+    crossing = await Crossing(dut, case, way).run()
+    board = crossing.pair.scoreboards["b"]
+    board.require("loss")
+    assert crossing.dropped["pattern"] == way.lost.total() > 0
+    assert not crossing.sums["a"]["probes_midway"], "a timer ran out in the middle"
+    found = board.seen["found by probe"]
+    assert found <= way.tail, f"{found} packets waited for a probe, {way.tail} were at a tail"
+    dut._log.info("%d losses of %d packets, %d at a tail, %d found by a probe", way.lost.total(),
+                  sum(count > 0 for count in way.lost.values()), way.tail, found)
+    return way, board
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def comb(dut):
+    """Every seventh frame."""
+    await cross(dut, Comb(7, 2))
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def holes_reported_at_once(dut):
+    """A node for each hole: the retransmissions come faster than their nodes, and the match queue is full."""
+    _, board = await cross(dut, Comb(4, 2), length=120_000, qps=1, node_age_ns=0)
+    assert board.seen["UNMATCHED"] > 10
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def bursts_of_8(dut):
+    await cross(dut, GilbertElliott(8, 0.1))
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def bursts_of_64(dut):
+    await cross(dut, GilbertElliott(64, 0.2))
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def burst_of_512(dut):
+    """A single burst of the length, then no loss, so that the run stays short."""
+    way, _ = await cross(dut, Burst(40, 512), length=180_000, qps=1)
+    assert way.lost.total() == 512
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def outages(dut):
+    """Nothing arrives for a microsecond, again and again."""
+    await cross(dut, Outage(2_000, 1_000, 4_000))
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def lost_again_and_again(dut):
+    """Every ninth packet is lost three times."""
+    way, board = await cross(dut, Again(9, 3))
+    board.require("second loss", "third loss")
+    assert set(way.lost.values()) - {0} == {3}
+
+
+# ------------------------------------------------------------------------------------------------- pools
+
+
+async def cross_with_blocks(dut, blocks, **driver):
+    """A transfer that loses a quarter of the originals and few retransmissions, each hole a node of its own as far as
+    blocks allow.
+    """
+    way = LinkConfig(delay_ns=12_000)
+    case = Case({"a": [54_000] * 3, "b": []}, pmtu=PMTU, there=way, back=way,
+                driver={"extent_bytes": blocks * abi.BLOCK_BYTES, "max_extents": 1, "node_age_ns": 0,
+                        "probe_timeout_ns": 60_000, "prefetch_depth": 16, "prefetch_watermark": 16, **driver})
+    rng, chance = random.Random(bench_seed()), {FrameKind.DATA: 0.25, FrameKind.RETX: 0.03}
+    crossing = await Crossing(
+        dut, case, lambda c: c.drop("a_to_b", "lost", lambda _, kind: rng.random() < chance.get(kind, 0))).run()
+    crossing.pair.scoreboards["b"].require("loss", "second loss")
+    return crossing
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def enough_blocks(dut):
+    """Leaves the peak demand in ``peak.json``."""
+    blocks = 1024
+    crossing = await cross_with_blocks(dut, blocks)
+    assert not crossing.sums["b"]["waited"] and not crossing.sums["b"]["coarsened"]
+    Path(os.environ["WEFT_RUN"], "peak.json").write_text(json.dumps(blocks - crossing.low_water["b"]))
+
+
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def few_blocks(dut):
+    """The number is in the environment: holes wait, become spans, and the peer has to stop."""
+    crossing = await cross_with_blocks(dut, int(os.environ["WEFT_BLOCKS"]), waiting_runs_max=16)
+    assert crossing.sums["b"]["waited"] and crossing.sums["b"]["coarsened"] and crossing.sums["b"]["limits"]
+    crossing.pair.scoreboards["b"].require("span")

@@ -1,0 +1,32 @@
+"""Loss patterns and pools that are too small over two real cards: see ``loss_cases``."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from weft.hdl.params import preset
+from weft.tb.flow.simulate import simulate
+from weft.tb.software.small_pools import guaranteed_blocks
+from weft.tb.world.two_cards import TOP, two_cards_text
+
+
+def run(case, **environment):
+    return simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator",
+                    optimize="run", cases=Path(__file__).with_name("loss_cases.py"), tests=rf"\.{case}$", timeout_s=590,
+                    env=environment)
+
+
+@pytest.mark.parametrize("case", ["comb", "holes_reported_at_once", "bursts_of_8", "bursts_of_64", "burst_of_512",
+                                  "outages", "lost_again_and_again"])
+def test_each_loss_is_repaired_once_and_without_a_timer(case):
+    run(case)
+
+
+def test_too_few_blocks_make_spans():
+    """A 32nd, rounded up, of what the transfer takes when it has enough, and no more than is guaranteed."""
+    peak, least = json.loads((run("enough_blocks") / "peak.json").read_text()), guaranteed_blocks(1)
+    share = -(-peak // 32)
+    assert share > least
+    for blocks in (share, least):
+        run("few_blocks", WEFT_BLOCKS=str(blocks))

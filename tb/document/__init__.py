@@ -1,0 +1,1 @@
+"""Documents drawn from the code."""

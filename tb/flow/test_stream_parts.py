@@ -1,0 +1,106 @@
+"""Queues, pipeline registers and arbiters: nothing lost, order kept, full rate."""
+
+import os
+import random
+
+import cocotb
+import pytest
+from cocotb.utils import get_sim_time
+
+from weft.tb.flow.clock import CLOCK_PERIOD_NS, start_clock
+from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
+from weft.tb.flow.stream import StreamSink, StreamSource
+
+WIDTH = 24                                      # bits 22:0 a value, bit 23 `last`
+SOURCES = 3
+INPUTS = int(os.environ.get("WEFT_INPUTS", "0"))
+PACKETS = os.environ.get("WEFT_PACKETS") == "1"
+pipe_test = cocotb.test(timeout_time=200, timeout_unit="us", skip=INPUTS > 0)
+arbiter_test = cocotb.test(timeout_time=200, timeout_unit="us", skip=INPUTS == 0)
+
+
+@pipe_test
+async def items_pass_in_order(dut):
+    rng = random.Random(bench_seed())
+    await start_clock(dut)
+    source = StreamSource(dut, "i", dut.clk, pause=0.3, rng=random.Random(rng.random()))
+    sink = StreamSink(dut, "o", dut.clk, pause=0.3, rng=random.Random(rng.random()))
+    items = [rng.getrandbits(WIDTH) for _ in range(600)]
+    for k, item in enumerate(items):
+        source.send_nowait(item)
+        if k % 100 == 99:
+            source.pause, sink.pause = rng.choice([(0.0, 0.8), (0.8, 0.0), (0.3, 0.3)])
+            await source.idle()
+    assert await sink.recv_many(len(items)) == items
+
+
+@pipe_test
+async def one_item_per_cycle(dut):
+    await start_clock(dut)
+    source, sink = StreamSource(dut, "i", dut.clk), StreamSink(dut, "o", dut.clk)
+    start = get_sim_time("ns")
+    for k in range(300):
+        source.send_nowait(k)
+    assert await sink.recv_many(300) == list(range(300))
+    slowest = 2 if os.environ.get("WEFT_DEPTH") == "1" else 1    # a queue of one is full or empty
+    assert (get_sim_time("ns") - start) // CLOCK_PERIOD_NS <= 300 * slowest + 5
+
+
+@arbiter_test
+async def every_source_is_served_whole(dut):
+    rng = random.Random(bench_seed())
+    await start_clock(dut)
+    sources = [StreamSource(dut, f"i__{k}", dut.clk, pause=0.4, rng=random.Random(rng.random())) for k in range(INPUTS)]
+    sink = StreamSink(dut, "o", dut.clk, pause=0.3, rng=random.Random(rng.random()))
+    sent = []
+    for k, source in enumerate(sources):
+        sent.append([k << 16 | n | (rng.random() < 0.4 or n == 199) << (WIDTH - 1) for n in range(200)])
+        for item in sent[k]:
+            source.send_nowait(item)
+    got = await sink.recv_many(200 * INPUTS)
+    for k in range(INPUTS):
+        assert [item for item in got if item >> 16 & 0x7F == k] == sent[k]
+    if PACKETS:
+        for before, after in zip(got, got[1:], strict=False):
+            assert before >> (WIDTH - 1) or before >> 16 == after >> 16 & 0x7F, "a packet was interrupted"
+
+
+@arbiter_test
+async def shares_are_equal_at_full_rate(dut):
+    await start_clock(dut)
+    sources = [StreamSource(dut, f"i__{k}", dut.clk) for k in range(INPUTS)]
+    sink = StreamSink(dut, "o", dut.clk)
+    start = get_sim_time("ns")
+    for n in range(100):
+        for k, source in enumerate(sources):
+            source.send_nowait(k << 16 | n | 1 << (WIDTH - 1))
+    got = await sink.recv_many(100 * INPUTS)
+    assert (get_sim_time("ns") - start) // CLOCK_PERIOD_NS <= 100 * INPUTS + 5
+    for at in range(INPUTS, 99 * INPUTS, INPUTS):
+        assert {item >> 16 & 0x7F for item in got[at:at + INPUTS]} == set(range(INPUTS))
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+@pytest.mark.parametrize("depth", [1, 5, 64, 100])
+def test_queue_keeps_order(sim, depth):
+    from weft.hdl.stream import Fifo
+    simulate(Fifo(WIDTH, depth), name=f"fifo_{depth}", cases=__file__, sim=sim,
+             env={"WEFT_DEPTH": str(depth)})
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+@pytest.mark.parametrize("part", ["PipelineRegister", "Skid"])
+def test_pipeline_keeps_order(sim, part):
+    from weft.hdl import stream
+    simulate(getattr(stream, part)(WIDTH), name=part.lower(), cases=__file__, sim=sim)
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+@pytest.mark.parametrize(("part", "inputs"), [("Arbiter", SOURCES), ("PacketArbiter", SOURCES), ("PacketArbiter", 1)])
+def test_arbiter_is_fair(sim, part, inputs):
+    from amaranth.lib import data
+
+    from weft.hdl import stream
+    shape = data.StructLayout({"value": WIDTH - 1, "last": 1})
+    simulate(getattr(stream, part)(shape, inputs), name=f"{part.lower()}_{inputs}", cases=__file__,
+             sim=sim, env={"WEFT_INPUTS": str(inputs), "WEFT_PACKETS": str(int(part == "PacketArbiter"))})

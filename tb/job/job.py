@@ -1,0 +1,98 @@
+"""What ``weft sim`` and its bench tell each other: settings one way, progress and report the other.
+
+The settings travel as JSON in ``WEFT_JOB``. The bench appends a line to the progress file whenever it has news, and
+leaves its report as one JSON object.
+"""
+
+import json
+import os
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from weft.tb.world.host import HostConfig
+from weft.tb.world.link import LinkConfig
+
+VARIABLE = "WEFT_JOB"
+
+
+@dataclass(frozen=True)
+class Job:
+    """Settings of the main job.
+
+    Attributes
+    ----------
+    file : str
+        What travels.
+    loss, reorder, dup, corrupt : float
+        Chances of the link in the direction of the data.
+    back_loss, back_reorder, back_dup, back_corrupt : float
+        The same for the way back: loss reports and acknowledgements.
+    rtt_us : float
+    qps, seed, pmtu : int
+    preset, sim : str
+        Size of the card, and the simulator.
+    progress, report : str
+        Files the bench writes.
+    captures : str
+        Folder of the captures.
+    """
+
+    file: str
+    loss: float
+    reorder: float
+    dup: float
+    corrupt: float
+    rtt_us: float
+    qps: int
+    seed: int
+    pmtu: int
+    preset: str
+    sim: str
+    progress: str
+    report: str
+    captures: str
+    back_loss: float = 0.0
+    back_reorder: float = 0.0
+    back_dup: float = 0.0
+    back_corrupt: float = 0.0
+
+    @classmethod
+    def from_environment(cls):
+        """The job of this bench."""
+        return cls(**json.loads(os.environ[VARIABLE]))
+
+    def environment(self):
+        """What :func:`weft.tb.flow.simulate.simulate` passes to the bench."""
+        return {VARIABLE: json.dumps(asdict(self))}
+
+    def env_config(self, vectors, host=None):
+        """The :class:`~weft.tb.world.two_hosts.EnvConfig` of the job."""
+        from weft.tb.world.two_hosts import EnvConfig
+
+        delay_ns = self.rtt_us * 500
+        there = LinkConfig(delay_ns=delay_ns, loss=self.loss, duplicate=self.dup, reorder=self.reorder,
+                           corrupt=self.corrupt)
+        back = LinkConfig(delay_ns=delay_ns, loss=self.back_loss, duplicate=self.back_dup, reorder=self.back_reorder,
+                          corrupt=self.back_corrupt)
+        return EnvConfig(a_to_b=there, b_to_a=back, host=host or HostConfig(), vectors=vectors,
+                         pcap_folder=Path(self.captures))
+
+    def tell(self, phase, *, done=0, total=0, time_ns=0, **numbers):
+        """Append a line of progress: a phase, bytes done of all, simulated time, and other numbers worth showing."""
+        with open(self.progress, "a") as file:
+            file.write(json.dumps({"phase": phase, "done": done, "total": total, "time_ns": time_ns, **numbers}) + "\n")
+
+    def write_report(self, report):
+        """Leave the report, an object that JSON can hold."""
+        Path(self.report).parent.mkdir(parents=True, exist_ok=True)
+        Path(self.report).write_text(json.dumps(report, indent=1) + "\n")
+
+    @property
+    def command(self):
+        """The command that runs this job again."""
+        apart = ("progress", "report", "captures")
+        options = {name: value for name, value in asdict(self).items()
+                   if name not in apart and not (name.startswith("back_") and value == 0)}
+        return "weft sim " + " ".join(
+            f"--{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items())

@@ -1,0 +1,1 @@
+"""Lives of Adamap nodes by the million: leaks and stale accepts."""

@@ -1,0 +1,20 @@
+"""Lives of Adamap nodes in the RTL, by number: starts the simulator with :mod:`~weft.tb.lives.rtl_cases`."""
+
+import json
+from dataclasses import replace
+
+from weft.hdl.adamap.adamap import Adamap
+from weft.hdl.params import preset
+from weft.tb.blocks.adamap.with_qp_table import WithQpTable
+from weft.tb.flow.simulate import simulate
+from weft.tb.lives import rtl_cases
+
+PARAMS = replace(preset("test"), qps=8, window_bits=64, builder_slots=4, cache_entries=8, prefetch_depth_max=4,
+                 match_queue=32, knit_extents=4)
+
+
+def live_in_rtl(count, *, seed=None, **environment):
+    """The sums of :class:`~weft.tb.lives.rtl_cases.RoomLives` when ``count`` nodes have lived."""
+    run = simulate(WithQpTable(Adamap(PARAMS)), name="room_lives", cases=rtl_cases.__file__, sim="verilator",
+                   seed=seed, env={"WEFT_LIVES": str(count), **environment})
+    return json.loads((run / "lives.json").read_text())

@@ -1,0 +1,1 @@
+"""Benchmarks: what is measured, and ``weft bench``, which shows it."""

@@ -1,0 +1,207 @@
+"""How often a retransmission finds its node on the card: the Adamap room before a host memory that takes its time.
+
+A fraction is that of the retransmissions whose node was cached when they came; the others waited for a read.
+Packets of 1 KiB at 100 Gb/s, so one retransmission per 22.1 cycles when they come back to back.
+
+- ``batched``: 1e-3 of the packets are lost at random; losses are reported once per millisecond. What one report
+  tells of comes back in one piece.
+- ``comb``: every 384th packet is lost; reported in the same way.
+- ``immediate``: 1e-3 are lost at random, each is reported at once, so retransmissions are as far apart as losses.
+
+``n`` is the register ``prefetch_depth``, and the watermark. Nodes are those of the builder (its model, with which the
+RTL is compared); ``raw`` is a card whose builder knows the bitmap alone (``CardParams.node_encodings``). Every list is
+linked far ahead, as with a long round-trip time, in consecutive blocks. Time in which nothing happens on the card is
+skipped: until the next batch, or loss, the prefetcher has come to rest anyway.
+"""
+
+import json
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import cocotb
+from cocotb.triggers import RisingEdge
+from rich.console import Console
+from rich.table import Table
+
+from weft.hdl import abi
+from weft.hdl.adamap.adamap import Adamap
+from weft.hdl.adamap.control import QpRef
+from weft.hdl.layouts import JudgeRequest, ListCreate
+from weft.hdl.params import preset
+from weft.model.functional.builder import NodeBuilder
+from weft.tb.blocks.adamap.made_lists import LineMemory, now, open_extent, pass_cycles
+from weft.tb.blocks.adamap.with_qp_table import WithQpTable, write_qp
+from weft.tb.flow.clock import start_clock
+from weft.tb.flow.payload import pack
+from weft.tb.flow.simulate import simulate
+from weft.tb.flow.stream import StreamSource
+from weft.tb.measure.benchmark import Row
+
+PARAMS = replace(preset("test"), qps=4, knit_extents=1, cache_entries=32, prefetch_depth_max=16)
+DEPTHS = (1, 2, 4, 8, 16)
+PACKET_CYCLES = 1106 * 8 / 100 / 4      # a packet of 1 KiB on a wire of 100 Gb/s
+BATCH_PACKETS = int(1e6 / 4 / PACKET_CYCLES)
+MATCHES = {"batched": 1200, "comb": 1200, "immediate": 600}
+LOSS, COMB = 1e-3, 384
+BUILDERS = {"": tuple(abi.Encoding), "_raw": (abi.Encoding.BITMAP,)}
+LATENCIES = {   # cycles of one read
+    "": lambda rng: 250,
+    "_500ns": lambda rng: 125,
+    "_2us": lambda rng: 500,
+    "_tail": lambda rng: 150 + min(int(rng.expovariate(1 / 100)), 2500),
+}
+FIRST_LINE, FIRST_PSN = 64, 5000
+BAR = 0.999
+
+
+def losses(workload, rng):
+    """Lost packet numbers, and which of them are reported together."""
+    at, batch, batches = 0, [], []
+    end = BATCH_PACKETS
+    while sum(map(len, batches)) < MATCHES[workload]:
+        at += COMB if workload == "comb" else 1 + int(rng.expovariate(LOSS))
+        if workload == "immediate":
+            batches.append([at])
+            continue
+        while at >= end:
+            if batch:
+                batches.append(batch)
+            batch, end = [], end + BATCH_PACKETS
+        batch.append(at)
+    return batches
+
+
+class Scenario:
+    """A list and the retransmissions for it."""
+
+    def __init__(self, workload, builder, generation, rng):
+        self.batches, self.generation = losses(workload, rng), generation
+        nodes = NodeBuilder(1, BUILDERS[builder])
+        self.nodes, rsn = [], 0
+        for batch in self.batches:
+            sealed = []
+            for k, at in enumerate(batch):
+                sealed += nodes.run(0, generation, FIRST_PSN + at, 1, k + 1 == len(batch))
+            for node in sealed:
+                self.nodes.append(replace(node, rsn=rsn))
+                rsn += len(node.holes)
+
+    @property
+    def holes_per_node(self):
+        return sum(map(len, self.batches)) / len(self.nodes)
+
+    def block(self, line):
+        """A block of host memory; behind the list it holds nothing."""
+        k = line - FIRST_LINE
+        return self.nodes[k].pack(next_line=line + 1, next_adjacent=1) if k < len(self.nodes) else bytes(64)
+
+
+class Room:
+    """The room, one QP in it."""
+
+    def __init__(self, dut, latency):
+        self.dut, self.hits, self.scenario = dut, 0, None
+        self.judge = StreamSource(dut, "i_judge", dut.clk)
+        self.memory = LineMemory(dut, lambda line: self.scenario.block(line), lambda: latency())
+        cocotb.start_soon(self._count())
+
+    async def _count(self):
+        while True:
+            await RisingEdge(self.dut.count_cache_hits)
+            await RisingEdge(self.dut.clk)
+            self.hits += int(self.dut.count_cache_hits.value)
+
+    async def rest(self):
+        """Until nothing is under way."""
+        quiet = 0
+        while quiet < 3:
+            await pass_cycles(self.dut, 12)
+            quiet = quiet + 1 if int(self.dut.idle.value) else 0
+
+    async def doorbell(self, name, layout, **fields):
+        data, strobe = getattr(self.dut, name), getattr(self.dut, f"{name}_stb")
+        data.value, strobe.value = int.from_bytes(layout.pack(**fields), "little"), 1
+        await RisingEdge(self.dut.clk)
+        strobe.value = 0
+        await RisingEdge(self.dut.clk)
+
+    async def run(self, scenario):
+        """Send all retransmissions; the part of them that did not wait."""
+        dut, self.scenario, self.hits = self.dut, scenario, 0
+        who = {"qpn": 0, "generation": scenario.generation}
+        last = scenario.batches[-1][-1] + FIRST_PSN + 1
+        await write_qp(dut, **who)
+        await StreamSource(dut, "i_create", dut.clk).send(pack(ListCreate, **who, psn=last, line=FIRST_LINE))
+        await self.doorbell("cum_doorbell", abi.CUM_DOORBELL, **who, psn=FIRST_PSN)
+        await self.doorbell("link_doorbell", abi.LINK_DOORBELL, **who, nodes=len(scenario.nodes))
+        rsn, before = 0, None
+        for batch in scenario.batches:
+            if before is not None and (batch[0] - before) * PACKET_CYCLES < 5000:
+                await pass_cycles(dut, int((batch[0] - before) * PACKET_CYCLES))
+            else:
+                await self.rest()
+            due = float(now())
+            for at in batch:
+                self.judge.send_nowait(pack(JudgeRequest, **who, psn=(FIRST_PSN + at) % (1 << 24), rsn=rsn,
+                                            retransmission=1))
+                rsn += 1
+                due += PACKET_CYCLES
+                await pass_cycles(dut, int(due) - now())
+            before = batch[0] if len(batch) == 1 else None
+        await self.rest()
+        await StreamSource(dut, "i_destroy", dut.clk).send(pack(QpRef, **who))
+        return self.hits / rsn
+
+
+@cocotb.test()
+async def stalls(dut):
+    rng = random.Random(1)
+    await start_clock(dut)
+    dut.reorder_distance.value = dut.retransmit_slack.value = 1
+    dut.o_judgement__ready.value = dut.o_qp_error__ready.value = 1
+    dut.o_report__0__ready.value = dut.o_report__1__ready.value = 1
+    latency = None
+    room = Room(dut, lambda: latency(rng))
+    await open_extent(dut)
+    cases = json.loads(os.environ["WEFT_CASES"])
+    figures, generation = {}, 0
+    for k, (workload, depth, speed, builder) in enumerate(cases):
+        with open(os.environ["WEFT_PROGRESS"], "a") as file:
+            file.write(json.dumps({"phase": f"{workload} n={depth}{speed}{builder}", "done": k, "total": len(cases)})
+                       + "\n")
+        generation = (generation + 1) % 256
+        scenario = Scenario(workload, builder, generation, random.Random(7))
+        dut.prefetch_depth.value = dut.prefetch_watermark.value = depth
+        latency = LATENCIES[speed]
+        figures[f"{workload}_n{depth}{speed}{builder}"] = await room.run(scenario)
+        figures[f"{workload}{builder} holes"] = scenario.holes_per_node
+    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(figures))
+
+
+def show(figures):
+    """The table on the terminal."""
+    table = Table(title="retransmissions that find their node on the card", box=None, pad_edge=False)
+    for column in ("losses", "builder", "holes per node", "read", *(f"n={n}" for n in DEPTHS)):
+        table.add_column(column, justify="right" if column[0] in "nh" else "left")
+    for workload in MATCHES:
+        for builder in BUILDERS:
+            for speed in LATENCIES:
+                values = [figures.get(f"{workload}_n{n}{speed}{builder}") for n in DEPTHS]
+                if any(v is not None for v in values):
+                    table.add_row(workload, builder[1:] or "adaptive", f"{figures[f'{workload}{builder} holes']:.1f}",
+                                  speed[1:] or "1us", *("" if v is None else f"{v:.4f}" for v in values))
+    Console().print(table)
+
+
+def measure(progress, *, cases=None, sim="verilator"):
+    """Rows and a table."""
+    cases = cases or [(w, n, s, b) for b in BUILDERS for s in LATENCIES for w in MATCHES for n in DEPTHS]
+    run = simulate(WithQpTable(Adamap(PARAMS)), name="adamap_stall", cases=__file__, sim=sim,
+                   seed=1, optimize="run", env={"WEFT_CASES": json.dumps(cases), "WEFT_PROGRESS": str(progress)},
+                   timeout_s=1800)
+    figures = json.loads((run / "figures.json").read_text())
+    show(figures)
+    return [Row(f"adamap_unstalled_fraction_{w}_n{n}{s}{b}", "of matches", figures[f"{w}_n{n}{s}{b}"],
+                at_least=BAR if (n, s, b) == (4, "", "") else None) for w, n, s, b in cases]

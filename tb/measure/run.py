@@ -1,0 +1,122 @@
+"""``weft bench``: run benchmarks, show their figures, keep them in ``sim_build/reports/bench.json``.
+
+The report is a list of ``{"name", "unit", "value", "command"}``; a run replaces the figures it measured and keeps
+the others.
+"""
+
+import json
+import sys
+import threading
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from weft.tb.flow.simulate import BUILD_ROOT
+from weft.tb.measure.benchmark import BENCHMARKS
+
+REPORT = BUILD_ROOT / "reports/bench.json"
+PROGRESS = BUILD_ROOT / "reports/bench.progress.jsonl"
+POLL_S = 0.2
+FILE_WIDTH = 100       # columns, where no terminal has a say
+
+
+def print_list():
+    """Name and subject of every benchmark."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, benchmark in BENCHMARKS.items():
+        table.add_row(name, benchmark.about)
+    Console().print(table)
+
+
+def run(names=()):
+    """Run the named benchmarks, or all; the exit status: 1 if one failed or a figure is below its bar."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
+    before = {row["name"]: row for row in load_report()}
+    table = Table(box=None, pad_edge=False)
+    for column, justify in (("figure", "left"), ("value", "right"), ("unit", "left"), ("bar", "right"),
+                            ("change", "right")):
+        table.add_column(column, justify=justify, no_wrap=column != "figure", overflow="fold")
+    problems = []
+    for name in names or BENCHMARKS:
+        try:
+            rows = _measure(console, name)
+        except AssertionError as error:
+            problems.append(f"{name} failed: {error}")
+            continue
+        table.add_row(f"[bold]{name}[/]")
+        for row in rows:
+            old = before.get(row.name, {}).get("value")
+            value = f"{row.value:,.4g}" if abs(row.value) < 1000 else f"{row.value:,.0f}"
+            table.add_row(f"  {row.name}", f"[red]{value}[/]" if row.missed else value, row.unit,
+                          row.bar,
+                          f"{100 * (row.value - old) / old:+.1f} %" if old else "")
+        problems += [f"{row.name} is {row.value:.4g} {row.unit}; the bar is {row.bar}"
+                     for row in rows if row.missed]
+        merge_report(name, rows)
+    console.print(table)
+    console.print(f"report {REPORT}", style="dim", soft_wrap=True)
+    for problem in problems:
+        print(f"weft: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def load_report():
+    """The figures so far; none if the file is missing or of another form."""
+    try:
+        rows = json.loads(REPORT.read_text())
+    except (OSError, json.JSONDecodeError):
+        return []
+    return rows if isinstance(rows, list) else []
+
+
+def merge_report(name, rows):
+    """Put the rows of benchmark ``name`` into the report."""
+    merged = {row["name"]: row for row in load_report()}
+    for row in rows:
+        merged[row.name] = {"name": row.name, "unit": row.unit, "value": row.value,
+                            "command": f"weft bench --only {name}"}
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    part = REPORT.with_suffix(".part")
+    part.write_text(json.dumps(list(merged.values()), indent=1) + "\n")
+    part.rename(REPORT)
+
+
+def _measure(console, name):
+    """Rows of a benchmark, measured beside a progress bar."""
+    outcome = {}
+
+    def work():
+        try:
+            outcome["rows"] = BENCHMARKS[name].measure(PROGRESS)
+        except BaseException as error:
+            outcome["error"] = error
+
+    PROGRESS.parent.mkdir(parents=True, exist_ok=True)
+    PROGRESS.unlink(missing_ok=True)
+    thread = threading.Thread(target=work, daemon=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(),
+               TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
+    if not console.is_terminal:
+        console.print(f"measuring {name}")
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(f"{name}: building the simulator, minutes the first time", total=None)
+        thread.start()
+        while thread.is_alive():
+            news = _latest()
+            if news:
+                bar.update(task, description=f"{name}: {news['phase']}", completed=news["done"], total=news["total"])
+            thread.join(POLL_S)
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["rows"]
+
+
+def _latest():
+    """The last whole line of the progress file, or None."""
+    if not PROGRESS.exists():
+        return None
+    lines = PROGRESS.read_text().rpartition("\n")[0].splitlines()
+    return json.loads(lines[-1]) if lines else None

@@ -1,0 +1,1 @@
+"""Formal specifications, and ``weft formal``, which decides them."""

@@ -1,0 +1,86 @@
+"""What is proven of the retirement lane: one report for every node that leaves its list, with that node's block."""
+
+from amaranth.hdl import Array, Cat, Const, Signal
+from amaranth.lib import data
+
+from weft.hdl.adamap.block import line_of
+from weft.hdl.adamap.retire import RetireLane
+from weft.hdl.layouts import REPORT_RETIRE
+from weft.hdl.params import preset
+from weft.tb.proof.engine import Spec
+
+PARAMS = preset("test").with_(cache_entries=4, knit_extents=2, block_bits=9)
+NUMBER_BITS = 5
+
+
+def number(block):
+    """Number of the block: bit 1 tells the extent, bit 0 which of it."""
+    return Cat(block[0], Const(0, PARAMS.extent_blocks_log2 - 1), block[1])
+
+
+class RetireSpec(Spec):
+    """Orders come whenever there is room, each with its number; reports are taken at will.
+
+    The block of an entry is a number that may change once the entry was read, as it does when it is filled anew:
+    the first or second block of either extent.
+    """
+
+    name = "retire"
+    block = RetireLane
+
+    def specify(self, m):
+        m.submodules.dut = dut = self.block(PARAMS)
+        self.free_members(dut, "op", "cache__block", "extent_base")
+        for k in range(2):
+            m.d.comb += dut.extent_base[k].eq(self.constant(m, 4, f"base{k}"))
+        ordered, reported = Signal(NUMBER_BITS), Signal(NUMBER_BITS)
+        m.d.comb += [dut.op.rsn.eq(ordered), dut.op.index.eq(self.free(2, "index"))]
+        self.assume(~dut.op_en | dut.room)
+        order = dut.op_en
+        out = dut.o_report.valid & dut.o_report.ready
+        m.d.sync += [ordered.eq(ordered + order), reported.eq(reported + out)]
+
+        # Two memories of blocks: a retired entry keeps its block until it is filled, two cycles later at the earliest.
+        blocks = Array(Signal(2, name=f"block{k}") for k in range(4))
+        quiet = Array(Signal(2, name=f"quiet{k}") for k in range(4))
+        for k in range(4):
+            m.d.sync += quiet[k].eq(quiet[k] - (quiet[k] != 0))
+            with m.If(order & (dut.op.index == k)):
+                m.d.sync += quiet[k].eq(3)
+            with m.Elif((quiet[k] == 0) & self.free(1, f"fill{k}")):
+                m.d.sync += blocks[k].eq(self.free(2, f"block{k}"))
+        read = Signal(2)
+        with m.If(dut.cache.read_en):
+            m.d.sync += read.eq(blocks[dut.cache.read_index])
+        m.d.comb += dut.cache.block.eq(number(read))
+        followed = self.constant(m, NUMBER_BITS, "followed")
+        block, known = Signal(2), Signal()      # its block
+        with m.If(order & (ordered == followed) & ~known):
+            m.d.sync += [block.eq(blocks[dut.op.index]), known.eq(1)]
+        with m.If(out & (reported == followed)):
+            m.d.sync += known.eq(0)
+
+        report = data.View(REPORT_RETIRE, dut.o_report.p.entry)
+        forever = {"kind": "unbounded", "seconds": 120}
+        self.check("reports come in order, each once",
+                   ~dut.o_report.valid | (report.rsn[:NUMBER_BITS] == reported), **forever)
+        self.check("no report without an order", ~dut.o_report.valid | (ordered != reported), **forever)
+        self.check("a report names the block that its entry held",
+                   ~(dut.o_report.valid & known & (reported == followed)) | (
+                       report.line == line_of(PARAMS, dut.extent_base, number(block))), bound=15)
+        self.check("orders that wait fit the queue", (ordered - reported)[:NUMBER_BITS] <= 8, **forever)
+        patience = Signal(4)
+        with m.If((ordered != reported) & ~dut.o_report.valid):
+            m.d.sync += patience.eq(patience + 1)
+        with m.Else():
+            m.d.sync += patience.eq(0)
+        self.check("no deadlock: a report within 5 cycles of its order", patience <= 5, **forever)
+        self.cover("no room", ~dut.room)
+        self.cover("a report of a later order", dut.o_report.valid & (reported == 9))
+
+
+SPECS = [RetireSpec]
+MUTANTS = [
+    (RetireSpec, [("reports.free > UNDER_WAY", "reports.free > 0")]),
+    (RetireSpec, [("self.cache.read_index.eq(stages[0].index)", "self.cache.read_index.eq(self.op.index)")]),
+]

@@ -1,0 +1,77 @@
+"""What is proven of the lists whose headers go to the driver: no header of them is forgotten by its list's order."""
+
+from amaranth.hdl import Mux, Signal
+
+from weft.hdl.adamap.unmatched import SLACK_MAX, Unmatched
+from weft.hdl.params import preset
+from weft.tb.proof.engine import Spec
+
+
+class UnmatchedSpec(Spec):
+    """One list is followed, whichever it is, while headers and probes of any list come, and orders are taken.
+
+    A header comes at most as long as an order may stay: RSNs of it lie within 2^23 of each other. The order owes the
+    newest RSN passed over, and the ticket of the last packet.
+    """
+
+    name = "unmatched"
+    block = Unmatched
+
+    def specify(self, m):
+        m.submodules.dut = dut = self.block(preset("test").with_(unmatched_lists=2))
+        self.free_members(dut)
+        qpn, generation = self.constant(m, 24, "some_qpn"), self.constant(m, 8, "some_generation")
+        own, mine = Signal(), Signal()
+        m.d.comb += [
+            own.eq((dut.i.qpn == qpn) & (dut.i.generation == generation)),
+            mine.eq(dut.due & (dut.o.qpn == qpn) & (dut.o.generation == generation)),
+        ]
+        self.assume(~dut.taken | dut.due)
+        end, ahead = Signal(24), Signal(24)
+        with m.If(dut.i.probe):
+            m.d.comb += end.eq(dut.i.rsn)
+        with m.Else():
+            m.d.comb += end.eq(dut.i.rsn + 1 - Mux(dut.slack == 1, 0, dut.slack))
+        owed, newest, ticket = Signal(), Signal(24), Signal.like(dut.i.ticket)
+        m.d.comb += ahead.eq(end - newest)
+        kept = owed & ~(mine & dut.taken)
+        roomy = Signal()        # the list has an order, or there is a place for one
+        m.d.comb += roomy.eq(dut.known | ~dut.full)
+        with m.If(dut.i_stb & own & roomy & (dut.i.probe | (dut.slack < SLACK_MAX))):
+            m.d.sync += [owed.eq(1), ticket.eq(dut.i.ticket)]
+            with m.If(~owed | ~ahead[-1]):
+                m.d.sync += newest.eq(end)
+        with m.Elif(~kept):
+            m.d.sync += owed.eq(0)
+
+        bound = {"bound": 10, "seconds": 300}
+        self.check("a list with an order is known, no other", ~own | (dut.known == owed), **bound)
+        self.check("an order is owed", ~mine | owed, **bound)
+        self.check("an order goes as far as the newest header", ~mine | (dut.o.rsn == newest), **bound)
+        self.check("an order waits for the last packet", ~mine | (dut.o.ticket == ticket), **bound)
+        self.check("an order waits for the headers of its list", ~dut.due | ~dut.waiting, **bound)
+        self.check("empty means nothing is owed", ~dut.empty | ~owed, **bound)
+        unseen = Signal(3)      # cycles in which nothing waits and another is shown
+        with m.If(~owed | mine | (dut.due & ~dut.taken) | dut.waiting):
+            m.d.sync += unseen.eq(0)
+        with m.Else():
+            m.d.sync += unseen.eq(unseen + (unseen != 7))
+        self.check("an order comes round", unseen < 4, **bound)
+
+        replaced, was_full = Signal(), Signal()
+        with m.If(dut.i_stb & own & owed & ~dut.i.probe & ~ahead[-1] & (ahead != 0)):
+            m.d.sync += replaced.eq(1)
+        with m.If(dut.full):
+            m.d.sync += was_full.eq(1)
+        self.cover("a later header replaces an order", replaced & mine & dut.taken)
+        self.cover("all places are taken, then none is", was_full & dut.empty)
+        self.cover("a header comes in the cycle in which its order is taken", mine & dut.taken & dut.i_stb & own)
+
+
+SPECS = [UnmatchedSpec]
+MUTANTS = [
+    (UnmatchedSpec, [("with m.If(~own[k] | ~ahead[-1]):", "with m.If(~own[k]):")]),
+    (UnmatchedSpec, [("(own[k] | (~self.known & free[k]))", "(own[k] | free[k])")]),
+    (UnmatchedSpec, [("order.valid & ~self.waiting", "order.valid")]),
+    (UnmatchedSpec, [("m.If(self.taken):", "m.If(self.taken & ~self.i_stb):")]),
+]

@@ -1,0 +1,88 @@
+"""What is proven of the prefetcher's work list: no QP that was entered is forgotten."""
+
+from amaranth.hdl import Cat, Mux, Signal
+
+from weft.hdl.adamap.work_list import WorkList
+from weft.hdl.params import preset
+from weft.tb.proof.engine import Spec
+
+
+class WorkListSpec(Spec):
+    """Doorbells, both streams, the taker and creations at any time. A QP taken is due again from the next cycle on."""
+
+    name = "work_list"
+    block = WorkList
+    qps, places = 2, 4
+
+    def specify(self, m):
+        qps = self.qps
+        m.submodules.dut = dut = self.block(preset("test").with_(qps=qps), places=self.places)
+        self.free_members(dut)
+        leaves = dut.o.valid & dut.o.ready
+        enters, which = Signal(), Signal(range(qps))
+        m.d.comb += [
+            enters.eq(dut.post_stb | (dut.i[0].valid & dut.i[0].ready) | (dut.i[1].valid & dut.i[1].ready)),
+            which.eq(Mux(dut.post_stb, dut.post_qpn,
+                         Mux(dut.i[0].valid & dut.i[0].ready, dut.i[0].payload, dut.i[1].payload))),
+        ]
+        due, forgot = Signal(qps), Signal(qps)
+        for q in range(qps):
+            with m.If((leaves & (dut.o.payload == q)) | (dut.forget_en & (dut.forget_qpn == q))):
+                m.d.sync += due[q].eq(0)
+            with m.Elif(enters & (which == q)):
+                m.d.sync += due[q].eq(1)
+        m.d.sync += forgot.eq(forgot | Mux(dut.forget_en, 1 << dut.forget_qpn, 0))
+        # Ranking: a search goes through every QP in two cycles.
+        limit = 2 * qps + 5
+        calm = Signal(range(limit + 2))
+        with m.If(enters | dut.o.valid | dut.forget_en):
+            m.d.sync += calm.eq(0)
+        with m.Else():
+            m.d.sync += calm.eq(calm + (calm <= limit))
+        forever = {"kind": "unbounded", "seconds": 200}
+        self.check("no due QP is missing once nothing is offered for a while", (calm < limit) | ~due.any(), **forever)
+        self.check("an empty list owes nothing", ~dut.empty | ~due.any(), **forever)
+        self.check("a QP that was never forgotten is offered once per entry",
+                   ~dut.o.valid | ((due | forgot) >> dut.o.payload)[0], **forever)
+        offered = Signal(1 + len(which))
+        m.d.sync += offered.eq(Cat(dut.o.valid & ~dut.o.ready & ~dut.forget_en, dut.o.payload))
+        self.check("an offered QP stays until taken", ~offered[0] | dut.forget_en | (
+            dut.o.valid & (dut.o.payload == offered[1:])), **forever)
+        together = Signal()
+        with m.If(leaves & enters & (which == dut.o.payload)):
+            m.d.sync += together.eq(1)
+        self.cover("a QP leaves in the cycle in which it is entered", together & leaves)
+        self.cover("all QPs due", due.all())
+        if self.places < qps:   # nothing was entered for longer than a queue takes: a search found it
+            idle = Signal(4)
+            with m.If(enters):
+                m.d.sync += idle.eq(0)
+            with m.Else():
+                m.d.sync += idle.eq(idle + (idle != 15))
+            waited = Signal(4)
+            with m.If(enters | dut.o.valid):
+                m.d.sync += waited.eq(0)
+            with m.Else():
+                m.d.sync += waited.eq(waited + (waited != 15))
+            self.cover("a search finds a QP for which there was no place", dut.o.valid & (waited == 5) & (idle > 5))
+            searched = Signal()
+            with m.If(dut.o.valid & (waited == 5) & (idle > 5)):
+                m.d.sync += searched.eq(1)
+            self.cover("a QP is entered during a search", searched & leaves & due.all())
+
+
+class FewPlacesSpec(WorkListSpec):
+    """The same with four QPs and a queue of one place, which overflows: the others are searched for."""
+
+    name = "work_list_few_places"
+    qps, places = 4, 1
+
+
+SPECS = [WorkListSpec, FewPlacesSpec]
+MUTANTS = [
+    (WorkListSpec, [("again.eq(enters & (qpn == chosen))", "again.eq(valid & (qpn == chosen))")]),
+    (WorkListSpec, [("self.forget_en | (queue.o.valid & queue.o.ready)", "self.forget_en")]),
+    (FewPlacesSpec, [("        with m.If(enters & passed & ~queue.i.ready):\n", "        with m.If(0):\n")]),
+    (FewPlacesSpec, [("passed.eq(~(scanning | starts) | (qpn <= position))", "passed.eq(1)")]),
+    (FewPlacesSpec, [("(queue.i.ready & ~(enters & passed))", "queue.i.ready")]),
+]

@@ -1,0 +1,191 @@
+"""The sender by itself: no card, no link, no clock but the test's."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from weft.driver.knitting.holes import encode
+from weft.driver.protocol.segment import Request
+from weft.driver.send.sender import Sender
+from weft.driver.terms.enums import WCStatus
+from weft.hdl import wire
+
+PSN = (1 << 24) - 3
+
+
+def make_sender(messages=3, packets=4, **options):
+    sender = Sender(psn=PSN, pmtu=256, probe_ns=100, timeout_ns=200, **({"retry_cnt": 2} | options))
+    for n in range(messages):
+        sender.post(Request(n, [(n * 10_000, packets * 256, 1)], n << 20, 2))
+    while sender.next_work():
+        sender.on_transmitted(0)
+    return sender
+
+
+def loss_report(rsn, *runs):
+    nodes = encode(list(runs))
+    assert len(nodes) == 1
+    return SimpleNamespace(rsn=rsn, **nodes[0][1])
+
+
+def drain(sender):
+    return [(f["psn"], f["rsn"], f["length"] // 256) for f in iter(sender.next_retransmission, None)]
+
+
+def ack(sender, psn, now=0, syndrome=wire.Syndrome.ACK):
+    sender.on_ack((psn - 1) % (1 << 24), syndrome, now)
+
+
+def statuses(sender):
+    result = [(r.wr_id, s) for r, s in sender.completions]
+    sender.completions.clear()
+    return result
+
+
+def test_exactly_the_packets_asked_for_merged_inside_a_request():
+    sender = make_sender()
+    sender.on_loss_report(loss_report(0, (PSN + 1, 5), (PSN + 7, 1), (PSN + 9, 2)), 0)
+    assert drain(sender) == [(PSN + 1, 0, 3), (PSN + 4, 3, 2), (PSN + 7, 5, 1), (PSN + 9, 6, 2)]
+
+
+def test_reports_take_effect_once_and_in_order():
+    sender = make_sender()
+    first, second, third = loss_report(0, (PSN, 1)), loss_report(1, (PSN + 2, 2)), loss_report(3, (PSN + 6, 1))
+    sender.on_loss_report(third, 0)
+    sender.on_loss_report(second, 0)
+    assert drain(sender) == []
+    (request,) = sender.frames
+    assert (request.opcode, request.rsn) == (wire.Opcode.REPORT_REQUEST, 0)
+    for report in (first, first, second, third):
+        sender.on_loss_report(report, 0)
+    assert drain(sender) == [(PSN, 0, 1), (PSN + 2, 1, 2), (PSN + 6, 3, 1)]
+
+
+def test_missing_report_is_asked_for_again():
+    sender = make_sender()
+    sender.on_loss_report(loss_report(4, (PSN, 1)), 0)
+    for now in (50, 99, 100, 150, 200):
+        sender.poll(now)
+    assert [f.rsn for f in sender.frames if f.opcode is wire.Opcode.REPORT_REQUEST] == [0, 0, 0]
+
+
+def test_acks_complete_in_order_and_strays_are_ignored():
+    sender = make_sender()
+    for psn in (PSN + 3, PSN + 8, PSN + 4, PSN - 5, PSN + 100):
+        ack(sender, psn)
+    assert statuses(sender) == [(0, WCStatus.SUCCESS), (1, WCStatus.SUCCESS)]
+    ack(sender, PSN + 12)
+    assert statuses(sender) == [(2, WCStatus.SUCCESS)] and sender.deadline is None
+
+
+def test_nak_fails_its_request_only_after_those_before_it():
+    sender = make_sender()
+    sender.on_ack((PSN + 5) % (1 << 24), wire.Syndrome.NAK_REMOTE_ACCESS, 0)
+    assert statuses(sender) == [(0, WCStatus.SUCCESS), (1, WCStatus.REM_ACCESS_ERR), (2, WCStatus.WR_FLUSH_ERR)]
+    sender.post(Request(7, [], 0, 0))
+    assert statuses(sender) == [(7, WCStatus.WR_FLUSH_ERR)]
+
+
+def test_refused_descriptor_fails_its_request_only_after_those_before_it():
+    sender = make_sender(messages=4)
+    sender.on_refused(PSN + 6, WCStatus.LOC_PROT_ERR, 0)      # the second of them
+    assert statuses(sender) == []
+    sender.on_loss_report(loss_report(0, (PSN + 2, 3)), 0)    # nothing of the refused request goes out again
+    assert drain(sender) == [(PSN + 2, 0, 2)]
+    sender.on_refused(PSN + 9, WCStatus.LOC_QP_OP_ERR, 0)     # a later one changes nothing
+    ack(sender, PSN + 3)
+    assert statuses(sender) == []
+    ack(sender, PSN + 4)
+    assert statuses(sender) == [(0, WCStatus.SUCCESS), (1, WCStatus.LOC_PROT_ERR), (2, WCStatus.WR_FLUSH_ERR),
+                                (3, WCStatus.WR_FLUSH_ERR)]
+    assert sender.failed is WCStatus.LOC_PROT_ERR
+
+
+def test_nothing_is_handed_over_behind_a_refused_descriptor():
+    sender = Sender(psn=PSN, pmtu=256, probe_ns=100, timeout_ns=200, retry_cnt=2)
+    for n in range(3):
+        sender.post(Request(n, [(n * 10_000, 1024, 1)], n << 20, 2))
+    sender.next_work()
+    sender.next_work()
+    sender.on_refused((PSN + 4) % (1 << 32), WCStatus.LOC_PROT_ERR, 0)
+    assert not sender.has_work and sender.next_work() is None
+    sender.post(Request(3, [(0, 100, 1)], 0, 2))
+    ack(sender, PSN + 4)
+    assert [s for _, s in statuses(sender)] == [WCStatus.SUCCESS, WCStatus.LOC_PROT_ERR, *[WCStatus.WR_FLUSH_ERR] * 2]
+
+
+def test_refused_oldest_request_fails_at_once():
+    sender = make_sender()
+    sender.on_refused(PSN, WCStatus.LOC_QP_OP_ERR, 0)
+    assert [s for _, s in statuses(sender)] == [WCStatus.LOC_QP_OP_ERR, *[WCStatus.WR_FLUSH_ERR] * 2]
+
+
+def test_silence_behind_a_refused_descriptor_still_ends():
+    sender = make_sender()
+    sender.on_refused(PSN + 4, WCStatus.LOC_PROT_ERR, 0)
+    now = 0
+    while sender.failed is None:
+        now = sender.deadline
+        assert now is not None and now < 100_000
+        sender.poll(now)
+        sender.frames.clear()
+    assert sender.failed is WCStatus.RETRY_EXC_ERR
+
+
+def test_probe_names_what_was_sent_and_what_is_expected():
+    sender = make_sender()
+    sender.on_loss_report(loss_report(0, (PSN, 2)), 10)
+    drain(sender)
+    sender.on_transmitted(20)
+    sender.poll(119)
+    assert not sender.frames
+    sender.poll(120)
+    (probe,) = sender.frames
+    assert (probe.opcode, probe.psn, probe.rsn) == (wire.Opcode.PROBE, PSN + 12, 2)
+
+
+def test_no_probe_while_the_card_has_work():
+    sender = make_sender(messages=0)
+    sender.post(Request(0, [(0, 100, 1)], 0, 2))
+    sender.next_work()
+    for now in range(0, 5_000, 50):
+        sender.poll(now)
+    assert not sender.frames
+    sender.on_transmitted(5_000)
+    sender.poll(5_100)
+    assert len(sender.frames) == 1
+
+
+def test_silence_ends_in_retry_exceeded_and_answers_keep_alive():
+    sender = make_sender()
+    for now in range(0, 3_000, 10):
+        sender.poll(now)
+    assert statuses(sender)[0] == (0, WCStatus.RETRY_EXC_ERR) and sender.counts["probes"] == 3
+    sender = make_sender()
+    for now in range(0, 3_000, 10):
+        sender.poll(now)
+        while sender.frames:
+            sender.frames.popleft()
+            ack(sender, PSN, now)
+    assert sender.failed is None
+
+
+@pytest.mark.parametrize(("length", "pmtu"), [((1 << 31) + 1, 4096), (257 << 10, 256)])
+def test_a_request_that_is_too_long_is_refused(length, pmtu):
+    sender = Sender(psn=0, pmtu=pmtu, probe_ns=1, timeout_ns=1, max_outstanding=1 << 20 if pmtu == 4096 else 1024)
+    with pytest.raises(ValueError, match=f"{length} bytes"):
+        sender.post(Request(1, [(0, length, 1)], 0, 1))
+    sender.post(Request(1, [(0, length - 1 if pmtu == 4096 else 256 << 10, 1)], 0, 1))
+    assert sender.outstanding == 1
+
+
+def test_outstanding_psns_are_bounded():
+    sender = make_sender(messages=0, max_outstanding=10)
+    for n in range(4):
+        sender.post(Request(n, [(0, 4 * 256, 1)], 0, 2))
+    count = len(list(iter(sender.next_work, None)))
+    assert count == 2 and sender.queue.sent_psn - sender.queue.una == 8
+    ack(sender, PSN + 4)
+    assert sender.has_work
+    with pytest.raises(ValueError, match="packets"):
+        sender.post(Request(9, [(0, 11 * 256, 1)], 0, 2))

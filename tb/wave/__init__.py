@@ -1,0 +1,1 @@
+"""Waves made readable: save files for GTKWave."""

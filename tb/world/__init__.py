@@ -1,0 +1,1 @@
+"""What stands around two cards: hosts, PCIe, MACs, and the link that loses packets."""

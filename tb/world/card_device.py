@@ -1,0 +1,102 @@
+"""A simulated card as the driver sees it.
+
+The driver is ordinary blocking Python. It runs in a thread of its own through ``cocotb.task.bridge``; while it
+computes, simulated time stands still, and each blocking call here lets time go on until its answer is there.
+"""
+
+from cocotb.task import resume
+from cocotb.triggers import Event, First, Timer
+from cocotb.utils import get_sim_time
+
+from weft.driver.device.device import Device
+from weft.tb.world.host_memory import PAGE_BYTES, HostBuffer
+
+VA_BASE = 0x7F00_0000_0000
+PAGE_SIZES = (PAGE_BYTES, 1 << 21)
+
+
+def _round_up(value, unit):
+    return -(-value // unit) * unit
+
+
+class CardDevice(Device):
+    """:class:`~weft.driver.device.device.Device` over a :class:`~weft.tb.world.host.Host` that was started.
+
+    Except for :meth:`now_ns` and memory, methods must be called from a bridge thread; benches that are coroutines
+    use ``host.bar`` instead.
+
+    Attributes
+    ----------
+    interrupts : dict
+        Interrupts that arrived, by vector.
+    """
+
+    def __init__(self, host):
+        self.host = host
+        self.interrupts = {}
+        self._arrived, self._latched = Event(), False
+        self._next_va = VA_BASE + host.rng.randrange(1 << 12) * PAGE_SIZES[1]
+        for number in range(len(host.function.msi_vectors)):
+            host.function.request_irq(number, self._handler(number))
+
+    def _handler(self, number):
+        async def arrived():
+            self.interrupts[number] = self.interrupts.get(number, 0) + 1
+            self._latched = True
+            self._arrived.set()
+        return arrived
+
+    # ------------------------------------------------------------------ registers
+
+    @resume
+    async def read32(self, offset):
+        return int.from_bytes(await self.host.bar.read(offset, 4), "little")
+
+    @resume
+    async def read64(self, offset):
+        return int.from_bytes(await self.host.bar.read(offset, 8), "little")
+
+    @resume
+    async def write32(self, offset, value):
+        await self.host.bar.write(offset, value.to_bytes(4, "little"))
+
+    @resume
+    async def write64(self, offset, value):
+        await self.host.bar.write(offset, value.to_bytes(8, "little"))
+
+    # --------------------------------------------------------------------- memory
+
+    def alloc(self, size, *, align=64, contiguous=True, page_bytes=PAGE_BYTES):
+        if page_bytes not in PAGE_SIZES:
+            raise ValueError(f"pages of {page_bytes} bytes; choose one of {PAGE_SIZES}")
+        if size < 1 or align < 1 or align & (align - 1):
+            raise ValueError("size must be positive and align a power of two")
+        memory, rng = self.host.memory, self.host.rng
+        whole = _round_up(size, page_bytes)
+        unit = max(align, page_bytes)
+        if contiguous:
+            blocks = [(memory.allocate(whole, unit), whole)]
+            offset = rng.randrange((whole - size) // align + 1) * align
+        else:
+            blocks = [(memory.allocate(page_bytes, page_bytes), page_bytes) for _ in range(whole // page_bytes)]
+            offset = 0
+        va = _round_up(self._next_va, unit)
+        self._next_va = va + whole + PAGE_BYTES  # a hole between buffers
+        return HostBuffer(memory, va + offset, size, page_bytes, blocks, offset)
+
+    def free(self, buffer):
+        for address, size in buffer.blocks:
+            self.host.memory.release(address, size)
+
+    # ----------------------------------------------------------- interrupts, time
+
+    @resume
+    async def wait(self, timeout_ns):
+        if not self._latched and timeout_ns > 0:
+            self._arrived.clear()
+            await First(self._arrived.wait(), Timer(max(1, round(timeout_ns * 1000)), "ps"))
+        arrived, self._latched = self._latched, False
+        return arrived
+
+    def now_ns(self):
+        return round(get_sim_time("ns"))

@@ -1,0 +1,131 @@
+"""Memory of a simulated host: scattered physical pages, everything else forbidden."""
+
+from cocotbext.axi import Region
+
+from weft.driver.device.device import DmaBuffer
+
+PAGE_BYTES = 4096
+LOW = (0x1000_0000, 0x4000_0000)   # base, bytes: reached with 32-bit addresses
+HIGH = (1 << 40, 1 << 36)          # only with 64-bit ones
+
+
+class _Area(Region):
+    """A range of the host's physical addresses, backed by :class:`HostMemory`."""
+
+    def __init__(self, memory, base, size):
+        super().__init__(size)
+        self._memory, self._start = memory, base
+
+    async def _read(self, address, length, **_):
+        return self._memory.read(self._start + address, length)
+
+    async def _write(self, address, data, **_):
+        for watcher in self._memory.dma_watchers:
+            watcher(self._start + address, len(data))
+        self._memory.write(self._start + address, data)
+        for tap in self._memory.dma_taps:
+            tap(self._start + address, bytes(data))
+
+
+class HostMemory:
+    """Pages at random physical addresses, below and above 4 GiB.
+
+    Whatever is not allocated does not exist: an access to it raises, which the root complex turns into a completion
+    with an error and a warning. Neighbours of an allocation are almost always free, so that a DMA that runs over the
+    end of a buffer is noticed.
+
+    Parameters
+    ----------
+    root_complex : RootComplex
+        Whose address space it joins.
+    rng : random.Random
+        Places the pages.
+
+    Attributes
+    ----------
+    dma_watchers : list of callable(address, length)
+        Told of every DMA write before it takes effect.
+    dma_taps : list of callable(address, data)
+        Told of every DMA write when it has taken effect.
+    """
+
+    def __init__(self, root_complex, rng):
+        self._rng = rng
+        self.dma_watchers, self.dma_taps = [], []
+        self._pages = {}  # page number → memoryview of 4 KiB
+        base, size = LOW
+        root_complex.mem_pool.register_region(_Area(self, base, size), base, size)
+        base, size = HIGH
+        root_complex.mem_address_space.register_region(_Area(self, base, size), base, size)
+
+    def allocate(self, size, align=PAGE_BYTES):
+        """Physical address of ``size`` zeroed contiguous bytes; size and align are multiples of 4 KiB."""
+        while True:
+            base, area = self._rng.choice((LOW, HIGH))
+            address = base + self._rng.randrange((area - size) // align) * align
+            numbers = range(address // PAGE_BYTES, (address + size) // PAGE_BYTES)
+            if not any(number in self._pages for number in numbers):
+                break
+        block = memoryview(bytearray(size))
+        for index, number in enumerate(numbers):
+            self._pages[number] = block[index * PAGE_BYTES:(index + 1) * PAGE_BYTES]
+        return address
+
+    def release(self, address, size):
+        """Forget what :meth:`allocate` gave."""
+        for number in range(address // PAGE_BYTES, (address + size) // PAGE_BYTES):
+            del self._pages[number]
+
+    def _pieces(self, address, length):
+        while length:
+            number, offset = divmod(address, PAGE_BYTES)
+            if number not in self._pages:
+                raise PermissionError(f"no memory at {address:#x}")
+            piece = self._pages[number][offset:offset + length]
+            yield piece
+            address, length = address + len(piece), length - len(piece)
+
+    def read(self, address, length):
+        return b"".join(self._pieces(address, length))
+
+    def write(self, address, data):
+        at = 0
+        for piece in self._pieces(address, len(data)):
+            piece[:] = data[at:at + len(piece)]
+            at += len(piece)
+
+
+class HostBuffer(DmaBuffer):
+    """A :class:`~weft.driver.device.device.DmaBuffer` in :class:`HostMemory`.
+
+    ``blocks`` are ``(physical address, bytes)`` of whole pages, each ``piece_bytes`` long; the buffer starts
+    ``offset`` bytes into the first one.
+    """
+
+    def __init__(self, memory, va, size, page_bytes, blocks, offset=0):
+        self.va, self.size, self.page_bytes = va, size, page_bytes
+        self.blocks = blocks
+        self._memory, self._offset, self._piece_bytes = memory, offset, blocks[0][1]
+
+    def physical(self, offset=0):
+        if not 0 <= offset < max(self.size, 1):
+            raise ValueError(f"offset {offset} is outside a buffer of {self.size} bytes")
+        index, within = divmod(self._offset + offset, self._piece_bytes)
+        return self.blocks[index][0] + within
+
+    def _pieces(self, offset, length):
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise ValueError(f"{length} bytes at {offset} are outside a buffer of {self.size} bytes")
+        while length:
+            here = min(length, self._piece_bytes - (self._offset + offset) % self._piece_bytes)
+            yield self.physical(offset), here
+            offset, length = offset + here, length - here
+
+    def read(self, offset, length):
+        return b"".join(self._memory.read(address, n) for address, n in self._pieces(offset, length))
+
+    def write(self, offset, data):
+        at = 0
+        for address, n in self._pieces(offset, len(data)):
+            self._memory.write(address, data[at:at + n])
+            at += n

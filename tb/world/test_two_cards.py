@@ -1,0 +1,16 @@
+"""The Verilog of two cards, kept by the sources it was made from."""
+
+from weft.hdl import verilog
+from weft.hdl.params import preset
+from weft.tb.world import two_cards
+
+
+def test_verilog_of_sources_that_change_meanwhile_is_not_kept(tmp_path, monkeypatch):
+    """A process that began before an edit elaborates what it read then, not what the files say now."""
+    made = []
+    monkeypatch.setattr(two_cards, "BUILD_ROOT", tmp_path)
+    monkeypatch.setattr(verilog, "card_verilog", lambda params: made.append(params) or f"text {len(made)}")
+    assert [two_cards.card_text(preset("test")) for _ in range(2)] == ["text 1", "text 1"]
+    monkeypatch.setattr(two_cards, "sources", lambda: "edited")
+    assert [two_cards.card_text(preset("basic")) for _ in range(2)] == ["text 2", "text 3"]
+    assert len(list(tmp_path.rglob("*.v"))) == 1
