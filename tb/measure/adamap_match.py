@@ -14,12 +14,12 @@ from pathlib import Path
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from weft.driver.knitting.node import Node
 from weft.hdl import abi
 from weft.hdl.adamap.control import ControlKind
 from weft.hdl.adamap.second_level import SecondLevel
 from weft.hdl.layouts import MatchRequest
 from weft.hdl.params import preset
+from weft.model.functional.node import Node
 from weft.tb.blocks.adamap.made_lists import LineMemory, create_list, link, now, open_extent, operate
 from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.clock import start_clock
