@@ -21,7 +21,7 @@ from weft.tb.document import house, ports, qp_states, rooms, sizing, state_machi
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = "docs/examples"
-_PART = re.compile(r"(<!-- made: ([\w./-]+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+_PART = re.compile(r"(<!-- made: ([\w./-]+) -->\n)(?:(?!<!-- made).)*?(<!-- end -->)", re.DOTALL)
 
 
 def _machine(block):
@@ -87,4 +87,4 @@ def names(text):
 
 def fill(text, made):
     """A document with its parts replaced; ``made(name)`` is the text of a part."""
-    return _PART.sub(lambda found: found[1] + made(found[2]) + found[3], text)
+    return _PART.sub(lambda found: found[1] + made(found[2]) + "\n" + found[3], text)

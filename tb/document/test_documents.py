@@ -26,7 +26,7 @@ def text_of(document):
 def test_made_parts_are_what_the_code_gives_now(document):
     text = text_of(document)
     assert parts.fill(text, make) == text, AGAIN
-    assert text.count("<!-- made:") == len(parts.names(text)), "a part does not end"
+    assert len(re.findall("<!-- made: |<!-- end -->", text)) == 2 * len(parts.names(text)), "a part does not end"
 
 
 def test_every_part_and_every_example_is_in_a_document():
@@ -71,13 +71,11 @@ def test_files_that_are_named_exist(document):
 
 
 def _commands(kind):
-    """(document, what follows ``kind`` in code) of every command in the documents."""
+    """(document, arguments) of every command in code that starts with ``kind``."""
     for document in DOCUMENTS:
-        code = "\n".join(re.findall(r"`([^`\n]+)`|^```\n(.*?)^```", text_of(document), re.MULTILINE | re.DOTALL)
-                         and [a or b for a, b in re.findall(r"`([^`\n]+)`|^```(?:sh)?\n(.*?)^```", text_of(document),
-                                                            re.MULTILINE | re.DOTALL)])
-        for found in re.findall(rf"(?:^|[ /]){kind} ([^#\n]*)", code, re.MULTILINE):
-            yield document, found.split()
+        for inline, block in re.findall(r"`([^`\n]+)`|^```\w*\n(.*?)^```", text_of(document), re.MULTILINE | re.DOTALL):
+            for found in re.findall(rf"^(?:\.venv/bin/)?{kind} ([^#\n]*)", inline or block, re.MULTILINE):
+                yield document, found.split()
 
 
 def test_commands_that_are_named_exist():
