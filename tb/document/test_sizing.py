@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from weft.hdl import wire
 from weft.hdl.adamap.fetches import LINES
 from weft.tb.document import sizing
+from weft.tb.document.imports import arrows, without_detours
 from weft.tb.document.rooms import edges
 from weft.tb.document.state_machines import diagram, transitions
 
@@ -144,3 +145,18 @@ def test_room_is_drawn_as_it_is_wired():
     assert blocks == ["first", "second"]
     assert streams == {("source", "first"): {"number"}, ("first", "second"): {"o"}, ("second", "sink"): {"o"}}
     assert interfaces == {}
+
+
+def test_imports_are_followed_however_they_are_written(tmp_path):
+    texts = {"a": "from ..b import thing\n", "b": "import weft.driver.c.thing\n", "c": "from weft.driver import d\n",
+             "d": "from .thing import x\nfrom weft.hdl import abi\nimport a\n"}
+    for name, text in texts.items():
+        (tmp_path / "driver" / name).mkdir(parents=True)
+        (tmp_path / "driver" / name / "__init__.py").touch()
+        (tmp_path / "driver" / name / "thing.py").write_text(text)
+    assert arrows("driver", tmp_path) == {("a", "b"), ("b", "c"), ("c", "d")}
+
+
+def test_detours_are_left_out():
+    assert without_detours({("a", "b"), ("b", "c"), ("a", "c"), ("c", "d"), ("a", "d")}) == {
+        ("a", "b"), ("b", "c"), ("c", "d")}
