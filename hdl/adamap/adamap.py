@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .. import layouts
 from ..params import CardParams
 from ..stream import Fifo
-from ..table.qp import qp_read_port
+from ..table.kinds import QP_TABLE
 from .builder import NodeBuilder
 from .control import ListControl
 from .cum import CumTable
@@ -37,7 +37,7 @@ class Adamap(wiring.Component):
         Nothing of the QP is left, no fetch of it is in flight. No packet of it may come after ``i_destroy``.
     link_doorbell, link_doorbell_stb, cum_doorbell, cum_doorbell_stb : In
         Words of :data:`abi.LINK_DOORBELL`, :data:`abi.CUM_DOORBELL`.
-    qp : Out(qp_read_port(params)).array(4)
+    qp : Out(QP_TABLE.read_port(params)).array(4)
         The QP table: the room keeps no generation of its own. The entry of a QP stands there before a doorbell of it
         comes, and until the QP is destroyed here.
     i_extent : In(stream.Signature(layouts.Extent))
@@ -74,7 +74,7 @@ class Adamap(wiring.Component):
             "i_create": In(stream.Signature(layouts.ListCreate)),
             "i_destroy": In(stream.Signature(layouts.QpRef)), "destroyed": Out(1),
             "link_doorbell": In(64), "link_doorbell_stb": In(1), "cum_doorbell": In(64), "cum_doorbell_stb": In(1),
-            "qp": Out(qp_read_port(params)).array(4),
+            "qp": Out(QP_TABLE.read_port(params)).array(4),
             "i_extent": In(stream.Signature(layouts.Extent)),
             **{name: In(32) for name in config},
             "time_ns": In(64), "placed_ticket": In(layouts.TICKET_WIDTH),

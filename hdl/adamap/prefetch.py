@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from .. import abi
 from ..layouts import REPORT_EVENT, LineData, LineRequest, QpRef, Report
 from ..params import CardParams
-from ..table.qp import qp_read_port
+from ..table.kinds import QP_TABLE
 from .ahead import ahead_step
 from .block import dead, find, in_extent, split, stray
 from .control import ControlKind, ControlOp
@@ -68,7 +68,7 @@ class Prefetch(wiring.Component):
         Nodes linked and not fetched.
     step : Out(stream.Signature(ahead_step(params)))
         One was fetched.
-    qp : Out(qp_read_port(params))
+    qp : Out(QP_TABLE.read_port(params))
         For the QP's generation.
     view_en, view_index, view_live : In, In, Out(1)
         Whether the matcher may go on with a list; a cycle later.
@@ -99,7 +99,7 @@ class Prefetch(wiring.Component):
             "query_ahead": Out(32), "query_cached": Out(32),
             "cache": Out(fill_port(params)),
             "row_en": Out(1), "row_index": Out(width), "ahead": In(params.block_bits),
-            "step": Out(stream.Signature(ahead_step(params))), "qp": Out(qp_read_port(params)),
+            "step": Out(stream.Signature(ahead_step(params))), "qp": Out(QP_TABLE.read_port(params)),
             "view_en": In(1), "view_index": In(width), "view_live": Out(1),
             "extent_base": In(58).array(params.knit_extents), "extent_lines": In(32).array(params.knit_extents),
             "prefetch_depth": In(32), "prefetch_watermark": In(32),

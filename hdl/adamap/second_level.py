@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .. import layouts
 from ..params import CardParams
 from ..stream import Arbiter
-from ..table.qp import qp_read_port
+from ..table.kinds import QP_TABLE
 from .ahead import AheadTable
 from .control import ControlOp
 from .head_cache import HeadCache
@@ -45,7 +45,7 @@ class SecondLevel(wiring.Component):
     o_report : Out(stream.Signature(Report))
         Retirements and QP errors, when what they speak of was placed.
     o_qp_error : Out(stream.Signature(24))
-    qp : Out(qp_read_port(params)).array(3)
+    qp : Out(QP_TABLE.read_port(params)).array(3)
         The QP table, for generations.
     query_ahead, query_cached : Out(32)
     judged : Out(1)
@@ -78,7 +78,7 @@ class SecondLevel(wiring.Component):
             "placed_ticket": In(layouts.TICKET_WIDTH),
             "o_line": Out(stream.Signature(layouts.LineRequest)), "i_line": In(stream.Signature(layouts.LineData)),
             "o_report": Out(stream.Signature(layouts.Report)), "o_qp_error": Out(stream.Signature(24)),
-            "qp": Out(qp_read_port(params)).array(3), "query_ahead": Out(32), "query_cached": Out(32),
+            "qp": Out(QP_TABLE.read_port(params)).array(3), "query_ahead": Out(32), "query_cached": Out(32),
             "judged": Out(1), "refuse_stb": Out(1), "refuse_reason": Out(8),
             "broken_stb": Out(1), "broken_reason": Out(8),
             **{f"count_{name}": Out(width) for name, width in self.COUNTS.items()},

@@ -8,7 +8,7 @@ from ..abi import BLOCK_BYTES, PAGE_4K, PTE_BYTES, CommandStatus
 from ..layouts import BEAT_BITS, LINE_WIDTH, REQUEST_LINES_MAX, LineData, LineRequest
 from ..params import exact_log2
 from ..stream import Fifo
-from ..table.page import page_write_port
+from ..table.kinds import PAGE_TABLE
 from .check import PTES_PER_COMMAND
 
 ENTRIES_PER_LINE = BLOCK_BYTES // PTE_BYTES
@@ -62,7 +62,7 @@ class PageWriter(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(PageJob)), "done": Out(1), "status": Out(8),
             "o_line_request": Out(stream.Signature(LineRequest)), "i_line": In(stream.Signature(LineData)),
-            "write": Out(page_write_port(params)),
+            "write": Out(PAGE_TABLE.write_port(params)),
         })
 
     def elaborate(self, platform):

@@ -17,9 +17,7 @@ from ..layouts import (
     ListCreate,
     QpRef,
 )
-from ..table.mr import mr_read_port, mr_write_port
-from ..table.page import page_write_port
-from ..table.qp import qp_read_port, qp_write_port
+from ..table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from .check import LINE_SHIFT, CommandCheck
 from .page_writer import PageWriter
 from .qp_commands import QUERY_RESULTS, QpCommands
@@ -93,9 +91,9 @@ class CommandProcessor(wiring.Component):
         self.params = params
         super().__init__({
             "i": In(stream.Signature(BEAT_BITS)), "retire": Out(1), "o": Out(stream.Signature(BEAT_BITS)),
-            "qp_read": Out(qp_read_port(params)), "qp_write": Out(qp_write_port(params)),
-            "mr_read": Out(mr_read_port(params)), "mr_write": Out(mr_write_port(params)),
-            "page_write": Out(page_write_port(params)),
+            "qp_read": Out(QP_TABLE.read_port(params)), "qp_write": Out(QP_TABLE.write_port(params)),
+            "mr_read": Out(MR_TABLE.read_port(params)), "mr_write": Out(MR_TABLE.write_port(params)),
+            "page_write": Out(PAGE_TABLE.write_port(params)),
             "tables_clear": Out(1), "busy": Out(1), "mac": Out(48), "ip": Out(32),
             "i_qp_error": In(stream.Signature(24)),
             "o_list_create": Out(stream.Signature(ListCreate)), "o_list_destroy": Out(stream.Signature(QpRef)),

@@ -86,7 +86,7 @@ class RingReader(wiring.Component):
         take = Signal(range(REQUEST_LINES_MAX + 1))              # lines of the request accepted this cycle
         pop = Signal()                                   # the next descriptor leaves the buffer
 
-        self._doorbell(m, ring, running, start, prod, cons)
+        bad_doorbell = self._doorbell(m, ring, running, start, prod, cons)
 
         # Life of the ring: `running` from a clean start until `enable` goes down.
         m.d.comb += start.eq(~running & self.enable & (in_flight == 0) & (deliver == cons) & ~self.o_request.valid)
@@ -191,7 +191,7 @@ class RingReader(wiring.Component):
                 m.d.sync += [self.o.payload.eq(read.data), self.o.valid.eq(1)]
         with m.If((pop & bad) | (self.retire & (cons != deliver))):
             m.d.sync += cons.eq((cons + 1) & ring.mask)
-        with m.If(self._bad_doorbell):
+        with m.If(bad_doorbell):
             m.d.sync += [self.refuse_stb.eq(1), self.refuse_reason.eq(abi.Reason.BAD_DESCRIPTOR)]
 
         with m.If(start):
@@ -210,14 +210,16 @@ class RingReader(wiring.Component):
         return data.StructLayout({"slot": slot_width, "tail": 2})
 
     def _doorbell(self, m, ring, running, start, prod, cons):
-        """Checks a new producer index in two steps; keeps one that comes before the ring has started."""
-        early, rung = Signal(), Signal()
+        """Checks a new producer index in two steps; keeps one that comes before the ring has started.
+
+        Returns the strobe of one that is refused.
+        """
+        early, rung, bad = Signal(), Signal(), Signal(name="bad_doorbell")
         value, ahead, known = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
-        self._bad_doorbell = Signal()
         m.d.comb += [
             ahead.eq((value - cons) & ring.mask),
             known.eq((prod - cons) & ring.mask),
-            self._bad_doorbell.eq(rung & running & ((ahead > ring.size) | (ahead < known))),
+            bad.eq(rung & running & ((ahead > ring.size) | (ahead < known))),
         ]
         m.d.sync += rung.eq(early & running)
         with m.If(running):
@@ -228,8 +230,9 @@ class RingReader(wiring.Component):
             m.d.sync += [early.eq(0), rung.eq(0)]
         with m.If(start):
             m.d.sync += prod.eq(0)
-        with m.Elif(rung & running & ~self._bad_doorbell):
+        with m.Elif(rung & running & ~bad):
             m.d.sync += prod.eq(value & ring.mask)
+        return bad
 
     def _arrive(self, m, write, present_set, failed_set, answered):
         """Writes a line to its place; one that ends its request early fails the lines it leaves out."""

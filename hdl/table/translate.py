@@ -7,9 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, AccessFlag, QpState, Reason
 from ..layouts import LENGTH_WIDTH, PAYLOAD_MAX, Segment, mr_entry, qp_entry
 from ..params import exact_log2
-from .mr import mr_read_port
-from .page import page_read_port
-from .qp import qp_read_port
+from .kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 
 SHIFT_4K, SHIFT_2M = exact_log2(PAGE_4K), exact_log2(PAGE_2M)
 
@@ -74,9 +72,9 @@ class Translate(wiring.Component):
             "o": Out(stream.Signature(Translation)),
             "enable": In(1, init=1),
             "busy": Out(1),
-            "qp_read": Out(qp_read_port(params)),
-            "mr_read": Out(mr_read_port(params)),
-            "page_read": Out(page_read_port(params)),
+            "qp_read": Out(QP_TABLE.read_port(params)),
+            "mr_read": Out(MR_TABLE.read_port(params)),
+            "page_read": Out(PAGE_TABLE.read_port(params)),
         })
 
     def elaborate(self, platform):

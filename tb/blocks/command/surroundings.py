@@ -14,9 +14,7 @@ from weft.hdl import layouts
 from weft.hdl.abi import COMMAND, COUNTER_WIDTH, COUNTERS, RESPONSE, CommandOpcode, CommandStatus
 from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.params import preset
-from weft.hdl.table.mr import MrTable, mr_read_port
-from weft.hdl.table.page import PageTable, page_read_port
-from weft.hdl.table.qp import QpTable, qp_read_port
+from weft.hdl.table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from weft.model.functional.translate import MrEntry, QpEntry
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import bench_seed
@@ -37,9 +35,9 @@ class CommandBench(wiring.Component):
         self.passed = {n: member for n, member in self.processor.signature.members.items()
                        if not n.endswith(("_read", "_write"))}
         super().__init__(self.passed | {
-            "see_qp": In(qp_read_port(params)),
-            "see_mr": In(mr_read_port(params)),
-            "see_page": In(page_read_port(params)),
+            "see_qp": In(QP_TABLE.read_port(params)),
+            "see_mr": In(MR_TABLE.read_port(params)),
+            "see_page": In(PAGE_TABLE.read_port(params)),
         })
 
     def elaborate(self, platform):
@@ -51,8 +49,8 @@ class CommandBench(wiring.Component):
                 connect(m, inner, flipped(outer))
             else:
                 m.d.comb += outer.eq(inner) if member.flow is Out else inner.eq(outer)
-        for name, table, readers in (("qp", QpTable, 2), ("mr", MrTable, 2), ("page", PageTable, 1)):
-            m.submodules[name] = instance = table(self.params, readers=readers)
+        for name, table, readers in (("qp", QP_TABLE, 2), ("mr", MR_TABLE, 2), ("page", PAGE_TABLE, 1)):
+            m.submodules[name] = instance = table.memory(self.params, readers=readers)
             connect(m, getattr(processor, f"{name}_write"), instance.write)
             connect(m, flipped(getattr(self, f"see_{name}")), instance.read[readers - 1])
             if readers == 2:
