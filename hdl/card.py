@@ -9,6 +9,7 @@ from .adamap.adamap import Adamap
 from .axis import axis_signature
 from .command.processor import CommandProcessor
 from .counters import Counters
+from .counting import merged, pass_counts
 from .csr import Csr
 from .layouts import BEAT_BITS
 from .mac import RX_USER_WIDTH, TX_USER_WIDTH, MacRx, MacTx
@@ -82,7 +83,8 @@ class Card(wiring.Component):
         self.reporter = Reporter(params, REPORT_SOURCES, unticketed=(REPORT_NODES, REPORT_LIST, REPORT_TRANSMIT))
         self.nic_tx, self.nic_rx = SimpleNicTx(params), SimpleNicRx(params)
         self.counted = [self.transmit, self.receive, self.adamap, self.reporter, self.nic_rx, self.endpoint]
-        self.counters = Counters(self._count_widths(), refusals=len(self._refusals()), reads=2)
+        self.counters = Counters(merged(*(block.COUNTS for block in self.counted)),
+                                 refusals=len(self._refusals()), reads=2)
         self.mac_tx, self.mac_rx = MacTx(), MacRx()
 
         m.submodules.endpoint, m.submodules.csr = self.endpoint, self.csr
@@ -251,28 +253,16 @@ class Card(wiring.Component):
         for name in ADAMAP_REGISTERS:
             m.d.comb += getattr(adamap, name).eq(getattr(csr, f"r_{name}"))
 
-    def _count_widths(self):
-        widths = {}
-        for block in self.counted:
-            for name, member in block.signature.members.items():
-                if name.startswith("count_"):
-                    widths[name.removeprefix("count_")] = member.shape
-        return widths
-
     def _refusals(self):
-        """(strobe, reason) of every block that refuses something."""
-        pairs = [(port.stb, port.reason) for port in (*self.rings.refuse, *self.receive.refuse)]
-        pairs += [(b.refuse_stb, b.refuse_reason) for b in (self.transmit, self.adamap, self.nic_tx, self.nic_rx)]
-        return [*pairs, (self.adamap.broken_stb, self.adamap.broken_reason)]
+        """Of every block that refuses something."""
+        return [*self.rings.refuse, *self.receive.refuse, self.transmit.refuse, self.adamap.refuse,
+                self.nic_tx.refuse, self.nic_rx.refuse, self.adamap.broken]
 
     def _wire_counters(self, m):
         counters, command, csr = self.counters, self.command, self.csr
-        for block in self.counted:
-            for name in block.signature.members:
-                if name.startswith("count_"):
-                    m.d.comb += getattr(counters, name).eq(getattr(block, name))
-        for port, (stb, reason) in zip(counters.refuse, self._refusals(), strict=True):
-            m.d.comb += [port.stb.eq(stb), port.reason.eq(reason)]
+        pass_counts(m, self.counted, counters)
+        for port, refusal in zip(counters.refuse, self._refusals(), strict=True):
+            wiring.connect(m, refusal, port)
         # The command processor allows its index one cycle more than the memory needs.
         delayed = Signal(abi.COUNTER_WIDTH)
         m.d.sync += delayed.eq(counters.read[1].data)

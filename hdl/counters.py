@@ -6,13 +6,13 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from . import abi
+from .counting import Refusal
 
 COUNTS = len(abi.COUNTERS)
 INDEX_WIDTH = (COUNTS - 1).bit_length()
 DROPS = {reason: f"drop_{reason.name.lower()}" for reason in abi.Reason if reason is not abi.Reason.OK}
 
 ReadPort = wiring.Signature({"index": Out(INDEX_WIDTH), "data": In(abi.COUNTER_WIDTH)})
-Refusal = wiring.Signature({"stb": Out(1), "reason": Out(8)})
 
 
 class Counters(wiring.Component):

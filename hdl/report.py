@@ -4,6 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .counting import count_outputs
 from .layouts import BEAT_BITS, TICKET_WIDTH, Report
 from .params import CardParams
 from .stream import Arbiter, Fifo, PipelineRegister
@@ -56,6 +57,8 @@ class Reporter(wiring.Component):
         A report was passed on.
     """
 
+    COUNTS = {"reports": 1}
+
     def __init__(self, params: CardParams, n, *, unticketed=(), first_depth=FIRST_DEPTH):
         if n < 1:
             raise ValueError("a reporter needs at least one source")
@@ -68,7 +71,7 @@ class Reporter(wiring.Component):
             "o": Out(stream.Signature(BEAT_BITS)),
             "room": Out(1),
             "idle": Out(1),
-            "count_reports": Out(1),
+            **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from . import abi, wire
+from .counting import Refusal, count_outputs
 from .layouts import BEAT_BITS, BEAT_BYTES, FRAME_LENGTH_WIDTH, NIC_RX, NIC_TX, PAYLOAD_MAX, Beat, DmaRequest, RawFrame
 from .params import CardParams
 from .ring.size import INDEX_WIDTH
@@ -39,8 +40,7 @@ class SimpleNicTx(wiring.Component):
     retire : Out(1)
         The oldest descriptor is finished.
     idle : Out(1)
-    count_tx_raw_frames : Out(1)
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
         BAD_DESCRIPTOR or DMA_ERROR.
     """
 
@@ -53,8 +53,7 @@ class SimpleNicTx(wiring.Component):
             "o": Out(stream.Signature(Beat)),
             "retire": Out(1),
             "idle": Out(1),
-            "count_tx_raw_frames": Out(1),
-            "refuse_stb": Out(1), "refuse_reason": Out(8),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
@@ -101,7 +100,7 @@ class SimpleNicTx(wiring.Component):
             refused.eq(pending.o.valid & pending.o.payload),
             self.i_bulk.ready.eq(load & pending.o.valid & ~refused),
         ]
-        m.d.sync += self.refuse_stb.eq(0)
+        m.d.sync += self.refuse.stb.eq(0)
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         with m.If(self.i_bulk.valid & self.i_bulk.ready):
@@ -116,13 +115,12 @@ class SimpleNicTx(wiring.Component):
         m.d.comb += [
             pending.o.ready.eq(finished | refused),
             self.retire.eq(pending.o.valid & pending.o.ready),
-            self.count_tx_raw_frames.eq(finished & ~beat.error),
             self.idle.eq(~pending.o.valid & ~self.o.valid & fsm.ongoing("CHECK")),
         ]
         with m.If(self.retire & (refused | beat.error)):
             m.d.sync += [
-                self.refuse_stb.eq(1),
-                self.refuse_reason.eq(Mux(refused, abi.Reason.BAD_DESCRIPTOR, abi.Reason.DMA_ERROR)),
+                self.refuse.stb.eq(1),
+                self.refuse.reason.eq(Mux(refused, abi.Reason.BAD_DESCRIPTOR, abi.Reason.DMA_ERROR)),
             ]
         return m
 
@@ -161,11 +159,12 @@ class SimpleNicRx(wiring.Component):
         NIC_RX entries without phase.
     idle : Out(1)
     count_rx_raw_frames : Out(1)
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
         NIC_RING_FULL or FRAME_TOO_LONG.
     """
 
     SLOT_LOG2_MIN, SLOT_LOG2_MAX = 9, 14
+    COUNTS = {"rx_raw_frames": 1}
 
     def __init__(self, params: CardParams):
         self.params = params
@@ -179,8 +178,8 @@ class SimpleNicRx(wiring.Component):
             "o_data": Out(stream.Signature(Beat)),
             "o_entry": Out(stream.Signature(BEAT_BITS)),
             "idle": Out(1),
-            "count_rx_raw_frames": Out(1),
-            "refuse_stb": Out(1), "refuse_reason": Out(8),
+            **count_outputs(self.COUNTS),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
@@ -204,7 +203,7 @@ class SimpleNicRx(wiring.Component):
             request.last.eq(final),
             request.length.eq(Mux(final, left, PAYLOAD_MAX)),
         ]
-        m.d.sync += self.refuse_stb.eq(0)
+        m.d.sync += self.refuse.stb.eq(0)
         with m.FSM() as fsm:
             m.d.comb += self.idle.eq(fsm.ongoing("INFO") & ~self.i_info.valid)
             with m.State("INFO"):
@@ -218,8 +217,8 @@ class SimpleNicRx(wiring.Component):
                     with m.If(self.full | (info.length > slot_bytes)):
                         m.d.comb += self.i_info.ready.eq(1)
                         m.d.sync += [
-                            self.refuse_stb.eq(1),
-                            self.refuse_reason.eq(Mux(self.full, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
+                            self.refuse.stb.eq(1),
+                            self.refuse.reason.eq(Mux(self.full, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
                         ]
                         m.next = "DISCARD"
             with m.State("SLOT"):

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import layouts
+from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..params import CardParams
 from ..stream import Fifo
 from ..table.kinds import QP_TABLE
@@ -55,15 +56,15 @@ class Adamap(wiring.Component):
         Window base, holes, nodes linked but not fetched, nodes cached.
     idle : Out(1)
         Nothing is under way, and no node is open.
-    refuse_stb, refuse_reason : Out
+    refuse : Out(Refusal)
         A retransmission was refused by the matcher.
-    broken_stb, broken_reason : Out
+    broken : Out(Refusal)
         A QP's list was given up; a QP error tells of it.
     count_* : Out
         Counters of :data:`abi.COUNTERS`; ``count_holes`` and ``count_nodes_linked`` are added.
     """
 
-    COUNTS = {"holes": 24, "nodes_sealed": 1, "window_stall_cycles": 1, **SecondLevel.COUNTS}
+    COUNTS = merged(Window.COUNTS, NodeBuilder.COUNTS, SecondLevel.COUNTS)
 
     def __init__(self, params: CardParams):
         self.params = params
@@ -82,9 +83,9 @@ class Adamap(wiring.Component):
             "o_report": Out(stream.Signature(layouts.Report)).array(2),
             "o_qp_error": Out(stream.Signature(24)),
             "query_stb": In(1), "query_qpn": In(24), "query_done": Out(1), "query_result": Out(32).array(4),
-            "idle": Out(1), "refuse_stb": Out(1), "refuse_reason": Out(8),
-            "broken_stb": Out(1), "broken_reason": Out(8),
-            **{f"count_{name}": Out(width) for name, width in self.COUNTS.items()},
+            "idle": Out(1), "refuse": Out(Refusal),
+            "broken": Out(Refusal),
+            **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):
@@ -106,6 +107,9 @@ class Adamap(wiring.Component):
         connect(m, window.o_match, second.i)
         connect(m, second.o_report, flipped(self.o_report[1]))
         connect(m, second.o_line, flipped(self.o_line))
+        connect(m, second.refuse, flipped(self.refuse))
+        connect(m, second.broken, flipped(self.broken))
+        pass_counts(m, (window, builder, second), self)
         connect(m, flipped(self.i_line), second.i_line)
         connect(m, second.o_qp_error, flipped(self.o_qp_error))
         connect(m, flipped(self.i_extent), second.i_extent)
@@ -150,12 +154,6 @@ class Adamap(wiring.Component):
             self.query_done.eq(control.query_done),
             self.query_result[0].eq(window.query_base), self.query_result[1].eq(window.query_holes),
             self.query_result[2].eq(second.query_ahead), self.query_result[3].eq(second.query_cached),
-            self.refuse_stb.eq(second.refuse_stb), self.refuse_reason.eq(second.refuse_reason),
-            self.broken_stb.eq(second.broken_stb), self.broken_reason.eq(second.broken_reason),
-            self.count_holes.eq(window.count_holes),
-            self.count_window_stall_cycles.eq(window.count_window_stall_cycles),
-            self.count_nodes_sealed.eq(builder.count_nodes_sealed),
-            *[getattr(self, f"count_{n}").eq(getattr(second, f"count_{n}")) for n in SecondLevel.COUNTS],
             self.idle.eq(control.idle & window.idle & ~runs.o.valid & builder.idle & second.idle
                          & ~self.cum_doorbell_stb),
         ]

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..counting import count_outputs
 from ..layouts import NODE, REPORT_NODE, TICKET_WIDTH, HoleRun, Report
 from ..params import CardParams
 from .draft import RUN_BITS, Draft, Growth, Piece, encoding_of
@@ -46,13 +47,15 @@ class NodeBuilder(wiring.Component):
         No node is open and nothing is coming in.
     """
 
+    COUNTS = {"nodes_sealed": 1}
+
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
             "i": In(stream.Signature(HoleRun)),
             "o": Out(stream.Signature(Report)),
             "placed_ticket": In(TICKET_WIDTH), "time_ns": In(64), "node_age_ns": In(32),
-            "discarded": Out(1), "count_nodes_sealed": Out(1), "idle": Out(1),
+            "discarded": Out(1), **count_outputs(self.COUNTS), "idle": Out(1),
         })
 
     def elaborate(self, platform):

@@ -5,6 +5,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..layouts import MatchRequest, QpRef
 from ..params import CardParams
 from ..stream import Fifo
@@ -86,10 +87,12 @@ class Matcher(wiring.Component):
         Kind RETIRE.
     judged : Out(1)
         The hole of a header was marked or the header refused, 5 cycles after it came if its node was cached.
-    refuse_stb, refuse_reason : Out
+    refuse : Out(Refusal)
     count_nodes_retired, count_nodes_residue, count_cache_hits, count_cache_misses, count_match_stall_cycles : Out(1)
     idle : Out(1)
     """
+
+    COUNTS = merged(RetireLane.COUNTS, {"cache_hits": 1, "cache_misses": 1, "match_stall_cycles": 1})
 
     def __init__(self, params: CardParams):
         self.params = params
@@ -108,9 +111,8 @@ class Matcher(wiring.Component):
             "waiting_qpn": In(24), "waiting": Out(1),
             "placed": In(MATCH_TICKET_WIDTH),
             "o_report": Out(stream.Signature(LongReport)),
-            "judged": Out(1), "refuse_stb": Out(1), "refuse_reason": Out(8),
-            "count_nodes_retired": Out(1), "count_nodes_residue": Out(1),
-            "count_cache_hits": Out(1), "count_cache_misses": Out(1), "count_match_stall_cycles": Out(1),
+            "judged": Out(1), "refuse": Out(Refusal),
+            **count_outputs(self.COUNTS),
             "idle": Out(1),
         })
 
@@ -123,6 +125,7 @@ class Matcher(wiring.Component):
         wiring.connect(m, lane.cache, wiring.flipped(self.retire))
         wiring.connect(m, lane.o_report, wiring.flipped(self.o_report))
         wiring.connect(m, demands.o, wiring.flipped(self.o_demand))
+        pass_counts(m, (lane,), self)
 
         m.submodules.entry = entry = MatchEntry(p)
         m.submodules.marks = marks = MarkLane(p)
@@ -156,8 +159,6 @@ class Matcher(wiring.Component):
             *[a.eq(b) for a, b in zip(lane.extent_base, self.extent_base, strict=True)],
             waits.wake_stb.eq(self.wake_stb), waits.wake_qpn.eq(self.wake_qpn),
             waits.waiting_qpn[0].eq(self.waiting_qpn), self.waiting.eq(waits.waiting[0]),
-            self.count_nodes_retired.eq(lane.count_nodes_retired),
-            self.count_nodes_residue.eq(lane.count_nodes_residue),
             self.count_match_stall_cycles.eq(~waits.empty),
             self.i_control.ready.eq(~busy), self.granted.eq(self.exclusive & ~self.i_control.valid & ~busy),
             self.idle.eq(entry.empty & ~busy & lane.idle & ~force.valid & ~demands.o.valid
@@ -319,7 +320,7 @@ class Matcher(wiring.Component):
         m.d.comb += [
             marks.i.eq(judge), marks.node.eq(cache.node), marks.pending.eq(cache.pending),
             cache.mark_bitmap.eq(marks.mark_bitmap), self.judged.eq(marks.judged),
-            self.refuse_stb.eq(marks.refuse_stb), self.refuse_reason.eq(marks.refuse_reason),
+            self.refuse.stb.eq(marks.refuse.stb), self.refuse.reason.eq(marks.refuse.reason),
         ]
         for sink in (cache, lane):
             m.d.comb += [sink.mark_en.eq(marks.mark_en), sink.mark_index.eq(marks.mark_index),

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..counting import count_outputs
 from ..layouts import REPORT_EVENT, LineData, LineRequest, QpRef, Report
 from ..params import CardParams
 from ..table.kinds import QP_TABLE
@@ -89,6 +90,8 @@ class Prefetch(wiring.Component):
     idle : Out(1)
     """
 
+    COUNTS = {"prefetches": 1}
+
     def __init__(self, params: CardParams):
         self.params = params
         width = params.qpn_width
@@ -109,7 +112,7 @@ class Prefetch(wiring.Component):
             "o_force": Out(stream.Signature(QpRef)),
             "o_line": Out(stream.Signature(LineRequest)), "i_line": In(stream.Signature(LineData)),
             "o_report": Out(stream.Signature(Report)), "o_qp_error": Out(stream.Signature(24)),
-            "count_prefetches": Out(1), "idle": Out(1),
+            **count_outputs(self.COUNTS), "idle": Out(1),
         })
 
     def elaborate(self, platform):

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..counting import count_outputs
 from ..layouts import REPORT_RETIRE
 from ..params import CardParams
 from ..stream import Fifo
@@ -51,6 +52,8 @@ class RetireLane(wiring.Component):
         Not all orders have left the pipeline; nothing is left, in the queue either.
     """
 
+    COUNTS = {"nodes_retired": 1, "nodes_residue": 1}
+
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
@@ -58,7 +61,7 @@ class RetireLane(wiring.Component):
             "cache": Out(retire_port(params)), "extent_base": In(58).array(params.knit_extents),
             "mark_en": In(1), "mark_index": In(index_width(params)), "mark": In(Pending),
             "o_report": Out(stream.Signature(LongReport)),
-            "count_nodes_retired": Out(1), "count_nodes_residue": Out(1),
+            **count_outputs(self.COUNTS),
             "busy": Out(1), "idle": Out(1),
         })
 

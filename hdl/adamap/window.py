@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..abi import HOLES_BITS
+from ..counting import count_outputs
 from ..layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
 from ..params import CardParams
 from .control import ControlKind, ControlOp
@@ -65,6 +66,8 @@ class Window(wiring.Component):
     A cumulative PSN newer than the window's base has no effect on what is ahead of the base.
     """
 
+    COUNTS = {"holes": 24, "window_stall_cycles": 1}
+
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
@@ -79,7 +82,7 @@ class Window(wiring.Component):
             "row_en": Out(1), "row_index": Out(params.qpn_width),
             "cum": In(CUM_BITS),
             "reorder_distance": In(32),
-            "count_holes": Out(24), "count_window_stall_cycles": Out(1),
+            **count_outputs(self.COUNTS),
             "idle": Out(1),
         })
 

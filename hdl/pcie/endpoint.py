@@ -4,6 +4,7 @@ from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..counting import count_outputs, pass_counts
 from ..layouts import Beat, DmaRequest, LineData, LineRequest, RegisterWrite
 from ..params import CardParams
 from .dma_read import DmaRead
@@ -60,6 +61,8 @@ class Endpoint(wiring.Component):
     count_host_refused : Out(1)
     """
 
+    COUNTS = UsplusShim.COUNTS
+
     def __init__(self, params: CardParams, *, bulk_clients, line_clients, write_clients):
         self.params = params
         self.bulk_clients, self.line_clients, self.write_clients = bulk_clients, line_clients, write_clients
@@ -76,7 +79,7 @@ class Endpoint(wiring.Component):
             "i_interrupt": In(stream.Signature(VECTOR_WIDTH)),
             "msix_w_stb": In(1), "msix_w_address": In(16), "msix_w_data": In(64), "msix_w_mask": In(8),
             "msix_r_address": In(16), "msix_r_data": Out(64),
-            "hold": In(1), "idle": Out(1), "count_host_refused": Out(1),
+            "hold": In(1), "idle": Out(1), **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):
@@ -99,8 +102,8 @@ class Endpoint(wiring.Component):
             msix.w_data.eq(self.msix_w_data), msix.w_mask.eq(self.msix_w_mask),
             msix.r_address.eq(self.msix_r_address), self.msix_r_data.eq(msix.r_data),
             self.idle.eq(~dma_read.busy & ~dma_write.busy),
-            self.count_host_refused.eq(shim.count_host_refused),
         ]
+        pass_counts(m, (shim,), self)
         wiring.connect(m, dma_read.o_read, shim.i_read)
         wiring.connect(m, shim.o_completion, dma_read.i_completion)
         wiring.connect(m, dma_write.o, shim.i_write)

@@ -5,6 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..axis import axis_signature
+from ..counting import count_outputs
 from ..layouts import BEAT_BITS, RegisterWrite
 from . import cq, rc, rq
 from .tlp import DWORD_BITS, SIZE_CODE_MAX, SIZE_CODE_WIDTH, CompletionBeat, ReadTlp, WriteTlp
@@ -53,6 +54,8 @@ class UsplusShim(wiring.Component):
         A host request was refused.
     """
 
+    COUNTS = {"host_refused": 1}
+
     def __init__(self, params):
         super().__init__({
             **hard_block_members(),
@@ -62,7 +65,7 @@ class UsplusShim(wiring.Component):
             "o_completion": Out(stream.Signature(CompletionBeat)),
             "o_write": Out(stream.Signature(RegisterWrite)),
             "read_address": Out(16), "read_stb": Out(1), "read_data": In(64), "read_ack": In(1),
-            "count_host_refused": Out(1),
+            **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):

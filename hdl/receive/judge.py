@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .. import layouts
 from ..abi import Reason, ReportKind
+from ..counting import Refusal, count_outputs
 from ..layouts import (
     FRAME_LENGTH_WIDTH,
     TICKET_WIDTH,
@@ -79,8 +80,10 @@ class Judge(wiring.Component):
         One for each packet.
     o_report : Out(stream.Signature(Report))
     count_rx_packets, count_rx_retransmissions, count_rx_unmatched, count_rx_late_originals : Out(1)
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
     """
+
+    COUNTS = {"rx_packets": 1, "rx_retransmissions": 1, "rx_unmatched": 1, "rx_late_originals": 1}
 
     def __init__(self):
         super().__init__({
@@ -90,12 +93,8 @@ class Judge(wiring.Component):
             "i_judgement": In(stream.Signature(Judgement)),
             "o": Out(stream.Signature(Placement)),
             "o_report": Out(stream.Signature(Report)),
-            "count_rx_packets": Out(1),
-            "count_rx_retransmissions": Out(1),
-            "count_rx_unmatched": Out(1),
-            "count_rx_late_originals": Out(1),
-            "refuse_stb": Out(1),
-            "refuse_reason": Out(8),
+            **count_outputs(self.COUNTS),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
@@ -157,8 +156,8 @@ class Judge(wiring.Component):
         sent_again = (verdict == Verdict.MATCH) | unmatched
         m.d.comb += placed.eq(take & accepted)
         m.d.sync += [
-            self.refuse_stb.eq(take & refused),
-            self.refuse_reason.eq(reason),
+            self.refuse.stb.eq(take & refused),
+            self.refuse.reason.eq(reason),
             self.count_rx_packets.eq(placed),
             self.count_rx_retransmissions.eq(placed & sent_again),
             self.count_rx_unmatched.eq(placed & unmatched),

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .. import wire
 from ..abi import Reason
+from ..counting import Refusal, count_outputs
 from ..icrc import Icrc
 from ..layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, PAYLOAD_MAX, Beat, RxHeader, RxKind
 from ..stream import Fifo
@@ -54,8 +55,10 @@ class Parse(wiring.Component):
     header_stb : Out(1)
         A header was queued for ``o_header``.
     count_rx_frames : Out(1)
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
     """
+
+    COUNTS = {"rx_frames": 1}
 
     def __init__(self, params):
         if params.rx_buffer_beats < 2 * PAYLOAD_MAX // BEAT_BYTES:
@@ -70,9 +73,8 @@ class Parse(wiring.Component):
             "o_header": Out(stream.Signature(RxHeader)),
             "o_payload": Out(stream.Signature(Beat)),
             "header_stb": Out(1),
-            "count_rx_frames": Out(1),
-            "refuse_stb": Out(1),
-            "refuse_reason": Out(8),
+            **count_outputs(self.COUNTS),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
@@ -206,7 +208,7 @@ class Parse(wiring.Component):
             m.d.comb += [queue.i.p.kind.eq(RxKind.REFUSED), queue.i.p.reason.eq(reason), queue.i.p.length.eq(0)]
         m.d.sync += [
             self.count_rx_frames.eq(decide),
-            self.refuse_stb.eq(decide & (reason != Reason.OK) & ~refused_data),
-            self.refuse_reason.eq(reason),
+            self.refuse.stb.eq(decide & (reason != Reason.OK) & ~refused_data),
+            self.refuse.reason.eq(reason),
         ]
         return m

@@ -4,15 +4,14 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..layouts import FRAME_LENGTH_WIDTH, TICKET_WIDTH, Beat, DmaRequest, Judgement, JudgeRequest, RawFrame, Report
+from ..counting import Refusal, count_outputs, merged, pass_counts
+from ..layouts import TICKET_WIDTH, Beat, DmaRequest, Judgement, JudgeRequest, RawFrame, Report
 from ..table.translate import TranslateRequest, Translation
 from .check import RxCheck
 from .drain import Drain
 from .judge import Judge
 from .parse import Parse
 from .place import Place
-
-REFUSE = wiring.Signature({"stb": Out(1), "reason": Out(8)})
 
 
 class Receive(wiring.Component):
@@ -44,11 +43,13 @@ class Receive(wiring.Component):
         See :class:`Drain`.
     idle : Out(1)
         No packet is between the parser's output and its place.
-    refuse : Out(REFUSE).array(2)
+    refuse : Out(Refusal).array(2)
         Refusals of the parser, and those behind it.
     count_... : Out
         Amounts to be added each cycle.
     """
+
+    COUNTS = merged(Parse.COUNTS, Judge.COUNTS, Place.COUNTS, {"rx_stall_cycles": 1})
 
     def __init__(self, params):
         self.params = params
@@ -71,15 +72,8 @@ class Receive(wiring.Component):
             "drain_request": In(1),
             "drain_done": Out(1),
             "idle": Out(1),
-            "refuse": Out(REFUSE).array(2),
-            "count_rx_frames": Out(1),
-            "count_rx_packets": Out(1),
-            "count_rx_retransmissions": Out(1),
-            "count_rx_bytes": Out(FRAME_LENGTH_WIDTH),
-            "count_rx_raw_frames": Out(1),
-            "count_rx_unmatched": Out(1),
-            "count_rx_late_originals": Out(1),
-            "count_rx_stall_cycles": Out(1),
+            "refuse": Out(Refusal).array(2),
+            **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):
@@ -117,11 +111,7 @@ class Receive(wiring.Component):
             self.idle.eq(drain.idle),
             self.count_rx_stall_cycles.eq(stall),
         ]
+        pass_counts(m, (parse, judge, place), self)
         for refuse, block in zip(self.refuse, (parse, judge), strict=True):
-            m.d.comb += [refuse.stb.eq(block.refuse_stb), refuse.reason.eq(block.refuse_reason)]
-        for block, names in ((parse, ("rx_frames",)), (place, ("rx_bytes", "rx_raw_frames")),
-                             (judge, ("rx_packets", "rx_retransmissions", "rx_unmatched",
-                                      "rx_late_originals"))):
-            for name in names:
-                m.d.comb += getattr(self, f"count_{name}").eq(getattr(block, f"count_{name}"))
+            connect(m, block.refuse, flipped(refuse))
         return m

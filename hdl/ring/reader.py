@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..counting import Refusal
 from ..layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData, LineRequest
 from ..params import CardParams, exact_log2
 from .size import INDEX_WIDTH, RingSize
@@ -51,7 +52,7 @@ class RingReader(wiring.Component):
         Consumer index, as wide as the ring's indices.
     idle : Out(1)
         Nothing held, in flight or unfinished.
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
         BAD_DESCRIPTOR or DMA_ERROR.
     """
 
@@ -68,7 +69,7 @@ class RingReader(wiring.Component):
             "retire": In(1),
             "cons": Out(INDEX_WIDTH),
             "idle": Out(1),
-            "refuse_stb": Out(1), "refuse_reason": Out(8),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
@@ -177,7 +178,7 @@ class RingReader(wiring.Component):
         ]
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
-        m.d.sync += self.refuse_stb.eq(0)
+        m.d.sync += self.refuse.stb.eq(0)
         with m.If(pop):
             m.d.sync += [
                 deliver.eq((deliver + 1) & ring.mask),
@@ -186,13 +187,13 @@ class RingReader(wiring.Component):
             ]
             with m.If(bad):
                 reason = Mux(Array(failed)[slot_out], abi.Reason.DMA_ERROR, abi.Reason.BAD_DESCRIPTOR)
-                m.d.sync += [self.refuse_stb.eq(1), self.refuse_reason.eq(reason)]
+                m.d.sync += [self.refuse.stb.eq(1), self.refuse.reason.eq(reason)]
             with m.Else():
                 m.d.sync += [self.o.payload.eq(read.data), self.o.valid.eq(1)]
         with m.If((pop & bad) | (self.retire & (cons != deliver))):
             m.d.sync += cons.eq((cons + 1) & ring.mask)
         with m.If(bad_doorbell):
-            m.d.sync += [self.refuse_stb.eq(1), self.refuse_reason.eq(abi.Reason.BAD_DESCRIPTOR)]
+            m.d.sync += [self.refuse.stb.eq(1), self.refuse.reason.eq(abi.Reason.BAD_DESCRIPTOR)]
 
         with m.If(start):
             m.d.sync += [

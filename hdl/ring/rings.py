@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
-from ..counters import Refusal
+from ..counting import Refusal
 from ..layouts import BEAT_BITS, Beat, DmaRequest, LineData, LineRequest
 from ..params import CardParams
 from ..stream import Arbiter
@@ -96,9 +96,9 @@ class Rings(wiring.Component):
                 register(ring, "cons").eq(reader.cons),
                 reader.retire.eq(self.retire[k]),
                 status.cons[k].eq(reader.cons),
-                self.refuse[k].stb.eq(reader.refuse_stb), self.refuse[k].reason.eq(reader.refuse_reason),
             ]
             wiring.connect(m, reader.o, flipped(self.o[k]))
+            wiring.connect(m, reader.refuse, flipped(self.refuse[k]))
             wiring.connect(m, reader.o_request, flipped(self.o_line_request[k]))
             wiring.connect(m, flipped(self.i_line[k]), reader.i_line)
             idle.append(reader.idle)
@@ -117,10 +117,9 @@ class Rings(wiring.Component):
                 register(ring, "prod").eq(writer.prod),
                 self.position[k].eq(writer.position),
                 self.full[k].eq(writer.full),
-                self.refuse[DOWN + k].stb.eq(writer.refuse_stb),
-                self.refuse[DOWN + k].reason.eq(writer.refuse_reason),
             ]
             wiring.connect(m, flipped(self.i[k]), writer.i)
+            wiring.connect(m, writer.refuse, flipped(self.refuse[DOWN + k]))
             wiring.connect(m, writer.o_request, flipped(self.o_request[k]))
             wiring.connect(m, writer.o_data, flipped(self.o_data[k]))
             wiring.connect(m, writer.o_interrupt, interrupts.i[k])

@@ -5,7 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..abi import Reason
-from ..layouts import BEAT_BITS, FRAME_LENGTH_WIDTH, TICKET_WIDTH, Beat, DmaRequest, Report
+from ..counting import Refusal, count_outputs, merged, pass_counts
+from ..layouts import BEAT_BITS, TICKET_WIDTH, Beat, DmaRequest, Report
 from ..stream import Fifo, PacketArbiter
 from ..table.translate import TranslateRequest, Translation
 from .check import TxCheck
@@ -58,8 +59,10 @@ class Transmit(wiring.Component):
     idle : Out(1)
         Nothing is in the room.
     count_tx_packets, count_tx_retransmissions, count_tx_bytes, count_tx_raw_frames, count_tx_stall_cycles : Out
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
     """
+
+    COUNTS = merged(Outcome.COUNTS, {"tx_raw_frames": 1, "tx_stall_cycles": 1})
 
     def __init__(self, params):
         self.params = params
@@ -75,9 +78,8 @@ class Transmit(wiring.Component):
             "o_report": Out(stream.Signature(Report)), "placed_ticket": In(TICKET_WIDTH),
             "mac": In(48), "ip": In(32), "enable": In(1),
             "drain_request": In(1), "drain_done": Out(1), "idle": Out(1),
-            "count_tx_packets": Out(1), "count_tx_retransmissions": Out(1), "count_tx_bytes": Out(FRAME_LENGTH_WIDTH),
-            "count_tx_raw_frames": Out(1), "count_tx_stall_cycles": Out(1),
-            "refuse_stb": Out(1), "refuse_reason": Out(8),
+            **count_outputs(self.COUNTS),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
@@ -135,21 +137,19 @@ class Transmit(wiring.Component):
             outcome.done_stb.eq(frame.done_stb), outcome.done.eq(frame.done), frame.hold.eq(outcome.hold),
             outcome.placed_ticket.eq(self.placed_ticket),
             self.retire_send.eq(outcome.retire_send), self.retire_retransmit.eq(outcome.retire_retransmit),
-            self.count_tx_packets.eq(outcome.count_tx_packets),
-            self.count_tx_retransmissions.eq(outcome.count_tx_retransmissions),
-            self.count_tx_bytes.eq(outcome.count_tx_bytes),
             self.count_tx_raw_frames.eq(raw.count),
             self.count_tx_stall_cycles.eq(self.o.valid & ~self.o.ready),
         ]
+        pass_counts(m, (outcome,), self)
         m.d.sync += in_flight.eq(in_flight + begins - frame.done_stb)
 
         # A frame too long for the buffer gives way to a refused packet of the same cycle.
         too_long = Signal()
         m.d.comb += [
-            self.refuse_stb.eq(outcome.refuse_stb | too_long),
-            self.refuse_reason.eq(outcome.refuse_reason),
+            self.refuse.stb.eq(outcome.refuse.stb | too_long),
+            self.refuse.reason.eq(outcome.refuse.reason),
         ]
-        m.d.sync += too_long.eq(buffer.too_long | (too_long & outcome.refuse_stb))
-        with m.If(~outcome.refuse_stb):
-            m.d.comb += self.refuse_reason.eq(Reason.FRAME_TOO_LONG)
+        m.d.sync += too_long.eq(buffer.too_long | (too_long & outcome.refuse.stb))
+        with m.If(~outcome.refuse.stb):
+            m.d.comb += self.refuse.reason.eq(Reason.FRAME_TOO_LONG)
         return m

@@ -64,7 +64,7 @@ class Walk:
                 self.sent.append(now())
             if int(dut.judged.value):
                 self.judged.append(now())
-                self.refused += int(dut.refuse_stb.value)
+                self.refused += int(dut.refuse__stb.value)
 
     async def burst(self, first, count):
         """A header per cycle for the holes of some nodes."""

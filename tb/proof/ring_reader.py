@@ -101,7 +101,7 @@ class RingReaderSpec(Spec):
         self.check("cons <= delivered <= prod <= cons + size",
                    ((written - dut.cons)[:width] <= size) & (
                        (delivered - dut.cons)[:width] <= (written - dut.cons)[:width]), **deep)
-        self.check("refuses nothing", ~dut.refuse_stb, **deep)
+        self.check("refuses nothing", ~dut.refuse.stb, **deep)
         # Ranking: with everything answered and taken, the next entry comes in a bounded time.
         patience = Signal(6)
         calm = (dut.o.ready & request.ready & (~in_flight | line.valid) & ~dut.prod_stb & ~retire)

@@ -19,7 +19,7 @@ OVERVIEW = (
     )),
     ("card B receives", "b", (
         "receive.judge: i{header.kind header.opcode:Opcode header.psn header.rsn reason:Reason}",
-        "receive.judge: refuse_stb refuse_reason:Reason",
+        "receive.judge: refuse__stb refuse__reason:Reason",
     )),
     ("card B window", "b", (
         "adamap.window: fsm_state o{verdict psn base holes} o_run{psn length seal}",
@@ -28,7 +28,7 @@ OVERVIEW = (
         "adamap.builder: fsm_state o{entry<REPORT_NODE.kind> entry<NODE.count> entry<NODE.encoding>}",
     )),
     ("card B matcher", "b", (
-        "adamap.*matcher: i{probe psn rsn} *_state refuse_stb refuse_reason:Reason",
+        "adamap.*matcher: i{probe psn rsn} *_state refuse__stb refuse__reason:Reason",
         "adamap.*cache: match__hit match__index match__slot",
         "adamap.*matcher: o_report{entry<REPORT_RETIRE.kind> entry<REPORT_RETIRE.rsn> entry<REPORT_RETIRE.residue>}",
     )),
@@ -75,15 +75,15 @@ CARD = (
         "packet.ring reason:Reason}",
         "transmit.payload: i{last empty error data}",
         "transmit.frame: o{last empty error data}",
-        "transmit: retire_send retire_retransmit refuse_stb refuse_reason:Reason",
+        "transmit: retire_send retire_retransmit refuse__stb refuse__reason:Reason",
     )),
     ("receive", (
         "receive.parse: o_header{kind reason:Reason opcode:Opcode dest_qp psn rsn retransmission ack_req length}",
-        "receive.parse: refuse_stb refuse_reason:Reason",
+        "receive.parse: refuse__stb refuse__reason:Reason",
         "receive.judge: i{header.kind header.opcode:Opcode header.psn header.rsn reason:Reason segment0.address "
         "segment0.length}",
         "receive.judge: o_judge{qpn psn rsn retransmission probe ack_req ticket} i_judgement{verdict psn base}",
-        "receive.judge: refuse_stb refuse_reason:Reason",
+        "receive.judge: refuse__stb refuse__reason:Reason",
         "receive.place: i{action ticket length} o_request{address length} placed_ticket",
     )),
     ("window", (
@@ -100,7 +100,7 @@ CARD = (
     ("matcher", (
         "adamap.*matcher: i{qpn psn rsn probe ticket} room unmatched *_state idle",
         "adamap.*cache: match__qpn match__rsn match__hit match__index match__slot match__mark_en match__mark_index",
-        "adamap.*matcher: refuse_stb refuse_reason:Reason",
+        "adamap.*matcher: refuse__stb refuse__reason:Reason",
         "adamap.*matcher: count_cache_hits count_cache_misses count_match_stall_cycles count_nodes_retired "
         "count_nodes_residue",
         "adamap.*matcher: o_demand{} i_force{qpn}",

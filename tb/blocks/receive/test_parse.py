@@ -51,8 +51,8 @@ class ParseBench:
             await RisingEdge(self.dut.clk)
             assert int(self.dut.i__ready.value)
             self.frames += int(self.dut.count_rx_frames.value)
-            if int(self.dut.refuse_stb.value):
-                self.refused.append(Reason(int(self.dut.refuse_reason.value)))
+            if int(self.dut.refuse__stb.value):
+                self.refused.append(Reason(int(self.dut.refuse__reason.value)))
 
     def send(self, frame, *, error=False):
         self.sent += 1
