@@ -6,8 +6,10 @@ from amaranth.lib.wiring import In, Out
 
 from . import abi, wire
 from .counting import Refusal, count_outputs
+from .interfaces import RingSlot
 from .layouts import BEAT_BITS, BEAT_BYTES, FRAME_LENGTH_WIDTH, NIC_RX, NIC_TX, PAYLOAD_MAX, Beat, DmaRequest, RawFrame
 from .params import CardParams
+from .registers import register_port
 from .ring.size import INDEX_WIDTH
 from .stream import Fifo
 
@@ -143,9 +145,9 @@ class SimpleNicRx(wiring.Component):
 
     Members
     -------
-    buffer, slot_log2 : In(64), In(8)
-        Slots in host memory; ``slot_log2`` counts as 9 below and as 14 above.
-    position, full : In(15), In(1)
+    registers : In(register_port("nic"))
+        Slots in host memory; ``nic_rx_slot_log2`` counts as 9 below and as 14 above.
+    slot : In(RingSlot)
         Of the NIC_RX ring writer.
     time_ns : In(64)
         Arrival time.
@@ -169,8 +171,7 @@ class SimpleNicRx(wiring.Component):
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "buffer": In(64), "slot_log2": In(8),
-            "position": In(INDEX_WIDTH - 1), "full": In(1),
+            "registers": In(register_port("nic")), "slot": In(RingSlot),
             "time_ns": In(64),
             "i_info": In(stream.Signature(RawFrame)),
             "i": In(stream.Signature(Beat)),
@@ -184,11 +185,12 @@ class SimpleNicRx(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
+        given = self.registers.nic_rx_slot_log2[:8]
         slot_log2, slot_bytes = Signal(4), Signal(self.SLOT_LOG2_MAX + 1)
-        m.d.sync += slot_log2.eq(self.slot_log2)
-        with m.If(self.slot_log2 < self.SLOT_LOG2_MIN):
+        m.d.sync += slot_log2.eq(given)
+        with m.If(given < self.SLOT_LOG2_MIN):
             m.d.sync += slot_log2.eq(self.SLOT_LOG2_MIN)
-        with m.If(self.slot_log2 > self.SLOT_LOG2_MAX):
+        with m.If(given > self.SLOT_LOG2_MAX):
             m.d.sync += slot_log2.eq(self.SLOT_LOG2_MAX)
         m.d.sync += slot_bytes.eq(1 << slot_log2)
 
@@ -210,20 +212,21 @@ class SimpleNicRx(wiring.Component):
                 # waits for a frame; decides about it
                 m.d.sync += [
                     entry.roce.eq(info.roce), entry.length.eq(info.length), entry.time_ns.eq(self.time_ns),
-                    left.eq(info.length), offset.eq(self.position << slot_log2),
+                    left.eq(info.length), offset.eq(self.slot.position << slot_log2),
                 ]
                 with m.If(self.i_info.valid):
                     m.next = "SLOT"
-                    with m.If(self.full | (info.length > slot_bytes)):
+                    with m.If(self.slot.full | (info.length > slot_bytes)):
                         m.d.comb += self.i_info.ready.eq(1)
                         m.d.sync += [
                             self.refuse.stb.eq(1),
-                            self.refuse.reason.eq(Mux(self.full, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
+                            self.refuse.reason.eq(
+                                Mux(self.slot.full, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
                         ]
                         m.next = "DISCARD"
             with m.State("SLOT"):
                 # one cycle for the address
-                m.d.sync += address.eq(self.buffer + offset)
+                m.d.sync += address.eq(self.registers.nic_rx_buffer + offset)
                 m.next = "REQUEST"
             with m.State("REQUEST"):
                 # waits for the requests to be accepted; takes the info with the last one

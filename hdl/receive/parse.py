@@ -8,6 +8,7 @@ from .. import wire
 from ..abi import Reason
 from ..counting import Refusal, count_outputs
 from ..icrc import Icrc
+from ..interfaces import Network
 from ..layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, PAYLOAD_MAX, Beat, RxHeader, RxKind
 from ..stream import Fifo
 from .align import SKIPPED, Align, Cut
@@ -45,10 +46,8 @@ class Parse(wiring.Component):
         ``ready`` is always 1. ``error`` on the last beat: the MAC found the frame bad.
     enable : In(1)
         While low, frames that begin are dropped.
-    network_mac : In(48)
-        Unicast frames to other addresses are refused; 0: all are taken.
-    network_ip : In(32)
-        RoCE packets to other addresses are refused; 0: all are taken.
+    network : In(Network)
+        Unicast frames to other MAC addresses, and RoCE packets to other IP addresses, are refused; 0: all are taken.
     o_header : Out(stream.Signature(RxHeader))
     o_payload : Out(stream.Signature(Beat))
         Payload of the headers with ``length`` other than 0, in order.
@@ -68,8 +67,7 @@ class Parse(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(Beat)),
             "enable": In(1),
-            "network_mac": In(48),
-            "network_ip": In(32),
+            "network": In(Network),
             "o_header": Out(stream.Signature(RxHeader)),
             "o_payload": Out(stream.Signature(Beat)),
             "header_stb": Out(1),
@@ -109,7 +107,7 @@ class Parse(wiring.Component):
             with m.If(ahead_first):
                 m.d.sync += enabled.eq(self.enable)
                 m.d.sync += [kind[name].eq(value)
-                             for name, value in frame_type(ahead, self.network_mac, self.network_ip).items()]
+                             for name, value in frame_type(ahead, self.network.mac, self.network.ip).items()]
         with m.Elif(fire):
             m.d.sync += beat_valid.eq(0)
 

@@ -5,6 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..counting import Refusal, count_outputs, merged, pass_counts
+from ..interfaces import Network
 from ..layouts import TICKET_WIDTH, Beat, DmaRequest, Judgement, JudgeRequest, RawFrame, Report
 from ..table.translate import TranslateRequest, Translation
 from .check import RxCheck
@@ -27,7 +28,7 @@ class Receive(wiring.Component):
     -------
     i : In(stream.Signature(Beat))
         Frames from the MAC; ``ready`` is always 1.
-    enable, network_mac, network_ip : In(1), In(48), In(32)
+    enable, network : In(1), In(Network)
         See :class:`Parse`.
     o_translate, i_translate
         To and from the receive side's ``Translate``.
@@ -56,8 +57,7 @@ class Receive(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(Beat)),
             "enable": In(1),
-            "network_mac": In(48),
-            "network_ip": In(32),
+            "network": In(Network),
             "o_translate": Out(stream.Signature(TranslateRequest)),
             "i_translate": In(stream.Signature(Translation)),
             "o_judge": Out(stream.Signature(JudgeRequest)),
@@ -84,6 +84,7 @@ class Receive(wiring.Component):
         m.submodules.place = place = Place()
         m.submodules.drain = drain = Drain()
         connect(m, flipped(self.i), parse.i)
+        connect(m, flipped(self.network), parse.network)
         connect(m, parse.o_header, check.i)
         connect(m, check.o_translate, flipped(self.o_translate))
         connect(m, flipped(self.i_translate), check.i_translate)
@@ -100,8 +101,6 @@ class Receive(wiring.Component):
         m.d.sync += stall.eq(place.stalled | (parse.o_header.valid & ~parse.o_header.ready))
         m.d.comb += [
             parse.enable.eq(self.enable),
-            parse.network_mac.eq(self.network_mac),
-            parse.network_ip.eq(self.network_ip),
             judge.room.eq(self.room),
             self.placed_ticket.eq(place.placed_ticket),
             drain.enter_stb.eq(parse.header_stb),

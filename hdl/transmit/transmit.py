@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..abi import Reason
 from ..counting import Refusal, count_outputs, merged, pass_counts
+from ..interfaces import Network
 from ..layouts import BEAT_BITS, TICKET_WIDTH, Beat, DmaRequest, Report
 from ..stream import Fifo, PacketArbiter
 from ..table.translate import TranslateRequest, Translation
@@ -50,8 +51,7 @@ class Transmit(wiring.Component):
         Frames without FCS, never interrupted by this side.
     o_report : Out(stream.Signature(Report)), placed_ticket : In(8)
         TX_ERROR reports.
-    mac, ip : In(48), In(32)
-        Addresses of the card.
+    network : In(Network)
     enable : In(1)
         While low no packet and no raw frame begins.
     drain_request : In(1), drain_done : Out(1)
@@ -76,7 +76,7 @@ class Transmit(wiring.Component):
             "i_raw": In(stream.Signature(Beat)),
             "o": Out(stream.Signature(Beat)),
             "o_report": Out(stream.Signature(Report)), "placed_ticket": In(TICKET_WIDTH),
-            "mac": In(48), "ip": In(32), "enable": In(1),
+            "network": In(Network), "enable": In(1),
             "drain_request": In(1), "drain_done": Out(1), "idle": Out(1),
             **count_outputs(self.COUNTS),
             "refuse": Out(Refusal),
@@ -99,6 +99,7 @@ class Transmit(wiring.Component):
         m.submodules.both = both = PacketArbiter(Beat, 2)
         m.submodules.buffer = buffer = SendBuffer(self.params.tx_buffer_beats)
 
+        wiring.connect(m, flipped(self.network), header.network)
         wiring.connect(m, flipped(self.i_send), segment_send.i)
         wiring.connect(m, flipped(self.i_retransmit), segment_retransmit.i)
         wiring.connect(m, segment_send.o, merge.i_send)
@@ -133,7 +134,6 @@ class Transmit(wiring.Component):
                          & ~raw.o.valid & ~both.o.valid & buffer.empty),
             Cat(segment_send.refused, segment_retransmit.refused).eq(check.refused),
             Cat(segment_send.checked_stb, segment_retransmit.checked_stb).eq(check.checked_stb),
-            header.mac.eq(self.mac), header.ip.eq(self.ip),
             outcome.done_stb.eq(frame.done_stb), outcome.done.eq(frame.done), frame.hold.eq(outcome.hold),
             outcome.placed_ticket.eq(self.placed_ticket),
             self.retire_send.eq(outcome.retire_send), self.retire_retransmit.eq(outcome.retire_retransmit),

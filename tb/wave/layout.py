@@ -39,7 +39,7 @@ OVERVIEW = (
     )),
     ("card B rings", "b", (
         "rings.meta_report: prod cons",
-        "csr: r_link_doorbell_stb r_cum_doorbell_stb",
+        "csr: adamap__link_doorbell_stb adamap__cum_doorbell_stb",
     )),
 )
 
@@ -60,12 +60,13 @@ CARD = (
     )),
     ("doorbells", (
         "csr: *_prod_stb *_cons_stb",
-        "csr: r_link_doorbell_stb r_link_doorbell<LINK_DOORBELL.qpn> r_link_doorbell<LINK_DOORBELL.nodes>",
-        "csr: r_cum_doorbell_stb r_cum_doorbell<CUM_DOORBELL.qpn> r_cum_doorbell<CUM_DOORBELL.psn>",
+        "csr: adamap__link_doorbell_stb adamap__link_doorbell<LINK_DOORBELL.qpn> "
+        "adamap__link_doorbell<LINK_DOORBELL.nodes>",
+        "csr: adamap__cum_doorbell_stb adamap__cum_doorbell<CUM_DOORBELL.qpn> adamap__cum_doorbell<CUM_DOORBELL.psn>",
     )),
     ("command", (
         "command: fsm_state command<COMMAND.opcode> command<COMMAND.tag> status:CommandStatus done retire",
-        "command: drain_request drain_done list_destroyed",
+        "command: drain_request drain_done life__destroyed",
         "command.qp: fsm_state",
         "command.qp.port: fsm_state",
         "command: qp_write__en qp_write__index qp_write__entry.state:QpState",

@@ -68,7 +68,7 @@ class Env:
         self.errors = StreamSource(dut, "i_qp_error", clk, pause=0, rng=rng)
         self.responses, self.creates, self.destroys, self.extents, self.requests, self.beats = (
             StreamSink(dut, n, clk, pause=pause, rng=rng)
-            for n in ("o", "o_list_create", "o_list_destroy", "o_extent", "o_dma_request", "o_dma_data"))
+            for n in ("o", "life__create", "life__destroy", "o_extent", "o_dma_request", "o_dma_data"))
         self.lines = StreamSink(dut, "o_line_request", clk, pause=pause, rng=rng)
         self.memory, self.bad_lines = {}, set()
         self.retired, self.answered, self.tag = 0, 0, 0
@@ -85,16 +85,16 @@ class Env:
             await RisingEdge(self.dut.clk)
 
     async def _adamap(self):
-        self.dut.list_destroyed.value = 0
+        self.dut.life__destroyed.value = 0
         while True:
             self.destroy = layouts.QpRef.from_bits(await self.destroys.recv())
             await self.cycles(20)
             if self.before_destroyed:
                 await self.before_destroyed()
-            self.dut.list_destroyed.value = 1
+            self.dut.life__destroyed.value = 1
             self.destroyed += 1
             await RisingEdge(self.dut.clk)
-            self.dut.list_destroyed.value = 0
+            self.dut.life__destroyed.value = 0
 
     async def _drain(self):
         self.dut.drain_done.value = 0
@@ -115,25 +115,23 @@ class Env:
             assert not int(self.dut.drain_request.value)
 
     async def _query(self):
-        self.dut.query_done.value = 0
+        self.dut.life__query_done.value = 0
         while True:
             await RisingEdge(self.dut.clk)
-            if int(self.dut.query_stb.value):
-                qpn = int(self.dut.query_qpn.value)
+            if int(self.dut.life__query_stb.value):
+                qpn = int(self.dut.life__query_qpn.value)
                 await self.cycles(9)
-                assert int(self.dut.query_qpn.value) == qpn and not int(self.dut.query_stb.value)
+                assert int(self.dut.life__query_qpn.value) == qpn and not int(self.dut.life__query_stb.value)
                 self.queries += 1
-                self.dut.query_done.value = 1
-                self.dut.query_result.value = sum((r + qpn) << 32 * n for n, r in enumerate(RESULTS))
+                self.dut.life__query_done.value = 1
+                self.dut.life__query_result.value = sum((r + qpn) << 32 * n for n, r in enumerate(RESULTS))
                 await RisingEdge(self.dut.clk)
-                self.dut.query_done.value, self.dut.query_result.value = 0, 0
+                self.dut.life__query_done.value, self.dut.life__query_result.value = 0, 0
 
     async def _counters(self):
-        delayed = 0
         while True:
             await RisingEdge(self.dut.clk)
-            self.dut.counter_data.value = delayed
-            delayed = HOST_COUNTERS[int(self.dut.counter_index.value)]
+            self.dut.counters__data.value = HOST_COUNTERS[int(self.dut.counters__index.value)]
 
     async def _line_reads(self):
         """Answer requests in any order, the lines of different ones interleaved."""

@@ -55,7 +55,7 @@ class Room:
     @classmethod
     async def start(cls, dut, pause=0.0):
         await start_clock(dut)
-        dut.mac.value, dut.ip.value, dut.enable.value = MAC, IP, 1
+        dut.network__mac.value, dut.network__ip.value, dut.enable.value = MAC, IP, 1
         return cls(dut, pause)
 
     async def _count(self):
