@@ -212,6 +212,6 @@ class Card(wiring.Component):
         wiring.connect(m, adamap.o_line, endpoint.i_line[LINE_ADAMAP])
         wiring.connect(m, endpoint.o_line[LINE_ADAMAP], adamap.i_line)
         m.d.comb += [
-            receive.room.eq(reporter.room),
+            receive.space.eq(reporter.space),
             *[room.placed_ticket.eq(receive.placed_ticket) for room in (reporter, adamap)],
         ]

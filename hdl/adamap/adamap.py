@@ -134,7 +134,7 @@ class Adamap(wiring.Component):
         m.d.comb += [
             window.reorder_distance.eq(registers.reorder_distance),
             second.share_en.eq(window.row_en), second.share_index.eq(window.row_index),
-            window.match_room.eq(second.room & second.share), second.unmatched.eq(window.unmatched),
+            window.match_space.eq(second.space & second.share), second.unmatched.eq(window.unmatched),
             cum.read_en.eq(window.row_en), cum.read_index.eq(window.row_index), window.cum.eq(cum.read_data),
             builder.time_ns.eq(self.time_ns), builder.node_age_ns.eq(registers.node_age_ns),
             builder.placed_ticket.eq(self.placed_ticket), second.placed_ticket.eq(self.placed_ticket),

@@ -193,12 +193,12 @@ class Prefetch(wiring.Component):
         m.d.comb += wanted.eq(
             live & ~busy & (ahead != 0)
             & (cached < self.prefetch_depth) & (waiting | filling | (cached < self.prefetch_watermark)))
-        several, room, spare = (Signal(range(LINES + 1), name=name) for name in ("several", "room", "spare"))
+        several, space, spare = (Signal(range(LINES + 1), name=name) for name in ("several", "space", "spare"))
         reserve = Mux(waiting, 0, entries // 4)
         m.d.comb += [
-            room.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead))),
+            space.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead))),
             spare.eq(Mux(cache.free_count > reserve, at_most(LINES, cache.free_count - reserve), 1)),
-            several.eq(least(least(room, spare), least(within, page_left))),
+            several.eq(least(least(space, spare), least(within, page_left))),
         ]
         # What arrived is looked at a cycle before it is taken.
         m.submodules.check = check = NodeCheck()

@@ -29,8 +29,8 @@ class SecondLevel(wiring.Component):
     Members
     -------
     i : In(stream.Signature(MatchRequest))
-        Taken at once while ``room`` was high for it in the cycle before.
-    room : Out(1)
+        Taken at once while ``space`` was high for it in the cycle before.
+    space : Out(1)
     unmatched : In(1)
     share_en, share_index, share : In, In, Out(1)
         As :class:`Matcher` has them.
@@ -61,7 +61,7 @@ class SecondLevel(wiring.Component):
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "i": In(stream.Signature(layouts.MatchRequest)), "room": Out(1), "unmatched": In(1),
+            "i": In(stream.Signature(layouts.MatchRequest)), "space": Out(1), "unmatched": In(1),
             "share_en": In(1), "share_index": In(params.qpn_width), "share": Out(1),
             "i_matcher": In(stream.Signature(ControlOp)), "i_prefetch": In(stream.Signature(ControlOp)),
             "create_stb": In(1), "create_qpn": In(24), "create_done": Out(1),
@@ -122,7 +122,7 @@ class SecondLevel(wiring.Component):
             self.broken.reason.eq(data.View(layouts.REPORT_EVENT, given_up.p.entry).reason),
         ]
         m.d.comb += [
-            self.room.eq(matcher.room), matcher.unmatched.eq(self.unmatched), self.share.eq(matcher.share),
+            self.space.eq(matcher.space), matcher.unmatched.eq(self.unmatched), self.share.eq(matcher.share),
             matcher.share_en.eq(self.share_en), matcher.share_index.eq(self.share_index),
             ahead.post_stb.eq(self.link_doorbell_stb), ahead.post_qpn.eq(posted.qpn),
             ahead.post_generation.eq(posted.generation), ahead.post_nodes.eq(posted.nodes),

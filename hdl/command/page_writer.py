@@ -85,14 +85,14 @@ class PageWriter(wiring.Component):
         request, first_line = self.o_line_request, Signal.like(job.line)
         to_boundary = REQUEST_LINES_MAX - first_line[:exact_log2(REQUEST_LINES_MAX)]
         reserved = Signal(range(2 * self.HELD_LINES + 1))
-        room = Signal()
+        space = Signal()
         m.d.comb += [
             reserved.eq(in_flight * REQUEST_LINES_MAX + lines.level),
             first_line.eq(job.line + requested),
             request.payload.line.eq(first_line),
             request.payload.count.eq(Mux(to_request < to_boundary, to_request, to_boundary)),
             request.payload.tag.eq(requested),
-            request.valid.eq(room & (to_request != 0)),
+            request.valid.eq(space & (to_request != 0)),
         ]
         sent, answered = Signal(), Signal()
         m.d.comb += [
@@ -102,10 +102,10 @@ class PageWriter(wiring.Component):
         # Once there is room it stays: valid is not withdrawn while ready is awaited.
         with m.If(sent):
             m.d.sync += [
-                room.eq(0), requested.eq(requested + request.p.count), to_request.eq(to_request - request.p.count),
+                space.eq(0), requested.eq(requested + request.p.count), to_request.eq(to_request - request.p.count),
             ]
         with m.Elif(reserved <= self.HELD_LINES - REQUEST_LINES_MAX):
-            m.d.sync += room.eq(1)
+            m.d.sync += space.eq(1)
 
         m.d.comb += [
             self.i_line.ready.eq(1), lines.i.valid.eq(self.i_line.valid),

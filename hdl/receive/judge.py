@@ -61,7 +61,7 @@ class Judge(wiring.Component):
 
     One packet per cycle while the window answers as fast; a packet with two reports takes two.
     Up to ``DEPTH`` packets wait for their judgement. A request to the window is held back while
-    ``room`` is low, so that a packet is never marked without its reports having a place.
+    ``space`` is low, so that a packet is never marked without its reports having a place.
 
     Every packet gets the next ticket. Reports: MESSAGE_END for an accepted original and for a
     retransmission with ``ack_req``, PROGRESS when the window owes one, PROBE, UNMATCHED for a
@@ -71,7 +71,7 @@ class Judge(wiring.Component):
     Members
     -------
     i : In(stream.Signature(RxPacket))
-    room : In(1)
+    space : In(1)
         The report ring has room.
     o_judge : Out(stream.Signature(JudgeRequest))
     i_judgement : In(stream.Signature(Judgement))
@@ -88,7 +88,7 @@ class Judge(wiring.Component):
     def __init__(self):
         super().__init__({
             "i": In(stream.Signature(RxPacket)),
-            "room": In(1),
+            "space": In(1),
             "o_judge": Out(stream.Signature(JudgeRequest)),
             "i_judgement": In(stream.Signature(Judgement)),
             "o": Out(stream.Signature(Placement)),
@@ -108,14 +108,14 @@ class Judge(wiring.Component):
         """Numbers the packets, sends the live ones to the window and all of them to the queue."""
         header = self.i.p.header
         ticket, live = Signal(TICKET_WIDTH), Signal()
-        offered = Signal()      # a request once shown stays, whatever becomes of `room`
+        offered = Signal()      # a request once shown stays, whatever becomes of `space`
         judged = (header.kind == RxKind.DATA) | (header.kind == RxKind.PROBE)
         m.d.comb += live.eq(judged & (self.i.p.reason == Reason.OK))
         gated = stream.Signature(JudgeRequest).create()
         fork(m, self.i, [(gated, live), (waiting.i, 1)])
         m.d.comb += [
-            self.o_judge.valid.eq(gated.valid & (self.room | offered)),
-            gated.ready.eq(self.o_judge.ready & (self.room | offered)),
+            self.o_judge.valid.eq(gated.valid & (self.space | offered)),
+            gated.ready.eq(self.o_judge.ready & (self.space | offered)),
             self.o_judge.p.eq(gated.p),
             gated.p.qpn.eq(header.dest_qp),
             gated.p.generation.eq(self.i.p.qp_generation),

@@ -32,8 +32,8 @@ class Receive(wiring.Component):
         See :class:`Parse`.
     o_translate, i_translate
         To and from the receive side's ``Translate``.
-    o_judge, i_judgement, room
-        To and from the window; room in the report ring.
+    o_judge, i_judgement, space
+        To and from the window; space in the report ring.
     o_report : Out(stream.Signature(Report))
     o_request, o_data
         A client of the DMA write engine.
@@ -62,7 +62,7 @@ class Receive(wiring.Component):
             "i_translate": In(stream.Signature(Translation)),
             "o_judge": Out(stream.Signature(JudgeRequest)),
             "i_judgement": In(stream.Signature(Judgement)),
-            "room": In(1),
+            "space": In(1),
             "o_report": Out(stream.Signature(Report)),
             "o_request": Out(stream.Signature(DmaRequest)),
             "o_data": Out(stream.Signature(Beat)),
@@ -101,7 +101,7 @@ class Receive(wiring.Component):
         m.d.sync += stall.eq(place.stalled | (parse.o_header.valid & ~parse.o_header.ready))
         m.d.comb += [
             parse.enable.eq(self.enable),
-            judge.room.eq(self.room),
+            judge.space.eq(self.space),
             self.placed_ticket.eq(place.placed_ticket),
             drain.enter_stb.eq(parse.header_stb),
             drain.leave_stb.eq(place.done_stb),

@@ -97,7 +97,7 @@ class RingReader(wiring.Component):
             m.d.sync += running.eq(0)
 
         # Fetching.
-        room = Signal(range(slots + 1))
+        space = Signal(range(slots + 1))
         to_prod, to_end, to_page, in_ring, count = (Signal(range(REQUEST_LINES_MAX + 1), name=n)
                                                     for n in ("to_prod", "to_end", "to_page", "in_ring", "count"))
         position = Signal(INDEX_WIDTH - 1)               # of `fetch` in the ring
@@ -127,11 +127,11 @@ class RingReader(wiring.Component):
                     to_page.eq(at_most_4(PAGE_LINES - line[:6])),
                     in_ring.eq(Mux(to_prod < to_end, to_prod, to_end)),
                     count.eq(Mux(to_page < in_ring, to_page, in_ring)),
-                    room.eq(slots - held),
+                    space.eq(slots - held),
                 ]
                 with m.If(~running | ~self.enable):
                     m.next = "MEASURE"
-                with m.Elif(room >= count):
+                with m.Elif(space >= count):
                     m.d.sync += [
                         request.line.eq(line), request.count.eq(count), self.o_request.valid.eq(1),
                         tag.slot.eq(slot_in), tag.tail.eq(count - 1),

@@ -177,16 +177,16 @@ class Translate(wiring.Component):
 
         # Stage 6 reads the page of the first byte, stage 7 the next one: no request is in stage 6 then.
         index_7 = Signal(params.pte_width)
-        room_7, first_length_8, rest_8 = (Signal(LENGTH_WIDTH) for _ in range(3))
-        page_4k_room = PAGE_4K - request[6].va[:SHIFT_4K]
+        space_7, first_length_8, rest_8 = (Signal(LENGTH_WIDTH) for _ in range(3))
+        page_4k_space = PAGE_4K - request[6].va[:SHIFT_4K]
         # More than PAYLOAD_MAX is left in a 2 MiB page unless its last 4 KiB are reached.
         last_4k = request[6].va[SHIFT_4K:SHIFT_2M].all()
         with m.If(advance):
             m.d.sync += [
                 index_7.eq(index_6 + 1),
-                room_7.eq(Mux(page_2m_6 & ~last_4k, PAYLOAD_MAX, page_4k_room)),
-                first_length_8.eq(Mux(request[7].length > room_7, room_7, request[7].length)),
-                rest_8.eq(Mux(request[7].length > room_7, request[7].length - room_7, 0)),
+                space_7.eq(Mux(page_2m_6 & ~last_4k, PAYLOAD_MAX, page_4k_space)),
+                first_length_8.eq(Mux(request[7].length > space_7, space_7, request[7].length)),
+                rest_8.eq(Mux(request[7].length > space_7, request[7].length - space_7, 0)),
             ]
         m.d.comb += [self.page_read.en.eq(advance), self.page_read.index.eq(Mux(valid[6], index_6, index_7))]
         page0_8 = stages(len(self.page_read.entry), 8, 8, self.page_read.entry, "page0")[8]

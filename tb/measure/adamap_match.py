@@ -71,7 +71,7 @@ class Walk:
         dut, edge = self.dut, RisingEdge(self.dut.clk)
         for k in range(first, first + count):
             for slot, hole in enumerate(self.holes):
-                assert int(dut.room.value)
+                assert int(dut.space.value)
                 dut.i__payload.value = pack(
                     MatchRequest, qpn=0, generation=self.generation, psn=(k * SPAN + hole) % (1 << 32),
                     rsn=(k * len(self.holes) + slot) % (1 << 24))

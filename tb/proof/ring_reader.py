@@ -127,7 +127,7 @@ class LongRingReaderSpec(RingReaderSpec):
 
 SPECS = [RingReaderSpec, LongRingReaderSpec]
 MUTANTS = [
-    (LongRingReaderSpec, [("with m.Elif(room >= count):", "with m.Elif(room >= 0):")]),
+    (LongRingReaderSpec, [("with m.Elif(space >= count):", "with m.Elif(space >= 0):")]),
     (RingReaderSpec, [("in_ring.eq(Mux(to_prod < to_end, to_prod, to_end))", "in_ring.eq(to_prod)")]),
     (RingReaderSpec, [("slot.eq(tag.slot + line.index)", "slot.eq(tag.slot)")]),
 ]

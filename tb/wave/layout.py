@@ -88,7 +88,7 @@ CARD = (
         "receive.place: i{action ticket length} o_request{address length} placed_ticket",
     )),
     ("window", (
-        "adamap.window: fsm_state i{qpn generation psn rsn retransmission probe ack_req ticket} match_room unmatched",
+        "adamap.window: fsm_state i{qpn generation psn rsn retransmission probe ack_req ticket} match_space unmatched",
         "adamap.window: o{verdict psn base holes progress} result.bitmap",
         "adamap.window: o_run{qpn psn length seal ticket} o_match{qpn psn rsn probe} count_window_stall_cycles",
     )),
@@ -99,7 +99,7 @@ CARD = (
         "entry<NODE.base_psn> entry<NODE.body>}",
     )),
     ("matcher", (
-        "adamap.*matcher: i{qpn psn rsn probe ticket} room unmatched *_state idle",
+        "adamap.*matcher: i{qpn psn rsn probe ticket} space unmatched *_state idle",
         "adamap.*cache: match__qpn match__rsn match__hit match__index match__slot match__mark_en match__mark_index",
         "adamap.*matcher: refuse__stb refuse__reason:Reason",
         "adamap.*matcher: count_cache_hits count_cache_misses count_match_stall_cycles count_nodes_retired "
@@ -122,7 +122,7 @@ CARD = (
         "adamap.*control: fsm_state op.kind op.qpn destroyed",
     )),
     ("reports", (
-        "reporter: placed_ticket room",
+        "reporter: placed_ticket space",
         "reporter.out: i{<REPORT_EVENT.kind> <REPORT_EVENT.qpn> <REPORT_EVENT.reason> <REPORT_EVENT.psn>}",
     )),
     ("DMA", (
