@@ -182,7 +182,6 @@ class Card(wiring.Component):
         wiring.connect(m, transmit.o, self.mac_tx.i)
         wiring.connect(m, transmit.o_report, self.reporter.i[REPORT_TRANSMIT])
         m.d.comb += [
-            transmit.placed_ticket.eq(self.receive.placed_ticket),
             rings.retire[send].eq(transmit.retire_send),
             rings.retire[retransmit].eq(transmit.retire_retransmit),
             rings.retire[raw].eq(nic.retire),

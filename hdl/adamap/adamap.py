@@ -49,8 +49,8 @@ class Adamap(wiring.Component):
     o_line, i_line
         Node reads.
     o_report : Out(stream.Signature(Report)).array(2)
-        0: nodes. 1: retirements and QP errors. Both leave only when what they speak of was placed:
-        the reporter need not look at their tickets (``unticketed``).
+        0: nodes. 1: retirements and QP errors, which leave only when what they speak of was placed. The reporter need
+        not look at the tickets of either (``unticketed``).
     o_qp_error : Out(stream.Signature(24))
     idle : Out(1)
         Nothing is under way, and no node is open.
@@ -137,7 +137,7 @@ class Adamap(wiring.Component):
             window.match_space.eq(second.space & second.share), second.unmatched.eq(window.unmatched),
             cum.read_en.eq(window.row_en), cum.read_index.eq(window.row_index), window.cum.eq(cum.read_data),
             builder.time_ns.eq(self.time_ns), builder.node_age_ns.eq(registers.node_age_ns),
-            builder.placed_ticket.eq(self.placed_ticket), second.placed_ticket.eq(self.placed_ticket),
+            second.placed_ticket.eq(self.placed_ticket),
             second.link_doorbell.eq(registers.link_doorbell), second.link_doorbell_stb.eq(registers.link_doorbell_stb),
             second.retransmit_slack.eq(registers.retransmit_slack),
             second.prefetch_depth.eq(registers.prefetch_depth),

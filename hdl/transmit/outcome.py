@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..abi import Reason, ReportKind
 from ..counting import Refusal, count_outputs
-from ..layouts import BEAT_BITS, FRAME_LENGTH_WIDTH, REPORT_EVENT, TICKET_WIDTH, Report
+from ..layouts import BEAT_BITS, FRAME_LENGTH_WIDTH, REPORT_EVENT, Report
 from ..stream import Fifo
 from .segment import TxJob
 
@@ -25,10 +25,8 @@ class Outcome(wiring.Component):
     retire_send, retire_retransmit : Out(1)
         Strobes: the last packet of a descriptor is finished.
     o_report : Out(stream.Signature(Report))
-        TX_ERROR reports; ``qpn`` is the local QP, ``va``, ``key`` and ``length`` are the RETH's.
-    placed_ticket : In(8)
-        Newest ticket the receive side has placed. Reports carry it as it is while they are
-        offered: they wait for nothing.
+        TX_ERROR reports; ``qpn`` is the local QP, ``va``, ``key`` and ``length`` are the RETH's. They have no
+        ticket: they wait for nothing.
     count_tx_packets, count_tx_retransmissions, count_tx_bytes : Out(1), Out(1), Out(14)
     refuse : Out(Refusal)
         One for each report.
@@ -40,7 +38,7 @@ class Outcome(wiring.Component):
         super().__init__({
             "done_stb": In(1), "done": In(TxJob), "hold": Out(1),
             "retire_send": Out(1), "retire_retransmit": Out(1),
-            "o_report": Out(stream.Signature(Report)), "placed_ticket": In(TICKET_WIDTH),
+            "o_report": Out(stream.Signature(Report)),
             **count_outputs(self.COUNTS),
             "refuse": Out(Refusal),
         })
@@ -58,7 +56,6 @@ class Outcome(wiring.Component):
             self.o_report.valid.eq(reports.o.valid),
             reports.o.ready.eq(self.o_report.ready),
             self.o_report.p.entry.eq(reports.o.payload),
-            self.o_report.p.ticket.eq(self.placed_ticket),
         ]
         event = data.View(REPORT_EVENT, reports.i.payload)
         m.d.comb += [

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..abi import Reason
 from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..interfaces import Network
-from ..layouts import BEAT_BITS, TICKET_WIDTH, Beat, DmaRequest, Report
+from ..layouts import BEAT_BITS, Beat, DmaRequest, Report
 from ..stream import Fifo, PacketArbiter
 from ..table.translate import TranslateRequest, Translation
 from .check import TxCheck
@@ -49,7 +49,7 @@ class Transmit(wiring.Component):
         Whole raw frames, padded here to 60 bytes. ``error`` on the last beat drops the frame.
     o : Out(stream.Signature(Beat))
         Frames without FCS, never interrupted by this side.
-    o_report : Out(stream.Signature(Report)), placed_ticket : In(8)
+    o_report : Out(stream.Signature(Report))
         TX_ERROR reports.
     network : In(Network)
     enable : In(1)
@@ -75,7 +75,7 @@ class Transmit(wiring.Component):
             "o_request": Out(stream.Signature(DmaRequest)), "i_payload": In(stream.Signature(Beat)),
             "i_raw": In(stream.Signature(Beat)),
             "o": Out(stream.Signature(Beat)),
-            "o_report": Out(stream.Signature(Report)), "placed_ticket": In(TICKET_WIDTH),
+            "o_report": Out(stream.Signature(Report)),
             "network": In(Network), "enable": In(1),
             "drain_request": In(1), "drain_done": Out(1), "idle": Out(1),
             **count_outputs(self.COUNTS),
@@ -135,7 +135,6 @@ class Transmit(wiring.Component):
             Cat(segment_send.refused, segment_retransmit.refused).eq(check.refused),
             Cat(segment_send.checked_stb, segment_retransmit.checked_stb).eq(check.checked_stb),
             outcome.done_stb.eq(frame.done_stb), outcome.done.eq(frame.done), frame.hold.eq(outcome.hold),
-            outcome.placed_ticket.eq(self.placed_ticket),
             self.retire_send.eq(outcome.retire_send), self.retire_retransmit.eq(outcome.retire_retransmit),
             self.count_tx_raw_frames.eq(raw.count),
             self.count_tx_stall_cycles.eq(self.o.valid & ~self.o.ready),
