@@ -59,10 +59,10 @@ class Matcher(wiring.Component):
     space : Out(1)
         For the header that ``i`` shows, valid or not.
     unmatched : In(1)
-        The header that ``i`` shows, not valid, found no room: :class:`~weft.hdl.adamap.unmatched.Unmatched`.
+        The header that ``i`` shows, not valid, found no space: :class:`~weft.hdl.adamap.unmatched.Unmatched`.
     share_en, share_index, share : In, In, Out(1)
         Whether a QP may have another header in the queue, a cycle later: its waiting ones take no more than three
-        times the places that are free, so that a list that waits for its node leaves room for others.
+        times the places that are free, so that a list that waits for its node leaves space for others.
     i_control : In(stream.Signature(ControlOp))
         CREATE empties the list; DESTROY takes the QP's nodes out of the cache.
     i_force : In(stream.Signature(QpRef))
@@ -269,7 +269,7 @@ class Matcher(wiring.Component):
         judge = Signal(judged_header(self.params))
         dead, ends, waits_on = Signal(), Signal(), Signal()
         new = resolve.source == Source.NEW
-        retired, retired_qpn = Signal(), Signal(24)      # the list has room for another node
+        retired, retired_qpn = Signal(), Signal(24)      # the list has space for another node
         m.d.sync += [retired.eq(lane.op_en), retired_qpn.eq(lane.op.qpn)]
         tell, space = Signal(), Signal()
         m.d.comb += [

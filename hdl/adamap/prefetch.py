@@ -40,7 +40,7 @@ class Prefetch(wiring.Component):
     cache; the first one of an empty list may have any RSN.
 
     Where a list's nodes lie in consecutive blocks (the one just fetched says so of its successor), a read fetches up
-    to 4 of them, as far as they are linked and there is room; a block that turns out not to be the successor is
+    to 4 of them, as far as they are linked and there is space; a block that turns out not to be the successor is
     forgotten.
 
     Independent of QP control state. A list is looked at when a doorbell, the matcher or an arriving node gives

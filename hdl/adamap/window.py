@@ -48,7 +48,7 @@ class Window(wiring.Component):
     o_match : Out(stream.Signature(MatchRequest))
         ``ready`` is not looked at: sent only after ``match_space`` was seen.
     unmatched : Out(1)
-        What ``o_match`` shows has no room: the verdict is UNMATCHED, or PROBE.
+        What ``o_match`` shows has no space: the verdict is UNMATCHED, or PROBE.
     match_space : In(1)
         For the header that ``o_match`` shows, valid or not.
     row_en, row_index : Out

@@ -81,7 +81,7 @@ class PageWriter(wiring.Component):
                 to_request.eq((self.i.payload.count + ENTRIES_PER_LINE - 1)[exact_log2(ENTRIES_PER_LINE):]),
             ]
 
-        # Requests end at 256-byte boundaries, so none crosses 4 KiB. Each has room for all its lines beforehand.
+        # Requests end at 256-byte boundaries, so none crosses 4 KiB. Each has space for all its lines beforehand.
         request, first_line = self.o_line_request, Signal.like(job.line)
         to_boundary = REQUEST_LINES_MAX - first_line[:exact_log2(REQUEST_LINES_MAX)]
         reserved = Signal(range(2 * self.HELD_LINES + 1))
@@ -99,7 +99,7 @@ class PageWriter(wiring.Component):
             sent.eq(request.valid & request.ready), answered.eq(self.i_line.valid & self.i_line.p.last),
         ]
         m.d.sync += in_flight.eq(in_flight + sent - answered)
-        # Once there is room it stays: valid is not withdrawn while ready is awaited.
+        # Once there is space it stays: valid is not withdrawn while ready is awaited.
         with m.If(sent):
             m.d.sync += [
                 space.eq(0), requested.eq(requested + request.p.count), to_request.eq(to_request - request.p.count),

@@ -72,7 +72,7 @@ class Judge(wiring.Component):
     -------
     i : In(stream.Signature(RxPacket))
     space : In(1)
-        The report ring has room.
+        The report ring has space.
     o_judge : Out(stream.Signature(JudgeRequest))
     i_judgement : In(stream.Signature(Judgement))
         One for each request, in order, not in the cycle of the request.

@@ -24,7 +24,7 @@ class Parse(wiring.Component):
 
     The MAC cannot wait, so the input never does. A frame becomes visible when its last byte and
     its ICRC are known: its header 8 cycles after its last beat, its payload one cycle later.
-    A frame for which the buffer has no room is dropped whole.
+    A frame for which the buffer has no space is dropped whole.
 
     A frame that is not IPv4 (without options and fragments) to UDP port 4791 is RAW. Of the others,
     data packets become DATA with the payload at byte 0, without padding and ICRC; probes become
@@ -38,7 +38,7 @@ class Parse(wiring.Component):
     Parameters
     ----------
     params : CardParams
-        ``rx_buffer_beats`` is at least 128: two of the largest data packets lie in it with room to spare.
+        ``rx_buffer_beats`` is at least 128: two of the largest data packets lie in it with space to spare.
 
     Members
     -------

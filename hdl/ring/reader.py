@@ -58,7 +58,7 @@ class RingReader(wiring.Component):
 
     def __init__(self, params: CardParams):
         if params.ring_prefetch < REQUEST_LINES_MAX:
-            raise ValueError(f"ring_prefetch is {params.ring_prefetch}; a request needs room for {REQUEST_LINES_MAX}")
+            raise ValueError(f"ring_prefetch is {params.ring_prefetch}; a request needs space for {REQUEST_LINES_MAX}")
         self.params = params
         super().__init__({
             "base": In(64), "log2": In(8), "enable": In(1),
@@ -122,7 +122,7 @@ class RingReader(wiring.Component):
                 with m.If(running & self.enable & (left != 0)):
                     m.next = "CHOOSE"
             with m.State("CHOOSE"):
-                # waits for room for the whole request
+                # waits for space for the whole request
                 m.d.comb += [
                     to_page.eq(at_most_4(PAGE_LINES - line[:6])),
                     in_ring.eq(Mux(to_prod < to_end, to_prod, to_end)),

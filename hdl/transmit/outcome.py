@@ -21,7 +21,7 @@ class Outcome(wiring.Component):
     done_stb, done : In(1), In(TxJob)
         A finished packet, never while ``hold`` is high.
     hold : Out(1)
-        There is no room for another report.
+        There is no space for another report.
     retire_send, retire_retransmit : Out(1)
         Strobes: the last packet of a descriptor is finished.
     o_report : Out(stream.Signature(Report))
