@@ -96,6 +96,6 @@ def test_an_interrupt_that_came_to_another_waiter_is_armed_for_again():
         pass
     began = device.now_ns()
     assert context.wait(10**9) and device.now_ns() - began < 10_000
-    reports = Counter(context.reports.counts)
+    reports = Counter(context.engine.reports.counts)
     context.progress()
-    assert context.reports.counts["MESSAGE_END"] == reports["MESSAGE_END"] + 1
+    assert context.engine.reports.counts["MESSAGE_END"] == reports["MESSAGE_END"] + 1
