@@ -83,7 +83,10 @@ class MessageLab(Lab):
 
     def count(self, messages):
         """Accesses per message of both sides since they were cleared, and of each, by register."""
-        return {"mmio": sum(traffic.total for traffic in self.traffic.values()) / messages,
+        traffic = self.traffic.values()
+        return {"mmio": sum(side.total for side in traffic) / messages,
+                "access_ns": sum(side.access_ns for side in traffic) / sum(side.total for side in traffic),
+                "waits": sum(len(side.waits) for side in traffic) / messages,
                 **{side: {name: count / messages for name, count in (traffic.reads + traffic.writes).items()}
                    for side, traffic in self.traffic.items()}}
 
@@ -170,6 +173,9 @@ def measure(progress):
         Row("tx_message_rate_mpps", "M/s", figures["tx"]["mpps"]),
         Row("message_rate_both_ways_mpps", "M/s", both["mpps"]),
         Row("message_rate_both_ways_800_in_flight_mpps", "M/s", figures["both_ways_800_in_flight"]["mpps"]),
+        Row("mmio_access_ns", "ns", both["access_ns"]),
+        Row("waits_per_message", "", large["waits"]),
+        Row("waits_per_small_message", "", both["waits"]),
         Row("mmio_per_message_payload_gbps", "Gb/s", large["gbps"]),
     ]
     for side, name in (("a", "sender"), ("b", "receiver")):
