@@ -148,16 +148,17 @@ async def messages(dut):
     settings = json.loads(os.environ[VARIABLE])
     bench = MessageLab(dut, settings)
     await bench.start()
-    await bench.large()
+    if settings["large"]:
+        await bench.large()
     for stream in settings["streams"]:
         await bench.stream(Stream(**stream))
     bench.env.finish()
     Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(bench.figures))
 
 
-def run_messages(streams=STREAMS, *, progress, seed=1):
-    """Run the bench; its figures: ``"large"``, and those of each stream by name."""
-    settings = {"streams": [vars(stream) for stream in streams], "progress": str(progress)}
+def run_messages(streams=STREAMS, *, large=True, progress, seed=1):
+    """Run the bench; its figures: ``"large"`` unless left out, and those of each stream by name."""
+    settings = {"streams": [vars(stream) for stream in streams], "large": large, "progress": str(progress)}
     run = simulate(verilog=two_cards_text(preset(PRESET)), top=TOP, name=f"two-cards-{PRESET}", cases=__file__,
                    sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
     return json.loads((run / "figures.json").read_text())
