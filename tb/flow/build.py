@@ -17,7 +17,7 @@ from weft.tb.flow import simulators
 from weft.tb.flow.tools import BuildFailed
 from weft.tb.flow.verilog_text import top_ports
 
-BUILD_ROOT = Path(os.environ.get("WEFT_BUILD", Path.cwd() / "sim_build")).absolute()
+BUILD_ROOT = Path(os.environ.get("WEFT_BUILD") or "sim_build").absolute()
 LOG_LINES = 40
 ROOM_BYTES = 1 << 20
 

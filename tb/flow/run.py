@@ -128,4 +128,4 @@ def _write_rerun(path, command, variables):
     assignments = "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in sorted(variables.items()))
     path.write_text(f"#!/bin/sh\n# Repeats this simulation run.\ncd {shlex.quote(str(path.parent))}\n"
                     f"unset COCOTB_TESTCASE COCOTB_TEST_FILTER\n{assignments}"
-                    f"exec {shlex.join(map(str, command))}\n")
+                    f"exec {shlex.join(map(str, command))}\n", encoding="utf-8", errors="surrogateescape")

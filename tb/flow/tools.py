@@ -31,7 +31,7 @@ def need(program, package):
 
 def build_commands(commands, where, log, environment=None):
     """Run commands in folder ``where``, their output into file ``log``; raise :class:`BuildFailed` if one fails."""
-    with open(log, "a") as out:
+    with open(log, "a", encoding="utf-8", errors="surrogateescape") as out:
         for command in commands:
             out.write(" ".join(map(str, command)) + "\n")
             out.flush()
