@@ -11,7 +11,7 @@ from weft.tb.cli import app
 from weft.tb.document import parts
 from weft.tb.measure.benchmark import BENCHMARKS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [file.relative_to(ROOT).as_posix() for file in parts.documents(ROOT)]
 README_LINES = 200
 AGAIN = "run: .venv/bin/python -m weft.tb.document"
