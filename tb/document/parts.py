@@ -29,7 +29,7 @@ def _machine(block):
 
 
 PARTS = {
-    "card": rooms.card, "adamap": rooms.adamap, "lists": rooms.lists,
+    "card": rooms.card, "adamap": rooms.adamap, "second-level": rooms.second_level,
     "states-prefetch": partial(_machine, Prefetch), "states-ring-reader": partial(_machine, RingReader),
     "states-command": partial(_machine, CommandProcessor), "states-qp-commands": partial(_machine, QpCommands),
     "states-builder": partial(_machine, NodeBuilder), "states-qp": qp_states.diagram,

@@ -7,7 +7,7 @@ from amaranth.hdl._ast import SignalDict
 from amaranth.lib.wiring import In, Out
 
 from weft.hdl.adamap.adamap import Adamap
-from weft.hdl.adamap.lists import Lists
+from weft.hdl.adamap.second_level import SecondLevel
 from weft.hdl.card import Card
 from weft.hdl.layouts import BEAT_BITS
 from weft.hdl.params import preset
@@ -150,9 +150,9 @@ def adamap():
         "": ("command", None)})
 
 
-def lists():
+def second_level():
     """What matches, inside the Adamap room."""
-    return flowchart(Lists(preset("test")), {
+    return flowchart(SecondLevel(preset("test")), {
         "i_matcher": ("control", None), "i_prefetch": ("control", None), "o_report": ("reporter", None),
         "o_line": ("host_memory", None), "i_line": ("host_memory", None), "qp": ("tables", None),
         "i_extent": ("command", None), "o_qp_error": ("command", None), "": ("window", None)})
