@@ -39,6 +39,11 @@ def test_every_part_and_every_example_is_in_a_document():
             if 'print(' in file.read_text(encoding="utf-8")} <= used
 
 
+def test_every_program_in_a_document_is_an_example_that_runs():
+    for document in DOCUMENTS:
+        assert "```python" not in parts.fill(text_of(document), lambda name: ""), f"{document} has a program of its own"
+
+
 def test_a_failing_example_is_noticed(tmp_path):
     program = tmp_path / "wrong.py"
     program.write_text("print('half')\nraise ValueError('no')\n")
