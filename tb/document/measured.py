@@ -53,7 +53,7 @@ FIGURES = (
            "64 bytes, an idle card; two reads of host memory of 1 µs are in it, the driver takes no time"),
     Figure("retransmissions matched with their nodes",
            "interval {adamap_match_interval_cycles:.0f}, latency {adamap_match_latency_cycles:.0f} cycles",
-           "the matcher alone, nodes cached, lists of 1 to 100 000 (80 nodes are walked); the window in front takes a "
+           "the matcher alone, nodes cached, lists of 1 to 100,000 (80 nodes are walked); the window in front takes a "
            "packet per 2 cycles"),
     Figure("retransmissions that find their node on the card, 1 QP",
            "{adamap_unstalled_fraction_batched_n2:.1%}",
@@ -69,9 +69,9 @@ FIGURES = (
            "the same, with an open node and one cached node"),
     Figure("of a QP that recovers, as built", "{adamap_sram_bytes_recovering_qp_default:.0f} bytes",
            "with 4 cached nodes (the default), the QP table, and copies for read ports"),
-    Figure("of 10 000 QPs, 5 % of which recover", "{adamap_sram_total_10k_qps_5pct:.0f} KiB",
+    Figure("of 10,000 QPs, 5 % of which recover", "{adamap_sram_total_10k_qps_5pct:.0f} KiB",
            "each bit once, one cached node per QP that recovers"),
-    Figure("of 10 000 QPs, as built", "{adamap_sram_total_10k_qps_5pct_default:.0f} KiB", "as above"),
+    Figure("of 10,000 QPs, as built", "{adamap_sram_total_10k_qps_5pct_default:.0f} KiB", "as above"),
     Figure("blocks leaked, stale nodes or packets accepted", "{adamap_block_leaks:.0f}, {adamap_stale_accepts:.0f}",
            "a million lives of nodes in the functional model, ten thousand in the RTL"),
 )
