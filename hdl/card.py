@@ -4,7 +4,7 @@ from amaranth import Cat, Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..hdl import abi
+from . import abi
 from .adamap.adamap import Adamap
 from .axis import axis_signature
 from .command.processor import CommandProcessor

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..hdl import abi
+from . import abi
 
 COUNTS = len(abi.COUNTERS)
 INDEX_WIDTH = (COUNTS - 1).bit_length()

@@ -4,7 +4,7 @@ from amaranth import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..hdl import abi
+from . import abi
 from .layouts import RegisterWrite
 from .params import CardParams
 

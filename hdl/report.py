@@ -4,12 +4,12 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .layouts import BEAT_BITS, Report
+from .layouts import BEAT_BITS, TICKET_WIDTH, Report
 from .params import CardParams
 from .stream import Arbiter, Fifo, PipelineRegister
+from .ticket import extended, follow
 
-TICKET_WIDTH = 8
-LONG_TICKET_WIDTH = 40        # a report may wait this many packets long without its ticket being misread
+REPORT_TICKET_WIDTH = 40      # a report may wait this many packets long without its ticket being misread
 FIRST_DEPTH = 16              # places of source 0, the receive path
 DEPTH = 4                     # places of each other source
 ROOM = 4
@@ -19,7 +19,7 @@ class HeldReport(data.Struct):
     """A report whose ticket was extended, so that it may wait for as long as the ring is full."""
 
     entry: BEAT_BITS
-    ticket: LONG_TICKET_WIDTH
+    ticket: REPORT_TICKET_WIDTH
 
 
 class Reporter(wiring.Component):
@@ -73,28 +73,24 @@ class Reporter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        placed = Signal(LONG_TICKET_WIDTH)
-        advance = Signal(TICKET_WIDTH)
-        m.d.comb += advance.eq(self.placed_ticket - placed[:TICKET_WIDTH])
-        m.d.sync += placed.eq(placed + advance)
+        placed = Signal(REPORT_TICKET_WIDTH)
+        follow(m, placed, self.placed_ticket)
 
         m.submodules.out = out = PipelineRegister(BEAT_BITS)
         m.submodules.others = others = Arbiter(BEAT_BITS, max(1, self.n - 1))
         idle = ~out.o.valid & ~others.o.valid
         for k, source in enumerate(self.i):
             m.submodules[f"queue_{k}"] = queue = Fifo(HeldReport, DEPTH if k else self.first_depth)
-            distance = Signal(TICKET_WIDTH, name=f"distance_{k}")
             m.d.comb += [
-                distance.eq(source.p.ticket - placed[:TICKET_WIDTH]),
                 queue.i.p.entry.eq(source.p.entry),
-                queue.i.p.ticket.eq(placed + distance.as_signed()),
+                queue.i.p.ticket.eq(extended(m, placed, source.p.ticket, name=f"distance_{k}")),
                 queue.i.valid.eq(source.valid),
                 source.ready.eq(queue.i.ready),
             ]
             if k in self.unticketed:
                 due = 1
             else:
-                behind = Signal(LONG_TICKET_WIDTH, name=f"behind_{k}")
+                behind = Signal(REPORT_TICKET_WIDTH, name=f"behind_{k}")
                 m.d.comb += behind.eq(placed - queue.o.p.ticket)
                 due = ~behind[-1]
             idle &= ~queue.o.valid

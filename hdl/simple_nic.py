@@ -4,14 +4,13 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..hdl import abi, wire
-from .layouts import BEAT_BITS, BEAT_BYTES, NIC_RX, NIC_TX, PAYLOAD_MAX, Beat, DmaRequest
+from . import abi, wire
+from .layouts import BEAT_BITS, BEAT_BYTES, FRAME_LENGTH_WIDTH, NIC_RX, NIC_TX, PAYLOAD_MAX, Beat, DmaRequest, RawFrame
 from .params import CardParams
 from .ring.size import INDEX_WIDTH
 from .stream import Fifo
 
 FRAME_MAX = 9216
-LENGTH_WIDTH = 14
 IN_FLIGHT = 4              # NIC_TX frames being read
 
 
@@ -63,7 +62,7 @@ class SimpleNicTx(wiring.Component):
         m.submodules.pending = pending = Fifo(1, IN_FLIGHT)    # in order; 1: refused
 
         descriptor = data.View(NIC_TX, self.i.payload)
-        address, left = Signal(64), Signal(LENGTH_WIDTH)
+        address, left = Signal(64), Signal(FRAME_LENGTH_WIDTH)
         request, final = self.o_bulk_request.p, Signal()
         with m.FSM() as fsm:
             with m.State("CHECK"):
@@ -126,13 +125,6 @@ class SimpleNicTx(wiring.Component):
                 self.refuse_reason.eq(Mux(refused, abi.Reason.BAD_DESCRIPTOR, abi.Reason.DMA_ERROR)),
             ]
         return m
-
-
-class RawFrame(data.Struct):
-    """A raw frame on its way to the host."""
-
-    length: LENGTH_WIDTH
-    roce: 1
 
 
 class SimpleNicRx(wiring.Component):
@@ -202,7 +194,7 @@ class SimpleNicRx(wiring.Component):
         m.d.sync += slot_bytes.eq(1 << slot_log2)
 
         offset, address = Signal(INDEX_WIDTH - 1 + self.SLOT_LOG2_MAX), Signal(64)
-        left, entry = Signal(LENGTH_WIDTH), Signal(NIC_RX)
+        left, entry = Signal(FRAME_LENGTH_WIDTH), Signal(NIC_RX)
         info, request, final = self.i_info.p, self.o_request.p, Signal()
         m.d.comb += [
             self.o_data.payload.eq(self.i.payload),

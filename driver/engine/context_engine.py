@@ -42,16 +42,22 @@ class ContextEngine:
         return self._turns.busy or self.nic.busy
 
     def wait(self, timeout_ns):
-        """Sleep until the card has something, a QP's timer is due or the time is over."""
+        """Sleep until the card has something, a QP's timer is due or the time is over, but never for less than
+        the device can act in.
+
+        Whoever looks at memory again within ``tx_poll_ns`` asks for no interrupt: a register would be written for
+        nothing.
+        """
         now = self.device.now_ns()
-        until = now + timeout_ns
+        poll_ns = self.config.tx_poll_ns
         if (due := self.qps.deadline) is not None:
-            until = min(until, due)
+            timeout_ns = min(timeout_ns, due - now)
         if self.transmitting:
-            until = min(until, now + self.config.tx_poll_ns)
-        for ring in abi.CARD_TO_HOST:
-            self.rings[ring].arm()
-        return self.device.wait(max(1, until - now))
+            timeout_ns = min(timeout_ns, poll_ns)
+        if timeout_ns > poll_ns:
+            for ring in abi.CARD_TO_HOST:
+                self.rings[ring].arm()
+        return self.device.wait(max(self.device.shortest_wait_ns, timeout_ns))
 
     def run_until(self, condition, timeout_ns=None):
         """Make progress until ``condition()`` holds.

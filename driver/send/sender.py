@@ -154,7 +154,7 @@ class Sender:
         if syndrome >> 5 == wire.Syndrome.RNR_NAK >> 5:
             cum -= 1  # it names the packet that found no receive request
             self._acknowledge(cum, now)
-            self.timer.answered()
+            self.timer.answered(now)
             self._rnr += 1
             if self.rnr_retry != RNR_RETRY_FOREVER and self._rnr > self.rnr_retry:
                 self.fail(WCStatus.RNR_RETRY_EXC_ERR)
@@ -166,7 +166,7 @@ class Sender:
         if not queue.una <= cum <= queue.sent_psn:
             self.counts["stray_acks"] += 1
             return
-        self.timer.answered()
+        self.timer.answered(now)
         if cum == queue.una:
             return
         self._rnr = 0
@@ -190,7 +190,7 @@ class Sender:
         if self.failed is not None:
             return
         serial = near(serial, self._limit_serial, wire.LIMIT_SERIAL_BITS)
-        self.timer.answered()
+        self.timer.answered(now)
         if serial < self._limit_serial:
             return
         self._limit_serial = serial
@@ -206,14 +206,14 @@ class Sender:
         rsn = near(node.rsn, self.expected_rsn, 32)
         if rsn < self.expected_rsn:
             self.counts["repeated_reports"] += 1
-            self.timer.answered()
+            self.timer.answered(now)
             return
         try:
             runs = node_runs(node, self.queue.una)
         except ValueError:
             self.counts["bad_reports"] += 1
             return
-        self.timer.answered()
+        self.timer.answered(now)
         self._reports.add(rsn, runs, node.count)
         for first, ready in self._reports.take():
             self.counts["unknown_holes"] += self._retransmit.add(ready, first, self.queue.piece_at)
@@ -240,13 +240,7 @@ class Sender:
             return
         if self._reports:
             self._ask_again(now)
-        if not self.queue.awaits_peer:
-            return
-        if self.in_card or self.has_work or self._retransmit:
-            if self.timer.running:
-                self.timer.deadline = max(self.timer.deadline, now + 1)  # the card's turn, not the peer's
-            return
-        if not self.timer.running:
+        if not self._peers_turn:
             return
         expiry = self.timer.poll(now)
         if expiry is Expiry.PROBE:
@@ -257,9 +251,16 @@ class Sender:
             self.fail(WCStatus.RETRY_EXC_ERR)
 
     @property
+    def _peers_turn(self):
+        """The timer counts. While the card has descriptors, or is to get some, it says nothing of the peer; when the
+        last of them is finished the time begins anew."""
+        return (self.timer.running and self.queue.awaits_peer
+                and not (self.in_card or self.has_work or self._retransmit))
+
+    @property
     def deadline(self):
         """When :meth:`poll` wants to be called, or None."""
-        times = [self.timer.deadline] if self.timer.running and self.queue.awaits_peer else []
+        times = [self.timer.deadline] if self._peers_turn else []
         if self._reports.deadline is not None:
             times.append(self._reports.deadline)
         return min(times, default=None)

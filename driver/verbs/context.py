@@ -14,7 +14,7 @@ from ..queue.command import CommandError, CommandQueue
 from ..queue.meta_report import ReportWorker
 from ..queue.ring import CardToHostRing, HostToCardRing
 from ..queue.simple_nic import SimpleNic, control_extension
-from ..queue.transmit_turns import TransmitTurns
+from ..queue.transmit_turns import TransmitTurns, enough_bytes
 from .config import ContextConfig
 
 __all__ = ["Context", "ContextConfig", "IncompatibleCard"]
@@ -63,7 +63,8 @@ class Context(ContextEngine):
         self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE])
         self.qps = QpTable(can.max_qp)
         self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.qps.find)
-        self._turns = TransmitTurns(self.rings, self.qps.mark_active)
+        self._turns = TransmitTurns(self.rings, self.qps.mark_active,
+                                    enough_bytes=enough_bytes(config.tx_poll_ns))
         self._pds = 0
         self.mrs = {}
         self.mr_indices = RangeAllocator(can.max_mr)

@@ -4,14 +4,14 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import layouts
+from .. import layouts
 from ..params import CardParams
 from ..stream import Fifo
 from ..table.qp import qp_read_port
 from .builder import NodeBuilder
-from .control import ListControl, QpRef
+from .control import ListControl
 from .cum import CumTable
-from .lists import Extent, Lists
+from .second_level import SecondLevel
 from .window import Window
 
 
@@ -40,7 +40,7 @@ class Adamap(wiring.Component):
     qp : Out(qp_read_port(params)).array(4)
         The QP table: the room keeps no generation of its own. The entry of a QP stands there before a doorbell of it
         comes, and until the QP is destroyed here.
-    i_extent : In(stream.Signature(Extent))
+    i_extent : In(stream.Signature(layouts.Extent))
     reorder_distance, node_age_ns, retransmit_slack, prefetch_depth, prefetch_watermark : In(32)
     time_ns : In(64)
     placed_ticket : In(8)
@@ -63,7 +63,7 @@ class Adamap(wiring.Component):
         Counters of :data:`abi.COUNTERS`; ``count_holes`` and ``count_nodes_linked`` are added.
     """
 
-    COUNTS = {"holes": 24, "nodes_sealed": 1, "window_stall_cycles": 1, **Lists.COUNTS}
+    COUNTS = {"holes": 24, "nodes_sealed": 1, "window_stall_cycles": 1, **SecondLevel.COUNTS}
 
     def __init__(self, params: CardParams):
         self.params = params
@@ -72,12 +72,12 @@ class Adamap(wiring.Component):
             "i_judge": In(stream.Signature(layouts.JudgeRequest)),
             "o_judgement": Out(stream.Signature(layouts.Judgement)),
             "i_create": In(stream.Signature(layouts.ListCreate)),
-            "i_destroy": In(stream.Signature(QpRef)), "destroyed": Out(1),
+            "i_destroy": In(stream.Signature(layouts.QpRef)), "destroyed": Out(1),
             "link_doorbell": In(64), "link_doorbell_stb": In(1), "cum_doorbell": In(64), "cum_doorbell_stb": In(1),
             "qp": Out(qp_read_port(params)).array(4),
-            "i_extent": In(stream.Signature(Extent)),
+            "i_extent": In(stream.Signature(layouts.Extent)),
             **{name: In(32) for name in config},
-            "time_ns": In(64), "placed_ticket": In(8),
+            "time_ns": In(64), "placed_ticket": In(layouts.TICKET_WIDTH),
             "o_line": Out(stream.Signature(layouts.LineRequest)), "i_line": In(stream.Signature(layouts.LineData)),
             "o_report": Out(stream.Signature(layouts.Report)).array(2),
             "o_qp_error": Out(stream.Signature(24)),
@@ -94,7 +94,7 @@ class Adamap(wiring.Component):
         m.submodules.window = window = Window(p)
         m.submodules.runs = runs = Fifo(layouts.HoleRun, 4)
         m.submodules.builder = builder = NodeBuilder(p)
-        m.submodules.lists = lists = Lists(p)
+        m.submodules.second_level = second = SecondLevel(p)
         m.submodules.cum = cum = CumTable(p)
         connect, flipped = wiring.connect, wiring.flipped
 
@@ -103,20 +103,20 @@ class Adamap(wiring.Component):
         connect(m, window.o_run, runs.i)
         connect(m, runs.o, builder.i)
         connect(m, builder.o, flipped(self.o_report[0]))
-        connect(m, window.o_match, lists.i)
-        connect(m, lists.o_report, flipped(self.o_report[1]))
-        connect(m, lists.o_line, flipped(self.o_line))
-        connect(m, flipped(self.i_line), lists.i_line)
-        connect(m, lists.o_qp_error, flipped(self.o_qp_error))
-        connect(m, flipped(self.i_extent), lists.i_extent)
+        connect(m, window.o_match, second.i)
+        connect(m, second.o_report, flipped(self.o_report[1]))
+        connect(m, second.o_line, flipped(self.o_line))
+        connect(m, flipped(self.i_line), second.i_line)
+        connect(m, second.o_qp_error, flipped(self.o_qp_error))
+        connect(m, flipped(self.i_extent), second.i_extent)
         connect(m, flipped(self.i_create), control.i_create)
         connect(m, flipped(self.i_destroy), control.i_destroy)
         connect(m, control.o_window, window.i_control)
-        connect(m, control.o_matcher, lists.i_matcher)
-        connect(m, control.o_prefetch, lists.i_prefetch)
+        connect(m, control.o_matcher, second.i_matcher)
+        connect(m, control.o_prefetch, second.i_prefetch)
 
         for k in range(3):
-            connect(m, lists.qp[k], flipped(self.qp[k]))
+            connect(m, second.qp[k], flipped(self.qp[k]))
         connect(m, cum.qp, flipped(self.qp[3]))
 
         # The two tables of posted values take the start of a QP one after the other, each when it has a free cycle.
@@ -126,37 +126,37 @@ class Adamap(wiring.Component):
             cum.post_stb.eq(self.cum_doorbell_stb), cum.post_qpn.eq(posted.qpn),
             cum.post_generation.eq(posted.generation), cum.post_psn.eq(posted.psn),
             cum.create_stb.eq(start.valid & started), cum.create_qpn.eq(start.p.qpn), cum.create_psn.eq(start.p.psn),
-            lists.create_stb.eq(start.valid & ~started), lists.create_qpn.eq(start.p.qpn),
+            second.create_stb.eq(start.valid & ~started), second.create_qpn.eq(start.p.qpn),
             start.ready.eq(cum.create_done),
         ]
-        with m.If(lists.create_done):
+        with m.If(second.create_done):
             m.d.sync += started.eq(1)
         with m.If(cum.create_done):
             m.d.sync += started.eq(0)
 
         m.d.comb += [
             window.reorder_distance.eq(self.reorder_distance),
-            lists.share_en.eq(window.row_en), lists.share_index.eq(window.row_index),
-            window.match_room.eq(lists.room & lists.share), lists.unmatched.eq(window.unmatched),
+            second.share_en.eq(window.row_en), second.share_index.eq(window.row_index),
+            window.match_room.eq(second.room & second.share), second.unmatched.eq(window.unmatched),
             cum.read_en.eq(window.row_en), cum.read_index.eq(window.row_index), window.cum.eq(cum.read_data),
             builder.time_ns.eq(self.time_ns), builder.node_age_ns.eq(self.node_age_ns),
-            builder.placed_ticket.eq(self.placed_ticket), lists.placed_ticket.eq(self.placed_ticket),
-            lists.link_doorbell.eq(self.link_doorbell), lists.link_doorbell_stb.eq(self.link_doorbell_stb),
-            lists.retransmit_slack.eq(self.retransmit_slack),
-            lists.prefetch_depth.eq(self.prefetch_depth), lists.prefetch_watermark.eq(self.prefetch_watermark),
+            builder.placed_ticket.eq(self.placed_ticket), second.placed_ticket.eq(self.placed_ticket),
+            second.link_doorbell.eq(self.link_doorbell), second.link_doorbell_stb.eq(self.link_doorbell_stb),
+            second.retransmit_slack.eq(self.retransmit_slack),
+            second.prefetch_depth.eq(self.prefetch_depth), second.prefetch_watermark.eq(self.prefetch_watermark),
             control.discarded.eq(builder.discarded),
             self.destroyed.eq(control.destroyed),
             control.query_stb.eq(self.query_stb), control.query_qpn.eq(self.query_qpn),
             self.query_done.eq(control.query_done),
             self.query_result[0].eq(window.query_base), self.query_result[1].eq(window.query_holes),
-            self.query_result[2].eq(lists.query_ahead), self.query_result[3].eq(lists.query_cached),
-            self.refuse_stb.eq(lists.refuse_stb), self.refuse_reason.eq(lists.refuse_reason),
-            self.broken_stb.eq(lists.broken_stb), self.broken_reason.eq(lists.broken_reason),
+            self.query_result[2].eq(second.query_ahead), self.query_result[3].eq(second.query_cached),
+            self.refuse_stb.eq(second.refuse_stb), self.refuse_reason.eq(second.refuse_reason),
+            self.broken_stb.eq(second.broken_stb), self.broken_reason.eq(second.broken_reason),
             self.count_holes.eq(window.count_holes),
             self.count_window_stall_cycles.eq(window.count_window_stall_cycles),
             self.count_nodes_sealed.eq(builder.count_nodes_sealed),
-            *[getattr(self, f"count_{n}").eq(getattr(lists, f"count_{n}")) for n in Lists.COUNTS],
-            self.idle.eq(control.idle & window.idle & ~runs.o.valid & builder.idle & lists.idle
+            *[getattr(self, f"count_{n}").eq(getattr(second, f"count_{n}")) for n in SecondLevel.COUNTS],
+            self.idle.eq(control.idle & window.idle & ~runs.o.valid & builder.idle & second.idle
                          & ~self.cum_doorbell_stb),
         ]
         return m

@@ -5,8 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import abi
-from ..layouts import NODE, REPORT_NODE, HoleRun, Report
+from .. import abi
+from ..layouts import NODE, REPORT_NODE, TICKET_WIDTH, HoleRun, Report
 from ..params import CardParams
 from .draft import RUN_BITS, Draft, Growth, Piece, encoding_of
 from .draft_places import DraftPlaces
@@ -51,7 +51,7 @@ class NodeBuilder(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(HoleRun)),
             "o": Out(stream.Signature(Report)),
-            "placed_ticket": In(8), "time_ns": In(64), "node_age_ns": In(32),
+            "placed_ticket": In(TICKET_WIDTH), "time_ns": In(64), "node_age_ns": In(32),
             "discarded": Out(1), "count_nodes_sealed": Out(1), "idle": Out(1),
         })
 

@@ -4,7 +4,7 @@ from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import abi
+from .. import abi
 from ..params import CardParams
 from .head_cache import COUNT_WIDTH, CachedNode, Pending, index_width
 from .hole import HoleCheck

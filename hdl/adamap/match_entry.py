@@ -7,8 +7,9 @@ from amaranth.lib.wiring import In, Out
 from ..layouts import MatchRequest
 from ..params import CardParams
 from ..stream import Fifo
+from ..ticket import extended
 from .unmatched import Unmatched
-from .wait_queue import LONG_TICKET_WIDTH, MatchItem
+from .wait_queue import MATCH_TICKET_WIDTH, MatchItem
 
 SHARE = 3       # waiting headers of one QP to free places
 
@@ -49,7 +50,7 @@ class MatchEntry(wiring.Component):
             "i": In(stream.Signature(MatchRequest)), "room": Out(1), "unmatched": In(1),
             "count": In(range(params.match_queue + 1)), "share": Out(1),
             "o": Out(stream.Signature(MatchItem)), "done": In(1),
-            "slack": In(24), "placed": In(LONG_TICKET_WIDTH),
+            "slack": In(24), "placed": In(MATCH_TICKET_WIDTH),
             "waiting_qpn": Out(24), "waiting": In(1), "empty": Out(1),
         })
 
@@ -59,7 +60,7 @@ class MatchEntry(wiring.Component):
         m.submodules.arrived = arrived = Fifo(MatchItem, places)
         m.submodules.others = others = Unmatched(self.params)
         wiring.connect(m, arrived.o, wiring.flipped(self.o))
-        held, ahead_of_placed = Signal(range(places + 1)), Signal(8)
+        held = Signal(range(places + 1))
         header = Signal(MatchItem)
         m.d.comb += [
             others.i.eq(header), others.i_stb.eq(self.unmatched), others.slack.eq(self.slack),
@@ -67,8 +68,7 @@ class MatchEntry(wiring.Component):
             # The place that may have been promised to a new header stays free.
             others.taken.eq(others.due & ~self.i.valid & (held < places - 1)),
             *[header[name].eq(self.i.p[name]) for name in ("qpn", "generation", "psn", "rsn", "probe")],
-            ahead_of_placed.eq(self.i.p.ticket - self.placed[:8]),
-            header.ticket.eq(self.placed + ahead_of_placed.as_signed()),
+            header.ticket.eq(extended(m, self.placed, self.i.p.ticket, name="ahead_of_placed")),
             arrived.i.payload.eq(Mux(others.taken, others.o.as_value(), header.as_value())),
             arrived.i.valid.eq(self.i.valid | others.taken), self.i.ready.eq(arrived.i.ready),
             self.room.eq((held != places) & ~others.known),

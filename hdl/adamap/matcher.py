@@ -4,17 +4,17 @@ from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import abi
-from ..layouts import MatchRequest
+from .. import abi
+from ..layouts import MatchRequest, QpRef
 from ..params import CardParams
 from ..stream import Fifo
-from .control import ControlKind, ControlOp, QpRef
+from .control import ControlKind, ControlOp
 from .head_cache import COUNT_WIDTH, index_width, match_port, retire_port
 from .hold import LongReport
 from .mark_lane import MarkLane, judged_header
 from .match_entry import MatchEntry
 from .retire import RetireLane
-from .wait_queue import LONG_TICKET_WIDTH, MatchItem, WaitQueue
+from .wait_queue import MATCH_TICKET_WIDTH, MatchItem, WaitQueue
 
 
 class ListView(data.Struct):
@@ -106,7 +106,7 @@ class Matcher(wiring.Component):
             "wake_stb": In(1), "wake_qpn": In(24),
             "o_demand": Out(stream.Signature(24)),
             "waiting_qpn": In(24), "waiting": Out(1),
-            "placed": In(LONG_TICKET_WIDTH),
+            "placed": In(MATCH_TICKET_WIDTH),
             "o_report": Out(stream.Signature(LongReport)),
             "judged": Out(1), "refuse_stb": Out(1), "refuse_reason": Out(8),
             "count_nodes_retired": Out(1), "count_nodes_residue": Out(1),
@@ -171,13 +171,13 @@ class Matcher(wiring.Component):
 
     def _newest(self, m, look):
         """Ticket not older than that of any header matched so far, nor than the placed one."""
-        newest, behind = Signal(LONG_TICKET_WIDTH), Signal(LONG_TICKET_WIDTH)
-        candidate = Signal(LONG_TICKET_WIDTH)
+        newest, behind = Signal(MATCH_TICKET_WIDTH), Signal(MATCH_TICKET_WIDTH)
+        candidate = Signal(MATCH_TICKET_WIDTH)
         m.d.comb += [
             behind.eq(newest - look.item.ticket),
             candidate.eq(Mux(look.valid & behind[-1], look.item.ticket, newest)),
         ]
-        m.d.sync += newest.eq(Mux((candidate - self.placed)[LONG_TICKET_WIDTH - 1], self.placed, candidate))
+        m.d.sync += newest.eq(Mux((candidate - self.placed)[MATCH_TICKET_WIDTH - 1], self.placed, candidate))
         return candidate
 
     def _choose(self, m, waits, new, force, look, looked, quiet):

@@ -5,13 +5,13 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import abi
-from ..layouts import REPORT_EVENT, LineData, LineRequest, Report
+from .. import abi
+from ..layouts import REPORT_EVENT, LineData, LineRequest, QpRef, Report
 from ..params import CardParams
 from ..table.qp import qp_read_port
 from .ahead import ahead_step
 from .block import dead, find, in_extent, split, stray
-from .control import ControlKind, ControlOp, QpRef
+from .control import ControlKind, ControlOp
 from .fetches import LINES, Fetches, fetch_layout, fetch_slots
 from .head_cache import fill_port
 from .node_check import NodeCheck

@@ -5,21 +5,20 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..abi import BLOCK_BYTES, PAGE_4K, PTE_BYTES, CommandStatus
-from ..layouts import BEAT_BITS, LineData, LineRequest
+from ..layouts import BEAT_BITS, LINE_WIDTH, REQUEST_LINES_MAX, LineData, LineRequest
 from ..params import exact_log2
 from ..stream import Fifo
 from ..table.page import page_write_port
 from .check import PTES_PER_COMMAND
 
 ENTRIES_PER_LINE = BLOCK_BYTES // PTE_BYTES
-LINES_PER_REQUEST = 4
-LINES_MAX = PTES_PER_COMMAND // ENTRIES_PER_LINE
+JOB_LINES_MAX = PTES_PER_COMMAND // ENTRIES_PER_LINE
 
 
 class PageJob(data.Struct):
     """Entries ``pte_index`` … ``pte_index + count − 1`` are read from ``line`` on. The range is checked before."""
 
-    line: 58
+    line: LINE_WIDTH
     count: range(PTES_PER_COMMAND + 1)
     pte_index: 32
 
@@ -28,7 +27,7 @@ class PageLine(data.Struct):
     """A line that arrived."""
 
     data: BEAT_BITS
-    number: range(LINES_MAX)
+    number: range(JOB_LINES_MAX)
     error: 1
 
 
@@ -70,9 +69,9 @@ class PageWriter(wiring.Component):
         m = Module()
         m.submodules.lines = lines = Fifo(PageLine, self.HELD_LINES)
         job, busy = Signal(PageJob), Signal()
-        requested = Signal(range(LINES_MAX + 1))  # lines asked for
-        to_request = Signal(range(LINES_MAX + 1))
-        in_flight = Signal(range(self.HELD_LINES // LINES_PER_REQUEST + 1))  # requests
+        requested = Signal(range(JOB_LINES_MAX + 1))  # lines asked for
+        to_request = Signal(range(JOB_LINES_MAX + 1))
+        in_flight = Signal(range(self.HELD_LINES // REQUEST_LINES_MAX + 1))  # requests
         dma_error, bad_value = Signal(), Signal()
 
         m.d.comb += self.i.ready.eq(~busy)
@@ -84,11 +83,11 @@ class PageWriter(wiring.Component):
 
         # Requests end at 256-byte boundaries, so none crosses 4 KiB. Each has room for all its lines beforehand.
         request, first_line = self.o_line_request, Signal.like(job.line)
-        to_boundary = LINES_PER_REQUEST - first_line[:exact_log2(LINES_PER_REQUEST)]
+        to_boundary = REQUEST_LINES_MAX - first_line[:exact_log2(REQUEST_LINES_MAX)]
         reserved = Signal(range(2 * self.HELD_LINES + 1))
         room = Signal()
         m.d.comb += [
-            reserved.eq(in_flight * LINES_PER_REQUEST + lines.level),
+            reserved.eq(in_flight * REQUEST_LINES_MAX + lines.level),
             first_line.eq(job.line + requested),
             request.payload.line.eq(first_line),
             request.payload.count.eq(Mux(to_request < to_boundary, to_request, to_boundary)),
@@ -105,7 +104,7 @@ class PageWriter(wiring.Component):
             m.d.sync += [
                 room.eq(0), requested.eq(requested + request.p.count), to_request.eq(to_request - request.p.count),
             ]
-        with m.Elif(reserved <= self.HELD_LINES - LINES_PER_REQUEST):
+        with m.Elif(reserved <= self.HELD_LINES - REQUEST_LINES_MAX):
             m.d.sync += room.eq(1)
 
         m.d.comb += [

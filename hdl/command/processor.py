@@ -5,24 +5,25 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..abi import COUNTER_WIDTH, COUNTERS, CommandOpcode, CommandStatus
-from ..layouts import BEAT_BITS, COMMAND, RESPONSE, Beat, DmaRequest, LineData, LineRequest, ListCreate
+from ..layouts import (
+    BEAT_BITS,
+    COMMAND,
+    RESPONSE,
+    Beat,
+    DmaRequest,
+    Extent,
+    LineData,
+    LineRequest,
+    ListCreate,
+    QpRef,
+)
 from ..table.mr import mr_read_port, mr_write_port
 from ..table.page import page_write_port
 from ..table.qp import qp_read_port, qp_write_port
-from .check import EXTENT_LINES_BITS, LINE_SHIFT, CommandCheck
+from .check import LINE_SHIFT, CommandCheck
 from .page_writer import PageWriter
-from .qp_commands import QUERY_RESULTS, ListDestroy, QpCommands
+from .qp_commands import QUERY_RESULTS, QpCommands
 from .statistics import StatisticsWriter
-
-LINE_BITS = 64 - LINE_SHIFT
-
-
-class Extent(data.Struct):
-    """An extent of the knitting buffer, in 64-byte lines; ``length`` 0 removes it."""
-
-    index: 8
-    base: LINE_BITS
-    length: EXTENT_LINES_BITS
 
 
 class CommandProcessor(wiring.Component):
@@ -67,7 +68,7 @@ class CommandProcessor(wiring.Component):
     i_qp_error : In(stream.Signature(24))
         QPNs whose lists broke: a live one goes to ERR. Accepted within a few cycles, whatever else goes on.
     o_list_create : Out(stream.Signature(ListCreate))
-    o_list_destroy : Out(stream.Signature(ListDestroy))
+    o_list_destroy : Out(stream.Signature(QpRef))
     list_destroyed : In(1)
         Strobe, with the acceptance of ``o_list_destroy`` or later.
     drain_request : Out(1)
@@ -97,7 +98,7 @@ class CommandProcessor(wiring.Component):
             "page_write": Out(page_write_port(params)),
             "tables_clear": Out(1), "busy": Out(1), "mac": Out(48), "ip": Out(32),
             "i_qp_error": In(stream.Signature(24)),
-            "o_list_create": Out(stream.Signature(ListCreate)), "o_list_destroy": Out(stream.Signature(ListDestroy)),
+            "o_list_create": Out(stream.Signature(ListCreate)), "o_list_destroy": Out(stream.Signature(QpRef)),
             "list_destroyed": In(1), "drain_request": Out(1), "drain_done": In(1),
             "o_extent": Out(stream.Signature(Extent)),
             "query_stb": Out(1), "query_qpn": Out(24), "query_done": In(1),
@@ -156,7 +157,7 @@ class CommandProcessor(wiring.Component):
             page_writer.i.p.pte_index.eq(command.pte_index),
             statistics.i.payload.eq(command.address),
             self.o_extent.p.index.eq(command.extent), self.o_extent.p.base.eq(command.address[LINE_SHIFT:]),
-            self.o_extent.p.length.eq(command.length[LINE_SHIFT:]),
+            self.o_extent.p.lines.eq(command.length[LINE_SHIFT:]),
         ]
 
         response = data.View(RESPONSE, self.o.payload)

@@ -5,19 +5,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..abi import CommandOpcode, CommandStatus, QpState
-from ..layouts import COMMAND, ListCreate
+from ..layouts import COMMAND, ListCreate, QpRef
 from ..table.qp import qp_read_port, qp_write_port
 from .check import LINE_SHIFT
 from .qp_port import QpOperation, QpPort
 
 QUERY_RESULTS = 4
-
-
-class ListDestroy(data.Struct):
-    """A QP dies: window, node and list of it are forgotten."""
-
-    qpn: 24
-    generation: 8
 
 
 class QpCommands(wiring.Component):
@@ -51,7 +44,7 @@ class QpCommands(wiring.Component):
             "command": In(COMMAND), "start": In(1), "done": Out(1), "status": Out(8),
             "results": Out(results),
             "i_error": In(stream.Signature(24)), "read": Out(qp_read_port(params)), "write": Out(qp_write_port(params)),
-            "o_list_create": Out(stream.Signature(ListCreate)), "o_list_destroy": Out(stream.Signature(ListDestroy)),
+            "o_list_create": Out(stream.Signature(ListCreate)), "o_list_destroy": Out(stream.Signature(QpRef)),
             "list_destroyed": In(1), "drain_request": Out(1), "drain_done": In(1),
             "query_stb": Out(1), "query_qpn": Out(24), "query_done": In(1), "query_result": In(results),
         })

@@ -5,15 +5,13 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..layouts import LineData, LineRequest
+from ..layouts import REQUEST_LINES_MAX, LineData, LineRequest
 from ..params import exact_log2
 from ..stream import Arbiter, Fifo, PipelineRegister
 from .scatter import ScatteredBeat
 from .slot_memory import SlotMemory
 from .tlp import SIZE_CODE_WIDTH, ReadTlp
 
-LINES_MAX = 4
-LINE_LOG2 = 6
 SMALL_MRRS_LINES = 2      # lines of a request when the host allows 128-byte reads only
 
 
@@ -66,7 +64,7 @@ class LineReader(wiring.Component):
         m.submodules.arbiter = arbiter = Arbiter(LineRequest, self._clients)
         m.submodules.free = free = Fifo(self._tag_width, tags)
         m.submodules.complete = complete = Fifo(data.StructLayout({"slot": self._tag_width, "error": 1}), tags)
-        m.submodules.memory = memory = SlotMemory(slots=tags, rows=LINES_MAX)
+        m.submodules.memory = memory = SlotMemory(slots=tags, rows=REQUEST_LINES_MAX)
         record_shape = data.StructLayout({
             "client": range(max(self._clients, 2)), "tag": 16, "count": 3, "line": 58, "left": 3})
         m.submodules.records = records = Memory(shape=record_shape, depth=tags, init=[])

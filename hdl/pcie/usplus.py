@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..axis import axis_signature
 from ..layouts import BEAT_BITS, RegisterWrite
-from ..pcie import cq, rc, rq
+from . import cq, rc, rq
 from .tlp import DWORD_BITS, SIZE_CODE_MAX, SIZE_CODE_WIDTH, CompletionBeat, ReadTlp, WriteTlp
 
 

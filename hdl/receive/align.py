@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import layouts, wire
+from .. import layouts, wire
 from ..layouts import BEAT_BYTES, LENGTH_WIDTH, PAYLOAD_MAX, Beat
 
 

@@ -4,14 +4,23 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import layouts
+from .. import layouts
 from ..abi import Reason, ReportKind
-from ..layouts import Judgement, JudgeRequest, Report, RxKind, RxPacket, Segment, Verdict
+from ..layouts import (
+    FRAME_LENGTH_WIDTH,
+    TICKET_WIDTH,
+    Judgement,
+    JudgeRequest,
+    Report,
+    RxKind,
+    RxPacket,
+    Segment,
+    Verdict,
+)
 from ..stream import Fifo
 from .fork import fork
 
 DEPTH = 16          # packets that may wait for their judgement
-TICKET_BITS = 8
 
 
 class Action(enum.Enum, shape=2):
@@ -27,17 +36,17 @@ class Placement(data.Struct):
     """One packet for :class:`~weft.hdl.receive.place.Place`."""
 
     action: Action
-    length: 14         # bytes on the payload stream
+    length: FRAME_LENGTH_WIDTH     # bytes on the payload stream
     roce: 1
     segment0: Segment
     segment1: Segment
-    ticket: TICKET_BITS
+    ticket: TICKET_WIDTH
 
 
 class _Waiting(data.Struct):
     packet: RxPacket
     live: 1
-    ticket: TICKET_BITS
+    ticket: TICKET_WIDTH
 
 
 REFUSAL = {
@@ -99,7 +108,7 @@ class Judge(wiring.Component):
     def _ask(self, m, waiting):
         """Numbers the packets, sends the live ones to the window and all of them to the queue."""
         header = self.i.p.header
-        ticket, live = Signal(TICKET_BITS), Signal()
+        ticket, live = Signal(TICKET_WIDTH), Signal()
         offered = Signal()      # a request once shown stays, whatever becomes of `room`
         judged = (header.kind == RxKind.DATA) | (header.kind == RxKind.PROBE)
         m.d.comb += live.eq(judged & (self.i.p.reason == Reason.OK))

@@ -4,16 +4,15 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ...hdl import wire
+from .. import wire
 from ..abi import Reason
 from ..icrc import Icrc
-from ..layouts import BEAT_BYTES, PAYLOAD_MAX, Beat, RxHeader, RxKind
+from ..layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, PAYLOAD_MAX, Beat, RxHeader, RxKind
 from ..stream import Fifo
 from .align import SKIPPED, Align, Cut
 from .classify import ROCE_MIN_BYTES, SUM_BITS, FrameType, Headers, checksum_good, cut_of, frame_type, headers
-from .frame_buffer import FrameBuffer
+from .revocable_buffer import RevocableBuffer
 
-FRAME_BITS = 14                 # of the byte count of a frame
 HEADER_DEPTH = 64
 _CYCLES_TO_VERDICT = 3          # from the last beat behind the delay line to the decision
 
@@ -80,7 +79,7 @@ class Parse(wiring.Component):
         m = Module()
         m.submodules.icrc = icrc = Icrc(check=True)
         m.submodules.align = align = Align()
-        m.submodules.buffer = buffer = FrameBuffer(self.params.rx_buffer_beats)
+        m.submodules.buffer = buffer = RevocableBuffer(self.params.rx_buffer_beats)
         m.submodules.queue = queue = Fifo(RxHeader, HEADER_DEPTH)
         connect(m, buffer.o, flipped(self.o_payload))
         connect(m, queue.o, flipped(self.o_header))
@@ -123,10 +122,11 @@ class Parse(wiring.Component):
         m.d.sync += [buffer.i.p.eq(align.o.p), buffer.i.valid.eq(align.o.valid)]
 
         # End of the frame, cycle 0: how long it is.
-        counted, bytes_now = Signal(FRAME_BITS + 1), Signal(FRAME_BITS + 1)
+        counted, bytes_now = Signal(FRAME_LENGTH_WIDTH + 1), Signal(FRAME_LENGTH_WIDTH + 1)
         m.d.comb += bytes_now.eq(Mux(beat_first, 0, counted) + BEAT_BYTES - Mux(beat.last, beat.empty, 0))
         with m.If(fire):
-            m.d.sync += counted.eq(Mux(bytes_now[FRAME_BITS], 1 << FRAME_BITS, bytes_now))  # stays too long
+            # What is too long stays so.
+            m.d.sync += counted.eq(Mux(bytes_now[FRAME_LENGTH_WIDTH], 1 << FRAME_LENGTH_WIDTH, bytes_now))
         ended, ended_kind, ended_enabled, ended_error = Signal(), Signal(FrameType), Signal(), Signal()
         ip_total = Signal(SUM_BITS + 1)
         m.d.sync += [ended.eq(fire & beat.last), ended_kind.eq(kind), ended_enabled.eq(enabled),
@@ -159,7 +159,7 @@ class Parse(wiring.Component):
         m.d.sync += [
             decide.eq(ended),
             plain.eq(Mux(~ended_enabled, Reason.NOT_READY, Mux(ended_error, Reason.BAD_FRAME, Mux(
-                counted[FRAME_BITS], Reason.FRAME_TOO_LONG, Mux(
+                counted[FRAME_LENGTH_WIDTH], Reason.FRAME_TOO_LONG, Mux(
                     ~ended_kind.has_eth | (ended_kind.roce & truncated), Reason.TRUNCATED, Mux(
                         ended_kind.roce & differs, Reason.LENGTH_MISMATCH, Reason.OK)))))),
             roce.eq(ended_kind.roce),

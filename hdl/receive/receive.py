@@ -4,19 +4,19 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..layouts import Beat, DmaRequest, Judgement, JudgeRequest, Report
+from ..layouts import FRAME_LENGTH_WIDTH, TICKET_WIDTH, Beat, DmaRequest, Judgement, JudgeRequest, RawFrame, Report
 from ..table.translate import TranslateRequest, Translation
-from .check import Check
+from .check import RxCheck
 from .drain import Drain
-from .judge import TICKET_BITS, Judge
+from .judge import Judge
 from .parse import Parse
-from .place import LENGTH_BITS, Place, RawInfo
+from .place import Place
 
 REFUSE = wiring.Signature({"stb": Out(1), "reason": Out(8)})
 
 
 class Receive(wiring.Component):
-    """Wires :class:`Parse`, :class:`Check`, :class:`Judge`, :class:`Place` and :class:`Drain`.
+    """Wires :class:`Parse`, :class:`RxCheck`, :class:`Judge`, :class:`Place` and :class:`Drain`.
 
     One beat per cycle, one packet every two cycles; everything in the order of arrival.
 
@@ -65,9 +65,9 @@ class Receive(wiring.Component):
             "o_report": Out(stream.Signature(Report)),
             "o_request": Out(stream.Signature(DmaRequest)),
             "o_data": Out(stream.Signature(Beat)),
-            "o_raw_info": Out(stream.Signature(RawInfo)),
+            "o_raw_info": Out(stream.Signature(RawFrame)),
             "o_raw": Out(stream.Signature(Beat)),
-            "placed_ticket": Out(TICKET_BITS),
+            "placed_ticket": Out(TICKET_WIDTH),
             "drain_request": In(1),
             "drain_done": Out(1),
             "idle": Out(1),
@@ -75,7 +75,7 @@ class Receive(wiring.Component):
             "count_rx_frames": Out(1),
             "count_rx_packets": Out(1),
             "count_rx_retransmissions": Out(1),
-            "count_rx_bytes": Out(LENGTH_BITS),
+            "count_rx_bytes": Out(FRAME_LENGTH_WIDTH),
             "count_rx_raw_frames": Out(1),
             "count_rx_unmatched": Out(1),
             "count_rx_late_originals": Out(1),
@@ -85,7 +85,7 @@ class Receive(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.parse = parse = Parse(self.params)
-        m.submodules.check = check = Check()
+        m.submodules.check = check = RxCheck()
         m.submodules.judge = judge = Judge()
         m.submodules.place = place = Place()
         m.submodules.drain = drain = Drain()

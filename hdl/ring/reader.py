@@ -5,12 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import abi
-from ..layouts import BEAT_BITS, LineData, LineRequest
+from .. import abi
+from ..layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData, LineRequest
 from ..params import CardParams, exact_log2
 from .size import INDEX_WIDTH, RingSize
 
-LINES_MAX = 4                                            # lines of one request
 PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
 
 
@@ -57,8 +56,8 @@ class RingReader(wiring.Component):
     """
 
     def __init__(self, params: CardParams):
-        if params.ring_prefetch < LINES_MAX:
-            raise ValueError(f"ring_prefetch is {params.ring_prefetch}; a request needs room for {LINES_MAX}")
+        if params.ring_prefetch < REQUEST_LINES_MAX:
+            raise ValueError(f"ring_prefetch is {params.ring_prefetch}; a request needs room for {REQUEST_LINES_MAX}")
         self.params = params
         super().__init__({
             "base": In(64), "log2": In(8), "enable": In(1),
@@ -84,7 +83,7 @@ class RingReader(wiring.Component):
         prod, fetch, deliver, cons = (Signal(INDEX_WIDTH, name=n) for n in ("prod_q", "fetch", "deliver", "cons_q"))
         in_flight = Signal(range(slots + 1))             # requests, each answered by a line with `last`
         held = Signal(range(slots + 1))                  # descriptors asked for and not yet delivered
-        take = Signal(range(LINES_MAX + 1))              # lines of the request accepted this cycle
+        take = Signal(range(REQUEST_LINES_MAX + 1))              # lines of the request accepted this cycle
         pop = Signal()                                   # the next descriptor leaves the buffer
 
         self._doorbell(m, ring, running, start, prod, cons)
@@ -98,7 +97,7 @@ class RingReader(wiring.Component):
 
         # Fetching.
         room = Signal(range(slots + 1))
-        to_prod, to_end, to_page, in_ring, count = (Signal(range(LINES_MAX + 1), name=n)
+        to_prod, to_end, to_page, in_ring, count = (Signal(range(REQUEST_LINES_MAX + 1), name=n)
                                                     for n in ("to_prod", "to_end", "to_page", "in_ring", "count"))
         position = Signal(INDEX_WIDTH - 1)               # of `fetch` in the ring
         line = Signal(58)
@@ -106,7 +105,7 @@ class RingReader(wiring.Component):
         request = self.o_request.p
 
         def at_most_4(value):
-            return Mux(value > LINES_MAX, LINES_MAX, value)
+            return Mux(value > REQUEST_LINES_MAX, REQUEST_LINES_MAX, value)
 
         left, lines_left = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
         tag = data.View(self._tag(slot_width), request.tag[:self._tag(slot_width).size])
@@ -252,7 +251,7 @@ class RingReader(wiring.Component):
         ]
         m.d.sync += [valid.eq(self.i_line.valid), line.eq(self.i_line.payload)]
         with m.If(valid):
-            for step in range(LINES_MAX):
+            for step in range(REQUEST_LINES_MAX):
                 at = Signal(slot_width, name=f"place_{step}")
                 m.d.comb += at.eq(slot + step)
                 with m.If(step <= missing):

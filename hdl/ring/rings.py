@@ -4,7 +4,7 @@ from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import abi
+from .. import abi
 from ..counters import Refusal
 from ..layouts import BEAT_BITS, Beat, DmaRequest, LineData, LineRequest
 from ..params import CardParams

@@ -4,7 +4,7 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import abi
+from .. import abi
 from ..layouts import BEAT_BITS, Beat, DmaRequest
 from ..params import CardParams
 from .size import INDEX_WIDTH, RingSize

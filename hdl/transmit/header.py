@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import wire
+from .. import wire
 from ..layouts import BEAT_BYTES, WIRE, swap_bytes
 from ..stream import PipelineRegister
 from .segment import TxJob

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..abi import Reason, ReportKind
-from ..layouts import BEAT_BITS, REPORT_EVENT, Report
+from ..layouts import BEAT_BITS, FRAME_LENGTH_WIDTH, REPORT_EVENT, TICKET_WIDTH, Report
 from ..stream import Fifo
 from .segment import TxJob
 
@@ -37,8 +37,8 @@ class Outcome(wiring.Component):
         super().__init__({
             "done_stb": In(1), "done": In(TxJob), "hold": Out(1),
             "retire_send": Out(1), "retire_retransmit": Out(1),
-            "o_report": Out(stream.Signature(Report)), "placed_ticket": In(8),
-            "count_tx_packets": Out(1), "count_tx_retransmissions": Out(1), "count_tx_bytes": Out(14),
+            "o_report": Out(stream.Signature(Report)), "placed_ticket": In(TICKET_WIDTH),
+            "count_tx_packets": Out(1), "count_tx_retransmissions": Out(1), "count_tx_bytes": Out(FRAME_LENGTH_WIDTH),
             "refuse_stb": Out(1), "refuse_reason": Out(8),
         })
 

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import crc32
+from .. import crc32
 from ..icrc import Icrc
 from ..layouts import BEAT_BYTES, Beat
 from ..stream import Fifo

@@ -4,7 +4,7 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import wire
+from .. import wire
 from ..abi import Reason, WorkOpcode
 from ..layouts import BEAT_BITS, LENGTH_WIDTH, WORK, TxPacket
 

@@ -5,10 +5,10 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..abi import Reason
-from ..layouts import BEAT_BITS, Beat, DmaRequest, Report
+from ..layouts import BEAT_BITS, FRAME_LENGTH_WIDTH, TICKET_WIDTH, Beat, DmaRequest, Report
 from ..stream import Fifo, PacketArbiter
 from ..table.translate import TranslateRequest, Translation
-from .buffer import FrameBuffer, check_depth
+from .check import TxCheck
 from .frame import Framer
 from .header import HeaderBuilder
 from .merge import PriorityMerge
@@ -17,7 +17,7 @@ from .payload import PayloadCleaner
 from .raw import RawGate
 from .seal import Seal
 from .segment import Segmenter, TxJob
-from .work import Work
+from .send_buffer import SendBuffer, check_depth
 
 
 class Transmit(wiring.Component):
@@ -72,10 +72,10 @@ class Transmit(wiring.Component):
             "o_request": Out(stream.Signature(DmaRequest)), "i_payload": In(stream.Signature(Beat)),
             "i_raw": In(stream.Signature(Beat)),
             "o": Out(stream.Signature(Beat)),
-            "o_report": Out(stream.Signature(Report)), "placed_ticket": In(8),
+            "o_report": Out(stream.Signature(Report)), "placed_ticket": In(TICKET_WIDTH),
             "mac": In(48), "ip": In(32), "enable": In(1),
             "drain_request": In(1), "drain_done": Out(1), "idle": Out(1),
-            "count_tx_packets": Out(1), "count_tx_retransmissions": Out(1), "count_tx_bytes": Out(14),
+            "count_tx_packets": Out(1), "count_tx_retransmissions": Out(1), "count_tx_bytes": Out(FRAME_LENGTH_WIDTH),
             "count_tx_raw_frames": Out(1), "count_tx_stall_cycles": Out(1),
             "refuse_stb": Out(1), "refuse_reason": Out(8),
         })
@@ -86,7 +86,7 @@ class Transmit(wiring.Component):
         m.submodules.segment_send = segment_send = Segmenter(self.params, ring=0)
         m.submodules.segment_retransmit = segment_retransmit = Segmenter(self.params, ring=1)
         m.submodules.merge = merge = PriorityMerge()
-        m.submodules.work = work = Work()
+        m.submodules.check = check = TxCheck()
         m.submodules.waiting = waiting = Fifo(TxJob, self.params.bulk_tags)
         m.submodules.header = header = HeaderBuilder()
         m.submodules.payload = payload = PayloadCleaner()
@@ -95,17 +95,17 @@ class Transmit(wiring.Component):
         m.submodules.seal = seal = Seal()
         m.submodules.raw = raw = RawGate()
         m.submodules.both = both = PacketArbiter(Beat, 2)
-        m.submodules.buffer = buffer = FrameBuffer(self.params.tx_buffer_beats)
+        m.submodules.buffer = buffer = SendBuffer(self.params.tx_buffer_beats)
 
         wiring.connect(m, flipped(self.i_send), segment_send.i)
         wiring.connect(m, flipped(self.i_retransmit), segment_retransmit.i)
         wiring.connect(m, segment_send.o, merge.i_send)
         wiring.connect(m, segment_retransmit.o, merge.i_retransmit)
-        wiring.connect(m, merge.o, work.i)
-        wiring.connect(m, work.o_translate, flipped(self.o_translate))
-        wiring.connect(m, flipped(self.i_translate), work.i_translate)
-        wiring.connect(m, work.o_request, flipped(self.o_request))
-        wiring.connect(m, work.o, waiting.i)
+        wiring.connect(m, merge.o, check.i)
+        wiring.connect(m, check.o_translate, flipped(self.o_translate))
+        wiring.connect(m, flipped(self.i_translate), check.i_translate)
+        wiring.connect(m, check.o_request, flipped(self.o_request))
+        wiring.connect(m, check.o, waiting.i)
         wiring.connect(m, waiting.o, header.i)
         wiring.connect(m, header.o, frame.i)
         wiring.connect(m, flipped(self.i_payload), payload.i)
@@ -129,8 +129,8 @@ class Transmit(wiring.Component):
             self.drain_done.eq(self.drain_request & quiet),
             self.idle.eq(quiet & ~segment_send.o.valid & ~segment_retransmit.o.valid & ~seal.busy
                          & ~raw.o.valid & ~both.o.valid & buffer.empty),
-            Cat(segment_send.refused, segment_retransmit.refused).eq(work.refused),
-            Cat(segment_send.checked_stb, segment_retransmit.checked_stb).eq(work.checked_stb),
+            Cat(segment_send.refused, segment_retransmit.refused).eq(check.refused),
+            Cat(segment_send.checked_stb, segment_retransmit.checked_stb).eq(check.checked_stb),
             header.mac.eq(self.mac), header.ip.eq(self.ip),
             outcome.done_stb.eq(frame.done_stb), outcome.done.eq(frame.done), frame.hold.eq(outcome.hold),
             outcome.placed_ticket.eq(self.placed_ticket),

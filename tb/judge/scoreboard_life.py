@@ -3,10 +3,10 @@
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from weft.driver.knitting.node import open_holes
 from weft.hdl import abi, wire
 from weft.hdl.abi import ReportKind
 from weft.model.functional import window as verdicts
+from weft.model.functional.node import open_holes
 from weft.model.functional.window import Window, signed24
 
 PSN_SPAN = 1 << wire.PSN_BITS

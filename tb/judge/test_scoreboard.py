@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from weft.driver.knitting.node import Node
 from weft.hdl import abi, wire
 from weft.hdl.abi import Encoding, ReportKind
 from weft.hdl.wire import Opcode
+from weft.model.functional.node import Node
 from weft.tb.judge.scoreboard import Scoreboard
 
 MAC, IP, QPN, GENERATION, FIRST = 0x02_00_00_00_00_0B, 0x0A_00_00_02, 3, 1, (1 << 24) - 3

@@ -27,8 +27,7 @@ from rich.table import Table
 
 from weft.hdl import abi
 from weft.hdl.adamap.adamap import Adamap
-from weft.hdl.adamap.control import QpRef
-from weft.hdl.layouts import JudgeRequest, ListCreate
+from weft.hdl.layouts import JudgeRequest, ListCreate, QpRef
 from weft.hdl.params import preset
 from weft.model.functional.builder import NodeBuilder
 from weft.tb.blocks.adamap.made_lists import LineMemory, now, open_extent, pass_cycles

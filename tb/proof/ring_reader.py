@@ -2,8 +2,9 @@
 
 from amaranth.hdl import Cat, Signal
 
+from weft.hdl.layouts import REQUEST_LINES_MAX
 from weft.hdl.params import preset
-from weft.hdl.ring.reader import LINES_MAX, RingReader
+from weft.hdl.ring.reader import RingReader
 from weft.tb.proof.engine import Spec
 
 PARAMS = preset("test").with_(ring_prefetch=4)
@@ -89,7 +90,7 @@ class RingReaderSpec(Spec):
 
         kind, deep = {"kind": "unbounded"}, {"bound": self.bound, "seconds": 280}
         self.check("a request lies inside the ring and one page", ~request.valid | (
-            (request.p.count >= 1) & (request.p.count <= LINES_MAX)
+            (request.p.count >= 1) & (request.p.count <= REQUEST_LINES_MAX)
             & (request.p.line >= BASE >> 6) & (request.p.line + request.p.count <= (BASE >> 6) + size)), **kind)
         self.check("entries are offered until taken", ~waiting | (dut.o.valid & (number == offered)), **deep)
         self.check("requests follow each other",

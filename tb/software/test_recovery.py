@@ -55,7 +55,7 @@ def test_file_arrives_and_only_lost_packets_are_sent_again(seed):
     ends[0].mr.write(data)
     sent, _ = transfer(pair, ends, message_bytes=rng.choice([512, 1_000, 4_096, 65_536]))
     assert ends[1].mr.read(length, 0) == data
-    again = f"WEFT_SEED={seed} pytest tb/test_driver_recovery.py -k only_lost"
+    again = f"WEFT_SEED={seed} pytest tb/software/test_recovery.py -k only_lost"
     refused = pair.devices[1].card.counters["drop_buffer_full"]
     if not refused:
         assert sent.get("sender_retransmissions", 0) == lost_data(pair.links[0]), again

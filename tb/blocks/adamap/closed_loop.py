@@ -8,11 +8,11 @@ import cocotb
 from cocotb.queue import Queue
 from cocotb.triggers import RisingEdge
 
-from weft.driver.knitting.node import Node, choose_encoding, open_holes
 from weft.hdl import abi
 from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.layouts import Verdict
 from weft.hdl.params import preset
+from weft.model.functional.node import Node, choose_encoding, open_holes
 from weft.tb.blocks.adamap.connection import EXTENTS, MASK, Qp, inside, pieces_of
 from weft.tb.blocks.adamap.room_port import RoomPort
 from weft.tb.flow.clock import start_clock

@@ -12,9 +12,7 @@ import cocotb
 from cocotb.triggers import Lock, RisingEdge
 
 from weft.hdl import abi
-from weft.hdl.adamap.adamap import Extent
-from weft.hdl.adamap.control import QpRef
-from weft.hdl.layouts import Judgement, JudgeRequest, LineData, LineRequest, ListCreate, Verdict
+from weft.hdl.layouts import Extent, Judgement, JudgeRequest, LineData, LineRequest, ListCreate, QpRef, Verdict
 from weft.tb.blocks.adamap.with_qp_table import write_qp
 from weft.tb.flow.clock import CLOCK_PERIOD_NS
 from weft.tb.flow.payload import pack, unpack

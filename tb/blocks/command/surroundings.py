@@ -12,7 +12,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from weft.hdl import layouts
 from weft.hdl.abi import COMMAND, COUNTER_WIDTH, COUNTERS, RESPONSE, CommandOpcode, CommandStatus
-from weft.hdl.command import CommandProcessor, ListDestroy
+from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.params import preset
 from weft.hdl.table.mr import MrTable, mr_read_port
 from weft.hdl.table.page import PageTable, page_read_port
@@ -89,7 +89,7 @@ class Env:
     async def _adamap(self):
         self.dut.list_destroyed.value = 0
         while True:
-            self.destroy = ListDestroy.from_bits(await self.destroys.recv())
+            self.destroy = layouts.QpRef.from_bits(await self.destroys.recv())
             await self.cycles(20)
             if self.before_destroyed:
                 await self.before_destroyed()

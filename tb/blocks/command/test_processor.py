@@ -7,7 +7,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from weft.hdl import layouts
 from weft.hdl.abi import BLOCK_BYTES, QpState
-from weft.hdl.command import Extent
+from weft.hdl.layouts import Extent
 from weft.model.functional.translate import QpEntry
 from weft.tb.blocks.command.surroundings import HOST_COUNTERS, PARAMS, RESULTS, CommandBench, Op, Status, limit, start
 from weft.tb.flow.simulate import SIMULATORS, simulate
@@ -82,7 +82,7 @@ async def other_commands(dut):
     for index, address, length in ((0, 64, 0), (last, (1 << 64) - 128, 128), (3, 1 << 20, LONGEST)):
         await env.do(Op.EXTENT_SET, extent=index, address=address, length=length)
         extent = Extent.from_bits(env.extents.recv_nowait())
-        assert (extent.index, extent.base, extent.length) == (index, address // 64, length // 64)
+        assert (extent.index, extent.base, extent.lines) == (index, address // 64, length // 64)
     await env.do(Op.EXTENT_SET, Status.BAD_INDEX, extent=PARAMS.knit_extents)
     for address, length in ((32, 64), (64, 32), (64, LONGEST + 64), (64, 1 << 38), ((1 << 64) - 64, 128)):
         await env.do(Op.EXTENT_SET, Status.BAD_VALUE, address=address, length=length)

@@ -9,9 +9,8 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from weft.hdl import wire
 from weft.hdl.abi import HOLES_BITS, REPORT_EVENT, AccessFlag, Reason, ReportKind
-from weft.hdl.layouts import DmaRequest, Judgement, JudgeRequest, Report, Verdict
+from weft.hdl.layouts import DmaRequest, Judgement, JudgeRequest, RawFrame, Report, Verdict
 from weft.hdl.params import preset
-from weft.hdl.receive.place import RawInfo
 from weft.hdl.receive.receive import Receive
 from weft.hdl.table.translate import TranslateRequest, Translation
 from weft.model.functional.parse import parse
@@ -242,7 +241,7 @@ async def compare(room, frames):
     requests = [DmaRequest.from_bits(await room.request.recv()) for _ in range(len(room.request))]
     assert [(r.address, r.length, bool(r.last)) for r in requests] == expected.requests
     assert [(await receive(room.data))[0] for _ in expected.data] == expected.data
-    infos = [RawInfo.from_bits(await room.raw_info.recv()) for _ in range(len(room.raw_info))]
+    infos = [RawFrame.from_bits(await room.raw_info.recv()) for _ in range(len(room.raw_info))]
     assert [(i.length, i.roce) for i in infos] == [r[:2] for r in expected.raw]
     assert [(await receive(room.raw))[0] for _ in expected.raw] == [r[2] for r in expected.raw]
     assert not len(room.data) and not len(room.raw)

@@ -1,4 +1,4 @@
-"""Store-and-forward memory at the MAC: what is not committed was never there."""
+"""Store-and-forward memory behind the MAC: what is not committed was never there."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -9,7 +9,7 @@ from ..layouts import BEAT_BITS, Beat
 from ..params import exact_log2
 
 
-class FrameBuffer(wiring.Component):
+class RevocableBuffer(wiring.Component):
     """Queue of beats whose newest frame can be taken back.
 
     One beat per cycle in and out. A committed beat can be read two cycles later. The input is

@@ -1,10 +1,10 @@
-"""The lists of Adamap nodes: matcher, head cache, prefetcher and what the driver posted, wired."""
+"""The second level of the window: matcher, head cache, prefetcher and what the driver posted, wired."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import layouts
+from .. import layouts
 from ..params import CardParams
 from ..stream import Arbiter
 from ..table.qp import qp_read_port
@@ -16,15 +16,7 @@ from .matcher import Matcher
 from .prefetch import Prefetch
 
 
-class Extent(data.Struct):
-    """A piece of the knitting buffer, of less than ``2 ** extent_blocks_log2 - 1`` blocks; ``lines`` 0 removes it."""
-
-    index: 8
-    base: 58
-    lines: 32
-
-
-class Lists(wiring.Component):
+class SecondLevel(wiring.Component):
     """Matches retransmissions with the nodes in host memory, fetched ahead.
 
     Throughput and latency are those of :class:`Matcher`.
@@ -45,7 +37,7 @@ class Lists(wiring.Component):
     create_stb, create_qpn, create_done
         Start of a QP's count of linked nodes, held until done.
     link_doorbell, link_doorbell_stb : In
-    i_extent : In(stream.Signature(Extent))
+    i_extent : In(stream.Signature(layouts.Extent))
     retransmit_slack, prefetch_depth, prefetch_watermark : In(32)
     placed_ticket : In(8)
     o_line, i_line
@@ -81,9 +73,9 @@ class Lists(wiring.Component):
             "i_matcher": In(stream.Signature(ControlOp)), "i_prefetch": In(stream.Signature(ControlOp)),
             "create_stb": In(1), "create_qpn": In(24), "create_done": Out(1),
             "link_doorbell": In(64), "link_doorbell_stb": In(1),
-            "i_extent": In(stream.Signature(Extent)),
+            "i_extent": In(stream.Signature(layouts.Extent)),
             "retransmit_slack": In(32), "prefetch_depth": In(32), "prefetch_watermark": In(32),
-            "placed_ticket": In(8),
+            "placed_ticket": In(layouts.TICKET_WIDTH),
             "o_line": Out(stream.Signature(layouts.LineRequest)), "i_line": In(stream.Signature(layouts.LineData)),
             "o_report": Out(stream.Signature(layouts.Report)), "o_qp_error": Out(stream.Signature(24)),
             "qp": Out(qp_read_port(params)).array(3), "query_ahead": Out(32), "query_cached": Out(32),
