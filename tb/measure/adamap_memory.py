@@ -89,7 +89,7 @@ def default_rows(card):
         Row("adamap_sram_bytes_per_qp_default", "B", qp),
         Row("adamap_sram_bytes_recovering_qp_default", "B", qp + recovers),
         Row("adamap_sram_total_10k_qps_5pct_default", "KiB", _total_kib(qp, recovers, fixed)),
-        Row("adamap_sram_built", "KiB", (whole + qp_table) / 1024),
+        Row("adamap_sram_built", "KiB", (whole + table) / 1024),
     ]
     return [replace(row, conditions=conditions) for row in rows]
 
