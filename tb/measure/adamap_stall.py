@@ -27,8 +27,7 @@ from rich.table import Table
 
 from weft.hdl import abi
 from weft.hdl.adamap.adamap import Adamap
-from weft.hdl.adamap.control import QpRef
-from weft.hdl.layouts import JudgeRequest, ListCreate
+from weft.hdl.layouts import JudgeRequest, ListCreate, QpRef
 from weft.hdl.params import preset
 from weft.model.functional.builder import NodeBuilder
 from weft.tb.blocks.adamap.made_lists import LineMemory, now, open_extent, pass_cycles
@@ -121,7 +120,7 @@ class Room:
             quiet = quiet + 1 if int(self.dut.idle.value) else 0
 
     async def doorbell(self, name, layout, **fields):
-        data, strobe = getattr(self.dut, name), getattr(self.dut, f"{name}_stb")
+        data, strobe = (getattr(self.dut, f"registers__{name}{part}") for part in ("", "_stb"))
         data.value, strobe.value = int.from_bytes(layout.pack(**fields), "little"), 1
         await RisingEdge(self.dut.clk)
         strobe.value = 0
@@ -133,7 +132,7 @@ class Room:
         who = {"qpn": 0, "generation": scenario.generation}
         last = scenario.batches[-1][-1] + FIRST_PSN + 1
         await write_qp(dut, **who)
-        await StreamSource(dut, "i_create", dut.clk).send(pack(ListCreate, **who, psn=last, line=FIRST_LINE))
+        await StreamSource(dut, "life__create", dut.clk).send(pack(ListCreate, **who, psn=last, line=FIRST_LINE))
         await self.doorbell("cum_doorbell", abi.CUM_DOORBELL, **who, psn=FIRST_PSN)
         await self.doorbell("link_doorbell", abi.LINK_DOORBELL, **who, nodes=len(scenario.nodes))
         rsn, before = 0, None
@@ -151,7 +150,7 @@ class Room:
                 await pass_cycles(dut, int(due) - now())
             before = batch[0] if len(batch) == 1 else None
         await self.rest()
-        await StreamSource(dut, "i_destroy", dut.clk).send(pack(QpRef, **who))
+        await StreamSource(dut, "life__destroy", dut.clk).send(pack(QpRef, **who))
         return self.hits / rsn
 
 
@@ -159,7 +158,7 @@ class Room:
 async def stalls(dut):
     rng = random.Random(1)
     await start_clock(dut)
-    dut.reorder_distance.value = dut.retransmit_slack.value = 1
+    dut.registers__reorder_distance.value = dut.registers__retransmit_slack.value = 1
     dut.o_judgement__ready.value = dut.o_qp_error__ready.value = 1
     dut.o_report__0__ready.value = dut.o_report__1__ready.value = 1
     latency = None
@@ -173,7 +172,7 @@ async def stalls(dut):
                        + "\n")
         generation = (generation + 1) % 256
         scenario = Scenario(workload, builder, generation, random.Random(7))
-        dut.prefetch_depth.value = dut.prefetch_watermark.value = depth
+        dut.registers__prefetch_depth.value = dut.registers__prefetch_watermark.value = depth
         latency = LATENCIES[speed]
         figures[f"{workload}_n{depth}{speed}{builder}"] = await room.run(scenario)
         figures[f"{workload}{builder} holes"] = scenario.holes_per_node

@@ -1,0 +1,6 @@
+"""``python -m weft.tb.cli``: the command line without its script."""
+
+from weft.tb.cli import app
+
+if __name__ == "__main__":
+    app()

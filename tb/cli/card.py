@@ -1,0 +1,59 @@
+"""``weft verilog``, ``synth``, ``regs``: what the card is made of."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.tb.cli.failures import needs
+from weft.tb.cli.parameters import card_params, number, option
+
+
+def verilog(
+    preset: Annotated[str, option("Size of the card: test, basic or full.", "NAME")] = "basic",
+    output: Annotated[Path | None, option("Where it goes; sim_build/verilog/PRESET/weft_card.v by itself.",
+                                           "PATH")] = None,
+    lint: Annotated[bool, typer.Option(help="Check the result with Verilator -Wall.")] = True,
+    yosys: Annotated[bool, typer.Option("--yosys", help="Check it with Yosys too, as synthesis does.")] = False,
+):
+    """Verilog of the card for an FPGA, linted."""
+    card, start = card_params(preset), time.monotonic()
+    with needs("hdl"):
+        from weft.hdl.verilog import CARD_MODULE, card_verilog
+        text = card_verilog(card)
+    output = output or Path("sim_build/verilog") / preset / f"{CARD_MODULE}.v"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(text)
+    told = f"{len(text) / 1e6:.1f} MB in {time.monotonic() - start:.0f} s"
+    if lint or yosys:
+        with needs("sim"):
+            from weft.tb.flow.lint import verilator_lint, yosys_check
+            start = time.monotonic()
+            for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
+                if wanted:
+                    check(output, CARD_MODULE)
+        told += f", lint clean in {time.monotonic() - start:.0f} s"
+    print(f"{output}: module {CARD_MODULE}, preset {preset}, {told}")
+
+
+def synth(
+    preset: Annotated[str, option("Size of the card: test, basic or full.", "NAME")] = "test",
+    depth: Annotated[str, option("Levels of blocks shown.")] = "1",
+):
+    """Cells and memories by block on an UltraScale+ FPGA, estimated by Yosys; JSON in sim_build/reports/synth.json."""
+    card_params(preset)
+    depth = number("--depth", depth, int, 1, 9)
+    with needs("dev"):
+        from weft.tb.flow.synth import run
+        raise typer.Exit(run(preset, depth))
+
+
+def regs(output: Annotated[Path | None, option("Write there instead of to the terminal.", "PATH")] = None):
+    """Register map and host-visible layouts, as Markdown."""
+    from weft.tb.document.registers import registers_markdown
+
+    if output is None:
+        print(registers_markdown(), end="")
+    else:
+        output.write_text(registers_markdown(), encoding="utf-8")

@@ -1,0 +1,57 @@
+"""``weft sim``: the main job."""
+
+from typing import Annotated
+
+import typer
+
+from weft.driver.engine.qp_table import FIRST_QPN
+from weft.hdl import wire
+from weft.tb.cli.failures import needs
+from weft.tb.cli.parameters import card_params, choice, mappable_file, number, option, refuse
+
+SIMULATORS = ("verilator", "icarus")
+RTT_US_MAX = 1_000_000
+
+
+def sim(
+    file: Annotated[str, option("File that travels; otherwise one of 1 MiB from an installed package.", "PATH")] = "",
+    loss: Annotated[str, option("Chance that the link loses a frame from A to B.")] = "0.01",
+    reorder: Annotated[str, option("Chance that it holds a frame back, by at most 1 µs.")] = "0",
+    dup: Annotated[str, option("Chance that it delivers a frame twice.")] = "0",
+    corrupt: Annotated[str, option("Chance that it flips a bit of a frame.")] = "0",
+    back_loss: Annotated[str, option("The same four for loss reports and acknowledgements, from B to A.")] = "0",
+    back_reorder: Annotated[str, option("")] = "0",
+    back_dup: Annotated[str, option("")] = "0",
+    back_corrupt: Annotated[str, option("")] = "0",
+    rtt_us: Annotated[str, option("Round trip time of the link, microseconds.")] = "20",
+    qps: Annotated[str, option("Queue pairs that carry the file.")] = "1",
+    seed: Annotated[str, option("Of every random choice.")] = "1",
+    pmtu: Annotated[str, option("Path MTU: 256, 512, 1024, 2048 or 4096.")] = "1024",
+    sim: Annotated[str, option("verilator or icarus.", "NAME")] = "verilator",
+    preset: Annotated[str, option("Size of the card: test, basic or full.", "NAME")] = "test",
+    waves: Annotated[bool, typer.Option("--waves", help="Record waves; so does WAVES=1 in the environment.")] = False,
+    view: Annotated[bool, typer.Option("--view", help="Open the waves in GTKWave afterwards.")] = False,
+):
+    """A real file crosses a lossy link between two cards, RTL end to end; then a report."""
+    card = card_params(preset)
+    chances = {"LOSS": loss, "REORDER": reorder, "DUP": dup, "CORRUPT": corrupt, "BACK_LOSS": back_loss,
+               "BACK_REORDER": back_reorder, "BACK_DUP": back_dup, "BACK_CORRUPT": back_corrupt}
+    settings = {
+        "file": str(mappable_file(file, card)) if file else "",
+        **{name.lower(): number(name, chance, float, 0, 1) for name, chance in chances.items()},
+        "rtt_us": number("RTT_US", rtt_us, float, 0, RTT_US_MAX),
+        "qps": number("QPS", qps, int, 1, card.qps - FIRST_QPN),
+        "seed": number("SEED", seed, int, 0, (1 << 31) - 1),
+        "pmtu": choice("PMTU", pmtu, [str(pmtu) for pmtu in wire.PMTUS.values()]),
+        "sim": choice("SIM", sim, SIMULATORS),
+        "preset": preset, "waves": waves, "view": view,
+    }
+    settings["pmtu"] = int(settings["pmtu"])
+    with needs("sim"):
+        from weft.tb.flow.simulate import waves_wanted
+        from weft.tb.job.run import run
+        try:
+            settings["waves"] |= waves_wanted()
+        except ValueError as error:
+            refuse(str(error))
+        raise typer.Exit(run(**settings))
