@@ -49,8 +49,11 @@ def plain_assertions(text):
     return _ASSERTION.sub(r"""if ((\1) !== 1'b1) $display("ERROR: assertion failed in %m, at %0t", $time);""", text)
 
 
-def rtlil_text(component, name):
-    """RTLIL of an Amaranth component; the members of its signature, flattened with ``__``, are the ports."""
+def rtlil_text(component, name, *, emit_src=False):
+    """RTLIL of an Amaranth component; the members of its signature, flattened with ``__``, are the ports.
+
+    With ``emit_src``, attributes ``src`` say which line of Python each cell comes from.
+    """
     from amaranth.back import rtlil
     from amaranth.hdl import Fragment, Signal, Value
 
@@ -58,7 +61,7 @@ def rtlil_text(component, name):
     fragment = Fragment.get(component, None)
     name_states(fragment)
     # Constants (`ready` of an always-ready stream) make no port.
-    return rtlil.convert(fragment, name=name, emit_src=False, ports=[v for v in members if isinstance(v, Signal)])
+    return rtlil.convert(fragment, name=name, emit_src=emit_src, ports=[v for v in members if isinstance(v, Signal)])
 
 
 def verilog_text(rtlil):
