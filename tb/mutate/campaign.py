@@ -106,7 +106,7 @@ def _design(target, folders):
 
 
 def mutants(all_designs, count, seed):
-    """About ``count`` mutants: shared among rooms by their cells, but some for the smallest; so for a room's targets."""
+    """About ``count`` mutants: shared among rooms by cells, but some for the smallest; so for a room's targets."""
     rooms = {}
     for design in all_designs:
         rooms.setdefault(design.target.room, []).append(design)

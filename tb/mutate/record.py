@@ -13,9 +13,8 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import weft.hdl
 from weft.tb.flow import simulate as flow
-from weft.tb.flow.simulate import BENCHES, module_name
+from weft.tb.flow.run import BENCHES, module_name
 
 ROOT = BENCHES.parent
 ELABORATED = "rtlil:"       # stands for Verilog text, before the digest of the RTLIL it is made from

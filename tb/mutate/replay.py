@@ -11,7 +11,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.tb.flow.simulate import BENCHES, simulate
+from weft.tb.flow.run import BENCHES
+from weft.tb.flow.simulate import simulate
 
 WALL_FACTOR, WALL_S = 20, 120    # by how much a simulation may be late where others compute too
 

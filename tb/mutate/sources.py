@@ -5,7 +5,7 @@ import functools
 import hashlib
 import importlib.util
 
-from weft.tb.flow.simulate import BENCHES
+from weft.tb.flow.run import BENCHES
 
 ROOT = BENCHES.parent
 COUNTED = ("tb", "model", "driver")     # a change of the gateware shows in the netlist
