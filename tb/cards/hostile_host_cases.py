@@ -295,6 +295,6 @@ async def bad_host(dut):
         pair.until("b", lambda: done)
     await bridge(side_b)()
     assert peer.mr.read(FILE_BYTES, 0) == await task
-    assert ReportKind.QP_ERROR.name in pair.context["a"].reports.counts
+    assert ReportKind.QP_ERROR.name in pair.context["a"].engine.reports.counts
     await bridge(close)(card, peer)
     pair.finish()

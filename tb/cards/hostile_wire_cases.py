@@ -142,7 +142,7 @@ def attack(pair, sender, receiver, rng):
             read_only=(receiver.read_only.rkey, receiver.read_only.buf), gone=receiver.gone,
             closed_qpn=receiver.closed.qp_num))
         hit.run(frames.stale(late))
-        hit.run(frames.raw_frames(rng, pair.context["b"].nic.slot_bytes))
+        hit.run(frames.raw_frames(rng, pair.context["b"].engine.nic.slot_bytes))
         assert receiver.mr.read(receiver.mr.length, 0) == before, "a refused frame changed the MR"
         window(pair, hit, receiver)
         full_raw_ring(pair, rng)
