@@ -74,6 +74,8 @@ FIGURES = (
     Figure("of 10,000 QPs, as built", "{adamap_sram_total_10k_qps_5pct_default:.0f} KiB", "as above"),
     Figure("blocks leaked, stale nodes or packets accepted", "{adamap_block_leaks:.0f}, {adamap_stale_accepts:.0f}",
            "a million lives of nodes in the functional model, ten thousand in the RTL"),
+    Figure("small faults of the RTL that its tests notice", "{mutants_killed_fraction:.1%}",
+           "drawn by rule and seed, each against the tests of its own room; those that change nothing are left out"),
 )
 SIM_ROWS = ("packets_sent", "packets_lost", "packets_retransmitted", "spurious_retransmissions", "goodput_gbps",
             "cycles", "nodes_linked", "nodes_retired", "cache_misses", "blocks_missing")

@@ -6,7 +6,7 @@ from weft.driver.verbs.config import ContextConfig
 from weft.hdl import abi, wire
 from weft.hdl.adamap.fetches import LINES
 from weft.hdl.params import PRESETS
-from weft.hdl.supervisor import NS_PER_CYCLE
+from weft.tb.flow.clock import CLOCK_PERIOD_NS
 
 LINE_GBPS = 100
 FCS_PREAMBLE_GAP = 4 + 8 + 12     # bytes of Ethernet beside the frame: FCS, preamble, gap
@@ -39,7 +39,7 @@ def prefetch(node_ns, read_ns=READ_NS):
         None: no depth hides the reads, since a read brings at most 4 blocks.
     """
     for blocks in range(1, LINES + 1):
-        reading = read_ns + (LOOK_CYCLES + 5 * (blocks - 1)) * NS_PER_CYCLE
+        reading = read_ns + (LOOK_CYCLES + 5 * (blocks - 1)) * CLOCK_PERIOD_NS
         if ceil(reading / node_ns) <= blocks:
             return (2 if blocks == 1 else 2 * blocks + 1), blocks + 1, blocks
     return None

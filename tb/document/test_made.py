@@ -22,7 +22,7 @@ def waits(node_ns, depth, watermark, read_ns, *, nodes=200):
     while used_up < nodes:
         if arrives is None and (cached < watermark or filling):
             coming = min(LINES, depth - cached)
-            arrives = read_ns + (sizing.LOOK_CYCLES + 5 * (coming - 1)) * sizing.NS_PER_CYCLE if coming else None
+            arrives = read_ns + (sizing.LOOK_CYCLES + 5 * (coming - 1)) * sizing.CLOCK_PERIOD_NS if coming else None
             filling = False
         step = min(left if cached else float("inf"), float("inf") if arrives is None else arrives)
         if cached:
