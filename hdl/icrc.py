@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..hdl import crc32, wire
+from . import crc32, wire
 from .layouts import BEAT_BYTES, Beat
 
 GROUP_BYTES = 8

@@ -8,13 +8,17 @@ are connected share one of them.
 from amaranth.hdl import Cat, unsigned
 from amaranth.lib import data, enum
 
-from ..hdl import abi, wire
+from . import abi, wire
 from .layout import Layout
 
 BEAT_BYTES = 64
 BEAT_BITS = BEAT_BYTES * 8
 PAYLOAD_MAX = 4096                # bytes of payload in one packet, and of one DMA request
 LENGTH_WIDTH = 13                 # holds PAYLOAD_MAX
+FRAME_LENGTH_WIDTH = 14           # of the bytes of a frame, or of what it carries
+LINE_WIDTH = 58                   # of a physical address divided by 64
+REQUEST_LINES_MAX = 4             # lines of one LineRequest
+TICKET_WIDTH = 8                  # every received packet gets the next ticket
 
 
 def host_struct(layout: Layout):
@@ -64,9 +68,9 @@ class DmaRequest(data.Struct):
 class LineRequest(data.Struct):
     """A read of 1 to 4 consecutive 64-byte lines that lie in one 256-byte aligned block or not, never across 4 KiB."""
 
-    line: 58    # physical address divided by 64
-    count: 3    # 1 to 4
-    tag: 16     # the client's, returned with the data; bits 15:12 are set by the arbiter
+    line: LINE_WIDTH    # physical address divided by 64
+    count: 3            # 1 to REQUEST_LINES_MAX
+    tag: 16             # the client's, returned with the data; bits 15:12 are set by the arbiter
 
 
 class LineData(data.Struct):
@@ -146,8 +150,15 @@ class RxHeader(data.Struct):
     va: 64
     rkey: 32
     dma_length: 32
-    length: 14         # bytes on the payload stream
+    length: FRAME_LENGTH_WIDTH     # bytes on the payload stream
     src_ip: 32
+
+
+class RawFrame(data.Struct):
+    """A raw frame on its way to the host; its bytes follow."""
+
+    length: FRAME_LENGTH_WIDTH
+    roce: 1     # a RoCEv2 frame with a right ICRC
 
 
 class Segment(data.Struct):
@@ -178,7 +189,7 @@ class JudgeRequest(data.Struct):
     retransmission: 1
     probe: 1
     ack_req: 1
-    ticket: 8
+    ticket: TICKET_WIDTH
 
 
 class Verdict(enum.Enum, shape=3):
@@ -211,7 +222,7 @@ class HoleRun(data.Struct):
     psn: 32
     length: 24
     seal: 1             # seal the QP's node behind this run
-    ticket: 8
+    ticket: TICKET_WIDTH
 
 
 class MatchRequest(data.Struct):
@@ -222,14 +233,14 @@ class MatchRequest(data.Struct):
     psn: 32
     rsn: 24
     probe: 1
-    ticket: 8
+    ticket: TICKET_WIDTH
 
 
 class Report(data.Struct):
     """A Meta Report entry without its phase; written once the packet ``ticket`` and all before it are placed."""
 
     entry: 512
-    ticket: 8
+    ticket: TICKET_WIDTH
 
 
 class ListCreate(data.Struct):
@@ -238,7 +249,22 @@ class ListCreate(data.Struct):
     qpn: 24
     generation: 8
     psn: 32
-    line: 58
+    line: LINE_WIDTH
+
+
+class QpRef(data.Struct):
+    """A QP and which life of it."""
+
+    qpn: 24
+    generation: 8
+
+
+class Extent(data.Struct):
+    """A piece of the knitting buffer, of less than ``2 ** extent_blocks_log2 - 1`` blocks; ``lines`` 0 removes it."""
+
+    index: 8
+    base: LINE_WIDTH
+    lines: 32
 
 
 def qp_entry():

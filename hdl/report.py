@@ -4,22 +4,23 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .layouts import BEAT_BITS, Report
+from .counting import count_outputs
+from .layouts import BEAT_BITS, TICKET_WIDTH, Report
 from .params import CardParams
 from .stream import Arbiter, Fifo, PipelineRegister
+from .ticket import extended, follow
 
-TICKET_WIDTH = 8
-LONG_TICKET_WIDTH = 40        # a report may wait this many packets long without its ticket being misread
+REPORT_TICKET_WIDTH = 40      # a report may wait this many packets long without its ticket being misread
 FIRST_DEPTH = 16              # places of source 0, the receive path
 DEPTH = 4                     # places of each other source
-ROOM = 4
+SPACE = 4
 
 
 class HeldReport(data.Struct):
     """A report whose ticket was extended, so that it may wait for as long as the ring is full."""
 
     entry: BEAT_BITS
-    ticket: LONG_TICKET_WIDTH
+    ticket: REPORT_TICKET_WIDTH
 
 
 class Reporter(wiring.Component):
@@ -48,13 +49,15 @@ class Reporter(wiring.Component):
         Newest ticket whose payload, and that of all before it, was accepted by ``DmaWrite``.
     o : Out(stream.Signature(512))
         Entries without phase, for the ring writer.
-    room : Out(1)
+    space : Out(1)
         Source 0 has at least 4 free places. Registered.
     idle : Out(1)
         No report is held.
     count_reports : Out(1)
         A report was passed on.
     """
+
+    COUNTS = {"reports": 1}
 
     def __init__(self, params: CardParams, n, *, unticketed=(), first_depth=FIRST_DEPTH):
         if n < 1:
@@ -66,35 +69,31 @@ class Reporter(wiring.Component):
             "i": In(stream.Signature(Report)).array(n),
             "placed_ticket": In(TICKET_WIDTH),
             "o": Out(stream.Signature(BEAT_BITS)),
-            "room": Out(1),
+            "space": Out(1),
             "idle": Out(1),
-            "count_reports": Out(1),
+            **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):
         m = Module()
-        placed = Signal(LONG_TICKET_WIDTH)
-        advance = Signal(TICKET_WIDTH)
-        m.d.comb += advance.eq(self.placed_ticket - placed[:TICKET_WIDTH])
-        m.d.sync += placed.eq(placed + advance)
+        placed = Signal(REPORT_TICKET_WIDTH)
+        follow(m, placed, self.placed_ticket)
 
         m.submodules.out = out = PipelineRegister(BEAT_BITS)
         m.submodules.others = others = Arbiter(BEAT_BITS, max(1, self.n - 1))
         idle = ~out.o.valid & ~others.o.valid
         for k, source in enumerate(self.i):
             m.submodules[f"queue_{k}"] = queue = Fifo(HeldReport, DEPTH if k else self.first_depth)
-            distance = Signal(TICKET_WIDTH, name=f"distance_{k}")
             m.d.comb += [
-                distance.eq(source.p.ticket - placed[:TICKET_WIDTH]),
                 queue.i.p.entry.eq(source.p.entry),
-                queue.i.p.ticket.eq(placed + distance.as_signed()),
+                queue.i.p.ticket.eq(extended(m, placed, source.p.ticket, name=f"distance_{k}")),
                 queue.i.valid.eq(source.valid),
                 source.ready.eq(queue.i.ready),
             ]
             if k in self.unticketed:
                 due = 1
             else:
-                behind = Signal(LONG_TICKET_WIDTH, name=f"behind_{k}")
+                behind = Signal(REPORT_TICKET_WIDTH, name=f"behind_{k}")
                 m.d.comb += behind.eq(placed - queue.o.p.ticket)
                 due = ~behind[-1]
             idle &= ~queue.o.valid
@@ -108,7 +107,7 @@ class Reporter(wiring.Component):
                 first = Signal()
                 m.d.comb += [first.eq(queue.o.valid & due), queue.o.ready.eq(out.i.ready & first)]
                 m.d.comb += out.i.payload.eq(Mux(first, queue.o.p.entry, others.o.payload))
-                m.d.sync += self.room.eq(queue.free >= ROOM)
+                m.d.sync += self.space.eq(queue.free >= SPACE)
 
         m.d.comb += [
             out.i.valid.eq(first | others.o.valid),

@@ -53,7 +53,16 @@ class Device(abc.ABC):
     once. A ring's interrupt fires once for each arming write to its ``cons`` register
     (:data:`weft.hdl.abi.ARM_BIT`), as soon as an unconsumed entry exists, on its
     :data:`weft.hdl.abi.VECTOR`.
+
+    Attributes
+    ----------
+    shortest_wait_ns : int
+        Nobody who waits for the card waits for less: so long a register write takes to the card and what comes of it
+        back to memory, about half a microsecond each way over PCIe. Shorter waits would only burden the bus. A back
+        end whose card is further away, or whose clock is coarser, says more.
     """
+
+    shortest_wait_ns = 1_000
 
     @abc.abstractmethod
     def read32(self, offset):

@@ -45,7 +45,7 @@ class _Ring:
         self.prod = self.cons = 0
 
     def close(self):
-        self.disable()
+        """Give the memory back; the card does not use the ring any more."""
         self.device.free(self.buffer)
 
 
@@ -108,9 +108,22 @@ class HostToCardRing(_Ring):
 
 
 class CardToHostRing(_Ring):
-    """A ring the card fills; the driver polls memory only."""
+    """A ring the card fills; the driver polls memory only.
+
+    Registers are written as rarely as can be: the consumer index when a part of the ring was taken, and the arming
+    of the interrupt, which says the index as well, once for each interrupt.
+    """
 
     BATCH = 16
+    RELEASED_AT_ONCE = 4   # the ring's so many-th part: enough is left for the card meanwhile
+
+    def __init__(self, device, ring, log2):
+        super().__init__(device, ring, log2)
+        self._armed = False
+
+    def enable(self):
+        super().enable()
+        self._armed = False
 
     def poll(self):
         """New entries, oldest first, at most :attr:`BATCH`. They stay in the ring until :meth:`release`."""
@@ -121,19 +134,33 @@ class CardToHostRing(_Ring):
         data = self.buffer.read(at * abi.BLOCK_BYTES, count * abi.BLOCK_BYTES)
         entries = []
         for i in range(count):
-            if data[i * abi.BLOCK_BYTES] & _PHASE != self._phase(self.prod):
+            entry = data[i * abi.BLOCK_BYTES : (i + 1) * abi.BLOCK_BYTES]
+            if not self._valid(entry):
                 break
-            entries.append(data[i * abi.BLOCK_BYTES : (i + 1) * abi.BLOCK_BYTES])
+            entries.append(entry)
             self.prod += 1
+        if entries:
+            self._armed = False   # the interrupt came, or comes, for the first of them
         return entries
 
     def release(self):
-        """Everything polled may be overwritten."""
-        if self.cons != self.prod:
+        """Everything polled may be overwritten; the card learns of it before the ring runs full."""
+        if (self.prod - self.cons) * self.RELEASED_AT_ONCE >= self.depth:
             self.cons = self.prod
             self.device.write32(self.registers["cons"], self._wrap(self.cons))
 
     def arm(self):
-        """One interrupt when an entry exists that was not polled yet; releases what was polled."""
+        """One interrupt when an entry exists that was not polled yet; releases what was polled.
+
+        An interrupt that was armed for and did not come yet will do. When an entry is there nevertheless, it may have
+        come to somebody who waited for another ring.
+        """
+        if self._armed and not self._valid(self.buffer.read(self.prod % self.depth * abi.BLOCK_BYTES, 1)):
+            return
+        self._armed = True
         self.cons = self.prod
         self.device.write32(self.registers["cons"], self._wrap(self.cons) | 1 << abi.ARM_BIT)
+
+    def _valid(self, entry):
+        """Whether the card wrote the entry that :attr:`prod` is at."""
+        return entry[0] & _PHASE == self._phase(self.prod)

@@ -6,21 +6,33 @@ from weft.hdl import abi
 
 Ring = abi.Ring
 _RINGS = (Ring.SEND, Ring.RETRANSMIT, Ring.NIC_TX)
+_LINE_BYTES_PER_NS = 50   # of a line of 400 Gb/s
+_LOOKS = 4                # at the status block, while the card does what is enough
+
+
+def enough_bytes(poll_ns):
+    """What no card sends before the status block was looked at a few times, at intervals of ``poll_ns``."""
+    return _LOOKS * poll_ns * _LINE_BYTES_PER_NS
 
 
 class TransmitTurns:
     """QPs with work wait in turn; retransmissions first, then one descriptor of new work each.
+
+    While the card has enough to do, the doorbell of new work waits, so that it rings for many descriptors at once.
 
     Parameters
     ----------
     rings : dict of Ring
     mark_active : callable(qp)
         Descriptors of ``qp`` were finished.
+    enough_bytes : int
+        What the card does not finish before :meth:`fill` is called again.
     """
 
-    def __init__(self, rings, mark_active):
-        self.rings, self.mark_active = rings, mark_active
+    def __init__(self, rings, mark_active, *, enough_bytes):
+        self.rings, self.mark_active, self.enough_bytes = rings, mark_active, enough_bytes
         self._turn = collections.deque()
+        self._in_card = self._held_back = 0   # bytes of new work: the card knows of them; they wait for the doorbell
 
     def offer(self, qp):
         """Give ``qp`` a turn if it has work."""
@@ -33,34 +45,43 @@ class TransmitTurns:
 
     def clear(self):
         self._turn.clear()
+        self._in_card = self._held_back = 0
 
     def advance(self, status, now):
         """Take back what the card finished, by its unpacked STATUS_BLOCK; true if there was something."""
-        busy = False
-        for ring in _RINGS:
-            for qp in self.rings[ring].advance(getattr(status, f"{ring.name.lower()}_cons")):
+        busy = bool(self.rings[Ring.NIC_TX].advance(status.nic_tx_cons))
+        for ring, cons in ((Ring.SEND, status.send_cons), (Ring.RETRANSMIT, status.retransmit_cons)):
+            for cookie in self.rings[ring].advance(cons):
                 busy = True
-                if qp is not None and qp.sender is not None:
-                    qp.sender.on_transmitted(now)
-                    self.mark_active(qp)
+                if cookie is not None:   # otherwise somebody else pushed it
+                    self._finished(ring, *cookie, now)
         return busy
+
+    def _finished(self, ring, qp, length, now):
+        if ring is Ring.SEND:
+            self._in_card -= length
+        qp.sender.on_transmitted(now)
+        self.mark_active(qp)
 
     def fill(self):
         """Hand descriptors over as far as the rings have room."""
         send, retransmit = self.rings[Ring.SEND], self.rings[Ring.RETRANSMIT]
         for qp in list(self._turn):
             while retransmit.room and (fields := qp.sender.next_retransmission()):
-                retransmit.push(qp.work_descriptor(fields), qp)
+                retransmit.push(qp.work_descriptor(fields), (qp, fields["length"]))
         retransmit.ring_doorbell()
         while self._turn and send.room:
             qp = self._turn.popleft()
             if fields := qp.sender.next_work():
-                send.push(qp.work_descriptor(fields), qp)
+                send.push(qp.work_descriptor(fields), (qp, fields["length"]))
+                self._held_back += fields["length"]
             if qp.sender.has_work or qp.sender.has_retransmission:
                 self._turn.append(qp)
                 if not any(q.sender.has_work for q in self._turn):
                     break
-        send.ring_doorbell()
+        if self._in_card < self.enough_bytes:
+            self._in_card, self._held_back = self._in_card + self._held_back, 0
+            send.ring_doorbell()
 
     @property
     def busy(self):

@@ -27,7 +27,8 @@ class ContextConfig:
     waiting_runs_max : int
         See :class:`~weft.driver.receive.hole_list.HoleList`.
     tx_poll_ns : int
-        How often the status block is looked at while descriptors are in the card and no interrupt is due.
+        How often memory is looked at while descriptors are in the card, of which no interrupt tells when they are
+        finished. Waits as short as this ask for no interrupt at all.
     random : random.Random
         Of first PSNs and key tags; the system's by default, which nobody can foresee.
     """

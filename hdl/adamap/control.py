@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import ListCreate
+from ..layouts import LINE_WIDTH, ListCreate, QpRef
 
 
 class ControlKind(enum.Enum, shape=2):
@@ -22,14 +22,7 @@ class ControlOp(data.Struct):
     qpn: 24
     generation: 8
     psn: 32
-    line: 58
-
-
-class QpRef(data.Struct):
-    """A QP and which life of it."""
-
-    qpn: 24
-    generation: 8
+    line: LINE_WIDTH
 
 
 class ListControl(wiring.Component):

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import abi
+from .. import abi
 from ..params import CardParams
 from .head_cache import COUNT_WIDTH, ENCODING_WIDTH
 

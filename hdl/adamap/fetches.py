@@ -5,11 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import NODE, LineData
+from ..layouts import NODE, REQUEST_LINES_MAX, LineData
 from ..params import CardParams
 
 FETCHES_MAX = 8
-LINES = 4           # consecutive blocks that one read may fetch
+LINES = REQUEST_LINES_MAX   # consecutive blocks that one read may fetch
 
 
 def fetch_slots(params):

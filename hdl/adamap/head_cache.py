@@ -8,7 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import abi
+from .. import abi
 from ..layouts import NODE
 from ..params import CardParams
 

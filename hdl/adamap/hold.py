@@ -4,16 +4,17 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import BEAT_BITS, Report
+from ..layouts import BEAT_BITS, TICKET_WIDTH, Report
 from ..stream import Fifo
-from .wait_queue import LONG_TICKET_WIDTH
+from ..ticket import follow
+from .wait_queue import MATCH_TICKET_WIDTH
 
 
 class LongReport(data.Struct):
     """A report with an extended ticket."""
 
     entry: BEAT_BITS
-    ticket: LONG_TICKET_WIDTH
+    ticket: MATCH_TICKET_WIDTH
 
 
 class ReportHold(wiring.Component):
@@ -37,24 +38,24 @@ class ReportHold(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(LongReport)),
             "o": Out(stream.Signature(Report)),
-            "placed_ticket": In(8),
-            "placed": Out(LONG_TICKET_WIDTH),
+            "placed_ticket": In(TICKET_WIDTH),
+            "placed": Out(MATCH_TICKET_WIDTH),
             "idle": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.queue = queue = Fifo(LongReport, self.depth)
-        advance, behind = Signal(8), Signal(LONG_TICKET_WIDTH)
+        behind = Signal(MATCH_TICKET_WIDTH)
         due = Signal()          # stays while the first report waits for its taker
+        follow(m, self.placed, self.placed_ticket)
         m.d.comb += [
-            advance.eq(self.placed_ticket - self.placed[:8]),
             behind.eq(self.placed - queue.o.p.ticket),
             self.o.valid.eq(queue.o.valid & (due | ~behind[-1])),
             self.o.p.entry.eq(queue.o.p.entry), self.o.p.ticket.eq(queue.o.p.ticket),
             queue.o.ready.eq(self.o.ready & self.o.valid),
             self.idle.eq(~queue.o.valid),
         ]
-        m.d.sync += [self.placed.eq(self.placed + advance), due.eq(self.o.valid & ~self.o.ready)]
+        m.d.sync += due.eq(self.o.valid & ~self.o.ready)
         m.d.comb += [queue.i.payload.eq(self.i.payload), queue.i.valid.eq(self.i.valid), self.i.ready.eq(queue.i.ready)]
         return m

@@ -4,7 +4,7 @@ from amaranth.hdl import Array, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import abi
+from .. import abi
 from .head_cache import COUNT_WIDTH, CachedNode
 
 

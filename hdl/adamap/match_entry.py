@@ -7,8 +7,9 @@ from amaranth.lib.wiring import In, Out
 from ..layouts import MatchRequest
 from ..params import CardParams
 from ..stream import Fifo
+from ..ticket import extended
 from .unmatched import Unmatched
-from .wait_queue import LONG_TICKET_WIDTH, MatchItem
+from .wait_queue import MATCH_TICKET_WIDTH, MatchItem
 
 SHARE = 3       # waiting headers of one QP to free places
 
@@ -25,7 +26,7 @@ class MatchEntry(wiring.Component):
 
     Members
     -------
-    i, room, unmatched, share : In, Out, In, Out
+    i, space, unmatched, share : In, Out, In, Out
         As :class:`~weft.hdl.adamap.matcher.Matcher` has them.
     count : In(range(match_queue + 1))
         Waiting headers of the QP that ``share`` speaks of.
@@ -46,10 +47,10 @@ class MatchEntry(wiring.Component):
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "i": In(stream.Signature(MatchRequest)), "room": Out(1), "unmatched": In(1),
+            "i": In(stream.Signature(MatchRequest)), "space": Out(1), "unmatched": In(1),
             "count": In(range(params.match_queue + 1)), "share": Out(1),
             "o": Out(stream.Signature(MatchItem)), "done": In(1),
-            "slack": In(24), "placed": In(LONG_TICKET_WIDTH),
+            "slack": In(24), "placed": In(MATCH_TICKET_WIDTH),
             "waiting_qpn": Out(24), "waiting": In(1), "empty": Out(1),
         })
 
@@ -59,7 +60,7 @@ class MatchEntry(wiring.Component):
         m.submodules.arrived = arrived = Fifo(MatchItem, places)
         m.submodules.others = others = Unmatched(self.params)
         wiring.connect(m, arrived.o, wiring.flipped(self.o))
-        held, ahead_of_placed = Signal(range(places + 1)), Signal(8)
+        held = Signal(range(places + 1))
         header = Signal(MatchItem)
         m.d.comb += [
             others.i.eq(header), others.i_stb.eq(self.unmatched), others.slack.eq(self.slack),
@@ -67,11 +68,10 @@ class MatchEntry(wiring.Component):
             # The place that may have been promised to a new header stays free.
             others.taken.eq(others.due & ~self.i.valid & (held < places - 1)),
             *[header[name].eq(self.i.p[name]) for name in ("qpn", "generation", "psn", "rsn", "probe")],
-            ahead_of_placed.eq(self.i.p.ticket - self.placed[:8]),
-            header.ticket.eq(self.placed + ahead_of_placed.as_signed()),
+            header.ticket.eq(extended(m, self.placed, self.i.p.ticket, name="ahead_of_placed")),
             arrived.i.payload.eq(Mux(others.taken, others.o.as_value(), header.as_value())),
             arrived.i.valid.eq(self.i.valid | others.taken), self.i.ready.eq(arrived.i.ready),
-            self.room.eq((held != places) & ~others.known),
+            self.space.eq((held != places) & ~others.known),
             self.share.eq(self.count < SHARE * (places - held)),
             self.empty.eq((held == 0) & others.empty),
         ]

@@ -7,7 +7,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import abi
+from .. import abi
 from ..layouts import NODE
 
 WORD_BITS = abi.NODE.by_name["check"].width

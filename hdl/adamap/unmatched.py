@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..params import CardParams
-from .wait_queue import LONG_TICKET_WIDTH, MatchItem
+from .wait_queue import MATCH_TICKET_WIDTH, MatchItem
 
 SLACK_MAX = 1 << 22     # with more, headers pass nothing over
 
@@ -17,7 +17,7 @@ class Passed(data.Struct):
     qpn: 24
     generation: 8
     rsn: 24
-    ticket: LONG_TICKET_WIDTH
+    ticket: MATCH_TICKET_WIDTH
 
 
 class Unmatched(wiring.Component):

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..params import CardParams
 
-LONG_TICKET_WIDTH = 24
+MATCH_TICKET_WIDTH = 24     # a header may wait half as many packets long without its ticket being misread
 
 
 class MatchItem(data.Struct):
@@ -18,7 +18,7 @@ class MatchItem(data.Struct):
     psn: 32
     rsn: 24
     probe: 1
-    ticket: LONG_TICKET_WIDTH
+    ticket: MATCH_TICKET_WIDTH
 
 
 class WaitQueue(wiring.Component):

@@ -4,8 +4,3 @@
 out those on QPs, ``qp_port`` serialises changes of the QP table, ``page_writer`` fills the page table
 from host memory, ``statistics`` writes the counters to it.
 """
-
-from .processor import CommandProcessor, Extent
-from .qp_commands import ListDestroy
-
-__all__ = ["CommandProcessor", "Extent", "ListDestroy"]

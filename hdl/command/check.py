@@ -9,8 +9,7 @@ from ..layouts import COMMAND, mr_entry
 from ..params import exact_log2
 
 PTES_PER_COMMAND = 512
-LENGTH_BITS = mr_entry()["length"].width
-EXTENT_LINES_BITS = 32
+MR_LENGTH_BITS = mr_entry()["length"].width
 LINE_SHIFT = exact_log2(BLOCK_BYTES)
 
 
@@ -50,14 +49,14 @@ class CommandCheck(wiring.Component):
         shift_4k, shift_2m = exact_log2(PAGE_4K), exact_log2(PAGE_2M)
 
         # A pipeline in time: the command stands still while each step uses the one before.
-        end, span = Signal(65), Signal(LENGTH_BITS + 1)
-        wraps, pages, pte_end = Signal(), Signal(LENGTH_BITS + 1 - shift_4k), Signal(LENGTH_BITS + 1)
+        end, span = Signal(65), Signal(MR_LENGTH_BITS + 1)
+        wraps, pages, pte_end = Signal(), Signal(MR_LENGTH_BITS + 1 - shift_4k), Signal(MR_LENGTH_BITS + 1)
         start = Mux(command.opcode == CommandOpcode.MR_CREATE, command.va, command.address)
         first = Mux(big, command.va[:shift_2m], command.va[:shift_4k])
         last = Mux(big, PAGE_2M - 1, PAGE_4K - 1)
         m.d.sync += [
             end.eq(start + command.length),
-            span.eq(command.length[:LENGTH_BITS] + first + last),
+            span.eq(command.length[:MR_LENGTH_BITS] + first + last),
             wraps.eq(end[64] & end[:64].any()),
             pages.eq(Mux(big, span[shift_2m:], span[shift_4k:])),
             pte_end.eq(command.pte_index + Mux(command.opcode == CommandOpcode.MR_CREATE, pages, command.count)),
@@ -82,7 +81,7 @@ class CommandCheck(wiring.Component):
             with m.Case(CommandOpcode.QP_DESTROY, CommandOpcode.QP_QUERY):
                 m.d.comb += bad_index.eq(bad_qpn)
             with m.Case(CommandOpcode.MR_CREATE):
-                too_long = command.length[LENGTH_BITS:].any()
+                too_long = command.length[MR_LENGTH_BITS:].any()
                 m.d.comb += [bad_index.eq(bad_mr), bad_value.eq(too_long | wraps | beyond_table)]
             with m.Case(CommandOpcode.MR_DESTROY):
                 m.d.comb += bad_index.eq(bad_mr)

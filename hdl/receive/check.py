@@ -14,7 +14,7 @@ DEPTH = 16      # headers waiting for their translation; more than Translate hol
 assert DEPTH > Translate.LATENCY
 
 
-class Check(wiring.Component):
+class RxCheck(wiring.Component):
     """Checks QP, key, protection domain, bounds, permission and generation of every packet, in order.
 
     At least one packet every two cycles, as fast as the translation; RAW frames one per cycle.

@@ -3,7 +3,7 @@
 from amaranth.hdl import Cat, Mux
 from amaranth.lib import data
 
-from ...hdl import wire
+from .. import wire
 from ..layouts import BEAT_BYTES, WIRE, swap_bytes
 from .align import Cut
 
@@ -14,7 +14,6 @@ IHL_NO_OPTIONS = wire.IPV4.size_bytes // 4
 MORE_FRAGMENTS = 1              # in the flags field of IPv4
 PKEY_DEFAULT = 0x7FFF           # without the membership bit
 ROCE_MIN_BYTES = wire.RETH_OFFSET + wire.RSNH.size_bytes + wire.ICRC_BYTES  # the shortest packet in use
-LENGTH_BITS = 16
 _WORDS = wire.IPV4.size_bytes // 4  # 16-bit words of half an IPv4 header
 SUM_BITS = 19                   # of so many
 

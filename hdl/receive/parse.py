@@ -4,16 +4,17 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ...hdl import wire
+from .. import wire
 from ..abi import Reason
+from ..counting import Refusal, count_outputs
 from ..icrc import Icrc
-from ..layouts import BEAT_BYTES, PAYLOAD_MAX, Beat, RxHeader, RxKind
+from ..interfaces import Network
+from ..layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, PAYLOAD_MAX, Beat, RxHeader, RxKind
 from ..stream import Fifo
 from .align import SKIPPED, Align, Cut
 from .classify import ROCE_MIN_BYTES, SUM_BITS, FrameType, Headers, checksum_good, cut_of, frame_type, headers
-from .frame_buffer import FrameBuffer
+from .revocable_buffer import RevocableBuffer
 
-FRAME_BITS = 14                 # of the byte count of a frame
 HEADER_DEPTH = 64
 _CYCLES_TO_VERDICT = 3          # from the last beat behind the delay line to the decision
 
@@ -23,7 +24,7 @@ class Parse(wiring.Component):
 
     The MAC cannot wait, so the input never does. A frame becomes visible when its last byte and
     its ICRC are known: its header 8 cycles after its last beat, its payload one cycle later.
-    A frame for which the buffer has no room is dropped whole.
+    A frame for which the buffer has no space is dropped whole.
 
     A frame that is not IPv4 (without options and fragments) to UDP port 4791 is RAW. Of the others,
     data packets become DATA with the payload at byte 0, without padding and ICRC; probes become
@@ -37,7 +38,7 @@ class Parse(wiring.Component):
     Parameters
     ----------
     params : CardParams
-        ``rx_buffer_beats`` is at least 128: two of the largest data packets lie in it with room to spare.
+        ``rx_buffer_beats`` is at least 128: two of the largest data packets lie in it with space to spare.
 
     Members
     -------
@@ -45,18 +46,18 @@ class Parse(wiring.Component):
         ``ready`` is always 1. ``error`` on the last beat: the MAC found the frame bad.
     enable : In(1)
         While low, frames that begin are dropped.
-    network_mac : In(48)
-        Unicast frames to other addresses are refused; 0: all are taken.
-    network_ip : In(32)
-        RoCE packets to other addresses are refused; 0: all are taken.
+    network : In(Network)
+        Unicast frames to other MAC addresses, and RoCE packets to other IP addresses, are refused; 0: all are taken.
     o_header : Out(stream.Signature(RxHeader))
     o_payload : Out(stream.Signature(Beat))
         Payload of the headers with ``length`` other than 0, in order.
     header_stb : Out(1)
         A header was queued for ``o_header``.
     count_rx_frames : Out(1)
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
     """
+
+    COUNTS = {"rx_frames": 1}
 
     def __init__(self, params):
         if params.rx_buffer_beats < 2 * PAYLOAD_MAX // BEAT_BYTES:
@@ -66,21 +67,19 @@ class Parse(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(Beat)),
             "enable": In(1),
-            "network_mac": In(48),
-            "network_ip": In(32),
+            "network": In(Network),
             "o_header": Out(stream.Signature(RxHeader)),
             "o_payload": Out(stream.Signature(Beat)),
             "header_stb": Out(1),
-            "count_rx_frames": Out(1),
-            "refuse_stb": Out(1),
-            "refuse_reason": Out(8),
+            **count_outputs(self.COUNTS),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.icrc = icrc = Icrc(check=True)
         m.submodules.align = align = Align()
-        m.submodules.buffer = buffer = FrameBuffer(self.params.rx_buffer_beats)
+        m.submodules.buffer = buffer = RevocableBuffer(self.params.rx_buffer_beats)
         m.submodules.queue = queue = Fifo(RxHeader, HEADER_DEPTH)
         connect(m, buffer.o, flipped(self.o_payload))
         connect(m, queue.o, flipped(self.o_header))
@@ -108,7 +107,7 @@ class Parse(wiring.Component):
             with m.If(ahead_first):
                 m.d.sync += enabled.eq(self.enable)
                 m.d.sync += [kind[name].eq(value)
-                             for name, value in frame_type(ahead, self.network_mac, self.network_ip).items()]
+                             for name, value in frame_type(ahead, self.network.mac, self.network.ip).items()]
         with m.Elif(fire):
             m.d.sync += beat_valid.eq(0)
 
@@ -123,10 +122,11 @@ class Parse(wiring.Component):
         m.d.sync += [buffer.i.p.eq(align.o.p), buffer.i.valid.eq(align.o.valid)]
 
         # End of the frame, cycle 0: how long it is.
-        counted, bytes_now = Signal(FRAME_BITS + 1), Signal(FRAME_BITS + 1)
+        counted, bytes_now = Signal(FRAME_LENGTH_WIDTH + 1), Signal(FRAME_LENGTH_WIDTH + 1)
         m.d.comb += bytes_now.eq(Mux(beat_first, 0, counted) + BEAT_BYTES - Mux(beat.last, beat.empty, 0))
         with m.If(fire):
-            m.d.sync += counted.eq(Mux(bytes_now[FRAME_BITS], 1 << FRAME_BITS, bytes_now))  # stays too long
+            # What is too long stays so.
+            m.d.sync += counted.eq(Mux(bytes_now[FRAME_LENGTH_WIDTH], 1 << FRAME_LENGTH_WIDTH, bytes_now))
         ended, ended_kind, ended_enabled, ended_error = Signal(), Signal(FrameType), Signal(), Signal()
         ip_total = Signal(SUM_BITS + 1)
         m.d.sync += [ended.eq(fire & beat.last), ended_kind.eq(kind), ended_enabled.eq(enabled),
@@ -159,7 +159,7 @@ class Parse(wiring.Component):
         m.d.sync += [
             decide.eq(ended),
             plain.eq(Mux(~ended_enabled, Reason.NOT_READY, Mux(ended_error, Reason.BAD_FRAME, Mux(
-                counted[FRAME_BITS], Reason.FRAME_TOO_LONG, Mux(
+                counted[FRAME_LENGTH_WIDTH], Reason.FRAME_TOO_LONG, Mux(
                     ~ended_kind.has_eth | (ended_kind.roce & truncated), Reason.TRUNCATED, Mux(
                         ended_kind.roce & differs, Reason.LENGTH_MISMATCH, Reason.OK)))))),
             roce.eq(ended_kind.roce),
@@ -206,7 +206,7 @@ class Parse(wiring.Component):
             m.d.comb += [queue.i.p.kind.eq(RxKind.REFUSED), queue.i.p.reason.eq(reason), queue.i.p.length.eq(0)]
         m.d.sync += [
             self.count_rx_frames.eq(decide),
-            self.refuse_stb.eq(decide & (reason != Reason.OK) & ~refused_data),
-            self.refuse_reason.eq(reason),
+            self.refuse.stb.eq(decide & (reason != Reason.OK) & ~refused_data),
+            self.refuse.reason.eq(reason),
         ]
         return m

@@ -4,31 +4,24 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import Beat, DmaRequest
+from ..counting import count_outputs
+from ..layouts import FRAME_LENGTH_WIDTH, TICKET_WIDTH, Beat, DmaRequest, RawFrame
 from ..stream import Fifo
-from .judge import TICKET_BITS, Action, Placement
+from .judge import Action, Placement
 
 AHEAD = 4       # packets whose requests may run ahead of their payload
-LENGTH_BITS = 14
-
-
-class RawInfo(data.Struct):
-    """A raw frame about to come."""
-
-    length: LENGTH_BITS
-    roce: 1     # a RoCEv2 frame with a right ICRC
 
 
 class _Move(data.Struct):
     action: Action
-    length: LENGTH_BITS
-    ticket: TICKET_BITS
+    length: FRAME_LENGTH_WIDTH
+    ticket: TICKET_WIDTH
 
 
 class Place(wiring.Component):
     """Moves payload, one beat per cycle without bubbles between packets; a packet without payload takes a cycle.
 
-    The requests of a packet (one per segment, one group) or its :class:`RawInfo` are accepted before its payload is
+    The requests of a packet (one per segment, one group) or its :class:`RawFrame` are accepted before its payload is
     offered; they run ahead by up to ``AHEAD`` packets. Stalls as the taker does.
 
     Members
@@ -39,7 +32,7 @@ class Place(wiring.Component):
     o_request : Out(stream.Signature(DmaRequest))
     o_data : Out(stream.Signature(Beat))
         To the DMA write engine.
-    o_raw_info : Out(stream.Signature(RawInfo))
+    o_raw_info : Out(stream.Signature(RawFrame))
     o_raw : Out(stream.Signature(Beat))
         Whole frames.
     placed_ticket : Out(8)
@@ -50,8 +43,9 @@ class Place(wiring.Component):
         A beat waits for its taker.
     count_rx_bytes : Out(14)
         Payload bytes written, to be added each cycle.
-    count_rx_raw_frames : Out(1)
     """
+
+    COUNTS = {"rx_bytes": FRAME_LENGTH_WIDTH}
 
     def __init__(self):
         super().__init__({
@@ -59,13 +53,12 @@ class Place(wiring.Component):
             "i_payload": In(stream.Signature(Beat)),
             "o_request": Out(stream.Signature(DmaRequest)),
             "o_data": Out(stream.Signature(Beat)),
-            "o_raw_info": Out(stream.Signature(RawInfo)),
+            "o_raw_info": Out(stream.Signature(RawFrame)),
             "o_raw": Out(stream.Signature(Beat)),
-            "placed_ticket": Out(TICKET_BITS, init=(1 << TICKET_BITS) - 1),
+            "placed_ticket": Out(TICKET_WIDTH, init=(1 << TICKET_WIDTH) - 1),
             "done_stb": Out(1),
             "stalled": Out(1),
-            "count_rx_bytes": Out(LENGTH_BITS),
-            "count_rx_raw_frames": Out(1),
+            **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):
@@ -127,8 +120,5 @@ class Place(wiring.Component):
                 m.d.comb += [self.o_raw.valid.eq(self.i_payload.valid), self.i_payload.ready.eq(self.o_raw.ready)]
         with m.If(self.done_stb):
             m.d.sync += self.placed_ticket.eq(move.ticket)
-        m.d.sync += [
-            self.count_rx_bytes.eq(Mux(self.done_stb & (move.action == Action.WRITE), move.length, 0)),
-            self.count_rx_raw_frames.eq(self.done_stb & (move.action == Action.RAW)),
-        ]
+        m.d.sync += self.count_rx_bytes.eq(Mux(self.done_stb & (move.action == Action.WRITE), move.length, 0))
         return m

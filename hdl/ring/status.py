@@ -4,7 +4,7 @@ from amaranth import Cat, Const, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import abi
+from .. import abi
 from ..layouts import Beat, DmaRequest, host_struct
 from ..params import CardParams
 from .size import INDEX_WIDTH

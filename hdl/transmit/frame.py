@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import wire
+from .. import wire
 from ..abi import Reason
 from ..layouts import BEAT_BITS, BEAT_BYTES, LENGTH_WIDTH, Beat
 from .header import TxHeader

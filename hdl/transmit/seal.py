@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...hdl import crc32
+from .. import crc32
 from ..icrc import Icrc
 from ..layouts import BEAT_BYTES, Beat
 from ..stream import Fifo
@@ -41,7 +41,7 @@ class Seal(wiring.Component):
         m = Module()
         m.submodules.icrc = icrc = Icrc()
         m.submodules.delay = delay = Fifo(Beat, DELAY)
-        # Each waiting result belongs to a last beat in the delay: there is always room.
+        # Each waiting result belongs to a last beat in the delay: there is always space.
         m.submodules.results = results = Fifo(crc32.WIDTH, DELAY)
         wiring.connect(m, wiring.flipped(self.i), delay.i)
         m.d.comb += [

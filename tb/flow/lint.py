@@ -1,6 +1,7 @@
 """Lint of the generated Verilog: Verilator ``-Wall`` with waivers, and Yosys ``check -assert``.
 
-Signals computed from themselves never get as far: :mod:`weft.hdl.self_reading` refuses them when Verilog is written.
+Signals computed from themselves never get as far: :mod:`weft.hdl.verilog.self_reading` refuses them when Verilog is
+written.
 """
 
 import os

@@ -66,8 +66,10 @@ def test_default_job_delivers_and_the_second_run_builds_nothing():
     assert report["bytes"] >= 1 << 20 and report["file"] == str(run_sim.default_file())
     assert packets <= report["packets_sent"] - report["packets_retransmitted"] <= packets + 1
     assert 0.003 < report["packets_lost"] / report["packets_sent"] < 0.03
-    assert 1 < report["goodput_gbps"] < 100 and report["cycles"] > 10_000 and report["wall_seconds"] > 0
-    assert report["cache_hits"] + report["cache_misses"] >= report["packets_retransmitted"]
+    assert 1 < report["goodput_gbps"] < 100 and report["cycles"] > 10_000
+    # Every retransmission that arrives looks for its node once, unless it finds the match queue full.
+    arrived = report["link"]["a_to_b"]["delivered"]["retx"] - report["counters"]["b"]["rx_unmatched"]
+    assert report["cache_hits"] + report["cache_misses"] == arrived > 0
     assert report["seed"] == 1 and f"weft sim --file {publish.REPORT.anchor}" in report["command"]
     built = {path: path.stat().st_mtime_ns for path in sim.BUILD_ROOT.glob("two-cards-test-*/ready")}
     status, output = weft_sim("--seed", "2")

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from weft.driver.knitting.node import Node
 from weft.hdl import abi
 from weft.hdl.abi import Reason, ReportKind
+from weft.model.functional.node import Node
 from weft.model.functional.parse import parse
 from weft.model.functional.window import Window
 from weft.tb.judge.scoreboard_life import Life

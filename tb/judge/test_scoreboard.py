@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from weft.driver.knitting.node import Node
 from weft.hdl import abi, wire
 from weft.hdl.abi import Encoding, ReportKind
 from weft.hdl.wire import Opcode
+from weft.model.functional.node import Node
 from weft.tb.judge.scoreboard import Scoreboard
 
 MAC, IP, QPN, GENERATION, FIRST = 0x02_00_00_00_00_0B, 0x0A_00_00_02, 3, 1, (1 << 24) - 3
@@ -121,6 +121,18 @@ def test_packets_in_a_span_come_again_as_far_as_the_driver_says():
     card.board.require("span")
     with pytest.raises(AssertionError, match="2 PSNs were asked for that are there, 1 are in spans"):
         card.check(6, 2, spans=1)
+
+
+def test_what_was_retired_costs_no_more_work():
+    card, nodes = Card(), 50
+    for n in range(nodes):
+        card.packet(3 * n)
+        card.packet(3 * n + 2)
+        card.lost(3 * n + 1)
+        card.packet(3 * n + 1, rsn=n)
+        card.retire(3 * n + 1, rsn=n)
+    life = card.board._lives[QPN]
+    assert card.board.seen["RETIRE"] == nodes and len(life.filled) == nodes and not life.retransmissions
 
 
 def test_copies_late_packets_and_damage_are_told_apart():

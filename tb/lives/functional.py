@@ -13,7 +13,6 @@ from types import SimpleNamespace
 
 from weft.driver.knitting.buffer import KnittingBuffer
 from weft.driver.knitting.holes import node_runs
-from weft.driver.knitting.node import encode_body
 from weft.driver.protocol.control import ControlFrame
 from weft.driver.receive.hole_list import LinkDoorbell
 from weft.driver.receive.receiver import CumDoorbell, Receiver
@@ -21,6 +20,7 @@ from weft.hdl import abi, wire
 from weft.model.functional import window as judge
 from weft.model.functional.builder import NodeBuilder
 from weft.model.functional.host import FunctionalDevice
+from weft.model.functional.node import encode_body
 from weft.model.functional.node_list import NodeList
 from weft.model.functional.window import Window
 from weft.model.link import EventLoop

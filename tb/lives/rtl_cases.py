@@ -27,11 +27,11 @@ from types import SimpleNamespace
 import cocotb
 from cocotb.triggers import Event
 
-from weft.driver.knitting.node import Node, open_holes
 from weft.driver.receive.hole_list import LinkDoorbell
 from weft.driver.receive.receiver import Receiver
 from weft.hdl import abi
 from weft.hdl.layouts import Verdict
+from weft.model.functional.node import Node, open_holes
 from weft.tb.blocks.adamap.room_port import RoomPort
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import bench_seed

@@ -14,12 +14,12 @@ from pathlib import Path
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from weft.driver.knitting.node import Node
 from weft.hdl import abi
 from weft.hdl.adamap.control import ControlKind
-from weft.hdl.adamap.lists import Lists
+from weft.hdl.adamap.second_level import SecondLevel
 from weft.hdl.layouts import MatchRequest
 from weft.hdl.params import preset
+from weft.model.functional.node import Node
 from weft.tb.blocks.adamap.made_lists import LineMemory, create_list, link, now, open_extent, operate
 from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.clock import start_clock
@@ -64,14 +64,14 @@ class Walk:
                 self.sent.append(now())
             if int(dut.judged.value):
                 self.judged.append(now())
-                self.refused += int(dut.refuse_stb.value)
+                self.refused += int(dut.refuse__stb.value)
 
     async def burst(self, first, count):
         """A header per cycle for the holes of some nodes."""
         dut, edge = self.dut, RisingEdge(self.dut.clk)
         for k in range(first, first + count):
             for slot, hole in enumerate(self.holes):
-                assert int(dut.room.value)
+                assert int(dut.space.value)
                 dut.i__payload.value = pack(
                     MatchRequest, qpn=0, generation=self.generation, psn=(k * SPAN + hole) % (1 << 32),
                     rsn=(k * len(self.holes) + slot) % (1 << 24))
@@ -126,7 +126,7 @@ async def matches(dut):
 
 def measure(_progress=None, sim="verilator"):
     """Rows: the worst of all, then by encoding and list length."""
-    run = simulate(WithQpTable(Lists(PARAMS)), name="adamap_match", cases=__file__, sim=sim, seed=1)
+    run = simulate(WithQpTable(SecondLevel(PARAMS)), name="adamap_match", cases=__file__, sim=sim, seed=1)
     figures = json.loads((run / "figures.json").read_text())
     latencies = [x for found in figures.values() for x in found["latencies"]]
     intervals = [x for found in figures.values() for x in found["intervals"]]

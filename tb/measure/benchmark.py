@@ -1,7 +1,7 @@
 """What a benchmark is, and all of them by name."""
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,8 @@ class Row:
     value : float
     at_least, at_most : float or None
         The bar. A value on its wrong side fails the benchmark.
+    conditions : str
+        Under which it was measured, and what it counts; empty: those of its :class:`Benchmark`.
     """
 
     name: str
@@ -22,6 +24,7 @@ class Row:
     value: float
     at_least: float | None = None
     at_most: float | None = None
+    conditions: str = ""
 
     @property
     def bar(self):
@@ -47,28 +50,44 @@ class Benchmark:
     module, function : str
         ``function(progress)`` of ``weft.tb.measure.<module>`` returns rows. While it measures it may append JSON lines
         ``{"phase", "done", "total"}`` to the file ``progress``.
+    conditions : str
+        Of every row that does not name its own.
     """
 
     about: str
     module: str
     function: str = "measure"
+    conditions: str = ""
 
     def measure(self, progress):
-        """The rows."""
-        return list(getattr(importlib.import_module(f"weft.tb.measure.{self.module}"), self.function)(progress))
+        """The rows, each with its conditions."""
+        return [replace(row, conditions=row.conditions or self.conditions) for row in self._rows(progress)]
 
+    def _rows(self, progress):
+        return getattr(importlib.import_module(f"weft.tb.measure.{self.module}"), self.function)(progress)
+
+
+# What the benchmarks of two cards have in common.
+CARDS = ("two cards of preset test with 100 Gb/s between them, hosts that answer a read in 1 µs (±10 %), a cable "
+         "without length, and a driver that takes no time")
 
 BENCHMARKS = {
     "line-rate": Benchmark("Payload rates of two cards at 100 Gb/s, both directions at once and one alone.",
-                           "line_rate"),
-    "latency": Benchmark("Latencies of a small write.", "line_rate", "measure_latency"),
+                           "line_rate", conditions=CARDS),
+    "latency": Benchmark("Latencies of a small write.", "line_rate", "measure_latency",
+                         conditions=f"{CARDS}; a write of 64 bytes with an immediate, one at a time, median of 5"),
+    "message-rate": Benchmark("Register accesses per message, and messages per second of 64 bytes.", "message_rate",
+                              conditions=f"{CARDS}; waits by interrupt, both drivers' accesses counted"),
     "adamap-match": Benchmark("Interval and latency of matching a retransmission, whatever the list.",
-                              "adamap_match"),
+                              "adamap_match", conditions="the Adamap room alone, reads of host memory in 1 µs"),
     "adamap-stall": Benchmark("How often a retransmission waits for its node, by losses, cache depth and read latency.",
-                              "adamap_stall"),
-    "adamap-memory": Benchmark("On-card memory of the Adamap room, from the elaborated design.", "adamap_memory"),
-    "pool": Benchmark("Goodput with too few knitting blocks, on functional cards.", "pool"),
+                              "adamap_stall", conditions="the Adamap room alone, packets of 1 KiB at 100 Gb/s"),
+    "adamap-memory": Benchmark("On-card memory of the Adamap room, from the elaborated design.", "adamap_memory",
+                               conditions="memories and registers of the netlist, by what they grow with"),
+    "pool": Benchmark("Goodput with too few knitting blocks, on functional cards.", "pool",
+                      conditions="functional cards, 3 MB over 2 QPs, PMTU 256, 10 % loss, delay 100 µs one way"),
     "lives": Benchmark("Lives of nodes: blocks that leak and stale accepts, functional and in the RTL.",
-                       "lives"),
-    "simulation": Benchmark("How fast simulation is.", "simulation"),
+                       "lives", conditions="QPs that come and go, reports and retransmissions that come late or never"),
+    "simulation": Benchmark("How fast simulation is.", "simulation",
+                            conditions="wall clock of this machine, one run; two idle cards of preset test, Verilator"),
 }

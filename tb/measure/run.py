@@ -1,14 +1,17 @@
 """``weft bench``: run benchmarks, show their figures, keep them in ``sim_build/reports/bench.json``.
 
-The report is a list of ``{"name", "unit", "value", "command"}``; a run replaces the figures it measured and keeps
-the others.
+The report is a list of ``{"name", "unit", "value", "command", "conditions"}``; a run replaces the figures it measured
+and keeps the others.
 """
 
+import itertools
 import json
 import sys
 import threading
 
 from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -34,11 +37,7 @@ def run(names=()):
     console = Console()
     if not console.is_terminal:
         console.width = FILE_WIDTH
-    before = {row["name"]: row for row in load_report()}
-    table = Table(box=None, pad_edge=False)
-    for column, justify in (("figure", "left"), ("value", "right"), ("unit", "left"), ("bar", "right"),
-                            ("change", "right")):
-        table.add_column(column, justify=justify, no_wrap=column != "figure", overflow="fold")
+    before = {row["name"]: row["value"] for row in load_report()}
     problems = []
     for name in names or BENCHMARKS:
         try:
@@ -46,21 +45,32 @@ def run(names=()):
         except AssertionError as error:
             problems.append(f"{name} failed: {error}")
             continue
-        table.add_row(f"[bold]{name}[/]")
-        for row in rows:
-            old = before.get(row.name, {}).get("value")
-            value = f"{row.value:,.4g}" if abs(row.value) < 1000 else f"{row.value:,.0f}"
-            table.add_row(f"  {row.name}", f"[red]{value}[/]" if row.missed else value, row.unit,
-                          row.bar,
-                          f"{100 * (row.value - old) / old:+.1f} %" if old else "")
+        show(console, name, rows, before)
         problems += [f"{row.name} is {row.value:.4g} {row.unit}; the bar is {row.bar}"
                      for row in rows if row.missed]
         merge_report(name, rows)
-    console.print(table)
     console.print(f"report {REPORT}", style="dim", soft_wrap=True)
     for problem in problems:
         print(f"weft: {problem}", file=sys.stderr)
     return 1 if problems else 0
+
+
+def show(console, name, rows, before):
+    """The figures of a benchmark, those of the same conditions below them; ``before``: values to compare with."""
+    console.print(f"[bold]{name}[/]")
+    for conditions, group in itertools.groupby(rows, lambda row: row.conditions):
+        console.print(Padding(escape(conditions), (0, 0, 0, 2)), style="dim")
+        table = Table(box=None, pad_edge=False, expand=True)
+        table.add_column("    figure", ratio=1, overflow="fold")
+        for column, justify, width in (("value", "right", 9), ("unit", "left", 12), ("bar", "right", 15),
+                                       ("change", "right", 8)):
+            table.add_column(column, justify=justify, min_width=width, no_wrap=True)
+        for row in group:
+            old = before.get(row.name)
+            value = f"{row.value:,.4g}" if abs(row.value) < 1000 else f"{row.value:,.0f}"
+            table.add_row(f"    {row.name}", f"[red]{value}[/]" if row.missed else value, row.unit, row.bar,
+                          f"{100 * (row.value - old) / old:+.1f} %" if old else "")
+        console.print(table)
 
 
 def load_report():
@@ -77,7 +87,7 @@ def merge_report(name, rows):
     merged = {row["name"]: row for row in load_report()}
     for row in rows:
         merged[row.name] = {"name": row.name, "unit": row.unit, "value": row.value,
-                            "command": f"weft bench --only {name}"}
+                            "command": f"weft bench --only {name}", "conditions": row.conditions}
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     part = REPORT.with_suffix(".part")
     part.write_text(json.dumps(list(merged.values()), indent=1) + "\n")

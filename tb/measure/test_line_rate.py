@@ -1,12 +1,9 @@
-"""Two cards at line rate, in cycles of simulated time; and the runner of the benchmarks."""
+"""Two cards at line rate, in cycles of simulated time."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
-from weft.tb.measure import run as run_bench
-from weft.tb.measure.benchmark import Benchmark, Row
 from weft.tb.measure.line_rate import TRANSFERS, Transfer, limit_gbps, rate_rows, run_lab
 
 SHORT = {"": 320 << 10, "_1024": 160 << 10, "_1024_unaligned": 160 << 10}
@@ -34,44 +31,3 @@ def test_acknowledgements_between_small_writes_block_nothing(tmp_path):
     """Raw frames for the driver and payload share the way to host memory, request and data apart."""
     figures = run_lab([SMALL_WRITES], progress=tmp_path / "progress")
     assert figures[SMALL_WRITES.name]["rx"] > 0
-
-
-@pytest.fixture
-def fakes(monkeypatch, tmp_path):
-    """A registry and a report of its own."""
-    rows = {"one": [Row("speed", "m/s", 3.0, at_least=2.0)], "two": [Row("depth", "m", 1.0)]}
-
-    class Fake(Benchmark):
-        def measure(self, progress):
-            progress.write_text('{"phase": "x", "done": 1, "total": 2}\n')
-            return rows[self.module]
-
-    monkeypatch.setattr(run_bench, "BENCHMARKS", {name: Fake("About it.", name) for name in rows})
-    monkeypatch.setattr(run_bench, "REPORT", tmp_path / "bench.json")
-    monkeypatch.setattr(run_bench, "PROGRESS", tmp_path / "progress")
-    return rows
-
-
-def test_report_keeps_what_was_not_measured(fakes):
-    assert run_bench.run() == 0
-    fakes["one"] = [Row("speed", "m/s", 4.0, at_least=2.0)]
-    assert run_bench.run(["one"]) == 0
-    assert json.loads(run_bench.REPORT.read_text()) == [
-        {"name": "speed", "unit": "m/s", "value": 4.0, "command": "weft bench --only one"},
-        {"name": "depth", "unit": "m", "value": 1.0, "command": "weft bench --only two"}]
-
-
-def test_missed_bar_fails(fakes, capsys):
-    fakes["one"] = [Row("speed", "m/s", 1.0, at_least=2.0)]
-    assert run_bench.run() == 1
-    assert "speed is 1 m/s" in capsys.readouterr().err
-    assert len(json.loads(run_bench.REPORT.read_text())) == 2
-
-
-def test_failed_benchmark_fails(fakes, monkeypatch, capsys):
-    def broken(self, progress):
-        raise AssertionError("no simulator")
-
-    monkeypatch.setattr(type(run_bench.BENCHMARKS["one"]), "measure", broken)
-    assert run_bench.run(["two"]) == 1
-    assert "two failed: no simulator" in capsys.readouterr().err

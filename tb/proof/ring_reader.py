@@ -2,8 +2,9 @@
 
 from amaranth.hdl import Cat, Signal
 
+from weft.hdl.layouts import REQUEST_LINES_MAX
 from weft.hdl.params import preset
-from weft.hdl.ring.reader import LINES_MAX, RingReader
+from weft.hdl.ring.reader import RingReader
 from weft.tb.proof.engine import Spec
 
 PARAMS = preset("test").with_(ring_prefetch=4)
@@ -89,7 +90,7 @@ class RingReaderSpec(Spec):
 
         kind, deep = {"kind": "unbounded"}, {"bound": self.bound, "seconds": 280}
         self.check("a request lies inside the ring and one page", ~request.valid | (
-            (request.p.count >= 1) & (request.p.count <= LINES_MAX)
+            (request.p.count >= 1) & (request.p.count <= REQUEST_LINES_MAX)
             & (request.p.line >= BASE >> 6) & (request.p.line + request.p.count <= (BASE >> 6) + size)), **kind)
         self.check("entries are offered until taken", ~waiting | (dut.o.valid & (number == offered)), **deep)
         self.check("requests follow each other",
@@ -100,7 +101,7 @@ class RingReaderSpec(Spec):
         self.check("cons <= delivered <= prod <= cons + size",
                    ((written - dut.cons)[:width] <= size) & (
                        (delivered - dut.cons)[:width] <= (written - dut.cons)[:width]), **deep)
-        self.check("refuses nothing", ~dut.refuse_stb, **deep)
+        self.check("refuses nothing", ~dut.refuse.stb, **deep)
         # Ranking: with everything answered and taken, the next entry comes in a bounded time.
         patience = Signal(6)
         calm = (dut.o.ready & request.ready & (~in_flight | line.valid) & ~dut.prod_stb & ~retire)
@@ -126,7 +127,7 @@ class LongRingReaderSpec(RingReaderSpec):
 
 SPECS = [RingReaderSpec, LongRingReaderSpec]
 MUTANTS = [
-    (LongRingReaderSpec, [("with m.Elif(room >= count):", "with m.Elif(room >= 0):")]),
+    (LongRingReaderSpec, [("with m.Elif(space >= count):", "with m.Elif(space >= 0):")]),
     (RingReaderSpec, [("in_ring.eq(Mux(to_prod < to_end, to_prod, to_end))", "in_ring.eq(to_prod)")]),
     (RingReaderSpec, [("slot.eq(tag.slot + line.index)", "slot.eq(tag.slot)")]),
 ]

@@ -156,11 +156,30 @@ def test_no_probe_while_the_card_has_work():
     assert len(sender.frames) == 1
 
 
+def test_the_clock_stands_while_it_is_the_cards_turn():
+    """Nobody has to look at a sender again at once, and again, while its descriptors are in the card."""
+    sender = make_sender(messages=0)
+    sender.post(Request(0, [(0, 300, 1)], 0, 2))
+    sender.next_work()
+    sender.on_transmitted(0)
+    assert sender.deadline == 100
+    sender.post(Request(1, [(0, 100, 1)], 0, 2))
+    sender.poll(100)
+    assert sender.deadline is None and not sender.frames, "new work waits for the card"
+    sender.next_work()
+    sender.poll(200)
+    assert sender.deadline is None and not sender.frames, "the card has it"
+    sender.on_transmitted(300)
+    assert sender.deadline == 400
+    sender.on_loss_report(loss_report(0, (PSN + 1, 1)), 350)
+    assert sender.deadline is None, "a retransmission waits for the card"
+
+
 def test_silence_ends_in_retry_exceeded_and_answers_keep_alive():
     sender = make_sender()
     for now in range(0, 3_000, 10):
         sender.poll(now)
-    assert statuses(sender)[0] == (0, WCStatus.RETRY_EXC_ERR) and sender.counts["probes"] == 3
+    assert statuses(sender)[0] == (0, WCStatus.RETRY_EXC_ERR) and sender.counts["probes"] == 4
     sender = make_sender()
     for now in range(0, 3_000, 10):
         sender.poll(now)

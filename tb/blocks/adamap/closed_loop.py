@@ -8,11 +8,11 @@ import cocotb
 from cocotb.queue import Queue
 from cocotb.triggers import RisingEdge
 
-from weft.driver.knitting.node import Node, choose_encoding, open_holes
 from weft.hdl import abi
 from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.layouts import Verdict
 from weft.hdl.params import preset
+from weft.model.functional.node import Node, choose_encoding, open_holes
 from weft.tb.blocks.adamap.connection import EXTENTS, MASK, Qp, inside, pieces_of
 from weft.tb.blocks.adamap.room_port import RoomPort
 from weft.tb.flow.clock import start_clock
@@ -152,10 +152,10 @@ class World:
             await RisingEdge(dut.clk)
             for name in Adamap.COUNTS:
                 self.seen[name] += int(getattr(dut, f"count_{name}").value)
-            if int(dut.refuse_stb.value):
-                self.seen[abi.Reason(int(dut.refuse_reason.value)).name] += 1
-            if int(dut.broken_stb.value):
-                self.seen[f"broken {abi.Reason(int(dut.broken_reason.value)).name}"] += 1
+            if int(dut.refuse__stb.value):
+                self.seen[abi.Reason(int(dut.refuse__reason.value)).name] += 1
+            if int(dut.broken__stb.value):
+                self.seen[f"broken {abi.Reason(int(dut.broken__reason.value)).name}"] += 1
 
     async def _link_nodes(self):
         while True:

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from weft.driver.knitting.node import choose_encoding
+from weft.model.functional.node import choose_encoding
 from weft.model.functional.node_list import NodeList
 
 EXTENTS = [(0x1000, 64), (0x9_0000, 64)]

@@ -6,8 +6,7 @@ from cocotb.utils import get_sim_time
 
 from weft.hdl import abi
 from weft.hdl.adamap.control import ControlKind, ControlOp
-from weft.hdl.adamap.lists import Extent
-from weft.hdl.layouts import LineData, LineRequest
+from weft.hdl.layouts import Extent, LineData, LineRequest
 from weft.tb.blocks.adamap.with_qp_table import write_qp
 from weft.tb.flow.clock import CLOCK_PERIOD_NS
 from weft.tb.flow.payload import pack, unpack
@@ -96,7 +95,7 @@ async def operate(dut, port, kind, **fields):
 
 
 async def create_list(dut, qpn, generation, line):
-    """Start a QP of :class:`~weft.hdl.adamap.lists.Lists`."""
+    """Start a QP of :class:`~weft.hdl.adamap.second_level.SecondLevel`."""
     await write_qp(dut, qpn, generation)
     dut.create_qpn.value, dut.create_stb.value = qpn, 1
     await RisingEdge(dut.clk)

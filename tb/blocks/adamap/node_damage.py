@@ -1,7 +1,7 @@
 """Blocks of the knitting buffer that say something else than what the driver wrote."""
 
-from weft.driver.knitting.node import damage
 from weft.hdl import abi
+from weft.model.functional.node import damage
 
 
 def resealed(block, **fields):

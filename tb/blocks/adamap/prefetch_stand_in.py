@@ -5,8 +5,9 @@ from itertools import takewhile
 
 from cocotb.triggers import RisingEdge
 
-from weft.hdl.adamap.control import ControlKind, ControlOp, QpRef
+from weft.hdl.adamap.control import ControlKind, ControlOp
 from weft.hdl.adamap.head_cache import Tag
+from weft.hdl.layouts import QpRef
 from weft.tb.flow.payload import pack, unpack
 from weft.tb.flow.stream import StreamSink
 

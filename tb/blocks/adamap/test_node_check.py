@@ -6,9 +6,9 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from weft.driver.knitting.node import Node, choose_encoding, damage
 from weft.hdl import abi
 from weft.hdl.adamap.node_check import NodeCheck
+from weft.model.functional.node import Node, choose_encoding, damage
 from weft.tb.blocks.adamap.node_damage import resealed
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate

@@ -7,7 +7,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from weft.hdl import layouts
 from weft.hdl.abi import BLOCK_BYTES, QpState
-from weft.hdl.command import Extent
+from weft.hdl.layouts import Extent
 from weft.model.functional.translate import QpEntry
 from weft.tb.blocks.command.surroundings import HOST_COUNTERS, PARAMS, RESULTS, CommandBench, Op, Status, limit, start
 from weft.tb.flow.simulate import SIMULATORS, simulate
@@ -23,7 +23,7 @@ async def qp_lives_and_dies(dut):
     env.creates.pause = 1.0
     tag = env.post(Op.QP_CREATE, **values)
     await env.cycles(100)
-    while not int(dut.o_list_create__valid.value):
+    while not int(dut.life__create__valid.value):
         await RisingEdge(dut.clk)
     assert await env.qp(5) == QpEntry(), "in the table before its list exists"
     env.creates.pause = 0.3
@@ -77,12 +77,12 @@ async def qp_lives_and_dies(dut):
 async def other_commands(dut):
     env = await start(dut)
     await env.do(Op.SET_NETWORK, mac=0x0123_4567_89AB, ip=0x0A00_0001)
-    assert (int(dut.mac.value), int(dut.ip.value)) == (0x0123_4567_89AB, 0x0A00_0001)
+    assert (int(dut.network__mac.value), int(dut.network__ip.value)) == (0x0123_4567_89AB, 0x0A00_0001)
     last = PARAMS.knit_extents - 1
     for index, address, length in ((0, 64, 0), (last, (1 << 64) - 128, 128), (3, 1 << 20, LONGEST)):
         await env.do(Op.EXTENT_SET, extent=index, address=address, length=length)
         extent = Extent.from_bits(env.extents.recv_nowait())
-        assert (extent.index, extent.base, extent.length) == (index, address // 64, length // 64)
+        assert (extent.index, extent.base, extent.lines) == (index, address // 64, length // 64)
     await env.do(Op.EXTENT_SET, Status.BAD_INDEX, extent=PARAMS.knit_extents)
     for address, length in ((32, 64), (64, 32), (64, LONGEST + 64), (64, 1 << 38), ((1 << 64) - 64, 128)):
         await env.do(Op.EXTENT_SET, Status.BAD_VALUE, address=address, length=length)

@@ -6,7 +6,7 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge, with_timeout
 
-from weft.hdl.transmit.buffer import DEPTH_MIN, FrameBuffer
+from weft.hdl.transmit.send_buffer import DEPTH_MIN, SendBuffer
 from weft.tb.blocks.transmit.agents import refusal, run
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import beats, receive
@@ -77,9 +77,9 @@ async def back_pressure_and_full_rate(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_buffer_passes_whole_frames(sim):
-    run(FrameBuffer(DEPTH_MIN), name="frame-buffer", cases=__file__, sim=sim)
+    run(SendBuffer(DEPTH_MIN), name="send-buffer", cases=__file__, sim=sim)
 
 
 def test_depth_is_checked():
-    assert "too small" in refusal(lambda: FrameBuffer(64))
-    assert "power of two" in refusal(lambda: FrameBuffer(200))
+    assert "too small" in refusal(lambda: SendBuffer(64))
+    assert "power of two" in refusal(lambda: SendBuffer(200))

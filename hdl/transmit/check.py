@@ -13,7 +13,7 @@ from .segment import TxJob
 TRANSLATING = 16  # packets between request and answer
 
 
-class Work(wiring.Component):
+class TxCheck(wiring.Component):
     """Local translation of every packet, then the read of its payload.
 
     The QP must be ready to send and the MR readable; a local key needs no access right for that.
@@ -21,7 +21,7 @@ class Work(wiring.Component):
     descriptor is then passed on ``silent``, so that one descriptor is reported once.
 
     One packet per cycle as far as ``Translate`` gives it, two cycles when the payload crosses a page. A read is asked
-    for when its packet has found room in ``o``, so what follows bounds the packets in flight.
+    for when its packet has found space in ``o``, so what follows bounds the packets in flight.
 
     Members
     -------
@@ -33,7 +33,7 @@ class Work(wiring.Component):
         One group per packet with payload, in the order of ``o``.
     o : Out(stream.Signature(TxJob))
     refused : Out(2)
-        Per ring: a packet of the descriptor in work was refused; its last one is still to come.
+        Per ring: a packet of the descriptor under way was refused; its last one is still to come.
     checked_stb : Out(2)
         Per ring: the last packet of a descriptor goes out.
     """

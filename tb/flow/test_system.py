@@ -5,13 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def summary(path):
     """Output of pytest over a test that needs nothing, with these folders for programs."""
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only",
-                           "tb/test_summary.py"], cwd=ROOT, capture_output=True, text=True,
+                           "tb/flow/test_system.py"], cwd=ROOT, capture_output=True, text=True,
                           env={**os.environ, "PATH": path, "PYTEST_ADDOPTS": ""})
     return done.stdout
 

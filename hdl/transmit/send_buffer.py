@@ -18,7 +18,7 @@ def check_depth(depth):
         raise ValueError(f"a transmit buffer of {depth} beats is too small; choose {DEPTH_MIN} or more")
 
 
-class FrameBuffer(wiring.Component):
+class SendBuffer(wiring.Component):
     """Holds each frame until it is complete, so that the MAC never waits inside a frame.
 
     One beat per cycle each way; the first beat leaves 2 cycles after the last one came. A frame

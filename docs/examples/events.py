@@ -1,0 +1,26 @@
+"""A program sleeps until the completion channel tells of a completion."""
+
+from two_hosts import TwoHosts
+
+from weft.driver.verbs.wr import RecvWR
+
+hosts = TwoHosts()
+a, b = hosts.a, hosts.b
+b.cq.req_notify()
+b.qp.post_recv(RecvWR(wr_id=5))
+
+
+def sending():
+    a.context.wait(100_000)
+    a.write(b, 64, imm=1)
+    a.cq.wait(1, timeout_ns=1_000_000)
+
+
+def receiving():
+    cq = b.channel.get_cq_event(timeout_ns=1_000_000)
+    cq.req_notify()                        # before polling: what comes from now on makes an event again
+    _, [message] = cq.poll()
+    print(f"receive {message.wr_id} after {b.context.device.now_ns() // 1000} µs")
+
+
+hosts.run(sending, receiving)

@@ -1,0 +1,13 @@
+"""The link breaks: how long a sender goes on asking."""
+
+from two_hosts import TwoHosts
+
+for settings in ({}, {"timeout": 8, "retry_cnt": 2}, {"timeout": 8, "retry_cnt": 2, "probe_timeout_ns": 500_000}):
+    hosts = TwoHosts(**settings)
+    a, b = hosts.a, hosts.b
+    hosts.links[0].drop = lambda frame: True
+    start = a.context.device.now_ns()
+    a.write(b, 1000)
+    [done] = a.cq.wait(1)
+    ms = (a.context.device.now_ns() - start) / 1e6
+    print(f"{done.status.name} after {ms:.2f} ms with {settings or 'the defaults'}")
