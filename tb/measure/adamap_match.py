@@ -53,7 +53,7 @@ class Bench:
     def __init__(self, dut):
         self.dut, self.lists, self.pace, self.read, self.fetched = dut, [], "burst", 0, Event()
         self.memory = LineMemory(dut, self._block, lambda: READ_CYCLES[self.pace])
-        for strobe in ("refuse_stb", "count_nodes_residue"):
+        for strobe in ("refuse__stb", "count_nodes_residue"):
             cocotb.start_soon(self._never(strobe))
 
     async def _never(self, strobe):
@@ -91,7 +91,7 @@ class Bench:
         await self.settled()
         watch = cocotb.start_soon(self.watch(sent, judged))
         for packet in in_turn([each.packets(first, count) for each in self.lists]):
-            assert int(dut.room.value)
+            assert int(dut.space.value)
             dut.i__payload.value, dut.i__valid.value = header(*packet), 1
             await edge
         dut.i__valid.value = 0
@@ -111,7 +111,7 @@ class Bench:
                     self.fetched.clear()
                     await self.fetched.wait()
                 packet, = each.packets(k, 1)
-                while not int(dut.room.value):
+                while not int(dut.space.value):
                     await edge
                 dut.i__payload.value, dut.i__valid.value = header(*packet), 1
                 await edge

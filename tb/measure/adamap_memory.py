@@ -28,7 +28,7 @@ from dataclasses import replace
 from weft.hdl import abi
 from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.params import PRESETS, preset
-from weft.hdl.table.qp import QpTable
+from weft.hdl.table.kinds import QP_TABLE
 from weft.hdl.table.tables import ADAMAP_READERS
 from weft.tb.measure.benchmark import Row
 from weft.tb.measure.storage import storage
@@ -39,6 +39,11 @@ TABLES = ("qps", "builder_slots", "cache_entries")
 DEPTH = abi.REGISTER["prefetch_depth"].reset
 QP_READERS = 3 + ADAMAP_READERS
 CONTENT = "each bit of the room counted once: no copies for read ports, no QP table, one cached node per recovering QP"
+
+
+def qp_table(params, *, readers):
+    """The QP table as the card has it."""
+    return QP_TABLE.memory(params, readers=readers)
 
 
 def growth(params, name, to, *, copies=False):
@@ -70,13 +75,13 @@ def content_rows():
 def default_rows(card):
     """What an FPGA spends for a preset."""
     built = preset(card)
-    qp_table = storage(QpTable, built, copies=True, readers=QP_READERS).total() / 8
+    table = storage(qp_table, built, copies=True, readers=QP_READERS).total() / 8
     whole = storage(Adamap, built, copies=True).total() / 8
     # A QP's part does not depend on how many there are, and fewer are elaborated sooner.
     few = replace(built, qps=BASE.qps)
     qp, place, entry = (sum(growth(few, name, getattr(few, name) // 2, copies=True).values()) / 8 for name in TABLES)
     fixed = whole - qp * built.qps - place * built.builder_slots - entry * built.cache_entries
-    qp += qp_table / built.qps
+    qp += table / built.qps
     recovers = place + DEPTH * entry
     conditions = (f"the room and the QP table of preset {card} with copies for read ports; a QP that recovers takes a "
                   f"place of the builder and {DEPTH} cache entries (the default prefetch depth)")
@@ -84,7 +89,7 @@ def default_rows(card):
         Row("adamap_sram_bytes_per_qp_default", "B", qp),
         Row("adamap_sram_bytes_recovering_qp_default", "B", qp + recovers),
         Row("adamap_sram_total_10k_qps_5pct_default", "KiB", _total_kib(qp, recovers, fixed)),
-        Row("adamap_sram_built", "KiB", (whole + qp_table) / 1024),
+        Row("adamap_sram_built", "KiB", (whole + table) / 1024),
     ]
     return [replace(row, conditions=conditions) for row in rows]
 

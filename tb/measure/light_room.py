@@ -31,11 +31,11 @@ class LightRoom:
 
     def __init__(self, dut, read, latency):
         self.dut = dut
-        dut.reorder_distance.value = dut.retransmit_slack.value = 1
+        dut.registers__reorder_distance.value = dut.registers__retransmit_slack.value = 1
         for sink in ("o_judgement", "o_qp_error", "o_report__0", "o_report__1"):
             getattr(dut, f"{sink}__ready").value = 1
         self._judge, self._create, self._destroy = (
-            StreamSource(dut, f"i_{name}", dut.clk) for name in ("judge", "create", "destroy"))
+            StreamSource(dut, name, dut.clk) for name in ("i_judge", "life__create", "life__destroy"))
         LineMemory(dut, read, latency)
 
     async def start(self):
@@ -44,7 +44,7 @@ class LightRoom:
 
     def cache(self, depth):
         """So many nodes of a list are cached ahead."""
-        self.dut.prefetch_depth.value = self.dut.prefetch_watermark.value = depth
+        self.dut.registers__prefetch_depth.value = self.dut.registers__prefetch_watermark.value = depth
 
     async def create(self, qpn, generation, *, first_psn, end_psn, line, nodes):
         """A QP with losses from ``first_psn`` to before ``end_psn`` and a list of ``nodes``, the first at ``line``."""
@@ -58,7 +58,7 @@ class LightRoom:
         """Returns when nothing of the QP is left."""
         self._destroy.send_nowait(pack(QpRef, qpn=qpn, generation=generation))
         await RisingEdge(self.dut.clk)
-        while not int(self.dut.destroyed.value):
+        while not int(self.dut.life__destroyed.value):
             await RisingEdge(self.dut.clk)
 
     def retransmit(self, qpn, generation, psn, rsn):
@@ -75,7 +75,7 @@ class LightRoom:
             quiet = quiet + 1 if int(self.dut.idle.value) else 0
 
     async def _ring(self, name, layout, **fields):
-        data, strobe = getattr(self.dut, name), getattr(self.dut, f"{name}_stb")
+        data, strobe = (getattr(self.dut, f"registers__{name}{part}") for part in ("", "_stb"))
         data.value, strobe.value = int.from_bytes(layout.pack(**fields), "little"), 1
         await RisingEdge(self.dut.clk)
         strobe.value = 0

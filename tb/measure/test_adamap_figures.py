@@ -7,9 +7,9 @@ import pytest
 
 from weft.hdl import abi
 from weft.hdl.params import preset
-from weft.hdl.table.qp import QpTable
 from weft.model.functional.node import Node
 from weft.tb.measure.adamap_interleaved import CASES, LINE_STRIDE, RecoveringQp, place
+from weft.tb.measure.adamap_memory import qp_table
 from weft.tb.measure.losses import BATCH_PACKETS, FIRST_PSN, WORKLOADS, batches, nodes_of
 from weft.tb.measure.matched_lists import HOLES, MadeList, in_turn
 from weft.tb.measure.storage import storage
@@ -17,11 +17,11 @@ from weft.tb.measure.storage import storage
 
 def test_a_memory_counts_once_or_once_for_each_read_port():
     params = preset("test")
-    once = storage(QpTable, params, readers=3)
-    copied = storage(QpTable, params, readers=3, copies=True)
+    once = storage(qp_table, params, readers=3)
+    copied = storage(qp_table, params, readers=3, copies=True)
     assert once.total() % params.qps == 0 and once.total() > 0
     assert copied.total() == 3 * once.total()
-    assert storage(QpTable, params.with_(qps=2 * params.qps), readers=3).total() == 2 * once.total()
+    assert storage(qp_table, params.with_(qps=2 * params.qps), readers=3).total() == 2 * once.total()
 
 
 @pytest.mark.parametrize("encoding", HOLES)

@@ -1,0 +1,57 @@
+"""Whether a fault can be seen at all: a proof that the faulty module and the sound one always do the same.
+
+Both get the same inputs from their initial state on, whatever the inputs are; ABC inside Yosys, by signal
+correspondence and property directed reachability, searches a run in which an output differs. First the module of
+the fault alone, its blocks cut off (what goes to them counts as output); then the whole design.
+"""
+
+import contextlib
+
+from weft.tb.mutate.netlist import YosysFailed, write_faulty, yosys
+
+SECONDS = {"module": 60, "design": 60}
+SHALLOW = "bmc3,-g,-F,40,-T,10"     # most faults show within a few cycles: then nothing more is tried
+_BITS = ("proc; memory_map; opt -full; async2sync; dffunmap; simplemap; techmap; opt; dffunmap; simplemap; aigmap; "
+         "opt_clean; delete t:$scopeinfo; delete t:$assert")
+
+
+def proven_equivalent(design, mutation, where):
+    """How it is proven that ``mutation`` changes nothing, in words; empty if it is not."""
+    for scope in SECONDS:
+        try:
+            if _decide(design, mutation, where, scope) == "snl_UNSAT":
+                return f"ABC, by the {scope}"
+        except YosysFailed:
+            continue
+    return ""
+
+
+def _decide(design, mutation, where, scope):
+    """ABC's word: ``snl_UNSAT`` (no output ever differs), ``snl_SAT`` or ``snl_UNK``."""
+    top = mutation.module if scope == "module" else design.top
+    for side, fault in (("sound", None), ("faulty", mutation)):
+        write_faulty(design, fault, where, f"{side}.il")
+        yosys(where, f"read_rtlil {side}.il; {_cut(scope, top)}; rename {top} {side}; write_rtlil {side}.il",
+              SECONDS[scope])
+    yosys(where, f"read_rtlil sound.il; read_rtlil faulty.il; miter -equiv -flatten sound faulty miter; "
+                 f"hierarchy -top miter; {_BITS}; write_aiger -zinit differs.aig", SECONDS[scope])
+    (where / "gates.v").write_text("module gates(input a, b, output y); assign y = a ^ b; endmodule\n")
+    word = _abc(where, f"&put;{SHALLOW}", SECONDS[scope])
+    return word if word == "snl_SAT" else _abc(where, f"&scorr;&put;pdr,-T,{SECONDS[scope]}", 2 * SECONDS[scope])
+
+
+def _abc(where, engine, seconds):
+    """ABC's first word on ``differs.aig``. It works inside Yosys, on a dummy."""
+    status = where / "differs.status"
+    status.unlink(missing_ok=True)
+    with contextlib.suppress(YosysFailed):      # that ABC leaves no netlist behind is no failure
+        yosys(where, "read_verilog gates.v; hierarchy -top gates; techmap; abc -script "
+                     f"+&r,differs.aig;{engine};write_status,{status.name}", seconds)
+    return status.read_text().split()[0] if status.exists() else "snl_UNK"
+
+
+def _cut(scope, top):
+    """Passes that leave the one module ``top``."""
+    if scope == "design":
+        return f"hierarchy -top {top}; flatten; delete =* {top} %d"
+    return f"select -set blocks {top}/c:* {top}/t:$* %d; expose -evert @blocks; delete =* {top} %d"

@@ -1,0 +1,82 @@
+"""Repeat recorded simulations with other Verilog: ``python -m weft.tb.mutate.replay job.json``.
+
+A process of its own for each mutant, with a folder of its own for what is built (``WEFT_BUILD``) and a limit on the
+processor time of each simulation: a machine under load stops nothing too early.
+"""
+
+import json
+import resource
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.tb.flow.run import BENCHES
+from weft.tb.flow.simulate import simulate
+
+WALL_FACTOR, WALL_S = 20, 120    # by how much a simulation may be late where others compute too
+
+
+@dataclass(frozen=True)
+class Run:
+    """How one simulation fared.
+
+    Attributes
+    ----------
+    test, seed
+        Which it was.
+    seconds : float
+        Processor time with the building.
+    problem : str
+        First line of what the test said; empty if it passed.
+    """
+
+    test: str
+    seed: int
+    seconds: float
+    problem: str
+
+
+def cases_of(module):
+    """The file of a module of ``weft.tb``."""
+    return BENCHES.joinpath(*module.split(".")[2:]).with_suffix(".py")
+
+
+def replay(verilog, simulations, seeds, limits):
+    """Run ``simulations`` in order with each seed in turn, up to the first failure; yields a :class:`Run` for each.
+
+    Parameters
+    ----------
+    verilog : str
+        Verilog text in place of the design.
+    limits : dict
+        Seconds of processor time by test.
+    """
+    for seed in seeds:
+        for simulation in simulations:
+            limit = limits[simulation["test"]]
+            _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+            resource.setrlimit(resource.RLIMIT_CPU, (round(_used(resource.RUSAGE_SELF) + limit), hard))
+            start, problem = _used(resource.RUSAGE_CHILDREN), ""
+            try:
+                simulate(verilog=verilog, top=simulation["top"], name="mutant", sim=simulation["sim"], seed=seed,
+                         cases=cases_of(simulation["module"]), tests=simulation["tests"], env=dict(simulation["env"]),
+                         timeout_s=WALL_FACTOR * limit + WALL_S)
+            except AssertionError as error:
+                problem = str(error).splitlines()[0] or "failed"
+            yield Run(simulation["test"], seed, round(_used(resource.RUSAGE_CHILDREN) - start, 1), problem)
+            if problem:
+                return
+
+
+def _used(who):
+    usage = resource.getrusage(who)
+    return usage.ru_utime + usage.ru_stime
+
+
+if __name__ == "__main__":
+    job = Path(sys.argv[1])
+    wanted = json.loads(job.read_text())
+    began = time.monotonic()
+    runs = list(replay(Path(wanted["verilog"]).read_text(), wanted["simulations"], wanted["seeds"], wanted["limits"]))
+    job.with_suffix(".out").write_text(json.dumps([vars(run) for run in runs]))

@@ -1,0 +1,121 @@
+"""Which tests answer for which file of the gateware.
+
+A file is mutated in the smallest design that has tests for it: a block that has a bench of its own is mutated there,
+the others in the bench of their room. What only wires rooms together (:data:`WIRES`) holds hardly a cell; the tests
+of whole cards answer for it.
+"""
+
+from dataclasses import dataclass
+
+SIM = "icarus"     # a mutant is built anew for every fault: Icarus builds in a second, Verilator in half a minute
+WIRES = ("card.py", "ring/rings.py", "table/tables.py")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A design in which faults are made.
+
+    Attributes
+    ----------
+    room, name : str
+    files : tuple
+        Their modules get the faults; below ``hdl/``.
+    tests : tuple
+        pytest's names below ``tb/``, quick ones first. They simulate the same design.
+    """
+
+    room: str
+    name: str
+    files: tuple
+    tests: tuple
+
+
+def _in(folder, *names):
+    return tuple(f"{folder}/{name}.py" for name in names)
+
+
+def _tests(folder, *names):
+    return tuple(f"{folder}/{name}" for name in names)
+
+
+TARGETS = (
+    Target("adamap", "adamap",
+           _in("adamap", "adamap", "ahead", "control", "cum", "doorbell_check", "fetches", "hold", "lists", "prefetch"),
+           _tests("blocks/adamap", f"test_second_life.py::test_a_life_leaves_nothing_behind[{SIM}]",
+                  f"test_broken.py::test_broken_list_stops_its_qp[{SIM}]",
+                  f"test_lists.py::test_lists_of_a_known_shape_are_matched[{SIM}]",
+                  f"test_recovery.py::test_recovery_agrees_with_the_model[{SIM}]")),
+    Target("adamap", "matcher",
+           _in("adamap", "hole", "mark_lane", "match_entry", "matcher", "retire", "unmatched", "wait_queue"),
+           _tests("blocks/adamap", f"test_matcher_limits.py::test_matcher_at_its_limits[{SIM}]",
+                  f"test_unmatched.py::test_headers_without_a_place[{SIM}]",
+                  f"test_matcher.py::test_headers_and_nodes_agree_with_the_model[{SIM}]")),
+    Target("adamap", "head_cache", _in("adamap", "head_cache"),
+           _tests("blocks/adamap", f"test_head_cache.py::test_ports_agree_with_the_model[{SIM}-4]")),
+    Target("adamap", "builder", _in("adamap", "builder", "draft", "draft_places"),
+           _tests("blocks/adamap", f"test_builder.py::test_nodes_hold_every_hole_in_the_best_encoding[{SIM}]")),
+    Target("adamap", "window", _in("adamap", "window"),
+           _tests("blocks/adamap", f"test_window.py::test_verdicts_and_holes_agree_with_the_model[{SIM}-64]")),
+    Target("adamap", "work_list", _in("adamap", "work_list"),
+           _tests("blocks/adamap", f"test_work_list.py::test_no_entered_qp_is_forgotten[{SIM}-2]")),
+    Target("adamap", "node_check", _in("adamap", "node_check"),
+           _tests("blocks/adamap", f"test_node_check.py::test_only_sound_nodes_pass[{SIM}]")),
+    Target("pcie", "endpoint", _in("pcie", "endpoint", "usplus", "msix"),
+           _tests("blocks/pcie", f"test_usplus.py::test_traffic_with_a_late_and_reordering_host[{SIM}-256,1024,1]",
+                  f"test_endpoint.py::test_held_room_comes_to_rest[{SIM}]",
+                  f"test_usplus.py::test_host_requests_interrupts_and_errors[{SIM}]")),
+    Target("pcie", "dma_read",
+           _in("pcie", "dma_read", "bulk_read", "line_read", "gather", "scatter", "slot_memory", "rotate"),
+           _tests("blocks/pcie", f"test_dma_read.py::test_reads_return_the_bytes_asked_for[{SIM}]")),
+    Target("pcie", "dma_write", _in("pcie", "dma_write", "write_align"),
+           _tests("blocks/pcie", f"test_dma_write.py::test_bytes_land_where_they_belong[{SIM}]")),
+    Target("pcie", "splitter", _in("pcie", "splitter"),
+           _tests("blocks/pcie", f"test_splitter.py::test_requests_are_cut_at_aligned_boundaries[{SIM}]")),
+    Target("pcie", "rq", _in("pcie", "rq"),
+           _tests("blocks/pcie", f"test_rq.py::test_reads_and_writes_share_the_link[{SIM}]")),
+    Target("pcie", "cq", _in("pcie", "cq"),
+           _tests("blocks/pcie", f"test_cq.py::test_host_requests_are_served_or_refused[{SIM}]")),
+    Target("ring", "reader", _in("ring", "reader", "size"),
+           _tests("blocks/ring", f"test_reader.py::test_descriptors_are_delivered_in_order[{SIM}]")),
+    Target("ring", "writer", _in("ring", "writer"),
+           _tests("blocks/ring", f"test_writer.py::test_entries_reach_the_host[{SIM}]")),
+    Target("ring", "status", _in("ring", "status"),
+           _tests("blocks/ring", f"test_status.py::test_status_block_follows_the_rings[{SIM}]")),
+    Target("table", "translate", _in("table", "translate"),
+           _tests("blocks/table", f"test_translate.py::test_accesses_are_checked_and_translated[{SIM}]")),
+    Target("table", "entry", _in("table", "entry"),
+           _tests("blocks/table", f"test_entry.py::test_readers_see_what_was_written[{SIM}]")),
+    Target("command", "command",
+           _in("command", "check", "page_writer", "processor", "qp_commands", "qp_port", "statistics"),
+           _tests("blocks/command", f"test_processor.py::test_commands_are_executed_and_answered[{SIM}]",
+                  f"test_memory.py::test_memory_is_registered[{SIM}]")),
+    Target("transmit", "transmit",
+           _in("transmit", "frame", "header", "merge", "outcome", "payload", "raw", "seal", "transmit", "work"),
+           _tests("blocks/transmit", f"test_transmit.py::test_transmit_room[{SIM}]")),
+    Target("transmit", "segment", _in("transmit", "segment"),
+           _tests("blocks/transmit", f"test_segment.py::test_segmenter_cuts_like_brute_force[{SIM}]")),
+    Target("transmit", "buffer", _in("transmit", "buffer"),
+           _tests("blocks/transmit", f"test_buffer.py::test_buffer_passes_whole_frames[{SIM}]")),
+    Target("receive", "parse", _in("receive", "align", "frame_buffer", "parse"),
+           _tests("blocks/receive", f"test_parse.py::test_every_frame_is_classified_as_the_model_does[{SIM}]")),
+    Target("receive", "receive", _in("receive", "check", "drain", "judge", "place", "receive"),
+           _tests("blocks/receive", f"test_receive.py::test_packets_are_checked_judged_and_placed_in_order[{SIM}]")),
+    Target("csr", "csr", ("csr.py",), (f"blocks/test_csr.py::test_registers_follow_the_contract[{SIM}]",)),
+    Target("counters", "counters", ("counters.py",), (f"blocks/test_counters.py::test_no_event_is_lost[{SIM}]",)),
+    Target("icrc", "icrc", ("icrc.py",), (f"blocks/test_icrc.py::test_icrc_equals_contract[True-{SIM}]",)),
+    Target("report", "report", ("report.py",), (f"blocks/test_report.py::test_reports_follow_their_data[{SIM}]",)),
+    Target("simple_nic", "nic_tx", ("simple_nic.py",),
+           (f"blocks/test_simple_nic.py::test_raw_frames_leave[{SIM}]",)),
+    Target("simple_nic", "nic_rx", ("simple_nic.py",),
+           (f"blocks/test_simple_nic.py::test_raw_frames_arrive[{SIM}]",)),
+    Target("stream", "queue", ("stream.py",), (f"flow/test_stream_parts.py::test_queue_keeps_order[5-{SIM}]",)),
+    Target("stream", "skid", ("stream.py",),
+           (f"flow/test_stream_parts.py::test_pipeline_keeps_order[Skid-{SIM}]",)),
+    Target("stream", "register", ("stream.py",),
+           (f"flow/test_stream_parts.py::test_pipeline_keeps_order[PipelineRegister-{SIM}]",)),
+    Target("stream", "arbiter", ("stream.py",),
+           (f"flow/test_stream_parts.py::test_arbiter_is_fair[Arbiter-3-{SIM}]",)),
+    Target("stream", "packet_arbiter", ("stream.py",),
+           (f"flow/test_stream_parts.py::test_arbiter_is_fair[PacketArbiter-3-{SIM}]",)),
+)
+ROOMS = tuple(dict.fromkeys(target.room for target in TARGETS))

@@ -1,0 +1,53 @@
+"""Digest of what a test is made of: its file and every file of benches, model and driver that it imports."""
+
+import ast
+import functools
+import hashlib
+import importlib.util
+
+from weft.tb.flow.run import BENCHES
+
+ROOT = BENCHES.parent
+COUNTED = ("tb", "model", "driver")     # a change of the gateware shows in the netlist
+
+
+def digest(module):
+    """Digest of the sources of a module of ``weft``."""
+    files = closure(module)
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in sorted(files))).hexdigest()[:12]
+
+
+def closure(module):
+    """Files of a module and of all that it imports, over all ways."""
+    seen, todo = set(), [module]
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += _imports(name)
+    return {file for name in seen if (file := _file(name))}
+
+
+def _file(name):
+    """File of module ``name``; None if it is none of ours."""
+    package, _, inside = name.partition(".")
+    if package != "weft" or inside.split(".")[0] not in COUNTED:
+        return None
+    path = ROOT.joinpath(*inside.split("."))
+    return next((p for p in (path.with_suffix(".py"), path / "__init__.py") if p.exists()), None)
+
+
+@functools.cache
+def _imports(name):
+    file = _file(name)
+    if file is None:
+        return ()
+    found = []
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return tuple(found)
