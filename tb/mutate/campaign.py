@@ -85,7 +85,8 @@ def designs(targets):
     """The :class:`Design` of each target."""
     tests = [f"tb/{test}" for target in targets for test in target.tests]
     gateware = _digest(*(file.read_bytes() for file in sorted((sources.ROOT / "hdl").rglob("*.py"))))
-    keys = {test: _digest(gateware, sources.digest(_module(test)), version("amaranth")) for test in tests}
+    modules = {test: sources.module_of(sources.ROOT / test.partition("::")[0]) for test in tests}
+    keys = {test: _digest(gateware, sources.digest(modules[test]), version("amaranth")) for test in tests}
     kept = KEPT / "elaborated"
     new = [test for test in tests if not (kept / keys[test] / "done").exists()]
     for folder in sorted({keys[test] for test in new}):
@@ -106,7 +107,7 @@ def _design(target, folders):
 
 
 def mutants(all_designs, count, seed):
-    """About ``count`` mutants: shared among rooms by their cells, but some for the smallest; so for a room's targets."""
+    """About ``count`` mutants, shared among rooms by their cells, but some for the smallest; so inside a room."""
     rooms = {}
     for design in all_designs:
         rooms.setdefault(design.target.room, []).append(design)
@@ -142,7 +143,7 @@ def for_all(decide, chosen, jobs, tell):
 def judge(mutant):
     """The :class:`Fate` of one mutant."""
     key = _key(mutant.design, mutant.mutation.options)
-    kept = KEPT / "answers" / f"{key}.json"
+    kept = KEPT / "fates" / f"{key}.json"
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():
             limits = baseline(mutant.design)
@@ -179,7 +180,7 @@ def baseline(design):
     BaselineFails
     """
     key = _key(design, "sound")
-    kept = KEPT / "answers" / f"{key}.json"
+    kept = KEPT / "fates" / f"{key}.json"
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():
             where = KEPT / "work" / key
@@ -219,8 +220,3 @@ def _key(design, fault):
 def _digest(*texts):
     joined = b"\0".join(text if isinstance(text, bytes) else text.encode() for text in texts)
     return hashlib.sha256(joined).hexdigest()[:16]
-
-
-def _module(test):
-    """Dotted name of the module of a test."""
-    return "weft." + test.partition(".py::")[0].replace("/", ".")

@@ -13,11 +13,9 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import weft.hdl
 from weft.tb.flow import simulate as flow
-from weft.tb.flow.simulate import BENCHES, module_name
+from weft.tb.mutate.sources import ROOT, module_of
 
-ROOT = BENCHES.parent
 ELABORATED = "rtlil:"       # stands for Verilog text, before the digest of the RTLIL it is made from
 _FOLDER = "WEFT_RECORD"
 
@@ -106,7 +104,7 @@ def _simulate(*args, **options):
     if not design.startswith(ELABORATED):
         raise NotRecorded(f"{test} simulates Verilog of its own")
     env = tuple(sorted((wanted["env"] or {}).items()))
-    simulation = Simulation(test, design.removeprefix(ELABORATED), top, wanted["sim"], module_name(wanted["cases"]),
+    simulation = Simulation(test, design.removeprefix(ELABORATED), top, wanted["sim"], module_of(wanted["cases"]),
                             wanted["tests"], env)
     _kept(Path(os.environ[_FOLDER]), test).write_text(json.dumps(asdict(simulation)))
     pytest.skip("recorded")

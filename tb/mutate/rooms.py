@@ -75,6 +75,8 @@ TARGETS = (
            _tests("blocks/pcie", f"test_rq.py::test_reads_and_writes_share_the_link[{SIM}]")),
     Target("pcie", "cq", _in("pcie", "cq"),
            _tests("blocks/pcie", f"test_cq.py::test_host_requests_are_served_or_refused[{SIM}]")),
+    Target("pcie", "rc", _in("pcie", "rc"),
+           _tests("blocks/pcie", f"test_rc.py::test_completions_are_decoded[{SIM}]")),
     Target("ring", "reader", _in("ring", "reader", "size"),
            _tests("blocks/ring", f"test_reader.py::test_descriptors_are_delivered_in_order[{SIM}]")),
     Target("ring", "writer", _in("ring", "writer"),
