@@ -14,7 +14,7 @@ option = $(if $($(1)),--$(subst _,-,$(shell tr A-Z a-z <<< $(1))) $(call quoted,
 quoted = '$(subst ','\'',$(1))'
 OPTIONS = $(foreach name,$(PARAMETERS),$(call option,$(name))) $(if $(filter 1 yes true,$(WAVES)),--waves)
 
-.PHONY: help sim test wave verilog synth bench formal lint clean tools
+.PHONY: help sim test wave verilog synth bench formal mutants lint clean tools
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make bench     benchmarks; JSON under sim_build/reports'
 	@echo 'make synth     cells and memories by block and room; JSON under sim_build/reports'
 	@echo 'make formal    proofs: bounded, inductive, covers; JSON under sim_build/reports'
+	@echo 'make mutants   small faults in the gateware that its tests have to notice; an hour or two the first time'
 	@echo 'make lint      Python code by ruff; the Verilog of preset test by Verilator and Yosys'
 	@echo 'make clean     removes everything generated, but not .venv'
 
@@ -50,6 +51,9 @@ bench: $(VENV)/.sim
 
 formal: $(VENV)/.dev
 	@$(BIN)/weft formal
+
+mutants: $(VENV)/.dev
+	@$(BIN)/weft mutants
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .

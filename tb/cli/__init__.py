@@ -4,7 +4,7 @@ import typer
 
 from weft.tb.cli.card import regs, synth, verilog
 from weft.tb.cli.simulation import sim
-from weft.tb.cli.verdicts import bench, formal
+from weft.tb.cli.verdicts import bench, formal, mutants
 
 COMMANDS = (
     sim,
@@ -13,6 +13,7 @@ COMMANDS = (
     regs,
     bench,
     formal,
+    mutants,
 )
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,

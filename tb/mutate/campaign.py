@@ -83,16 +83,15 @@ class Fate:
 
 def designs(targets):
     """The :class:`Design` of each target."""
-    tests = [f"tb/{test}" for target in targets for test in target.tests]
+    tests = [test for target in targets for test in target.tests]
     gateware = _digest(*(file.read_bytes() for file in sorted((sources.ROOT / "hdl").rglob("*.py"))))
     modules = {test: sources.module_of(sources.ROOT / test.partition("::")[0]) for test in tests}
     keys = {test: _digest(gateware, sources.digest(modules[test]), version("amaranth")) for test in tests}
     kept = KEPT / "elaborated"
-    new = [test for test in tests if not (kept / keys[test] / "done").exists()]
+    new = [test for test in tests if not record.is_recorded(test, kept / keys[test])]
     for folder in sorted({keys[test] for test in new}):
         record.record([test for test in new if keys[test] == folder], kept / folder)
-        (kept / folder / "done").touch()
-    return [_design(target, {f"tb/{test}": kept / keys[f"tb/{test}"] for test in target.tests}) for target in targets]
+    return [_design(target, {test: kept / keys[test] for test in target.tests}) for target in targets]
 
 
 def _design(target, folders):
@@ -101,9 +100,8 @@ def _design(target, folders):
     if len({design.digest for design in found.values()}) > 1:
         raise record.NotRecorded(f"the tests of {target.room}/{target.name} simulate different designs")
     design = found[simulations[0].rtlil]
-    files = {f"hdl/{file}" for file in target.files}
-    return Design(target, design, tuple(name for name, part in design.parts.items() if part.file in files),
-                  simulations)
+    modules = tuple(name for name, part in design.parts.items() if part.file in target.files)
+    return Design(target, design, modules, simulations)
 
 
 def mutants(all_designs, count, seed):

@@ -62,8 +62,13 @@ def record(tests, where):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL,
                           env={**os.environ, _FOLDER: str(where.absolute())})
     for test in tests:
-        if done.returncode or not _kept(where, test).exists():
+        if done.returncode or not is_recorded(test, where):
             raise NotRecorded(f"{test} does not show what it simulates:\n{(done.stdout + done.stderr)[-2000:]}")
+
+
+def is_recorded(test, where):
+    """Whether folder ``where`` has the simulation of a test."""
+    return _kept(where, test).exists()
 
 
 def recorded(test, where):
