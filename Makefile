@@ -6,54 +6,72 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 export AMARANTH_USE_YOSYS := builtin
 
-# Parameters of `make sim` and `make wave`; what is not given is left to `weft sim`.
-PARAMETERS := FILE LOSS REORDER DUP CORRUPT BACK_LOSS BACK_REORDER BACK_DUP BACK_CORRUPT RTT_US QPS SEED PMTU SIM
-unexport $(PARAMETERS) WAVES
-WAVES ?=
-option = $(if $($(1)),--$(subst _,-,$(shell tr A-Z a-z <<< $(1))) $(call quoted,$($(1))))
+# What a person may set: of `make sim` and `make wave` (what is not given is left to `weft sim`), and of the others.
+PARAMETERS := FILE LOSS REORDER DUP CORRUPT BACK_LOSS BACK_REORDER BACK_DUP BACK_CORRUPT RTT_US QPS SEED PMTU SIM PRESET
+OTHERS := WAVES ONLY PYTEST_ARGS PYTHON
+unexport $(PARAMETERS) WAVES ONLY
 quoted = '$(subst ','\'',$(1))'
-OPTIONS = $(foreach name,$(PARAMETERS),$(call option,$(name))) $(if $(filter 1 yes true,$(WAVES)),--waves)
+option = $(if $($(1)),--$(subst _,-,$(shell tr A-Z a-z <<< $(1))) $(call quoted,$($(1))))
+OPTIONS = $(foreach name,$(PARAMETERS),$(call option,$(name)))
+PRESET_OPTION = $(call option,PRESET)
+ONLY_OPTION = $(foreach name,$(ONLY),--only $(call quoted,$(name)))
+WAVES_OPTION = $(if $(filter 1 yes true,$(WAVES)),--waves)
 
-.PHONY: help sim test wave verilog synth bench formal mutants lint clean tools
+# A name that nobody reads is a slip of the pen, and no reason to run with something else than was meant.
+GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
+UNKNOWN := $(strip $(foreach name,$(filter-out $(PARAMETERS) $(OTHERS),$(GIVEN)),\
+  $(if $(filter sim wave,$(MAKECMDGOALS))$(filter $(PARAMETERS) $(OTHERS),$(shell tr a-z A-Z <<< '$(name)')),$(name))))
+ifneq ($(UNKNOWN),)
+  $(error $(UNKNOWN) is no parameter; they are $(PARAMETERS) $(OTHERS))
+endif
+ifneq ($(filter-out 0 1 no yes false true,$(WAVES)),)
+  $(error WAVES is '$(WAVES)'; it must be 0 or 1)
+endif
+
+# A virtual environment holds the path it was made in: a checkout that was moved or copied gets a new one.
+MOVED := $(shell made=$$(grep -s '^command *=' $(VENV)/pyvenv.cfg); here=" $$(pwd -P)/$(VENV)"; \
+  [ "$$made" = "" ] || [ "$$made" != "$${made%"$$here"}" ] || echo moved)
+
+.PHONY: help sim test wave verilog synth bench formal mutants lint clean tools moved
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make sim       a real file crosses a lossy link between two cards, RTL end to end'
-	@echo '               FILE= LOSS= REORDER= DUP= CORRUPT= RTT_US= QPS= SEED= PMTU= SIM= WAVES=1'
+	@echo '               FILE= LOSS= REORDER= DUP= CORRUPT= RTT_US= QPS= SEED= PMTU= SIM= PRESET= WAVES=1'
 	@echo '               BACK_LOSS= BACK_REORDER= BACK_DUP= BACK_CORRUPT= for the way back'
 	@echo 'make wave      the same run with waves, opened in GTKWave'
 	@echo 'make test      all tests'
-	@echo 'make verilog   Verilog for FPGA in three sizes, under sim_build/verilog'
-	@echo 'make bench     benchmarks; JSON under sim_build/reports'
-	@echo 'make synth     cells and memories by block and room; JSON under sim_build/reports'
-	@echo 'make formal    proofs: bounded, inductive, covers; JSON under sim_build/reports'
-	@echo 'make mutants   small faults in the gateware that its tests have to notice; an hour or two the first time'
+	@echo 'make verilog   Verilog for FPGA in three sizes, or PRESET=, under sim_build/verilog'
+	@echo 'make bench     benchmarks, or ONLY= some; JSON under sim_build/reports'
+	@echo 'make synth     cells and memories by block and room; PRESET=; JSON under sim_build/reports'
+	@echo 'make formal    proofs, or ONLY= some: bounded, inductive, covers; JSON under sim_build/reports'
+	@echo 'make mutants   small faults in the gateware that its tests have to notice, or ONLY=; hours the first time'
 	@echo 'make lint      Python code by ruff; the Verilog of preset test by Verilator and Yosys'
 	@echo 'make clean     removes everything generated, but not .venv'
 
 sim: $(VENV)/.sim
-	@$(BIN)/weft sim $(OPTIONS)
+	@$(BIN)/weft sim $(OPTIONS) $(WAVES_OPTION)
 
 wave: $(VENV)/.sim
-	@$(BIN)/weft sim $(filter-out --waves,$(OPTIONS)) --waves --view
+	@$(BIN)/weft sim $(OPTIONS) --waves --view
 
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
 verilog: $(VENV)/.sim
-	@for preset in test basic full; do $(BIN)/weft verilog --preset $$preset || exit 1; done
+	@for preset in $(if $(PRESET),$(call quoted,$(PRESET)),test basic full); do $(BIN)/weft verilog --preset "$$preset" || exit 1; done
 
 synth: $(VENV)/.dev
-	@$(BIN)/weft synth
+	@$(BIN)/weft synth $(PRESET_OPTION)
 
 bench: $(VENV)/.sim
-	@$(BIN)/weft bench
+	@$(BIN)/weft bench $(ONLY_OPTION)
 
 formal: $(VENV)/.dev
-	@$(BIN)/weft formal
+	@$(BIN)/weft formal $(ONLY_OPTION)
 
 mutants: $(VENV)/.dev
-	@$(BIN)/weft mutants
+	@$(BIN)/weft mutants $(ONLY_OPTION)
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
@@ -68,12 +86,18 @@ tools:
 	@missing() { echo "$$1 is missing; on Debian: apt-get install $$2" >&2; exit 1; }; \
 	command -v $(PYTHON) > /dev/null || missing $(PYTHON) python3; \
 	command -v g++ > /dev/null || missing g++ g++; \
-	command -v perl > /dev/null || missing perl perl; \
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; PYTHON=... names another one" >&2; exit 1; }; \
 	$(PYTHON) -c 'import venv, ensurepip' 2> /dev/null || missing "Python's venv module" python3-venv
 
 $(VENV)/bin/python: | tools
 	@$(PYTHON) -m venv $(VENV)
+
+ifneq ($(MOVED),)
+$(VENV)/.sim $(VENV)/.dev: moved
+endif
+moved: | tools
+	@echo 'The checkout was moved or copied: making $(VENV) anew'
+	@$(PYTHON) -m venv --clear $(VENV)
 
 $(VENV)/.sim: pyproject.toml constraints.txt | tools $(VENV)/bin/python
 	@echo 'Installing into $(VENV) (first time, or after a change of pyproject.toml)'

@@ -1,6 +1,6 @@
 """The card: rooms and the wires between them."""
 
-from amaranth import Cat, Module, ResetInserter, Signal
+from amaranth import Cat, Module, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,20 +9,20 @@ from .adamap.adamap import Adamap
 from .axis import axis_signature
 from .command.processor import CommandProcessor
 from .counters import Counters
+from .counting import merged, pass_counts
 from .csr import Csr
 from .layouts import BEAT_BITS
 from .mac import RX_USER_WIDTH, TX_USER_WIDTH, MacRx, MacTx
 from .params import CardParams
-from .pcie.endpoint import Endpoint, pass_unless
+from .pcie.endpoint import Endpoint
 from .pcie.usplus import hard_block_members
 from .receive.receive import Receive
 from .report import Reporter
-from .ring.rings import DOWN, UP, Rings, ring_registers
+from .ring.rings import DOWN, UP, Rings
 from .simple_nic import SimpleNicRx, SimpleNicTx
+from .supervisor import Supervisor
 from .table.tables import RECEIVE, TRANSMIT, Tables
 from .transmit.transmit import Transmit
-
-NS_PER_CYCLE = 4
 
 # Clients of the DMA engines, in the order of their ports.
 LINE_COMMAND, LINE_ADAMAP, LINE_CLIENTS = DOWN, DOWN + 1, DOWN + 2        # behind the rings
@@ -31,15 +31,13 @@ WRITE_PLACE, WRITE_NIC, WRITE_COMMAND, WRITE_RINGS = range(4)
 WRITE_CLIENTS = WRITE_RINGS + UP + 1
 REPORT_JUDGE, REPORT_NODES, REPORT_LIST, REPORT_TRANSMIT, REPORT_SOURCES = range(5)
 
-ADAMAP_REGISTERS = ("reorder_distance", "node_age_ns", "retransmit_slack", "prefetch_depth", "prefetch_watermark")
-
 
 class Card(wiring.Component):
     """One RDMA card: 512 bit at 250 MHz, one beat per cycle each way.
 
     Control bit 1 resets everything but the PCIe room and the registers, whatever is waiting there: it holds new DMA
     and frames back, and resets once the DMA that was begun has ended; status bit 1 rises when that is done. Clear bit
-    0 first.
+    0 first. See :class:`~weft.hdl.supervisor.Supervisor`.
 
     Parameters
     ----------
@@ -66,10 +64,7 @@ class Card(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         params = self.params
-        core_reset = Signal()
-        self.reset_pending, self.sending = Signal(), Signal()   # `sending`: amid a frame to the MAC
-        core = ResetInserter(core_reset)
-
+        self.supervisor = Supervisor(params)
         self.endpoint = Endpoint(params, bulk_clients=BULK_CLIENTS, line_clients=LINE_CLIENTS,
                                  write_clients=WRITE_CLIENTS)
         self.csr = Csr(params)
@@ -81,22 +76,28 @@ class Card(wiring.Component):
         self.adamap = Adamap(params)
         self.reporter = Reporter(params, REPORT_SOURCES, unticketed=(REPORT_NODES, REPORT_LIST, REPORT_TRANSMIT))
         self.nic_tx, self.nic_rx = SimpleNicTx(params), SimpleNicRx(params)
-        self.counted = [self.transmit, self.receive, self.adamap, self.reporter, self.nic_rx, self.endpoint]
-        self.counters = Counters(self._count_widths(), refusals=len(self._refusals()), reads=2)
+        counted = [self.transmit, self.receive, self.adamap, self.reporter, self.nic_rx, self.endpoint]
+        refusals = [*self.rings.refuse, *self.receive.refuse, self.transmit.refuse, self.adamap.refuse,
+                    self.nic_tx.refuse, self.nic_rx.refuse, self.adamap.broken]
+        self.counters = Counters(merged(*(block.COUNTS for block in counted)), refusals=len(refusals), reads=2)
         self.mac_tx, self.mac_rx = MacTx(), MacRx()
 
-        m.submodules.endpoint, m.submodules.csr = self.endpoint, self.csr
+        for name in ("supervisor", "endpoint", "csr", "mac_tx"):
+            m.submodules[name] = getattr(self, name)
+        core = ResetInserter(self.supervisor.core_reset)
         for name in ("rings", "command", "tables", "transmit", "receive", "adamap", "reporter", "nic_tx", "nic_rx",
                      "counters", "mac_rx"):
             m.submodules[name] = core(getattr(self, name))
-        m.submodules.mac_tx = self.mac_tx
 
         self._wire_edges(m)
-        self._wire_registers(m, core_reset)
+        self._wire_registers(m)
+        self._wire_supervisor(m)
         self._wire_commands(m)
         self._wire_transmit(m)
         self._wire_receive(m)
-        self._wire_counters(m)
+        pass_counts(m, counted, self.counters)
+        for refusal, port in zip(refusals, self.counters.refuse, strict=True):
+            wiring.connect(m, refusal, port)
         return m
 
     def _wire_edges(self, m):
@@ -109,22 +110,13 @@ class Card(wiring.Component):
         wiring.connect(m, self.mac_tx.m_axis, flipped(self.m_axis_tx))
         wiring.connect(m, flipped(self.s_axis_rx), self.mac_rx.s_axis)
 
-    def _wire_registers(self, m, core_reset):
+    def _wire_registers(self, m):
         endpoint, csr, rings = self.endpoint, self.csr, self.rings
-        wiring.connect(m, endpoint.o_write, csr.i_write)
-        m.d.comb += [
-            csr.read_address.eq(endpoint.read_address), csr.read_stb.eq(endpoint.read_stb),
-            endpoint.read_data.eq(csr.read_data), endpoint.read_ack.eq(csr.read_ack),
-            endpoint.msix_w_stb.eq(csr.msix_w_stb), endpoint.msix_w_address.eq(csr.msix_w_address),
-            endpoint.msix_w_data.eq(csr.msix_w_data), endpoint.msix_w_mask.eq(csr.msix_w_mask),
-            endpoint.msix_r_address.eq(csr.msix_r_address), csr.msix_r_data.eq(endpoint.msix_r_data),
-        ]
-        for register in ring_registers():
-            name = f"r_{register.name}"
-            ours, theirs = getattr(csr, name), getattr(rings, name)
-            m.d.comb += ours.eq(theirs) if register.access is abi.Access.RO else theirs.eq(ours)
-            if register.access is abi.Access.DOORBELL:
-                m.d.comb += getattr(rings, f"{name}_stb").eq(getattr(csr, f"{name}_stb"))
+        wiring.connect(m, endpoint.registers, csr.bus)
+        wiring.connect(m, csr.msix, endpoint.msix)
+        wiring.connect(m, csr.counters, self.counters.read[0])
+        for group, room in (("card", self.supervisor), ("rings", rings), ("adamap", self.adamap), ("nic", self.nic_rx)):
+            wiring.connect(m, getattr(csr, group), room.registers)
         for k in range(DOWN):
             wiring.connect(m, rings.o_line_request[k], endpoint.i_line[k])
             wiring.connect(m, endpoint.o_line[k], rings.i_line[k])
@@ -133,32 +125,19 @@ class Card(wiring.Component):
             wiring.connect(m, rings.o_data[k], endpoint.i_data[WRITE_RINGS + k])
         wiring.connect(m, rings.o_interrupt, endpoint.i_interrupt)
 
-        params = self.params
-        time_ns, all_idle, idle_q = Signal(64), Signal(), Signal()
-        self.time_ns = time_ns
-        m.d.sync += [time_ns.eq(time_ns + NS_PER_CYCLE), idle_q.eq(all_idle)]
-        m.d.comb += all_idle.eq(Cat(endpoint.idle, rings.idle, self.transmit.idle, self.receive.idle, self.adamap.idle,
-                                    self.reporter.idle, self.nic_tx.idle, self.nic_rx.idle, ~self.command.busy).all())
-        reset_pending, at_rest = self.reset_pending, Signal()
-        m.d.comb += endpoint.hold.eq(reset_pending)
-        m.d.sync += [
-            at_rest.eq(reset_pending & endpoint.idle & ~self.sending),
-            core_reset.eq(reset_pending & at_rest & endpoint.idle & ~self.sending & ~csr.r_control[0]),
-        ]
-        with m.If(csr.r_control[1]):
-            m.d.sync += reset_pending.eq(1)
-        with m.Elif(core_reset):
-            m.d.sync += reset_pending.eq(0)
-        major, minor, patch = abi.VERSION
+    def _wire_supervisor(self, m):
+        supervisor, command = self.supervisor, self.command
+        rooms = (self.endpoint, self.rings, self.transmit, self.receive, self.adamap, self.reporter, self.nic_tx,
+                 self.nic_rx)
         m.d.comb += [
-            csr.r_magic.eq(abi.MAGIC),
-            csr.r_version.eq(major << 24 | minor << 16 | patch),
-            csr.r_cap_tables.eq(params.qpn_width | params.mr_width << 8 | params.pte_width << 16),
-            csr.r_cap_adamap.eq(params.window_bits | params.cache_entries << 16),
-            csr.r_cap_misc.eq(params.knit_extents | params.msix_vectors << 8 | params.prefetch_depth_max << 16
-                              | params.extent_blocks_log2 << 24),
-            csr.r_status.eq(Cat(idle_q, self.command.tables_clear & ~reset_pending & ~core_reset)),
-            csr.r_time_ns.eq(time_ns),
+            supervisor.idle.eq(Cat(*(room.idle for room in rooms), ~command.busy).all()),
+            supervisor.dma_idle.eq(self.endpoint.idle),
+            supervisor.sending.eq(self.mac_tx.sending),
+            supervisor.tables_clear.eq(command.tables_clear),
+            self.tables.enable.eq(command.tables_clear),
+            *[room.enable.eq(supervisor.enable) for room in (self.transmit, self.receive)],
+            *[edge.hold.eq(supervisor.hold) for edge in (self.endpoint, self.mac_tx)],
+            *[room.time_ns.eq(supervisor.time_ns) for room in (self.adamap, self.nic_rx)],
         ]
 
     def _wire_commands(self, m):
@@ -172,23 +151,18 @@ class Card(wiring.Component):
         wiring.connect(m, endpoint.o_line[LINE_COMMAND], command.i_line)
         wiring.connect(m, command.o_dma_request, endpoint.i_request[WRITE_COMMAND])
         wiring.connect(m, command.o_dma_data, endpoint.i_data[WRITE_COMMAND])
-        wiring.connect(m, command.o_list_create, adamap.i_create)
-        wiring.connect(m, command.o_list_destroy, adamap.i_destroy)
+        wiring.connect(m, command.life, adamap.life)
         wiring.connect(m, command.o_extent, adamap.i_extent)
         wiring.connect(m, adamap.o_qp_error, command.i_qp_error)
+        wiring.connect(m, command.network, self.transmit.network, self.receive.network)
+        wiring.connect(m, command.counters, self.counters.read[1])
         for reader, table in zip(adamap.qp, tables.list_read, strict=True):
             wiring.connect(m, reader, table)
         m.d.comb += [
             rings.retire[ring].eq(command.retire),
-            tables.enable.eq(command.tables_clear),
-            command.list_destroyed.eq(adamap.destroyed),
             self.transmit.drain_request.eq(command.drain_request),
             self.receive.drain_request.eq(command.drain_request),
             command.drain_done.eq(self.transmit.drain_done & self.receive.drain_done),
-            adamap.query_stb.eq(command.query_stb), adamap.query_qpn.eq(command.query_qpn),
-            command.query_done.eq(adamap.query_done), command.query_result.eq(Cat(adamap.query_result)),
-            self.transmit.mac.eq(command.mac), self.transmit.ip.eq(command.ip),
-            self.receive.network_mac.eq(command.mac), self.receive.network_ip.eq(command.ip),
         ]
 
     def _wire_transmit(self, m):
@@ -205,11 +179,9 @@ class Card(wiring.Component):
         wiring.connect(m, self.tables.o[TRANSMIT], transmit.i_translate)
         wiring.connect(m, transmit.o_request, endpoint.i_bulk[BULK_TRANSMIT])
         wiring.connect(m, endpoint.o_bulk[BULK_TRANSMIT], transmit.i_payload)
-        m.d.comb += self.sending.eq(pass_unless(m, self.reset_pending, transmit.o, self.mac_tx.i, groups=True))
+        wiring.connect(m, transmit.o, self.mac_tx.i)
         wiring.connect(m, transmit.o_report, self.reporter.i[REPORT_TRANSMIT])
         m.d.comb += [
-            transmit.enable.eq(self.csr.r_control[0] & self.command.tables_clear),
-            transmit.placed_ticket.eq(self.receive.placed_ticket),
             rings.retire[send].eq(transmit.retire_send),
             rings.retire[retransmit].eq(transmit.retire_retransmit),
             rings.retire[raw].eq(nic.retire),
@@ -217,7 +189,7 @@ class Card(wiring.Component):
 
     def _wire_receive(self, m):
         receive, adamap, reporter, rings = self.receive, self.adamap, self.reporter, self.rings
-        endpoint, nic, csr = self.endpoint, self.nic_rx, self.csr
+        endpoint, nic = self.endpoint, self.nic_rx
         wiring.connect(m, self.mac_rx.o, receive.i)
         wiring.connect(m, receive.o_translate, self.tables.i[RECEIVE])
         wiring.connect(m, self.tables.o[RECEIVE], receive.i_translate)
@@ -235,48 +207,10 @@ class Card(wiring.Component):
         wiring.connect(m, nic.o_data, endpoint.i_data[WRITE_NIC])
         frames = abi.CARD_TO_HOST.index(abi.Ring.NIC_RX)
         wiring.connect(m, nic.o_entry, rings.i[frames])
+        wiring.connect(m, rings.slot[frames], nic.slot)
         wiring.connect(m, adamap.o_line, endpoint.i_line[LINE_ADAMAP])
         wiring.connect(m, endpoint.o_line[LINE_ADAMAP], adamap.i_line)
         m.d.comb += [
-            receive.enable.eq(csr.r_control[0] & self.command.tables_clear),
-            receive.room.eq(reporter.room),
-            reporter.placed_ticket.eq(receive.placed_ticket),
-            nic.buffer.eq(csr.r_nic_rx_buffer), nic.slot_log2.eq(csr.r_nic_rx_slot_log2),
-            nic.position.eq(rings.position[frames]), nic.full.eq(rings.full[frames]),
-            nic.time_ns.eq(self.time_ns),
-            adamap.time_ns.eq(self.time_ns), adamap.placed_ticket.eq(receive.placed_ticket),
-            adamap.link_doorbell.eq(csr.r_link_doorbell), adamap.link_doorbell_stb.eq(csr.r_link_doorbell_stb),
-            adamap.cum_doorbell.eq(csr.r_cum_doorbell), adamap.cum_doorbell_stb.eq(csr.r_cum_doorbell_stb),
-        ]
-        for name in ADAMAP_REGISTERS:
-            m.d.comb += getattr(adamap, name).eq(getattr(csr, f"r_{name}"))
-
-    def _count_widths(self):
-        widths = {}
-        for block in self.counted:
-            for name, member in block.signature.members.items():
-                if name.startswith("count_"):
-                    widths[name.removeprefix("count_")] = member.shape
-        return widths
-
-    def _refusals(self):
-        """(strobe, reason) of every block that refuses something."""
-        pairs = [(port.stb, port.reason) for port in (*self.rings.refuse, *self.receive.refuse)]
-        pairs += [(b.refuse_stb, b.refuse_reason) for b in (self.transmit, self.adamap, self.nic_tx, self.nic_rx)]
-        return [*pairs, (self.adamap.broken_stb, self.adamap.broken_reason)]
-
-    def _wire_counters(self, m):
-        counters, command, csr = self.counters, self.command, self.csr
-        for block in self.counted:
-            for name in block.signature.members:
-                if name.startswith("count_"):
-                    m.d.comb += getattr(counters, name).eq(getattr(block, name))
-        for port, (stb, reason) in zip(counters.refuse, self._refusals(), strict=True):
-            m.d.comb += [port.stb.eq(stb), port.reason.eq(reason)]
-        # The command processor allows its index one cycle more than the memory needs.
-        delayed = Signal(abi.COUNTER_WIDTH)
-        m.d.sync += delayed.eq(counters.read[1].data)
-        m.d.comb += [
-            counters.read[0].index.eq(csr.counter_index), csr.counter_data.eq(counters.read[0].data),
-            counters.read[1].index.eq(command.counter_index), command.counter_data.eq(delayed),
+            receive.space.eq(reporter.space),
+            *[room.placed_ticket.eq(receive.placed_ticket) for room in (reporter, adamap)],
         ]

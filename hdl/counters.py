@@ -6,13 +6,13 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from . import abi
+from .counting import Refusal
 
 COUNTS = len(abi.COUNTERS)
 INDEX_WIDTH = (COUNTS - 1).bit_length()
 DROPS = {reason: f"drop_{reason.name.lower()}" for reason in abi.Reason if reason is not abi.Reason.OK}
 
-ReadPort = wiring.Signature({"index": Out(INDEX_WIDTH), "data": In(abi.COUNTER_WIDTH)})
-Refusal = wiring.Signature({"stb": Out(1), "reason": Out(8)})
+CounterRead = wiring.Signature({"index": Out(INDEX_WIDTH), "data": In(abi.COUNTER_WIDTH)})
 
 
 class Counters(wiring.Component):
@@ -53,7 +53,7 @@ class Counters(wiring.Component):
         self.widths, self.refusals, self.reads = dict(widths), refusals, reads
         members = {f"count_{name}": In(width) for name, width in self.widths.items()}
         members["refuse"] = In(Refusal).array(refusals)
-        members["read"] = In(ReadPort).array(reads)
+        members["read"] = In(CounterRead).array(reads)
         super().__init__(members)
 
     def elaborate(self, platform):

@@ -1,16 +1,17 @@
 """Register block of BAR0, built from :data:`weft.hdl.abi.REGISTERS`."""
 
 from amaranth import Cat, Const, Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from . import abi
-from .layouts import RegisterWrite
+from .counters import CounterRead
+from .interfaces import MsixTable, RegisterBus
 from .params import CardParams
+from .registers import GROUPS, group_of, register_port
 
-COUNTER_INDEX_WIDTH = (len(abi.COUNTERS) - 1).bit_length()
 GROUP_WORDS = 8      # 64-bit words per first-stage read multiplexer
-READ_LATENCY = 3     # cycles from read_stb to read_ack
+READ_LATENCY = 3     # cycles from bus.read_stb to bus.read_ack
 
 
 def _words():
@@ -25,7 +26,7 @@ class Csr(wiring.Component):
     """Registers, doorbells, the way to the counters and to the MSI-X table.
 
     A write takes effect 2 cycles after it is accepted; one write per cycle. A read is answered
-    ``READ_LATENCY`` cycles after ``read_stb``; one read per cycle. Offsets without a register read
+    ``READ_LATENCY`` cycles after ``bus.read_stb``; one read per cycle. Offsets without a register read
     as zero and ignore writes. A wide write covers both registers of its word. Either half of a
     64-bit register can be written alone; a 64-bit doorbell acts on wide writes only.
 
@@ -35,44 +36,32 @@ class Csr(wiring.Component):
 
     Members
     -------
-    i_write : In(stream.Signature(RegisterWrite))
-        Host writes; ``ready`` is always 1. The data of a narrow write is in bits 31:0, whichever
-        half of the 64-bit word it goes to.
-    read_address, read_stb : In(16), In(1)
-        A read of 4 or 8 aligned bytes. Bit 2 of the address matters for counters only.
-    read_data, read_ack : Out(64), Out(1)
-        The aligned 64-bit word, data in its natural half.
-    r_<name> : Out(width) or In(width)
-        Every register: RW and DOORBELL are outputs, RO are inputs.
-    r_<name>_stb : Out(1)
-        A doorbell was rung: ``r_<name>`` holds its value, and keeps it.
-    counter_index : Out(6), counter_data : In(48)
-        Read port of :class:`~weft.hdl.counters.Counters`; data one cycle after the index. Reading a
-        counter's low word latches its high word for the read that follows.
-    msix_w_stb, msix_w_address, msix_w_data, msix_w_mask : Out(1), Out(16), Out(64), Out(8)
-        Writes from ``MSIX_TABLE_OFFSET`` on: BAR offset of the aligned 64-bit word, data in its
-        natural half, byte strobes.
-    msix_r_address : Out(16), msix_r_data : In(64)
-        Reads of the same range: BAR offset of the aligned word; data one cycle later.
+    bus : In(RegisterBus)
+        From the host; ``bus.write.ready`` is always 1. The data of a narrow write is in bits 31:0, whichever
+        half of the 64-bit word it goes to. A read is of 4 or 8 aligned bytes; bit 2 of the address matters for
+        counters only.
+    card, rings, adamap, nic : Out(register_port(...))
+        Every register, in the port of its group. A doorbell keeps its value.
+    counters : Out(CounterRead)
+        Data one cycle after the index. Reading a counter's low word latches its high word for the read that follows.
+    msix : Out(MsixTable)
+        What is read and written from ``MSIX_TABLE_OFFSET`` on.
     """
 
     def __init__(self, params: CardParams):
         self.params = params
-        members = {
-            "i_write": In(stream.Signature(RegisterWrite)),
-            "read_address": In(16), "read_stb": In(1), "read_data": Out(64), "read_ack": Out(1),
-            "counter_index": Out(COUNTER_INDEX_WIDTH), "counter_data": In(abi.COUNTER_WIDTH),
-            "msix_w_stb": Out(1), "msix_w_address": Out(16), "msix_w_data": Out(64), "msix_w_mask": Out(8),
-            "msix_r_address": Out(16), "msix_r_data": In(64),
-        }
-        for register in abi.REGISTERS:
-            if register.access is abi.Access.RO:
-                members[f"r_{register.name}"] = In(register.width)
-            else:
-                members[f"r_{register.name}"] = Out(register.width, init=register.reset)
-            if register.access is abi.Access.DOORBELL:
-                members[f"r_{register.name}_stb"] = Out(1)
-        super().__init__(members)
+        super().__init__({
+            "bus": In(RegisterBus), "counters": Out(CounterRead), "msix": Out(MsixTable),
+            **{group: Out(register_port(group)) for group in GROUPS},
+        })
+
+    def value(self, register):
+        """Signal of a register."""
+        return getattr(getattr(self, group_of(register)), register.name)
+
+    def strobe(self, register):
+        """Signal that a doorbell was rung."""
+        return getattr(getattr(self, group_of(register)), f"{register.name}_stb")
 
     def elaborate(self, platform):
         m = Module()
@@ -82,10 +71,10 @@ class Csr(wiring.Component):
 
     def _elaborate_write(self, m):
         stb, address, value, halves = Signal(), Signal(16), Signal(64), Signal(2)
-        write = self.i_write.p
-        m.d.comb += self.i_write.ready.eq(1)
+        write = self.bus.write.p
+        m.d.comb += self.bus.write.ready.eq(1)
         m.d.sync += [
-            stb.eq(self.i_write.valid),
+            stb.eq(self.bus.write.valid),
             address.eq(Cat(Const(0, 3), write.address[3:])),
             value.eq(write.data),
             halves.eq(0b11),
@@ -102,10 +91,10 @@ class Csr(wiring.Component):
             for bit, register in registers:
                 if register.access is abi.Access.RO:
                     continue
-                target = getattr(self, f"r_{register.name}")
+                target = self.value(register)
                 if register.access is abi.Access.DOORBELL:
                     enable = hit & (halves.all() if register.width == 64 else halves[bit // 32])
-                    m.d.sync += getattr(self, f"r_{register.name}_stb").eq(enable)
+                    m.d.sync += self.strobe(register).eq(enable)
                     with m.If(enable):
                         m.d.sync += target.eq(value[bit:bit + register.width])
                 else:
@@ -114,10 +103,10 @@ class Csr(wiring.Component):
                             m.d.sync += target[low:low + 32].eq(value[bit + low:bit + low + 32])
 
         m.d.comb += [
-            self.msix_w_stb.eq(stb & (address >= abi.MSIX_TABLE_OFFSET)),
-            self.msix_w_address.eq(address),
-            self.msix_w_data.eq(value),
-            self.msix_w_mask.eq(Cat(halves[0].replicate(4), halves[1].replicate(4))),
+            self.msix.w_stb.eq(stb & (address >= abi.MSIX_TABLE_OFFSET)),
+            self.msix.w_address.eq(address),
+            self.msix.w_data.eq(value),
+            self.msix.w_mask.eq(Cat(halves[0].replicate(4), halves[1].replicate(4))),
         ]
 
     def _elaborate_read(self, m):
@@ -125,13 +114,13 @@ class Csr(wiring.Component):
         address_q, address_2 = Signal(16), Signal(16)
         stb_q, stb_2 = Signal(), Signal()
         m.d.sync += [
-            address_q.eq(self.read_address), stb_q.eq(self.read_stb),
+            address_q.eq(self.bus.read_address), stb_q.eq(self.bus.read_stb),
             address_2.eq(address_q), stb_2.eq(stb_q),
-            self.read_ack.eq(stb_2),
+            self.bus.read_ack.eq(stb_2),
         ]
         m.d.comb += [
-            self.counter_index.eq((address_q - abi.COUNTER_BASE) >> 3),
-            self.msix_r_address.eq(Cat(Const(0, 3), address_q[3:])),
+            self.counters.index.eq((address_q - abi.COUNTER_BASE) >> 3),
+            self.msix.r_address.eq(Cat(Const(0, 3), address_q[3:])),
         ]
 
         words = sorted(_words().items())
@@ -144,7 +133,7 @@ class Csr(wiring.Component):
                     with m.Case(offset >> 3):
                         for bit, register in registers:
                             if register.access is not abi.Access.DOORBELL:
-                                m.d.sync += group[bit:bit + register.width].eq(getattr(self, f"r_{register.name}"))
+                                m.d.sync += group[bit:bit + register.width].eq(self.value(register))
             groups.append(group)
 
         counter_high = Signal(abi.COUNTER_WIDTH - 32)
@@ -155,13 +144,13 @@ class Csr(wiring.Component):
         for group in groups[1:]:
             merged = merged | group
         with m.If(address_2 >= abi.MSIX_TABLE_OFFSET):
-            m.d.sync += self.read_data.eq(self.msix_r_data)
+            m.d.sync += self.bus.read_data.eq(self.msix.r_data)
         with m.Elif(is_counter):
             with m.If(address_2[2]):
-                m.d.sync += self.read_data.eq(Cat(self.counter_data[:32], counter_high))
+                m.d.sync += self.bus.read_data.eq(Cat(self.counters.data[:32], counter_high))
             with m.Else():
-                m.d.sync += self.read_data.eq(self.counter_data)
+                m.d.sync += self.bus.read_data.eq(self.counters.data)
                 with m.If(stb_2):
-                    m.d.sync += counter_high.eq(self.counter_data[32:])
+                    m.d.sync += counter_high.eq(self.counters.data[32:])
         with m.Else():
-            m.d.sync += self.read_data.eq(merged)
+            m.d.sync += self.bus.read_data.eq(merged)

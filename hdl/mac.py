@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .axis import axis_signature
 from .layouts import BEAT_BITS, BEAT_BYTES, Beat
+from .stream import pass_unless
 
 TX_USER_WIDTH = 17   # error bit and a timestamp tag
 RX_USER_WIDTH = 1    # bad frame
@@ -17,26 +18,32 @@ class MacTx(wiring.Component):
     Members
     -------
     i : In(stream.Signature(Beat))
+    hold : In(1)
+        While high no frame begins.
+    sending : Out(1)
+        Amid a frame.
     m_axis : Out(axis)
         ``tuser`` bit 0 is the error flag, the timestamp tag is 0.
     """
 
     def __init__(self):
         super().__init__({
-            "i": In(stream.Signature(Beat)),
+            "i": In(stream.Signature(Beat)), "hold": In(1), "sending": Out(1),
             "m_axis": Out(axis_signature(data_width=BEAT_BITS, user_width=TX_USER_WIDTH)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        beat, axis = self.i.p, self.m_axis
+        open_ = stream.Signature(Beat).create()
+        beat, axis = open_.p, self.m_axis
         m.d.comb += [
+            self.sending.eq(pass_unless(m, self.hold, self.i, open_, groups=True)),
             axis.tdata.eq(beat.data),
             axis.tkeep.eq(((1 << BEAT_BYTES) - 1) >> beat.empty),
             axis.tlast.eq(beat.last),
             axis.tuser.eq(beat.last & beat.error),
-            axis.tvalid.eq(self.i.valid),
-            self.i.ready.eq(axis.tready),
+            axis.tvalid.eq(open_.valid),
+            open_.ready.eq(axis.tready),
         ]
         return m
 

@@ -4,6 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .counting import count_outputs
 from .layouts import BEAT_BITS, TICKET_WIDTH, Report
 from .params import CardParams
 from .stream import Arbiter, Fifo, PipelineRegister
@@ -12,7 +13,7 @@ from .ticket import extended, follow
 REPORT_TICKET_WIDTH = 40      # a report may wait this many packets long without its ticket being misread
 FIRST_DEPTH = 16              # places of source 0, the receive path
 DEPTH = 4                     # places of each other source
-ROOM = 4
+SPACE = 4
 
 
 class HeldReport(data.Struct):
@@ -48,13 +49,15 @@ class Reporter(wiring.Component):
         Newest ticket whose payload, and that of all before it, was accepted by ``DmaWrite``.
     o : Out(stream.Signature(512))
         Entries without phase, for the ring writer.
-    room : Out(1)
+    space : Out(1)
         Source 0 has at least 4 free places. Registered.
     idle : Out(1)
         No report is held.
     count_reports : Out(1)
         A report was passed on.
     """
+
+    COUNTS = {"reports": 1}
 
     def __init__(self, params: CardParams, n, *, unticketed=(), first_depth=FIRST_DEPTH):
         if n < 1:
@@ -66,9 +69,9 @@ class Reporter(wiring.Component):
             "i": In(stream.Signature(Report)).array(n),
             "placed_ticket": In(TICKET_WIDTH),
             "o": Out(stream.Signature(BEAT_BITS)),
-            "room": Out(1),
+            "space": Out(1),
             "idle": Out(1),
-            "count_reports": Out(1),
+            **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):
@@ -104,7 +107,7 @@ class Reporter(wiring.Component):
                 first = Signal()
                 m.d.comb += [first.eq(queue.o.valid & due), queue.o.ready.eq(out.i.ready & first)]
                 m.d.comb += out.i.payload.eq(Mux(first, queue.o.p.entry, others.o.payload))
-                m.d.sync += self.room.eq(queue.free >= ROOM)
+                m.d.sync += self.space.eq(queue.free >= SPACE)
 
         m.d.comb += [
             out.i.valid.eq(first | others.o.valid),

@@ -5,8 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from . import abi, wire
+from .counting import Refusal, count_outputs
+from .interfaces import RingSlot
 from .layouts import BEAT_BITS, BEAT_BYTES, FRAME_LENGTH_WIDTH, NIC_RX, NIC_TX, PAYLOAD_MAX, Beat, DmaRequest, RawFrame
 from .params import CardParams
+from .registers import register_port
 from .ring.size import INDEX_WIDTH
 from .stream import Fifo
 
@@ -39,8 +42,7 @@ class SimpleNicTx(wiring.Component):
     retire : Out(1)
         The oldest descriptor is finished.
     idle : Out(1)
-    count_tx_raw_frames : Out(1)
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
         BAD_DESCRIPTOR or DMA_ERROR.
     """
 
@@ -53,8 +55,7 @@ class SimpleNicTx(wiring.Component):
             "o": Out(stream.Signature(Beat)),
             "retire": Out(1),
             "idle": Out(1),
-            "count_tx_raw_frames": Out(1),
-            "refuse_stb": Out(1), "refuse_reason": Out(8),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
@@ -101,7 +102,7 @@ class SimpleNicTx(wiring.Component):
             refused.eq(pending.o.valid & pending.o.payload),
             self.i_bulk.ready.eq(load & pending.o.valid & ~refused),
         ]
-        m.d.sync += self.refuse_stb.eq(0)
+        m.d.sync += self.refuse.stb.eq(0)
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         with m.If(self.i_bulk.valid & self.i_bulk.ready):
@@ -116,13 +117,12 @@ class SimpleNicTx(wiring.Component):
         m.d.comb += [
             pending.o.ready.eq(finished | refused),
             self.retire.eq(pending.o.valid & pending.o.ready),
-            self.count_tx_raw_frames.eq(finished & ~beat.error),
             self.idle.eq(~pending.o.valid & ~self.o.valid & fsm.ongoing("CHECK")),
         ]
         with m.If(self.retire & (refused | beat.error)):
             m.d.sync += [
-                self.refuse_stb.eq(1),
-                self.refuse_reason.eq(Mux(refused, abi.Reason.BAD_DESCRIPTOR, abi.Reason.DMA_ERROR)),
+                self.refuse.stb.eq(1),
+                self.refuse.reason.eq(Mux(refused, abi.Reason.BAD_DESCRIPTOR, abi.Reason.DMA_ERROR)),
             ]
         return m
 
@@ -145,9 +145,9 @@ class SimpleNicRx(wiring.Component):
 
     Members
     -------
-    buffer, slot_log2 : In(64), In(8)
-        Slots in host memory; ``slot_log2`` counts as 9 below and as 14 above.
-    position, full : In(15), In(1)
+    registers : In(register_port("nic"))
+        Slots in host memory; ``nic_rx_slot_log2`` counts as 9 below and as 14 above.
+    slot : In(RingSlot)
         Of the NIC_RX ring writer.
     time_ns : In(64)
         Arrival time.
@@ -161,17 +161,17 @@ class SimpleNicRx(wiring.Component):
         NIC_RX entries without phase.
     idle : Out(1)
     count_rx_raw_frames : Out(1)
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
         NIC_RING_FULL or FRAME_TOO_LONG.
     """
 
     SLOT_LOG2_MIN, SLOT_LOG2_MAX = 9, 14
+    COUNTS = {"rx_raw_frames": 1}
 
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "buffer": In(64), "slot_log2": In(8),
-            "position": In(INDEX_WIDTH - 1), "full": In(1),
+            "registers": In(register_port("nic")), "slot": In(RingSlot),
             "time_ns": In(64),
             "i_info": In(stream.Signature(RawFrame)),
             "i": In(stream.Signature(Beat)),
@@ -179,17 +179,18 @@ class SimpleNicRx(wiring.Component):
             "o_data": Out(stream.Signature(Beat)),
             "o_entry": Out(stream.Signature(BEAT_BITS)),
             "idle": Out(1),
-            "count_rx_raw_frames": Out(1),
-            "refuse_stb": Out(1), "refuse_reason": Out(8),
+            **count_outputs(self.COUNTS),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
         m = Module()
+        given = self.registers.nic_rx_slot_log2[:8]
         slot_log2, slot_bytes = Signal(4), Signal(self.SLOT_LOG2_MAX + 1)
-        m.d.sync += slot_log2.eq(self.slot_log2)
-        with m.If(self.slot_log2 < self.SLOT_LOG2_MIN):
+        m.d.sync += slot_log2.eq(given)
+        with m.If(given < self.SLOT_LOG2_MIN):
             m.d.sync += slot_log2.eq(self.SLOT_LOG2_MIN)
-        with m.If(self.slot_log2 > self.SLOT_LOG2_MAX):
+        with m.If(given > self.SLOT_LOG2_MAX):
             m.d.sync += slot_log2.eq(self.SLOT_LOG2_MAX)
         m.d.sync += slot_bytes.eq(1 << slot_log2)
 
@@ -204,27 +205,28 @@ class SimpleNicRx(wiring.Component):
             request.last.eq(final),
             request.length.eq(Mux(final, left, PAYLOAD_MAX)),
         ]
-        m.d.sync += self.refuse_stb.eq(0)
+        m.d.sync += self.refuse.stb.eq(0)
         with m.FSM() as fsm:
             m.d.comb += self.idle.eq(fsm.ongoing("INFO") & ~self.i_info.valid)
             with m.State("INFO"):
                 # waits for a frame; decides about it
                 m.d.sync += [
                     entry.roce.eq(info.roce), entry.length.eq(info.length), entry.time_ns.eq(self.time_ns),
-                    left.eq(info.length), offset.eq(self.position << slot_log2),
+                    left.eq(info.length), offset.eq(self.slot.position << slot_log2),
                 ]
                 with m.If(self.i_info.valid):
                     m.next = "SLOT"
-                    with m.If(self.full | (info.length > slot_bytes)):
+                    with m.If(self.slot.full | (info.length > slot_bytes)):
                         m.d.comb += self.i_info.ready.eq(1)
                         m.d.sync += [
-                            self.refuse_stb.eq(1),
-                            self.refuse_reason.eq(Mux(self.full, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
+                            self.refuse.stb.eq(1),
+                            self.refuse.reason.eq(
+                                Mux(self.slot.full, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
                         ]
                         m.next = "DISCARD"
             with m.State("SLOT"):
                 # one cycle for the address
-                m.d.sync += address.eq(self.buffer + offset)
+                m.d.sync += address.eq(self.registers.nic_rx_buffer + offset)
                 m.next = "REQUEST"
             with m.State("REQUEST"):
                 # waits for the requests to be accepted; takes the info with the last one

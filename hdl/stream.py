@@ -1,4 +1,4 @@
-"""Small parts for streams: queues, pipeline registers, arbiters."""
+"""Small parts for streams: a gate, queues, pipeline registers, arbiters."""
 
 from amaranth import Array, Const, Module, Shape, Signal
 from amaranth.lib import fifo, stream, wiring
@@ -6,6 +6,20 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 LUT_RAM_DEPTH = 64  # deepest queue kept in distributed memory; deeper ones use block memory
+
+
+def pass_unless(m, hold, source, sink, *, groups=False):
+    """Connect two streams; while ``hold`` nothing new begins, but what was shown or is amid its group goes on."""
+    shown, inside, open_ = Signal(), Signal(), Signal()
+    m.d.comb += [
+        open_.eq(~hold | shown | inside),
+        sink.valid.eq(source.valid & open_), sink.payload.eq(source.payload), source.ready.eq(sink.ready & open_),
+    ]
+    m.d.sync += shown.eq(sink.valid & ~sink.ready)
+    if groups:
+        with m.If(sink.valid & sink.ready):
+            m.d.sync += inside.eq(~source.p.last)
+    return inside | shown
 
 
 class Fifo(wiring.Component):

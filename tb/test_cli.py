@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -79,19 +78,6 @@ def test_file_that_the_card_cannot_map_is_refused(tmp_path, monkeypatch, preset,
         result = CliRunner().invoke(app, ["sim", "--file", str(file), "--preset", preset])
         assert result.exit_code == status, result.output
     assert result.stderr.count("\n") == 1 and f"maps at most {ptes * 4096:,}" in result.stderr
-
-
-def test_make_passes_every_parameter_on():
-    given = {"FILE": "it's a file", "LOSS": "0.5", "REORDER": "0.1", "DUP": "0.2", "CORRUPT": "0.3", "BACK_LOSS": "1",
-             "BACK_REORDER": "0", "BACK_DUP": "0.4", "BACK_CORRUPT": "x", "RTT_US": "3", "QPS": "2", "SEED": "9",
-             "PMTU": "256", "SIM": "icarus"}
-    variables = [f"{name}={value}" for name, value in given.items()]
-    done = subprocess.run(["make", "--dry-run", "--no-print-directory", "sim", *variables, "WAVES=1"], cwd=ROOT,
-                          capture_output=True, text=True, check=True)
-    _, command, *words = shlex.split(done.stdout.splitlines()[-1])
-    assert command == "sim" and words.pop() == "--waves"
-    assert dict(zip(words[::2], words[1::2], strict=True)) == {
-        f"--{name.lower().replace('_', '-')}": value for name, value in given.items()}
 
 
 def test_a_terminal_gets_status_2_and_one_sentence():

@@ -2,14 +2,11 @@
 
 from two_hosts import TwoHosts
 
-from weft.driver.verbs.cq import CQ, CompChannel
 from weft.driver.verbs.wr import RecvWR
 
 hosts = TwoHosts()
 a, b = hosts.a, hosts.b
-channel = CompChannel(b.context)
-b.qp.rcq = CQ(b.context, 16, channel=channel)
-b.qp.rcq.req_notify()
+b.cq.req_notify()
 b.qp.post_recv(RecvWR(wr_id=5))
 
 
@@ -20,7 +17,7 @@ def sending():
 
 
 def receiving():
-    cq = channel.get_cq_event(timeout_ns=1_000_000)
+    cq = b.channel.get_cq_event(timeout_ns=1_000_000)
     cq.req_notify()                        # before polling: what comes from now on makes an event again
     _, [message] = cq.poll()
     print(f"receive {message.wr_id} after {b.context.device.now_ns() // 1000} µs")

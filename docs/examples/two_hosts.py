@@ -1,10 +1,10 @@
-"""What the other examples share: two hosts with functional cards, a PD, a CQ, an MR and a connected QP on each."""
+"""What the other examples share: two hosts with functional cards; a PD, CQ, MR and connected QP on each."""
 
 from dataclasses import dataclass
 
 from weft.driver.terms.enums import AccessFlag, WROpcode
 from weft.driver.verbs.context import Context
-from weft.driver.verbs.cq import CQ
+from weft.driver.verbs.cq import CQ, CompChannel
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, QPInitAttr
@@ -18,6 +18,7 @@ class Host:
     """One side."""
 
     context: Context
+    channel: CompChannel
     cq: CQ
     mr: MR
     qp: QP
@@ -49,9 +50,10 @@ class TwoHosts:
         hosts = []
         for i, device in enumerate(self.devices):
             context = Context(device, mac=0x020000000001 + i, ip=0x0A000001 + i, config=config)
-            pd, cq = PD(context), CQ(context, 64)
+            pd, channel = PD(context), CompChannel(context)
+            cq = CQ(context, 64, channel=channel)
             mr = MR(pd, size, AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE)
-            hosts.append(Host(context, cq, mr, QP(pd, QPInitAttr(scq=cq, rcq=cq))))
+            hosts.append(Host(context, channel, cq, mr, QP(pd, QPInitAttr(scq=cq, rcq=cq))))
         self.a, self.b = hosts
         self.a.qp.connect(self.b.qp.connection, **attributes)
         self.b.qp.connect(self.a.qp.connection, **attributes)

@@ -1,11 +1,13 @@
 """What moves a queue pair: reports, control frames and time in; doorbells, frames and completions out."""
 
+import collections
+
 from weft.hdl import abi, wire
 
 from ..protocol.control import ControlFrame
 from ..receive.hole_list import LinkDoorbell
 from ..receive.receiver import CumDoorbell
-from ..terms.enums import QPState, WCFlags, WCOpcode, WCStatus, WROpcode
+from ..terms.enums import WCFlags, WCOpcode, WCStatus, WROpcode
 from ..terms.wc import WC
 
 COMPLETION_OPCODE = {WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE}
@@ -15,17 +17,79 @@ _LOCAL_PROTECTION = frozenset(
 
 
 class QpEngine:
-    """The part of a :class:`~weft.driver.verbs.qp.QP` that the context drives.
+    """A queue pair as its card's engine drives it: one life of one QPN, from RESET to RESET.
+
+    Parameters
+    ----------
+    card : CardEngine
+    qp_num, generation : int
+    scq, rcq
+        Completion queues: they have ``push(wc)``.
 
     Attributes
     ----------
-    sender, receiver : Sender, Receiver
-        Protocol state, from RTR on.
+    path : Path or None
+        The peer, from RTR on.
+    receiver : Receiver or None
+        From RTR on.
+    sender : Sender or None
+        From RTS on.
+    on_card : bool
+        The card knows the QP.
+    in_error : bool
+        Everything that was posted is flushed, and so is whatever is posted from now on.
     """
+
+    def __init__(self, card, qp_num, generation, scq, rcq):
+        self.card, self.qp_num, self.generation, self.scq, self.rcq = card, qp_num, generation, scq, rcq
+        self.path = self.receiver = self.sender = None
+        self.on_card = self.in_error = False
+        self._receives = collections.deque()
+
+    # ------------------------------------------------------------------------------- from the QP
+
+    def start_receiving(self, path, receiver):
+        """The card has the QP, which receives from ``path``."""
+        self.path, self.receiver, self.on_card = path, receiver, True
+        self.card.qps.add(self)
+
+    def start_sending(self, sender):
+        """It sends as well."""
+        self.sender = sender
+
+    def stop(self):
+        """The card has it no more, and gives back what it held for it; nothing that was posted is completed."""
+        if self.on_card:
+            self.card.remove_qp(self)
+            self.receiver.close()
+        self.on_card = False
+        self._receives.clear()
+
+    def post_send(self, request):
+        """Take a :class:`~weft.driver.protocol.segment.Request`."""
+        self.sender.post(request)
+        self.card.mark_active(self)
+        if not self.on_card:
+            self._collect_completions()
+
+    def post_recv(self, wr):
+        """Take a receive work request."""
+        if self.in_error:
+            self._complete_recv(wr, WCStatus.WR_FLUSH_ERR)
+        else:
+            self._receives.append(wr)
+            self.card.mark_active(self)
+
+    @property
+    def receives(self):
+        """Receive requests not completed."""
+        return len(self._receives)
+
+    # ----------------------------------------------------------------------------- from the card
 
     def on_report(self, kind, report):
         """A Meta Report of this QP."""
-        self.context.mark_active(self)
+        self.card.mark_active(self)
         if kind is abi.ReportKind.NODE:
             self.receiver.on_node(report)
         elif kind is abi.ReportKind.RETIRE:
@@ -34,8 +98,8 @@ class QpEngine:
             self.receiver.on_unmatched(report)
         elif kind is abi.ReportKind.TX_ERROR:
             self._on_refused(report)
-        elif kind is abi.ReportKind.ERROR and report.src_ip != self.attr.dest_ip:
-            self.context.counts["errors_of_strangers"] += 1   # somebody else's mistake is no reason to give up
+        elif kind is abi.ReportKind.ERROR and report.src_ip != self.path.ip:
+            self.card.counts["errors_of_strangers"] += 1   # somebody else's mistake is no reason to give up
         else:
             self.receiver.on_event(report)
             if kind is abi.ReportKind.QP_ERROR:
@@ -47,13 +111,13 @@ class QpEngine:
         if self.sender is None:
             self.fail(status)
         else:
-            self.sender.on_refused(report.psn, status, self.context.device.now_ns())
+            self.sender.on_refused(report.psn, status, self.card.device.now_ns())
 
     def on_control(self, frame, now):
         """A control frame from the network, its ICRC right."""
-        if frame.src_ip != self.attr.dest_ip:
+        if frame.src_ip != self.path.ip:
             return
-        self.context.mark_active(self)
+        self.card.mark_active(self)
         if frame.opcode is wire.Opcode.ACKNOWLEDGE:
             if self.sender:
                 self.sender.on_ack(frame.psn, frame.syndrome, now)
@@ -68,78 +132,74 @@ class QpEngine:
         elif frame.opcode is wire.Opcode.REPORT_REQUEST:
             self.receiver.on_report_request(frame.rsn)
 
-    def progress(self, now):
-        """Everything that is due: deliveries, acknowledgements, timers, completions."""
-        receiver, sender = self.receiver, self.sender
-        if receiver.holes.waits_for_blocks:
-            receiver.link_waiting()
-        receiver.settle()
-        while receiver.messages and (receiver.messages[0].imm is None or self._recv):
-            if self.qp_state is QPState.ERR:
-                break
-            message = receiver.take_message()
-            if message.imm is not None:
-                self._complete_recv(self._recv.popleft(), WCStatus.SUCCESS, message)
-        receiver.acknowledge()
-        self._carry_out(receiver.actions)
-        if receiver.nak_sent and self.qp_state is not QPState.ERR:
-            self.fail(WCStatus.WR_FLUSH_ERR)
-        if sender is not None:
-            sender.poll(now)
-            self._carry_out(sender.frames)
+    def on_card_reset(self):
+        """The card was reset and does not know the QP any more."""
+        self.fail(WCStatus.WR_FLUSH_ERR)
+        if self.sender is not None:
             self._collect_completions()
-            if sender.failed is not None and not self._flushed:
-                self._enter_error()
+        self.receiver.close()
+        self.on_card = False
 
-    def _collect_completions(self):
-        while self.sender.completions:
-            self._complete_send(*self.sender.completions.popleft())
+    # ---------------------------------------------------------------------------------- progress
 
     @property
     def deadline(self):
         """When :meth:`progress` wants to be called at the latest, or None."""
         return self.sender.deadline if self.sender is not None else None
 
+    def progress(self, now):
+        """Everything that is due: deliveries, acknowledgements, timers, completions."""
+        self._progress_receiver()
+        if self.sender is not None:
+            self.sender.poll(now)
+            self._carry_out(self.sender.frames)
+            self._collect_completions()
+            if self.sender.failed is not None:
+                self._enter_error()
+
+    def _progress_receiver(self):
+        receiver = self.receiver
+        if receiver.holes.waits_for_blocks:
+            receiver.link_waiting()
+        receiver.settle()
+        while not self.in_error and receiver.messages and (receiver.messages[0].imm is None or self._receives):
+            message = receiver.take_message()
+            if message.imm is not None:
+                self._complete_recv(self._receives.popleft(), WCStatus.SUCCESS, message)
+        receiver.acknowledge()
+        self._carry_out(receiver.actions)
+        if receiver.nak_sent and not self.in_error:
+            self.fail(WCStatus.WR_FLUSH_ERR)
+
     def _carry_out(self, actions):
         while actions:
             action = actions.popleft()
             if isinstance(action, LinkDoorbell):
-                self.context.doorbell(
-                    "link_doorbell",
-                    abi.LINK_DOORBELL,
-                    qpn=self.qp_num,
-                    generation=self.generation,
-                    nodes=action.nodes,
-                )
+                self._doorbell("link_doorbell", abi.LINK_DOORBELL, nodes=action.nodes)
             elif isinstance(action, CumDoorbell):
-                self.context.doorbell(
-                    "cum_doorbell",
-                    abi.CUM_DOORBELL,
-                    qpn=self.qp_num,
-                    generation=self.generation,
-                    psn=action.psn & 0xFFFF_FFFF,
-                )
+                self._doorbell("cum_doorbell", abi.CUM_DOORBELL, psn=action.psn & 0xFFFF_FFFF)
             elif isinstance(action, ControlFrame):
-                self.context.send_control(self, action)
+                self.card.send_control(self, action)
+
+    def _doorbell(self, register, layout, **fields):
+        self.card.doorbell(register, layout, qpn=self.qp_num, generation=self.generation, **fields)
 
     def work_descriptor(self, fields):
         """A WORK entry of this connection."""
-        attr = self.attr
-        return abi.WORK.pack(
-            pmtu=attr.path_mtu,
-            sqpn=self.qp_num,
-            dqpn=attr.dest_qp_num,
-            dst_mac=attr.dest_mac,
-            dst_ip=attr.dest_ip,
-            sport=self.sport,
-            peer_generation=attr.dest_generation,
-            **fields,
-        )
+        path = self.path
+        return abi.WORK.pack(pmtu=path.mtu, sqpn=self.qp_num, dqpn=path.qpn, dst_mac=path.mac, dst_ip=path.ip,
+                             sport=self.sport, peer_generation=path.generation, **fields)
 
     @property
     def sport(self):
         """UDP source port: 0xC000 to 0xFFFF, different for different QPs, so that routers spread them."""
         return 0xC000 | (self.qp_num * 0x9E37 >> 2) & 0x3FFF
+
+    # ------------------------------------------------------------------------------- completions
+
+    def _collect_completions(self):
+        while self.sender.completions:
+            self._complete_send(*self.sender.completions.popleft())
 
     def _complete_send(self, request, status):
         if request.signaled or status is not WCStatus.SUCCESS:
@@ -150,37 +210,18 @@ class QpEngine:
         if message is None:
             self.rcq.push(WC(wr.wr_id, status, WCOpcode.RECV, self.qp_num))
         else:
-            self.rcq.push(
-                WC(
-                    wr.wr_id,
-                    status,
-                    WCOpcode.RECV_RDMA_WITH_IMM,
-                    self.qp_num,
-                    byte_len=message.length,
-                    imm_data=message.imm,
-                    wc_flags=WCFlags.WITH_IMM,
-                )
-            )
+            self.rcq.push(WC(wr.wr_id, status, WCOpcode.RECV_RDMA_WITH_IMM, self.qp_num, byte_len=message.length,
+                             imm_data=message.imm, wc_flags=WCFlags.WITH_IMM))
 
     def fail(self, status):
         """Into ERR: the oldest send request gets ``status``, everything else is flushed."""
         if self.sender is not None:
             self.sender.fail(status)
-            self.context.mark_active(self)
-        if not self._flushed:
-            self._enter_error()
+            self.card.mark_active(self)
+        self._enter_error()
 
     def _enter_error(self):
         # The card keeps receiving for the QP, so that the peer's probes are still answered (with the NAK).
-        self._flushed = True
-        self.attr.qp_state = QPState.ERR
-        while self._recv:
-            self._complete_recv(self._recv.popleft(), WCStatus.WR_FLUSH_ERR)
-
-    def on_card_reset(self):
-        """The card was reset and does not know the QP any more."""
-        self.fail(WCStatus.WR_FLUSH_ERR)
-        if self.sender is not None:
-            self._collect_completions()
-        self.receiver.close()
-        self._on_card = False
+        self.in_error = True
+        while self._receives:
+            self._complete_recv(self._receives.popleft(), WCStatus.WR_FLUSH_ERR)

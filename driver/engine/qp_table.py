@@ -6,7 +6,7 @@ FIRST_QPN = 2  # 0 and 1 are special on InfiniBand
 
 
 class QpTable:
-    """QPs by number.
+    """The engines of QPs by number.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class QpTable:
 
     def mark_active(self, qp):
         """``qp`` has something to do in the next round, if the card knows it."""
-        if qp.qp_num in self._qps:
+        if self._qps.get(qp.qp_num) is qp:
             self._active[qp] = None
 
     @property

@@ -45,7 +45,7 @@ class _Ring:
         self.prod = self.cons = 0
 
     def close(self):
-        self.disable()
+        """Give the memory back; the card does not use the ring any more."""
         self.device.free(self.buffer)
 
 

@@ -51,14 +51,17 @@ class TransmitTurns:
         """Take back what the card finished, by its unpacked STATUS_BLOCK; true if there was something."""
         busy = bool(self.rings[Ring.NIC_TX].advance(status.nic_tx_cons))
         for ring, cons in ((Ring.SEND, status.send_cons), (Ring.RETRANSMIT, status.retransmit_cons)):
-            for qp, length in self.rings[ring].advance(cons):
+            for cookie in self.rings[ring].advance(cons):
                 busy = True
-                if ring is Ring.SEND:
-                    self._in_card -= length
-                if qp.sender is not None:
-                    qp.sender.on_transmitted(now)
-                    self.mark_active(qp)
+                if cookie is not None:   # otherwise somebody else pushed it
+                    self._finished(ring, *cookie, now)
         return busy
+
+    def _finished(self, ring, qp, length, now):
+        if ring is Ring.SEND:
+            self._in_card -= length
+        qp.sender.on_transmitted(now)
+        self.mark_active(qp)
 
     def fill(self):
         """Hand descriptors over as far as the rings have room."""

@@ -21,10 +21,6 @@ class LossReports:
         self._held = {}      # rsn -> (runs, holes) of those that came too early
         self._asked = None   # (rsn, time) of the last request
 
-    def __bool__(self):
-        """Whether one is missing."""
-        return bool(self._held)
-
     def add(self, rsn, runs, count):
         """A report that is not behind :attr:`expected`."""
         self._held[rsn] = (runs, count)

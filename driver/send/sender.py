@@ -9,14 +9,12 @@ import collections
 
 from weft.hdl import wire
 
-from ..knitting.holes import node_runs
 from ..protocol.control import ControlFrame
 from ..protocol.segment import CHUNK_BYTES
 from ..protocol.timer import Expiry, ProgressTimer
 from ..protocol.wrap import near
 from ..terms.enums import WCStatus
-from .loss_reports import LossReports
-from .retransmission import RetransmissionQueue
+from .recovery import Recovery
 from .send_queue import SendQueue
 
 _NAK_STATUS = {
@@ -64,8 +62,7 @@ class Sender:
         self.failed = None
         self.counts = collections.Counter()
         self.in_card = 0
-        self._retransmit = RetransmissionQueue(max(1, chunk_bytes // pmtu))
-        self._reports = LossReports(probe_ns)
+        self._recovery = Recovery(longest=max(1, chunk_bytes // pmtu), again_ns=probe_ns, counts=self.counts)
         self._rnr = 0
         self._limit_serial = 0
 
@@ -111,16 +108,16 @@ class Sender:
 
     @property
     def has_retransmission(self):
-        return bool(self._retransmit)
+        return self._recovery.has_work
 
     def next_retransmission(self):
         """WORK fields for the RETRANSMIT ring, or None."""
-        if not self._retransmit:
+        if not self._recovery.has_work:
             return None
-        piece, first, count, rsn = self._retransmit.next()
+        fields, count = self._recovery.next()
         self.in_card += 1
         self.counts["retransmissions"] += count
-        return piece.work(first, count, rsn)
+        return fields
 
     def on_transmitted(self, now):
         """The card finished one descriptor of this QP."""
@@ -203,32 +200,21 @@ class Sender:
         """A LOSS_REPORT frame with its unpacked NODE."""
         if self.failed is not None:
             return
-        rsn = near(node.rsn, self.expected_rsn, 32)
-        if rsn < self.expected_rsn:
-            self.counts["repeated_reports"] += 1
-            self.timer.answered(now)
-            return
-        try:
-            runs = node_runs(node, self.queue.una)
-        except ValueError:
-            self.counts["bad_reports"] += 1
+        taken = self._recovery.take(node, self.queue.una, self.queue.piece_at)
+        if taken is None:
             return
         self.timer.answered(now)
-        self._reports.add(rsn, runs, node.count)
-        for first, ready in self._reports.take():
-            self.counts["unknown_holes"] += self._retransmit.add(ready, first, self.queue.piece_at)
-            self.counts["reports"] += 1
-            if self.queue.in_flight:
-                self.timer.progress(now)
+        if taken and self.queue.in_flight:
+            self.timer.progress(now)
         self._ask_again(now)
 
     @property
     def expected_rsn(self):
         """RSN of the first hole of the next loss report."""
-        return self._reports.expected
+        return self._recovery.expected_rsn
 
     def _ask_again(self, now):
-        if self._reports.ask(now):
+        if self._recovery.asks(now):
             self.counts["report_requests"] += 1
             self.frames.append(ControlFrame(wire.Opcode.REPORT_REQUEST, self.queue.sent_psn, self.expected_rsn))
 
@@ -238,8 +224,7 @@ class Sender:
         """Let time pass: probes, repeated requests, giving up."""
         if self.failed is not None:
             return
-        if self._reports:
-            self._ask_again(now)
+        self._ask_again(now)
         if not self._peers_turn:
             return
         expiry = self.timer.poll(now)
@@ -255,14 +240,14 @@ class Sender:
         """The timer counts. While the card has descriptors, or is to get some, it says nothing of the peer; when the
         last of them is finished the time begins anew."""
         return (self.timer.running and self.queue.awaits_peer
-                and not (self.in_card or self.has_work or self._retransmit))
+                and not (self.in_card or self.has_work or self.has_retransmission))
 
     @property
     def deadline(self):
         """When :meth:`poll` wants to be called, or None."""
         times = [self.timer.deadline] if self._peers_turn else []
-        if self._reports.deadline is not None:
-            times.append(self._reports.deadline)
+        if self._recovery.deadline is not None:
+            times.append(self._recovery.deadline)
         return min(times, default=None)
 
     def abandon(self):
@@ -277,8 +262,7 @@ class Sender:
             return
         self.failed = status
         self.timer.stop()
-        self._retransmit.clear()
-        self._reports.clear()
+        self._recovery.clear()
         for request in self.queue.flush():
             self.completions.append((request, status))
             status = WCStatus.WR_FLUSH_ERR

@@ -1,10 +1,9 @@
 """Queue pairs."""
 
-import collections
-
 from weft.hdl import abi, wire
 
 from ..engine.qp_engine import COMPLETION_OPCODE, QpEngine
+from ..protocol.path import Path
 from ..protocol.segment import Request
 from ..receive.receiver import Receiver
 from ..send.sender import Sender
@@ -15,7 +14,7 @@ __all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr"]
 IBV_TIMEOUT_UNIT_NS = 4096
 
 
-class QP(QpEngine):
+class QP:
     """A reliable connection.
 
     Parameters
@@ -27,9 +26,9 @@ class QP(QpEngine):
 
     Attributes
     ----------
-    qp_num, generation : int
-    sender, receiver : Sender, Receiver
-        Protocol state, from RTR on.
+    qp_num : int
+    engine : QpEngine
+        What moves it: a new one for each life from RESET to RESET.
     """
 
     def __init__(self, pd, init_attr, *, psn=None):
@@ -40,22 +39,37 @@ class QP(QpEngine):
         self.pd, self.context = pd, pd.context
         self.init_attr, self.cap = init_attr, init_attr.cap
         self.scq, self.rcq = init_attr.scq, init_attr.rcq
-        self.qp_num, self.generation = self.context.qps.new_number()
+        self.qp_num, generation = self.context.qps.new_number()
         if psn is None:
             psn = self.context.config.random.randrange(1 << wire.PSN_BITS)
         self.attr = QPAttr(sq_psn=psn)
-        self.sender = self.receiver = None
-        self._recv = collections.deque()
-        self._on_card = False
-        self._flushed = False
+        self.engine = self._new_engine(generation)
         self.closed = False
         pd.children.add(self)
+
+    def _new_engine(self, generation):
+        return QpEngine(self.context.engine, self.qp_num, generation, self.scq, self.rcq)
 
     # ------------------------------------------------------------------------------------- states
 
     @property
     def qp_state(self):
-        return self.attr.qp_state
+        return QPState.ERR if self.engine.in_error else self.attr.qp_state
+
+    @property
+    def generation(self):
+        """Tells this life of the QP number from others."""
+        return self.engine.generation
+
+    @property
+    def sender(self):
+        """The :class:`Sender`, from RTS on."""
+        return self.engine.sender
+
+    @property
+    def receiver(self):
+        """The :class:`Receiver`, from RTR on."""
+        return self.engine.receiver
 
     @property
     def connection(self):
@@ -94,10 +108,10 @@ class QP(QpEngine):
         except Exception:
             receiver.close()
             raise
-        self.receiver = receiver
-        self._on_card = True
+        self.engine.start_receiving(
+            Path(self.attr.path_mtu, self.attr.dest_qp_num, self.attr.dest_generation, self.attr.dest_mac,
+                 self.attr.dest_ip), receiver)
         self.attr.qp_state = QPState.RTR
-        self.context.qps.add(self)
 
     def to_rts(self, attr=None):
         """RTR to RTS."""
@@ -109,7 +123,7 @@ class QP(QpEngine):
             self.attr.sq_psn = attr.sq_psn or self.attr.sq_psn
         probe_ns = self.attr.probe_timeout_ns or self.context.config.probe_timeout_ns
         timeout_ns = IBV_TIMEOUT_UNIT_NS << self.attr.timeout if self.attr.timeout else 0
-        self.sender = Sender(
+        self.engine.start_sending(Sender(
             psn=self.attr.sq_psn,
             pmtu=wire.PMTUS[self.attr.path_mtu],
             probe_ns=probe_ns,
@@ -117,7 +131,7 @@ class QP(QpEngine):
             retry_cnt=self.attr.retry_cnt,
             rnr_retry=self.attr.rnr_retry,
             chunk_bytes=self.context.config.chunk_bytes,
-        )
+        ))
         self.attr.qp_state = QPState.RTS
 
     def modify(self, attr, mask):
@@ -129,9 +143,9 @@ class QP(QpEngine):
             return
         steps = {QPState.INIT: self.to_init, QPState.RTR: self.to_rtr, QPState.RTS: self.to_rts}
         if attr.qp_state is QPState.ERR:
-            self.fail(WCStatus.WR_FLUSH_ERR)
+            self.engine.fail(WCStatus.WR_FLUSH_ERR)
         elif attr.qp_state is QPState.RESET:
-            self._reset()
+            self.reset()
         elif attr.qp_state in steps:
             steps[attr.qp_state](attr)
         else:
@@ -139,6 +153,7 @@ class QP(QpEngine):
 
     def query(self):
         """(QPAttr, QPInitAttr)."""
+        self.attr.qp_state = self.qp_state
         return self.attr, self.init_attr
 
     def connect(self, peer, *, path_mtu=MTU.MTU_1024, **attributes):
@@ -186,41 +201,26 @@ class QP(QpEngine):
             signaled=bool(self.init_attr.sq_sig_all or wr.send_flags & SendFlags.SIGNALED),
             cookie=wr.opcode,
         )
-        self.sender.post(request)
-        self.context.mark_active(self)
-        if not self._on_card:
-            self._collect_completions()
+        self.engine.post_send(request)
 
     def post_recv(self, wr):
         """Queue a receive work request: each RDMA WRITE WITH IMMEDIATE of the peer takes one."""
         if self.qp_state is QPState.RESET:
             raise ValueError(f"QP {self.qp_num} is RESET; it cannot receive")
-        if len(self._recv) >= self.cap.max_recv_wr:
+        if self.engine.receives >= self.cap.max_recv_wr:
             raise BufferError(f"{self.cap.max_recv_wr} receive requests are outstanding")
-        if self.qp_state is QPState.ERR:
-            self._complete_recv(wr, WCStatus.WR_FLUSH_ERR)
-        else:
-            self._recv.append(wr)
-            self.context.mark_active(self)
+        self.engine.post_recv(wr)
 
     # ------------------------------------------------------------------------------------- endings
 
     def reset(self):
         """Any state to RESET; nothing that was posted is completed any more."""
-        self._reset()
-
-    def _reset(self):
-        if self._on_card:
-            self.context.drain_transmit(self)
+        if self.engine.on_card:
+            self.context.engine.drain_transmit(self.engine)
             self.context.commands.call(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
-            self._on_card = False
-            self.context.remove_qp(self)
-            self.receiver.close()
-        self.sender = self.receiver = None
-        self._recv.clear()
-        self._flushed = False
+        self.engine.stop()
+        self.engine = self._new_engine(self.context.qps.next_generation(self.qp_num))
         self.attr.qp_state = QPState.RESET
-        self.generation = self.context.qps.next_generation(self.qp_num)
 
     def __enter__(self):
         return self
@@ -232,7 +232,7 @@ class QP(QpEngine):
         """Destroy the QP: when this returns nothing of it is in flight and its blocks are free."""
         if self.closed:
             return
-        self._reset()
+        self.reset()
         self.closed = True
         self.pd.children.discard(self)
         self.context.qps.free_number(self.qp_num)

@@ -6,7 +6,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
-from ..layouts import NODE, REPORT_NODE, TICKET_WIDTH, HoleRun, Report
+from ..counting import count_outputs
+from ..layouts import NODE, REPORT_NODE, HoleRun, Report
 from ..params import CardParams
 from .draft import RUN_BITS, Draft, Growth, Piece, encoding_of
 from .draft_places import DraftPlaces
@@ -35,8 +36,7 @@ class NodeBuilder(wiring.Component):
     i : In(stream.Signature(HoleRun))
         In PSN order per QP. Length 0 with ``seal`` only seals, without it discards the QP's node.
     o : Out(stream.Signature(Report))
-        Kind NODE. The ticket is ``placed_ticket``: a node speaks of nothing that was received.
-    placed_ticket : In(8)
+        Kind NODE. It has no ticket: a node speaks of nothing that was received.
     time_ns : In(64)
     node_age_ns : In(32)
     discarded : Out(1)
@@ -46,13 +46,15 @@ class NodeBuilder(wiring.Component):
         No node is open and nothing is coming in.
     """
 
+    COUNTS = {"nodes_sealed": 1}
+
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
             "i": In(stream.Signature(HoleRun)),
             "o": Out(stream.Signature(Report)),
-            "placed_ticket": In(TICKET_WIDTH), "time_ns": In(64), "node_age_ns": In(32),
-            "discarded": Out(1), "count_nodes_sealed": Out(1), "idle": Out(1),
+            "time_ns": In(64), "node_age_ns": In(32),
+            "discarded": Out(1), **count_outputs(self.COUNTS), "idle": Out(1),
         })
 
     def elaborate(self, platform):
@@ -188,4 +190,4 @@ class NodeBuilder(wiring.Component):
             header.kind.eq(abi.ReportKind.NODE.value),
             header.node.eq(node.as_value()[64:]),
         ]
-        m.d.sync += [self.o.p.entry.eq(header), self.o.p.ticket.eq(self.placed_ticket)]
+        m.d.sync += self.o.p.entry.eq(header)

@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..counting import Refusal
 from ..params import CardParams
 from .head_cache import COUNT_WIDTH, CachedNode, Pending, index_width
 from .hole import HoleCheck
@@ -65,7 +66,7 @@ class MarkLane(wiring.Component):
         To the cache; of the header before.
     judged : Out(1)
         A header was marked or refused.
-    refuse_stb, refuse_reason : Out
+    refuse : Out(Refusal)
     """
 
     def __init__(self, params: CardParams):
@@ -73,7 +74,7 @@ class MarkLane(wiring.Component):
         super().__init__({
             "i": In(judged_header(params)), "node": In(CachedNode), "pending": In(Pending),
             "mark_en": Out(1), "mark_index": Out(index_width(params)), "mark_bitmap": Out(1), "mark": Out(Pending),
-            "judged": Out(1), "refuse_stb": Out(1), "refuse_reason": Out(8),
+            "judged": Out(1), "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
@@ -97,10 +98,10 @@ class MarkLane(wiring.Component):
             self.mark_en.eq(matched & is_open), self.mark_index.eq(header.index),
             self.mark.open.eq(pending.open & ~(Const(1, 1) << bit)[:abi.NODE_BODY_BITS]),
             self.mark.left.eq(pending.left - 1),
-            self.judged.eq(header.valid), self.refuse_stb.eq(header.valid & ~self.mark_en),
-            self.refuse_reason.eq(header.reason),
+            self.judged.eq(header.valid), self.refuse.stb.eq(header.valid & ~self.mark_en),
+            self.refuse.reason.eq(header.reason),
         ]
         with m.If(header.hit):
-            m.d.comb += self.refuse_reason.eq(
+            m.d.comb += self.refuse.reason.eq(
                 Mux(check.matches, abi.Reason.DUPLICATE.value, abi.Reason.NOT_IN_NODE.value))
         return m

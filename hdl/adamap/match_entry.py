@@ -26,7 +26,7 @@ class MatchEntry(wiring.Component):
 
     Members
     -------
-    i, room, unmatched, share : In, Out, In, Out
+    i, space, unmatched, share : In, Out, In, Out
         As :class:`~weft.hdl.adamap.matcher.Matcher` has them.
     count : In(range(match_queue + 1))
         Waiting headers of the QP that ``share`` speaks of.
@@ -47,7 +47,7 @@ class MatchEntry(wiring.Component):
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "i": In(stream.Signature(MatchRequest)), "room": Out(1), "unmatched": In(1),
+            "i": In(stream.Signature(MatchRequest)), "space": Out(1), "unmatched": In(1),
             "count": In(range(params.match_queue + 1)), "share": Out(1),
             "o": Out(stream.Signature(MatchItem)), "done": In(1),
             "slack": In(24), "placed": In(MATCH_TICKET_WIDTH),
@@ -71,7 +71,7 @@ class MatchEntry(wiring.Component):
             header.ticket.eq(extended(m, self.placed, self.i.p.ticket, name="ahead_of_placed")),
             arrived.i.payload.eq(Mux(others.taken, others.o.as_value(), header.as_value())),
             arrived.i.valid.eq(self.i.valid | others.taken), self.i.ready.eq(arrived.i.ready),
-            self.room.eq((held != places) & ~others.known),
+            self.space.eq((held != places) & ~others.known),
             self.share.eq(self.count < SHARE * (places - held)),
             self.empty.eq((held == 0) & others.empty),
         ]

@@ -5,6 +5,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..layouts import MatchRequest, QpRef
 from ..params import CardParams
 from ..stream import Fifo
@@ -53,15 +54,15 @@ class Matcher(wiring.Component):
     Members
     -------
     i : In(stream.Signature(MatchRequest))
-        Taken at once while ``room`` was high for it in the cycle before. ``room`` does not know yet of a header that
+        Taken at once while ``space`` was high for it in the cycle before. ``space`` does not know yet of a header that
         comes in its cycle: headers come every other cycle, or while more than one place is free.
-    room : Out(1)
+    space : Out(1)
         For the header that ``i`` shows, valid or not.
     unmatched : In(1)
-        The header that ``i`` shows, not valid, found no room: :class:`~weft.hdl.adamap.unmatched.Unmatched`.
+        The header that ``i`` shows, not valid, found no space: :class:`~weft.hdl.adamap.unmatched.Unmatched`.
     share_en, share_index, share : In, In, Out(1)
         Whether a QP may have another header in the queue, a cycle later: its waiting ones take no more than three
-        times the places that are free, so that a list that waits for its node leaves room for others.
+        times the places that are free, so that a list that waits for its node leaves space for others.
     i_control : In(stream.Signature(ControlOp))
         CREATE empties the list; DESTROY takes the QP's nodes out of the cache.
     i_force : In(stream.Signature(QpRef))
@@ -86,15 +87,17 @@ class Matcher(wiring.Component):
         Kind RETIRE.
     judged : Out(1)
         The hole of a header was marked or the header refused, 5 cycles after it came if its node was cached.
-    refuse_stb, refuse_reason : Out
+    refuse : Out(Refusal)
     count_nodes_retired, count_nodes_residue, count_cache_hits, count_cache_misses, count_match_stall_cycles : Out(1)
     idle : Out(1)
     """
 
+    COUNTS = merged(RetireLane.COUNTS, {"cache_hits": 1, "cache_misses": 1, "match_stall_cycles": 1})
+
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "i": In(stream.Signature(MatchRequest)), "room": Out(1), "unmatched": In(1),
+            "i": In(stream.Signature(MatchRequest)), "space": Out(1), "unmatched": In(1),
             "share_en": In(1), "share_index": In(params.qpn_width), "share": Out(1),
             "i_control": In(stream.Signature(ControlOp)),
             "i_force": In(stream.Signature(QpRef)),
@@ -108,9 +111,8 @@ class Matcher(wiring.Component):
             "waiting_qpn": In(24), "waiting": Out(1),
             "placed": In(MATCH_TICKET_WIDTH),
             "o_report": Out(stream.Signature(LongReport)),
-            "judged": Out(1), "refuse_stb": Out(1), "refuse_reason": Out(8),
-            "count_nodes_retired": Out(1), "count_nodes_residue": Out(1),
-            "count_cache_hits": Out(1), "count_cache_misses": Out(1), "count_match_stall_cycles": Out(1),
+            "judged": Out(1), "refuse": Out(Refusal),
+            **count_outputs(self.COUNTS),
             "idle": Out(1),
         })
 
@@ -123,6 +125,7 @@ class Matcher(wiring.Component):
         wiring.connect(m, lane.cache, wiring.flipped(self.retire))
         wiring.connect(m, lane.o_report, wiring.flipped(self.o_report))
         wiring.connect(m, demands.o, wiring.flipped(self.o_demand))
+        pass_counts(m, (lane,), self)
 
         m.submodules.entry = entry = MatchEntry(p)
         m.submodules.marks = marks = MarkLane(p)
@@ -133,7 +136,7 @@ class Matcher(wiring.Component):
             m.d.comb += slack.eq(Mux(self.retransmit_slack == 0, 1, self.retransmit_slack))
         wiring.connect(m, wiring.flipped(self.i), entry.i)
         m.d.comb += [
-            self.room.eq(entry.room), entry.unmatched.eq(self.unmatched), self.share.eq(entry.share),
+            self.space.eq(entry.space), entry.unmatched.eq(self.unmatched), self.share.eq(entry.share),
             waits.count_en.eq(self.share_en), waits.count_qpn.eq(self.share_index), entry.count.eq(waits.count),
             waits.waiting_qpn[1].eq(entry.waiting_qpn), entry.waiting.eq(waits.waiting[1]),
             entry.slack.eq(slack), entry.placed.eq(self.placed), entry.done.eq(done),
@@ -145,7 +148,7 @@ class Matcher(wiring.Component):
         quiet = self.exclusive | self.i_control.valid
         self._choose(m, waits, entry.o, force, look, looked, quiet)
         newest = self._newest(m, look)
-        self._look_up(m, waits, lane, lane.room & (demands.free > 1), look, looked, resolve, newest, quiet,
+        self._look_up(m, waits, lane, lane.space & (demands.free > 1), look, looked, resolve, newest, quiet,
                       slack)
         judge = self._resolve(m, waits, lane, demands, resolve, force, done)
         self._mark(m, lane, marks, judge)
@@ -156,8 +159,6 @@ class Matcher(wiring.Component):
             *[a.eq(b) for a, b in zip(lane.extent_base, self.extent_base, strict=True)],
             waits.wake_stb.eq(self.wake_stb), waits.wake_qpn.eq(self.wake_qpn),
             waits.waiting_qpn[0].eq(self.waiting_qpn), self.waiting.eq(waits.waiting[0]),
-            self.count_nodes_retired.eq(lane.count_nodes_retired),
-            self.count_nodes_residue.eq(lane.count_nodes_residue),
             self.count_match_stall_cycles.eq(~waits.empty),
             self.i_control.ready.eq(~busy), self.granted.eq(self.exclusive & ~self.i_control.valid & ~busy),
             self.idle.eq(entry.empty & ~busy & lane.idle & ~force.valid & ~demands.o.valid
@@ -206,7 +207,7 @@ class Matcher(wiring.Component):
                 m.d.comb += new.ready.eq(1)
                 m.d.sync += [look.valid.eq(1), look.item.eq(new.payload), look.source.eq(Source.NEW), turn.eq(1)]
 
-    def _look_up(self, m, waits, lane, room, look, looked, resolve, newest, quiet, slack):
+    def _look_up(self, m, waits, lane, space, look, looked, resolve, newest, quiet, slack):
         """Second stage: find the header's node; take the list's head out if it is finished or passed over."""
         cache, item = self.cache, look.item
         distance = Signal(signed(25))
@@ -235,18 +236,18 @@ class Matcher(wiring.Component):
             retires.eq(go & ~older & cache.head & passed),
             # Beside the one head that goes, a header may pass if its node is the new head.
             goes_on.eq(~retires | ~is_header | (cache.hit & cache.next & ~item.probe)),
-            looked.eq(go & (~retires | room) & goes_on),
+            looked.eq(go & (~retires | space) & goes_on),
         ]
         op = lane.op
         with m.If(retires):
             m.d.comb += [
-                lane.op_en.eq(room), op.index.eq(cache.head_index), op.qpn.eq(item.qpn),
+                lane.op_en.eq(space), op.index.eq(cache.head_index), op.qpn.eq(item.qpn),
                 op.generation.eq(item.generation), op.rsn.eq(cache.head_rsn), op.count.eq(cache.head_count),
             ]
         with m.Elif(cache.ripe & ~quiet):
             tag = cache.ripe_tag
             m.d.comb += [
-                lane.op_en.eq(room), op.index.eq(cache.ripe_index), op.qpn.eq(tag.qpn),
+                lane.op_en.eq(space), op.index.eq(cache.ripe_index), op.qpn.eq(tag.qpn),
                 op.generation.eq(tag.generation), op.rsn.eq(tag.rsn), op.count.eq(tag.count),
             ]
         m.d.comb += [
@@ -268,16 +269,16 @@ class Matcher(wiring.Component):
         judge = Signal(judged_header(self.params))
         dead, ends, waits_on = Signal(), Signal(), Signal()
         new = resolve.source == Source.NEW
-        retired, retired_qpn = Signal(), Signal(24)      # the list has room for another node
+        retired, retired_qpn = Signal(), Signal(24)      # the list has space for another node
         m.d.sync += [retired.eq(lane.op_en), retired_qpn.eq(lane.op.qpn)]
-        tell, room = Signal(), Signal()
+        tell, space = Signal(), Signal()
         m.d.comb += [
             dead.eq(~view.live | (view.generation != item.generation)),
             cache.read_en.eq(resolve.valid), cache.read_index.eq(resolve.index),
             waits.place.eq(resolve.place), waits.insert_item.eq(item), waits.insert_awake.eq(~tell),
             waits.sleep.eq(waits_on & tell),
             demands.i.valid.eq(retired | (waits_on & tell)), demands.i.payload.eq(Mux(retired, retired_qpn, item.qpn)),
-            room.eq(~retired & demands.i.ready),
+            space.eq(~retired & demands.i.ready),
         ]
         m.d.sync += [judge.valid.eq(resolve.valid & ends & ~item.probe), judge.hit.eq(0), judge.reason.eq(0),
                      judge.psn.eq(item.psn), judge.slot.eq(resolve.slot), judge.index.eq(resolve.index)]
@@ -305,7 +306,7 @@ class Matcher(wiring.Component):
                         m.d.sync += [force.valid.eq(1), force.qp.qpn.eq(item.qpn),
                                      force.qp.generation.eq(item.generation), force.rsn.eq(resolve.head_rsn)]
                 with m.Else():
-                    m.d.comb += tell.eq(room)
+                    m.d.comb += tell.eq(space)
                 m.d.comb += [waits.insert_en.eq(new), waits.put_back_en.eq(~new)]
         m.d.comb += [
             self.count_cache_misses.eq(waits.insert_en & ~item.probe),
@@ -319,7 +320,7 @@ class Matcher(wiring.Component):
         m.d.comb += [
             marks.i.eq(judge), marks.node.eq(cache.node), marks.pending.eq(cache.pending),
             cache.mark_bitmap.eq(marks.mark_bitmap), self.judged.eq(marks.judged),
-            self.refuse_stb.eq(marks.refuse_stb), self.refuse_reason.eq(marks.refuse_reason),
+            self.refuse.stb.eq(marks.refuse.stb), self.refuse.reason.eq(marks.refuse.reason),
         ]
         for sink in (cache, lane):
             m.d.comb += [sink.mark_en.eq(marks.mark_en), sink.mark_index.eq(marks.mark_index),

@@ -6,9 +6,10 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..counting import count_outputs
 from ..layouts import REPORT_EVENT, LineData, LineRequest, QpRef, Report
 from ..params import CardParams
-from ..table.qp import qp_read_port
+from ..table.kinds import QP_TABLE
 from .ahead import ahead_step
 from .block import dead, find, in_extent, split, stray
 from .control import ControlKind, ControlOp
@@ -39,7 +40,7 @@ class Prefetch(wiring.Component):
     cache; the first one of an empty list may have any RSN.
 
     Where a list's nodes lie in consecutive blocks (the one just fetched says so of its successor), a read fetches up
-    to 4 of them, as far as they are linked and there is room; a block that turns out not to be the successor is
+    to 4 of them, as far as they are linked and there is space; a block that turns out not to be the successor is
     forgotten.
 
     Independent of QP control state. A list is looked at when a doorbell, the matcher or an arriving node gives
@@ -68,7 +69,7 @@ class Prefetch(wiring.Component):
         Nodes linked and not fetched.
     step : Out(stream.Signature(ahead_step(params)))
         One was fetched.
-    qp : Out(qp_read_port(params))
+    qp : Out(QP_TABLE.read_port(params))
         For the QP's generation.
     view_en, view_index, view_live : In, In, Out(1)
         Whether the matcher may go on with a list; a cycle later.
@@ -89,6 +90,8 @@ class Prefetch(wiring.Component):
     idle : Out(1)
     """
 
+    COUNTS = {"prefetches": 1}
+
     def __init__(self, params: CardParams):
         self.params = params
         width = params.qpn_width
@@ -99,7 +102,7 @@ class Prefetch(wiring.Component):
             "query_ahead": Out(32), "query_cached": Out(32),
             "cache": Out(fill_port(params)),
             "row_en": Out(1), "row_index": Out(width), "ahead": In(params.block_bits),
-            "step": Out(stream.Signature(ahead_step(params))), "qp": Out(qp_read_port(params)),
+            "step": Out(stream.Signature(ahead_step(params))), "qp": Out(QP_TABLE.read_port(params)),
             "view_en": In(1), "view_index": In(width), "view_live": Out(1),
             "extent_base": In(58).array(params.knit_extents), "extent_lines": In(32).array(params.knit_extents),
             "prefetch_depth": In(32), "prefetch_watermark": In(32),
@@ -109,7 +112,7 @@ class Prefetch(wiring.Component):
             "o_force": Out(stream.Signature(QpRef)),
             "o_line": Out(stream.Signature(LineRequest)), "i_line": In(stream.Signature(LineData)),
             "o_report": Out(stream.Signature(Report)), "o_qp_error": Out(stream.Signature(24)),
-            "count_prefetches": Out(1), "idle": Out(1),
+            **count_outputs(self.COUNTS), "idle": Out(1),
         })
 
     def elaborate(self, platform):
@@ -190,12 +193,12 @@ class Prefetch(wiring.Component):
         m.d.comb += wanted.eq(
             live & ~busy & (ahead != 0)
             & (cached < self.prefetch_depth) & (waiting | filling | (cached < self.prefetch_watermark)))
-        several, room, spare = (Signal(range(LINES + 1), name=name) for name in ("several", "room", "spare"))
+        several, space, spare = (Signal(range(LINES + 1), name=name) for name in ("several", "space", "spare"))
         reserve = Mux(waiting, 0, entries // 4)
         m.d.comb += [
-            room.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead))),
+            space.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead))),
             spare.eq(Mux(cache.free_count > reserve, at_most(LINES, cache.free_count - reserve), 1)),
-            several.eq(least(least(room, spare), least(within, page_left))),
+            several.eq(least(least(space, spare), least(within, page_left))),
         ]
         # What arrived is looked at a cycle before it is taken.
         m.submodules.check = check = NodeCheck()

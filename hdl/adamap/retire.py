@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..counting import count_outputs
 from ..layouts import REPORT_RETIRE
 from ..params import CardParams
 from ..stream import Fifo
@@ -29,7 +30,7 @@ def retirement(params):
 class RetireLane(wiring.Component):
     """Reads what is left of a retired node and queues the report.
 
-    One retirement per cycle while there is ``room``; latency 4 cycles.
+    One retirement per cycle while there is ``space``; latency 4 cycles.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ class RetireLane(wiring.Component):
     -------
     op_en, op : In
         The node left the list in this cycle; marks of it come at most three cycles later.
-    room : Out(1)
+    space : Out(1)
     cache : Out(retire_port(params))
     extent_base : In(58).array(params.knit_extents)
     mark_en, mark_index, mark : In
@@ -51,14 +52,16 @@ class RetireLane(wiring.Component):
         Not all orders have left the pipeline; nothing is left, in the queue either.
     """
 
+    COUNTS = {"nodes_retired": 1, "nodes_residue": 1}
+
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "op_en": In(1), "op": In(retirement(params)), "room": Out(1),
+            "op_en": In(1), "op": In(retirement(params)), "space": Out(1),
             "cache": Out(retire_port(params)), "extent_base": In(58).array(params.knit_extents),
             "mark_en": In(1), "mark_index": In(index_width(params)), "mark": In(Pending),
             "o_report": Out(stream.Signature(LongReport)),
-            "count_nodes_retired": Out(1), "count_nodes_residue": Out(1),
+            **count_outputs(self.COUNTS),
             "busy": Out(1), "idle": Out(1),
         })
 
@@ -89,7 +92,7 @@ class RetireLane(wiring.Component):
             reports.i.p.entry.eq(report), reports.i.p.ticket.eq(node.ticket), reports.i.valid.eq(valids[2]),
             self.o_report.payload.eq(reports.o.payload), self.o_report.valid.eq(reports.o.valid),
             reports.o.ready.eq(self.o_report.ready),
-            self.room.eq(reports.free > UNDER_WAY),
+            self.space.eq(reports.free > UNDER_WAY),
             self.count_nodes_retired.eq(valids[2]), self.count_nodes_residue.eq(valids[2] & (left.left != 0)),
             self.busy.eq(valids.any()), self.idle.eq(~valids.any() & ~reports.o.valid),
         ]

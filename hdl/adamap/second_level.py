@@ -5,9 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import layouts
+from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..params import CardParams
 from ..stream import Arbiter
-from ..table.qp import qp_read_port
+from ..table.kinds import QP_TABLE
 from .ahead import AheadTable
 from .control import ControlOp
 from .head_cache import HeadCache
@@ -28,8 +29,8 @@ class SecondLevel(wiring.Component):
     Members
     -------
     i : In(stream.Signature(MatchRequest))
-        Taken at once while ``room`` was high for it in the cycle before.
-    room : Out(1)
+        Taken at once while ``space`` was high for it in the cycle before.
+    space : Out(1)
     unmatched : In(1)
     share_en, share_index, share : In, In, Out(1)
         As :class:`Matcher` has them.
@@ -45,30 +46,22 @@ class SecondLevel(wiring.Component):
     o_report : Out(stream.Signature(Report))
         Retirements and QP errors, when what they speak of was placed.
     o_qp_error : Out(stream.Signature(24))
-    qp : Out(qp_read_port(params)).array(3)
+    qp : Out(QP_TABLE.read_port(params)).array(3)
         The QP table, for generations.
     query_ahead, query_cached : Out(32)
     judged : Out(1)
         A header was matched or refused.
-    refuse_stb, refuse_reason, broken_stb, broken_reason : Out
+    refuse, broken : Out(Refusal)
     count_* : Out
     idle : Out(1)
     """
 
-    COUNTS = {
-        "nodes_linked": 16,
-        "nodes_retired": 1,
-        "nodes_residue": 1,
-        "cache_hits": 1,
-        "cache_misses": 1,
-        "match_stall_cycles": 1,
-        "prefetches": 3,
-    }
+    COUNTS = merged(Matcher.COUNTS, Prefetch.COUNTS, {"nodes_linked": 16})
 
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "i": In(stream.Signature(layouts.MatchRequest)), "room": Out(1), "unmatched": In(1),
+            "i": In(stream.Signature(layouts.MatchRequest)), "space": Out(1), "unmatched": In(1),
             "share_en": In(1), "share_index": In(params.qpn_width), "share": Out(1),
             "i_matcher": In(stream.Signature(ControlOp)), "i_prefetch": In(stream.Signature(ControlOp)),
             "create_stb": In(1), "create_qpn": In(24), "create_done": Out(1),
@@ -78,10 +71,10 @@ class SecondLevel(wiring.Component):
             "placed_ticket": In(layouts.TICKET_WIDTH),
             "o_line": Out(stream.Signature(layouts.LineRequest)), "i_line": In(stream.Signature(layouts.LineData)),
             "o_report": Out(stream.Signature(layouts.Report)), "o_qp_error": Out(stream.Signature(24)),
-            "qp": Out(qp_read_port(params)).array(3), "query_ahead": Out(32), "query_cached": Out(32),
-            "judged": Out(1), "refuse_stb": Out(1), "refuse_reason": Out(8),
-            "broken_stb": Out(1), "broken_reason": Out(8),
-            **{f"count_{name}": Out(width) for name, width in self.COUNTS.items()},
+            "qp": Out(QP_TABLE.read_port(params)).array(3), "query_ahead": Out(32), "query_cached": Out(32),
+            "judged": Out(1), "refuse": Out(Refusal),
+            "broken": Out(Refusal),
+            **count_outputs(self.COUNTS),
             "idle": Out(1),
         })
 
@@ -107,6 +100,8 @@ class SecondLevel(wiring.Component):
         connect(m, matcher.o_demand, prefetch.i_demand)
         connect(m, prefetch.o_force, matcher.i_force)
         connect(m, prefetch.o_line, flipped(self.o_line))
+        connect(m, matcher.refuse, flipped(self.refuse))
+        pass_counts(m, (matcher, prefetch), self)
         connect(m, flipped(self.i_line), prefetch.i_line)
         connect(m, prefetch.o_qp_error, flipped(self.o_qp_error))
         connect(m, flipped(self.i_matcher), matcher.i_control)
@@ -123,11 +118,11 @@ class SecondLevel(wiring.Component):
                                                                   self.prefetch_depth)))
         given_up = prefetch.o_report
         m.d.sync += [
-            self.broken_stb.eq(given_up.valid & given_up.ready),
-            self.broken_reason.eq(data.View(layouts.REPORT_EVENT, given_up.p.entry).reason),
+            self.broken.stb.eq(given_up.valid & given_up.ready),
+            self.broken.reason.eq(data.View(layouts.REPORT_EVENT, given_up.p.entry).reason),
         ]
         m.d.comb += [
-            self.room.eq(matcher.room), matcher.unmatched.eq(self.unmatched), self.share.eq(matcher.share),
+            self.space.eq(matcher.space), matcher.unmatched.eq(self.unmatched), self.share.eq(matcher.share),
             matcher.share_en.eq(self.share_en), matcher.share_index.eq(self.share_index),
             ahead.post_stb.eq(self.link_doorbell_stb), ahead.post_qpn.eq(posted.qpn),
             ahead.post_generation.eq(posted.generation), ahead.post_nodes.eq(posted.nodes),
@@ -160,11 +155,7 @@ class SecondLevel(wiring.Component):
 
         m.d.comb += [
             self.judged.eq(matcher.judged),
-            self.refuse_stb.eq(matcher.refuse_stb), self.refuse_reason.eq(matcher.refuse_reason),
             self.count_nodes_linked.eq(Mux(ahead.took, ahead.took_nodes, 0)),
-            self.count_prefetches.eq(prefetch.count_prefetches),
-            *[getattr(self, f"count_{n}").eq(getattr(matcher, f"count_{n}"))
-              for n in ("nodes_retired", "nodes_residue", "cache_hits", "cache_misses", "match_stall_cycles")],
             self.idle.eq(matcher.idle & hold.idle & prefetch.idle & ~merge.o.valid & ~self.link_doorbell_stb),
         ]
         return m

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..abi import HOLES_BITS
+from ..counting import count_outputs
 from ..layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
 from ..params import CardParams
 from .control import ControlKind, ControlOp
@@ -45,10 +46,10 @@ class Window(wiring.Component):
         leaves the results at ``query_base`` and ``query_holes``.
     o_run : Out(stream.Signature(HoleRun))
     o_match : Out(stream.Signature(MatchRequest))
-        ``ready`` is not looked at: sent only after ``match_room`` was seen.
+        ``ready`` is not looked at: sent only after ``match_space`` was seen.
     unmatched : Out(1)
-        What ``o_match`` shows has no room: the verdict is UNMATCHED, or PROBE.
-    match_room : In(1)
+        What ``o_match`` shows has no space: the verdict is UNMATCHED, or PROBE.
+    match_space : In(1)
         For the header that ``o_match`` shows, valid or not.
     row_en, row_index : Out
         Reads the table below; its data comes a cycle later.
@@ -65,6 +66,8 @@ class Window(wiring.Component):
     A cumulative PSN newer than the window's base has no effect on what is ahead of the base.
     """
 
+    COUNTS = {"holes": 24, "window_stall_cycles": 1}
+
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
@@ -75,11 +78,11 @@ class Window(wiring.Component):
             "o_run": Out(stream.Signature(HoleRun)),
             "o_match": Out(stream.Signature(MatchRequest)),
             "unmatched": Out(1),
-            "match_room": In(1),
+            "match_space": In(1),
             "row_en": Out(1), "row_index": Out(params.qpn_width),
             "cum": In(CUM_BITS),
             "reorder_distance": In(32),
-            "count_holes": Out(24), "count_window_stall_cycles": Out(1),
+            **count_outputs(self.COUNTS),
             "idle": Out(1),
         })
 
@@ -180,7 +183,7 @@ class Window(wiring.Component):
             with m.State("CLASSIFY"):  # waits for a request; compares its PSN with the window
                 m.d.comb += load.eq(~active)
                 m.d.sync += [
-                    verdict.eq(seen.verdict), matched.eq(self.match_room), psn.eq(seen.psn),
+                    verdict.eq(seen.verdict), matched.eq(self.match_space), psn.eq(seen.psn),
                     position.eq(seen.distance), mark.eq(seen.mark), slide.eq(seen.slide), insert.eq(seen.insert),
                     seal.eq(seen.seal),
                 ]
@@ -277,7 +280,7 @@ class Window(wiring.Component):
         with m.Elif(request.retransmission):
             with m.If(~behind):
                 m.d.comb += seen.verdict.eq(Verdict.STALE)
-            with m.Elif(~self.match_room):
+            with m.Elif(~self.match_space):
                 m.d.comb += seen.verdict.eq(Verdict.UNMATCHED)
             with m.Else():
                 m.d.comb += seen.verdict.eq(Verdict.MATCH)

@@ -8,7 +8,7 @@ from ..abi import BLOCK_BYTES, PAGE_4K, PTE_BYTES, CommandStatus
 from ..layouts import BEAT_BITS, LINE_WIDTH, REQUEST_LINES_MAX, LineData, LineRequest
 from ..params import exact_log2
 from ..stream import Fifo
-from ..table.page import page_write_port
+from ..table.kinds import PAGE_TABLE
 from .check import PTES_PER_COMMAND
 
 ENTRIES_PER_LINE = BLOCK_BYTES // PTE_BYTES
@@ -62,7 +62,7 @@ class PageWriter(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(PageJob)), "done": Out(1), "status": Out(8),
             "o_line_request": Out(stream.Signature(LineRequest)), "i_line": In(stream.Signature(LineData)),
-            "write": Out(page_write_port(params)),
+            "write": Out(PAGE_TABLE.write_port(params)),
         })
 
     def elaborate(self, platform):
@@ -81,31 +81,31 @@ class PageWriter(wiring.Component):
                 to_request.eq((self.i.payload.count + ENTRIES_PER_LINE - 1)[exact_log2(ENTRIES_PER_LINE):]),
             ]
 
-        # Requests end at 256-byte boundaries, so none crosses 4 KiB. Each has room for all its lines beforehand.
+        # Requests end at 256-byte boundaries, so none crosses 4 KiB. Each has space for all its lines beforehand.
         request, first_line = self.o_line_request, Signal.like(job.line)
         to_boundary = REQUEST_LINES_MAX - first_line[:exact_log2(REQUEST_LINES_MAX)]
         reserved = Signal(range(2 * self.HELD_LINES + 1))
-        room = Signal()
+        space = Signal()
         m.d.comb += [
             reserved.eq(in_flight * REQUEST_LINES_MAX + lines.level),
             first_line.eq(job.line + requested),
             request.payload.line.eq(first_line),
             request.payload.count.eq(Mux(to_request < to_boundary, to_request, to_boundary)),
             request.payload.tag.eq(requested),
-            request.valid.eq(room & (to_request != 0)),
+            request.valid.eq(space & (to_request != 0)),
         ]
         sent, answered = Signal(), Signal()
         m.d.comb += [
             sent.eq(request.valid & request.ready), answered.eq(self.i_line.valid & self.i_line.p.last),
         ]
         m.d.sync += in_flight.eq(in_flight + sent - answered)
-        # Once there is room it stays: valid is not withdrawn while ready is awaited.
+        # Once there is space it stays: valid is not withdrawn while ready is awaited.
         with m.If(sent):
             m.d.sync += [
-                room.eq(0), requested.eq(requested + request.p.count), to_request.eq(to_request - request.p.count),
+                space.eq(0), requested.eq(requested + request.p.count), to_request.eq(to_request - request.p.count),
             ]
         with m.Elif(reserved <= self.HELD_LINES - REQUEST_LINES_MAX):
-            m.d.sync += room.eq(1)
+            m.d.sync += space.eq(1)
 
         m.d.comb += [
             self.i_line.ready.eq(1), lines.i.valid.eq(self.i_line.valid),

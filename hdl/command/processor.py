@@ -4,7 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..abi import COUNTER_WIDTH, COUNTERS, CommandOpcode, CommandStatus
+from ..abi import COUNTER_WIDTH, CommandOpcode, CommandStatus
+from ..counters import CounterRead
+from ..interfaces import QUERY_RESULTS, Network, QpLife
 from ..layouts import (
     BEAT_BITS,
     COMMAND,
@@ -14,15 +16,11 @@ from ..layouts import (
     Extent,
     LineData,
     LineRequest,
-    ListCreate,
-    QpRef,
 )
-from ..table.mr import mr_read_port, mr_write_port
-from ..table.page import page_write_port
-from ..table.qp import qp_read_port, qp_write_port
+from ..table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from .check import LINE_SHIFT, CommandCheck
 from .page_writer import PageWriter
-from .qp_commands import QUERY_RESULTS, QpCommands
+from .qp_commands import QpCommands
 from .statistics import StatisticsWriter
 
 
@@ -63,49 +61,37 @@ class CommandProcessor(wiring.Component):
         High from the end of the clearing on.
     busy : Out(1)
         A command is being executed, or the tables are being cleared.
-    mac, ip : Out(48), Out(32)
-        Network parameters.
+    network : Out(Network)
     i_qp_error : In(stream.Signature(24))
         QPNs whose lists broke: a live one goes to ERR. Accepted within a few cycles, whatever else goes on.
-    o_list_create : Out(stream.Signature(ListCreate))
-    o_list_destroy : Out(stream.Signature(QpRef))
-    list_destroyed : In(1)
-        Strobe, with the acceptance of ``o_list_destroy`` or later.
+    life : Out(QpLife)
     drain_request : Out(1)
         Held until ``drain_done``.
     drain_done : In(1)
         Looked at from the second cycle of ``drain_request`` on: whatever was in the pipelines when that began has
         left, and every write of it was accepted by the DMA engine.
     o_extent : Out(stream.Signature(Extent))
-    query_stb, query_qpn : Out(1), Out(24)
-        One-cycle request for the state of a QP; ``query_qpn`` holds until the answer.
-    query_done, query_result : In(1), In(ArrayLayout(32, 4))
-        Strobe with the answer, in the cycle of the request or later.
     o_line_request, i_line : Out(stream.Signature(LineRequest)), In(stream.Signature(LineData))
         PAGE_TABLE_WRITE reads through these.
     o_dma_request, o_dma_data : Out(stream.Signature(DmaRequest)), Out(stream.Signature(Beat))
         STATISTICS writes through these.
-    counter_index, counter_data : Out(range(len(COUNTERS))), In(48)
-        Counter read port, latency 2.
+    counters : Out(CounterRead)
     """
 
     def __init__(self, params):
         self.params = params
         super().__init__({
             "i": In(stream.Signature(BEAT_BITS)), "retire": Out(1), "o": Out(stream.Signature(BEAT_BITS)),
-            "qp_read": Out(qp_read_port(params)), "qp_write": Out(qp_write_port(params)),
-            "mr_read": Out(mr_read_port(params)), "mr_write": Out(mr_write_port(params)),
-            "page_write": Out(page_write_port(params)),
-            "tables_clear": Out(1), "busy": Out(1), "mac": Out(48), "ip": Out(32),
+            "qp_read": Out(QP_TABLE.read_port(params)), "qp_write": Out(QP_TABLE.write_port(params)),
+            "mr_read": Out(MR_TABLE.read_port(params)), "mr_write": Out(MR_TABLE.write_port(params)),
+            "page_write": Out(PAGE_TABLE.write_port(params)),
+            "tables_clear": Out(1), "busy": Out(1), "network": Out(Network),
             "i_qp_error": In(stream.Signature(24)),
-            "o_list_create": Out(stream.Signature(ListCreate)), "o_list_destroy": Out(stream.Signature(QpRef)),
-            "list_destroyed": In(1), "drain_request": Out(1), "drain_done": In(1),
+            "life": Out(QpLife), "drain_request": Out(1), "drain_done": In(1),
             "o_extent": Out(stream.Signature(Extent)),
-            "query_stb": Out(1), "query_qpn": Out(24), "query_done": In(1),
-            "query_result": In(data.ArrayLayout(32, QUERY_RESULTS)),
             "o_line_request": Out(stream.Signature(LineRequest)), "i_line": In(stream.Signature(LineData)),
             "o_dma_request": Out(stream.Signature(DmaRequest)), "o_dma_data": Out(stream.Signature(Beat)),
-            "counter_index": Out(range(len(COUNTERS))), "counter_data": In(COUNTER_WIDTH),
+            "counters": Out(CounterRead),
         })
 
     def elaborate(self, platform):
@@ -119,17 +105,17 @@ class CommandProcessor(wiring.Component):
         results = Signal(data.ArrayLayout(32, QUERY_RESULTS))
         m.d.comb += [check.command.eq(command), qp.command.eq(command)]
         for inner, outer in ((qp.i_error, self.i_qp_error), (qp.read, self.qp_read),
-                             (qp.o_list_create, self.o_list_create), (qp.o_list_destroy, self.o_list_destroy),
+                             (qp.life, self.life),
                              (page_writer.o_line_request, self.o_line_request), (page_writer.i_line, self.i_line),
                              (page_writer.write, self.page_write), (statistics.o_dma_request, self.o_dma_request),
                              (statistics.o_dma_data, self.o_dma_data)):
             connect(m, inner, flipped(outer))
+        delayed = Signal(COUNTER_WIDTH)     # the writer allows its index one cycle more than the counters need
+        m.d.sync += delayed.eq(self.counters.data)
         m.d.comb += [
-            qp.list_destroyed.eq(self.list_destroyed), qp.drain_done.eq(self.drain_done),
-            self.query_stb.eq(qp.query_stb), self.query_qpn.eq(qp.query_qpn),
-            qp.query_done.eq(self.query_done), qp.query_result.eq(self.query_result),
+            qp.drain_done.eq(self.drain_done),
+            self.counters.index.eq(statistics.counter_index), statistics.counter_data.eq(delayed),
         ]
-        m.d.comb += [self.counter_index.eq(statistics.counter_index), statistics.counter_data.eq(self.counter_data)]
 
         # Clearing goes through the write ports while nothing else can: commands and errors wait.
         clear_index = Signal(max(params.qpn_width, params.mr_width))
@@ -187,7 +173,7 @@ class CommandProcessor(wiring.Component):
                     with m.Else():
                         with m.Switch(command.opcode):
                             with m.Case(CommandOpcode.SET_NETWORK):
-                                m.d.sync += [self.mac.eq(command.mac), self.ip.eq(command.ip)]
+                                m.d.sync += [self.network.mac.eq(command.mac), self.network.ip.eq(command.ip)]
                                 answer(CommandStatus.OK)
                             with m.Case(CommandOpcode.MR_CREATE, CommandOpcode.MR_DESTROY):
                                 m.next = "MR"

@@ -5,12 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..abi import CommandOpcode, CommandStatus, QpState
-from ..layouts import COMMAND, ListCreate, QpRef
-from ..table.qp import qp_read_port, qp_write_port
+from ..interfaces import QUERY_RESULTS, QpLife
+from ..layouts import COMMAND
+from ..table.kinds import QP_TABLE
 from .check import LINE_SHIFT
 from .qp_port import QpOperation, QpPort
-
-QUERY_RESULTS = 4
 
 
 class QpCommands(wiring.Component):
@@ -32,8 +31,7 @@ class QpCommands(wiring.Component):
         With ``done``: the answer of QP_QUERY, otherwise zero.
     i_error, read, write
         See :class:`~weft.hdl.command.qp_port.QpPort`.
-    o_list_create, o_list_destroy, list_destroyed, drain_request, drain_done, query_stb, query_qpn, query_done,
-    query_result
+    life, drain_request, drain_done
         See :class:`~weft.hdl.command.processor.CommandProcessor`.
     """
 
@@ -43,10 +41,9 @@ class QpCommands(wiring.Component):
         super().__init__({
             "command": In(COMMAND), "start": In(1), "done": Out(1), "status": Out(8),
             "results": Out(results),
-            "i_error": In(stream.Signature(24)), "read": Out(qp_read_port(params)), "write": Out(qp_write_port(params)),
-            "o_list_create": Out(stream.Signature(ListCreate)), "o_list_destroy": Out(stream.Signature(QpRef)),
-            "list_destroyed": In(1), "drain_request": Out(1), "drain_done": In(1),
-            "query_stb": Out(1), "query_qpn": Out(24), "query_done": In(1), "query_result": In(results),
+            "i_error": In(stream.Signature(24)),
+            "read": Out(QP_TABLE.read_port(params)), "write": Out(QP_TABLE.write_port(params)),
+            "life": Out(QpLife), "drain_request": Out(1), "drain_done": In(1),
         })
 
     def elaborate(self, platform):
@@ -63,10 +60,10 @@ class QpCommands(wiring.Component):
             port.o.ready.eq(1),
             update.qpn.eq(command.qpn), update.entry.generation.eq(command.generation),
             update.entry.pd.eq(command.pd), update.entry.access.eq(command.access),
-            self.o_list_create.p.qpn.eq(command.qpn), self.o_list_create.p.generation.eq(command.generation),
-            self.o_list_create.p.psn.eq(command.psn), self.o_list_create.p.line.eq(line),
-            self.o_list_destroy.p.qpn.eq(command.qpn), self.o_list_destroy.p.generation.eq(generation),
-            self.query_qpn.eq(command.qpn),
+            self.life.create.p.qpn.eq(command.qpn), self.life.create.p.generation.eq(command.generation),
+            self.life.create.p.psn.eq(command.psn), self.life.create.p.line.eq(line),
+            self.life.destroy.p.qpn.eq(command.qpn), self.life.destroy.p.generation.eq(generation),
+            self.life.query_qpn.eq(command.qpn),
         ]
 
         def end(status):
@@ -106,8 +103,8 @@ class QpCommands(wiring.Component):
                     with m.Else():
                         end(CommandStatus.OK)
             with m.State("LIST_CREATE"):  # waits until the list exists
-                m.d.comb += self.o_list_create.valid.eq(1)
-                with m.If(self.o_list_create.ready):
+                m.d.comb += self.life.create.valid.eq(1)
+                with m.If(self.life.create.ready):
                     m.next = "WRITE"
             with m.State("WRITE"):  # waits until the port takes the entry
                 m.d.comb += [port.i.valid.eq(1), update.operation.eq(QpOperation.CREATE),
@@ -125,22 +122,22 @@ class QpCommands(wiring.Component):
                 with m.If(self.drain_done):
                     m.next = "LIST_DESTROY"
             with m.State("LIST_DESTROY"):  # waits until the order is taken
-                m.d.comb += self.o_list_destroy.valid.eq(1)
-                with m.If(self.o_list_destroy.ready):
+                m.d.comb += self.life.destroy.valid.eq(1)
+                with m.If(self.life.destroy.ready):
                     m.next = "LIST_DESTROYED"
-                    with m.If(self.list_destroyed):
+                    with m.If(self.life.destroyed):
                         end(CommandStatus.OK)
             with m.State("LIST_DESTROYED"):  # waits until it is carried out
-                with m.If(self.list_destroyed):
+                with m.If(self.life.destroyed):
                     end(CommandStatus.OK)
             with m.State("QUERY"):  # one-cycle request
-                m.d.comb += self.query_stb.eq(1)
+                m.d.comb += self.life.query_stb.eq(1)
                 m.next = "QUERY_RESULT"
-                with m.If(self.query_done):
-                    m.d.comb += self.results.eq(self.query_result)
+                with m.If(self.life.query_done):
+                    m.d.comb += self.results.eq(self.life.query_result)
                     end(CommandStatus.OK)
             with m.State("QUERY_RESULT"):  # waits for the answer
-                with m.If(self.query_done):
-                    m.d.comb += self.results.eq(self.query_result)
+                with m.If(self.life.query_done):
+                    m.d.comb += self.results.eq(self.life.query_result)
                     end(CommandStatus.OK)
         return m

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..abi import QpState
 from ..layouts import qp_entry
-from ..table.qp import qp_read_port, qp_write_port
+from ..table.kinds import QP_TABLE
 
 
 class QpOperation(enum.Enum, shape=2):
@@ -52,8 +52,8 @@ class QpPort(wiring.Component):
             "i": In(stream.Signature(QpUpdate)),
             "o": Out(stream.Signature(qp_entry())),
             "i_error": In(stream.Signature(24)),
-            "read": Out(qp_read_port(params)),
-            "write": Out(qp_write_port(params)),
+            "read": Out(QP_TABLE.read_port(params)),
+            "write": Out(QP_TABLE.write_port(params)),
         })
 
     def elaborate(self, platform):

@@ -8,8 +8,8 @@ from ..layouts import BEAT_BYTES, Beat, DmaRequest
 from ..params import exact_log2
 from ..stream import Fifo
 from .gather import Gather
+from .read_slots import ReadSlots
 from .scatter import ScatteredBeat
-from .slot_memory import SlotMemory
 from .splitter import Splitter
 from .tlp import SIZE_CODE_WIDTH, ReadTlp, byte_enables
 
@@ -66,7 +66,7 @@ class BulkReader(wiring.Component):
         record_shape = data.StructLayout({"offset": 6, "row": row_width, "length": self._slot_log2 + 1, "last": 1})
         m.submodules.splitter = splitter = Splitter()
         m.submodules.records = records = Fifo(record_shape, tags)
-        m.submodules.memory = memory = SlotMemory(slots=tags, rows=self._rows)
+        m.submodules.slots = slots = ReadSlots(first_tag=self._first_tag, tags=tags, rows=self._rows)
         m.submodules.gather = gather = Gather()
         connect(m, flipped(self.i), splitter.i)
         connect(m, gather.o, flipped(self.o))
@@ -102,20 +102,7 @@ class BulkReader(wiring.Component):
 
         # Completions: fill the slot, remember that it is complete.
         done, failed = Signal(tags), Signal(tags)
-        index = Signal(range(tags))
-        mine, mine_q, done_q, error_q = Signal(), Signal(), Signal(), Signal()
-        index_q = Signal(range(tags))
-        m.d.comb += [
-            index.eq(self.completion.tag - self._first_tag),
-            mine.eq(self.completion_valid & (self.completion.tag >= self._first_tag)
-                    & (self.completion.tag < self._first_tag + tags)),
-            memory.write.eq(self.completion),
-            memory.write_en.eq(mine),
-            memory.write_slot.eq(index),
-        ]
-        m.d.sync += [
-            mine_q.eq(mine), index_q.eq(index), done_q.eq(self.completion.done), error_q.eq(self.completion.error),
-        ]
+        m.d.comb += [slots.completion.eq(self.completion), slots.completion_valid.eq(self.completion_valid)]
 
         # Read-out: walk the slots in ring order, one row per cycle.
         active, load, step, final = Signal(), Signal(), Signal(), Signal()
@@ -133,12 +120,12 @@ class BulkReader(wiring.Component):
             load.eq((~active | (step & final)) & records.o.valid & done.bit_select(head, 1)),
             records.o.ready.eq(load),
             released.eq(step & final),
-            memory.read_en.eq(step), memory.read_slot.eq(slot), memory.read_row.eq(row),
+            slots.read_en.eq(step), slots.read_slot.eq(slot), slots.read_row.eq(row),
             row_end.eq(Mux(final, span, BEAT_BYTES)),
             total.eq(fill + row_end - low),
             gather.i.valid.eq(read_valid),
             gather.i.p.eq(read_side),
-            gather.i.p.data.eq(memory.read_data),
+            gather.i.p.data.eq(slots.read_data),
         ]
         with m.If(~read_valid | gather.i.ready):
             m.d.sync += [
@@ -161,9 +148,9 @@ class BulkReader(wiring.Component):
                 last.eq(record.last), error.eq(failed.bit_select(head, 1)),
                 done.bit_select(head, 1).eq(0), failed.bit_select(head, 1).eq(0),
             ]
-        with m.If(mine_q):
-            with m.If(done_q):
-                m.d.sync += done.bit_select(index_q, 1).eq(1)
-            with m.If(error_q):
-                m.d.sync += failed.bit_select(index_q, 1).eq(1)
+        with m.If(slots.filled):
+            with m.If(slots.done):
+                m.d.sync += done.bit_select(slots.slot, 1).eq(1)
+            with m.If(slots.error):
+                m.d.sync += failed.bit_select(slots.slot, 1).eq(1)
         return m

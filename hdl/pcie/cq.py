@@ -1,11 +1,12 @@
 """Host requests from the UltraScale+ hard block (CQ and CC interfaces): the register bus."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..axis import axis_signature
-from ..layouts import BEAT_BITS, RegisterWrite
+from ..interfaces import RegisterBus
+from ..layouts import BEAT_BITS
 from .rq import RequestType
 from .tlp import DWORD_BITS
 
@@ -71,23 +72,14 @@ class RegisterShim(wiring.Component):
     -------
     s_axis_cq : In(AXI stream)
     m_axis_cc : Out(AXI stream)
-    o_write : Out(stream.Signature(RegisterWrite))
-        A narrow write has its data in both halves.
-    read_address, read_stb : Out(16), Out(1)
-        Byte offset, held until the next read.
-    read_data, read_ack : In(64), In(1)
-        The aligned 64-bit word.
+    registers : Out(RegisterBus)
     refused : Out(1)
         A host request was refused.
     """
 
     s_axis_cq: In(axis_signature(data_width=BEAT_BITS, user_width=CQ_USER_WIDTH, keep_lane_width=DWORD_BITS))
     m_axis_cc: Out(axis_signature(data_width=BEAT_BITS, user_width=CC_USER_WIDTH, keep_lane_width=DWORD_BITS))
-    o_write: Out(stream.Signature(RegisterWrite))
-    read_address: Out(16)
-    read_stb: Out(1)
-    read_data: In(64)
-    read_ack: In(1)
+    registers: Out(RegisterBus)
     refused: Out(1)
 
     def elaborate(self, platform):
@@ -131,10 +123,10 @@ class RegisterShim(wiring.Component):
             answer.tag.eq(head.tag),
             answer.traffic_class.eq(head.traffic_class),
             answer.attributes.eq(head.attributes),
-            self.o_write.p.address.eq(offset),
-            self.o_write.p.data.eq(Mux(single, Cat(payload[:32], payload[:32]), payload)),
-            self.o_write.p.wide.eq(double),
-            self.read_address.eq(offset),
+            self.registers.write.p.address.eq(offset),
+            self.registers.write.p.data.eq(Mux(single, Cat(payload[:32], payload[:32]), payload)),
+            self.registers.write.p.wide.eq(double),
+            self.registers.read_address.eq(offset),
             cc.tdata.eq(Cat(answer, word)),
             cc.tlast.eq(1),
             cc.tkeep.eq(Mux(is_ok, Mux(single, 0xF, 0x1F), 0x7)),
@@ -165,19 +157,20 @@ class RegisterShim(wiring.Component):
                     m.d.comb += self.refused.eq(1)
                     m.next = "WAIT_REQUEST"
                 with m.Elif((head.kind == RequestType.MEMORY_READ) & in_bar & (single | double)):
-                    m.d.comb += self.read_stb.eq(1)
+                    m.d.comb += self.registers.read_stb.eq(1)
                     m.next = "READ"
                 with m.Else():
                     m.d.comb += self.refused.eq(1)
                     m.next = "ANSWER"
             with m.State("WRITE"):
-                m.d.comb += self.o_write.valid.eq(1)
-                with m.If(self.o_write.ready):
+                m.d.comb += self.registers.write.valid.eq(1)
+                with m.If(self.registers.write.ready):
                     m.next = "WAIT_REQUEST"
             with m.State("READ"):
                 m.d.sync += timer.eq(timer + 1)
-                with m.If(self.read_ack):
-                    m.d.sync += [is_ok.eq(1), word.eq(Mux(offset[2], self.read_data[32:], self.read_data))]
+                with m.If(self.registers.read_ack):
+                    answered = self.registers.read_data
+                    m.d.sync += [is_ok.eq(1), word.eq(Mux(offset[2], answered[32:], answered))]
                     m.next = "ANSWER"
                 with m.Elif(timer[-1]):
                     m.d.comb += self.refused.eq(1)

@@ -1,29 +1,18 @@
 """The PCIe room: shim, DMA engines and MSI-X behind vendor-neutral ports."""
 
-from amaranth import Module, Signal
+from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import Beat, DmaRequest, LineData, LineRequest, RegisterWrite
+from ..counting import count_outputs, pass_counts
+from ..interfaces import MsixTable, RegisterBus
+from ..layouts import Beat, DmaRequest, LineData, LineRequest
 from ..params import CardParams
+from ..stream import pass_unless
 from .dma_read import DmaRead
 from .dma_write import DmaWrite
 from .msix import VECTOR_WIDTH, Msix
 from .usplus import UsplusShim, hard_block_members
-
-
-def pass_unless(m, hold, source, sink, *, groups=False):
-    """Connect two streams; while ``hold`` nothing new begins, but what was shown or is amid its group goes on."""
-    shown, inside, open_ = Signal(), Signal(), Signal()
-    m.d.comb += [
-        open_.eq(~hold | shown | inside),
-        sink.valid.eq(source.valid & open_), sink.payload.eq(source.payload), source.ready.eq(sink.ready & open_),
-    ]
-    m.d.sync += shown.eq(sink.valid & ~sink.ready)
-    if groups:
-        with m.If(sink.valid & sink.ready):
-            m.d.sync += inside.eq(~source.p.last)
-    return inside | shown
 
 
 class Endpoint(wiring.Component):
@@ -42,16 +31,16 @@ class Endpoint(wiring.Component):
     -------
     m_axis_rq, s_axis_rc, s_axis_cq, m_axis_cc, cfg_max_payload, cfg_max_read_req
         The hard block; see :class:`UsplusShim`.
-    o_write, read_address, read_stb, read_data, read_ack
-        Register bus, to the CSR.
+    registers : Out(RegisterBus)
+        To the register block.
     i_bulk, o_bulk, i_line, o_line
         See :class:`DmaRead`.
     i_request, i_data
         See :class:`DmaWrite`.
     i_interrupt : In(stream.Signature(5))
         MSI-X vectors to raise.
-    msix_w_stb, msix_w_address, msix_w_data, msix_w_mask, msix_r_address, msix_r_data
-        The MSI-X table, for the CSR.
+    msix : In(MsixTable)
+        For the register block.
     hold : In(1)
         What is behind the DMA engines is going to be reset: they begin no more reads and writes, and the payload that
         still comes back is dropped, so that ``idle`` follows whatever waits for whatever.
@@ -60,13 +49,14 @@ class Endpoint(wiring.Component):
     count_host_refused : Out(1)
     """
 
+    COUNTS = UsplusShim.COUNTS
+
     def __init__(self, params: CardParams, *, bulk_clients, line_clients, write_clients):
         self.params = params
         self.bulk_clients, self.line_clients, self.write_clients = bulk_clients, line_clients, write_clients
         super().__init__({
             **hard_block_members(),
-            "read_address": Out(16), "read_stb": Out(1), "read_data": In(64), "read_ack": In(1),
-            "o_write": Out(stream.Signature(RegisterWrite)),
+            "registers": Out(RegisterBus), "msix": In(MsixTable),
             "i_bulk": In(stream.Signature(DmaRequest)).array(bulk_clients),
             "o_bulk": Out(stream.Signature(Beat)).array(bulk_clients),
             "i_line": In(stream.Signature(LineRequest)).array(line_clients),
@@ -74,9 +64,7 @@ class Endpoint(wiring.Component):
             "i_request": In(stream.Signature(DmaRequest)).array(write_clients),
             "i_data": In(stream.Signature(Beat)).array(write_clients),
             "i_interrupt": In(stream.Signature(VECTOR_WIDTH)),
-            "msix_w_stb": In(1), "msix_w_address": In(16), "msix_w_data": In(64), "msix_w_mask": In(8),
-            "msix_r_address": In(16), "msix_r_data": Out(64),
-            "hold": In(1), "idle": Out(1), "count_host_refused": Out(1),
+            "hold": In(1), "idle": Out(1), **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):
@@ -88,19 +76,14 @@ class Endpoint(wiring.Component):
         m.submodules.dma_write = dma_write = DmaWrite(self.params, clients=self.write_clients + 1)
         m.submodules.msix = msix = Msix(self.params)
 
-        for name in ("m_axis_rq", "s_axis_rc", "s_axis_cq", "m_axis_cc", "o_write"):
+        for name in ("m_axis_rq", "s_axis_rc", "s_axis_cq", "m_axis_cc", "registers"):
             wiring.connect(m, getattr(shim, name), flipped(getattr(self, name)))
         m.d.comb += [
             shim.cfg_max_payload.eq(self.cfg_max_payload), shim.cfg_max_read_req.eq(self.cfg_max_read_req),
             dma_read.cfg_max_read_req.eq(shim.max_read_req), dma_write.cfg_max_payload.eq(shim.max_payload),
-            self.read_address.eq(shim.read_address), self.read_stb.eq(shim.read_stb),
-            shim.read_data.eq(self.read_data), shim.read_ack.eq(self.read_ack),
-            msix.w_stb.eq(self.msix_w_stb), msix.w_address.eq(self.msix_w_address),
-            msix.w_data.eq(self.msix_w_data), msix.w_mask.eq(self.msix_w_mask),
-            msix.r_address.eq(self.msix_r_address), self.msix_r_data.eq(msix.r_data),
             self.idle.eq(~dma_read.busy & ~dma_write.busy),
-            self.count_host_refused.eq(shim.count_host_refused),
         ]
+        pass_counts(m, (shim,), self)
         wiring.connect(m, dma_read.o_read, shim.i_read)
         wiring.connect(m, shim.o_completion, dma_read.i_completion)
         wiring.connect(m, dma_write.o, shim.i_write)
@@ -117,6 +100,7 @@ class Endpoint(wiring.Component):
         for k in range(self.write_clients):
             pass_unless(m, self.hold, self.i_request[k], dma_write.i_request[k], groups=True)
             wiring.connect(m, flipped(self.i_data[k]), dma_write.i_data[k])
+        wiring.connect(m, flipped(self.msix), msix.table)
         wiring.connect(m, flipped(self.i_interrupt), msix.i)
         wiring.connect(m, msix.o_request, dma_write.i_request[self.write_clients])
         wiring.connect(m, msix.o_data, dma_write.i_data[self.write_clients])

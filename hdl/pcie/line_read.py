@@ -8,8 +8,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..layouts import REQUEST_LINES_MAX, LineData, LineRequest
 from ..params import exact_log2
 from ..stream import Arbiter, Fifo, PipelineRegister
+from .read_slots import ReadSlots
 from .scatter import ScatteredBeat
-from .slot_memory import SlotMemory
 from .tlp import SIZE_CODE_WIDTH, ReadTlp
 
 SMALL_MRRS_LINES = 2      # lines of a request when the host allows 128-byte reads only
@@ -64,7 +64,7 @@ class LineReader(wiring.Component):
         m.submodules.arbiter = arbiter = Arbiter(LineRequest, self._clients)
         m.submodules.free = free = Fifo(self._tag_width, tags)
         m.submodules.complete = complete = Fifo(data.StructLayout({"slot": self._tag_width, "error": 1}), tags)
-        m.submodules.memory = memory = SlotMemory(slots=tags, rows=REQUEST_LINES_MAX)
+        m.submodules.slots = slots = ReadSlots(first_tag=self._first_tag, tags=tags, rows=REQUEST_LINES_MAX)
         record_shape = data.StructLayout({
             "client": range(max(self._clients, 2)), "tag": 16, "count": 3, "line": 58, "left": 3})
         m.submodules.records = records = Memory(shape=record_shape, depth=tags, init=[])
@@ -119,27 +119,14 @@ class LineReader(wiring.Component):
 
         # Completions.
         failed = Signal(tags)
-        index = Signal(self._tag_width)
-        mine, mine_q, done_q, error_q = Signal(), Signal(), Signal(), Signal()
-        index_q = Signal(self._tag_width)
+        m.d.comb += [slots.completion.eq(self.completion), slots.completion_valid.eq(self.completion_valid)]
         m.d.comb += [
-            index.eq(self.completion.tag - self._first_tag),
-            mine.eq(self.completion_valid & (self.completion.tag >= self._first_tag)
-                    & (self.completion.tag < self._first_tag + tags)),
-            memory.write.eq(self.completion),
-            memory.write_en.eq(mine),
-            memory.write_slot.eq(index),
+            complete.i.valid.eq(slots.filled & slots.done),
+            complete.i.p.slot.eq(slots.slot),
+            complete.i.p.error.eq(slots.error | failed.bit_select(slots.slot, 1)),
         ]
-        m.d.sync += [
-            mine_q.eq(mine), index_q.eq(index), done_q.eq(self.completion.done), error_q.eq(self.completion.error),
-        ]
-        m.d.comb += [
-            complete.i.valid.eq(mine_q & done_q),
-            complete.i.p.slot.eq(index_q),
-            complete.i.p.error.eq(error_q | failed.bit_select(index_q, 1)),
-        ]
-        with m.If(mine_q & error_q):
-            m.d.sync += failed.bit_select(index_q, 1).eq(1)
+        with m.If(slots.filled & slots.error):
+            m.d.sync += failed.bit_select(slots.slot, 1).eq(1)
 
         # Read-out, one line per cycle. `halved`: slots that wait for their second read.
         halved = Signal(tags)
@@ -155,7 +142,7 @@ class LineReader(wiring.Component):
             final.eq(now_index == now.count - 1),
             load.eq(complete.o.valid & (~active | final)),
             complete.o.ready.eq(load & ~(second & again)),
-            memory.read_en.eq(active), memory.read_slot.eq(now_slot), memory.read_row.eq(now_row),
+            slots.read_en.eq(active), slots.read_slot.eq(now_slot), slots.read_row.eq(now_row),
             free.i.valid.eq(active & final), free.i.p.eq(now_slot),
             self.busy.eq(arbiter.o.valid | (in_flight != 0)),
         ]
@@ -184,6 +171,6 @@ class LineReader(wiring.Component):
         for k in range(self._clients):
             m.d.comb += [
                 self.o[k].valid.eq(valid_q[k]),
-                self.o[k].p.eq(Cat(memory.read_data, side_q)),
+                self.o[k].p.eq(Cat(slots.read_data, side_q)),
             ]
         return m

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..interfaces import MsixTable
 from ..layouts import Beat, DmaRequest
 
 VECTOR_WIDTH = 5
@@ -30,13 +31,8 @@ class Msix(wiring.Component):
         Vector; ``ready`` is always 1.
     o_request, o_data : Out(stream DmaRequest), Out(stream Beat)
         A client of :class:`~weft.hdl.pcie.dma_write.DmaWrite`.
-    w_stb, w_address, w_data, w_mask : In(1), In(16), In(64), In(8)
-        Host write: BAR offset of the aligned 64-bit word, data in its natural half, byte strobes
-        (whole 32-bit halves only).
-    r_address : In(16)
-        Host read: BAR offset of the aligned word.
-    r_data : Out(64)
-        One cycle after ``r_address``.
+    table : In(MsixTable)
+        What the host reads and writes; byte strobes are of whole 32-bit halves.
     """
 
     def __init__(self, params):
@@ -47,8 +43,7 @@ class Msix(wiring.Component):
             "i": In(stream.Signature(VECTOR_WIDTH)),
             "o_request": Out(stream.Signature(DmaRequest)),
             "o_data": Out(stream.Signature(Beat)),
-            "w_stb": In(1), "w_address": In(16), "w_data": In(64), "w_mask": In(8),
-            "r_address": In(16), "r_data": Out(64),
+            "table": In(MsixTable),
         })
 
     def elaborate(self, platform):
@@ -61,9 +56,9 @@ class Msix(wiring.Component):
             return (address >= abi.MSIX_TABLE_OFFSET) & (address < abi.MSIX_TABLE_OFFSET + ENTRY_BYTES * vectors)
 
         table_write = Signal()
-        m.d.comb += table_write.eq(self.w_stb & in_table(self.w_address))
-        w_vector, w_second = self.w_address[4:4 + VECTOR_WIDTH], self.w_address[3]
-        r_vector, r_second = self.r_address[4:4 + VECTOR_WIDTH], self.r_address[3]
+        m.d.comb += table_write.eq(self.table.w_stb & in_table(self.table.w_address))
+        w_vector, w_second = self.table.w_address[4:4 + VECTOR_WIDTH], self.table.w_address[3]
+        r_vector, r_second = self.table.r_address[4:4 + VECTOR_WIDTH], self.table.r_address[3]
         fire_vector = Signal(range(max(vectors, 2)))
         stored, fired = [], []
         for k, name in enumerate(("address_low", "address_high", "message")):
@@ -72,22 +67,22 @@ class Msix(wiring.Component):
             write, read, fire = words.write_port(), words.read_port(domain="comb"), words.read_port(domain="comb")
             half = k % 2
             m.d.comb += [
-                write.addr.eq(w_vector), write.data.eq(self.w_data.word_select(half, 32)),
-                write.en.eq(table_write & (w_second == k // 2) & self.w_mask[4 * half]),
+                write.addr.eq(w_vector), write.data.eq(self.table.w_data.word_select(half, 32)),
+                write.en.eq(table_write & (w_second == k // 2) & self.table.w_mask[4 * half]),
                 read.addr.eq(r_vector), fire.addr.eq(fire_vector),
             ]
             stored.append(read.data)
             fired.append(fire.data)
-        with m.If(table_write & w_second & self.w_mask[4]):
-            m.d.sync += masked.bit_select(w_vector, 1).eq(self.w_data[32])
+        with m.If(table_write & w_second & self.table.w_mask[4]):
+            m.d.sync += masked.bit_select(w_vector, 1).eq(self.table.w_data[32])
 
-        with m.If(in_table(self.r_address)):
-            m.d.sync += self.r_data.eq(Mux(r_second, Cat(stored[2], masked.bit_select(r_vector, 1), Const(0, 31)),
+        with m.If(in_table(self.table.r_address)):
+            m.d.sync += self.table.r_data.eq(Mux(r_second, Cat(stored[2], masked.bit_select(r_vector, 1), Const(0, 31)),
                                            Cat(stored[0], stored[1])))
-        with m.Elif(self.r_address == abi.MSIX_PBA_OFFSET):
-            m.d.sync += self.r_data.eq(pending)
+        with m.Elif(self.table.r_address == abi.MSIX_PBA_OFFSET):
+            m.d.sync += self.table.r_data.eq(pending)
         with m.Else():
-            m.d.sync += self.r_data.eq(0)
+            m.d.sync += self.table.r_data.eq(0)
 
         # Look at one vector per cycle; a message is two transfers, request and data.
         m.d.comb += [

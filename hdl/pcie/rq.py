@@ -12,7 +12,7 @@ from .tlp import DWORD_BITS, LANES, ReadTlp, WriteTlp
 USER_WIDTH = 137
 HEADER_DWORDS = 4
 HEADER_BITS = HEADER_DWORDS * DWORD_BITS
-ROOM = LANES - HEADER_DWORDS            # payload double words in the first beat
+SPACE = LANES - HEADER_DWORDS            # payload double words in the first beat
 
 
 class RequestType(enum.Enum, shape=4):
@@ -117,7 +117,7 @@ class RequestShim(wiring.Component):
             descriptor.tag.eq(Mux(choose_read, read.tag, 0)),
         ]
         full, write_end = Const((1 << LANES) - 1, LANES), Signal()
-        m.d.comb += write_end.eq(write.last & (tail <= ROOM))
+        m.d.comb += write_end.eq(write.last & (tail <= SPACE))
 
         def keep(dwords):
             return ((Const(1, LANES + 1) << dwords) - 1)[:LANES]
@@ -142,8 +142,8 @@ class RequestShim(wiring.Component):
             with m.If(ready):
                 m.d.sync += [
                     carry.eq(write.data[BEAT_BITS - HEADER_BITS:]),
-                    carry_dwords.eq(tail - ROOM),
-                    flush.eq(write.last & (tail > ROOM)),
+                    carry_dwords.eq(tail - SPACE),
+                    flush.eq(write.last & (tail > SPACE)),
                     inside.eq(~write.last),
                     read_next.eq(1),
                 ]

@@ -30,15 +30,15 @@ class Splitter(wiring.Component):
         valid = Signal()
         request = Signal(DmaRequest)
         mask = Signal(12)
-        room = Signal(13)
+        space = Signal(13)
         final = Signal()
         m.d.comb += [
             mask.eq((1 << self.size + SIZE_MIN_LOG2) - 1),
-            room.eq(mask - (request.address[:12] & mask) + 1),
-            final.eq(request.length <= room),
+            space.eq(mask - (request.address[:12] & mask) + 1),
+            final.eq(request.length <= space),
             self.o.valid.eq(valid),
             self.o.p.address.eq(request.address),
-            self.o.p.length.eq(Mux(final, request.length, room)),
+            self.o.p.length.eq(Mux(final, request.length, space)),
             self.o.p.last.eq(final & request.last),
             self.i.ready.eq(~valid | (self.o.ready & final)),
         ]
@@ -48,6 +48,6 @@ class Splitter(wiring.Component):
         with m.Elif(self.o.ready):
             m.d.sync += [
                 request.address.eq((request.address | mask) + 1),
-                request.length.eq(request.length - room),
+                request.length.eq(request.length - space),
             ]
         return m

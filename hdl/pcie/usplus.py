@@ -5,7 +5,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..axis import axis_signature
-from ..layouts import BEAT_BITS, RegisterWrite
+from ..counting import count_outputs
+from ..interfaces import RegisterBus
+from ..layouts import BEAT_BITS
 from . import cq, rc, rq
 from .tlp import DWORD_BITS, SIZE_CODE_MAX, SIZE_CODE_WIDTH, CompletionBeat, ReadTlp, WriteTlp
 
@@ -47,11 +49,12 @@ class UsplusShim(wiring.Component):
     i_read : In(stream.Signature(ReadTlp))
     i_write : In(stream.Signature(WriteTlp))
     o_completion : Out(stream.Signature(CompletionBeat))
-    o_write, read_address, read_stb, read_data, read_ack
-        Register bus.
+    registers : Out(RegisterBus)
     count_host_refused : Out(1)
         A host request was refused.
     """
+
+    COUNTS = {"host_refused": 1}
 
     def __init__(self, params):
         super().__init__({
@@ -60,9 +63,8 @@ class UsplusShim(wiring.Component):
             "i_read": In(stream.Signature(ReadTlp)),
             "i_write": In(stream.Signature(WriteTlp)),
             "o_completion": Out(stream.Signature(CompletionBeat)),
-            "o_write": Out(stream.Signature(RegisterWrite)),
-            "read_address": Out(16), "read_stb": Out(1), "read_data": In(64), "read_ack": In(1),
-            "count_host_refused": Out(1),
+            "registers": Out(RegisterBus),
+            **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):
@@ -77,10 +79,8 @@ class UsplusShim(wiring.Component):
         connect(m, completions.o, flipped(self.o_completion))
         connect(m, flipped(self.s_axis_cq), registers.s_axis_cq)
         connect(m, registers.m_axis_cc, flipped(self.m_axis_cc))
-        connect(m, registers.o_write, flipped(self.o_write))
+        connect(m, registers.registers, flipped(self.registers))
         m.d.comb += [
-            self.read_address.eq(registers.read_address), self.read_stb.eq(registers.read_stb),
-            registers.read_data.eq(self.read_data), registers.read_ack.eq(self.read_ack),
             self.count_host_refused.eq(registers.refused),
         ]
         for given, limited in ((self.cfg_max_payload, self.max_payload), (self.cfg_max_read_req, self.max_read_req)):

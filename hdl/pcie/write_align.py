@@ -33,7 +33,7 @@ class WriteAlign(wiring.Component):
         header_shape = data.StructLayout({"address": 62, "dwords": 11, "first_be": 4, "last_be": 4})
         m.submodules.rotate = rotate = Rotate(data.StructLayout({"first": 1, "last": 1, "header": header_shape}))
 
-        # The piece in work. `span`: bytes left of it, counted from the start of the output beat.
+        # The piece under way. `span`: bytes left of it, counted from the start of the output beat.
         valid, first, group_end = Signal(), Signal(), Signal()
         span, skip = Signal(13), Signal(2)
         header = Signal(header_shape)

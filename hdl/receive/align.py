@@ -28,7 +28,7 @@ SKIPPED = {  # headers in the second beat; the first beat of a data packet is al
 class Align(wiring.Component):
     """Cuts the payload out of frames: one 4-to-1 multiplexer per byte.
 
-    Frames come as pairs of neighbouring beats, one pair per cycle without bubbles. Latency 1,
+    Frames come as two neighbouring beats per cycle, without bubbles. Latency 1,
     never a stall. The RETH length says how much is payload; whether the frame is really that long
     is the parser's to find out, who drops the result if not. More than 4096 bytes are not cut at all.
 
@@ -63,7 +63,7 @@ class Align(wiring.Component):
         m = Module()
         left = Signal(LENGTH_WIDTH)        # payload bytes not yet cut
         ends = Signal()
-        pair = Cat(self.beat.data, self.ahead)
+        two_beats = Cat(self.beat.data, self.ahead)
         m.d.comb += ends.eq(left <= BEAT_BYTES)
 
         m.d.sync += self.o.valid.eq(0)
@@ -71,7 +71,7 @@ class Align(wiring.Component):
             with m.Switch(self.cut):
                 for cut, skipped in SKIPPED.items():
                     with m.Case(cut):
-                        m.d.sync += self.o.p.data.eq(pair[8 * skipped:][:layouts.BEAT_BITS])
+                        m.d.sync += self.o.p.data.eq(two_beats[8 * skipped:][:layouts.BEAT_BITS])
                 with m.Default():
                     m.d.sync += self.o.p.data.eq(self.beat.data)
             with m.If(self.cut == Cut.FRAME):

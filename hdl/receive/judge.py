@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .. import layouts
 from ..abi import Reason, ReportKind
+from ..counting import Refusal, count_outputs
 from ..layouts import (
     FRAME_LENGTH_WIDTH,
     TICKET_WIDTH,
@@ -60,7 +61,7 @@ class Judge(wiring.Component):
 
     One packet per cycle while the window answers as fast; a packet with two reports takes two.
     Up to ``DEPTH`` packets wait for their judgement. A request to the window is held back while
-    ``room`` is low, so that a packet is never marked without its reports having a place.
+    ``space`` is low, so that a packet is never marked without its reports having a place.
 
     Every packet gets the next ticket. Reports: MESSAGE_END for an accepted original and for a
     retransmission with ``ack_req``, PROGRESS when the window owes one, PROBE, UNMATCHED for a
@@ -70,8 +71,8 @@ class Judge(wiring.Component):
     Members
     -------
     i : In(stream.Signature(RxPacket))
-    room : In(1)
-        The report ring has room.
+    space : In(1)
+        The report ring has space.
     o_judge : Out(stream.Signature(JudgeRequest))
     i_judgement : In(stream.Signature(Judgement))
         One for each request, in order, not in the cycle of the request.
@@ -79,23 +80,21 @@ class Judge(wiring.Component):
         One for each packet.
     o_report : Out(stream.Signature(Report))
     count_rx_packets, count_rx_retransmissions, count_rx_unmatched, count_rx_late_originals : Out(1)
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
     """
+
+    COUNTS = {"rx_packets": 1, "rx_retransmissions": 1, "rx_unmatched": 1, "rx_late_originals": 1}
 
     def __init__(self):
         super().__init__({
             "i": In(stream.Signature(RxPacket)),
-            "room": In(1),
+            "space": In(1),
             "o_judge": Out(stream.Signature(JudgeRequest)),
             "i_judgement": In(stream.Signature(Judgement)),
             "o": Out(stream.Signature(Placement)),
             "o_report": Out(stream.Signature(Report)),
-            "count_rx_packets": Out(1),
-            "count_rx_retransmissions": Out(1),
-            "count_rx_unmatched": Out(1),
-            "count_rx_late_originals": Out(1),
-            "refuse_stb": Out(1),
-            "refuse_reason": Out(8),
+            **count_outputs(self.COUNTS),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
@@ -109,14 +108,14 @@ class Judge(wiring.Component):
         """Numbers the packets, sends the live ones to the window and all of them to the queue."""
         header = self.i.p.header
         ticket, live = Signal(TICKET_WIDTH), Signal()
-        offered = Signal()      # a request once shown stays, whatever becomes of `room`
+        offered = Signal()      # a request once shown stays, whatever becomes of `space`
         judged = (header.kind == RxKind.DATA) | (header.kind == RxKind.PROBE)
         m.d.comb += live.eq(judged & (self.i.p.reason == Reason.OK))
         gated = stream.Signature(JudgeRequest).create()
         fork(m, self.i, [(gated, live), (waiting.i, 1)])
         m.d.comb += [
-            self.o_judge.valid.eq(gated.valid & (self.room | offered)),
-            gated.ready.eq(self.o_judge.ready & (self.room | offered)),
+            self.o_judge.valid.eq(gated.valid & (self.space | offered)),
+            gated.ready.eq(self.o_judge.ready & (self.space | offered)),
             self.o_judge.p.eq(gated.p),
             gated.p.qpn.eq(header.dest_qp),
             gated.p.generation.eq(self.i.p.qp_generation),
@@ -157,8 +156,8 @@ class Judge(wiring.Component):
         sent_again = (verdict == Verdict.MATCH) | unmatched
         m.d.comb += placed.eq(take & accepted)
         m.d.sync += [
-            self.refuse_stb.eq(take & refused),
-            self.refuse_reason.eq(reason),
+            self.refuse.stb.eq(take & refused),
+            self.refuse.reason.eq(reason),
             self.count_rx_packets.eq(placed),
             self.count_rx_retransmissions.eq(placed & sent_again),
             self.count_rx_unmatched.eq(placed & unmatched),

@@ -6,7 +6,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .. import wire
 from ..abi import Reason
+from ..counting import Refusal, count_outputs
 from ..icrc import Icrc
+from ..interfaces import Network
 from ..layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, PAYLOAD_MAX, Beat, RxHeader, RxKind
 from ..stream import Fifo
 from .align import SKIPPED, Align, Cut
@@ -22,7 +24,7 @@ class Parse(wiring.Component):
 
     The MAC cannot wait, so the input never does. A frame becomes visible when its last byte and
     its ICRC are known: its header 8 cycles after its last beat, its payload one cycle later.
-    A frame for which the buffer has no room is dropped whole.
+    A frame for which the buffer has no space is dropped whole.
 
     A frame that is not IPv4 (without options and fragments) to UDP port 4791 is RAW. Of the others,
     data packets become DATA with the payload at byte 0, without padding and ICRC; probes become
@@ -36,7 +38,7 @@ class Parse(wiring.Component):
     Parameters
     ----------
     params : CardParams
-        ``rx_buffer_beats`` is at least 128: two of the largest data packets lie in it with room to spare.
+        ``rx_buffer_beats`` is at least 128: two of the largest data packets lie in it with space to spare.
 
     Members
     -------
@@ -44,18 +46,18 @@ class Parse(wiring.Component):
         ``ready`` is always 1. ``error`` on the last beat: the MAC found the frame bad.
     enable : In(1)
         While low, frames that begin are dropped.
-    network_mac : In(48)
-        Unicast frames to other addresses are refused; 0: all are taken.
-    network_ip : In(32)
-        RoCE packets to other addresses are refused; 0: all are taken.
+    network : In(Network)
+        Unicast frames to other MAC addresses, and RoCE packets to other IP addresses, are refused; 0: all are taken.
     o_header : Out(stream.Signature(RxHeader))
     o_payload : Out(stream.Signature(Beat))
         Payload of the headers with ``length`` other than 0, in order.
     header_stb : Out(1)
         A header was queued for ``o_header``.
     count_rx_frames : Out(1)
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
     """
+
+    COUNTS = {"rx_frames": 1}
 
     def __init__(self, params):
         if params.rx_buffer_beats < 2 * PAYLOAD_MAX // BEAT_BYTES:
@@ -65,14 +67,12 @@ class Parse(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(Beat)),
             "enable": In(1),
-            "network_mac": In(48),
-            "network_ip": In(32),
+            "network": In(Network),
             "o_header": Out(stream.Signature(RxHeader)),
             "o_payload": Out(stream.Signature(Beat)),
             "header_stb": Out(1),
-            "count_rx_frames": Out(1),
-            "refuse_stb": Out(1),
-            "refuse_reason": Out(8),
+            **count_outputs(self.COUNTS),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
@@ -107,7 +107,7 @@ class Parse(wiring.Component):
             with m.If(ahead_first):
                 m.d.sync += enabled.eq(self.enable)
                 m.d.sync += [kind[name].eq(value)
-                             for name, value in frame_type(ahead, self.network_mac, self.network_ip).items()]
+                             for name, value in frame_type(ahead, self.network.mac, self.network.ip).items()]
         with m.Elif(fire):
             m.d.sync += beat_valid.eq(0)
 
@@ -206,7 +206,7 @@ class Parse(wiring.Component):
             m.d.comb += [queue.i.p.kind.eq(RxKind.REFUSED), queue.i.p.reason.eq(reason), queue.i.p.length.eq(0)]
         m.d.sync += [
             self.count_rx_frames.eq(decide),
-            self.refuse_stb.eq(decide & (reason != Reason.OK) & ~refused_data),
-            self.refuse_reason.eq(reason),
+            self.refuse.stb.eq(decide & (reason != Reason.OK) & ~refused_data),
+            self.refuse.reason.eq(reason),
         ]
         return m

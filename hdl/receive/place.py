@@ -4,6 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..counting import count_outputs
 from ..layouts import FRAME_LENGTH_WIDTH, TICKET_WIDTH, Beat, DmaRequest, RawFrame
 from ..stream import Fifo
 from .judge import Action, Placement
@@ -42,8 +43,9 @@ class Place(wiring.Component):
         A beat waits for its taker.
     count_rx_bytes : Out(14)
         Payload bytes written, to be added each cycle.
-    count_rx_raw_frames : Out(1)
     """
+
+    COUNTS = {"rx_bytes": FRAME_LENGTH_WIDTH}
 
     def __init__(self):
         super().__init__({
@@ -56,8 +58,7 @@ class Place(wiring.Component):
             "placed_ticket": Out(TICKET_WIDTH, init=(1 << TICKET_WIDTH) - 1),
             "done_stb": Out(1),
             "stalled": Out(1),
-            "count_rx_bytes": Out(FRAME_LENGTH_WIDTH),
-            "count_rx_raw_frames": Out(1),
+            **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):
@@ -119,8 +120,5 @@ class Place(wiring.Component):
                 m.d.comb += [self.o_raw.valid.eq(self.i_payload.valid), self.i_payload.ready.eq(self.o_raw.ready)]
         with m.If(self.done_stb):
             m.d.sync += self.placed_ticket.eq(move.ticket)
-        m.d.sync += [
-            self.count_rx_bytes.eq(Mux(self.done_stb & (move.action == Action.WRITE), move.length, 0)),
-            self.count_rx_raw_frames.eq(self.done_stb & (move.action == Action.RAW)),
-        ]
+        m.d.sync += self.count_rx_bytes.eq(Mux(self.done_stb & (move.action == Action.WRITE), move.length, 0))
         return m

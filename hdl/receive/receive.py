@@ -4,15 +4,15 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..layouts import FRAME_LENGTH_WIDTH, TICKET_WIDTH, Beat, DmaRequest, Judgement, JudgeRequest, RawFrame, Report
+from ..counting import Refusal, count_outputs, merged, pass_counts
+from ..interfaces import Network
+from ..layouts import TICKET_WIDTH, Beat, DmaRequest, Judgement, JudgeRequest, RawFrame, Report
 from ..table.translate import TranslateRequest, Translation
 from .check import RxCheck
 from .drain import Drain
 from .judge import Judge
 from .parse import Parse
 from .place import Place
-
-REFUSE = wiring.Signature({"stb": Out(1), "reason": Out(8)})
 
 
 class Receive(wiring.Component):
@@ -28,12 +28,12 @@ class Receive(wiring.Component):
     -------
     i : In(stream.Signature(Beat))
         Frames from the MAC; ``ready`` is always 1.
-    enable, network_mac, network_ip : In(1), In(48), In(32)
+    enable, network : In(1), In(Network)
         See :class:`Parse`.
     o_translate, i_translate
         To and from the receive side's ``Translate``.
-    o_judge, i_judgement, room
-        To and from the window; room in the report ring.
+    o_judge, i_judgement, space
+        To and from the window; space in the report ring.
     o_report : Out(stream.Signature(Report))
     o_request, o_data
         A client of the DMA write engine.
@@ -44,24 +44,25 @@ class Receive(wiring.Component):
         See :class:`Drain`.
     idle : Out(1)
         No packet is between the parser's output and its place.
-    refuse : Out(REFUSE).array(2)
+    refuse : Out(Refusal).array(2)
         Refusals of the parser, and those behind it.
     count_... : Out
         Amounts to be added each cycle.
     """
+
+    COUNTS = merged(Parse.COUNTS, Judge.COUNTS, Place.COUNTS, {"rx_stall_cycles": 1})
 
     def __init__(self, params):
         self.params = params
         super().__init__({
             "i": In(stream.Signature(Beat)),
             "enable": In(1),
-            "network_mac": In(48),
-            "network_ip": In(32),
+            "network": In(Network),
             "o_translate": Out(stream.Signature(TranslateRequest)),
             "i_translate": In(stream.Signature(Translation)),
             "o_judge": Out(stream.Signature(JudgeRequest)),
             "i_judgement": In(stream.Signature(Judgement)),
-            "room": In(1),
+            "space": In(1),
             "o_report": Out(stream.Signature(Report)),
             "o_request": Out(stream.Signature(DmaRequest)),
             "o_data": Out(stream.Signature(Beat)),
@@ -71,15 +72,8 @@ class Receive(wiring.Component):
             "drain_request": In(1),
             "drain_done": Out(1),
             "idle": Out(1),
-            "refuse": Out(REFUSE).array(2),
-            "count_rx_frames": Out(1),
-            "count_rx_packets": Out(1),
-            "count_rx_retransmissions": Out(1),
-            "count_rx_bytes": Out(FRAME_LENGTH_WIDTH),
-            "count_rx_raw_frames": Out(1),
-            "count_rx_unmatched": Out(1),
-            "count_rx_late_originals": Out(1),
-            "count_rx_stall_cycles": Out(1),
+            "refuse": Out(Refusal).array(2),
+            **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):
@@ -90,6 +84,7 @@ class Receive(wiring.Component):
         m.submodules.place = place = Place()
         m.submodules.drain = drain = Drain()
         connect(m, flipped(self.i), parse.i)
+        connect(m, flipped(self.network), parse.network)
         connect(m, parse.o_header, check.i)
         connect(m, check.o_translate, flipped(self.o_translate))
         connect(m, flipped(self.i_translate), check.i_translate)
@@ -106,9 +101,7 @@ class Receive(wiring.Component):
         m.d.sync += stall.eq(place.stalled | (parse.o_header.valid & ~parse.o_header.ready))
         m.d.comb += [
             parse.enable.eq(self.enable),
-            parse.network_mac.eq(self.network_mac),
-            parse.network_ip.eq(self.network_ip),
-            judge.room.eq(self.room),
+            judge.space.eq(self.space),
             self.placed_ticket.eq(place.placed_ticket),
             drain.enter_stb.eq(parse.header_stb),
             drain.leave_stb.eq(place.done_stb),
@@ -117,11 +110,7 @@ class Receive(wiring.Component):
             self.idle.eq(drain.idle),
             self.count_rx_stall_cycles.eq(stall),
         ]
+        pass_counts(m, (parse, judge, place), self)
         for refuse, block in zip(self.refuse, (parse, judge), strict=True):
-            m.d.comb += [refuse.stb.eq(block.refuse_stb), refuse.reason.eq(block.refuse_reason)]
-        for block, names in ((parse, ("rx_frames",)), (place, ("rx_bytes", "rx_raw_frames")),
-                             (judge, ("rx_packets", "rx_retransmissions", "rx_unmatched",
-                                      "rx_late_originals"))):
-            for name in names:
-                m.d.comb += getattr(self, f"count_{name}").eq(getattr(block, f"count_{name}"))
+            connect(m, block.refuse, flipped(refuse))
         return m

@@ -13,7 +13,7 @@ class RevocableBuffer(wiring.Component):
     """Queue of beats whose newest frame can be taken back.
 
     One beat per cycle in and out. A committed beat can be read two cycles later. The input is
-    never stalled: a beat without room is lost and ``fits`` falls until the frame's end.
+    never stalled: a beat without space is lost and ``fits`` falls until the frame's end.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class RevocableBuffer(wiring.Component):
     keep : In(1)
         With ``end``: the frame becomes readable; otherwise it is taken back. Low unless ``fits``.
     fits : Out(1)
-        Every beat of the frame so far, this cycle's included, has room. Combinational from ``i``.
+        Every beat of the frame so far, this cycle's included, has space. Combinational from ``i``.
     o : Out(stream.Signature(Beat))
     """
 

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..counting import Refusal
 from ..layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData, LineRequest
 from ..params import CardParams, exact_log2
 from .size import INDEX_WIDTH, RingSize
@@ -51,13 +52,13 @@ class RingReader(wiring.Component):
         Consumer index, as wide as the ring's indices.
     idle : Out(1)
         Nothing held, in flight or unfinished.
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
         BAD_DESCRIPTOR or DMA_ERROR.
     """
 
     def __init__(self, params: CardParams):
         if params.ring_prefetch < REQUEST_LINES_MAX:
-            raise ValueError(f"ring_prefetch is {params.ring_prefetch}; a request needs room for {REQUEST_LINES_MAX}")
+            raise ValueError(f"ring_prefetch is {params.ring_prefetch}; a request needs space for {REQUEST_LINES_MAX}")
         self.params = params
         super().__init__({
             "base": In(64), "log2": In(8), "enable": In(1),
@@ -68,7 +69,7 @@ class RingReader(wiring.Component):
             "retire": In(1),
             "cons": Out(INDEX_WIDTH),
             "idle": Out(1),
-            "refuse_stb": Out(1), "refuse_reason": Out(8),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
@@ -86,7 +87,7 @@ class RingReader(wiring.Component):
         take = Signal(range(REQUEST_LINES_MAX + 1))              # lines of the request accepted this cycle
         pop = Signal()                                   # the next descriptor leaves the buffer
 
-        self._doorbell(m, ring, running, start, prod, cons)
+        bad_doorbell = self._doorbell(m, ring, running, start, prod, cons)
 
         # Life of the ring: `running` from a clean start until `enable` goes down.
         m.d.comb += start.eq(~running & self.enable & (in_flight == 0) & (deliver == cons) & ~self.o_request.valid)
@@ -96,7 +97,7 @@ class RingReader(wiring.Component):
             m.d.sync += running.eq(0)
 
         # Fetching.
-        room = Signal(range(slots + 1))
+        space = Signal(range(slots + 1))
         to_prod, to_end, to_page, in_ring, count = (Signal(range(REQUEST_LINES_MAX + 1), name=n)
                                                     for n in ("to_prod", "to_end", "to_page", "in_ring", "count"))
         position = Signal(INDEX_WIDTH - 1)               # of `fetch` in the ring
@@ -121,16 +122,16 @@ class RingReader(wiring.Component):
                 with m.If(running & self.enable & (left != 0)):
                     m.next = "CHOOSE"
             with m.State("CHOOSE"):
-                # waits for room for the whole request
+                # waits for space for the whole request
                 m.d.comb += [
                     to_page.eq(at_most_4(PAGE_LINES - line[:6])),
                     in_ring.eq(Mux(to_prod < to_end, to_prod, to_end)),
                     count.eq(Mux(to_page < in_ring, to_page, in_ring)),
-                    room.eq(slots - held),
+                    space.eq(slots - held),
                 ]
                 with m.If(~running | ~self.enable):
                     m.next = "MEASURE"
-                with m.Elif(room >= count):
+                with m.Elif(space >= count):
                     m.d.sync += [
                         request.line.eq(line), request.count.eq(count), self.o_request.valid.eq(1),
                         tag.slot.eq(slot_in), tag.tail.eq(count - 1),
@@ -177,7 +178,7 @@ class RingReader(wiring.Component):
         ]
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
-        m.d.sync += self.refuse_stb.eq(0)
+        m.d.sync += self.refuse.stb.eq(0)
         with m.If(pop):
             m.d.sync += [
                 deliver.eq((deliver + 1) & ring.mask),
@@ -186,13 +187,13 @@ class RingReader(wiring.Component):
             ]
             with m.If(bad):
                 reason = Mux(Array(failed)[slot_out], abi.Reason.DMA_ERROR, abi.Reason.BAD_DESCRIPTOR)
-                m.d.sync += [self.refuse_stb.eq(1), self.refuse_reason.eq(reason)]
+                m.d.sync += [self.refuse.stb.eq(1), self.refuse.reason.eq(reason)]
             with m.Else():
                 m.d.sync += [self.o.payload.eq(read.data), self.o.valid.eq(1)]
         with m.If((pop & bad) | (self.retire & (cons != deliver))):
             m.d.sync += cons.eq((cons + 1) & ring.mask)
-        with m.If(self._bad_doorbell):
-            m.d.sync += [self.refuse_stb.eq(1), self.refuse_reason.eq(abi.Reason.BAD_DESCRIPTOR)]
+        with m.If(bad_doorbell):
+            m.d.sync += [self.refuse.stb.eq(1), self.refuse.reason.eq(abi.Reason.BAD_DESCRIPTOR)]
 
         with m.If(start):
             m.d.sync += [
@@ -210,14 +211,16 @@ class RingReader(wiring.Component):
         return data.StructLayout({"slot": slot_width, "tail": 2})
 
     def _doorbell(self, m, ring, running, start, prod, cons):
-        """Checks a new producer index in two steps; keeps one that comes before the ring has started."""
-        early, rung = Signal(), Signal()
+        """Checks a new producer index in two steps; keeps one that comes before the ring has started.
+
+        Returns the strobe of one that is refused.
+        """
+        early, rung, bad = Signal(), Signal(), Signal(name="bad_doorbell")
         value, ahead, known = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
-        self._bad_doorbell = Signal()
         m.d.comb += [
             ahead.eq((value - cons) & ring.mask),
             known.eq((prod - cons) & ring.mask),
-            self._bad_doorbell.eq(rung & running & ((ahead > ring.size) | (ahead < known))),
+            bad.eq(rung & running & ((ahead > ring.size) | (ahead < known))),
         ]
         m.d.sync += rung.eq(early & running)
         with m.If(running):
@@ -228,8 +231,9 @@ class RingReader(wiring.Component):
             m.d.sync += [early.eq(0), rung.eq(0)]
         with m.If(start):
             m.d.sync += prod.eq(0)
-        with m.Elif(rung & running & ~self._bad_doorbell):
+        with m.Elif(rung & running & ~bad):
             m.d.sync += prod.eq(value & ring.mask)
+        return bad
 
     def _arrive(self, m, write, present_set, failed_set, answered):
         """Writes a line to its place; one that ends its request early fails the lines it leaves out."""

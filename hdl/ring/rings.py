@@ -5,21 +5,17 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
-from ..counters import Refusal
+from ..counting import Refusal
+from ..interfaces import RingSlot
 from ..layouts import BEAT_BITS, Beat, DmaRequest, LineData, LineRequest
 from ..params import CardParams
+from ..registers import register_port
 from ..stream import Arbiter
 from .reader import RingReader
-from .size import INDEX_WIDTH
 from .status import StatusBlock
 from .writer import RingWriter
 
 DOWN, UP = len(abi.HOST_TO_CARD), len(abi.CARD_TO_HOST)
-
-
-def ring_registers():
-    """Registers of the ring room: the ring blocks and the status block's address."""
-    return [r for r in abi.REGISTERS if abi.RING_BASE <= r.offset < abi.COUNTER_BASE or r.name == "status_block"]
 
 
 class Rings(wiring.Component):
@@ -33,15 +29,14 @@ class Rings(wiring.Component):
 
     Members
     -------
-    r_<name>, r_<name>_stb
-        The ring registers, seen from the room (see :class:`~weft.hdl.csr.Csr`).
+    registers : In(register_port("rings"))
     o : Out(stream.Signature(512)).array(4)
         Descriptors, in the order of ``abi.HOST_TO_CARD``.
     retire : In(1).array(4)
         A descriptor of the ring is finished.
     i : In(stream.Signature(512)).array(3)
         Entries, in the order of ``abi.CARD_TO_HOST``.
-    position, full : Out(15).array(3), Out(1).array(3)
+    slot : Out(RingSlot).array(3)
         See :class:`RingWriter`.
     o_line_request, i_line : arrays of 4
         Clients of the DMA reader.
@@ -54,11 +49,12 @@ class Rings(wiring.Component):
 
     def __init__(self, params: CardParams):
         self.params = params
-        members = {
+        super().__init__({
+            "registers": In(register_port("rings")),
             "o": Out(stream.Signature(BEAT_BITS)).array(DOWN),
             "retire": In(1).array(DOWN),
             "i": In(stream.Signature(BEAT_BITS)).array(UP),
-            "position": Out(INDEX_WIDTH - 1).array(UP), "full": Out(1).array(UP),
+            "slot": Out(RingSlot).array(UP),
             "o_line_request": Out(stream.Signature(LineRequest)).array(DOWN),
             "i_line": In(stream.Signature(LineData)).array(DOWN),
             "o_request": Out(stream.Signature(DmaRequest)).array(UP + 1),
@@ -66,21 +62,16 @@ class Rings(wiring.Component):
             "o_interrupt": Out(stream.Signature(5)),
             "idle": Out(1),
             "refuse": Out(Refusal).array(DOWN + UP),
-        }
-        for register in ring_registers():
-            members[f"r_{register.name}"] = (Out if register.access is abi.Access.RO else In)(register.width)
-            if register.access is abi.Access.DOORBELL:
-                members[f"r_{register.name}_stb"] = In(1)
-        super().__init__(members)
+        })
 
     def elaborate(self, platform):
         m = Module()
         flipped = wiring.flipped
-        register = lambda ring, what: getattr(self, f"r_{ring.name.lower()}_{what}")  # noqa: E731
+        register = lambda ring, what: getattr(self.registers, f"{ring.name.lower()}_{what}")  # noqa: E731
         idle = []
 
         m.submodules.status = status = StatusBlock(self.params)
-        m.d.comb += status.address.eq(self.r_status_block)
+        m.d.comb += status.address.eq(self.registers.status_block)
         wiring.connect(m, status.o_request, flipped(self.o_request[UP]))
         wiring.connect(m, status.o_data, flipped(self.o_data[UP]))
         idle.append(status.idle)
@@ -96,9 +87,9 @@ class Rings(wiring.Component):
                 register(ring, "cons").eq(reader.cons),
                 reader.retire.eq(self.retire[k]),
                 status.cons[k].eq(reader.cons),
-                self.refuse[k].stb.eq(reader.refuse_stb), self.refuse[k].reason.eq(reader.refuse_reason),
             ]
             wiring.connect(m, reader.o, flipped(self.o[k]))
+            wiring.connect(m, reader.refuse, flipped(self.refuse[k]))
             wiring.connect(m, reader.o_request, flipped(self.o_line_request[k]))
             wiring.connect(m, flipped(self.i_line[k]), reader.i_line)
             idle.append(reader.idle)
@@ -115,12 +106,10 @@ class Rings(wiring.Component):
                 writer.arm.eq(register(ring, "cons")[abi.ARM_BIT]),
                 writer.cons_stb.eq(register(ring, "cons_stb")),
                 register(ring, "prod").eq(writer.prod),
-                self.position[k].eq(writer.position),
-                self.full[k].eq(writer.full),
-                self.refuse[DOWN + k].stb.eq(writer.refuse_stb),
-                self.refuse[DOWN + k].reason.eq(writer.refuse_reason),
+                self.slot[k].position.eq(writer.position), self.slot[k].full.eq(writer.full),
             ]
             wiring.connect(m, flipped(self.i[k]), writer.i)
+            wiring.connect(m, writer.refuse, flipped(self.refuse[DOWN + k]))
             wiring.connect(m, writer.o_request, flipped(self.o_request[k]))
             wiring.connect(m, writer.o_data, flipped(self.o_data[k]))
             wiring.connect(m, writer.o_interrupt, interrupts.i[k])

@@ -5,6 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..counting import Refusal
 from ..layouts import BEAT_BITS, Beat, DmaRequest
 from ..params import CardParams
 from .size import INDEX_WIDTH, RingSize
@@ -52,7 +53,7 @@ class RingWriter(wiring.Component):
         Entries that will be accepted before ``full``, at least.
     idle : Out(1)
         Nothing is on the way.
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
         BAD_DESCRIPTOR.
     """
 
@@ -72,7 +73,7 @@ class RingWriter(wiring.Component):
             "full": Out(1),
             "free": Out(INDEX_WIDTH),
             "idle": Out(1),
-            "refuse_stb": Out(1), "refuse_reason": Out(8),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
@@ -127,14 +128,14 @@ class RingWriter(wiring.Component):
         value, ahead, known = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
         m.d.sync += [
             rung.eq(self.cons_stb & self.enable), value.eq(self.cons), arm.eq(self.arm),
-            self.refuse_stb.eq(0), self.refuse_reason.eq(abi.Reason.BAD_DESCRIPTOR),
+            self.refuse.stb.eq(0), self.refuse.reason.eq(abi.Reason.BAD_DESCRIPTOR),
         ]
         m.d.comb += [ahead.eq((value - cons) & ring.mask), known.eq((prod - cons) & ring.mask)]
         m.d.sync += used.eq(used + load)
         with m.If(rung & ~running):
             m.d.sync += armed.eq(arm)      # the ring is about to start with both indices at zero
         with m.Elif(rung & (ahead > known)):
-            m.d.sync += self.refuse_stb.eq(1)
+            m.d.sync += self.refuse.stb.eq(1)
         with m.Elif(rung):
             m.d.sync += [cons.eq(value & ring.mask), used.eq(used + load - ahead), armed.eq(armed | arm)]
 

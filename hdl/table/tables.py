@@ -5,9 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..params import CardParams
-from .mr import MrTable, mr_read_port, mr_write_port
-from .page import PageTable, page_write_port
-from .qp import QpTable, qp_read_port, qp_write_port
+from .kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from .translate import Translate, TranslateRequest, Translation
 
 TRANSMIT, RECEIVE, COMMAND = range(3)
@@ -31,7 +29,7 @@ class Tables(wiring.Component):
         A translator holds a request.
     qp_read, qp_write, mr_read, mr_write, page_write : In(read_port), In(write_port)
         For the command processor.
-    list_read : In(qp_read_port(params)).array(4)
+    list_read : In(QP_TABLE.read_port(params)).array(4)
         QP table, for the Adamap room.
     """
 
@@ -42,18 +40,18 @@ class Tables(wiring.Component):
             "o": Out(stream.Signature(Translation)).array(2),
             "enable": In(1),
             "busy": Out(1).array(2),
-            "qp_read": In(qp_read_port(params)), "qp_write": In(qp_write_port(params)),
-            "mr_read": In(mr_read_port(params)), "mr_write": In(mr_write_port(params)),
-            "page_write": In(page_write_port(params)),
-            "list_read": In(qp_read_port(params)).array(ADAMAP_READERS),
+            "qp_read": In(QP_TABLE.read_port(params)), "qp_write": In(QP_TABLE.write_port(params)),
+            "mr_read": In(MR_TABLE.read_port(params)), "mr_write": In(MR_TABLE.write_port(params)),
+            "page_write": In(PAGE_TABLE.write_port(params)),
+            "list_read": In(QP_TABLE.read_port(params)).array(ADAMAP_READERS),
         })
 
     def elaborate(self, platform):
         m = Module()
         flipped = wiring.flipped
-        m.submodules.qp = qp = QpTable(self.params, readers=3 + ADAMAP_READERS)
-        m.submodules.mr = mr = MrTable(self.params)
-        m.submodules.page = page = PageTable(self.params)
+        m.submodules.qp = qp = QP_TABLE.memory(self.params, readers=3 + ADAMAP_READERS)
+        m.submodules.mr = mr = MR_TABLE.memory(self.params, readers=3)
+        m.submodules.page = page = PAGE_TABLE.memory(self.params, readers=2)
         wiring.connect(m, flipped(self.qp_read), qp.read[COMMAND])
         wiring.connect(m, flipped(self.mr_read), mr.read[COMMAND])
         for k in range(ADAMAP_READERS):

@@ -7,9 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, AccessFlag, QpState, Reason
 from ..layouts import LENGTH_WIDTH, PAYLOAD_MAX, Segment, mr_entry, qp_entry
 from ..params import exact_log2
-from .mr import mr_read_port
-from .page import page_read_port
-from .qp import qp_read_port
+from .kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 
 SHIFT_4K, SHIFT_2M = exact_log2(PAGE_4K), exact_log2(PAGE_2M)
 
@@ -74,9 +72,9 @@ class Translate(wiring.Component):
             "o": Out(stream.Signature(Translation)),
             "enable": In(1, init=1),
             "busy": Out(1),
-            "qp_read": Out(qp_read_port(params)),
-            "mr_read": Out(mr_read_port(params)),
-            "page_read": Out(page_read_port(params)),
+            "qp_read": Out(QP_TABLE.read_port(params)),
+            "mr_read": Out(MR_TABLE.read_port(params)),
+            "page_read": Out(PAGE_TABLE.read_port(params)),
         })
 
     def elaborate(self, platform):
@@ -179,16 +177,16 @@ class Translate(wiring.Component):
 
         # Stage 6 reads the page of the first byte, stage 7 the next one: no request is in stage 6 then.
         index_7 = Signal(params.pte_width)
-        room_7, first_length_8, rest_8 = (Signal(LENGTH_WIDTH) for _ in range(3))
-        page_4k_room = PAGE_4K - request[6].va[:SHIFT_4K]
+        space_7, first_length_8, rest_8 = (Signal(LENGTH_WIDTH) for _ in range(3))
+        page_4k_space = PAGE_4K - request[6].va[:SHIFT_4K]
         # More than PAYLOAD_MAX is left in a 2 MiB page unless its last 4 KiB are reached.
         last_4k = request[6].va[SHIFT_4K:SHIFT_2M].all()
         with m.If(advance):
             m.d.sync += [
                 index_7.eq(index_6 + 1),
-                room_7.eq(Mux(page_2m_6 & ~last_4k, PAYLOAD_MAX, page_4k_room)),
-                first_length_8.eq(Mux(request[7].length > room_7, room_7, request[7].length)),
-                rest_8.eq(Mux(request[7].length > room_7, request[7].length - room_7, 0)),
+                space_7.eq(Mux(page_2m_6 & ~last_4k, PAYLOAD_MAX, page_4k_space)),
+                first_length_8.eq(Mux(request[7].length > space_7, space_7, request[7].length)),
+                rest_8.eq(Mux(request[7].length > space_7, request[7].length - space_7, 0)),
             ]
         m.d.comb += [self.page_read.en.eq(advance), self.page_read.index.eq(Mux(valid[6], index_6, index_7))]
         page0_8 = stages(len(self.page_read.entry), 8, 8, self.page_read.entry, "page0")[8]

@@ -21,7 +21,7 @@ class TxCheck(wiring.Component):
     descriptor is then passed on ``silent``, so that one descriptor is reported once.
 
     One packet per cycle as far as ``Translate`` gives it, two cycles when the payload crosses a page. A read is asked
-    for when its packet has found room in ``o``, so what follows bounds the packets in flight.
+    for when its packet has found space in ``o``, so what follows bounds the packets in flight.
 
     Members
     -------

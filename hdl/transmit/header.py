@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import wire
+from ..interfaces import Network
 from ..layouts import BEAT_BYTES, WIRE, swap_bytes
 from ..stream import PipelineRegister
 from .segment import TxJob
@@ -43,8 +44,8 @@ class HeaderBuilder(wiring.Component):
     Members
     -------
     i : In(stream.Signature(TxJob))
-    mac, ip : In(48), In(32)
-        Addresses of the card. They may change while nothing is sent.
+    network : In(Network)
+        They may change while nothing is sent.
     o : Out(stream.Signature(TxHeader))
         The header of a packet with a ``reason`` has no meaning.
     """
@@ -52,8 +53,7 @@ class HeaderBuilder(wiring.Component):
     def __init__(self):
         super().__init__({
             "i": In(stream.Signature(TxJob)),
-            "mac": In(48),
-            "ip": In(32),
+            "network": In(Network),
             "o": Out(stream.Signature(TxHeader)),
         })
 
@@ -63,6 +63,7 @@ class HeaderBuilder(wiring.Component):
         m.submodules.headers = headers = PipelineRegister(TxHeader)
         wiring.connect(m, headers.o, wiring.flipped(self.o))
 
+        mac, ip = self.network.mac, self.network.ip
         packet = self.i.p.packet
         extension = 4 * packet.has_rsn + 4 * packet.has_imm
         fixed_udp = wire.UDP.size_bytes + wire.BTH.size_bytes + wire.RETH.size_bytes + wire.ICRC_BYTES
@@ -75,7 +76,7 @@ class HeaderBuilder(wiring.Component):
             sums.i.p.spill.eq(wire.DATA_HEADER_BYTES - BEAT_BYTES + extension),
             sums.i.p.pad.eq(pad),
             sums.i.p.udp_length.eq(packet.length + pad + extension + fixed_udp),
-            sums.i.p.address_sum.eq(self.ip[:16] + self.ip[16:] + packet.dst_ip[:16] + packet.dst_ip[16:] + FIXED_SUM),
+            sums.i.p.address_sum.eq(ip[:16] + ip[16:] + packet.dst_ip[:16] + packet.dst_ip[16:] + FIXED_SUM),
         ]
 
         packet = sums.o.p.job.packet
@@ -100,8 +101,8 @@ class HeaderBuilder(wiring.Component):
             headers.i.p.spill.eq(sums.o.p.spill),
             headers.i.p.pad.eq(sums.o.p.pad),
             headers.i.p.header.eq(Cat(
-                header(wire.ETH, dst=packet.dst_mac, src=self.mac, ethertype=wire.ETHERTYPE_IPV4),
-                header(wire.IPV4, total_length=total_length, checksum=~twice, src=self.ip, dst=packet.dst_ip, **_FIXED),
+                header(wire.ETH, dst=packet.dst_mac, src=mac, ethertype=wire.ETHERTYPE_IPV4),
+                header(wire.IPV4, total_length=total_length, checksum=~twice, src=ip, dst=packet.dst_ip, **_FIXED),
                 header(wire.UDP, sport=packet.sport, dport=wire.ROCE_UDP_PORT, length=sums.o.p.udp_length),
                 header(wire.BTH, opcode=packet.opcode, migreq=1, pad_count=sums.o.p.pad, pkey=PKEY,
                        dest_qp=packet.dqpn, ack_req=packet.ack_req, psn=packet.psn),

@@ -5,7 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..abi import Reason, ReportKind
-from ..layouts import BEAT_BITS, FRAME_LENGTH_WIDTH, REPORT_EVENT, TICKET_WIDTH, Report
+from ..counting import Refusal, count_outputs
+from ..layouts import BEAT_BITS, FRAME_LENGTH_WIDTH, REPORT_EVENT, Report
 from ..stream import Fifo
 from .segment import TxJob
 
@@ -20,26 +21,26 @@ class Outcome(wiring.Component):
     done_stb, done : In(1), In(TxJob)
         A finished packet, never while ``hold`` is high.
     hold : Out(1)
-        There is no room for another report.
+        There is no space for another report.
     retire_send, retire_retransmit : Out(1)
         Strobes: the last packet of a descriptor is finished.
     o_report : Out(stream.Signature(Report))
-        TX_ERROR reports; ``qpn`` is the local QP, ``va``, ``key`` and ``length`` are the RETH's.
-    placed_ticket : In(8)
-        Newest ticket the receive side has placed. Reports carry it as it is while they are
-        offered: they wait for nothing.
+        TX_ERROR reports; ``qpn`` is the local QP, ``va``, ``key`` and ``length`` are the RETH's. They have no
+        ticket: they wait for nothing.
     count_tx_packets, count_tx_retransmissions, count_tx_bytes : Out(1), Out(1), Out(14)
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
         One for each report.
     """
+
+    COUNTS = {"tx_packets": 1, "tx_retransmissions": 1, "tx_bytes": FRAME_LENGTH_WIDTH}
 
     def __init__(self):
         super().__init__({
             "done_stb": In(1), "done": In(TxJob), "hold": Out(1),
             "retire_send": Out(1), "retire_retransmit": Out(1),
-            "o_report": Out(stream.Signature(Report)), "placed_ticket": In(TICKET_WIDTH),
-            "count_tx_packets": Out(1), "count_tx_retransmissions": Out(1), "count_tx_bytes": Out(FRAME_LENGTH_WIDTH),
-            "refuse_stb": Out(1), "refuse_reason": Out(8),
+            "o_report": Out(stream.Signature(Report)),
+            **count_outputs(self.COUNTS),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
@@ -55,7 +56,6 @@ class Outcome(wiring.Component):
             self.o_report.valid.eq(reports.o.valid),
             reports.o.ready.eq(self.o_report.ready),
             self.o_report.p.entry.eq(reports.o.payload),
-            self.o_report.p.ticket.eq(self.placed_ticket),
         ]
         event = data.View(REPORT_EVENT, reports.i.payload)
         m.d.comb += [
@@ -79,8 +79,8 @@ class Outcome(wiring.Component):
             self.count_tx_packets.eq(sent),
             self.count_tx_retransmissions.eq(sent & packet.has_rsn),
             self.count_tx_bytes.eq(0),
-            self.refuse_stb.eq(refused),
-            self.refuse_reason.eq(self.done.reason),
+            self.refuse.stb.eq(refused),
+            self.refuse.reason.eq(self.done.reason),
         ]
         with m.If(sent):
             m.d.sync += self.count_tx_bytes.eq(packet.length)

@@ -60,7 +60,7 @@ class Segmenter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         work = Signal(WORK)                  # the descriptor; addresses, length, psn and rsn move on
-        room = Signal(LENGTH_WIDTH)          # bytes up to the next boundary
+        space = Signal(LENGTH_WIDTH)          # bytes up to the next boundary
         busy, bad, last, has_imm = Signal(), Signal(), Signal(), Signal()
         beyond = Signal(range(BEYOND_MAX + 1))  # descriptors cut to their end and not yet checked
         cut_short = Signal()
@@ -70,9 +70,9 @@ class Segmenter(wiring.Component):
 
         m.d.comb += [
             pmtu_bytes.eq(Array(wire.PMTUS.get(code, 0) for code in range(8))[work.pmtu]),
-            last.eq((work.length <= room) | cut_short),
+            last.eq((work.length <= space) | cut_short),
             has_imm.eq((work.opcode == WorkOpcode.WRITE_IMM) & last),
-            length.eq(Mux(work.length <= room, work.length, room)),
+            length.eq(Mux(work.length <= space, work.length, space)),
             opcode.eq(Mux(
                 work.retransmit,
                 Mux(has_imm, wire.Opcode.RETX_WRITE_IMM, wire.Opcode.RETX_WRITE),
@@ -104,7 +104,7 @@ class Segmenter(wiring.Component):
                 work.remote_va.eq(work.remote_va + length),
                 work.psn.eq(work.psn + 1),
                 work.rsn.eq(work.rsn + 1),
-                room.eq(pmtu_bytes),
+                space.eq(pmtu_bytes),
                 cut_short.eq(self.refused & (beyond == 0) & ~last),
             ]
         m.d.sync += beyond.eq(beyond + (self.o.valid & self.o.ready & last) - self.checked_stb)
@@ -119,7 +119,7 @@ class Segmenter(wiring.Component):
             with m.Switch(new.pmtu):
                 for code, log2 in PMTU_LOG2.items():
                     with m.Case(code):
-                        m.d.sync += room.eq((1 << log2) - new.remote_va[:log2])
+                        m.d.sync += space.eq((1 << log2) - new.remote_va[:log2])
             with m.If(new_bad):
                 m.d.sync += work.length.eq(0)
         return m

@@ -5,7 +5,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..abi import Reason
-from ..layouts import BEAT_BITS, FRAME_LENGTH_WIDTH, TICKET_WIDTH, Beat, DmaRequest, Report
+from ..counting import Refusal, count_outputs, merged, pass_counts
+from ..interfaces import Network
+from ..layouts import BEAT_BITS, Beat, DmaRequest, Report
 from ..stream import Fifo, PacketArbiter
 from ..table.translate import TranslateRequest, Translation
 from .check import TxCheck
@@ -47,10 +49,9 @@ class Transmit(wiring.Component):
         Whole raw frames, padded here to 60 bytes. ``error`` on the last beat drops the frame.
     o : Out(stream.Signature(Beat))
         Frames without FCS, never interrupted by this side.
-    o_report : Out(stream.Signature(Report)), placed_ticket : In(8)
+    o_report : Out(stream.Signature(Report))
         TX_ERROR reports.
-    mac, ip : In(48), In(32)
-        Addresses of the card.
+    network : In(Network)
     enable : In(1)
         While low no packet and no raw frame begins.
     drain_request : In(1), drain_done : Out(1)
@@ -58,8 +59,10 @@ class Transmit(wiring.Component):
     idle : Out(1)
         Nothing is in the room.
     count_tx_packets, count_tx_retransmissions, count_tx_bytes, count_tx_raw_frames, count_tx_stall_cycles : Out
-    refuse_stb, refuse_reason : Out(1), Out(8)
+    refuse : Out(Refusal)
     """
+
+    COUNTS = merged(Outcome.COUNTS, {"tx_raw_frames": 1, "tx_stall_cycles": 1})
 
     def __init__(self, params):
         self.params = params
@@ -72,12 +75,11 @@ class Transmit(wiring.Component):
             "o_request": Out(stream.Signature(DmaRequest)), "i_payload": In(stream.Signature(Beat)),
             "i_raw": In(stream.Signature(Beat)),
             "o": Out(stream.Signature(Beat)),
-            "o_report": Out(stream.Signature(Report)), "placed_ticket": In(TICKET_WIDTH),
-            "mac": In(48), "ip": In(32), "enable": In(1),
+            "o_report": Out(stream.Signature(Report)),
+            "network": In(Network), "enable": In(1),
             "drain_request": In(1), "drain_done": Out(1), "idle": Out(1),
-            "count_tx_packets": Out(1), "count_tx_retransmissions": Out(1), "count_tx_bytes": Out(FRAME_LENGTH_WIDTH),
-            "count_tx_raw_frames": Out(1), "count_tx_stall_cycles": Out(1),
-            "refuse_stb": Out(1), "refuse_reason": Out(8),
+            **count_outputs(self.COUNTS),
+            "refuse": Out(Refusal),
         })
 
     def elaborate(self, platform):
@@ -97,6 +99,7 @@ class Transmit(wiring.Component):
         m.submodules.both = both = PacketArbiter(Beat, 2)
         m.submodules.buffer = buffer = SendBuffer(self.params.tx_buffer_beats)
 
+        wiring.connect(m, flipped(self.network), header.network)
         wiring.connect(m, flipped(self.i_send), segment_send.i)
         wiring.connect(m, flipped(self.i_retransmit), segment_retransmit.i)
         wiring.connect(m, segment_send.o, merge.i_send)
@@ -131,25 +134,21 @@ class Transmit(wiring.Component):
                          & ~raw.o.valid & ~both.o.valid & buffer.empty),
             Cat(segment_send.refused, segment_retransmit.refused).eq(check.refused),
             Cat(segment_send.checked_stb, segment_retransmit.checked_stb).eq(check.checked_stb),
-            header.mac.eq(self.mac), header.ip.eq(self.ip),
             outcome.done_stb.eq(frame.done_stb), outcome.done.eq(frame.done), frame.hold.eq(outcome.hold),
-            outcome.placed_ticket.eq(self.placed_ticket),
             self.retire_send.eq(outcome.retire_send), self.retire_retransmit.eq(outcome.retire_retransmit),
-            self.count_tx_packets.eq(outcome.count_tx_packets),
-            self.count_tx_retransmissions.eq(outcome.count_tx_retransmissions),
-            self.count_tx_bytes.eq(outcome.count_tx_bytes),
             self.count_tx_raw_frames.eq(raw.count),
             self.count_tx_stall_cycles.eq(self.o.valid & ~self.o.ready),
         ]
+        pass_counts(m, (outcome,), self)
         m.d.sync += in_flight.eq(in_flight + begins - frame.done_stb)
 
         # A frame too long for the buffer gives way to a refused packet of the same cycle.
         too_long = Signal()
         m.d.comb += [
-            self.refuse_stb.eq(outcome.refuse_stb | too_long),
-            self.refuse_reason.eq(outcome.refuse_reason),
+            self.refuse.stb.eq(outcome.refuse.stb | too_long),
+            self.refuse.reason.eq(outcome.refuse.reason),
         ]
-        m.d.sync += too_long.eq(buffer.too_long | (too_long & outcome.refuse_stb))
-        with m.If(~outcome.refuse_stb):
-            m.d.comb += self.refuse_reason.eq(Reason.FRAME_TOO_LONG)
+        m.d.sync += too_long.eq(buffer.too_long | (too_long & outcome.refuse.stb))
+        with m.If(~outcome.refuse.stb):
+            m.d.comb += self.refuse.reason.eq(Reason.FRAME_TOO_LONG)
         return m

@@ -8,6 +8,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from weft.hdl import abi
+from weft.hdl.counting import merged
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 
@@ -68,3 +69,9 @@ def test_unknown_counter_is_refused():
     with pytest.raises(ValueError, match="no counter"):
         Counters({"tx_pakets": 1})
     gc.collect()  # the half-built block goes while its warning is ignored
+
+
+def test_a_counter_has_one_source():
+    assert merged({"holes": 24}, {"rx_bytes": 14, "reports": 1}) == {"holes": 24, "rx_bytes": 14, "reports": 1}
+    with pytest.raises(ValueError, match="counted twice: rx_bytes"):
+        merged({"rx_bytes": 14}, {"holes": 24}, {"rx_bytes": 1})

@@ -9,11 +9,18 @@ from cocotb.triggers import RisingEdge
 from weft.hdl import abi
 from weft.hdl.layouts import RegisterWrite
 from weft.hdl.params import preset
+from weft.hdl.registers import group_of
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 
 Access = abi.Access
+REGISTERS = {register.name: register for register in abi.REGISTERS}
 bench_test = cocotb.test(timeout_time=400, timeout_unit="us")
+
+
+def port(register):
+    """Name of the signal of a register."""
+    return f"{group_of(register)}__{register.name}"
 
 
 class Bus:
@@ -27,22 +34,22 @@ class Bus:
         cocotb.start_soon(self._serve())
 
     async def write(self, address, value, *, wide=False):
-        self.dut.i_write__payload.value = RegisterWrite.const(
+        self.dut.bus__write__payload.value = RegisterWrite.const(
             {"address": address, "data": value, "wide": wide}).as_bits()
-        self.dut.i_write__valid.value = 1
+        self.dut.bus__write__valid.value = 1
         await RisingEdge(self.dut.clk)
-        assert int(self.dut.i_write__ready.value)
-        self.dut.i_write__valid.value = 0
+        assert int(self.dut.bus__write__ready.value)
+        self.dut.bus__write__valid.value = 0
 
     async def read(self, address):
         """The aligned 64-bit word."""
-        self.dut.read_address.value, self.dut.read_stb.value = address, 1
+        self.dut.bus__read_address.value, self.dut.bus__read_stb.value = address, 1
         await RisingEdge(self.dut.clk)
-        self.dut.read_stb.value = 0
+        self.dut.bus__read_stb.value = 0
         for cycles in range(5):
-            if int(self.dut.read_ack.value):
+            if int(self.dut.bus__read_ack.value):
                 assert cycles <= 4
-                return int(self.dut.read_data.value)
+                return int(self.dut.bus__read_data.value)
             await RisingEdge(self.dut.clk)
         raise AssertionError("no answer")
 
@@ -60,21 +67,21 @@ class Bus:
         counter_index, msix_address = 0, 0
         while True:
             await RisingEdge(dut.clk)
-            if int(dut.msix_w_stb.value):
+            if int(dut.msix__w_stb.value):
                 self._msix_write()
             for r in bells:
-                if int(getattr(dut, f"r_{r.name}_stb").value):
-                    self.doorbells.append((r.name, int(getattr(dut, f"r_{r.name}").value)))
-            counter_index, msix_address = int(dut.counter_index.value), int(dut.msix_r_address.value)
-            dut.counter_data.value = self.counters[counter_index] if counter_index < len(self.counters) else 0
+                if int(getattr(dut, f"{port(r)}_stb").value):
+                    self.doorbells.append((r.name, int(getattr(dut, port(r)).value)))
+            counter_index, msix_address = int(dut.counters__index.value), int(dut.msix__r_address.value)
+            dut.counters__data.value = self.counters[counter_index] if counter_index < len(self.counters) else 0
             assert not msix_address & 7
-            dut.msix_r_data.value = self.msix.get(msix_address, 0)
+            dut.msix__r_data.value = self.msix.get(msix_address, 0)
 
     def _msix_write(self):
-        address, mask = int(self.dut.msix_w_address.value), int(self.dut.msix_w_mask.value)
+        address, mask = int(self.dut.msix__w_address.value), int(self.dut.msix__w_mask.value)
         assert not address & 7
         bits = sum(0xFF << 8 * k for k in range(8) if mask >> k & 1)
-        self.msix[address] = self.msix.get(address, 0) & ~bits | int(self.dut.msix_w_data.value) & bits
+        self.msix[address] = self.msix.get(address, 0) & ~bits | int(self.dut.msix__w_data.value) & bits
 
 
 @bench_test
@@ -86,7 +93,7 @@ async def registers_keep_what_is_written(dut):
     by_word = {}
     for r in abi.REGISTERS:
         if r.access is Access.RW:
-            assert int(getattr(dut, f"r_{r.name}").value) == r.reset
+            assert int(getattr(dut, port(r)).value) == r.reset
             by_word.setdefault(r.offset & ~7, []).append(r)
     halves = [r.offset + k for r in abi.REGISTERS if r.access is Access.RW for k in range(0, r.width // 8, 4)]
     for _ in range(400):
@@ -105,7 +112,7 @@ async def registers_keep_what_is_written(dut):
         if rng.random() < 0.3:
             await bus.settle()
             for name, value in expected.items():
-                assert int(getattr(dut, f"r_{name}").value) == value, name
+                assert int(getattr(dut, port(REGISTERS[name])).value) == value, name
             word = rng.choice(list(by_word))
             got = await bus.read(word)
             for r in by_word[word]:
@@ -121,7 +128,7 @@ async def hardware_values_are_read_and_cannot_be_written(dut):
     for r in abi.REGISTERS:
         if r.access is Access.RO:
             values[r] = rng.getrandbits(r.width)
-            getattr(dut, f"r_{r.name}").value = values[r]
+            getattr(dut, port(r)).value = values[r]
     for r, value in values.items():
         await bus.write(r.offset, rng.getrandbits(32))
         if r.width == 64:

@@ -76,7 +76,7 @@ async def no_report_precedes_its_data(dut):
             sink.pause = rng.choice([0.0, 0.5, 0.97])
         await RisingEdge(dut.clk)
         held_back += sink.received < sum(s.sent for s in sources)
-        closed += not int(dut.room.value)
+        closed += not int(dut.space.value)
         while (entry := sink.recv_nowait()) is not None:
             source, number, ticket = unpack(entry)
             assert number == len(got[source]), "out of order"
@@ -105,7 +105,7 @@ async def waiting_source_blocks_no_other(dut):
         sources[0].send_nowait(report(0, k, 5))
     for _ in range(40):
         await RisingEdge(dut.clk)
-    assert not sink.received and not int(dut.room.value) and not int(dut.idle.value)
+    assert not sink.received and not int(dut.space.value) and not int(dut.idle.value)
     dut.placed_ticket.value = 4
     for k in range(30):
         sources[1].send_nowait(report(1, k, 4))

@@ -95,7 +95,7 @@ class Flood:
     def fuzz(self):
         pair = self.pair
         before, raw = self.counted(), len(pair.take_raw("b"))
-        probes = self.context.reports.counts["PROBE"]
+        probes = self.context.engine.reports.counts["PROBE"]
         refused = 0
         for _ in range(FUZZ_ROUNDS):
             pair.inject("b", [self.mutated() for _ in range(FUZZ_FRAMES)])
@@ -107,7 +107,7 @@ class Flood:
             pair.take_errors("b")
         after = self.counted()
         new = {name: after[name] - before[name] for name in after if after[name] != before[name]}
-        probes = self.context.reports.counts["PROBE"] - probes
+        probes = self.context.engine.reports.counts["PROBE"] - probes
         dropped = sum(number for name, number in new.items() if name.startswith("drop_"))
         ended = new.get("rx_packets", 0) + new.get("rx_raw_frames", 0) + dropped + probes
         assert new["rx_frames"] == ended, (new, probes)

@@ -39,7 +39,7 @@ class Card:
 
     def state(self):
         """What a refused descriptor may not change."""
-        return SimpleNamespace(frames=self.frames, reports=self.context.reports.counts.copy())
+        return SimpleNamespace(frames=self.frames, reports=self.context.engine.reports.counts.copy())
 
     def settle(self):
         self.pair.sleep(WAIT_NS)
@@ -89,7 +89,8 @@ def descriptors(card):
 
 def bad_descriptors(card):
     pair, tried = card.pair, 0
-    find_qp, card.context.reports.find_qp = card.context.reports.find_qp, lambda *_: None   # the driver looks away
+    reports = card.context.engine.reports
+    find_qp, reports.find_qp = reports.find_qp, lambda *_: None   # the driver looks away
     for ring, retransmit in ((Ring.SEND, 0), (Ring.RETRANSMIT, 1)):
         for name, changes, reason in descriptors(card):
             before = card.state()
@@ -108,7 +109,7 @@ def bad_descriptors(card):
         card.settle()
         assert pair.new_drops("a") == {"bad_descriptor": 1} and card.frames == before.frames, ring.name
         assert card.context.rings[ring].room == 1 << RING_LOG2
-    card.context.reports.find_qp = find_qp
+    reports.find_qp = find_qp
     assert tried > 2 * (1 << RING_LOG2), "the rings wrapped"
 
 
@@ -132,8 +133,8 @@ def bad_doorbells(card):
     # The two words of the Adamap, for QPs that do not exist or live in another generation.
     live = card.endpoint.qps[0]
     for qpn, generation in ((15, 0), (0, 1), (1 << 20, 0), (live.qp_num, live.generation + 1)):
-        context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=qpn, generation=generation, nodes=5)
-        context.doorbell("cum_doorbell", abi.CUM_DOORBELL, qpn=qpn, generation=generation, psn=0x1234)
+        context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=qpn, generation=generation, nodes=5)
+        context.engine.doorbell("cum_doorbell", abi.CUM_DOORBELL, qpn=qpn, generation=generation, psn=0x1234)
     card.settle()
     assert pair.new_drops("a") == {}
 
@@ -176,10 +177,11 @@ def bad_raw_frames(card):
     pair, context = card.pair, card.context
     frames = card.frames
     for length in (0, 13, 9217, 65535):
-        card.push(Ring.NIC_TX, abi.NIC_TX.pack(address=context.nic.tx_slots.physical(0), length=length))
+        card.push(Ring.NIC_TX, abi.NIC_TX.pack(address=context.engine.nic.tx_slots.physical(0), length=length))
         card.settle()
         assert pair.new_drops("a") == {"bad_descriptor": 1}, length
-    card.push(Ring.NIC_TX, abi.NIC_TX.pack(address=context.nic.tx_slots.physical(0), length=60), spoil_phase=True)
+    slot = context.engine.nic.tx_slots.physical(0)
+    card.push(Ring.NIC_TX, abi.NIC_TX.pack(address=slot, length=60), spoil_phase=True)
     card.settle()
     assert pair.new_drops("a") == {"bad_descriptor": 1}
     host = pair.env.host("a")
@@ -227,23 +229,24 @@ def broken_lists(card):
     """The card is told of nodes that are none: the QP is given up, nothing is read outside the knitting buffer."""
     context = card.context
     junk, stray, damaged = card.qps[1], card.qps[2], card.qps[4]
-    errors = context.reports.counts["QP_ERROR"]
-    context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=junk.qp_num, generation=junk.generation, nodes=1)
+    errors = context.engine.reports.counts["QP_ERROR"]
+    context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=junk.qp_num, generation=junk.generation, nodes=1)
     card.settle()
-    assert context.reports.counts["QP_ERROR"] == errors + 1 and junk.receiver.broken is Reason.BAD_NODE
+    assert context.engine.reports.counts["QP_ERROR"] == errors + 1 and junk.receiver.broken is Reason.BAD_NODE
     assert junk.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_node": 1}
     write_node(stray, next_line=NOWHERE // abi.BLOCK_BYTES)
-    context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=stray.qp_num, generation=stray.generation, nodes=2)
+    context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=stray.qp_num, generation=stray.generation, nodes=2)
     card.settle()
-    assert context.reports.counts["QP_ERROR"] == errors + 2 and stray.receiver.broken is Reason.BAD_POINTER
+    assert context.engine.reports.counts["QP_ERROR"] == errors + 2 and stray.receiver.broken is Reason.BAD_POINTER
     assert stray.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_pointer": 1}
     block = damaged.receiver.holes.head_block
     node = bytearray(write_node(damaged, next_line=block))
     node[abi.NODE.offset_of("count") // 8] ^= 2         # three holes, which is legal
     card.pair.env.host("a").memory.write(block * abi.BLOCK_BYTES, bytes(node))
-    context.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=damaged.qp_num, generation=damaged.generation, nodes=1)
+    context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=damaged.qp_num, generation=damaged.generation,
+                            nodes=1)
     card.settle()
-    assert context.reports.counts["QP_ERROR"] == errors + 3 and damaged.receiver.broken is Reason.BAD_NODE
+    assert context.engine.reports.counts["QP_ERROR"] == errors + 3 and damaged.receiver.broken is Reason.BAD_NODE
     assert damaged.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_node": 1}
 
 

@@ -32,8 +32,8 @@ class Spy:
     """Keeps the event reports of a QP, and hands them on."""
 
     def __init__(self, qp, kept):
-        self._take, self._kept = qp.on_report, kept
-        qp.on_report = self
+        self._take, self._kept = qp.engine.on_report, kept
+        qp.engine.on_report = self
 
     def __call__(self, kind, report):
         if kind in (abi.ReportKind.ERROR, abi.ReportKind.TX_ERROR):

@@ -119,7 +119,7 @@ class ResetRun:
         for side, other in ("ab", "ba"):
             await bridge(self.ends[side].connect)(self.ends[other].connections, path_mtu=PMTU)
         assert numbers == [qp.qp_num for qp in self.end.qps]
-        assert not self.context.rings[abi.Ring.META_REPORT].cons, "a report of the old life came after the reset"
+        assert not self.context.rings[abi.Ring.META_REPORT].prod, "a report of the old life came after the reset"
         # The peer's card goes on counting: only the card that was reset starts anew with a scoreboard.
         del pair.scoreboards[peer]
         board = pair.scoreboards[victim] = Scoreboard(

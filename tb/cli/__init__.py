@@ -1,8 +1,11 @@
 """The command line ``weft``: thin commands that load what they need when they run."""
 
+import sys
+
 import typer
 
 from weft.tb.cli.card import regs, synth, verilog
+from weft.tb.cli.failures import told
 from weft.tb.cli.simulation import sim
 from weft.tb.cli.verdicts import bench, formal, mutants
 
@@ -16,7 +19,17 @@ COMMANDS = (
     mutants,
 )
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+
+class CommandLine(typer.Typer):
+    """Commands for a terminal of any locale: what its encoding has no character for is shown as a question mark."""
+
+    def __call__(self, *arguments, **options):
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(errors="replace")
+        return super().__call__(*arguments, **options)
+
+
+app = CommandLine(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Weft: an RDMA network card whose receive window has no hardware limit.")
 for command in COMMANDS:
-    app.command()(command)
+    app.command()(told(command))

@@ -1,13 +1,12 @@
 """``weft verilog``, ``synth``, ``regs``: what the card is made of."""
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from weft.tb.cli.failures import FAILED, needs
+from weft.tb.cli.failures import needs
 from weft.tb.cli.parameters import card_params, number, option
 
 
@@ -29,16 +28,11 @@ def verilog(
     told = f"{len(text) / 1e6:.1f} MB in {time.monotonic() - start:.0f} s"
     if lint or yosys:
         with needs("sim"):
-            from weft.tb.flow.lint import LintFailed, verilator_lint, yosys_check
-            from weft.tb.flow.simulators import MissingSimulator
+            from weft.tb.flow.lint import verilator_lint, yosys_check
             start = time.monotonic()
-            try:
-                for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
-                    if wanted:
-                        check(output, CARD_MODULE)
-            except (LintFailed, MissingSimulator) as error:
-                print(f"weft: {error}", file=sys.stderr)
-                raise typer.Exit(FAILED) from None
+            for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
+                if wanted:
+                    check(output, CARD_MODULE)
         told += f", lint clean in {time.monotonic() - start:.0f} s"
     print(f"{output}: module {CARD_MODULE}, preset {preset}, {told}")
 
@@ -51,14 +45,8 @@ def synth(
     card_params(preset)
     depth = number("--depth", depth, int, 1, 9)
     with needs("dev"):
-        from weft.tb.flow.lint import LintFailed
-        from weft.tb.flow.simulators import MissingSimulator
         from weft.tb.flow.synth import run
-        try:
-            raise typer.Exit(run(preset, depth))
-        except (LintFailed, MissingSimulator) as error:
-            print(f"weft: {error}", file=sys.stderr)
-            raise typer.Exit(FAILED) from None
+        raise typer.Exit(run(preset, depth))
 
 
 def regs(output: Annotated[Path | None, option("Write there instead of to the terminal.", "PATH")] = None):
@@ -68,4 +56,4 @@ def regs(output: Annotated[Path | None, option("Write there instead of to the te
     if output is None:
         print(registers_markdown(), end="")
     else:
-        output.write_text(registers_markdown())
+        output.write_text(registers_markdown(), encoding="utf-8")

@@ -1,21 +1,63 @@
 """How a command ends that cannot do its work: one sentence on standard error, exit status 1."""
 
+import contextlib
+import errno
+import functools
 import sys
 
 import typer
 
+from weft.tb.flow.failure import Failure
+
 FAILED = 1
+ELSEWHERE = "or name another folder in WEFT_BUILD"
+ON_DISK = {
+    errno.ENOSPC: "the disk{of} is full; make room, " + ELSEWHERE,
+    errno.EDQUOT: "the disk quota{of} is used up; make room, " + ELSEWHERE,
+    errno.ENOTDIR: "{path} cannot be made, because a part of it is not a folder; move that away, " + ELSEWHERE,
+    errno.EEXIST: "{path} is not a folder; move it away, " + ELSEWHERE,
+    errno.EROFS: "{path} cannot be written, because the disk is read-only; work on another one, " + ELSEWHERE,
+    errno.EACCES: "{path} may not be written or read by you; change its permissions or its owner, " + ELSEWHERE,
+    errno.EPERM: "{path} may not be changed by you; change its permissions or its owner, " + ELSEWHERE,
+}
 
 
+def fail(sentence):
+    """End with one sentence on standard error and exit status 1."""
+    print(f"weft: {sentence}", file=sys.stderr)
+    raise typer.Exit(FAILED)
+
+
+def sentence_of(error):
+    """What an ``OSError`` means to a person."""
+    if error.errno == errno.ENOENT and error.filename is None:
+        return "the working folder does not exist any more; change to one that does"
+    path = repr(str(error.filename)) if error.filename is not None else "a file"
+    of = f" of {path}" if error.filename is not None else ""
+    return ON_DISK.get(error.errno, f"{{path}}: {error.strerror or error}").format(path=path, of=of)
+
+
+def told(command):
+    """``command``, with failures told in a sentence: what a person can mend is no reason for a traceback."""
+    @functools.wraps(command)
+    def run(*arguments, **options):
+        try:
+            return command(*arguments, **options)
+        except BrokenPipeError:
+            raise
+        except Failure as failure:
+            fail(failure)
+        except OSError as error:
+            fail(sentence_of(error))
+    return run
+
+
+@contextlib.contextmanager
 def needs(extra):
     """Tell which extra to install when an import fails that it would have brought."""
-    class Needs:
-        def __enter__(self):
-            return self
-
-        def __exit__(self, kind, error, _traceback):
-            if kind is not None and issubclass(kind, ModuleNotFoundError) and not (error.name or "").startswith("weft"):
-                print(f"weft: this command needs the Python package {error.name!r}; "
-                      f"install it with: pip install 'weft-rnic[{extra}]'", file=sys.stderr)
-                raise typer.Exit(FAILED) from None
-    return Needs()
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("weft"):
+            raise
+        fail(f"this command needs the Python package {error.name!r}; install it with: pip install 'weft-rnic[{extra}]'")

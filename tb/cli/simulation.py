@@ -7,7 +7,7 @@ import typer
 from weft.driver.engine.qp_table import FIRST_QPN
 from weft.hdl import wire
 from weft.tb.cli.failures import needs
-from weft.tb.cli.parameters import card_params, choice, mappable_file, number, option
+from weft.tb.cli.parameters import card_params, choice, mappable_file, number, option, refuse
 
 SIMULATORS = ("verilator", "icarus")
 RTT_US_MAX = 1_000_000
@@ -29,7 +29,7 @@ def sim(
     pmtu: Annotated[str, option("Path MTU: 256, 512, 1024, 2048 or 4096.")] = "1024",
     sim: Annotated[str, option("verilator or icarus.", "NAME")] = "verilator",
     preset: Annotated[str, option("Size of the card: test, basic or full.", "NAME")] = "test",
-    waves: Annotated[bool, typer.Option("--waves", help="Record waves.")] = False,
+    waves: Annotated[bool, typer.Option("--waves", help="Record waves; so does WAVES=1 in the environment.")] = False,
     view: Annotated[bool, typer.Option("--view", help="Open the waves in GTKWave afterwards.")] = False,
 ):
     """A real file crosses a lossy link between two cards, RTL end to end; then a report."""
@@ -48,5 +48,10 @@ def sim(
     }
     settings["pmtu"] = int(settings["pmtu"])
     with needs("sim"):
+        from weft.tb.flow.simulate import waves_wanted
         from weft.tb.job.run import run
+        try:
+            settings["waves"] |= waves_wanted()
+        except ValueError as error:
+            refuse(str(error))
         raise typer.Exit(run(**settings))

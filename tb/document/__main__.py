@@ -1,9 +1,20 @@
-"""``python -m weft.tb.document``: make the generated parts of the documents anew."""
+"""``python -m weft.tb.document [--measured]``: make the generated parts of the documents anew.
 
+With ``--measured`` the figures of the last runs, in ``sim_build/reports/``, go into the documents, too.
+"""
+
+import sys
+
+from weft.tb.document import measured
 from weft.tb.document.parts import ROOT, documents, fill, make
 from weft.tb.document.registers import registers_markdown
 
 if __name__ == "__main__":
-    (ROOT / "docs/registers.md").write_text(registers_markdown())
+    if sys.argv[1:] not in ([], ["--measured"]):
+        sys.exit("python -m weft.tb.document takes one option, --measured")
+    (ROOT / "docs/registers.md").write_text(registers_markdown(), encoding="utf-8")
     for document in documents():
-        document.write_text(fill(document.read_text(), make))
+        text = fill(document.read_text(encoding="utf-8"), make)
+        if sys.argv[1:]:
+            text = measured.fill(text, ROOT / measured.REPORTS)
+        document.write_text(text, encoding="utf-8")

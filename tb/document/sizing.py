@@ -5,8 +5,8 @@ from math import ceil, inf
 from weft.driver.verbs.config import ContextConfig
 from weft.hdl import abi, wire
 from weft.hdl.adamap.fetches import LINES
-from weft.hdl.card import NS_PER_CYCLE
 from weft.hdl.params import PRESETS
+from weft.hdl.supervisor import NS_PER_CYCLE
 
 LINE_GBPS = 100
 FCS_PREAMBLE_GAP = 4 + 8 + 12     # bytes of Ethernet beside the frame: FCS, preamble, gap

@@ -1,6 +1,7 @@
 """Lint of the generated Verilog: Verilator ``-Wall`` with waivers, and Yosys ``check -assert``.
 
-Signals computed from themselves never get as far: :mod:`weft.hdl.self_reading` refuses them when Verilog is written.
+Signals computed from themselves never get as far: :mod:`weft.hdl.verilog.self_reading` refuses them when Verilog is
+written.
 """
 
 import os
@@ -10,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from weft.tb.flow import simulators
+from weft.tb.flow.failure import Failure
 
 # What the Verilog back end of Amaranth writes by construction; anything else fails the lint.
 WAIVERS = {
@@ -25,17 +27,16 @@ WAIVERS = {
 }
 
 
-class LintFailed(Exception):
+class LintFailed(Failure):
     """The Verilog has a fault that no waiver covers. The message lists the first ones."""
 
 
 def verilator_lint(path, top):
     """Lint the Verilog file ``path``; raise :class:`LintFailed` with the warnings that no waiver covers."""
-    root = simulators.Verilator.root()
-    command = [str(root / "bin/verilator"), "--lint-only", "-Wall", "--top-module", top,
-               *[f"-Wno-{name}" for name in WAIVERS], str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env={
-        **os.environ, "VERILATOR_ROOT": str(root), "PATH": f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}"})
+    command, environment = simulators.Verilator.program(
+        "--lint-only", "-Wall", "--top-module", top, *[f"-Wno-{name}" for name in WAIVERS], str(path))
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                          env={**os.environ, **environment})
     if done.returncode or "%Warning" in done.stderr:
         raise LintFailed(f"{path}: verilator -Wall says\n{done.stderr[:4000]}")
 

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
 from weft.hdl import verilog
-from weft.hdl.self_reading import SelfReading, self_reading
+from weft.hdl.verilog.self_reading import SelfReading, self_reading
 from weft.tb.flow import lint
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 
@@ -170,7 +170,7 @@ def test_field_through_a_signal_of_its_own_is_right(sim):
 
 
 def test_verilator_mistakes_a_field_that_reads_another_one(monkeypatch):
-    monkeypatch.setattr(verilog, "refuse_self_reading", lambda rtlil: None)
+    monkeypatch.setattr(verilog.text, "refuse_self_reading", lambda rtlil: None)
     text = verilog.verilog_text(verilog.rtlil_text(Splitter(apart=False), "top"))
     with pytest.raises(AssertionError, match="fields"):  # once it passes, the refusal may go
         simulate(verilog=text, top="top", name="verilog_mistake", cases=__file__, sim="verilator", tests="fields",

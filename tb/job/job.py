@@ -36,6 +36,8 @@ class Job:
         Files the bench writes.
     captures : str
         Folder of the captures.
+    program : str
+        How a shell calls the command line.
     """
 
     file: str
@@ -56,6 +58,7 @@ class Job:
     back_reorder: float = 0.0
     back_dup: float = 0.0
     back_corrupt: float = 0.0
+    program: str = "weft"
 
     @classmethod
     def from_environment(cls):
@@ -89,10 +92,15 @@ class Job:
         Path(self.report).write_text(json.dumps(report, indent=1) + "\n")
 
     @property
+    def keeps_order(self):
+        """Whether the link delivers every frame at most once, and in order."""
+        return not (self.reorder or self.dup or self.back_reorder or self.back_dup)
+
+    @property
     def command(self):
         """The command that runs this job again."""
-        apart = ("progress", "report", "captures")
+        apart = ("progress", "report", "captures", "program")
         options = {name: value for name, value in asdict(self).items()
                    if name not in apart and not (name.startswith("back_") and value == 0)}
-        return "weft sim " + " ".join(
+        return f"{self.program} sim " + " ".join(
             f"--{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items())

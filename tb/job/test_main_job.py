@@ -13,6 +13,7 @@ from weft.hdl import verilog
 from weft.hdl.params import preset
 from weft.tb.flow import simulate as sim
 from weft.tb.flow.simulate import simulate
+from weft.tb.job import publish
 from weft.tb.job import run as run_sim
 from weft.tb.job.job import Job
 from weft.tb.world.two_cards import TOP, two_cards_text, two_cards_verilog
@@ -58,20 +59,22 @@ def test_default_job_delivers_and_the_second_run_builds_nothing():
     status, output = weft_sim()
     assert status == 0, output
     assert "PASSED" in output
-    report = json.loads(run_sim.REPORT.read_text())
+    report = json.loads(publish.REPORT.read_text())
     assert report.keys() >= REPORT_FIELDS
     assert_exact(report)
     packets = -(-report["bytes"] // DEFAULTS["pmtu"])
     assert report["bytes"] >= 1 << 20 and report["file"] == str(run_sim.default_file())
     assert packets <= report["packets_sent"] - report["packets_retransmitted"] <= packets + 1
     assert 0.003 < report["packets_lost"] / report["packets_sent"] < 0.03
-    assert 1 < report["goodput_gbps"] < 100 and report["cycles"] > 10_000 and report["wall_seconds"] < 90
-    assert report["cache_hits"] + report["cache_misses"] >= report["packets_retransmitted"]
-    assert report["seed"] == 1 and report["command"].startswith("weft sim --file ")
+    assert 1 < report["goodput_gbps"] < 100 and report["cycles"] > 10_000
+    # Every retransmission that arrives looks for its node once, unless it finds the match queue full.
+    arrived = report["link"]["a_to_b"]["delivered"]["retx"] - report["counters"]["b"]["rx_unmatched"]
+    assert report["cache_hits"] + report["cache_misses"] == arrived > 0
+    assert report["seed"] == 1 and f"weft sim --file {publish.REPORT.anchor}" in report["command"]
     built = {path: path.stat().st_mtime_ns for path in sim.BUILD_ROOT.glob("two-cards-test-*/ready")}
     status, output = weft_sim("--seed", "2")
     assert status == 0, output
-    assert json.loads(run_sim.REPORT.read_text())["seed"] == 2
+    assert json.loads(publish.REPORT.read_text())["seed"] == 2
     assert {path: path.stat().st_mtime_ns for path in sim.BUILD_ROOT.glob("two-cards-test-*/ready")} == built
 
 
@@ -141,9 +144,8 @@ def test_planted_fault_fails_the_run(tmp_path, monkeypatch, capsys):
     file = tmp_path / "file"
     file.write_bytes(bytes(range(256)) * 10)
     monkeypatch.setattr(run_sim, "two_cards_text", lambda params: text)
-    monkeypatch.setattr(run_sim, "BUILD_ROOT", tmp_path)
-    monkeypatch.setattr(run_sim, "REPORT", tmp_path / "sim.json")
-    monkeypatch.setattr(run_sim, "CAPTURES", tmp_path / "captures")
+    monkeypatch.setattr(publish, "REPORT", tmp_path / "sim.json")
+    monkeypatch.setattr(publish, "CAPTURES", tmp_path / "captures")
     settings = {**DEFAULTS, "file": str(file), "pmtu": 256, "loss": 0.2, "seed": 6, "rtt_us": 2.0}
     assert run_sim.run(sim="icarus", waves=False, view=False, **settings) == 1
     report = json.loads((tmp_path / "sim.json").read_text())

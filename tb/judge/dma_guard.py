@@ -61,9 +61,9 @@ class DmaGuard:
         for ring in abi.CARD_TO_HOST:
             buffer = context.rings[ring].buffer
             self._allow(ring.name, buffer.physical(0), buffer.size)
-        slots = context.nic.rx_slots
+        slots = context.engine.nic.rx_slots
         self._allow("frames", slots.physical(0), slots.size)
-        self._allow("status block", context._status.physical(0), abi.BLOCK_BYTES)
+        self._allow("status block", context.engine.status.physical(0), abi.BLOCK_BYTES)
         self._command, context.commands.call = context.commands.call, self._call
         self._memory.dma_watchers.append(self._written)
 

@@ -38,7 +38,9 @@ class Life:
     spanned: set = field(default_factory=set)         # in a node although they are there: a span
     times_lost: Counter = field(default_factory=Counter)
     events: deque = field(default_factory=deque)      # (must come, what it says), oldest first
-    retransmissions: list = field(default_factory=list)   # (rsn, psn) and (probe's rsn, None), as they arrived
+    # (rsn, psn) and (probe's rsn, None), as they arrived; those before the list's head are of no account any more.
+    retransmissions: list = field(default_factory=list)
+    came: set = field(default_factory=set)            # (psn, rsn) of every retransmission
     ends_due: set = field(default_factory=set)        # PSNs of retransmissions that end a message
     ends: set = field(default_factory=set)            # PSNs of MESSAGE_END reports
     unmatched: set = field(default_factory=set)       # (psn, rsn) of UNMATCHED reports
@@ -58,6 +60,8 @@ class Life:
         if header.retransmission or probe:
             # The window has no say in a retransmission: whether it counts is seen when its node retires.
             self.retransmissions.append((header.rsn, None if probe else judged.psn))
+            if not probe:
+                self.came.add((_modulo32(judged.psn), header.rsn))
             self.seen["probes" if probe else "retransmissions"] += 1
             if probe:
                 self.exercised.add("probe")
@@ -139,6 +143,8 @@ class Life:
                 self.missing.discard(psn)
                 self.filled.add(psn)
 
+        self.retransmissions = [each for each in self.retransmissions if signed24(each[0] - self.next_rsn) >= 0]
+
     def _arrivals(self, rsn, count, by_slot):
         """Retransmissions for a node: (slot or None, psn) → whether it came before anything beyond the node."""
         found, passed = {}, False
@@ -151,8 +157,7 @@ class Life:
 
     def take_unmatched(self, report):
         """An UNMATCHED report."""
-        came = ((rsn, _modulo32(psn)) for rsn, psn in self.retransmissions if psn is not None)
-        assert (report.rsn, report.psn) in came, f"QP {self.qpn}: PSN {report.psn:#x}, RSN {report.rsn} never came"
+        assert (report.psn, report.rsn) in self.came, f"QP {self.qpn}: PSN {report.psn:#x}, RSN {report.rsn} never came"
         self.unmatched.add((report.psn, report.rsn))
 
     def take_event(self, kind, report):

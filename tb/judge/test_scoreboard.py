@@ -123,6 +123,18 @@ def test_packets_in_a_span_come_again_as_far_as_the_driver_says():
         card.check(6, 2, spans=1)
 
 
+def test_what_was_retired_costs_no_more_work():
+    card, nodes = Card(), 50
+    for n in range(nodes):
+        card.packet(3 * n)
+        card.packet(3 * n + 2)
+        card.lost(3 * n + 1)
+        card.packet(3 * n + 1, rsn=n)
+        card.retire(3 * n + 1, rsn=n)
+    life = card.board._lives[QPN]
+    assert card.board.seen["RETIRE"] == nodes and len(life.filled) == nodes and not life.retransmissions
+
+
 def test_copies_late_packets_and_damage_are_told_apart():
     card = Card()
     for number in (0, 1, 1, 3, 2):

@@ -64,14 +64,14 @@ class Walk:
                 self.sent.append(now())
             if int(dut.judged.value):
                 self.judged.append(now())
-                self.refused += int(dut.refuse_stb.value)
+                self.refused += int(dut.refuse__stb.value)
 
     async def burst(self, first, count):
         """A header per cycle for the holes of some nodes."""
         dut, edge = self.dut, RisingEdge(self.dut.clk)
         for k in range(first, first + count):
             for slot, hole in enumerate(self.holes):
-                assert int(dut.room.value)
+                assert int(dut.space.value)
                 dut.i__payload.value = pack(
                     MatchRequest, qpn=0, generation=self.generation, psn=(k * SPAN + hole) % (1 << 32),
                     rsn=(k * len(self.holes) + slot) % (1 << 24))

@@ -1,4 +1,7 @@
-"""How often a retransmission finds its node on the card: the Adamap room before a host memory that takes its time.
+"""How often a retransmission finds its node on the card when one QP recovers and nothing is in its way.
+
+The Adamap room before a host memory that takes its time, a head cache larger than that of preset ``test``; for
+several QPs at once see :mod:`~weft.tb.measure.adamap_interleaved`, whose figures come with these.
 
 A fraction is that of the retransmissions whose node was cached when they came; the others waited for a read.
 Packets of 1 KiB at 100 Gb/s, so one retransmission per 22.1 cycles when they come back to back.
@@ -29,63 +32,38 @@ from weft.hdl import abi
 from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.layouts import JudgeRequest, ListCreate, QpRef
 from weft.hdl.params import preset
-from weft.model.functional.builder import NodeBuilder
 from weft.tb.blocks.adamap.made_lists import LineMemory, now, open_extent, pass_cycles
 from weft.tb.blocks.adamap.with_qp_table import WithQpTable, write_qp
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack
 from weft.tb.flow.simulate import simulate
 from weft.tb.flow.stream import StreamSource
+from weft.tb.measure import adamap_interleaved
 from weft.tb.measure.benchmark import Row
+from weft.tb.measure.losses import BUILDERS, FIRST_PSN, PACKET_CYCLES, batches, nodes_of
 
 PARAMS = replace(preset("test"), qps=4, knit_extents=1, cache_entries=32, prefetch_depth_max=16)
 DEPTHS = (1, 2, 4, 8, 16)
-PACKET_CYCLES = 1106 * 8 / 100 / 4      # a packet of 1 KiB on a wire of 100 Gb/s
-BATCH_PACKETS = int(1e6 / 4 / PACKET_CYCLES)
 MATCHES = {"batched": 1200, "comb": 1200, "immediate": 600}
-LOSS, COMB = 1e-3, 384
-BUILDERS = {"": tuple(abi.Encoding), "_raw": (abi.Encoding.BITMAP,)}
 LATENCIES = {   # cycles of one read
     "": lambda rng: 250,
     "_500ns": lambda rng: 125,
     "_2us": lambda rng: 500,
     "_tail": lambda rng: 150 + min(int(rng.expovariate(1 / 100)), 2500),
 }
-FIRST_LINE, FIRST_PSN = 64, 5000
+READS = {"": "reads of 1 µs", "_500ns": "reads of 0.5 µs", "_2us": "reads of 2 µs",
+         "_tail": "reads of 0.6 µs and more, 1 µs on average"}
+LOST = {**adamap_interleaved.LOSSES, "immediate": "1e-3 lost at random, each reported at once"}
+FIRST_LINE = 64
 BAR = 0.999
-
-
-def losses(workload, rng):
-    """Lost packet numbers, and which of them are reported together."""
-    at, batch, batches = 0, [], []
-    end = BATCH_PACKETS
-    while sum(map(len, batches)) < MATCHES[workload]:
-        at += COMB if workload == "comb" else 1 + int(rng.expovariate(LOSS))
-        if workload == "immediate":
-            batches.append([at])
-            continue
-        while at >= end:
-            if batch:
-                batches.append(batch)
-            batch, end = [], end + BATCH_PACKETS
-        batch.append(at)
-    return batches
 
 
 class Scenario:
     """A list and the retransmissions for it."""
 
     def __init__(self, workload, builder, generation, rng):
-        self.batches, self.generation = losses(workload, rng), generation
-        nodes = NodeBuilder(1, BUILDERS[builder])
-        self.nodes, rsn = [], 0
-        for batch in self.batches:
-            sealed = []
-            for k, at in enumerate(batch):
-                sealed += nodes.run(0, generation, FIRST_PSN + at, 1, k + 1 == len(batch))
-            for node in sealed:
-                self.nodes.append(replace(node, rsn=rsn))
-                rsn += len(node.holes)
+        self.batches, self.generation = batches(workload, MATCHES[workload], rng), generation
+        self.nodes = nodes_of(self.batches, 0, generation, builder)
 
     @property
     def holes_per_node(self):
@@ -120,7 +98,7 @@ class Room:
             quiet = quiet + 1 if int(self.dut.idle.value) else 0
 
     async def doorbell(self, name, layout, **fields):
-        data, strobe = getattr(self.dut, name), getattr(self.dut, f"{name}_stb")
+        data, strobe = (getattr(self.dut, f"registers__{name}{part}") for part in ("", "_stb"))
         data.value, strobe.value = int.from_bytes(layout.pack(**fields), "little"), 1
         await RisingEdge(self.dut.clk)
         strobe.value = 0
@@ -132,7 +110,7 @@ class Room:
         who = {"qpn": 0, "generation": scenario.generation}
         last = scenario.batches[-1][-1] + FIRST_PSN + 1
         await write_qp(dut, **who)
-        await StreamSource(dut, "i_create", dut.clk).send(pack(ListCreate, **who, psn=last, line=FIRST_LINE))
+        await StreamSource(dut, "life__create", dut.clk).send(pack(ListCreate, **who, psn=last, line=FIRST_LINE))
         await self.doorbell("cum_doorbell", abi.CUM_DOORBELL, **who, psn=FIRST_PSN)
         await self.doorbell("link_doorbell", abi.LINK_DOORBELL, **who, nodes=len(scenario.nodes))
         rsn, before = 0, None
@@ -150,7 +128,7 @@ class Room:
                 await pass_cycles(dut, int(due) - now())
             before = batch[0] if len(batch) == 1 else None
         await self.rest()
-        await StreamSource(dut, "i_destroy", dut.clk).send(pack(QpRef, **who))
+        await StreamSource(dut, "life__destroy", dut.clk).send(pack(QpRef, **who))
         return self.hits / rsn
 
 
@@ -158,7 +136,7 @@ class Room:
 async def stalls(dut):
     rng = random.Random(1)
     await start_clock(dut)
-    dut.reorder_distance.value = dut.retransmit_slack.value = 1
+    dut.registers__reorder_distance.value = dut.registers__retransmit_slack.value = 1
     dut.o_judgement__ready.value = dut.o_qp_error__ready.value = 1
     dut.o_report__0__ready.value = dut.o_report__1__ready.value = 1
     latency = None
@@ -172,7 +150,7 @@ async def stalls(dut):
                        + "\n")
         generation = (generation + 1) % 256
         scenario = Scenario(workload, builder, generation, random.Random(7))
-        dut.prefetch_depth.value = dut.prefetch_watermark.value = depth
+        dut.registers__prefetch_depth.value = dut.registers__prefetch_watermark.value = depth
         latency = LATENCIES[speed]
         figures[f"{workload}_n{depth}{speed}{builder}"] = await room.run(scenario)
         figures[f"{workload}{builder} holes"] = scenario.holes_per_node
@@ -194,13 +172,22 @@ def show(figures):
     Console().print(table)
 
 
+def conditions(workload, speed, builder):
+    """What the figures of a case have in common."""
+    return (f"1 QP, at rest before each batch, {PARAMS.cache_entries} cache entries, nodes in consecutive blocks and "
+            f"linked far ahead, {'of the bitmap alone, ' if builder else ''}{READS[speed]}, packets of 1 KiB at "
+            f"100 Gb/s, {LOST[workload]}")
+
+
 def measure(progress, *, cases=None, sim="verilator"):
-    """Rows and a table."""
+    """Rows and a table: one QP, then several."""
     cases = cases or [(w, n, s, b) for b in BUILDERS for s in LATENCIES for w in MATCHES for n in DEPTHS]
     run = simulate(WithQpTable(Adamap(PARAMS)), name="adamap_stall", cases=__file__, sim=sim,
                    seed=1, optimize="run", env={"WEFT_CASES": json.dumps(cases), "WEFT_PROGRESS": str(progress)},
                    timeout_s=1800)
     figures = json.loads((run / "figures.json").read_text())
     show(figures)
-    return [Row(f"adamap_unstalled_fraction_{w}_n{n}{s}{b}", "of matches", figures[f"{w}_n{n}{s}{b}"],
-                at_least=BAR if (n, s, b) == (4, "", "") else None) for w, n, s, b in cases]
+    rows = [Row(f"adamap_unstalled_fraction_{w}_n{n}{s}{b}", "of matches", figures[f"{w}_n{n}{s}{b}"],
+                at_least=BAR if (n, s, b) == (4, "", "") else None, conditions=conditions(w, s, b))
+            for w, n, s, b in cases]
+    return [*rows, *adamap_interleaved.measure(progress, sim=sim)]

@@ -83,7 +83,10 @@ class MessageLab(Lab):
 
     def count(self, messages):
         """Accesses per message of both sides since they were cleared, and of each, by register."""
-        return {"mmio": sum(traffic.total for traffic in self.traffic.values()) / messages,
+        traffic = self.traffic.values()
+        return {"mmio": sum(side.total for side in traffic) / messages,
+                "access_ns": sum(side.access_ns for side in traffic) / sum(side.total for side in traffic),
+                "waits": sum(len(side.waits) for side in traffic) / messages,
                 **{side: {name: count / messages for name, count in (traffic.reads + traffic.writes).items()}
                    for side, traffic in self.traffic.items()}}
 
@@ -145,16 +148,17 @@ async def messages(dut):
     settings = json.loads(os.environ[VARIABLE])
     bench = MessageLab(dut, settings)
     await bench.start()
-    await bench.large()
+    if settings["large"]:
+        await bench.large()
     for stream in settings["streams"]:
         await bench.stream(Stream(**stream))
     bench.env.finish()
     Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(bench.figures))
 
 
-def run_messages(streams=STREAMS, *, progress, seed=1):
-    """Run the bench; its figures: ``"large"``, and those of each stream by name."""
-    settings = {"streams": [vars(stream) for stream in streams], "progress": str(progress)}
+def run_messages(streams=STREAMS, *, large=True, progress, seed=1):
+    """Run the bench; its figures: ``"large"`` unless left out, and those of each stream by name."""
+    settings = {"streams": [vars(stream) for stream in streams], "large": large, "progress": str(progress)}
     run = simulate(verilog=two_cards_text(preset(PRESET)), top=TOP, name=f"two-cards-{PRESET}", cases=__file__,
                    sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
     return json.loads((run / "figures.json").read_text())
@@ -170,6 +174,9 @@ def measure(progress):
         Row("tx_message_rate_mpps", "M/s", figures["tx"]["mpps"]),
         Row("message_rate_both_ways_mpps", "M/s", both["mpps"]),
         Row("message_rate_both_ways_800_in_flight_mpps", "M/s", figures["both_ways_800_in_flight"]["mpps"]),
+        Row("mmio_access_ns", "ns", both["access_ns"]),
+        Row("waits_per_message", "", large["waits"]),
+        Row("waits_per_small_message", "", both["waits"]),
         Row("mmio_per_message_payload_gbps", "Gb/s", large["gbps"]),
     ]
     for side, name in (("a", "sender"), ("b", "receiver")):

@@ -66,7 +66,7 @@ TARGETS = (
                   f"test_endpoint.py::test_held_room_comes_to_rest[{SIM}]",
                   f"test_usplus.py::test_host_requests_interrupts_and_errors[{SIM}]")),
     Target("pcie", "dma_read",
-           _in("pcie", "dma_read", "bulk_read", "line_read", "gather", "scatter", "slot_memory", "rotate"),
+           _in("pcie", "dma_read", "bulk_read", "read_slots", "line_read", "gather", "scatter", "slot_memory", "rotate"),
            _tests("blocks/pcie", f"test_dma_read.py::test_reads_return_the_bytes_asked_for[{SIM}]")),
     Target("pcie", "dma_write", _in("pcie", "dma_write", "write_align"),
            _tests("blocks/pcie", f"test_dma_write.py::test_bytes_land_where_they_belong[{SIM}]")),

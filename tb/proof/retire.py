@@ -35,7 +35,7 @@ class RetireSpec(Spec):
             m.d.comb += dut.extent_base[k].eq(self.constant(m, 4, f"base{k}"))
         ordered, reported = Signal(NUMBER_BITS), Signal(NUMBER_BITS)
         m.d.comb += [dut.op.rsn.eq(ordered), dut.op.index.eq(self.free(2, "index"))]
-        self.assume(~dut.op_en | dut.room)
+        self.assume(~dut.op_en | dut.space)
         order = dut.op_en
         out = dut.o_report.valid & dut.o_report.ready
         m.d.sync += [ordered.eq(ordered + order), reported.eq(reported + out)]
@@ -75,7 +75,7 @@ class RetireSpec(Spec):
         with m.Else():
             m.d.sync += patience.eq(0)
         self.check("no deadlock: a report within 5 cycles of its order", patience <= 5, **forever)
-        self.cover("no room", ~dut.room)
+        self.cover("no room", ~dut.space)
         self.cover("a report of a later order", dut.o_report.valid & (reported == 9))
 
 

@@ -101,7 +101,7 @@ class RingReaderSpec(Spec):
         self.check("cons <= delivered <= prod <= cons + size",
                    ((written - dut.cons)[:width] <= size) & (
                        (delivered - dut.cons)[:width] <= (written - dut.cons)[:width]), **deep)
-        self.check("refuses nothing", ~dut.refuse_stb, **deep)
+        self.check("refuses nothing", ~dut.refuse.stb, **deep)
         # Ranking: with everything answered and taken, the next entry comes in a bounded time.
         patience = Signal(6)
         calm = (dut.o.ready & request.ready & (~in_flight | line.valid) & ~dut.prod_stb & ~retire)
@@ -127,7 +127,7 @@ class LongRingReaderSpec(RingReaderSpec):
 
 SPECS = [RingReaderSpec, LongRingReaderSpec]
 MUTANTS = [
-    (LongRingReaderSpec, [("with m.Elif(room >= count):", "with m.Elif(room >= 0):")]),
+    (LongRingReaderSpec, [("with m.Elif(space >= count):", "with m.Elif(space >= 0):")]),
     (RingReaderSpec, [("in_ring.eq(Mux(to_prod < to_end, to_prod, to_end))", "in_ring.eq(to_prod)")]),
     (RingReaderSpec, [("slot.eq(tag.slot + line.index)", "slot.eq(tag.slot)")]),
 ]

@@ -74,7 +74,7 @@ class RingWriterSpec(Spec):
         self.check("no deadlock: room in the ring is used within 4 cycles", patience < 4, bound=20)
         self.cover("a full ring", dut.full & (up == 3) & (held == SIZE))
         self.cover("second lap", dut.o_data.valid & (written == SIZE + 1))
-        self.cover("a refused doorbell", dut.refuse_stb)
+        self.cover("a refused doorbell", dut.refuse.stb)
         self.cover("an interrupt", dut.o_interrupt.valid)
 
 

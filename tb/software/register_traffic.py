@@ -19,13 +19,15 @@ class RegisterTraffic:
     ----------
     reads, writes : Counter
         Accesses by register name.
+    access_ns : int
+        Time that accesses took the driver.
     waits : list of (int, int, bool)
         When each wait began, how long it might have taken at most, in nanoseconds, and whether an interrupt ended it.
     """
 
     def __init__(self, device):
         self.device = device
-        self.reads, self.writes, self.waits = Counter(), Counter(), []
+        self.reads, self.writes, self.waits, self.access_ns = Counter(), Counter(), [], 0
         for name in ("read32", "read64"):
             setattr(device, name, self._counted(getattr(device, name), self.reads))
         for name in ("write32", "write64"):
@@ -40,11 +42,14 @@ class RegisterTraffic:
 
         device.wait = waited
 
-    @staticmethod
-    def _counted(access, counter):
+    def _counted(self, access, counter):
         def counted(offset, *value):
             counter[_NAME_AT.get(offset, hex(offset))] += 1
-            return access(offset, *value)
+            began = self.device.now_ns()
+            try:
+                return access(offset, *value)
+            finally:
+                self.access_ns += self.device.now_ns() - began
         return counted
 
     @property
@@ -57,3 +62,4 @@ class RegisterTraffic:
         self.reads.clear()
         self.writes.clear()
         self.waits.clear()
+        self.access_ns = 0

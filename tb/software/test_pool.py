@@ -74,14 +74,14 @@ def test_limited_sender_sends_nothing_new():
 
     def stop():
         receiver._set_limit(sender.queue.sent_psn + 10)
-        ends[1].context.mark_active(ends[1].qps[0])
+        ends[1].context.engine.mark_active(ends[1].qps[0].engine)
         pair.loop.call_in(60_000, lambda: seen.update(limit=sender.queue.limit, sent=sender.queue.sent_psn))
         pair.loop.call_in(900_000, go)
 
     def go():
         seen["later"] = sender.queue.sent_psn
         receiver._set_limit(None)
-        ends[1].context.mark_active(ends[1].qps[0])
+        ends[1].context.engine.mark_active(ends[1].qps[0].engine)
 
     pair.loop.call_in(20_000, stop)
     ends[0].mr.write(bytes(range(250)) * 2_400)
@@ -101,7 +101,9 @@ def test_extents_come_and_go_with_the_load():
     context, card = pair.contexts[1], pair.devices[1].card
     knitting = context.knitting
     assert knitting.counts["grown"] > 1
-    most, pages = knitting.counts["grown"], len(pair.devices[1].memory._pages)
+    assert not knitting.changing
+    extents, pages = len(knitting.extents), len(pair.devices[1].memory._pages)   # of one page each
+    assert extents > 1
     ends[0].mr.write(bytes([7]) * 400_000)
     transfer(pair, ends)
     assert ends[1].mr.read(400_000, 0) == bytes([7]) * 400_000
@@ -112,7 +114,7 @@ def test_extents_come_and_go_with_the_load():
         pair.loop.run(pair.loop.now_ns + 500_000)
     grown = knitting.counts["grown"]
     assert len(knitting.extents) == len(card.tables.extents) == 1 and knitting.counts["shrunk"] == grown - 1
-    assert len(pair.devices[1].memory._pages) == pages - (most - 1)
+    assert len(pair.devices[1].memory._pages) == pages - (extents - 1)
     for (qp, peer) in zip(ends[1].qps, ends[0].connections, strict=True):
         qp.connect(peer, path_mtu=MTU.MTU_256)
     close_and_check(pair, ends)
@@ -192,7 +194,7 @@ def test_reports_of_a_dead_generation_change_nothing():
     ):
         pair.devices[1].card.report(entry)
     context.progress()
-    assert context.reports.counts["stale"] == 3 and context.knitting.check() == before
+    assert context.engine.reports.counts["stale"] == 3 and context.knitting.check() == before
     assert qp.receiver.holes.linked == 0 and qp.receiver.broken is None and not qp.receiver.holes.waits_for_blocks
     close_and_check(pair, ends)
 

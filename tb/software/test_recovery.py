@@ -241,3 +241,21 @@ def test_pool_grows():
     transfer(pair, ends)
     assert len(pair.contexts[1].knitting.extents) > 1
     close_and_check(pair, ends)
+
+
+def test_a_long_path_recovers_at_its_own_pace():
+    """Three of ten frames get lost, both ways, and what is lost last only a probe brings to light. The timeout of the
+    verbs, many round trips here, is for giving up and not for asking again."""
+    rtt_ns, round_trips, probes = 924_000, 0, 0
+    for seed in range(5):
+        lossy = LinkConfig(delay_ns=rtt_ns // 2, loss=0.3)
+        pair = make_pair(ContextConfig(probe_timeout_ns=3 * rtt_ns, ring_log2=8), forward=lossy, seed=seed)
+        ends = make_endpoints(pair, 300_000, timeout=12)   # 16.8 ms, 18 round trips
+        data = random.Random(seed).randbytes(300_000)
+        ends[0].mr.write(data)
+        sent, _ = transfer(pair, ends)
+        assert ends[1].mr.read(300_000, 0) == data
+        round_trips += sent["nanoseconds"] / rtt_ns
+        probes += sent.get("sender_probes", 0)
+        close_and_check(pair, ends)
+    assert probes >= 20 and round_trips / probes < 6, (round_trips, probes)

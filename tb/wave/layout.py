@@ -19,7 +19,7 @@ OVERVIEW = (
     )),
     ("card B receives", "b", (
         "receive.judge: i{header.kind header.opcode:Opcode header.psn header.rsn reason:Reason}",
-        "receive.judge: refuse_stb refuse_reason:Reason",
+        "receive.judge: refuse__stb refuse__reason:Reason",
     )),
     ("card B window", "b", (
         "adamap.window: fsm_state o{verdict psn base holes} o_run{psn length seal}",
@@ -28,7 +28,7 @@ OVERVIEW = (
         "adamap.builder: fsm_state o{entry<REPORT_NODE.kind> entry<NODE.count> entry<NODE.encoding>}",
     )),
     ("card B matcher", "b", (
-        "adamap.*matcher: i{probe psn rsn} *_state refuse_stb refuse_reason:Reason",
+        "adamap.*matcher: i{probe psn rsn} *_state refuse__stb refuse__reason:Reason",
         "adamap.*cache: match__hit match__index match__slot",
         "adamap.*matcher: o_report{entry<REPORT_RETIRE.kind> entry<REPORT_RETIRE.rsn> entry<REPORT_RETIRE.residue>}",
     )),
@@ -39,7 +39,7 @@ OVERVIEW = (
     )),
     ("card B rings", "b", (
         "rings.meta_report: prod cons",
-        "csr: r_link_doorbell_stb r_cum_doorbell_stb",
+        "csr: adamap__link_doorbell_stb adamap__cum_doorbell_stb",
     )),
 )
 
@@ -60,12 +60,13 @@ CARD = (
     )),
     ("doorbells", (
         "csr: *_prod_stb *_cons_stb",
-        "csr: r_link_doorbell_stb r_link_doorbell<LINK_DOORBELL.qpn> r_link_doorbell<LINK_DOORBELL.nodes>",
-        "csr: r_cum_doorbell_stb r_cum_doorbell<CUM_DOORBELL.qpn> r_cum_doorbell<CUM_DOORBELL.psn>",
+        "csr: adamap__link_doorbell_stb adamap__link_doorbell<LINK_DOORBELL.qpn> "
+        "adamap__link_doorbell<LINK_DOORBELL.nodes>",
+        "csr: adamap__cum_doorbell_stb adamap__cum_doorbell<CUM_DOORBELL.qpn> adamap__cum_doorbell<CUM_DOORBELL.psn>",
     )),
     ("command", (
         "command: fsm_state command<COMMAND.opcode> command<COMMAND.tag> status:CommandStatus done retire",
-        "command: drain_request drain_done list_destroyed",
+        "command: drain_request drain_done life__destroyed",
         "command.qp: fsm_state",
         "command.qp.port: fsm_state",
         "command: qp_write__en qp_write__index qp_write__entry.state:QpState",
@@ -75,19 +76,19 @@ CARD = (
         "packet.ring reason:Reason}",
         "transmit.payload: i{last empty error data}",
         "transmit.frame: o{last empty error data}",
-        "transmit: retire_send retire_retransmit refuse_stb refuse_reason:Reason",
+        "transmit: retire_send retire_retransmit refuse__stb refuse__reason:Reason",
     )),
     ("receive", (
         "receive.parse: o_header{kind reason:Reason opcode:Opcode dest_qp psn rsn retransmission ack_req length}",
-        "receive.parse: refuse_stb refuse_reason:Reason",
+        "receive.parse: refuse__stb refuse__reason:Reason",
         "receive.judge: i{header.kind header.opcode:Opcode header.psn header.rsn reason:Reason segment0.address "
         "segment0.length}",
         "receive.judge: o_judge{qpn psn rsn retransmission probe ack_req ticket} i_judgement{verdict psn base}",
-        "receive.judge: refuse_stb refuse_reason:Reason",
+        "receive.judge: refuse__stb refuse__reason:Reason",
         "receive.place: i{action ticket length} o_request{address length} placed_ticket",
     )),
     ("window", (
-        "adamap.window: fsm_state i{qpn generation psn rsn retransmission probe ack_req ticket} match_room unmatched",
+        "adamap.window: fsm_state i{qpn generation psn rsn retransmission probe ack_req ticket} match_space unmatched",
         "adamap.window: o{verdict psn base holes progress} result.bitmap",
         "adamap.window: o_run{qpn psn length seal ticket} o_match{qpn psn rsn probe} count_window_stall_cycles",
     )),
@@ -98,9 +99,9 @@ CARD = (
         "entry<NODE.base_psn> entry<NODE.body>}",
     )),
     ("matcher", (
-        "adamap.*matcher: i{qpn psn rsn probe ticket} room unmatched *_state idle",
+        "adamap.*matcher: i{qpn psn rsn probe ticket} space unmatched *_state idle",
         "adamap.*cache: match__qpn match__rsn match__hit match__index match__slot match__mark_en match__mark_index",
-        "adamap.*matcher: refuse_stb refuse_reason:Reason",
+        "adamap.*matcher: refuse__stb refuse__reason:Reason",
         "adamap.*matcher: count_cache_hits count_cache_misses count_match_stall_cycles count_nodes_retired "
         "count_nodes_residue",
         "adamap.*matcher: o_demand{} i_force{qpn}",
@@ -121,7 +122,7 @@ CARD = (
         "adamap.*control: fsm_state op.kind op.qpn destroyed",
     )),
     ("reports", (
-        "reporter: placed_ticket room",
+        "reporter: placed_ticket space",
         "reporter.out: i{<REPORT_EVENT.kind> <REPORT_EVENT.qpn> <REPORT_EVENT.reason> <REPORT_EVENT.psn>}",
     )),
     ("DMA", (

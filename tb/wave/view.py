@@ -42,7 +42,7 @@ def write(run, captures=None):
     save = run / "waves.gtkw"
     design = Design((run.parent / f"{TOP}.v").read_text(), TOP)
     simulator = (run.parent / "ready").read_text().partition("\n")[0]
-    with open(save, "w") as file:
+    with open(save, "w", encoding="utf-8", errors="surrogateescape") as file:
         out = SaveFile(file, waves, design=design, names=run / "waves.names", escaped=simulator == "icarus")
         if moments := first_loss(captures) if captures else {}:
             out.moments(moments)
@@ -87,14 +87,15 @@ def _opcode(frame):
     return frame[OPCODE_AT] if len(frame) > OPCODE_AT else None
 
 
-def show(run, captures=None):
-    """Write the save file of the run folder ``run`` and open GTKWave, or say how."""
-    written = write(run, captures)
+def tell(run, written, view):
+    """Say how to open the waves that :func:`write` has ``written`` for the run folder ``run``, or open them."""
     if written is None:
         print(f"weft: there are no waves in {run}", file=sys.stderr)
         return
     viewer = shutil.which("gtkwave")
-    if viewer and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    if not view:
+        print(f"waves: {command(*written)}")
+    elif viewer and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         subprocess.Popen([viewer, *map(str, written)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                          stderr=subprocess.DEVNULL, start_new_session=True)
     else:

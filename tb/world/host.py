@@ -16,6 +16,7 @@ from weft.tb.world.host_memory import HostMemory
 
 PAYLOAD_CODE = {128: 0, 256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}
 ENUMERATE_TIMEOUT_NS = 20_000
+_CHECK = Tlp.check
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class HostConfig:
         Chance per cycle that the hard block holds RQ, RC, CQ or CC back, each on its own.
     check_tlps : bool
         Let the model validate each TLP again at every hop; a fifth to a half of the time of a DMA-heavy run. The
-        models' own asserts (tags, byte enables, 4 KiB) stay either way.
+        models' own asserts (tags, byte enables, 4 KiB) stay either way. The model has one switch for all hosts: the
+        newest host decides.
     """
 
     read_latency_ns: float = 1000
@@ -103,8 +105,7 @@ class Host(RootComplex):
         self.memory = HostMemory(self, self.rng)
         self.function = self.bar = None
         self.reading = []
-        if not self.config.check_tlps:
-            Tlp.check = lambda tlp: True
+        Tlp.check = _CHECK if self.config.check_tlps else lambda tlp: True
 
     async def handle_mem_read_tlp(self, tlp):
         # Only the read service waits: a delay of the port would hold credits back, and one inside a memory region

@@ -1,9 +1,7 @@
 """The environment of the end-to-end benches, on a stub card: hosts, MACs, link, and a driver in a thread."""
 
-import json
 import os
 import random
-import time
 from pathlib import Path
 
 import cocotb
@@ -11,6 +9,7 @@ import pytest
 from cocotb.task import bridge
 from cocotb.triggers import Timer
 from cocotb.utils import get_sim_time
+from cocotbext.pcie.core.tlp import Tlp
 
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, elaborate, simulate
 from weft.tb.world.host import HostConfig
@@ -100,6 +99,7 @@ async def lost_frames_do_not_arrive(dut):
 async def forbidden_memory_is_noticed(dut):
     env = TwoCards(dut, config(host=HostConfig(read_latency_ns=0, check_tlps=True)), seed=bench_seed())
     await env.start()
+    assert Tlp.check.__module__ == Tlp.__module__, "the hosts of the cases before switched the model's checks off"
     host = env.host("a")
     host.strict = False
     await host.bar.write(SOURCE, (0x1234_5000).to_bytes(8, "little"))
@@ -108,19 +108,9 @@ async def forbidden_memory_is_noticed(dut):
     assert any("Memory read operation failed" in complaint for complaint in host.complaints)
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
-async def idle_speed(dut):
-    env = TwoCards(dut, config(), seed=bench_seed())
-    await env.start()
-    began = time.perf_counter()
-    await Timer(40, "us")
-    Path(os.environ["WEFT_RUN"], "idle.json").write_text(json.dumps(10_000 / (time.perf_counter() - began)))
-
-
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_environment(sim):
     from weft.tb.world.stub_card import StubCard
 
     text = two_cards_verilog(elaborate(StubCard(), "stub_card"), "stub_card")
-    run = simulate(verilog=text, top=TOP, name="env", cases=__file__, sim=sim)
-    assert json.loads((run / "idle.json").read_text()) > 2000, "cycles per second while nothing happens"
+    simulate(verilog=text, top=TOP, name="env", cases=__file__, sim=sim)

@@ -152,10 +152,10 @@ class World:
             await RisingEdge(dut.clk)
             for name in Adamap.COUNTS:
                 self.seen[name] += int(getattr(dut, f"count_{name}").value)
-            if int(dut.refuse_stb.value):
-                self.seen[abi.Reason(int(dut.refuse_reason.value)).name] += 1
-            if int(dut.broken_stb.value):
-                self.seen[f"broken {abi.Reason(int(dut.broken_reason.value)).name}"] += 1
+            if int(dut.refuse__stb.value):
+                self.seen[abi.Reason(int(dut.refuse__reason.value)).name] += 1
+            if int(dut.broken__stb.value):
+                self.seen[f"broken {abi.Reason(int(dut.broken__reason.value)).name}"] += 1
 
     async def _link_nodes(self):
         while True:

@@ -154,7 +154,7 @@ class Bench:
         await self.edge
         valid = int(dut.i__valid.value)
         assert not valid or int(dut.i__ready.value), "a header was not taken at once"
-        room, under_way = int(dut.room.value), sum(map(len, self.lists.under_way.values()))
+        room, under_way = int(dut.space.value), sum(map(len, self.lists.under_way.values()))
         self.seen["queue full"] += not room
         # Two in a row must both find a place, whatever orders come between them.
         several = under_way < PARAMS.match_queue - 1 - PARAMS.unmatched_lists
@@ -176,8 +176,8 @@ class Bench:
         dut.i__payload.value = payload(header)
         await self.edge
         dut.share_en.value = 0
-        room = int(dut.room.value) and int(dut.share.value)
-        self.seen["queue full"] += not int(dut.room.value)
+        room = int(dut.space.value) and int(dut.share.value)
+        self.seen["queue full"] += not int(dut.space.value)
         for _ in range(self.rng.choice([0, 0, 1, 3])):
             await self.edge
         dut.i__valid.value, dut.unmatched.value = room, not room

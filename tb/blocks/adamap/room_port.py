@@ -67,7 +67,7 @@ class RoomPort:
             return StreamSink(dut, name, dut.clk, pause=pause, rng=random.Random(rng.random()))
 
         self._judge, self._create, self._destroy, self._extent = (
-            source("i_judge", 0.1), source("i_create"), source("i_destroy"), source("i_extent"))
+            source("i_judge", 0.1), source("life__create"), source("life__destroy"), source("i_extent"))
         self._judgements, self._requests = sink("o_judgement", 0.1), sink("o_line", 0.3)
         self._report_sinks = [sink(f"o_report__{k}", 0.3) for k in range(2)]
         self.errors = sink("o_qp_error", 0.0)
@@ -90,7 +90,7 @@ class RoomPort:
 
     def configure(self, **registers):
         for name, value in registers.items():
-            getattr(self.dut, name).value = value
+            getattr(self.dut, f"registers__{name}").value = value
 
     def hurry(self):
         """From now on packets come, and judgements are taken, without pauses."""
@@ -117,7 +117,7 @@ class RoomPort:
             await write_qp(self.dut, qpn, 0, abi.QpState.RESET)
             self._destroy.send_nowait(pack(QpRef, qpn=qpn, generation=generation))
             await RisingEdge(self.dut.clk)
-            while not int(self.dut.destroyed.value):
+            while not int(self.dut.life__destroyed.value):
                 await RisingEdge(self.dut.clk)
 
     def link(self, qpn, generation, nodes):
@@ -166,11 +166,11 @@ class RoomPort:
                 dut.placed_ticket.value = self.placed % 256
             for name, words in self._doorbells.items():
                 if words:
-                    getattr(dut, name).value = int.from_bytes(words.popleft(), "little")
-                    getattr(dut, f"{name}_stb").value = 1
+                    getattr(dut, f"registers__{name}").value = int.from_bytes(words.popleft(), "little")
+                    getattr(dut, f"registers__{name}_stb").value = 1
                     rung.add(name)
                 elif name in rung:
-                    getattr(dut, f"{name}_stb").value = 0
+                    getattr(dut, f"registers__{name}_stb").value = 0
                     rung.remove(name)
             self._accept_reads()
             if self._lines:

@@ -94,7 +94,7 @@ async def waiting_headers_leave_room_for_other_lists(dut):
         bench.ready.append(bench.header(qpn, *bench.todo[qpn].popleft(), probe=k == 5))
         waiting[qpn] += 1
         await ClockCycles(dut.clk, 20)
-        assert int(dut.room.value) == (k + 1 < PARAMS.match_queue)
+        assert int(dut.space.value) == (k + 1 < PARAMS.match_queue)
         for asked in range(QPS):
             dut.share_index.value = asked
             await ClockCycles(dut.clk, 2)

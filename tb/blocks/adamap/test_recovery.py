@@ -43,13 +43,13 @@ async def renew(world, sender, gone):
 
 async def query(dut, qpn):
     """What QP_QUERY shows of the room: base of the window, holes, nodes linked ahead, nodes cached."""
-    dut.query_qpn.value = qpn
-    dut.query_stb.value = 1
+    dut.life__query_qpn.value = qpn
+    dut.life__query_stb.value = 1
     await RisingEdge(dut.clk)
-    dut.query_stb.value = 0
-    while not int(dut.query_done.value):
+    dut.life__query_stb.value = 0
+    while not int(dut.life__query_done.value):
         await RisingEdge(dut.clk)
-    return [int(getattr(dut, f"query_result__{k}").value) for k in range(4)]
+    return [int(dut.life__query_result.value) >> 32 * k & 0xFFFFFFFF for k in range(4)]
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")

@@ -36,7 +36,7 @@ async def fill(bench, slack, waiting=(4, 4, 4, 4)):
     await sent(bench)
     bench.windowed = True
     await ClockCycles(bench.dut.clk, 3)
-    assert not int(bench.dut.room.value)
+    assert not int(bench.dut.space.value)
 
 
 async def unmatched(bench, *headers):

@@ -120,7 +120,7 @@ async def random_packets(dut):
         reorder = rng.choice([0, 1, 1, 2, 8, 40, BITS, 1000])
         dut.reorder_distance.value = reorder
         room = int(rng.random() < 0.85)
-        dut.match_room.value = room
+        dut.match_space.value = room
         burst, expected, expected_matches, expected_unmatched = [], [], [], []
         only = rng.randrange(4) if rng.random() < 0.3 else None
         for _ in range(25):
@@ -229,7 +229,7 @@ async def in_order_packets_at_full_rate(dut):
     await start_clock(dut)
     cocotb.start_soon(tables(dut, [0] * 4))
     dut.reorder_distance.value = 1
-    dut.match_room.value = 1
+    dut.match_space.value = 1
     for qpn in range(4):
         await control(dut, ControlKind.CREATE, qpn=qpn, generation=0, psn=0)
     bench = Bench(dut, random.Random(1), 0.0)

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, connect, flipped
 from cocotb.triggers import RisingEdge
 
 from weft.hdl import abi, layouts
-from weft.hdl.table.qp import QpTable, qp_write_port
+from weft.hdl.table.kinds import QP_TABLE
 
 
 class WithQpTable(wiring.Component):
@@ -21,12 +21,12 @@ class WithQpTable(wiring.Component):
     def __init__(self, part):
         self.part = part
         members = {name: member for name, member in part.signature.members.items() if name != "qp"}
-        super().__init__({**members, "qp_write": In(qp_write_port(part.params))})
+        super().__init__({**members, "qp_write": In(QP_TABLE.write_port(part.params))})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.part = part = self.part
-        m.submodules.qp_table = table = QpTable(part.params, readers=len(part.qp))
+        m.submodules.qp_table = table = QP_TABLE.memory(part.params, readers=len(part.qp))
         for reader, port in zip(part.qp, table.read, strict=True):
             connect(m, reader, port)
         connect(m, flipped(self.qp_write), table.write)

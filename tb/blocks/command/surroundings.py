@@ -14,9 +14,7 @@ from weft.hdl import layouts
 from weft.hdl.abi import COMMAND, COUNTER_WIDTH, COUNTERS, RESPONSE, CommandOpcode, CommandStatus
 from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.params import preset
-from weft.hdl.table.mr import MrTable, mr_read_port
-from weft.hdl.table.page import PageTable, page_read_port
-from weft.hdl.table.qp import QpTable, qp_read_port
+from weft.hdl.table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from weft.model.functional.translate import MrEntry, QpEntry
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import bench_seed
@@ -37,9 +35,9 @@ class CommandBench(wiring.Component):
         self.passed = {n: member for n, member in self.processor.signature.members.items()
                        if not n.endswith(("_read", "_write"))}
         super().__init__(self.passed | {
-            "see_qp": In(qp_read_port(params)),
-            "see_mr": In(mr_read_port(params)),
-            "see_page": In(page_read_port(params)),
+            "see_qp": In(QP_TABLE.read_port(params)),
+            "see_mr": In(MR_TABLE.read_port(params)),
+            "see_page": In(PAGE_TABLE.read_port(params)),
         })
 
     def elaborate(self, platform):
@@ -51,8 +49,8 @@ class CommandBench(wiring.Component):
                 connect(m, inner, flipped(outer))
             else:
                 m.d.comb += outer.eq(inner) if member.flow is Out else inner.eq(outer)
-        for name, table, readers in (("qp", QpTable, 2), ("mr", MrTable, 2), ("page", PageTable, 1)):
-            m.submodules[name] = instance = table(self.params, readers=readers)
+        for name, table, readers in (("qp", QP_TABLE, 2), ("mr", MR_TABLE, 2), ("page", PAGE_TABLE, 1)):
+            m.submodules[name] = instance = table.memory(self.params, readers=readers)
             connect(m, getattr(processor, f"{name}_write"), instance.write)
             connect(m, flipped(getattr(self, f"see_{name}")), instance.read[readers - 1])
             if readers == 2:
@@ -70,7 +68,7 @@ class Env:
         self.errors = StreamSource(dut, "i_qp_error", clk, pause=0, rng=rng)
         self.responses, self.creates, self.destroys, self.extents, self.requests, self.beats = (
             StreamSink(dut, n, clk, pause=pause, rng=rng)
-            for n in ("o", "o_list_create", "o_list_destroy", "o_extent", "o_dma_request", "o_dma_data"))
+            for n in ("o", "life__create", "life__destroy", "o_extent", "o_dma_request", "o_dma_data"))
         self.lines = StreamSink(dut, "o_line_request", clk, pause=pause, rng=rng)
         self.memory, self.bad_lines = {}, set()
         self.retired, self.answered, self.tag = 0, 0, 0
@@ -87,16 +85,16 @@ class Env:
             await RisingEdge(self.dut.clk)
 
     async def _adamap(self):
-        self.dut.list_destroyed.value = 0
+        self.dut.life__destroyed.value = 0
         while True:
             self.destroy = layouts.QpRef.from_bits(await self.destroys.recv())
             await self.cycles(20)
             if self.before_destroyed:
                 await self.before_destroyed()
-            self.dut.list_destroyed.value = 1
+            self.dut.life__destroyed.value = 1
             self.destroyed += 1
             await RisingEdge(self.dut.clk)
-            self.dut.list_destroyed.value = 0
+            self.dut.life__destroyed.value = 0
 
     async def _drain(self):
         self.dut.drain_done.value = 0
@@ -117,25 +115,23 @@ class Env:
             assert not int(self.dut.drain_request.value)
 
     async def _query(self):
-        self.dut.query_done.value = 0
+        self.dut.life__query_done.value = 0
         while True:
             await RisingEdge(self.dut.clk)
-            if int(self.dut.query_stb.value):
-                qpn = int(self.dut.query_qpn.value)
+            if int(self.dut.life__query_stb.value):
+                qpn = int(self.dut.life__query_qpn.value)
                 await self.cycles(9)
-                assert int(self.dut.query_qpn.value) == qpn and not int(self.dut.query_stb.value)
+                assert int(self.dut.life__query_qpn.value) == qpn and not int(self.dut.life__query_stb.value)
                 self.queries += 1
-                self.dut.query_done.value = 1
-                self.dut.query_result.value = sum((r + qpn) << 32 * n for n, r in enumerate(RESULTS))
+                self.dut.life__query_done.value = 1
+                self.dut.life__query_result.value = sum((r + qpn) << 32 * n for n, r in enumerate(RESULTS))
                 await RisingEdge(self.dut.clk)
-                self.dut.query_done.value, self.dut.query_result.value = 0, 0
+                self.dut.life__query_done.value, self.dut.life__query_result.value = 0, 0
 
     async def _counters(self):
-        delayed = 0
         while True:
             await RisingEdge(self.dut.clk)
-            self.dut.counter_data.value = delayed
-            delayed = HOST_COUNTERS[int(self.dut.counter_index.value)]
+            self.dut.counters__data.value = HOST_COUNTERS[int(self.dut.counters__index.value)]
 
     async def _line_reads(self):
         """Answer requests in any order, the lines of different ones interleaved."""

@@ -23,7 +23,7 @@ async def qp_lives_and_dies(dut):
     env.creates.pause = 1.0
     tag = env.post(Op.QP_CREATE, **values)
     await env.cycles(100)
-    while not int(dut.o_list_create__valid.value):
+    while not int(dut.life__create__valid.value):
         await RisingEdge(dut.clk)
     assert await env.qp(5) == QpEntry(), "in the table before its list exists"
     env.creates.pause = 0.3
@@ -77,7 +77,7 @@ async def qp_lives_and_dies(dut):
 async def other_commands(dut):
     env = await start(dut)
     await env.do(Op.SET_NETWORK, mac=0x0123_4567_89AB, ip=0x0A00_0001)
-    assert (int(dut.mac.value), int(dut.ip.value)) == (0x0123_4567_89AB, 0x0A00_0001)
+    assert (int(dut.network__mac.value), int(dut.network__ip.value)) == (0x0123_4567_89AB, 0x0A00_0001)
     last = PARAMS.knit_extents - 1
     for index, address, length in ((0, 64, 0), (last, (1 << 64) - 128, 128), (3, 1 << 20, LONGEST)):
         await env.do(Op.EXTENT_SET, extent=index, address=address, length=length)

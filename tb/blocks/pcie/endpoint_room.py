@@ -50,28 +50,29 @@ class PcieRoom(wiring.Component):
         # Registers: a scratch memory below SILENT, the MSI-X ranges above.
         m.submodules.scratch = scratch = Memory(shape=64, depth=SCRATCH_WORDS, init=[])
         w, r = scratch.write_port(granularity=32), scratch.read_port()
-        written = endpoint.o_write.p
+        bus = endpoint.registers
+        written = bus.write.p
         data = Mux(written.wide, written.data, Cat(written.data[:32], written.data[:32]))
         enables = Mux(written.wide, 0b11, Mux(written.address[2], 0b10, 0b01))
         is_msix = written.address >= abi.MSIX_TABLE_OFFSET
         stb_q, high_q = Signal(), Signal()
         m.d.comb += [
-            endpoint.o_write.ready.eq(1),
+            bus.write.ready.eq(1),
             w.addr.eq(written.address[3:]), w.data.eq(data),
-            w.en.eq(Mux(endpoint.o_write.valid & ~is_msix, enables, 0)),
-            r.addr.eq(endpoint.read_address[3:]), r.en.eq(1),
-            endpoint.msix_w_stb.eq(endpoint.o_write.valid & is_msix),
-            endpoint.msix_w_address.eq(written.address & 0xFFF8),
-            endpoint.msix_w_data.eq(data),
-            endpoint.msix_w_mask.eq(Cat(enables[0].replicate(4), enables[1].replicate(4))),
-            endpoint.msix_r_address.eq(endpoint.read_address & 0xFFF8),
-            endpoint.read_data.eq(Mux(high_q, endpoint.msix_r_data, r.data)),
-            endpoint.read_ack.eq(stb_q),
+            w.en.eq(Mux(bus.write.valid & ~is_msix, enables, 0)),
+            r.addr.eq(bus.read_address[3:]), r.en.eq(1),
+            endpoint.msix.w_stb.eq(bus.write.valid & is_msix),
+            endpoint.msix.w_address.eq(written.address & 0xFFF8),
+            endpoint.msix.w_data.eq(data),
+            endpoint.msix.w_mask.eq(Cat(enables[0].replicate(4), enables[1].replicate(4))),
+            endpoint.msix.r_address.eq(bus.read_address & 0xFFF8),
+            bus.read_data.eq(Mux(high_q, endpoint.msix.r_data, r.data)),
+            bus.read_ack.eq(stb_q),
         ]
         m.d.sync += [
-            stb_q.eq(endpoint.read_stb
-                     & ((endpoint.read_address < SILENT) | (endpoint.read_address >= abi.MSIX_TABLE_OFFSET))),
-            high_q.eq(endpoint.read_address >= abi.MSIX_TABLE_OFFSET),
+            stb_q.eq(bus.read_stb
+                     & ((bus.read_address < SILENT) | (bus.read_address >= abi.MSIX_TABLE_OFFSET))),
+            high_q.eq(bus.read_address >= abi.MSIX_TABLE_OFFSET),
         ]
         return m
 

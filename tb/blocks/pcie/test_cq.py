@@ -29,7 +29,7 @@ class Bench:
         self.cc = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis_cc", bus_separator="__"), dut.clk, dut.rst)
         for stream in (self.cq, self.cc):
             stream.log.setLevel(logging.WARNING)
-        self.writes = StreamSink(dut, "o_write", dut.clk, 0.3, self.rng)
+        self.writes = StreamSink(dut, "registers__write", dut.clk, 0.3, self.rng)
         self.cc.set_pause_generator(iter(lambda: self.rng.random() < 0.3, None))
         cocotb.start_soon(self._registers())
         cocotb.start_soon(self._refusals())
@@ -41,13 +41,13 @@ class Bench:
     async def _registers(self):
         while True:
             await RisingEdge(self.dut.clk)
-            self.dut.read_ack.value = 0
-            if int(self.dut.read_stb.value):
-                address = int(self.dut.read_address.value)
+            self.dut.registers__read_ack.value = 0
+            if int(self.dut.registers__read_stb.value):
+                address = int(self.dut.registers__read_address.value)
                 for _ in range(self.rng.randint(0, 3)):
                     await RisingEdge(self.dut.clk)
-                self.dut.read_data.value = self.word(address)
-                self.dut.read_ack.value = 1
+                self.dut.registers__read_data.value = self.word(address)
+                self.dut.registers__read_ack.value = 1
 
     async def _refusals(self):
         while True:

@@ -12,7 +12,7 @@ from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 
 from weft.hdl.layouts import DmaRequest
 from weft.hdl.params import preset
-from weft.hdl.pcie.endpoint import pass_unless
+from weft.hdl.stream import pass_unless
 from weft.tb.blocks.pcie.endpoint_room import BULKS, WRITERS, Bench, PcieRoom
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack, receive, unpack

@@ -51,8 +51,8 @@ class ParseBench:
             await RisingEdge(self.dut.clk)
             assert int(self.dut.i__ready.value)
             self.frames += int(self.dut.count_rx_frames.value)
-            if int(self.dut.refuse_stb.value):
-                self.refused.append(Reason(int(self.dut.refuse_reason.value)))
+            if int(self.dut.refuse__stb.value):
+                self.refused.append(Reason(int(self.dut.refuse__reason.value)))
 
     def send(self, frame, *, error=False):
         self.sent += 1
@@ -70,7 +70,7 @@ async def start(dut, **options):
     rng = random.Random(bench_seed())
     await start_clock(dut)
     dut.enable.value = 1
-    dut.network_mac.value, dut.network_ip.value = MAC, IP
+    dut.network__mac.value, dut.network__ip.value = MAC, IP
     return rng, ParseBench(dut, rng, **options)
 
 
@@ -303,7 +303,7 @@ async def disabled(dut):
 async def any_address(dut):
     """Without addresses set, everything is for this card."""
     rng, bench = await start(dut)
-    dut.network_mac.value = dut.network_ip.value = 0
+    dut.network__mac.value = dut.network__ip.value = 0
     frame = data_frame(rng, 10, dst_mac=PEER_MAC, dst_ip=7)
     bench.send(frame)
     compare(await bench.header.recv(), parse(frame)[0])

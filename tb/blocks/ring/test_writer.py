@@ -90,7 +90,7 @@ async def every_entry_arrives_once_over_many_laps(dut):
     assert was_full > 2
     await ticks(dut, 4)
     assert int(dut.prod.value) == len(sent) & 15 and int(dut.position.value) == len(sent) & 7
-    assert int(dut.idle.value) and not int(dut.refuse_stb.value)
+    assert int(dut.idle.value) and not int(dut.refuse__stb.value)
     assert all(len(pieces) == 1 and len(data) == 64 for pieces, data in host.dma.groups)
 
 
@@ -138,8 +138,8 @@ async def inconsistent_consumer_index_is_ignored(dut):
         nonlocal refused
         while True:
             await RisingEdge(dut.clk)
-            if int(dut.refuse_stb.value):
-                assert int(dut.refuse_reason.value) == abi.Reason.BAD_DESCRIPTOR
+            if int(dut.refuse__stb.value):
+                assert int(dut.refuse__reason.value) == abi.Reason.BAD_DESCRIPTOR
                 refused += 1
     cocotb.start_soon(watch())
     await host.doorbell(value=4, arm=1)         # beyond prod

@@ -10,9 +10,7 @@ from cocotb.triggers import RisingEdge
 
 from weft.hdl.params import preset
 from weft.hdl.table.entry import EntryTable
-from weft.hdl.table.mr import MrTable
-from weft.hdl.table.page import PageTable
-from weft.hdl.table.qp import QpTable
+from weft.hdl.table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 
@@ -55,8 +53,8 @@ def test_readers_see_what_was_written(sim):
 
 
 def test_tables_have_the_sizes_of_the_preset():
-    for table, depth in ((QpTable, PARAMS.qps), (MrTable, PARAMS.mrs), (PageTable, PARAMS.ptes)):
-        instance = table(PARAMS)
+    for table, depth in ((QP_TABLE, PARAMS.qps), (MR_TABLE, PARAMS.mrs), (PAGE_TABLE, PARAMS.ptes)):
+        instance = table.memory(PARAMS, readers=1)
         Fragment.get(instance, None)
         assert instance.depth == depth
 

@@ -14,9 +14,7 @@ from cocotb.triggers import RisingEdge
 from weft.hdl import layouts
 from weft.hdl.abi import KEY_TAG_BITS, PAGE_4K, AccessFlag, QpState, Reason, make_key
 from weft.hdl.params import preset
-from weft.hdl.table.mr import MrTable, mr_write_port
-from weft.hdl.table.page import PageTable, page_write_port
-from weft.hdl.table.qp import QpTable, qp_write_port
+from weft.hdl.table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from weft.hdl.table.translate import Translate, TranslateRequest, Translation
 from weft.model.functional.translate import PAYLOAD_MAX, MrEntry, QpEntry, Request, Result, translate
 from weft.tb.flow.clock import start_clock
@@ -35,8 +33,8 @@ class TranslateBench(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(TranslateRequest)), "o": Out(stream.Signature(Translation)),
             "enable": In(1), "busy": Out(1),
-            "qp_write": In(qp_write_port(params)), "mr_write": In(mr_write_port(params)),
-            "page_write": In(page_write_port(params)),
+            "qp_write": In(QP_TABLE.write_port(params)), "mr_write": In(MR_TABLE.write_port(params)),
+            "page_write": In(PAGE_TABLE.write_port(params)),
         })
 
     def elaborate(self, platform):
@@ -45,8 +43,8 @@ class TranslateBench(wiring.Component):
         connect(m, flipped(self.i), translation.i)
         connect(m, translation.o, flipped(self.o))
         m.d.comb += [translation.enable.eq(self.enable), self.busy.eq(translation.busy)]
-        for name, table in (("qp", QpTable), ("mr", MrTable), ("page", PageTable)):
-            m.submodules[name] = instance = table(self.params, readers=1)
+        for name, table in (("qp", QP_TABLE), ("mr", MR_TABLE), ("page", PAGE_TABLE)):
+            m.submodules[name] = instance = table.memory(self.params, readers=1)
             connect(m, getattr(translation, f"{name}_read"), instance.read[0])
             connect(m, flipped(getattr(self, f"{name}_write")), instance.write)
         return m

@@ -36,7 +36,7 @@ from weft.tb.judge.decoder import decode, is_roce
 PARAMS = preset("test")
 QPS = PARAMS.qps
 COUNTS = ("count_tx_packets", "count_tx_retransmissions", "count_tx_bytes", "count_tx_raw_frames", "retire_send",
-          "retire_retransmit", "refuse_stb")
+          "retire_retransmit", "refuse__stb")
 
 
 class Room:
@@ -55,7 +55,7 @@ class Room:
     @classmethod
     async def start(cls, dut, pause=0.0):
         await start_clock(dut)
-        dut.mac.value, dut.ip.value, dut.enable.value = MAC, IP, 1
+        dut.network__mac.value, dut.network__ip.value, dut.enable.value = MAC, IP, 1
         return cls(dut, pause)
 
     async def _count(self):
@@ -64,8 +64,8 @@ class Room:
             await RisingEdge(self.dut.clk)
             for name, port in ports.items():
                 self.totals[name] += int(port.value)
-            if int(self.dut.refuse_stb.value):
-                self.refused.append(Reason(int(self.dut.refuse_reason.value)))
+            if int(self.dut.refuse__stb.value):
+                self.refused.append(Reason(int(self.dut.refuse__reason.value)))
 
     def post(self, ring, work):
         self.rings[ring].send_nowait(abi.WORK.pack(phase=self.rng.getrandbits(1), **work))
@@ -140,7 +140,7 @@ async def everything_at_once(dut):
     assert room.totals == {
         "count_tx_packets": len(roce), "count_tx_retransmissions": len(expected[1][0]),
         "count_tx_bytes": sum(len(decode(f).payload) for f in roce), "count_tx_raw_frames": len(raws),
-        "retire_send": 25, "retire_retransmit": 25, "refuse_stb": len(reports)}
+        "retire_send": 25, "retire_retransmit": 25, "refuse__stb": len(reports)}
 
 
 @cocotb.test()
@@ -257,7 +257,7 @@ async def a_refused_descriptor_ends_at_once(dut):
         seen[report.retransmission].append(report.psn)
     assert seen == reports
     await with_timeout(cocotb.start_soon(room.quiet()), 20, "us")
-    assert room.totals["refuse_stb"] == 12
+    assert room.totals["refuse__stb"] == 12
     assert room.host.translations < 1000
 
 

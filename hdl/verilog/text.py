@@ -1,4 +1,4 @@
-"""Verilog of a component, and of the whole card.
+"""Verilog text of a component, and of the whole card.
 
 The text is plain Verilog-2005 and means the same to Icarus, Verilator and Yosys without further edits:
 
@@ -6,7 +6,7 @@ The text is plain Verilog-2005 and means the same to Icarus, Verilator and Yosys
   of their own that waits for nothing: such a process never runs, and the slice stays unknown.
 - Each process reads a register with an initial value; in Verilog-2005 (not in SystemVerilog) that is an event at time
   zero, so processes whose inputs never change run once.
-- A signal computed from itself is refused: see :mod:`weft.hdl.self_reading`.
+- A signal computed from itself is refused: see :mod:`weft.hdl.verilog.self_reading`.
 - A memory filled with one value gets a loop instead of a line per row.
 
 One thing is SystemVerilog: an ``Assert`` of a component, which no block of the card has. :func:`plain_assertions` is
@@ -16,7 +16,7 @@ for who reads Verilog-2005 alone.
 import os
 import re
 
-from .params import CardParams
+from ..params import CardParams
 from .self_reading import refuse_self_reading
 from .state_names import name_states
 
@@ -85,6 +85,6 @@ def verilog_text(rtlil):
 
 def card_verilog(params: CardParams):
     """Verilog text of the card, module ``weft_card``."""
-    from .card import Card
+    from ..card import Card
 
     return verilog_text(rtlil_text(Card(params), CARD_MODULE))

@@ -11,7 +11,7 @@ from weft.tb.cli import app
 from weft.tb.document import parts
 from weft.tb.measure.benchmark import BENCHMARKS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [file.relative_to(ROOT).as_posix() for file in parts.documents(ROOT)]
 README_LINES = 200
 AGAIN = "run: .venv/bin/python -m weft.tb.document"
@@ -26,7 +26,8 @@ def text_of(document):
 def test_made_parts_are_what_the_code_gives_now(document):
     text = text_of(document)
     assert parts.fill(text, make) == text, AGAIN
-    assert len(re.findall("<!-- made: |<!-- end -->", text)) == 2 * len(parts.names(text)), "a part does not end"
+    assert len(re.findall("<!-- made: ", text)) == len(parts.names(text)), "a part does not end"
+    assert len(re.findall("<!-- (?:made|measured): ", text)) == text.count("<!-- end -->")
 
 
 def test_every_part_and_every_example_is_in_a_document():
@@ -36,6 +37,11 @@ def test_every_part_and_every_example_is_in_a_document():
     assert programs and programs <= used
     assert {file.with_suffix(".out").name for file in parts.examples(ROOT)
             if 'print(' in file.read_text(encoding="utf-8")} <= used
+
+
+def test_every_program_in_a_document_is_an_example_that_runs():
+    for document in DOCUMENTS:
+        assert "```python" not in parts.fill(text_of(document), lambda name: ""), f"{document} has a program of its own"
 
 
 def test_a_failing_example_is_noticed(tmp_path):
@@ -98,3 +104,12 @@ def test_readme_names_every_setting_and_stays_short():
     section = text.partition("| variable |")[2].partition("\n\n")[0]
     assert set(re.findall(r"`([A-Z_]+)`", section)) == settings
     assert text.count("\n") < README_LINES
+
+
+def test_report_fields_that_are_explained_are_those_there_are():
+    table = text_of("docs/running.md").partition("| field |")[2].partition("\n\n")[0]
+    explained = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    report = text_of("tb/job/job_cases.py") + text_of("tb/job/run.py")
+    assert len(explained) > 20
+    for name in explained:
+        assert re.search(rf'"{name}"', report), f"no report has the field {name}"

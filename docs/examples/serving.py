@@ -1,0 +1,25 @@
+"""A host that only lets others write into its memory keeps its driver going until it is told to end."""
+
+from two_hosts import TwoHosts
+
+hosts = TwoHosts()
+a, b = hosts.a, hosts.b
+serving = True
+
+
+def serve():
+    while serving:
+        b.context.progress()
+        b.context.wait(50_000)      # nanoseconds at most: less when the card has news or a timer is due
+
+
+def write():
+    global serving
+    for wr_id in range(3):
+        a.write(b, 4096, wr_id=wr_id)
+        [done] = a.cq.wait(1, timeout_ns=1_000_000)
+        print(f"request {done.wr_id}: {done.status.name}")
+    serving = False
+
+
+hosts.run(write, serve)

@@ -1,0 +1,202 @@
+"""What moves everything on an open card: status, reports, frames and time in; work and doorbells out."""
+
+import collections
+
+from weft.hdl import abi, wire
+
+from ..device.capabilities import read_register
+from ..queue.command import CommandQueue
+from ..queue.meta_report import ReportWorker
+from ..queue.ring import CardToHostRing, HostToCardRing
+from ..queue.simple_nic import SimpleNic, control_extension, parse_control
+from ..queue.transmit_turns import TransmitTurns, enough_bytes
+from .qp_table import QpTable
+
+Ring = abi.Ring
+
+
+class CardEngine:
+    """The rings of a card and what goes through them, for all its QPs.
+
+    Parameters
+    ----------
+    device : Device
+    config : ContextConfig
+    mac, ip : int
+        Addresses of the card.
+    max_qp : int
+        QPs it can have.
+
+    Attributes
+    ----------
+    rings : dict of Ring
+    status : DmaBuffer
+        The status block.
+    nic : SimpleNic
+    commands : CommandQueue
+    qps : QpTable
+        Of :class:`~weft.driver.engine.qp_engine.QpEngine`.
+    reports : ReportWorker
+    balancers : list of callable(now)
+        Called in every round.
+    raw_frame_handlers : list of callable(frame, entry)
+        Get the raw frames that are no control frames of a QP.
+    counts : Counter
+        Control frames sent by opcode, raw frames, errors of strangers.
+    """
+
+    def __init__(self, device, config, *, mac, ip, max_qp):
+        self.device, self.config, self.mac, self.ip = device, config, mac, ip
+        self.rings = {
+            r: (HostToCardRing if r in abi.HOST_TO_CARD else CardToHostRing)(device, r, config.log2(r)) for r in Ring
+        }
+        self.status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
+        self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
+        self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE])
+        self.qps = QpTable(max_qp)
+        self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.qps.find)
+        self.balancers, self.raw_frame_handlers = [], []
+        self.counts = collections.Counter()
+        self._turns = TransmitTurns(self.rings, self.qps.mark_active, enough_bytes=enough_bytes(config.tx_poll_ns))
+
+    # ------------------------------------------------------------------------------ start and end
+
+    def start(self):
+        """Tell a card that is out of reset of its rings."""
+        self.nic.start()
+        for ring in self.rings.values():
+            ring.enable()
+
+    def forget(self):
+        """The card was reset: it knows no QP any more, and nothing is on its way."""
+        for qp in self.qps:
+            qp.on_card_reset()
+            self.qps.remove(qp)
+        self._turns.clear()
+        self.status.write(0, bytes(abi.BLOCK_BYTES))
+        for ring in self.rings.values():
+            ring.clear()
+        self.commands.forget()
+        self.nic.forget()
+
+    def close(self):
+        """Stop the rings of a disabled card and give their memory back."""
+        for ring in self.rings.values():
+            ring.disable()
+        read_register(self.device, "status")  # everything posted before has arrived
+        for ring in self.rings.values():
+            ring.close()
+        self.nic.close()
+        self.device.free(self.status)
+
+    # ----------------------------------------------------------------------------------- progress
+
+    def progress(self):
+        """One round of everything, without waiting; true if something happened."""
+        status = abi.STATUS_BLOCK.unpack(self.status.read(0, abi.BLOCK_BYTES))
+        busy = self._turns.advance(status, self.device.now_ns())
+        busy |= self.commands.progress()
+        busy |= self.reports.progress()
+        now = self.device.now_ns()
+        for entry, frame in self.nic.poll():
+            busy = True
+            self._take_frame(entry, frame, now)
+        for qp in self.qps.due(now):
+            qp.progress(now)
+            self._turns.offer(qp)
+        self._turns.fill()
+        self.nic.flush()
+        for balance in self.balancers:
+            balance(now)
+        return busy or self.qps.any_active
+
+    def _take_frame(self, entry, frame, now):
+        control = parse_control(frame) if entry.roce else None
+        qp = self.qps.find(control.dest_qp) if control else None
+        if qp is not None:
+            qp.on_control(control, now)
+            return
+        self.counts["raw_frames"] += 1
+        for handler in self.raw_frame_handlers:
+            handler(frame, entry)
+
+    @property
+    def transmitting(self):
+        """Descriptors are in the card or wait for ring room: no interrupt tells when they are finished."""
+        return self._turns.busy or self.nic.busy
+
+    def wait(self, timeout_ns):
+        """Sleep until the card has something, a QP's timer is due or the time is over, but never for less than
+        the device can act in.
+
+        Whoever looks at memory again within ``tx_poll_ns`` asks for no interrupt: a register would be written for
+        nothing.
+        """
+        now = self.device.now_ns()
+        poll_ns = self.config.tx_poll_ns
+        if (due := self.qps.deadline) is not None:
+            timeout_ns = min(timeout_ns, due - now)
+        if self.transmitting:
+            timeout_ns = min(timeout_ns, poll_ns)
+        if timeout_ns > poll_ns:
+            for ring in abi.CARD_TO_HOST:
+                self.rings[ring].arm()
+        return self.device.wait(max(self.device.shortest_wait_ns, timeout_ns))
+
+    def run_until(self, condition, timeout_ns=None):
+        """Make progress until ``condition()`` holds.
+
+        Raises
+        ------
+        TimeoutError
+        """
+        deadline = None if timeout_ns is None else self.device.now_ns() + timeout_ns
+        while True:
+            busy = self.progress()
+            if condition():
+                return
+            now = self.device.now_ns()
+            if deadline is not None and now >= deadline:
+                raise TimeoutError(f"nothing came within {timeout_ns} ns")
+            if not busy:
+                self.wait(1_000_000 if deadline is None else deadline - now)
+
+    # ----------------------------------------------------------------------------------- for a QP
+
+    def mark_active(self, qp):
+        """``qp`` has something to do in the next :meth:`progress`."""
+        self.qps.mark_active(qp)
+
+    def drain_transmit(self, qp, timeout_ns=100_000_000):
+        """Wait until no descriptor of ``qp`` is in the card."""
+        if qp.sender is not None:
+            qp.sender.abandon()
+            self.run_until(lambda: not qp.sender.in_card, timeout_ns)
+
+    def remove_qp(self, qp):
+        """The card does not know ``qp`` any more."""
+        self.qps.remove(qp)
+        self._turns.remove(qp)
+
+    def doorbell(self, register, layout, **fields):
+        """Write a doorbell word."""
+        self.device.write64(abi.REGISTER[register].offset, int.from_bytes(layout.pack(**fields), "little"))
+
+    def send_control(self, qp, frame):
+        """Queue a control frame of a QP."""
+        path = qp.path
+        self.counts[frame.opcode.name] += 1
+        self.nic.send(
+            wire.build_frame(
+                opcode=frame.opcode,
+                dst_mac=path.mac,
+                src_mac=self.mac,
+                src_ip=self.ip,
+                dst_ip=path.ip,
+                sport=qp.sport,
+                dest_qp=path.qpn,
+                psn=frame.psn,
+                extensions=control_extension(frame, path.generation),
+                payload=frame.payload,
+            )
+        )

@@ -1,0 +1,80 @@
+"""What concerns the whole card: its registers, its time, and the reset of its rooms."""
+
+from amaranth import Cat, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from . import abi
+from .params import CardParams
+from .registers import register_port
+
+NS_PER_CYCLE = 4
+
+
+class Supervisor(wiring.Component):
+    """Answers what the card is, counts its time, and resets its rooms.
+
+    Control bit 1 asks for a reset: what may go on for long is held back, and when the DMA that was begun has ended,
+    and no frame is amid the MAC, and control bit 0 is clear, the rooms are reset for a cycle.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    registers : In(register_port("card"))
+    idle : In(1)
+        Nothing is under way in any room.
+    dma_idle : In(1)
+        No DMA is in flight.
+    sending : In(1)
+        The MAC is amid a frame.
+    tables_clear : In(1)
+        QP and MR table were cleared after the last reset.
+    time_ns : Out(64)
+    enable : Out(1)
+        Packets and frames may come and go.
+    hold : Out(1)
+        A reset is coming: no DMA and no frame to the MAC may begin.
+    core_reset : Out(1)
+        Of every room but the PCIe room and the registers.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "registers": In(register_port("card")),
+            "idle": In(1), "dma_idle": In(1), "sending": In(1), "tables_clear": In(1),
+            "time_ns": Out(64), "enable": Out(1), "hold": Out(1), "core_reset": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        params, registers = self.params, self.registers
+        idle_q, at_rest = Signal(), Signal()
+        quiet = self.dma_idle & ~self.sending
+        m.d.sync += [
+            self.time_ns.eq(self.time_ns + NS_PER_CYCLE),
+            idle_q.eq(self.idle),
+            at_rest.eq(self.hold & quiet),
+            self.core_reset.eq(self.hold & at_rest & quiet & ~registers.control[0]),
+        ]
+        with m.If(registers.control[1]):
+            m.d.sync += self.hold.eq(1)
+        with m.Elif(self.core_reset):
+            m.d.sync += self.hold.eq(0)
+
+        major, minor, patch = abi.VERSION
+        m.d.comb += [
+            self.enable.eq(registers.control[0] & self.tables_clear),
+            registers.magic.eq(abi.MAGIC),
+            registers.version.eq(major << 24 | minor << 16 | patch),
+            registers.cap_tables.eq(params.qpn_width | params.mr_width << 8 | params.pte_width << 16),
+            registers.cap_adamap.eq(params.window_bits | params.cache_entries << 16),
+            registers.cap_misc.eq(params.knit_extents | params.msix_vectors << 8 | params.prefetch_depth_max << 16
+                                  | params.extent_blocks_log2 << 24),
+            registers.status.eq(Cat(idle_q, self.tables_clear & ~self.hold & ~self.core_reset)),
+            registers.time_ns.eq(self.time_ns),
+        ]
+        return m

@@ -1,0 +1,126 @@
+"""Parts of the documents that are measured: tables made from the reports of the commands that measure.
+
+They lie between ``<!-- measured: NAME -->`` and ``<!-- end -->`` and change only when somebody asks for it with
+``python -m weft.tb.document --measured``. A row whose figures the report lacks stays as it is, so that one benchmark
+can be run and taken over alone.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.tb.document.sizing import table
+
+REPORTS = Path("sim_build/reports")
+PART = re.compile(r"(<!-- measured: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+HEAD = ("what", "value", "conditions", "command")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A row of the table: what it is, its text with names of benchmark rows in braces, and under which conditions."""
+
+    what: str
+    value: str
+    conditions: str
+
+    def text(self, found):
+        """Cells of the row, or None if a figure is not there; ``found``: rows of the report by name."""
+        names = re.findall(r"{(\w+)", self.value)
+        if not set(names) <= set(found):
+            return None
+        value = self.value.format(**{name: found[name]["value"] for name in names})
+        return self.what, value, self.conditions, f"`{found[names[0]]['command']}`"
+
+    def kept(self, rows):
+        """The row as it is in the document, or None."""
+        return rows.get(self.what) and (self.what, rows[self.what][1], self.conditions, rows[self.what][3])
+
+
+_ALONE = "the Adamap room alone, reads of 1 µs, 1 KiB packets at 100 Gb/s, losses reported by the millisecond"
+FIGURES = (
+    Figure("payload, both ways at once, PMTU 4096",
+           "{rx_payload_gbps:.1f} Gb/s of the {payload_limit_gbps:.2f} that Ethernet has room for",
+           "1 QP, 64 KiB messages, no loss"),
+    Figure("payload, both ways at once, PMTU 1024",
+           "{rx_payload_gbps_1024:.1f} Gb/s of {payload_limit_gbps_1024:.2f}", "1 QP, 64 KiB messages, no loss"),
+    Figure("64-byte writes a second", "{tx_message_rate_mpps:.1f} million one way, "
+           "{message_rate_both_ways_mpps:.1f} million each way both ways", "1 QP, 200 in flight, through the driver"),
+    Figure("register accesses per message", "{mmio_per_message:.1f}; {mmio_per_small_message:.2f}",
+           "12 QPs with 64 KiB; 1 QP with 64 bytes both ways; waits by interrupt"),
+    Figure("from `post_send` to the receiver's completion", "{post_send_to_receiver_completion_ns:,.0f} ns",
+           "64 bytes, an idle card; two reads of host memory of 1 µs are in it, the driver takes no time"),
+    Figure("retransmissions matched with their nodes",
+           "interval {adamap_match_interval_cycles:.0f}, latency {adamap_match_latency_cycles:.0f} cycles",
+           "the matcher alone, nodes cached, lists of 1 to 100,000 (80 nodes are walked); the window in front takes a "
+           "packet per 2 cycles"),
+    Figure("retransmissions that find their node on the card, 1 QP",
+           "{adamap_unstalled_fraction_batched_n2:.1%}",
+           f"{_ALONE}: 1e-3 at random; n = 2, cache of 32, nodes linked ahead in consecutive blocks, rests between "
+           "reports"),
+    Figure("the same, 8 QPs", "{adamap_unstalled_fraction_batched_q8_n4:.1%}",
+           f"{_ALONE}: 1e-3 at random; n = 4, cache of 16, scattered blocks, QPs mixed packet by packet, no rests"),
+    Figure("the same, 8 QPs that lose every 384th packet", "{adamap_unstalled_fraction_comb_q8_n4:.1%}",
+           f"{_ALONE}; n = 4, cache of 16, scattered blocks, QPs mixed packet by packet, no rests"),
+    Figure("card memory of a QP that loses nothing", "{adamap_sram_bytes_per_qp:.1f} bytes",
+           "the Adamap room, each bit once: window of 128 bits, list; without the QP table"),
+    Figure("of a QP that recovers", "{adamap_sram_bytes_recovering_qp:.0f} bytes",
+           "the same, with an open node and one cached node"),
+    Figure("of a QP that recovers, as built", "{adamap_sram_bytes_recovering_qp_default:.0f} bytes",
+           "with 4 cached nodes (the default), the QP table, and copies for read ports"),
+    Figure("of 10,000 QPs, 5 % of which recover", "{adamap_sram_total_10k_qps_5pct:.0f} KiB",
+           "each bit once, one cached node per QP that recovers"),
+    Figure("of 10,000 QPs, as built", "{adamap_sram_total_10k_qps_5pct_default:.0f} KiB", "as above"),
+    Figure("blocks leaked, stale nodes or packets accepted", "{adamap_block_leaks:.0f}, {adamap_stale_accepts:.0f}",
+           "a million lives of nodes in the functional model, ten thousand in the RTL"),
+)
+SIM_ROWS = ("packets_sent", "packets_lost", "packets_retransmitted", "spurious_retransmissions", "goodput_gbps",
+            "cycles", "nodes_linked", "nodes_retired", "cache_misses", "blocks_missing")
+KINDS = {"lut": "LUT", "lutram": "LUT as RAM", "ff": "flip-flops", "carry": "carry", "bram18": "RAMB18",
+         "bram36": "RAMB36", "uram": "URAM", "dsp": "DSP"}
+
+
+def _rows(text):
+    """Rows of a Markdown table by their first cell."""
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines()[2:]]
+    return {row[0].strip("| "): [cell.strip("| ") for cell in row] for row in cells if len(row) == len(HEAD)}
+
+
+def bench(report, before):
+    """The table of figures: what the report has, and for the rest what stands there."""
+    found, old = {row["name"]: row for row in report}, _rows(before)
+    rows = [figure.text(found) or figure.kept(old) for figure in FIGURES]
+    return table(HEAD, [row for row in rows if row])
+
+
+def sim(report, _before):
+    """What ``weft sim`` prints, in extracts."""
+    def shown(value):
+        return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+
+    lines = [f"{name.replace('_', ' '):<26}{shown(report[name])}" for name in SIM_ROWS]
+    return "\n".join(["```", *lines, "PASSED" if report["ok"] else "FAILED", "```"])
+
+
+def synth(report, _before):
+    """Cells of every room."""
+    blocks = report["blocks"]
+    kinds = [kind for kind in KINDS if blocks[""].get(kind)]
+    rooms = sorted(name for name in blocks if name and "." not in name)
+    return f"Preset `{report['preset']}`:\n\n" + table(("", *(KINDS[kind] for kind in kinds)), [
+        (f"`{room}`" if room else "**card**", *(f"{blocks[room][kind]:,}" for kind in kinds)) for room in (*rooms, "")])
+
+
+MAKERS = {"bench": bench, "sim": sim, "synth": synth}
+
+
+def fill(text, reports=REPORTS):
+    """A document with its measured parts taken from the reports; a part without a report stays as it is."""
+    def made(found):
+        file = reports / f"{found[2]}.json"
+        if not file.exists():
+            return found[0]
+        return found[1] + MAKERS[found[2]](json.loads(file.read_text(encoding="utf-8")), found[3]) + "\n" + found[4]
+
+    return PART.sub(made, text)

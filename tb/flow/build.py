@@ -1,0 +1,96 @@
+"""From a component to a simulator that is built once and kept.
+
+Everything lies below :data:`BUILD_ROOT`, in ``<name>-<hash>/``; the hash covers the Verilog, the options and the
+simulator's version.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+from weft.tb.flow import simulators
+from weft.tb.flow.tools import BuildFailed
+from weft.tb.flow.verilog_text import top_ports
+
+BUILD_ROOT = Path(os.environ.get("WEFT_BUILD") or "sim_build").absolute()
+LOG_LINES = 40
+ROOM_BYTES = 1 << 20
+
+
+@contextlib.contextmanager
+def locked(path):
+    """Hold the lock file ``path``: other processes that want it wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def tail(log):
+    """The last lines of a log."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return "\n".join(lines[-LOG_LINES:])
+
+
+def check_room(folder):
+    """Raise ``OSError`` if the disk is full: what failed there failed of that, whatever it says."""
+    if shutil.disk_usage(folder).free < ROOM_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+
+def elaborate(component, top):
+    """Verilog text of a component with a signature; flattened members are the ports of module ``top``.
+
+    The yosys step is the slow one, so its output is kept, keyed by the RTLIL text and the writer's own.
+    """
+    from weft.hdl import verilog
+
+    text = verilog.rtlil_text(component, top)
+    digest = hashlib.sha256(text.encode() + Path(verilog.__file__).read_bytes()).hexdigest()[:16]
+    kept = BUILD_ROOT / "verilog" / f"{top}-{digest}.v"
+    with locked(kept.with_suffix(".lock")):
+        if not kept.exists():
+            part = kept.with_suffix(".part")
+            part.write_text(verilog.verilog_text(text))
+            part.rename(kept)
+    return kept.read_text()
+
+
+def build(text, *, top, name, sim, waves=False, optimize="build", everything=False):
+    """Build (or find) the simulator of Verilog ``text`` and return its folder.
+
+    Parameters
+    ----------
+    optimize : str
+        ``"build"``: compile quickly, for blocks. ``"run"``: simulate quickly, for long runs. Verilator only.
+    everything : bool
+        Let the bench see every signal, not the ports of ``top`` alone: several times slower under Verilator.
+    """
+    tool = simulators.tool(sim)
+    wave_kind = tool.wave_kind() if waves else None
+    options = [sim, tool.version(), top, wave_kind, optimize, everything, tool.OPTIONS_VERSION]
+    digest = hashlib.sha256("\0".join([text, *map(str, options)]).encode()).hexdigest()[:12]
+    where = BUILD_ROOT / f"{name}-{digest}"
+    with locked(BUILD_ROOT / ".locks" / f"{name}-{digest}"):
+        if not (where / "ready").exists():
+            if where.exists():  # a build that was stopped: make would take halves of files for whole ones
+                shutil.rmtree(where)
+            where.mkdir(parents=True)
+            ports = top_ports(text, top)
+            (where / f"{top}.v").write_text(text)
+            (where / "ports.json").write_text(json.dumps(ports, indent=1))
+            log = where / "build.log"
+            try:
+                tool.build(where, top=top, ports=ports, wave_kind=wave_kind, optimize=optimize,
+                           everything=everything, log=log)
+            except BuildFailed as error:
+                check_room(where)
+                raise AssertionError(
+                    f"{name}: {sim} does not build it ({error}); {log} ends with\n{tail(log)}") from None
+            (where / "ready").write_text("\n".join(map(str, options)) + "\n")
+    return where

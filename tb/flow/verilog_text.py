@@ -1,0 +1,27 @@
+"""What Verilog that Amaranth wrote says of itself: ports, and signals without a name of their own."""
+
+import re
+
+_PORT = re.compile(r"^\s*(input|output)\s+(?:wire\s+|reg\s+|logic\s+)?(?:\[(\d+):0\]\s*)?\\?([\w$.]+)\s*[;,)]?\s*$",
+                   re.MULTILINE)
+_UNNAMED = re.compile(r"  (?:wire|reg) (?:signed )?(?:\[[\d:]+\] )?\\\$\d+ ")
+
+
+def top_ports(text, top):
+    """Ports of module ``top`` in Verilog text, one declaration per line: ``{name: (direction, width)}``."""
+    found = re.search(rf"^module \\?{re.escape(top)}\s*[(#;].*?^endmodule", text, re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise ValueError(f"no module {top!r} in the Verilog text")
+    return {name: (way, int(high or 0) + 1) for way, high, name in _PORT.findall(found[0])}
+
+
+def unnamed(text):
+    """Ranges of lines of Verilog that declare signals without a name of their own, more than half of all."""
+    ranges = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if _UNNAMED.match(line):
+            if ranges and ranges[-1][1] == number - 1:
+                ranges[-1][1] = number
+            else:
+                ranges.append([number, number])
+    return ranges

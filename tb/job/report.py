@@ -1,0 +1,57 @@
+"""The report of the main job as a person reads it."""
+
+import json
+
+from rich.table import Table
+from rich.text import Text
+
+
+def print_report(console, path):
+    """Print the report; whether the run passed.
+
+    A line is never folded, whatever the width: digests and the command can be copied.
+    """
+    if not path.exists():
+        console.print("The bench left no report.", style="red")
+        return False
+    report = json.loads(path.read_text())
+    shown = {name.replace("_", " "): _shown(value) for name, value in report.items()
+             if not isinstance(value, (dict, list)) and name != "ok"}
+    width = max(map(len, shown), default=0)
+    for name, text in shown.items():
+        _line(console, Text.assemble((name.ljust(width), "cyan"), "  ", text))
+    for direction, counters in report.get("link", {}).items():
+        console.print(_link_table(direction, counters))
+    for failure in report.get("failures", []):
+        _line(console, Text(failure, style="red"))
+    for warning in report.get("warnings", []):
+        _line(console, Text(f"warning: {warning}", style="yellow"))
+    passed = bool(report["ok"])
+    console.print("PASSED" if passed else "FAILED", style="bold green" if passed else "bold red")
+    return passed
+
+
+def _line(console, text):
+    console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+
+def _link_table(direction, counters):
+    """What happened to the frames of one direction, by their kind."""
+    table = Table(title=f"frames {direction.replace('_', ' ')}", title_justify="left", box=None, pad_edge=False)
+    table.add_column("")
+    kinds = list(counters["sent"])
+    for kind in kinds:
+        table.add_column(kind.replace("_", " "), justify="right")
+    for fate, by_kind in counters.items():
+        table.add_row(fate, *(f"{by_kind.get(kind, 0):,}" for kind in kinds))
+    return table
+
+
+def _shown(value):
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    return str(value)
