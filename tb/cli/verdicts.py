@@ -1,4 +1,4 @@
-"""``weft bench``, ``formal``, ``mutants``: figures, proofs, and faults that the tests notice."""
+"""``weft bench``, ``formal``, ``mutants``, ``coverage``: figures, proofs, what the tests notice and reach."""
 
 from typing import Annotated
 
@@ -57,3 +57,10 @@ def mutants(
             print("\n".join(ROOMS))
             raise typer.Exit(0)
         raise typer.Exit(run([choice("the room", name, ROOMS) for name in only or ()], count, seed, jobs))
+
+
+def coverage():
+    """Lines and toggles that the block benches reach, by room; JSON in sim_build/reports/coverage.json."""
+    with needs("dev"):
+        from weft.tb.mutate.coverage import run
+        raise typer.Exit(run())
