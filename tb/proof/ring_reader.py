@@ -4,7 +4,8 @@ from amaranth.hdl import Cat, Signal
 
 from weft.hdl.params import preset
 from weft.hdl.ring.reader import LINES_MAX, RingReader
-from weft.tb.proof.engine import Spec
+from weft.tb.proof.broken import Broken
+from weft.tb.proof.specification import Spec
 
 PARAMS = preset("test").with_(ring_prefetch=4)
 BASE = 0x1000
@@ -109,12 +110,12 @@ class RingReaderSpec(Spec):
         with m.Else():
             m.d.sync += patience.eq(patience + (patience != 63))
         self.check("no deadlock: an entry within 12 cycles of calm", patience <= 12, **deep)
-        self.cover("second lap", out & (number == size + 1) & (dut.cons == size), bound=60)
-        self.cover("full ring of entries in flight", Cat(live).all(), bound=40)
+        self.cover("second lap", out & (number == size + 1) & (dut.cons == size))
+        self.cover("full ring of entries in flight", Cat(live).all())
         overtaken = Signal()
         with m.If(line.valid & (index != delivered) & (delivered == 0)):
             m.d.sync += overtaken.eq(1)
-        self.cover("answers overtake each other", overtaken & out & (number == 2), bound=40)
+        self.cover("answers overtake each other", overtaken & out & (number == 2))
 
 
 class LongRingReaderSpec(RingReaderSpec):
@@ -125,8 +126,22 @@ class LongRingReaderSpec(RingReaderSpec):
 
 
 SPECS = [RingReaderSpec, LongRingReaderSpec]
-MUTANTS = [
-    (LongRingReaderSpec, [("with m.Elif(room >= count):", "with m.Elif(room >= 0):")]),
-    (RingReaderSpec, [("in_ring.eq(Mux(to_prod < to_end, to_prod, to_end))", "in_ring.eq(to_prod)")]),
-    (RingReaderSpec, [("slot.eq(tag.slot + line.index)", "slot.eq(tag.slot)")]),
+BOTH = (RingReaderSpec, LongRingReaderSpec)
+BROKEN = [
+    Broken(BOTH, "a request lies inside the ring and one page",
+           ("in_ring.eq(Mux(to_prod < to_end, to_prod, to_end))", "in_ring.eq(to_prod)")),
+    Broken(BOTH, "entries are offered until taken", ("with m.If(self.o.ready):", "with m.If(1):")),
+    Broken(BOTH, "requests follow each other",
+           ("position.eq((position + request.count) & (ring.size - 1))", "position.eq(position + request.count)")),
+    Broken(BOTH, "never fetches past prod",
+           ("in_ring.eq(Mux(to_prod < to_end, to_prod, to_end))", "in_ring.eq(to_end)")),
+    Broken(BOTH, "delivers each entry once, in order", ("slot.eq(tag.slot + line.index)", "slot.eq(tag.slot)")),
+    Broken(LongRingReaderSpec, "delivers each entry once, in order",
+           ("with m.Elif(room >= count):", "with m.Elif(room >= 0):")),
+    Broken(BOTH, "cons counts what was retired", ("cons.eq((cons + 1) & ring.mask)", "cons.eq(deliver)")),
+    Broken(BOTH, "cons <= delivered <= prod <= cons + size",
+           ("cons.eq((cons + 1) & ring.mask)", "cons.eq((cons + 2) & ring.mask)")),
+    Broken(BOTH, "refuses nothing", ("phase.eq(phase ^ at_end)", "phase.eq(~phase)")),
+    Broken(BOTH, "no deadlock: an entry within 12 cycles of calm",
+           ("slot_out.eq(slot_out + 1)", "slot_out.eq(slot_out)")),
 ]
