@@ -51,15 +51,18 @@ def _read(where, spec, text):
     steps = ["read_rtlil spec.il", f"hierarchy -top {TOP}", "proc", "flatten"]
     for path in spec.anywhere:
         steps += [f"setattr -unset init w:{path}", f"delete t:$meminit_v2 r:MEMID=\\{path} %i"]
-    return steps
+    return [*steps, *_join(spec, words=False)]
+
+
+def _join(spec, words):
+    """The script that joins to a specification the wires that it sees inside the block, or the words of memories."""
+    return [step for k, path in enumerate(spec.probes) if ("[" in path) == words
+            for step in (f"delete -input w:inside_{k}", f"connect -set inside_{k} {path}")]
 
 
 def _prepare(spec):
-    """The script that goes on from there, and joins to the specification what it sees inside the block."""
-    steps = [f"prep -top {TOP}", "memory_map"]
-    for k, path in enumerate(spec.probes):
-        steps += [f"delete -input w:inside_{k}", f"connect -set inside_{k} {path}"]
-    return [*steps, "async2sync"]
+    """The script that goes on from there."""
+    return [f"prep -top {TOP}", "memory_map", *_join(spec, words=True), "async2sync"]
 
 
 def _run(where, steps):
@@ -73,8 +76,9 @@ def write_bits(where, spec, text, outputs=None):
     """Write the specification, or some of its outputs alone, as an and-inverter graph, ``bits.il``."""
     keep = " ".join(f"w:property_{k} %d" for k in outputs or ())
     prune = ["chformal -remove", *([f"delete -output w:property_* {keep}"] if outputs else [])]
-    _run(where, [*_read(where, spec, text), *prune, *_prepare(spec), "opt -full", "dffunmap", "simplemap", "techmap",
-                 "opt", "dffunmap", "simplemap", "aigmap", "opt_clean", "delete t:$scopeinfo", "write_rtlil bits.il"])
+    _run(where, [*_read(where, spec, text), *prune, *_prepare(spec), "opt -full", "setundef -anyseq", "dffunmap",
+                 "simplemap", "techmap", "opt", "dffunmap", "simplemap", "aigmap", "opt_clean", "delete t:$scopeinfo",
+                 "write_rtlil bits.il"])
     (where / "gates.v").write_text(DUMMY)
 
 

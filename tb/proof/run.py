@@ -32,6 +32,9 @@ prefetch, _rest       bounded                never outside the extents, past the
 window, _any_state    bounded                invariant 1: every PSN is received or a hole, exactly once
 unmatched             bounded                no header left to the driver is forgotten by the order that
                                              retires what it passed over
+wait_queue            bounded                headers that wait: none lost or doubled, the oldest is tried first
+frame_buffer          bounded                a frame kept comes out once, in order; one taken back never does
+splitter              bounded                pieces of a DMA request: all of it, in order, none too large
 ===================== ====================== ===========================================================
 """
 
@@ -49,7 +52,7 @@ from weft.tb.proof.engine import prove, refute
 from weft.tb.proof.ledger import REPORT, Ledger
 
 MODULES = ("ring_reader", "ring_writer", "retire", "return_path", "work_list",
-           "head_cache", "prefetch", "window", "unmatched")
+           "head_cache", "prefetch", "window", "unmatched", "wait_queue", "frame_buffer", "splitter")
 
 
 def specifications():

@@ -133,7 +133,7 @@ class LoadedWindowSpec(WindowSpec):
     def __init__(self, block=None, **options):
         loads = ("result.bitmap.eq(0)", "result.bitmap.eq(Cat(op.line, op.generation))")
         imports = ("import Const, Module", "import Cat, Const, Module")
-        super().__init__(mutant(block or Window, imports, loads), **{"depth": 10, **options})
+        super().__init__(mutant(block or Window, imports, loads), **{"depth": 12, **options})
 
 
 SPECS = [WindowSpec, LoadedWindowSpec]
