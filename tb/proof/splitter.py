@@ -62,7 +62,7 @@ class SplitterSpec(Spec):
 SPECS = [SplitterSpec]
 BROKEN = [
     Broken(SplitterSpec, "a piece has bytes, and not more than are due",
-           ("Mux(final, request.length, space)", "Mux(final, room, room)")),
+           ("Mux(final, request.length, space)", "Mux(final, space, space)")),
     Broken(SplitterSpec, "no piece crosses a multiple of the size", ("(request.address[:12] & mask) + 1", "0")),
     Broken(SplitterSpec, "pieces follow each other", ("(request.address | mask) + 1", "request.address + mask + 1")),
     Broken(SplitterSpec, "pieces are as large as may be",
@@ -71,5 +71,5 @@ BROKEN = [
     Broken(SplitterSpec, "a request is cut to its end", ("(self.o.ready & final)", "self.o.ready")),
     Broken(SplitterSpec, "what is offered stays", ("with m.Elif(self.o.ready):", "with m.Else():")),
     Broken(SplitterSpec, "no deadlock: a request that was taken is offered, at once",
-           ("request.length <= space", "request.length < room")),
+           ("request.length <= space", "request.length < space")),
 ]
