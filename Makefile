@@ -32,7 +32,7 @@ endif
 MOVED := $(shell made=$$(grep -s '^command *=' $(VENV)/pyvenv.cfg); here=" $$(pwd -P)/$(VENV)"; \
   [ "$$made" = "" ] || [ "$$made" != "$${made%"$$here"}" ] || echo moved)
 
-.PHONY: help sim test wave verilog synth bench formal lint clean tools moved
+.PHONY: help sim test wave verilog synth bench formal mutants coverage lint clean tools moved
 .DEFAULT_GOAL := help
 
 help:
@@ -45,6 +45,8 @@ help:
 	@echo 'make bench     benchmarks, or ONLY= some; JSON under sim_build/reports'
 	@echo 'make synth     cells and memories by block and room; PRESET=; JSON under sim_build/reports'
 	@echo 'make formal    proofs, or ONLY= some: bounded, inductive, covers; JSON under sim_build/reports'
+	@echo 'make mutants   small faults in the gateware that its tests have to notice, or ONLY=; hours the first time'
+	@echo 'make coverage  lines and toggles that the block benches reach; JSON under sim_build/reports'
 	@echo 'make lint      Python code by ruff; the Verilog of preset test by Verilator and Yosys'
 	@echo 'make clean     removes everything generated, but not .venv'
 
@@ -68,6 +70,12 @@ bench: $(VENV)/.sim
 
 formal: $(VENV)/.dev
 	@$(BIN)/weft formal $(ONLY_OPTION)
+
+mutants: $(VENV)/.dev
+	@$(BIN)/weft mutants $(ONLY_OPTION)
+
+coverage: $(VENV)/.dev
+	@$(BIN)/weft coverage
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .

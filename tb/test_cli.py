@@ -103,6 +103,20 @@ def test_empty_file_and_every_limit_are_accepted(tmp_path, monkeypatch):
     assert jobs[0]["pmtu"] == 4096 and jobs[0]["sim"] == "icarus" and not jobs[0]["waves"]
 
 
+@pytest.mark.parametrize(("text", "recorded"), [("1", True), ("true", True), ("0", False), ("", False)])
+def test_waves_by_the_environment(monkeypatch, text, recorded):
+    from weft.tb.job import run as run_sim
+
+    jobs = []
+    monkeypatch.setattr(run_sim, "run", lambda **settings: jobs.append(settings) or 0)
+    monkeypatch.setenv("WAVES", text)
+    assert CliRunner().invoke(app, ["sim"]).exit_code == 0
+    assert jobs[0]["waves"] is recorded
+    monkeypatch.setenv("WAVES", "2")
+    result = CliRunner().invoke(app, ["sim"])
+    assert (result.exit_code, result.stderr) == (2, "weft: WAVES is '2'; it must be 1 or 0\n")
+
+
 def test_help_lists_every_parameter():
     text = CliRunner().invoke(app, ["sim", "--help"], env={"COLUMNS": "200"}).stdout
     for option in ("file", "loss", "reorder", "dup", "corrupt", "rtt-us", "qps", "seed", "pmtu", "sim", "waves"):

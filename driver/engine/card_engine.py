@@ -4,7 +4,6 @@ import collections
 
 from weft.hdl import abi, wire
 
-from ..device.capabilities import read_register
 from ..queue.command import CommandQueue
 from ..queue.meta_report import ReportWorker
 from ..queue.ring import CardToHostRing, HostToCardRing
@@ -83,7 +82,7 @@ class CardEngine:
         """Stop the rings of a disabled card and give their memory back."""
         for ring in self.rings.values():
             ring.disable()
-        read_register(self.device, "status")  # everything posted before has arrived
+        self.device.read32(abi.REGISTER["status"].offset)  # everything posted before has arrived
         for ring in self.rings.values():
             ring.close()
         self.nic.close()

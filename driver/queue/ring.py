@@ -115,7 +115,7 @@ class CardToHostRing(_Ring):
     """
 
     BATCH = 16
-    RELEASED_AT_ONCE = 4   # the ring's so many-th part: enough is left for the card meanwhile
+    RELEASED_AT_ONCE = 8   # the ring's so many-th part: the card can do without it meanwhile
 
     def __init__(self, device, ring, log2):
         super().__init__(device, ring, log2)

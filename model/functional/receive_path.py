@@ -36,7 +36,12 @@ class ReceivePath:
         header, payload = parse(frame, mac=self.card.mac, ip=self.card.ip)
         if header.kind == "RAW":
             self._raw(header, frame)
-        elif header.reason is not Reason.OK:
+        else:
+            self.take(header, payload)
+
+    def take(self, header, payload):
+        """A parsed RoCE packet."""
+        if header.reason is not Reason.OK:
             self.card.refuse(header.reason)
             self._error(header, header.reason)
         elif header.kind == "PROBE":

@@ -7,7 +7,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 
-from weft.hdl.layouts import Report
+from weft.hdl.layouts import BEAT_BITS, Report
 from weft.hdl.params import preset
 from weft.tb.flow.clock import CLOCK_PERIOD_NS, start_clock
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
@@ -17,13 +17,24 @@ SOURCES, UNTICKETED = 4, 3
 bench_test = cocotb.test(timeout_time=400, timeout_unit="us")
 
 
+NAMED = 96      # bits of an entry that name it; the others follow from them
+
+
+def filled(named):
+    """An entry with no bit left out."""
+    return named | random.Random(named).getrandbits(BEAT_BITS - NAMED) << NAMED
+
+
 def report(source, number, ticket):
-    """Entry that names its source, its number and its full ticket."""
-    return Report.const({"entry": source << 64 | number << 32 | ticket, "ticket": ticket & 0xFF}).as_bits()
+    """Report that names its source, its number and its full ticket."""
+    return Report.const({"entry": filled(source << 64 | number << 32 | ticket), "ticket": ticket & 0xFF}).as_bits()
 
 
 def unpack(entry):
-    return entry >> 64, entry >> 32 & 0xFFFFFFFF, entry & 0xFFFFFFFF
+    """Source, number and ticket of an entry, after a look at its other bits."""
+    named = entry & (1 << NAMED) - 1
+    assert entry == filled(named), "bits were lost"
+    return named >> 64, named >> 32 & 0xFFFFFFFF, named & 0xFFFFFFFF
 
 
 async def setup(dut, rng, pause):

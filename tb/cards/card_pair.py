@@ -1,28 +1,21 @@
 """Two cards, their open drivers and their scoreboards: the stage of the end-to-end benches."""
 
-import random
-from dataclasses import replace
-
 from cocotb.task import bridge
 from cocotb.triggers import Timer
 
-from weft.driver.verbs.context import Context
 from weft.hdl import abi
 from weft.hdl.params import preset
 from weft.model.functional.parse import parse
-from weft.tb.judge.dma_guard import DmaGuard
+from weft.tb.cards.open_pair import IP, MAC, PEER, OpenPair
 from weft.tb.judge.scoreboard import Scoreboard
 from weft.tb.world.two_cards import SIDES
-from weft.tb.world.two_hosts import TwoCards
 
-MAC = {"a": 0x02_00_00_00_00_0A, "b": 0x02_00_00_00_00_0B}
-IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}
 LINGER_NS = 3_000          # lets reports and writes that nobody waits for reach the hosts
 QUIET_NS = 1_000
 
 
-class CardPair:
-    """:class:`~weft.tb.world.two_hosts.TwoCards` with an open driver and a scoreboard on each side.
+class CardPair(OpenPair):
+    """:class:`~weft.tb.cards.open_pair.OpenPair` with a scoreboard on each side.
 
     Parameters
     ----------
@@ -35,36 +28,29 @@ class CardPair:
 
     Attributes
     ----------
-    contexts, scoreboards, guards : dict of side
+    scoreboards : dict of side
         A scoreboard that a bench takes out is not checked.
     """
 
     def __init__(self, dut, env_config, context_config, *, card="test", seed=0):
-        self.env, self.card = TwoCards(dut, env_config, seed=seed), preset(card)
-        self._configs = {side: replace(context_config, random=random.Random(f"{seed}/{side}/driver")) for side in SIDES}
-        self.contexts, self.scoreboards, self.guards, self._endpoints = {}, {}, {}, {}
+        super().__init__(dut, env_config, context_config, seed=seed)
+        self.card = preset(card)
+        self.scoreboards, self._endpoints = {}, {}
 
     async def start(self):
         """Enumerate the hosts and bring the cards up."""
-        await self.env.start()
-        for side, peer in zip(SIDES, reversed(SIDES), strict=True):
-            direction = f"{side}_to_{peer}"
+        await super().start()
+        for side, peer in PEER.items():
             # Some bits are protected by nothing: a frame with one of them damaged is no lost frame.
-            self.env.link(direction).impairments.usable = (
+            self.env.link(f"{side}_to_{peer}").impairments.usable = (
                 lambda frame, peer=peer: parse(frame, mac=MAC[peer], ip=IP[peer])[0].kind in ("DATA", "PROBE"))
-            await bridge(self._open)(side)
-        for side, peer in zip(SIDES, reversed(SIDES), strict=True):
             self.scoreboards[side] = Scoreboard(self.contexts[side], self.env.host(side),
                                                 self.env.link(f"{peer}_to_{side}"), self.card.window_bits)
-
-    def _open(self, side):
-        self.contexts[side] = Context(self.env.device(side), mac=MAC[side], ip=IP[side], config=self._configs[side])
-        self.guards[side] = DmaGuard(self.env.host(side), self.contexts[side])
 
     async def connect(self, endpoints, **attributes):
         """Connect the QPs of two endpoints, ``{side: Endpoint}``; they are closed with the pair."""
         self._endpoints = endpoints
-        for side, peer in zip(SIDES, reversed(SIDES), strict=True):
+        for side, peer in PEER.items():
             await bridge(endpoints[side].connect)(endpoints[peer].connections, **attributes)
             for qp in endpoints[side].qps:
                 self.scoreboards[side].follow(qp)

@@ -29,7 +29,7 @@ class Flood:
     """Side B."""
 
     def __init__(self, pair, rng):
-        self.pair, self.rng, self.context = pair, rng, pair.context["b"]
+        self.pair, self.rng, self.context = pair, rng, pair.contexts["b"]
         self.endpoint = Endpoint(self.context, FILE_BYTES)
         self.mr = MR(self.endpoint.pd, 3 * abi.PAGE_4K, WRITE)
         cq = CQ(self.context, 64)
@@ -101,7 +101,7 @@ class Flood:
             pair.inject("b", [self.mutated() for _ in range(FUZZ_FRAMES)])
             raw += len(pair.take_raw("b"))
             refused += len(pair.take_errors("b"))
-            pair.guard["b"].check()
+            pair.guards["b"].check()
         for _ in range(20):     # what was stored meanwhile
             pair.sleep(500)
             pair.take_errors("b")
@@ -154,7 +154,7 @@ async def flood(dut):
     depths = {abi.Ring.META_REPORT: REPORT_LOG2, abi.Ring.NIC_RX: NIC_LOG2}
     pair = HostilePair(dut, ContextConfig(ring_log2=depths, probe_timeout_ns=20_000))
     await pair.start()
-    sender = await bridge(Endpoint)(pair.context["a"], FILE_BYTES)
+    sender = await bridge(Endpoint)(pair.contexts["a"], FILE_BYTES)
     target = await bridge(Flood)(pair, rng)
     await bridge(connect)(sender, target)
     data, sent = rng.randbytes(FILE_BYTES), []

@@ -6,7 +6,7 @@ from weft.hdl import wire
 from weft.hdl.abi import Reason
 from weft.hdl.wire import Opcode
 from weft.tb.blocks.receive.frames import edit, seal
-from weft.tb.cards.hostile_pair import IP, MAC
+from weft.tb.cards.open_pair import IP, MAC
 
 IP_AT, UDP_AT = wire.ETH.size_bytes, wire.ETH.size_bytes + wire.IPV4.size_bytes
 BROADCAST = (1 << 48) - 1

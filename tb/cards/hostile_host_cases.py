@@ -27,7 +27,7 @@ class Card:
     """Card A: its rings are fed by hand."""
 
     def __init__(self, pair):
-        self.pair, self.context = pair, pair.context["a"]
+        self.pair, self.context = pair, pair.contexts["a"]
         self.endpoint = Endpoint(self.context, FILE_BYTES)
         self.pd = PD(self.context)
         self.qps = [QP(self.pd, QPInitAttr(scq=self.endpoint.cq, rcq=self.endpoint.cq, cap=QPCap(max_send_wr=4)))
@@ -256,7 +256,7 @@ def side_a(card, peer, rng, done):
         card.endpoint.mr.write(data)
         for attack in (bad_descriptors, bad_doorbells, bad_commands, bad_raw_frames, unreadable_payload, broken_lists):
             attack(card)
-            card.pair.guard["a"].check()
+            card.pair.guards["a"].check()
         send_file(card.endpoint, peer.offer, timeout_ns=PATIENCE_NS)
         return data
     finally:
@@ -285,7 +285,7 @@ async def bad_host(dut):
     pair = HostilePair(dut, ContextConfig(ring_log2=RING_LOG2, probe_timeout_ns=50_000))
     await pair.start()
     card = await bridge(Card)(pair)
-    peer = await bridge(Endpoint)(pair.context["b"], FILE_BYTES)
+    peer = await bridge(Endpoint)(pair.contexts["b"], FILE_BYTES)
     await bridge(connect)(card, peer)
     done = []
     task = cocotb.start_soon(bridge(side_a)(card, peer, rng, done))
@@ -295,6 +295,6 @@ async def bad_host(dut):
         pair.until("b", lambda: done)
     await bridge(side_b)()
     assert peer.mr.read(FILE_BYTES, 0) == await task
-    assert ReportKind.QP_ERROR.name in pair.context["a"].reports.counts
+    assert ReportKind.QP_ERROR.name in pair.contexts["a"].engine.reports.counts
     await bridge(close)(card, peer)
     pair.finish()

@@ -1,24 +1,20 @@
 """Two cards with open drivers for the benches of bad input: frames from outside, counters, error reports, guards."""
 
-import random
-from dataclasses import replace
 from types import SimpleNamespace
 
-from cocotb.task import bridge, resume
+from cocotb.task import resume
 from cocotb.triggers import Timer
 
-from weft.driver.verbs.context import Context, ContextConfig
+from weft.driver.verbs.context import ContextConfig
 from weft.hdl import abi
 from weft.hdl.params import preset
+from weft.tb.cards.open_pair import OpenPair
 from weft.tb.flow.simulate import bench_seed
-from weft.tb.judge.dma_guard import DmaGuard
 from weft.tb.world.host import HostConfig
 from weft.tb.world.link import LinkConfig
 from weft.tb.world.two_cards import SIDES
-from weft.tb.world.two_hosts import EnvConfig, TwoCards
+from weft.tb.world.two_hosts import EnvConfig
 
-MAC = {"a": 0x02_00_00_00_00_0A, "b": 0x02_00_00_00_00_0B}
-IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}
 DELAY_NS = 300
 READ_LATENCY_NS = 300
 SETTLE_NS = 400           # from the last byte of a frame to its report in host memory
@@ -41,8 +37,8 @@ class Spy:
         self._take(kind, report)
 
 
-class HostilePair:
-    """:class:`TwoCards` with a driver and a :class:`DmaGuard` on each side.
+class HostilePair(OpenPair):
+    """:class:`~weft.tb.cards.open_pair.OpenPair` whose reports are seen and whose MACs take frames from outside.
 
     Parameters
     ----------
@@ -54,7 +50,6 @@ class HostilePair:
 
     Attributes
     ----------
-    context, guard : dict of side
     raw : dict of side to list of bytes
         Raw frames that the drivers handed out.
     errors : list
@@ -63,23 +58,14 @@ class HostilePair:
 
     def __init__(self, dut, config=None, delay_ns=DELAY_NS):
         link = LinkConfig(delay_ns=delay_ns)
-        self.env = TwoCards(dut, EnvConfig(a_to_b=link, b_to_a=link, host=HostConfig(read_latency_ns=READ_LATENCY_NS),
-                                           vectors=preset("test").msix_vectors), seed=bench_seed())
-        self._configs = {side: replace(config or ContextConfig(), random=random.Random(f"{bench_seed()}/{side}/driver"))
-                         for side in SIDES}
-        self.context, self.guard, self.raw, self.errors = {}, {}, {side: [] for side in SIDES}, []
-        self._seen = {}
-
-    async def start(self):
-        await self.env.start()
-        for side in SIDES:
-            await bridge(self._open)(side)
+        super().__init__(dut, EnvConfig(a_to_b=link, b_to_a=link, host=HostConfig(read_latency_ns=READ_LATENCY_NS),
+                                        vectors=preset("test").msix_vectors), config or ContextConfig(),
+                         seed=bench_seed())
+        self.raw, self.errors, self._seen = {side: [] for side in SIDES}, [], {}
 
     def _open(self, side):
-        context = self.context[side] = Context(self.env.device(side), mac=MAC[side], ip=IP[side],
-                                               config=self._configs[side])
-        self.guard[side] = DmaGuard(self.env.host(side), context)
-        context.raw_frame_handlers.append(lambda frame, entry: self.raw[side].append(bytes(frame)))
+        super()._open(side)
+        self.contexts[side].raw_frame_handlers.append(lambda frame, entry: self.raw[side].append(bytes(frame)))
         self.new_drops(side)
 
     def spy(self, qp):
@@ -104,7 +90,7 @@ class HostilePair:
 
     def until(self, side, condition):
         """Serve ``side`` until something holds that no interrupt tells of: what the other side's thread has done."""
-        context = self.context[side]
+        context = self.contexts[side]
         for _ in range(ATTEMPTS):
             context.progress()
             if condition():
@@ -114,7 +100,7 @@ class HostilePair:
 
     def new_drops(self, side):
         """What was refused since the last call: counter name (without ``drop_``) to number."""
-        counters = self.context[side].statistics()
+        counters = self.contexts[side].statistics()
         before = self._seen.get(side, counters)
         self._seen[side] = counters
         return {name.removeprefix("drop_"): counters[name] - before[name]
@@ -134,10 +120,10 @@ class HostilePair:
 
     def _progress(self, side):
         for _ in range(ROUNDS):
-            self.context[side].progress()
+            self.contexts[side].progress()
 
     def finish(self):
         """Close the contexts' guards and the environment. Fails if a card wrote what it may not."""
         for side in SIDES:
-            self.guard[side].check()
+            self.guards[side].check()
         self.env.finish()

@@ -29,7 +29,7 @@ class Party:
     """One side: a file's endpoint, and QPs that each get into trouble in their own way."""
 
     def __init__(self, pair, side, names, rng):
-        context = self.context = pair.context[side]
+        context = self.context = pair.contexts[side]
         self.endpoint = Endpoint(context, FILE_BYTES)
         self.pd, self.other = PD(context), PD(context)
         self.cq = CQ(context, 256)

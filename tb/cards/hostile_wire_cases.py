@@ -35,7 +35,7 @@ class Sender:
 
     def __init__(self, pair, rng):
         self.pair, self.data, self.stop, self.done, self.pieces = pair, rng.randbytes(FILE_BYTES), False, False, 0
-        self.endpoint = Endpoint(pair.context["a"], FILE_BYTES, qps=QPS)
+        self.endpoint = Endpoint(pair.contexts["a"], FILE_BYTES, qps=QPS)
         self.endpoint.mr.write(self.data)
 
     def run(self, offer):
@@ -58,7 +58,7 @@ class Receiver:
     """Card B: the file's endpoint, and what an attacker aims at."""
 
     def __init__(self, pair):
-        self.pair, self.context = pair, pair.context["b"]
+        self.pair, self.context = pair, pair.contexts["b"]
         self.endpoint = Endpoint(self.context, FILE_BYTES, qps=QPS)
         pd, other = self.endpoint.pd, PD(self.context)
         write = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
@@ -110,7 +110,7 @@ class Attack:
         assert len(errors) == case.told, f"{case.name}: {len(errors)} error reports"
         if case.told:
             self._check_report(case, errors[0])
-        self.pair.guard["b"].check()
+        self.pair.guards["b"].check()
         self.tried[case.drop] += 1
 
     @staticmethod
@@ -142,7 +142,7 @@ def attack(pair, sender, receiver, rng):
             read_only=(receiver.read_only.rkey, receiver.read_only.buf), gone=receiver.gone,
             closed_qpn=receiver.closed.qp_num))
         hit.run(frames.stale(late))
-        hit.run(frames.raw_frames(rng, pair.context["b"].nic.slot_bytes))
+        hit.run(frames.raw_frames(rng, pair.contexts["b"].engine.nic.slot_bytes))
         assert receiver.mr.read(receiver.mr.length, 0) == before, "a refused frame changed the MR"
         window(pair, hit, receiver)
         full_raw_ring(pair, rng)
@@ -178,12 +178,12 @@ def window(pair, hit, receiver):
         frames.Case("retransmission that nobody asked for", at(1, opcode=Opcode.RETX_WRITE), Reason.STALE_RSN),
         frames.Case("the next", at(3, payload=b"end", ack_req=1)),
     ])
-    pair.context["b"].progress()
+    pair.contexts["b"].progress()
     hit.run([frames.Case("acknowledged", at(3, payload=b"end", ack_req=1), Reason.STALE_PSN)])
     assert receiver.mr.read(3, 5000) == b"gap"
     # The next PSN, but the peer has another address: reported, and no reason to give the connection up.
     hit.run([frames.Case("of a stranger", at(4, rkey=1, src_ip=STRANGER), Reason.BAD_KEY, told=True)])
-    assert victim.qp_state is QPState.RTS and pair.context["b"].counts["errors_of_strangers"] == 1
+    assert victim.qp_state is QPState.RTS and pair.contexts["b"].counts["errors_of_strangers"] == 1
 
 
 def full_raw_ring(pair, rng):
@@ -208,7 +208,7 @@ async def bad_frames(dut):
     sending = cocotb.start_soon(bridge(sender.run)(receiver.endpoint.offer))
     tried = await bridge(attack)(pair, sender, receiver, rng)
     await sending
-    writes = pair.guard["b"].writes
+    writes = pair.guards["b"].writes
     dut._log.info("%d cases, %d pieces written meanwhile; %s", tried.total(), sender.pieces, dict(writes))
     assert sender.pieces > 20 and writes["frames"] and writes["META_REPORT"]
     await bridge(close)(sender, receiver)

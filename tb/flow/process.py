@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 GUARD = Path(__file__).with_name("guard.py")
@@ -49,3 +50,11 @@ def run(command, *, cwd, environment=None, out=None, timeout_s=None):
     finally:
         os.close(lifeline)
         os.close(held)
+
+
+def output_of(command, *, cwd, environment=None):
+    """Run a command as :func:`run` does; its exit status, and what it says on standard output and error."""
+    with tempfile.TemporaryFile() as out:
+        status = run(command, cwd=cwd, environment=environment, out=out)
+        out.seek(0)
+        return status, out.read().decode(errors="replace")

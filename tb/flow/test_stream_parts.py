@@ -12,11 +12,16 @@ from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.flow.stream import StreamSink, StreamSource
 
 WIDTH = 24                                      # bits 22:0 a value, bit 23 `last`
+SOURCE_SHIFT = 21                               # an arbiter's item: `last`, source, random bits, 8 bits of a number
 SOURCES = 3
 INPUTS = int(os.environ.get("WEFT_INPUTS", "0"))
 PACKETS = os.environ.get("WEFT_PACKETS") == "1"
 pipe_test = cocotb.test(timeout_time=200, timeout_unit="us", skip=INPUTS > 0)
 arbiter_test = cocotb.test(timeout_time=200, timeout_unit="us", skip=INPUTS == 0)
+
+
+def source_of(item):
+    return item >> SOURCE_SHIFT & 3
 
 
 @pipe_test
@@ -54,15 +59,16 @@ async def every_source_is_served_whole(dut):
     sink = StreamSink(dut, "o", dut.clk, pause=0.3, rng=random.Random(rng.random()))
     sent = []
     for k, source in enumerate(sources):
-        sent.append([k << 16 | n | (rng.random() < 0.4 or n == 199) << (WIDTH - 1) for n in range(200)])
+        sent.append([k << SOURCE_SHIFT | rng.getrandbits(SOURCE_SHIFT - 8) << 8 | n
+                     | (rng.random() < 0.4 or n == 199) << (WIDTH - 1) for n in range(200)])
         for item in sent[k]:
             source.send_nowait(item)
     got = await sink.recv_many(200 * INPUTS)
     for k in range(INPUTS):
-        assert [item for item in got if item >> 16 & 0x7F == k] == sent[k]
+        assert [item for item in got if source_of(item) == k] == sent[k]
     if PACKETS:
         for before, after in zip(got, got[1:], strict=False):
-            assert before >> (WIDTH - 1) or before >> 16 == after >> 16 & 0x7F, "a packet was interrupted"
+            assert before >> (WIDTH - 1) or source_of(before) == source_of(after), "a packet was interrupted"
 
 
 @arbiter_test
@@ -73,11 +79,11 @@ async def shares_are_equal_at_full_rate(dut):
     start = get_sim_time("ns")
     for n in range(100):
         for k, source in enumerate(sources):
-            source.send_nowait(k << 16 | n | 1 << (WIDTH - 1))
+            source.send_nowait(k << SOURCE_SHIFT | n | 1 << (WIDTH - 1))
     got = await sink.recv_many(100 * INPUTS)
     assert (get_sim_time("ns") - start) // CLOCK_PERIOD_NS <= 100 * INPUTS + 5
     for at in range(INPUTS, 99 * INPUTS, INPUTS):
-        assert {item >> 16 & 0x7F for item in got[at:at + INPUTS]} == set(range(INPUTS))
+        assert {source_of(item) for item in got[at:at + INPUTS]} == set(range(INPUTS))
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)

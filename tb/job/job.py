@@ -63,7 +63,10 @@ class Job:
     @classmethod
     def from_environment(cls):
         """The job of this bench."""
-        return cls(**json.loads(os.environ[VARIABLE]))
+        settings = json.loads(os.environ[VARIABLE])
+        # What the shell's locale had no characters for came as bytes.
+        settings["file"] = settings["file"].encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+        return cls(**settings)
 
     def environment(self):
         """What :func:`weft.tb.flow.simulate.simulate` passes to the bench."""

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from weft.tb.world.pcap import read_pcap
 WEFT = [sys.executable, "-m", "weft.tb.cli"]
 SMALL = {"--loss": "0.1", "--rtt-us": "2", "--pmtu": "256"}
 LIMIT_S = 1800
+POLL_S = 0.1
 
 
 @contextmanager
@@ -49,6 +51,7 @@ def sim_words(file, **more):
 
 
 def some_file(path, size, seed=1):
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(random.Random(seed).randbytes(size))
     return path
 
@@ -70,7 +73,8 @@ def test_odd_names_and_surroundings(tmp_path):
     report = json.loads(publish.REPORT.read_text())
     assert line(output, "sha256 received") == report["sha256_received"]
     assert line(output, "command").isascii() and report["ok"]
-    again = subprocess.run(["sh", "-c", report["command"]], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    again = subprocess.run(["sh", "-c", report["command"]], capture_output=True, encoding="utf-8",
+                           stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONUTF8": "1"})
     assert again.returncode == 0, again.stdout + again.stderr
     assert line(again.stdout, "command") == report["command"]
     assert shlex.split(report["command"])[3] == str(file)
@@ -99,8 +103,15 @@ def test_a_run_that_is_stopped_leaves_nothing(tmp_path):
     publish.REPORT.parent.mkdir(parents=True, exist_ok=True)
     publish.REPORT.write_text("{}")
     file = some_file(tmp_path / "file", 1 << 20)
+
+    def begun():
+        return list(BUILD_ROOT.glob("two-cards-*/run-*test_a_run_that_is_stopped*/progress.jsonl"))
+    for left in begun():
+        left.unlink()
     with weft(*sim_words(file, **{"--rtt-us": "100000"})) as process:
-        assert "crosses a link" in process.stdout.readline()
+        while not begun():
+            assert process.poll() is None
+            time.sleep(POLL_S)
         process.send_signal(signal.SIGINT)
         status, _, errors = ended(process)
     assert (status, errors) == (130, "weft: stopped\n")

@@ -1,6 +1,6 @@
 """Lives of Adamap nodes in the RTL: the Adamap room between a driver's knitting buffer and peers that lose packets.
 
-The driver's side and the peers are those of :class:`~weft.tb.lives.functional.NodeLives`; the card is the room. QPs
+The driver's side and the peers are those of :class:`~weft.tb.lives.host_side.HostSide`; the card is the room. QPs
 come and go with nodes linked, headers waiting and fetches in flight, and their QPNs are used again at once with the
 next generation; originals and retransmissions get lost, some retransmissions come when their QP is long gone, or in
 the name of its last life for a hole of this one; reads of host memory take anything from some cycles to many
@@ -20,22 +20,20 @@ A violation in the name of a dead {QPN, generation} counts as ``stale_accepts``;
 import heapq
 import json
 import os
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from pathlib import Path
-from types import SimpleNamespace
 
 import cocotb
 from cocotb.triggers import Event
 
 from weft.driver.receive.hole_list import LinkDoorbell
-from weft.driver.receive.receiver import Receiver
 from weft.hdl import abi
 from weft.hdl.layouts import Verdict
 from weft.model.functional.node import Node, open_holes
 from weft.tb.blocks.adamap.room_port import RoomPort
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import bench_seed
-from weft.tb.lives.functional import GENERATIONS, REORDER, HostQp, NodeLives
+from weft.tb.lives.host_side import GENERATIONS, REORDER, HostQp, HostSide
 
 ASKED_MAX = 24          # packets that wait for their judgement
 NIGHT_NS = 60_000       # without QPs, so that extents are given up
@@ -48,8 +46,8 @@ HAPPENS = ("destroyed_while_reading", "late_answers", "dropped", "retired", "fil
 class RoomQp(HostQp):
     """A QP as its driver and its peer know it, and what the harness has seen of it."""
 
-    def __init__(self, generation, life, receiver, psn):
-        super().__init__(generation, life, receiver, psn)
+    def __init__(self, *args):
+        super().__init__(*args)
         self.lost = set()       # originals that never came, or came late
         self.reported = set()   # PSNs the room reported lost
         self.stragglers = []    # those that come with the next packets, likely when the window has given them up
@@ -63,7 +61,7 @@ class RoomQp(HostQp):
         return self.receiver.holes._chain.lines
 
 
-class RoomLives(NodeLives):
+class RoomLives(HostSide):
     """The harness.
 
     Parameters
@@ -72,7 +70,7 @@ class RoomLives(NodeLives):
     forgetful : bool
         Stand in for a card that takes every retransmission for one of the QPN's present life.
     seed, options
-        As :class:`NodeLives` takes them.
+        As :class:`~weft.tb.lives.host_side.HostSide` takes them.
     """
 
     def __init__(self, dut, *, forgetful=False, seed=0, **options):
@@ -148,17 +146,10 @@ class RoomLives(NodeLives):
 
     async def _begin(self, qpn):
         self._coming.add(qpn)
-        self.generations[qpn] += 1
-        generation, rng = self.generations[qpn] % GENERATIONS, self.random
-        psn = rng.choice([0, rng.getrandbits(24), (1 << 24) - 5])
-        try:
-            receiver = Receiver(qpn=qpn, generation=generation, psn=psn, pool=self.pool, waiting_runs_max=8)
-        except MemoryError:
-            self.sums["refused"] += 1
-        else:
+        generation, psn, receiver = self.new_receiver(qpn)
+        if receiver is not None:
             await self.port.create(qpn, generation, psn, receiver.holes.head_block)
-            self.host[qpn] = RoomQp(generation, next(self._life), receiver, psn)
-            self.sums["created"] += 1
+            self.enter(RoomQp(self, qpn, generation, next(self._life), receiver, psn))
         self._coming.remove(qpn)
 
     async def _end(self, qpn):
@@ -170,13 +161,7 @@ class RoomLives(NodeLives):
         self.sums["destroyed_while_reading"] += self._reading[host.life] > 0
         await self.port.destroy(qpn, host.generation)
         assert not self._reading.pop(host.life, 0), "a read of a destroyed QP is under way"
-        del self.host[qpn]
-        receiver = host.receiver
-        self.sums["coarsened"] += receiver.counts["coarsened"]
-        self.sums["waited"] += receiver.counts["waited"]
-        self.sums["dropped"] += len(receiver.holes.nodes)
-        receiver.close()
-        self.sums["destroyed"] += 1
+        self.leave(qpn)
 
     # ------------------------------------------------------------------------------ packets and answers
 
@@ -192,8 +177,8 @@ class RoomLives(NodeLives):
         if verdict in (Verdict.MATCH, Verdict.UNMATCHED) and genuine:
             host.arrived.add((psn % (1 << 24), rsn % (1 << 24)))
         if verdict is Verdict.UNMATCHED and genuine:
-            self._reports.append((abi.ReportKind.UNMATCHED, SimpleNamespace(
-                qpn=qpn, generation=host.generation, psn=psn, rsn=rsn % (1 << 24)), host.life))
+            self.reported(abi.REPORT_EVENT.pack(kind=abi.ReportKind.UNMATCHED, qpn=qpn, generation=host.generation,
+                                                psn=psn % (1 << 32), rsn=rsn % (1 << 24)), host.life)
 
     def send_new(self, qpn, lost):
         host, rng = self.host[qpn], self.random
@@ -258,9 +243,9 @@ class RoomLives(NodeLives):
             host.reported |= psns
             # That of an earlier life starts elsewhere, mostly.
             self.sums["stale_accepts"] += len(psns - {psn % (1 << 32) for psn in host.lost})
-        self._reports.append((kind, report, life))
+        self.reported(block, life)
 
-    def _take(self, host, kind, report):
+    def taken(self, host, kind, report):
         if kind is abi.ReportKind.RETIRE:
             node = host.receiver.holes.nodes[0]
             psns = [psn + k for psn, length in node.runs for k in range(length)]
@@ -276,19 +261,19 @@ class RoomLives(NodeLives):
             self.sums["filled"] += len(filled)
             self.sums["residue"] += report.residue
             assert report.next_rsn == (node.rsn + len(psns)) % (1 << 32)
-        super()._take(host, kind, report)
+        super().taken(host, kind, report)
 
-    def _ring(self, qpn, host, doorbell):
+    def _ring(self, host, doorbell):
         if isinstance(doorbell, LinkDoorbell):
             host.rung += doorbell.nodes
-            self.port.link(qpn, host.generation, doorbell.nodes)
+            self.port.link(host.qp_num, host.generation, doorbell.nodes)
         else:
-            self.port.cum(qpn, host.generation, doorbell.psn)
+            self.port.cum(host.qp_num, host.generation, doorbell.psn)
 
     # ----------------------------------------------------------------------------------------- time
 
     def act(self):
-        """A moment of :meth:`NodeLives.step`, for a card that takes its time."""
+        """A moment: something happens to one QP, what is due arrives, the driver works now and then."""
         rng = self.random
         self.now = self.port.now_ns
         qpn = rng.randrange(self.qps)
@@ -327,7 +312,8 @@ class RoomLives(NodeLives):
     @property
     def happened(self):
         """What has to happen in a run worth its name, and how often it did."""
-        return {name: self.sums[name] + self.pool.counts[name] for name in HAPPENS}
+        happened = self.sums + self.pool.counts + Counter(stale_reports=self.worker.counts["stale"])
+        return {name: happened[name] for name in HAPPENS}
 
     @property
     def count(self):
@@ -360,14 +346,14 @@ class RoomLives(NodeLives):
                     cocotb.start_soon(self._end(qpn))
         else:
             raise AssertionError(f"the room does not come to rest: {sorted(self.host)} live")
-        self.take_reports(len(self._reports))
+        self.take_reports()
         while self.pool.changing:
             await self.port.pass_cycles(1)
-        uses = self.pool.check()
-        self.sums["leaks"] = self.pool.total_blocks - uses["free"]
+        self.sums["leaks"] = self.leaks()
         self.sums["cycles"] = self.port.now
         assert not len(self.port.errors), "the room gave a list up"
-        return {"leaks": 0, "stale_accepts": 0, **self.sums, **self.pool.counts, "lives": self.count}
+        return {"leaks": 0, "stale_accepts": 0, **self.sums, **self.pool.counts, "lives": self.count,
+                "stale_reports": self.worker.counts["stale"]}
 
 
 @cocotb.test()

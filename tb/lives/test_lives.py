@@ -1,5 +1,12 @@
-"""Lives of Adamap nodes in the RTL: no block leaks, nothing stale is accepted, and the harness would notice."""
+"""Lives of Adamap nodes: no block leaks, nothing stale is accepted, and the harness would notice."""
 
+import contextlib
+
+import pytest
+
+from weft.driver.engine.qp_table import QpTable
+from weft.model.functional.receive_path import ReceivePath
+from weft.tb.lives.functional import NodeLives, live
 from weft.tb.lives.rtl import live_in_rtl
 
 LIVES = 600
@@ -13,3 +20,25 @@ def test_nodes_live_and_die():
 def test_a_card_that_forgets_generations_is_caught():
     sums = live_in_rtl(LIVES, WEFT_FORGETFUL="1")
     assert sums["stale_accepts"], sums
+
+
+def test_lives_on_a_functional_card():
+    sums = live(5_000, seed=3)
+    assert sums["leaks"] == sums["stale_accepts"] == 0, sums
+    for name in ("matched", "dropped", "stale_reports", "stale_refused"):
+        assert sums[name], f"{name} did not occur"
+
+
+@pytest.mark.parametrize(("owner", "check"), [
+    (ReceivePath, "_live"),    # the card's, of packets
+    (QpTable, "find"),         # the driver's, of reports
+])
+def test_a_check_that_lets_the_dead_in_is_caught(monkeypatch, owner, check):
+    monkeypatch.setattr(owner, check, {
+        "_live": lambda path, header: path.card.tables.qps.get(header.dest_qp),
+        "find": lambda table, qpn, generation=None: table._qps.get(qpn)}[check])
+    lives = NodeLives(seed=3)
+    while not lives.sums["stale_accepts"]:
+        assert lives.count < 20_000, "the harness does not see what is stale"
+        with contextlib.suppress(RuntimeError):     # the driver may stumble over it as well
+            lives.step()

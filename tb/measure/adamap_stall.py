@@ -24,22 +24,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import cocotb
-from cocotb.triggers import RisingEdge
 from rich.console import Console
 from rich.table import Table
 
-from weft.hdl import abi
 from weft.hdl.adamap.adamap import Adamap
-from weft.hdl.layouts import JudgeRequest, ListCreate, QpRef
 from weft.hdl.params import preset
-from weft.tb.blocks.adamap.made_lists import LineMemory, now, open_extent, pass_cycles
-from weft.tb.blocks.adamap.with_qp_table import WithQpTable, write_qp
+from weft.tb.blocks.adamap.made_lists import now, pass_cycles
+from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.clock import start_clock
-from weft.tb.flow.payload import pack
 from weft.tb.flow.simulate import simulate
-from weft.tb.flow.stream import StreamSource
 from weft.tb.measure import adamap_interleaved
 from weft.tb.measure.benchmark import Row
+from weft.tb.measure.light_room import HitCounter, LightRoom
 from weft.tb.measure.losses import BUILDERS, FIRST_PSN, PACKET_CYCLES, batches, nodes_of
 
 PARAMS = replace(preset("test"), qps=4, knit_extents=1, cache_entries=32, prefetch_depth_max=16)
@@ -75,84 +71,46 @@ class Scenario:
         return self.nodes[k].pack(next_line=line + 1, next_adjacent=1) if k < len(self.nodes) else bytes(64)
 
 
-class Room:
-    """The room, one QP in it."""
-
-    def __init__(self, dut, latency):
-        self.dut, self.hits, self.scenario = dut, 0, None
-        self.judge = StreamSource(dut, "i_judge", dut.clk)
-        self.memory = LineMemory(dut, lambda line: self.scenario.block(line), lambda: latency())
-        cocotb.start_soon(self._count())
-
-    async def _count(self):
-        while True:
-            await RisingEdge(self.dut.count_cache_hits)
-            await RisingEdge(self.dut.clk)
-            self.hits += int(self.dut.count_cache_hits.value)
-
-    async def rest(self):
-        """Until nothing is under way."""
-        quiet = 0
-        while quiet < 3:
-            await pass_cycles(self.dut, 12)
-            quiet = quiet + 1 if int(self.dut.idle.value) else 0
-
-    async def doorbell(self, name, layout, **fields):
-        data, strobe = (getattr(self.dut, f"registers__{name}{part}") for part in ("", "_stb"))
-        data.value, strobe.value = int.from_bytes(layout.pack(**fields), "little"), 1
-        await RisingEdge(self.dut.clk)
-        strobe.value = 0
-        await RisingEdge(self.dut.clk)
-
-    async def run(self, scenario):
-        """Send all retransmissions; the part of them that did not wait."""
-        dut, self.scenario, self.hits = self.dut, scenario, 0
-        who = {"qpn": 0, "generation": scenario.generation}
-        last = scenario.batches[-1][-1] + FIRST_PSN + 1
-        await write_qp(dut, **who)
-        await StreamSource(dut, "life__create", dut.clk).send(pack(ListCreate, **who, psn=last, line=FIRST_LINE))
-        await self.doorbell("cum_doorbell", abi.CUM_DOORBELL, **who, psn=FIRST_PSN)
-        await self.doorbell("link_doorbell", abi.LINK_DOORBELL, **who, nodes=len(scenario.nodes))
-        rsn, before = 0, None
-        for batch in scenario.batches:
-            if before is not None and (batch[0] - before) * PACKET_CYCLES < 5000:
-                await pass_cycles(dut, int((batch[0] - before) * PACKET_CYCLES))
-            else:
-                await self.rest()
-            due = float(now())
-            for at in batch:
-                self.judge.send_nowait(pack(JudgeRequest, **who, psn=(FIRST_PSN + at) % (1 << 24), rsn=rsn,
-                                            retransmission=1))
-                rsn += 1
-                due += PACKET_CYCLES
-                await pass_cycles(dut, int(due) - now())
-            before = batch[0] if len(batch) == 1 else None
-        await self.rest()
-        await StreamSource(dut, "life__destroy", dut.clk).send(pack(QpRef, **who))
-        return self.hits / rsn
+async def run_scenario(room, scenario):
+    """Send all retransmissions; the part of them that did not wait."""
+    await room.create(0, scenario.generation, first_psn=FIRST_PSN, end_psn=scenario.batches[-1][-1] + FIRST_PSN + 1,
+                      line=FIRST_LINE, nodes=len(scenario.nodes))
+    hits, rsn, before = HitCounter(room.dut), 0, None
+    for batch in scenario.batches:
+        if before is not None and (batch[0] - before) * PACKET_CYCLES < 5000:
+            await pass_cycles(room.dut, int((batch[0] - before) * PACKET_CYCLES))
+        else:
+            await room.rest()
+        due = float(now())
+        for at in batch:
+            room.retransmit(0, scenario.generation, FIRST_PSN + at, rsn)
+            rsn += 1
+            due += PACKET_CYCLES
+            await pass_cycles(room.dut, int(due) - now())
+        before = batch[0] if len(batch) == 1 else None
+    await room.rest()
+    await room.destroy(0, scenario.generation)
+    hits.stop()
+    return hits.count / rsn
 
 
 @cocotb.test()
 async def stalls(dut):
+    """Leaves the figures by name in ``figures.json`` of the run's folder."""
     rng = random.Random(1)
     await start_clock(dut)
-    dut.registers__reorder_distance.value = dut.registers__retransmit_slack.value = 1
-    dut.o_judgement__ready.value = dut.o_qp_error__ready.value = 1
-    dut.o_report__0__ready.value = dut.o_report__1__ready.value = 1
-    latency = None
-    room = Room(dut, lambda: latency(rng))
-    await open_extent(dut)
+    scenario = latency = None
+    room = LightRoom(dut, lambda line: scenario.block(line), lambda: latency(rng))
+    await room.start()
     cases = json.loads(os.environ["WEFT_CASES"])
-    figures, generation = {}, 0
+    figures = {}
     for k, (workload, depth, speed, builder) in enumerate(cases):
         with open(os.environ["WEFT_PROGRESS"], "a") as file:
             file.write(json.dumps({"phase": f"{workload} n={depth}{speed}{builder}", "done": k, "total": len(cases)})
                        + "\n")
-        generation = (generation + 1) % 256
-        scenario = Scenario(workload, builder, generation, random.Random(7))
-        dut.registers__prefetch_depth.value = dut.registers__prefetch_watermark.value = depth
-        latency = LATENCIES[speed]
-        figures[f"{workload}_n{depth}{speed}{builder}"] = await room.run(scenario)
+        scenario, latency = Scenario(workload, builder, (k + 1) % 256, random.Random(7)), LATENCIES[speed]
+        room.cache(depth)
+        figures[f"{workload}_n{depth}{speed}{builder}"] = await run_scenario(room, scenario)
         figures[f"{workload}{builder} holes"] = scenario.holes_per_node
     Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(figures))
 

@@ -77,7 +77,7 @@ BENCHMARKS = {
     "latency": Benchmark("Latencies of a small write.", "line_rate", "measure_latency",
                          conditions=f"{CARDS}; a write of 64 bytes with an immediate, one at a time, median of 5"),
     "message-rate": Benchmark("Register accesses per message, and messages per second of 64 bytes.", "message_rate",
-                              conditions=f"{CARDS}; waits by interrupt, both drivers' accesses counted"),
+                              conditions=CARDS),
     "adamap-match": Benchmark("Interval and latency of matching a retransmission, whatever the list.",
                               "adamap_match", conditions="the Adamap room alone, reads of host memory in 1 µs"),
     "adamap-stall": Benchmark("How often a retransmission waits for its node, by losses, cache depth and read latency.",

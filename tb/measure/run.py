@@ -82,12 +82,12 @@ def load_report():
     return rows if isinstance(rows, list) else []
 
 
-def merge_report(name, rows):
-    """Put the rows of benchmark ``name`` into the report."""
+def merge_report(name, rows, command=None):
+    """Put the rows of benchmark ``name``, or of another ``command``, into the report."""
     merged = {row["name"]: row for row in load_report()}
     for row in rows:
         merged[row.name] = {"name": row.name, "unit": row.unit, "value": row.value,
-                            "command": f"weft bench --only {name}", "conditions": row.conditions}
+                            "command": command or f"weft bench --only {name}", "conditions": row.conditions}
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     part = REPORT.with_suffix(".part")
     part.write_text(json.dumps(list(merged.values()), indent=1) + "\n")

@@ -1,4 +1,5 @@
-"""How fast simulation is: two real cards that idle, registers, and the link's logic alone."""
+"""How fast simulation is: two real cards that idle, registers, the link's logic alone, and against an older
+commit."""
 
 import json
 import os
@@ -12,6 +13,7 @@ from weft.hdl import abi, wire
 from weft.hdl.params import preset
 from weft.tb.flow.clock import CLOCK_PERIOD_NS
 from weft.tb.flow.simulate import bench_seed, simulate
+from weft.tb.measure import speedup
 from weft.tb.measure.benchmark import Row
 from weft.tb.world.link import Impairments, LinkConfig
 from weft.tb.world.two_cards import TOP, two_cards_text
@@ -51,10 +53,10 @@ def link_frames_per_second():
     return FRAMES / (time.perf_counter() - began)
 
 
-def measure(_progress):
+def measure(progress):
     """The figures."""
     run = simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test",
                    cases=__file__, sim="verilator", optimize="run", seed=1)
     figures = {**json.loads((run / "figures.json").read_text()), "link_frames_per_second": link_frames_per_second()}
-    return [Row(f"simulation_{name}", "s" if name.endswith("seconds") else "1/s", value)
-            for name, value in figures.items()]
+    return [*(Row(f"simulation_{name}", "s" if name.endswith("seconds") else "1/s", value)
+              for name, value in figures.items()), *speedup.rows(progress)]

@@ -83,15 +83,15 @@ class Fate:
 
 def designs(targets):
     """The :class:`Design` of each target."""
-    tests = [f"tb/{test}" for target in targets for test in target.tests]
+    tests = [test for target in targets for test in target.tests]
     gateware = _digest(*(file.read_bytes() for file in sorted((sources.ROOT / "hdl").rglob("*.py"))))
-    keys = {test: _digest(gateware, sources.digest(_module(test)), version("amaranth")) for test in tests}
+    modules = {test: sources.module_of(sources.ROOT / test.partition("::")[0]) for test in tests}
+    keys = {test: _digest(gateware, sources.digest(modules[test]), version("amaranth")) for test in tests}
     kept = KEPT / "elaborated"
-    new = [test for test in tests if not (kept / keys[test] / "done").exists()]
+    new = [test for test in tests if not record.is_recorded(test, kept / keys[test])]
     for folder in sorted({keys[test] for test in new}):
         record.record([test for test in new if keys[test] == folder], kept / folder)
-        (kept / folder / "done").touch()
-    return [_design(target, {f"tb/{test}": kept / keys[f"tb/{test}"] for test in target.tests}) for target in targets]
+    return [_design(target, {test: kept / keys[test] for test in target.tests}) for target in targets]
 
 
 def _design(target, folders):
@@ -100,13 +100,12 @@ def _design(target, folders):
     if len({design.digest for design in found.values()}) > 1:
         raise record.NotRecorded(f"the tests of {target.room}/{target.name} simulate different designs")
     design = found[simulations[0].rtlil]
-    files = {f"hdl/{file}" for file in target.files}
-    return Design(target, design, tuple(name for name, part in design.parts.items() if part.file in files),
-                  simulations)
+    modules = tuple(name for name, part in design.parts.items() if part.file in target.files)
+    return Design(target, design, modules, simulations)
 
 
 def mutants(all_designs, count, seed):
-    """About ``count`` mutants: shared among rooms by cells, but some for the smallest; so for a room's targets."""
+    """About ``count`` mutants, shared among rooms by their cells, but some for the smallest; so inside a room."""
     rooms = {}
     for design in all_designs:
         rooms.setdefault(design.target.room, []).append(design)
@@ -142,7 +141,7 @@ def for_all(decide, chosen, jobs, tell):
 def judge(mutant):
     """The :class:`Fate` of one mutant."""
     key = _key(mutant.design, mutant.mutation.options)
-    kept = KEPT / "answers" / f"{key}.json"
+    kept = KEPT / "fates" / f"{key}.json"
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():
             limits = baseline(mutant.design)
@@ -179,7 +178,7 @@ def baseline(design):
     BaselineFails
     """
     key = _key(design, "sound")
-    kept = KEPT / "answers" / f"{key}.json"
+    kept = KEPT / "fates" / f"{key}.json"
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():
             where = KEPT / "work" / key
@@ -219,8 +218,3 @@ def _key(design, fault):
 def _digest(*texts):
     joined = b"\0".join(text if isinstance(text, bytes) else text.encode() for text in texts)
     return hashlib.sha256(joined).hexdigest()[:16]
-
-
-def _module(test):
-    """Dotted name of the module of a test."""
-    return "weft." + test.partition(".py::")[0].replace("/", ".")

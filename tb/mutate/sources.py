@@ -4,11 +4,20 @@ import ast
 import functools
 import hashlib
 import importlib.util
+from pathlib import Path
 
-from weft.tb.flow.run import BENCHES
-
-ROOT = BENCHES.parent
+ROOT = Path(__file__).resolve().parents[2]
 COUNTED = ("tb", "model", "driver")     # a change of the gateware shows in the netlist
+
+
+def module_of(file):
+    """Dotted name of the module in a file of the project."""
+    return ".".join(["weft", *Path(file).resolve().relative_to(ROOT).with_suffix("").parts])
+
+
+def file_of(module):
+    """The file of a module, the reverse of :func:`module_of`."""
+    return ROOT.joinpath(*module.split(".")[1:]).with_suffix(".py")
 
 
 def digest(module):

@@ -19,15 +19,13 @@ class RegisterTraffic:
     ----------
     reads, writes : Counter
         Accesses by register name.
-    access_ns : int
-        Time that accesses took the driver.
     waits : list of (int, int, bool)
         When each wait began, how long it might have taken at most, in nanoseconds, and whether an interrupt ended it.
     """
 
     def __init__(self, device):
         self.device = device
-        self.reads, self.writes, self.waits, self.access_ns = Counter(), Counter(), [], 0
+        self.reads, self.writes, self.waits = Counter(), Counter(), []
         for name in ("read32", "read64"):
             setattr(device, name, self._counted(getattr(device, name), self.reads))
         for name in ("write32", "write64"):
@@ -42,14 +40,11 @@ class RegisterTraffic:
 
         device.wait = waited
 
-    def _counted(self, access, counter):
+    @staticmethod
+    def _counted(access, counter):
         def counted(offset, *value):
             counter[_NAME_AT.get(offset, hex(offset))] += 1
-            began = self.device.now_ns()
-            try:
-                return access(offset, *value)
-            finally:
-                self.access_ns += self.device.now_ns() - began
+            return access(offset, *value)
         return counted
 
     @property
@@ -62,4 +57,3 @@ class RegisterTraffic:
         self.reads.clear()
         self.writes.clear()
         self.waits.clear()
-        self.access_ns = 0

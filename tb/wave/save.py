@@ -1,5 +1,6 @@
 """Writes a GTKWave save file: groups of signals, with names for the values that have some."""
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -14,8 +15,12 @@ DECIMAL_BITS = 32
 ALARMING = {reason.name for reason in abi.Reason if reason is not abi.Reason.OK} | {
     "REFUSED", "DUPLICATE", "STALE", "STALE_RSN", "DISCARD", "ERR", "ERROR", "QP_ERROR", "TX_ERROR"}
 PS_PER_NS = 1000
-LEAD_NS = 200
-ZOOM = -18.3          # 2 ** 18.3 ps are 200 pixels: a clock cycle is 2.5 pixels wide
+WINDOW = 1800, 1040
+NAMES_PIXELS = 400
+WAVE_PIXELS = 1200    # of the window, beside the names and their values
+ZOOM_PIXELS = 200     # as many are 2 ** -zoom ps
+SHORTEST_PS = 500_000
+MARGIN = 0.05         # of the time between the first and the last marker, on either side
 EVENT = ("valid", "_stb", "_en", "took", "hit")
 _ITEM = re.compile(r"(?P<signal>[\w.*]*)(?:<(?P<layout>\w+)\.(?P<field>\w+)>)?(?::(?P<enum>\w+))?"
                    r"(?:=(?P<label>\w+))?(?P<stream>\{[^}]*\})?")
@@ -126,8 +131,8 @@ class SaveFile:
         names.mkdir(exist_ok=True)
         self.gtkw = GTKWSave(file)
         self.gtkw.dumpfile(str(waves))
-        self.gtkw.size(1800, 1040)
-        self.gtkw.signals_width(400)
+        self.gtkw.size(*WINDOW)
+        self.gtkw.signals_width(NAMES_PIXELS)
         self.gtkw.sst_expanded(False)
         self.gtkw.treeopen(f"{design.top}.")
 
@@ -141,13 +146,20 @@ class SaveFile:
                     self._trace(trace)
 
     def moments(self, moments):
-        """Markers A, B, ... at these moments, ``{sentence: nanoseconds}``; the view begins before the second one."""
-        times = [round(time * PS_PER_NS) for time in moments.values()]
+        """Markers A, B, ... at these moments, in order of time; the view holds all of them.
+
+        Parameters
+        ----------
+        moments : list of weft.tb.wave.moments.Moment
+        """
+        times = [round(moment.time_ns * PS_PER_NS) for moment in moments]
         letters = "abc"[:len(times)]
-        self.gtkw.zoom_markers(ZOOM, times[1], **dict(zip(letters, times, strict=True)))
-        for letter, sentence in zip(letters, moments, strict=True):
-            print(f"[markername] {letter.upper()}{sentence}", file=self.gtkw.file)
-        self.gtkw.timestart(max(times[1] - LEAD_NS * PS_PER_NS, 0))
+        span = max(times[-1] - times[0], SHORTEST_PS)
+        self.gtkw.zoom_markers(-math.log2(span * (1 + 2 * MARGIN) * ZOOM_PIXELS / WAVE_PIXELS), times[0],
+                               **dict(zip(letters, times, strict=True)))
+        for letter, moment in zip(letters, moments, strict=True):
+            print(f"[markername] {letter.upper()}{moment.sentence}", file=self.gtkw.file)
+        self.gtkw.timestart(max(round(times[0] - MARGIN * span), 0))
 
     def _trace(self, trace):
         name = self._full_name(trace)

@@ -8,18 +8,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections import Counter
 
-from weft.hdl import wire
 from weft.tb.wave.layout import CARD, OVERVIEW
+from weft.tb.wave.moments import first_loss, shown
 from weft.tb.wave.names import Design
 from weft.tb.wave.save import SaveFile
-from weft.tb.world.pcap import read_pcap
 from weft.tb.world.two_cards import SIDES, TOP
-
-OPCODE_AT = wire.ETH.size_bytes + wire.IPV4.size_bytes + wire.UDP.size_bytes
-ORIGINALS = (wire.Opcode.WRITE_ONLY, wire.Opcode.WRITE_ONLY_IMM)
-RETRANSMISSIONS = (wire.Opcode.RETX_WRITE, wire.Opcode.RETX_WRITE_IMM)
 
 
 def write(run, captures=None):
@@ -44,8 +38,8 @@ def write(run, captures=None):
     simulator = (run.parent / "ready").read_text().partition("\n")[0]
     with open(save, "w", encoding="utf-8", errors="surrogateescape") as file:
         out = SaveFile(file, waves, design=design, names=run / "waves.names", escaped=simulator == "icarus")
-        if moments := first_loss(captures) if captures else {}:
-            out.moments(moments)
+        if moments := first_loss(captures) if captures else []:
+            out.moments(shown(moments, waves, f"{TOP}.card_b"))
         out.gtkw.trace(f"{TOP}.clk")
         for title, side, lines in OVERVIEW:
             out.group(title, f"card_{side}", lines, ready=False)
@@ -54,37 +48,6 @@ def write(run, captures=None):
                 for title, lines in CARD:
                     out.group(f"{side.upper()} {title}", f"card_{side}", lines, closed=True)
     return waves, save
-
-
-def first_loss(captures):
-    """Moments around the first data packet that did not arrive, in a run's captures: ``{sentence: nanoseconds}``.
-
-    When it was sent, when the next one arrived, and when the first retransmission did; empty if none was lost.
-    """
-    try:
-        sent, arrived = (read_pcap(captures / f"a_to_b.{what}.pcap") for what in ("sent", "arrived"))
-    except OSError:
-        return {}
-    left = Counter(frame for _, frame in arrived)
-    moments = {}
-    for time, frame in sent:
-        if _opcode(frame) not in ORIGINALS:
-            continue
-        if left[frame]:
-            left[frame] -= 1
-            if moments:
-                moments["next arrives"] = next(at for at, other in arrived if other == frame and at > time)
-                break
-        elif not moments:
-            moments["lost"] = time
-    else:
-        return {}
-    again = [at for at, frame in arrived if _opcode(frame) in RETRANSMISSIONS and at > moments["next arrives"]]
-    return moments | ({"retransmission arrives": again[0]} if again else {})
-
-
-def _opcode(frame):
-    return frame[OPCODE_AT] if len(frame) > OPCODE_AT else None
 
 
 def tell(run, written, view):

@@ -1,22 +1,18 @@
-"""A PCIe host with memory latency, and the UltraScale+ hard block that sits between it and a card."""
+"""A PCIe host with memory latency."""
 
 import logging
 import random
 from dataclasses import dataclass
 
 import cocotb
-from cocotb.triggers import RisingEdge, Timer
-from cocotbext.axi import AxiStreamBus
+from cocotb.triggers import Timer
 from cocotbext.pcie.core import RootComplex
-from cocotbext.pcie.core.tlp import Tlp
-from cocotbext.pcie.xilinx.us import UltraScalePlusPcieDevice, usp_model
 
-from weft.hdl import abi
+from weft.tb.world import lean_pcie
 from weft.tb.world.host_memory import HostMemory
 
 PAYLOAD_CODE = {128: 0, 256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}
 ENUMERATE_TIMEOUT_NS = 20_000
-_CHECK = Tlp.check
 
 
 @dataclass(frozen=True)
@@ -95,8 +91,9 @@ class Host(RootComplex):
 
     def __init__(self, config=None, rng=None):
         logging.getLogger("cocotb.pcie").setLevel(logging.ERROR)  # construction is talkative, enumeration warns
-        super().__init__()
         self.config = config or HostConfig()
+        lean_pcie.install(check_tlps=self.config.check_tlps)
+        super().__init__()
         self.rng = rng or random.Random(0)
         self.strict, self.complaints = True, []
         self.max_payload_size = PAYLOAD_CODE[self.config.max_payload_bytes]
@@ -105,7 +102,6 @@ class Host(RootComplex):
         self.memory = HostMemory(self, self.rng)
         self.function = self.bar = None
         self.reading = []
-        Tlp.check = _CHECK if self.config.check_tlps else lambda tlp: True
 
     async def handle_mem_read_tlp(self, tlp):
         # Only the read service waits: a delay of the port would hold credits back, and one inside a memory region
@@ -140,89 +136,3 @@ class Host(RootComplex):
         for logger in (self.log, device.log):
             logger.setLevel(logging.WARNING)
             logger.addHandler(_Watch(self))
-
-
-class _BenchClock:
-    """Stands in for the hard block's clock: the bench has one clock for everything."""
-
-    def __init__(self, *_args, **_kwargs):
-        pass
-
-    async def start(self):
-        pass
-
-
-class HardBlock(UltraScalePlusPcieDevice):
-    """UltraScale+ PCIe hard block, Gen3 x16, 512 bit at 250 MHz, no straddle.
-
-    Does the model's per-cycle work when there is something to do: five coroutines that wake at every clock edge
-    cost more than the cards' RTL.
-
-    Parameters
-    ----------
-    dut
-        The top module.
-    prefix : str
-        Of the card's ports, for instance ``"a_"``.
-    clk
-        The clock; driven by the bench.
-    vectors : int
-        MSI-X vectors of the card.
-    """
-
-    def __init__(self, dut, prefix, clk, vectors):
-        usp_model.Clock = _BenchClock
-
-        def bus(name):
-            return AxiStreamBus.from_prefix(dut, prefix + name, bus_separator="__")
-
-        super().__init__(
-            pcie_generation=3, pcie_link_width=16, user_clk_frequency=250e6, alignment="dword", pf_count=1,
-            max_payload_size=1024, enable_client_tag=True, enable_extended_tag=True,
-            pf0_msix_enable=True, pf0_msix_table_size=vectors - 1,
-            pf0_msix_table_bir=0, pf0_msix_table_offset=abi.MSIX_TABLE_OFFSET,
-            pf0_msix_pba_bir=0, pf0_msix_pba_offset=abi.MSIX_PBA_OFFSET,
-            user_clk=clk, rq_bus=bus("m_axis_rq"), rc_bus=bus("s_axis_rc"), cq_bus=bus("s_axis_cq"),
-            cc_bus=bus("m_axis_cc"),
-            cfg_max_payload=getattr(dut, f"{prefix}cfg_max_payload"),
-            cfg_max_read_req=getattr(dut, f"{prefix}cfg_max_read_req"))
-        function = self.functions[0]
-        function.configure_bar(0, abi.BAR_BYTES)
-        function.vendor_id, function.device_id = abi.PCI_VENDOR_ID, abi.PCI_DEVICE_ID
-        for model in (self, function, self.rq_sink, self.rc_source, self.cq_source, self.cc_sink):
-            model.log.setLevel(logging.ERROR)
-
-    def stall(self, chance, rng):
-        """Hold each of the four streams back at random."""
-        def pauses(rng):
-            while True:
-                yield rng.random() < chance
-
-        for number, end in enumerate((self.rq_sink, self.rc_source, self.cq_source, self.cc_sink)):
-            end.set_pause_generator(pauses(random.Random(f"{rng.random()}/{number}")))
-
-    def configured(self):
-        """Show the card what the host configured."""
-        capability = self.functions[0].pcie_cap
-        self.cfg_max_payload.value = capability.max_payload_size
-        self.cfg_max_read_req.value = capability.max_read_request_size
-
-    async def _run_cq_logic(self):
-        edge = RisingEdge(self.user_clk)
-        while True:
-            tlp = await self.cq_queue.get()
-            await edge
-            await self.cq_source.send(tlp.pack_us_cq())
-
-    async def _run_rq_seq_num_logic(self):
-        while True:  # the card does not look at sequence numbers
-            await self.rq_seq_num.get()
-
-    async def _run_cfg_status_logic(self):
-        pass  # configured() does it
-
-    async def _run_cfg_ctrl_logic(self):
-        pass  # no such pins
-
-    async def _run_cfg_int_logic(self):
-        pass  # MSI-X goes through the requester interface

@@ -55,7 +55,7 @@ class StubCard(wiring.Component):
         address, dwords, kind = cq.tdata[0:16], cq.tdata[64:75], cq.tdata[75:79]
         words = [cq.tdata[128:160], cq.tdata[160:192]]
         index, table = address[2:6], address[15]
-        m.d.comb += cq.tready.eq(~cc.tvalid)
+        m.d.comb += [cq.tready.eq(~cc.tvalid), cc.tuser.eq(0)]
         m.d.sync += [copy.eq(0), send.eq(0)]
         readable = Array([*registers, Const(0, DWORD), Const(0, DWORD), frames, octets,
                           Cat(self.cfg_max_payload, Const(0, 5), self.cfg_max_read_req), *[Const(0, DWORD)] * 7])
@@ -122,7 +122,7 @@ class StubCard(wiring.Component):
         tx, rx = self.m_axis_tx, self.s_axis_rx
         left = Signal(8)
         m.d.comb += [
-            rx.tready.eq(1), tx.tvalid.eq(left != 0), tx.tlast.eq(left == 1), tx.tkeep.eq(~0),
+            rx.tready.eq(1), tx.tuser.eq(0), tx.tvalid.eq(left != 0), tx.tlast.eq(left == 1), tx.tkeep.eq(~0),
             tx.tdata.eq(Cat(*[Cat(left, Const(FRAME_WORD, 24))] * 16)),
         ]
         with m.If(send):

@@ -1,5 +1,6 @@
 """Two hosts, two cards, one bad link: the environment of the end-to-end benches."""
 
+import gc
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import cocotb
 
 from weft.tb.flow.clock import start_clock
+from weft.tb.world.bus import Bus, Ticker
 from weft.tb.world.card_device import CardDevice
-from weft.tb.world.host import HardBlock, Host, HostConfig
+from weft.tb.world.hard_block import HardBlock
+from weft.tb.world.host import Host, HostConfig
 from weft.tb.world.link import Impairments, LinkConfig, LinkDirection
 from weft.tb.world.mac import MacRx, MacTx
 from weft.tb.world.pcap import PcapWriter
@@ -16,6 +19,7 @@ from weft.tb.world.two_cards import SIDES
 
 DEFAULT_VECTORS = 8
 MAC_IDLE_BYTES = 8 * 1100
+GC_ALLOCATIONS = 100_000
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class TwoCards:
         """Clock, reset, models, enumeration of both hosts."""
         dut, config = self.dut, self.config
         await start_clock(dut)
+        ticker = Ticker(dut.clk)
         for name in SIDES:
             rng = random.Random(f"{self.seed}/host {name}")
             direction = "a_to_b" if name == "a" else "b_to_a"
@@ -96,14 +101,19 @@ class TwoCards:
                 Impairments(getattr(config, direction), f"{self.seed}/{direction}"),
                 self._deliver_to("b" if name == "a" else "a"), *self._taps(direction))
             self.sides[name] = Side(
-                name, Host(config.host, rng), HardBlock(dut, f"{name}_", dut.clk, config.vectors),
-                MacTx(dut, f"{name}_m_axis_tx", dut.clk, link.send), MacRx(dut, f"{name}_s_axis_rx", dut.clk), link)
+                name, Host(config.host, rng), HardBlock(dut, f"{name}_", ticker, config.vectors),
+                MacTx(Bus(dut, f"{name}_m_axis_tx", ticker), dut.clk, link.send),
+                MacRx(Bus(dut, f"{name}_s_axis_rx", ticker), dut.clk), link)
         self._hold_back()
         starts = [cocotb.start_soon(side.host.start(side.hard_block, config.vectors)) for side in self.sides.values()]
         for start in starts:
             await start
         for side in self.sides.values():
             side.device = CardDevice(side.host)
+        # What was made so far stays; looking for cycles among it over and over takes a twentieth of a run.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_ALLOCATIONS)
 
     def _hold_back(self):
         """Random back pressure, where the configuration asks for it."""

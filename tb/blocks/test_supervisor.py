@@ -1,0 +1,94 @@
+"""Supervisor: what the card says of itself, its time, and a reset that waits for what was begun."""
+
+import random
+from collections import Counter
+
+import cocotb
+import pytest
+from cocotb.triggers import ReadOnly, RisingEdge
+
+from weft.hdl import abi
+from weft.hdl.params import preset
+from weft.hdl.supervisor import Supervisor
+from weft.tb.flow.clock import CLOCK_PERIOD_NS, start_clock
+from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
+
+PARAMS = preset("test")
+ENABLE, RESET = 1, 2        # bits of `control`
+IDLE, RESET_DONE = 1, 2     # bits of `status`
+
+
+def value(dut, name):
+    return int(getattr(dut, name).value)
+
+
+@cocotb.test()
+async def card_says_what_it_is(dut):
+    await start_clock(dut)
+    await ReadOnly()
+    assert value(dut, "registers__magic") == abi.MAGIC
+    version = value(dut, "registers__version")
+    assert (version >> 24, version >> 16 & 0xFF, version & 0xFFFF) == abi.VERSION
+    tables = value(dut, "registers__cap_tables").to_bytes(4, "little")
+    assert (1 << tables[0], 1 << tables[1], 1 << tables[2], tables[3]) == (PARAMS.qps, PARAMS.mrs, PARAMS.ptes, 0)
+    adamap = value(dut, "registers__cap_adamap")
+    assert (adamap & 0xFFFF, adamap >> 16) == (PARAMS.window_bits, PARAMS.cache_entries)
+    extents, vectors, depth, blocks_log2 = value(dut, "registers__cap_misc").to_bytes(4, "little")
+    assert (extents, vectors, depth, blocks_log2) == (
+        PARAMS.knit_extents, PARAMS.msix_vectors, PARAMS.prefetch_depth_max, PARAMS.extent_blocks_log2)
+
+
+@cocotb.test()
+async def time_goes_on(dut):
+    """In nanoseconds from the reset on, over a reset of the rooms too."""
+    await start_clock(dut)
+    await ReadOnly()
+    first = value(dut, "time_ns")
+    for cycle in range(1500):
+        assert value(dut, "time_ns") == value(dut, "registers__time_ns") == first + cycle * CLOCK_PERIOD_NS
+        await RisingEdge(dut.clk)
+        dut.dma_idle.value, dut.registers__control.value = 1, RESET if cycle % 100 == 50 else 0
+        await ReadOnly()
+
+
+@cocotb.test()
+async def reset_waits(dut):
+    """Against a model: held from the cycle after control bit 1 on; the reset comes when DMA and MAC have been at rest
+    for a cycle and control bit 0 is clear, for a cycle, and again while bit 1 stays."""
+    await start_clock(dut)
+    rng, seen = random.Random(bench_seed()), Counter()
+    hold = at_rest = core_reset = idle_before = 0
+    control = 0
+    for _ in range(6000):
+        if rng.random() < 0.1:
+            control = rng.choice([0, 0, ENABLE, ENABLE, RESET, ENABLE | RESET])
+        inputs = {"idle": rng.getrandbits(1), "dma_idle": int(rng.random() < 0.6), "sending": int(rng.random() < 0.3),
+                  "tables_clear": int(rng.random() < 0.8)}
+        for name, level in inputs.items():
+            getattr(dut, name).value = level
+        dut.registers__control.value = control | rng.getrandbits(30) << 2
+        await ReadOnly()
+        assert (value(dut, "hold"), value(dut, "core_reset")) == (hold, core_reset)
+        assert value(dut, "enable") == int(control & ENABLE and inputs["tables_clear"])
+        status = value(dut, "registers__status")
+        assert status & IDLE == idle_before
+        assert status & RESET_DONE == RESET_DONE * (inputs["tables_clear"] and not hold and not core_reset)
+        quiet = inputs["dma_idle"] and not inputs["sending"]
+        seen["DMA in flight"] += bool(hold and not inputs["dma_idle"] and not inputs["sending"])
+        seen["amid a frame"] += bool(hold and inputs["dma_idle"] and inputs["sending"])
+        seen["still enabled"] += bool(hold and at_rest and quiet and control & ENABLE)
+        seen["not at rest before"] += bool(hold and quiet and not at_rest)
+        seen["reset"] += core_reset
+        seen["ends"] += bool(core_reset and not control & RESET)
+        hold, at_rest, core_reset = (
+            1 if control & RESET else 0 if core_reset else hold, int(hold and quiet),
+            int(hold and at_rest and quiet and not control & ENABLE))
+        idle_before = inputs["idle"]
+        await RisingEdge(dut.clk)
+    for case in ("DMA in flight", "amid a frame", "still enabled", "not at rest before", "reset", "ends"):
+        assert seen[case] > 5, f"{case}: {seen}"
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_reset_waits_for_what_was_begun(sim):
+    simulate(Supervisor(PARAMS), name="supervisor", cases=__file__, sim=sim)

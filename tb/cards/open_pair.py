@@ -1,0 +1,49 @@
+"""Two cards with an open driver and a guard of the host's memory on each side."""
+
+import random
+from dataclasses import replace
+
+from cocotb.task import bridge
+
+from weft.driver.verbs.context import Context
+from weft.tb.judge.dma_guard import DmaGuard
+from weft.tb.world.two_cards import SIDES
+from weft.tb.world.two_hosts import TwoCards
+
+MAC = {"a": 0x02_00_00_00_00_0A, "b": 0x02_00_00_00_00_0B}
+IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}
+PEER = {"a": "b", "b": "a"}
+
+
+class OpenPair:
+    """:class:`~weft.tb.world.two_hosts.TwoCards` with its drivers.
+
+    Parameters
+    ----------
+    dut
+    env_config : EnvConfig
+    context_config : ContextConfig
+        Of both drivers.
+    seed : int
+
+    Attributes
+    ----------
+    env : TwoCards
+    contexts, guards : dict of side
+    """
+
+    def __init__(self, dut, env_config, context_config, *, seed):
+        self.env = TwoCards(dut, env_config, seed=seed)
+        self._configs = {side: replace(context_config, random=random.Random(f"{seed}/{side}/driver")) for side in SIDES}
+        self.contexts, self.guards = {}, {}
+
+    async def start(self):
+        """Enumerate the hosts and bring the cards up."""
+        await self.env.start()
+        for side in SIDES:
+            await bridge(self._open)(side)
+
+    def _open(self, side):
+        """Runs in the side's thread."""
+        self.contexts[side] = Context(self.env.device(side), mac=MAC[side], ip=IP[side], config=self._configs[side])
+        self.guards[side] = DmaGuard(self.env.host(side), self.contexts[side])

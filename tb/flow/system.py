@@ -1,0 +1,36 @@
+"""What no Python package brings: programs and headers of the system, and what the tests lack without them."""
+
+import os
+import shutil
+import subprocess
+
+# Without it, and Debian's package of it.
+PROGRAMS = {
+    "iverilog": ("every bench that runs under Icarus too is skipped there", "iverilog"),
+    "tshark": ("no capture is read by an independent dissector", "tshark"),
+}
+HEADERS = {
+    "lz4.h": ("waves are written as VCD, not FST", "liblz4-dev"),
+    "zlib.h": ("waves are written as VCD, not FST", "zlib1g-dev"),
+}
+
+
+def missing():
+    """Programs and headers that this system lacks: ``{name: (consequence, package)}``."""
+    lacking = {name: told for name, told in PROGRAMS.items() if shutil.which(name) is None}
+    for name, told in HEADERS.items():
+        if shutil.which("g++") and subprocess.run(["g++", "-E", "-x", "c++", "-include", name, os.devnull],
+                                                  capture_output=True).returncode:
+            lacking[name] = told
+    return lacking
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say what the system lacks: tests that are skipped for it are no silence."""
+    lacking = missing()
+    if lacking:
+        terminalreporter.section("missing from the system")
+        for name, (consequence, _) in lacking.items():
+            terminalreporter.write_line(f"{name}: {consequence}")
+        packages = " ".join(dict.fromkeys(package for _, package in lacking.values()))
+        terminalreporter.write_line(f"on Debian: apt-get install {packages}")

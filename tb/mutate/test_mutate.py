@@ -1,0 +1,178 @@
+"""Mutation testing of a small block: a test that looks at everything kills what a weaker one lets live."""
+
+import re
+from pathlib import Path
+
+import cocotb
+import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from cocotb.triggers import RisingEdge
+
+from weft.tb.flow.clock import start_clock
+from weft.tb.flow.simulate import simulate
+from weft.tb.mutate import campaign, run, survivors
+from weft.tb.mutate.netlist import draw
+from weft.tb.mutate.record import NotRecorded
+from weft.tb.mutate.rooms import TARGETS, WIRES, Target
+from weft.tb.mutate.sources import ROOT, closure
+
+BITS = 3
+
+
+class Adder(wiring.Component):
+    """``y`` is the sum, a cycle later; ``large``, by a detour, whether ``a`` is above 5."""
+
+    a: In(BITS)
+    b: In(BITS)
+    y: Out(BITS + 1)
+    large: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        above_4, above_5 = Signal(), Signal()
+        m.d.comb += above_4.eq(self.a > 4)      # needless: implied by the next
+        m.d.comb += above_5.eq(self.a > 5)
+        m.d.comb += self.large.eq(above_4 & above_5)
+        m.d.sync += self.y.eq(self.a + self.b)
+        return m
+
+
+async def add(dut, below):
+    await start_clock(dut)
+    for a in range(below):
+        for b in range(below):
+            dut.a.value, dut.b.value = a, b
+            await RisingEdge(dut.clk)
+            await RisingEdge(dut.clk)
+            assert (int(dut.y.value), int(dut.large.value)) == (a + b, a > 5)
+
+
+@cocotb.test()
+async def all_sums(dut):
+    await add(dut, 1 << BITS)
+
+
+@cocotb.test()
+async def small_sums(dut):
+    await add(dut, 2)
+
+
+@pytest.mark.parametrize("cases", ["all_sums", "small_sums"])
+def test_adder(cases):
+    simulate(Adder(), name="adder", cases=__file__, tests=cases)
+
+
+def design_of(cases):
+    """The adder with one of its tests."""
+    test = f"tb/mutate/test_mutate.py::test_adder[{cases}]"
+    return campaign.designs([Target("adder", cases, ("tb/mutate/test_mutate.py",), (test,))])[0]
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(campaign, "KEPT", tmp_path / "mutants")
+    return tmp_path
+
+
+def at(design, text, mode, port):
+    """A mutant whose cell comes from the first line of this file that holds ``text``."""
+    line = next(k for k, line in enumerate(Path(__file__).read_text().splitlines(), 1) if text in line)
+    found = [mutation for mutation in draw(design.netlist, design.modules, 1000, 1)
+             if (mutation.mode, mutation.port) == (mode, port)
+             and any(re.search(rf"test_mutate\.py:{line}\b", source) for source in mutation.sources)]
+    return campaign.Mutant(design, max(found, key=lambda mutation: mutation.portbit))
+
+
+def test_a_weak_test_leaves_survivors_and_nothing_is_done_twice(kept, monkeypatch):
+    strong, weak = design_of("all_sums"), design_of("small_sums")
+    high_bit = [at(design, "self.a + self.b", "const0", "Y") for design in (strong, weak)]
+    seen, unseen = campaign.for_all(campaign.judge, high_bit, 2, lambda *_: None)
+    assert "test_adder[all_sums]" in seen.killed_by and "tests failed: all_sums" in seen.problem
+    assert not unseen.killed_by and not unseen.problem
+    assert campaign.proof(high_bit[1]) == "", "a high bit is no needless one"
+
+    def refuse(*_):
+        raise AssertionError("done twice")
+    monkeypatch.setattr(campaign, "_replay", refuse)
+    monkeypatch.setattr(campaign, "proven_equivalent", refuse)
+    monkeypatch.setattr(campaign.record, "record", refuse)
+    again = [campaign.Mutant(design_of(name), m.mutation) for name, m in zip(("all_sums", "small_sums"), high_bit,
+                                                                            strict=True)]
+    assert campaign.for_all(campaign.judge, again, 1, lambda *_: None) == [seen, unseen]
+    assert campaign.proof(again[1]) == ""
+
+
+def test_a_needless_cell_is_proven_equivalent(kept):
+    design = design_of("all_sums")
+    needless, needed = (at(design, f"self.a > {k}", "const1", "Y") for k in (4, 5))
+    assert "ABC" in campaign.proof(needless)
+    assert campaign.proof(needed) == ""
+
+
+def test_drawing_is_by_rule_and_over_all_rooms(kept):
+    design = design_of("all_sums")
+    first = list(campaign.mutants([design], 12, 1))
+    assert first == list(campaign.mutants([design], 12, 1)) and len({m.name for m in first}) == 12
+    assert first != list(campaign.mutants([design], 12, 2))
+    assert campaign.share({"a": 900, "b": 90, "c": 1}, 100, 6) == {"a": 91, "b": 9, "c": 6}
+
+
+def test_a_test_that_simulates_nothing_is_refused(tmp_path):
+    with pytest.raises(NotRecorded, match="does not show what it simulates"):
+        campaign.record.record(["tb/mutate/test_mutate.py::test_every_file_of_the_gateware_is_mutated"], tmp_path)
+
+
+def test_every_file_of_the_gateware_is_mutated():
+    owned = {file for target in TARGETS for file in target.files} | set(WIRES)
+    blocks = {str(file.relative_to(ROOT)) for file in (ROOT / "hdl").rglob("*.py")
+              if "def elaborate(" in file.read_text()}
+    assert owned == blocks
+
+
+def test_a_change_of_what_a_test_imports_is_noticed():
+    names = {file.name for file in closure("weft.tb.mutate.test_mutate")}
+    assert {"test_mutate.py", "clock.py", "simulate.py", "campaign.py"} <= names
+
+
+class Fake:
+    """As much of a mutant as the report needs."""
+
+    def __init__(self, name):
+        self.name, self.mutation, self.design = name, self, self
+        self.place, self.target, self.room = "somewhere", self, "ring"
+
+
+@pytest.mark.parametrize(("text", "fate", "status", "fraction"), [
+    ("", "", 1, 0.5),                                       # survived
+    ('[accepted]\nodd = "why not"', "", 1, 0.5),            # explained, but below the bar
+    ('[equivalent]\nodd = "why not"', "", 0, 1.0),
+    ('[accepted]\ngone = "why not"', "", 1, 0.5),           # stale
+    ("", "by a proof", 0, 1.0),
+])
+def test_verdict(tmp_path, monkeypatch, capsys, text, fate, status, fraction):
+    file = tmp_path / "survivors.toml"
+    file.write_text(text)
+    monkeypatch.setattr(run, "explained", lambda: survivors.explained(file))
+    monkeypatch.setattr(run, "REPORT", tmp_path / "mutants.json")
+    monkeypatch.setattr(run, "designs", lambda targets: targets)
+    monkeypatch.setattr(run, "mutants", lambda *_: [Fake("even"), Fake("odd")])
+    monkeypatch.setattr(run, "judge", lambda m: campaign.Fate("a test" if m.name == "even" else "", "", 1.0))
+    monkeypatch.setattr(run, "proof", lambda mutant: fate)
+    figures = {}
+    monkeypatch.setattr(run, "merge_report", lambda name, rows, command: figures.update({r.name: r for r in rows}))
+    assert run.run() == status
+    said = capsys.readouterr().err
+    assert ("gone" in said) == ("gone" in text)
+    assert figures["mutants_killed_fraction"].value == fraction and figures["mutants_killed"].value == 1
+
+
+def test_kept_file_is_well_formed(tmp_path):
+    assert all(kind in survivors.KINDS for kind, _ in survivors.explained().values())
+    broken = tmp_path / "survivors.toml"
+    for text, word in (('[tolerated]\na = "b"', "tolerated"), ("[accepted]\na = 3", "one line"),
+                       ('[accepted]\na = "b"\n[equivalent]\na = "b"', "twice")):
+        broken.write_text(text)
+        with pytest.raises(ValueError, match=word):
+            survivors.explained(broken)

@@ -1,0 +1,276 @@
+"""The UltraScale+ PCIe hard block between a host and a card."""
+
+import logging
+import random
+import struct
+from collections import deque
+from dataclasses import dataclass
+
+from cocotb.queue import Queue
+from cocotb.triggers import Event, RisingEdge
+from cocotbext.pcie.core.tlp import TlpAt, TlpAttr, TlpFmt, TlpTc
+from cocotbext.pcie.core.utils import PcieId
+from cocotbext.pcie.xilinx.us import UltraScalePlusPcieDevice, usp_model
+from cocotbext.pcie.xilinx.us.tlp import Tlp_us, req_type_to_tlp_type
+
+from weft.hdl import abi
+from weft.tb.world.bus import BEAT_BYTES, Bus, Sink, Source
+
+DWORD_BYTES = 4
+DESCRIPTOR_BYTES = 16          # of a request; that of a completion has 12
+BEAT_ENABLES = (1 << BEAT_BYTES) - 1
+# Bits of tuser, 512 bit (PG213): of RQ, of CC, of RC, of CQ. There is no parity: the block is configured so.
+RQ_DISCONTINUE, RQ_SEQUENCE = 1 << 36, 61
+CC_DISCONTINUE = 1 << 16
+RC_SOP, RC_EOP, RC_EOP_LANE, RC_DISCONTINUE = 1 << 64, 1 << 76, 80, 1 << 96
+CQ_ENABLES, CQ_SOP, CQ_EOP, CQ_EOP_LANE, CQ_DISCONTINUE = 16, 1 << 80, 1 << 86, 88, 1 << 96
+
+
+@dataclass
+class _Packet:
+    """What crossed RQ or CC: dwords as ``data``, and the sideband of the first beat."""
+
+    content: bytes
+    user: int
+    discontinue: bool
+
+    @property
+    def data(self):
+        return memoryview(self.content).cast("I")
+
+
+class _PacketSink(Sink):
+    """RQ or CC: packets of beats, received one by one.
+
+    Attributes
+    ----------
+    queue_occupancy_limit_frames : int
+        With more packets than these, the card has to wait.
+    """
+
+    discontinue = None
+
+    def __init__(self, bus, *_, **__):
+        super().__init__(bus)
+        self.width, self.queue_occupancy_limit_frames = len(bus.tdata), 0
+        self._packets, self._content, self._user, self._broken = Queue(), bytearray(), 0, False
+
+    async def recv(self):
+        return await self._packets.get()
+
+    def room(self, taking):
+        return self._packets.qsize() <= self.queue_occupancy_limit_frames
+
+    def take(self, bits):
+        content, keep, last, user = self.bus.parts(bits)
+        if not self._content:
+            self._user = user
+        self._content += content[:DWORD_BYTES * keep.bit_count()]
+        self._broken = self._broken or bool(user & self.discontinue)
+        if last:
+            self._packets.put_nowait(_Packet(bytes(self._content), self._user, self._broken))
+            self._content, self._broken = bytearray(), False
+
+
+class _RqSink(_PacketSink):
+    discontinue = RQ_DISCONTINUE
+
+
+class _CcSink(_PacketSink):
+    discontinue = CC_DISCONTINUE
+
+
+class _PacketSource(Source):
+    """RC or CQ: packets, each ``(content, user of each beat)``, sent one after the other.
+
+    Attributes
+    ----------
+    queue_occupancy_limit_frames : int
+        With more packets than these, :meth:`send` waits.
+    """
+
+    def __init__(self, bus, *_, **__):
+        super().__init__(bus)
+        self.width, self.queue_occupancy_limit_frames = len(bus.tdata), 0
+        self._packets, self._beats, self._next, self._taken = deque(), deque(), None, Event()
+
+    async def send(self, packet):
+        while len(self._packets) > self.queue_occupancy_limit_frames:
+            self._taken.clear()
+            await self._taken.wait()
+        self._packets.append(packet)
+        self._refill()
+        self.ticker.wake(self._edge)
+
+    def next(self):
+        word, self._next = self._next, None
+        self._refill()
+        return word
+
+    def idle(self):
+        return self._next is None
+
+    def _refill(self):
+        """Have a beat ready, and the beats after it."""
+        self._unpack()
+        if self._next is None and self._beats:
+            self._next = self._beats.popleft()
+            self._unpack()
+
+    def _unpack(self):
+        if self._beats or not self._packets:
+            return
+        content, users = self._packets.popleft()
+        self._taken.set()
+        for at, user in zip(range(0, len(content), BEAT_BYTES), users, strict=True):
+            chunk = content[at:at + BEAT_BYTES]
+            self._beats.append(self.bus.word(
+                chunk, (1 << len(chunk) // DWORD_BYTES) - 1, at + BEAT_BYTES >= len(content), user))
+
+
+def _enables(dwords, first, last):
+    """A bit for each byte of a payload that counts."""
+    if dwords <= 1:
+        return first * dwords
+    return first | ((1 << 4 * (dwords - 2)) - 1) << 4 | last << 4 * (dwords - 1)
+
+
+def _last_lane(content):
+    return (len(content) - 1) % BEAT_BYTES // DWORD_BYTES
+
+
+class _Tlp(Tlp_us):
+    """A TLP that packs and unpacks itself as a whole, not by list of dwords."""
+
+    @classmethod
+    def unpack_us_rq(cls, packet, check_parity=False):
+        low, high, dword2, dword3 = struct.unpack_from("<IIII", packet.content)
+        tlp = cls()
+        tlp.fmt_type = req_type_to_tlp_type[dword2 >> 11 & 0xF]
+        tlp.at, tlp.address = TlpAt(low & 3), high << 32 | low & ~3
+        if high:
+            tlp.fmt = {TlpFmt.THREE_DW: TlpFmt.FOUR_DW, TlpFmt.THREE_DW_DATA: TlpFmt.FOUR_DW_DATA}[tlp.fmt]
+        tlp.length, tlp.ep = dword2 & 0x7FF, bool(dword2 & 1 << 15)
+        tlp.requester_id, tlp.completer_id = PcieId.from_int(dword2 >> 16), PcieId.from_int(dword3 >> 8 & 0xFFFF)
+        tlp.requester_id_enable = bool(dword3 & 1 << 24)
+        tlp.tag, tlp.tc, tlp.attr = dword3 & 0xFF, TlpTc(dword3 >> 25 & 7), TlpAttr(dword3 >> 28 & 7)
+        tlp.first_be, tlp.last_be = packet.user & 0xF, packet.user >> 8 & 0xF
+        tlp.seq_num = packet.user >> RQ_SEQUENCE & 0x3F
+        tlp.discontinue = packet.discontinue
+        tlp.data = bytearray(packet.content[DESCRIPTOR_BYTES:])
+        return tlp
+
+    def pack_us_rc(self):
+        content = struct.pack(
+            "<III",
+            self.lower_address & 0xFFF | self.error_code << 12 | (self.byte_count & 0x1FFF) << 16
+            | bool(self.request_completed) << 30,
+            self.length & 0x7FF | self.status << 11 | bool(self.ep) << 14 | int(self.requester_id) << 16,
+            self.tag & 0xFF | int(self.completer_id) << 8 | self.tc << 25 | self.attr << 28) + self.data
+        offset, dwords = self.lower_address & 3, len(self.data) // DWORD_BYTES
+        first, last = 0xF << offset & 0xF, 0xF
+        if self.byte_count + offset <= self.length * DWORD_BYTES:
+            last = 0xF >> (-self.byte_count - self.lower_address & 3)
+        enables = _enables(dwords, first & last if dwords == 1 else first, last) << 12
+        users = [enables >> at & BEAT_ENABLES | self.discontinue * RC_DISCONTINUE
+                 for at in range(0, len(content), BEAT_BYTES)]
+        users[0] |= RC_SOP
+        users[-1] |= RC_EOP | _last_lane(content) << RC_EOP_LANE
+        return content, users
+
+    def pack_us_cq(self):
+        frame = super().pack_us_cq()
+        content = struct.pack(f"<{len(frame.data)}I", *frame.data)
+        enables = _enables(len(self.data) // DWORD_BYTES, self.first_be, self.last_be) << DESCRIPTOR_BYTES
+        users = [(enables >> at & BEAT_ENABLES) << CQ_ENABLES | self.discontinue * CQ_DISCONTINUE
+                 for at in range(0, len(content), BEAT_BYTES)]
+        users[0] |= CQ_SOP | self.first_be | self.last_be << 8
+        users[-1] |= CQ_EOP | _last_lane(content) << CQ_EOP_LANE
+        return content, users
+
+
+class _BenchClock:
+    """Stands in for the hard block's clock: the bench has one clock for everything."""
+
+    def __init__(self, *_args, **_kwargs):
+        pass
+
+    async def start(self):
+        pass
+
+
+class HardBlock(UltraScalePlusPcieDevice):
+    """UltraScale+ PCIe hard block, Gen3 x16, 512 bit at 250 MHz, no straddle.
+
+    Does the model's per-cycle work when there is something to do: five coroutines that wake at every clock edge
+    cost more than the cards' RTL. Its four streams are ends of :mod:`weft.tb.world.bus`.
+
+    Parameters
+    ----------
+    dut
+        The top module.
+    prefix : str
+        Of the card's ports, for instance ``"a_"``.
+    ticker : Ticker
+        Of the clock, which the bench drives.
+    vectors : int
+        MSI-X vectors of the card.
+    """
+
+    def __init__(self, dut, prefix, ticker, vectors):
+        usp_model.Clock, usp_model.Tlp_us = _BenchClock, _Tlp
+        usp_model.RqSink, usp_model.CcSink = _RqSink, _CcSink
+        usp_model.RcSource = usp_model.CqSource = _PacketSource
+        super().__init__(
+            pcie_generation=3, pcie_link_width=16, user_clk_frequency=250e6, alignment="dword", pf_count=1,
+            max_payload_size=1024, enable_client_tag=True, enable_extended_tag=True,
+            pf0_msix_enable=True, pf0_msix_table_size=vectors - 1,
+            pf0_msix_table_bir=0, pf0_msix_table_offset=abi.MSIX_TABLE_OFFSET,
+            pf0_msix_pba_bir=0, pf0_msix_pba_offset=abi.MSIX_PBA_OFFSET,
+            user_clk=ticker.clk, **{f"{name[-2:]}_bus": Bus(dut, f"{prefix}{name}", ticker)
+                                    for name in ("m_axis_rq", "s_axis_rc", "s_axis_cq", "m_axis_cc")},
+            cfg_max_payload=getattr(dut, f"{prefix}cfg_max_payload"),
+            cfg_max_read_req=getattr(dut, f"{prefix}cfg_max_read_req"))
+        function = self.functions[0]
+        function.configure_bar(0, abi.BAR_BYTES)
+        function.vendor_id, function.device_id = abi.PCI_VENDOR_ID, abi.PCI_DEVICE_ID
+        for model in (self, function):
+            model.log.setLevel(logging.ERROR)
+
+    def stall(self, chance, rng):
+        """Hold each of the four streams back at random."""
+        def pauses(rng):
+            while True:
+                yield rng.random() < chance
+
+        for number, end in enumerate((self.rq_sink, self.rc_source, self.cq_source, self.cc_sink)):
+            end.pause_by(pauses(random.Random(f"{rng.random()}/{number}")))
+
+    def configured(self):
+        """Show the card what the host configured."""
+        capability = self.functions[0].pcie_cap
+        self.cfg_max_payload.value = capability.max_payload_size
+        self.cfg_max_read_req.value = capability.max_read_request_size
+
+    async def _run_reset(self):
+        pass  # no such pin
+
+    async def _run_cq_logic(self):
+        edge = RisingEdge(self.user_clk)
+        while True:
+            tlp = await self.cq_queue.get()
+            await edge
+            await self.cq_source.send(tlp.pack_us_cq())
+
+    async def _run_rq_seq_num_logic(self):
+        while True:  # the card does not look at sequence numbers
+            await self.rq_seq_num.get()
+
+    async def _run_cfg_status_logic(self):
+        pass  # configured() does it
+
+    async def _run_cfg_ctrl_logic(self):
+        pass  # no such pins
+
+    async def _run_cfg_int_logic(self):
+        pass  # MSI-X goes through the requester interface
