@@ -170,6 +170,22 @@ def test_job_travels_to_the_bench(monkeypatch):
     assert config.a_to_b.delay_ns == 10_000 and config.a_to_b.loss == 0.1 and config.b_to_a.loss == 0.2
 
 
+@pytest.mark.parametrize(("name", "failures", "warnings"), [
+    ("loss", 1, 0), ("corrupt", 1, 0), ("back_loss", 1, 0), ("back_corrupt", 1, 0),
+    ("reorder", 0, 1), ("dup", 0, 1), ("back_reorder", 0, 1), ("back_dup", 0, 1)])
+def test_packets_sent_again_for_nothing_are_told(name, failures, warnings):
+    """They fail a run over a link that keeps order."""
+    from weft.tb.job.job import Job
+
+    chances = {"loss": 0, "reorder": 0, "dup": 0, "corrupt": 0, name: 0.1}
+    job = Job(file="", rtt_us=20, qps=1, seed=3, pmtu=1024, preset="test", sim="icarus", progress="", report="",
+              captures="", **chances)
+    assert job.judge_spurious(0) == ([], [])
+    failed, warned = job.judge_spurious(3)
+    assert (len(failed), len(warned)) == (failures, warnings)
+    assert "3 packets were sent again" in (failed + warned)[0]
+
+
 def test_default_file_is_a_megabyte():
     from weft.tb.job.run import default_file
 

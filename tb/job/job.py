@@ -94,10 +94,23 @@ class Job:
         Path(self.report).parent.mkdir(parents=True, exist_ok=True)
         Path(self.report).write_text(json.dumps(report, indent=1) + "\n")
 
-    @property
-    def keeps_order(self):
-        """Whether the link delivers every frame at most once, and in order."""
-        return not (self.reorder or self.dup or self.back_reorder or self.back_dup)
+    def judge_spurious(self, count):
+        """What it means that ``count`` packets were sent again although the link had not lost them.
+
+        Over a link that keeps order and delivers nothing twice, card and driver have no excuse: the run failed. A link
+        that reorders may hold a packet back for longer than the receiver waits; then it is a warning.
+
+        Returns
+        -------
+        tuple of list
+            Sentences: failures, warnings.
+        """
+        if count <= 0:
+            return [], []
+        sentence = f"{count} packets were sent again although the link had not lost them"
+        if self.reorder or self.dup or self.back_reorder or self.back_dup:
+            return [], [f"{sentence}; it reorders or duplicates, which may be why"]
+        return [sentence], []
 
     @property
     def command(self):

@@ -119,13 +119,9 @@ class MainJob:
             self.failures.append("the bytes received differ from those sent")
         if missing:
             self.failures.append(f"{missing} blocks of the knitting buffer are not back on the free list")
-        warnings = []
-        if (spurious := retransmitted - lost) > 0:
-            sentence = f"{spurious} packets were sent again although the link had not lost them"
-            if job.keeps_order:
-                self.failures.append(sentence)
-            else:
-                warnings.append(f"{sentence}; one that reorders or duplicates may be the cause")
+        spurious = retransmitted - lost
+        failures, warnings = job.judge_spurious(spurious)
+        self.failures += failures
         cycles = round(self.nanoseconds / CLOCK_PERIOD_NS)
         report = {
             "ok": not self.failures, "failures": self.failures, "warnings": warnings,

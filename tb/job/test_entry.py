@@ -31,7 +31,7 @@ POLL_S = 0.1
 def weft(*words, cwd=None, **environment):
     """A running ``weft``."""
     process = subprocess.Popen([*WEFT, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               stdin=subprocess.DEVNULL, cwd=cwd, start_new_session=True,
+                               stdin=subprocess.DEVNULL, cwd=cwd,
                                env={**os.environ, "WEFT_BUILD": str(BUILD_ROOT), **environment})
     try:
         yield process
