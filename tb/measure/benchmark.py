@@ -74,7 +74,7 @@ CARDS = ("two cards of preset test with 100 Gb/s between them, hosts that answer
 BENCHMARKS = {
     "line-rate": Benchmark("Payload rates of two cards at 100 Gb/s, both directions at once and one alone.",
                            "line_rate", conditions=CARDS),
-    "latency": Benchmark("Latencies of a small write.", "line_rate", "measure_latency",
+    "latency": Benchmark("Latencies of a small write.", "latency",
                          conditions=f"{CARDS}; a write of 64 bytes with an immediate, one at a time, median of 5"),
     "message-rate": Benchmark("Register accesses per message, and messages per second of 64 bytes.", "message_rate",
                               conditions=CARDS),

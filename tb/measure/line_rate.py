@@ -1,52 +1,35 @@
-"""Payload rates and latencies of two cards, counted in simulated time.
+"""Payload rates of two cards, counted in simulated time; how, see :mod:`~weft.tb.measure.meters`."""
 
-A rate is taken over the steady middle of a transfer: from the moment when the last of the observed streams has
-passed 20 % of its bytes to the moment when the first has passed 80 %. Transmitted payload counts when the last byte
-of its frame is on the wire, received payload when its packet is in host memory; the latter wavers with the other
-traffic on PCIe, so that a rate at the limit may come out some tenths of a per cent above it. The hosts are those of
-:class:`~weft.tb.world.host.HostConfig`, the cable has no length and loses nothing.
-"""
-
+import itertools
 import json
 import os
-import random
 import statistics
 import time
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import cocotb
 from cocotb.task import bridge
-from cocotb.triggers import RisingEdge, Timer, gather
+from cocotb.triggers import Timer, gather
 from cocotb.utils import get_sim_time
-from cocotbext.pcie.core.tlp import TlpType
 
-from weft.driver.application.file_transfer import MESSAGE_BYTES, WINDOW, Endpoint, post_receives
-from weft.driver.terms.enums import MTU, SendFlags, WCOpcode, WCStatus, WROpcode
-from weft.driver.verbs.context import Context, ContextConfig
-from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.driver.application.file_transfer import MESSAGE_BYTES, WINDOW
+from weft.driver.terms.enums import SendFlags, WCOpcode, WCStatus, WROpcode
+from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import wire
 from weft.hdl.params import preset
 from weft.tb.flow.clock import CLOCK_PERIOD_NS
-from weft.tb.flow.simulate import bench_seed, simulate
-from weft.tb.measure.benchmark import Row
+from weft.tb.flow.simulate import simulate
+from weft.tb.measure.benchmark import CARDS, Row
+from weft.tb.measure.card_lab import PEER, PRESET, SILENCE_NS, Lab
+from weft.tb.measure.meters import meter_placed, meter_sent, steady_gbps
 from weft.tb.world import mac
-from weft.tb.world.link import FrameKind, LinkConfig
+from weft.tb.world.link import FrameKind
 from weft.tb.world.two_cards import SIDES, TOP, two_cards_text
-from weft.tb.world.two_hosts import EnvConfig, TwoCards
 
 VARIABLE = "WEFT_BENCH"
-PRESET = "test"
-MACS = {"a": 0x02_00_00_00_00_0A, "b": 0x02_00_00_00_00_0B}
-IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}
-PEER = {"a": "b", "b": "a"}
-STEADY_FROM, STEADY_TO = 0.2, 0.8
-SILENCE_NS = 1_000_000     # a transfer without a completion for so long has failed
 PROGRESS_NS = 2_000
-QUIET_NS = 10_000          # between two latency measurements
-PING_BYTES = 64
-PINGS = 5
 
 
 @dataclass(frozen=True)
@@ -58,6 +41,10 @@ class Transfer:
     name : str
         Suffix of the figures.
     pmtu : int
+    qps : int
+        They share the messages in turn.
+    loss : float
+        Part of the frames that the link loses in each direction.
     payload : int
         Bytes in each direction.
     senders : str
@@ -66,7 +53,7 @@ class Transfer:
         Part of :func:`limit_gbps` that must be reached.
     message_bytes : int
     window : int
-        Messages in flight.
+        Messages in flight per QP.
     from_byte, to_byte : int
         Where in a page source and destination begin.
     line_gbps : float
@@ -83,6 +70,8 @@ class Transfer:
     from_byte: int = 0
     to_byte: int = 0
     line_gbps: float = mac.BITS_PER_SECOND / 1e9
+    qps: int = 1
+    loss: float = 0.0
 
     @property
     def destination(self):
@@ -95,15 +84,30 @@ class Transfer:
 
     @property
     def limit_gbps(self):
-        return limit_gbps(self.pmtu, self.line_gbps)
+        """What the wire has room for, without what is sent in vain."""
+        return limit_gbps(self.pmtu, self.line_gbps) * (1 - self.loss)
+
+    @property
+    def conditions(self):
+        """In words."""
+        ways = "both directions at once" if self.senders == "ab" else "one direction alone"
+        unaligned = f", from byte {self.from_byte} to byte {self.to_byte} of a page" * bool(self.from_byte)
+        loss = f", {100 * self.loss:g} % of all frames lost" if self.loss else ""
+        return (f"{ways}, PMTU {self.pmtu}, {self.qps} QP{'s' * (self.qps > 1)}, {self.window} messages of "
+                f"{self.message_bytes} bytes in flight on each{unaligned}{loss}; {CARDS}")
 
 
 TRANSFERS = (
-    Transfer("", 4096, 640 << 10, bar=0.97),
-    Transfer("_1024", 1024, 320 << 10, bar=0.95),
-    Transfer("_1024_unaligned", 1024, 256 << 10, bar=0.95, from_byte=1001, to_byte=2002),
-    Transfer("_one_way", 4096, 512 << 10, "a"),
-    Transfer("_1024_one_way", 1024, 256 << 10, "a"),
+    Transfer("", 4096, 640 << 10, bar=0.99),
+    Transfer("_2048", 2048, 448 << 10, bar=0.99),
+    Transfer("_1024", 1024, 320 << 10, bar=0.99),
+    Transfer("_512", 512, 160 << 10, bar=0.99),
+    Transfer("_256", 256, 96 << 10, bar=0.99),
+    Transfer("_1024_unaligned", 1024, 256 << 10, bar=0.99, from_byte=1001, to_byte=2002),
+    Transfer("_1024_4qps", 1024, 320 << 10, bar=0.99, message_bytes=16 << 10, window=4, qps=4),
+    Transfer("_1024_1pct_lost", 1024, 512 << 10, bar=0.98, message_bytes=16 << 10, window=8, qps=4, loss=0.01),
+    Transfer("_one_way", 4096, 512 << 10, "a", bar=0.99),
+    Transfer("_1024_one_way", 1024, 256 << 10, "a", bar=0.99),
 )
 
 
@@ -113,87 +117,18 @@ def limit_gbps(pmtu, line_gbps=mac.BITS_PER_SECOND / 1e9):
     return line_gbps * pmtu / (mac.PREAMBLE_BYTES + frame + mac.FCS_BYTES + mac.GAP_BYTES)
 
 
-class Meter:
-    """When which bytes passed a point: ``(nanoseconds, bytes)`` each."""
-
-    def __init__(self):
-        self.events, self.total = [], 0
-
-    def add(self, count):
-        self.events.append((get_sim_time("ns"), count))
-        self.total += count
-
-    def passed(self, part):
-        """When ``part`` of all bytes had passed."""
-        seen = 0
-        for at, count in self.events:
-            seen += count
-            if seen >= part * self.total:
-                return at
-        raise AssertionError("nothing passed")
-
-    def gbps(self, begin, end):
-        """Rate between the first and the last event within a window."""
-        inside = [event for event in self.events if begin <= event[0] <= end]
-        assert len(inside) > 10, f"{len(inside)} events are too few for a rate"
-        return 8 * sum(count for _, count in inside[1:]) / (inside[-1][0] - inside[0][0])
-
-
-def steady_gbps(meters):
-    """Rates of all meters over the window that is steady for every one of them."""
-    begin = max(meter.passed(STEADY_FROM) for meter in meters)
-    end = min(meter.passed(STEADY_TO) for meter in meters)
-    return [meter.gbps(begin, end) for meter in meters]
-
-
-def meter_sent(env, direction):
-    """A :class:`Meter` of the payload that leaves in a direction of the link, and a function that ends it."""
-    meter = Meter()
-
-    def look(frame, kind):
-        if kind is FrameKind.DATA:
-            meter.add(wire.RETH.unpack(frame[wire.RETH_OFFSET:]).dma_length)
-        return False  # loses nothing
-
-    return meter, env.link(direction).impairments.drop_when(look)
-
-
-def meter_placed(host, pmtu):
-    """A :class:`Meter` of the packets that are in the host's memory, by the last write of each.
-
-    Returns it and ``watch(buffer, offset, length)``, which says what memory counts.
-    """
-    meter, pages, packet = Meter(), set(), [0]
-
-    async def written(tlp):
-        await host.handle_mem_write_tlp(tlp)
-        if tlp.address >> 12 in pages:
-            packet[0] += tlp.get_be_byte_count()
-            if (tlp.address + tlp.length * 4) % pmtu == 0:
-                meter.add(packet[0])
-                packet[0] = 0
-
-    for kind in (TlpType.MEM_WRITE, TlpType.MEM_WRITE_64):
-        host.register_rx_tlp_handler(kind, written)
-
-    def watch(buffer, offset, length):
-        pages.update(buffer.physical(at) >> 12 for at in (*range(offset, offset + length, 4096), offset + length - 1))
-
-    return meter, watch
-
-
 def exchange(endpoint, offer, job, sends, receives):
     """An application: writes its source to the peer's destination, and waits for all acknowledgements and for the
     peer's immediate."""
-    qp, = endpoint.qps
     source, destination = endpoint.mr.buf + job.from_byte, offer.va + job.destination
     todo = deque(range(0, job.payload, job.message_bytes) if sends else ())
     left, waiting = len(todo), receives
-    free = endpoint.window
+    free = {qp.qp_num: endpoint.window for qp in endpoint.qps}
+    turns = itertools.cycle(endpoint.qps)
 
     def post():
-        nonlocal free
-        while todo and free:
+        while todo and any(free.values()):
+            qp = next(qp for qp in turns if free[qp.qp_num])
             at = todo.popleft()
             length = min(job.message_bytes, job.payload - at)
             wr = SendWR(wr_id=at, num_sge=1, sg=[SGE(source + at, length, endpoint.mr.lkey)],
@@ -201,7 +136,7 @@ def exchange(endpoint, offer, job, sends, receives):
                         send_flags=SendFlags.SIGNALED, imm_data=1)
             wr.set_wr_rdma(offer.rkey, destination + at)
             qp.post_send(wr)
-            free -= 1
+            free[qp.qp_num] -= 1
 
     post()
     while left or waiting:
@@ -211,135 +146,66 @@ def exchange(endpoint, offer, job, sends, receives):
                 waiting = False
             else:
                 left -= 1
-                free += 1
+                free[wc.qp_num] += 1
         post()
 
 
-class Lab:
-    """Two cards brought up, and what is measured on them."""
+async def transfer(lab, job):
+    """Run a :class:`Transfer`; leaves its figures."""
+    ends = await lab.connect(job.memory_bytes, job.pmtu, job.window, job.qps)
+    mac.BITS_PER_SECOND = job.line_gbps * 1e9
+    links = {side: lab.env.link(f"{side}_to_{PEER[side]}").impairments for side in SIDES}
+    for link in links.values():
+        link.config = replace(link.config, loss=job.loss)
+    sent, placed, over, finished = {}, {}, [], set()
+    data = {side: os.urandom(job.payload) for side in job.senders}
+    for side in job.senders:
+        ends[side].mr.write(data[side], offset=job.from_byte)
+        sent[side], end = meter_sent(lab.env, f"{side}_to_{PEER[side]}")
+        placed[side], watch = meter_placed(lab.env.host(PEER[side]), job.pmtu)
+        watch(ends[PEER[side]].mr.buffer, job.destination, job.payload)
+        over.append(end)
 
-    def __init__(self, dut, settings):
-        self.dut, self.settings = dut, settings
-        cable = LinkConfig(delay_ns=0)
-        self.env = TwoCards(dut, EnvConfig(cable, cable, vectors=preset(PRESET).msix_vectors), seed=bench_seed())
-        self.contexts = {}
-        self.figures = {}
+    def application(side):
+        exchange(ends[side], ends[PEER[side]].offer, job, side in job.senders, PEER[side] in job.senders)
+        finished.add(side)
+        while len(finished) < len(SIDES):      # the peer may still need what is lost
+            lab.contexts[side].progress()
+            lab.contexts[side].wait(PROGRESS_NS)
 
-    def tell(self, phase, done=0, total=1):
-        """A line of progress."""
-        with open(self.settings["progress"], "a") as file:
-            file.write(json.dumps({"phase": phase, "done": done, "total": total}) + "\n")
+    before = {side: link.counters.sent[FrameKind.RETX] - _lost_data(link) for side, link in links.items()}
+    began_ns, began = get_sim_time("ns"), time.perf_counter()
+    progress = cocotb.start_soon(_follow(lab, job, placed.values()))
+    await gather(*[bridge(application)(side) for side in SIDES])
+    progress.cancel()
+    for end in over:
+        end()
+    cycles = (get_sim_time("ns") - began_ns) / CLOCK_PERIOD_NS
+    for side in job.senders:
+        assert ends[PEER[side]].mr.read(job.payload, job.destination) == data[side], "the bytes received differ"
+        again = links[side].counters.sent[FrameKind.RETX] - _lost_data(links[side]) - before[side]
+        assert sent[side].total == job.payload and again == 0, "packets were sent again that were not lost"
+        assert not job.loss or links[side].counters.lost[FrameKind.DATA], "nothing was lost"
+    rates = steady_gbps([*sent.values(), *placed.values()])
+    lab.figures[job.name] = {
+        "tx": min(rates[:len(sent)]), "rx": min(rates[len(sent):]),
+        "cycles_per_second": cycles / (time.perf_counter() - began)}
+    for link in links.values():
+        link.config = replace(link.config, loss=0)
+    for end in ends.values():
+        await bridge(end.close)()
 
-    async def start(self):
-        self.tell("enumerating the PCIe hosts")
-        await self.env.start()
-        self.tell("bringing the cards up")
-        opening = {side: cocotb.start_soon(bridge(self._open)(side)) for side in SIDES}
-        self.contexts = {side: await task for side, task in opening.items()}
 
-    def _open(self, side):
-        config = ContextConfig(ring_log2=8, random=random.Random(f"{bench_seed()}/{side}/driver"))
-        return Context(self.env.device(side), mac=MACS[side], ip=IP[side], config=config)
+def _lost_data(link):
+    """Data frames and retransmissions that did not arrive."""
+    return link.counters.destroyed[FrameKind.DATA] + link.counters.destroyed[FrameKind.RETX]
 
-    async def connect(self, length, pmtu, window=WINDOW):
-        """An endpoint on each side, connected with each other, one receive posted."""
-        ends = {side: await bridge(Endpoint)(self.contexts[side], length, window=window) for side in SIDES}
-        for side in SIDES:
-            await bridge(ends[side].connect)(ends[PEER[side]].connections, path_mtu=MTU[f"MTU_{pmtu}"])
-            await bridge(post_receives)(ends[side])
-        return ends
 
-    async def transfer(self, job):
-        """Run a :class:`Transfer`; leaves its figures."""
-        ends = await self.connect(job.memory_bytes, job.pmtu, job.window)
-        mac.BITS_PER_SECOND = job.line_gbps * 1e9
-        sent, placed, over = {}, {}, []
-        data = {side: os.urandom(job.payload) for side in job.senders}
-        for side in job.senders:
-            ends[side].mr.write(data[side], offset=job.from_byte)
-            sent[side], end = meter_sent(self.env, f"{side}_to_{PEER[side]}")
-            placed[side], watch = meter_placed(self.env.host(PEER[side]), job.pmtu)
-            watch(ends[PEER[side]].mr.buffer, job.destination, job.payload)
-            over.append(end)
-        began_ns, began = get_sim_time("ns"), time.perf_counter()
-        progress = cocotb.start_soon(self._follow(job, placed.values()))
-        await gather(*[bridge(exchange)(ends[side], ends[PEER[side]].offer, job, side in job.senders,
-                                        PEER[side] in job.senders) for side in SIDES])
-        progress.cancel()
-        for end in over:
-            end()
-        cycles = (get_sim_time("ns") - began_ns) / CLOCK_PERIOD_NS
-        for side in job.senders:
-            assert ends[PEER[side]].mr.read(job.payload, job.destination) == data[side], "the bytes received differ"
-            assert sent[side].total == job.payload, "packets were sent twice"
-        rates = steady_gbps([*sent.values(), *placed.values()])
-        self.figures[job.name] = {
-            "tx": min(rates[:len(sent)]), "rx": min(rates[len(sent):]),
-            "cycles_per_second": cycles / (time.perf_counter() - began)}
-        for end in ends.values():
-            await bridge(end.close)()
-
-    async def _follow(self, job, meters):
-        total = sum(job.payload for _ in job.senders)
-        while True:
-            self.tell(f"PMTU {job.pmtu}, {'both ways' if len(job.senders) == 2 else 'one way'}",
-                      sum(meter.total for meter in meters), total)
-            await Timer(PROGRESS_NS, "ns")
-
-    async def latency(self):
-        """Small writes, one at a time; leaves the medians."""
-        ends = await self.connect(4096, 4096)
-        found = []
-        for number in range(PINGS):
-            self.tell("latency", number, PINGS)
-            await Timer(QUIET_NS, "ns")
-            found.append(await self._ping(ends))
-        self.figures["latency"] = {name: statistics.median(ping[name] for ping in found) for name in found[0]}
-        for end in ends.values():
-            await bridge(end.close)()
-
-    async def _ping(self, ends):
-        begin = get_sim_time("ns")
-        times = {}
-
-        async def first(name, signal, after=None):
-            if after is not None:
-                await after
-            await RisingEdge(getattr(self.dut, signal))
-            times[name] = get_sim_time("ns")
-
-        bell = cocotb.start_soon(first("bell", "a_s_axis_cq__tvalid"))
-        watches = [bell, cocotb.start_soon(first("sent", "a_m_axis_tx__tvalid", bell))]
-        arrives = cocotb.start_soon(first("arrived", "b_s_axis_rx__tvalid"))
-        watches += [arrives, cocotb.start_soon(first("written", "b_m_axis_rq__tvalid", arrives))]
-        receiver = cocotb.start_soon(bridge(self._take)(ends["b"], times))
-        await bridge(self._give)(ends["a"], ends["b"].offer, times)
-        await receiver
-        await gather(*watches)
-        return {
-            "post_send_to_receiver_completion": times["received"] - begin,
-            "post_send_to_sender_completion": times["acknowledged"] - begin,
-            "doorbell_to_mac": times["sent"] - times["bell"],
-            "mac_to_dma_write": times["written"] - times["arrived"],
-        }
-
-    @staticmethod
-    def _give(endpoint, offer, times):
-        wr = SendWR(num_sge=1, sg=[SGE(endpoint.mr.buf, PING_BYTES, endpoint.mr.lkey)],
-                    opcode=WROpcode.RDMA_WRITE_WITH_IMM)
-        wr.set_wr_rdma(offer.rkey, offer.va)
-        endpoint.qps[0].post_send(wr)
-        wc, = endpoint.cq.wait(1, SILENCE_NS)
-        assert wc.status is WCStatus.SUCCESS, wc
-        times["acknowledged"] = endpoint.context.device.now_ns()
-
-    @staticmethod
-    def _take(endpoint, times):
-        wc, = endpoint.cq.wait(1, SILENCE_NS)
-        assert wc.status is WCStatus.SUCCESS, wc
-        times["received"] = endpoint.context.device.now_ns()
-        endpoint.qps[0].post_recv(RecvWR())
-        endpoint.context.run_until(lambda: not endpoint.context.transmitting, SILENCE_NS)  # the acknowledgement
+async def _follow(lab, job, meters):
+    total = sum(job.payload for _ in job.senders)
+    while True:
+        lab.tell(job.conditions.partition(";")[0], sum(meter.total for meter in meters), total)
+        await Timer(PROGRESS_NS, "ns")
 
 
 @cocotb.test()
@@ -348,16 +214,14 @@ async def lab(dut):
     bench = Lab(dut, settings)
     await bench.start()
     for job in settings["transfers"]:
-        await bench.transfer(Transfer(**job))
-    if settings["latency"]:
-        await bench.latency()
+        await transfer(bench, Transfer(**job))
     bench.env.finish()
     Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(bench.figures))
 
 
-def run_lab(transfers=(), *, latency=False, progress, seed=1, verilog=None):
-    """Run the bench; the figures by transfer name, and ``"latency"``."""
-    settings = {"transfers": [asdict(job) for job in transfers], "latency": latency, "progress": str(progress)}
+def run_lab(transfers=(), *, progress, seed=1, verilog=None):
+    """Run the bench; the figures by transfer name."""
+    settings = {"transfers": [asdict(job) for job in transfers], "progress": str(progress)}
     run = simulate(verilog=verilog or two_cards_text(preset(PRESET)), top=TOP, name=f"two-cards-{PRESET}",
                    cases=__file__, sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
     return json.loads((run / "figures.json").read_text())
@@ -367,11 +231,12 @@ def rate_rows(figures, transfers=TRANSFERS):
     """Rows of the report."""
     for job in transfers:
         limit, found = job.limit_gbps, figures[job.name]
-        yield Row(f"payload_limit_gbps{job.name}", "Gb/s", limit)
+        yield Row(f"payload_limit_gbps{job.name}", "Gb/s", limit, conditions=job.conditions)
         for way in ("tx", "rx"):
             rate = found[way]
-            yield Row(f"{way}_payload_gbps{job.name}", "Gb/s", rate, at_least=job.bar and job.bar * limit)
-            yield Row(f"{way}_efficiency{job.name}", "of the limit", rate / limit)
+            yield Row(f"{way}_payload_gbps{job.name}", "Gb/s", rate, at_least=job.bar and job.bar * limit,
+                      conditions=job.conditions)
+            yield Row(f"{way}_efficiency{job.name}", "of the limit", rate / limit, conditions=job.conditions)
     yield Row("line_rate_cycles_per_second", "cycles/s",
               statistics.median(figures[job.name]["cycles_per_second"] for job in transfers))
 
@@ -380,8 +245,3 @@ def measure(progress):
     """Payload rates."""
     return list(rate_rows(run_lab(TRANSFERS, progress=progress)))
 
-
-def measure_latency(progress):
-    """Latencies of a write of 64 bytes through an idle card."""
-    figures = run_lab(latency=True, progress=progress)
-    return [Row(f"{name}_ns", "ns", value) for name, value in figures["latency"].items()]

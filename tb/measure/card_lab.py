@@ -1,0 +1,64 @@
+"""Two cards of preset ``test`` brought up, on a cable without length, for measurements."""
+
+import json
+import random
+
+import cocotb
+from cocotb.task import bridge
+
+from weft.driver.application.file_transfer import WINDOW, Endpoint, post_receives
+from weft.driver.terms.enums import MTU
+from weft.driver.verbs.context import Context, ContextConfig
+from weft.hdl.params import preset
+from weft.tb.flow.simulate import bench_seed
+from weft.tb.world.link import LinkConfig
+from weft.tb.world.two_cards import SIDES
+from weft.tb.world.two_hosts import EnvConfig, TwoCards
+
+PRESET = "test"
+MACS = {"a": 0x02_00_00_00_00_0A, "b": 0x02_00_00_00_00_0B}
+IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}
+PEER = {"a": "b", "b": "a"}
+SILENCE_NS = 1_000_000     # a transfer without a completion for so long has failed
+
+
+class Lab:
+    """Two cards brought up, and what is measured on them.
+
+    Attributes
+    ----------
+    env : TwoCards
+    contexts : dict of side
+    figures : dict
+    """
+
+    def __init__(self, dut, settings):
+        self.dut, self.settings = dut, settings
+        cable = LinkConfig(delay_ns=0)
+        self.env = TwoCards(dut, EnvConfig(cable, cable, vectors=preset(PRESET).msix_vectors), seed=bench_seed())
+        self.contexts = {}
+        self.figures = {}
+
+    def tell(self, phase, done=0, total=1):
+        """A line of progress."""
+        with open(self.settings["progress"], "a") as file:
+            file.write(json.dumps({"phase": phase, "done": done, "total": total}) + "\n")
+
+    async def start(self):
+        self.tell("enumerating the PCIe hosts")
+        await self.env.start()
+        self.tell("bringing the cards up")
+        opening = {side: cocotb.start_soon(bridge(self._open)(side)) for side in SIDES}
+        self.contexts = {side: await task for side, task in opening.items()}
+
+    def _open(self, side):
+        config = ContextConfig(ring_log2=8, random=random.Random(f"{bench_seed()}/{side}/driver"))
+        return Context(self.env.device(side), mac=MACS[side], ip=IP[side], config=config)
+
+    async def connect(self, length, pmtu, window=WINDOW, qps=1):
+        """An endpoint on each side, connected with each other, a receive posted on each QP."""
+        ends = {side: await bridge(Endpoint)(self.contexts[side], length, window=window, qps=qps) for side in SIDES}
+        for side in SIDES:
+            await bridge(ends[side].connect)(ends[PEER[side]].connections, path_mtu=MTU[f"MTU_{pmtu}"])
+            await bridge(post_receives)(ends[side])
+        return ends

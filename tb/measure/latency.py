@@ -1,0 +1,99 @@
+"""Latencies of a write of 64 bytes through idle cards, in simulated time."""
+
+import json
+import os
+import statistics
+from pathlib import Path
+
+import cocotb
+from cocotb.task import bridge
+from cocotb.triggers import RisingEdge, Timer, gather
+from cocotb.utils import get_sim_time
+
+from weft.driver.terms.enums import WCStatus, WROpcode
+from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.hdl.params import preset
+from weft.tb.flow.simulate import simulate
+from weft.tb.measure.benchmark import Row
+from weft.tb.measure.card_lab import PRESET, SILENCE_NS, Lab
+from weft.tb.world.two_cards import TOP, two_cards_text
+
+VARIABLE = "WEFT_LATENCY"
+QUIET_NS = 10_000          # between two measurements
+PING_BYTES = 64
+PINGS = 5
+
+
+async def measure_pings(lab):
+    """Small writes, one at a time; leaves the medians."""
+    ends = await lab.connect(4096, 4096)
+    found = []
+    for number in range(PINGS):
+        lab.tell("latency", number, PINGS)
+        await Timer(QUIET_NS, "ns")
+        found.append(await ping(lab, ends))
+    lab.figures["latency"] = {name: statistics.median(ping[name] for ping in found) for name in found[0]}
+    for end in ends.values():
+        await bridge(end.close)()
+
+
+async def ping(lab, ends):
+    begin = get_sim_time("ns")
+    times = {}
+
+    async def first(name, signal, after=None):
+        if after is not None:
+            await after
+        await RisingEdge(getattr(lab.dut, signal))
+        times[name] = get_sim_time("ns")
+
+    bell = cocotb.start_soon(first("bell", "a_s_axis_cq__tvalid"))
+    watches = [bell, cocotb.start_soon(first("sent", "a_m_axis_tx__tvalid", bell))]
+    arrives = cocotb.start_soon(first("arrived", "b_s_axis_rx__tvalid"))
+    watches += [arrives, cocotb.start_soon(first("written", "b_m_axis_rq__tvalid", arrives))]
+    receiver = cocotb.start_soon(bridge(take)(ends["b"], times))
+    await bridge(give)(ends["a"], ends["b"].offer, times)
+    await receiver
+    await gather(*watches)
+    return {
+        "post_send_to_receiver_completion": times["received"] - begin,
+        "post_send_to_sender_completion": times["acknowledged"] - begin,
+        "doorbell_to_mac": times["sent"] - times["bell"],
+        "mac_to_dma_write": times["written"] - times["arrived"],
+    }
+
+
+def give(endpoint, offer, times):
+    wr = SendWR(num_sge=1, sg=[SGE(endpoint.mr.buf, PING_BYTES, endpoint.mr.lkey)],
+                opcode=WROpcode.RDMA_WRITE_WITH_IMM)
+    wr.set_wr_rdma(offer.rkey, offer.va)
+    endpoint.qps[0].post_send(wr)
+    wc, = endpoint.cq.wait(1, SILENCE_NS)
+    assert wc.status is WCStatus.SUCCESS, wc
+    times["acknowledged"] = endpoint.context.device.now_ns()
+
+
+def take(endpoint, times):
+    wc, = endpoint.cq.wait(1, SILENCE_NS)
+    assert wc.status is WCStatus.SUCCESS, wc
+    times["received"] = endpoint.context.device.now_ns()
+    endpoint.qps[0].post_recv(RecvWR())
+    endpoint.context.run_until(lambda: not endpoint.context.transmitting, SILENCE_NS)  # the acknowledgement
+
+
+@cocotb.test()
+async def pings(dut):
+    """Leaves the medians in ``figures.json`` of the run's folder."""
+    lab = Lab(dut, json.loads(os.environ[VARIABLE]))
+    await lab.start()
+    await measure_pings(lab)
+    lab.env.finish()
+    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(lab.figures))
+
+
+def measure(progress):
+    """The rows."""
+    run = simulate(verilog=two_cards_text(preset(PRESET)), top=TOP, name=f"two-cards-{PRESET}", cases=__file__,
+                   sim="verilator", optimize="run", seed=1, env={VARIABLE: json.dumps({"progress": str(progress)})})
+    figures = json.loads((run / "figures.json").read_text())
+    return [Row(f"{name}_ns", "ns", value) for name, value in figures["latency"].items()]
