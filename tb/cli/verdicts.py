@@ -28,7 +28,7 @@ def formal(
     names: Annotated[bool, typer.Option("--list", help="Name the specifications and end.")] = False,
     anew: Annotated[bool, typer.Option("--anew", help="Decide what is known already, too.")] = False,
 ):
-    """Formal proofs: a table, and JSON in sim_build/reports/formal.json; fails unless all is proven."""
+    """Formal proofs and broken copies that they must catch: a table, and JSON in sim_build/reports/formal.json."""
     with needs("formal"):
         from weft.tb.proof.run import run, specifications
         if names:

@@ -79,7 +79,7 @@ FIGURES = (
 )
 SIM_ROWS = ("packets_sent", "packets_lost", "packets_retransmitted", "spurious_retransmissions", "goodput_gbps",
             "cycles", "nodes_linked", "nodes_retired", "cache_misses", "blocks_missing")
-KINDS = {"lut": "LUT", "lutram": "LUT as RAM", "ff": "flip-flops", "carry": "carry", "bram18": "RAMB18",
+KINDS = {"lut": "LUT", "lutram": "LUT as RAM", "ff": "flip-flops", "srl": "SRL", "carry": "carry", "bram18": "RAMB18",
          "bram36": "RAMB36", "uram": "URAM", "dsp": "DSP"}
 
 

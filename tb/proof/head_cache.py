@@ -5,7 +5,8 @@ from amaranth.lib import data
 
 from weft.hdl.adamap.head_cache import HeadCache
 from weft.hdl.params import preset
-from weft.tb.proof.engine import Spec
+from weft.tb.proof.broken import Broken
+from weft.tb.proof.specification import Spec
 
 RSN_BITS, COUNT_BITS = 4, 2
 
@@ -87,12 +88,20 @@ class LargerHeadCacheSpec(HeadCacheSpec):
     """The same with 4 entries, up to a bound."""
 
     name = "head_cache_4"
-    entries, proof = 4, {"bound": 8, "seconds": 900}
+    entries, proof = 4, {"bound": 10, "seconds": 900}
 
 
 SPECS = [HeadCacheSpec, LargerHeadCacheSpec]
-MUTANTS = [
-    (LargerHeadCacheSpec, [("before.any() & ~same.any()", "before.any()")], "no RSN of a list in two entries"),
-    (HeadCacheSpec, [("tag.head.eq(~others.any())", "tag.head.eq(1)")]),
-    (HeadCacheSpec, [("(tag.rsn == match.retire_end)", "(tag.rsn == 0)")]),
+BOTH = (HeadCacheSpec, LargerHeadCacheSpec)
+BROKEN = [
+    Broken(HeadCacheSpec, "no RSN of a list in two entries",
+           ("fill.follows.eq(~own.any() | (before.any() & ~same.any()))", "fill.follows.eq(1)")),
+    Broken(LargerHeadCacheSpec, "no RSN of a list in two entries", ("before.any() & ~same.any()", "before.any()")),
+    Broken(BOTH, "a lookup finds the entry that holds the RSN, and no other",
+           ("(slots[k] < tag.count)", "(slots[k] <= tag.count)")),
+    Broken(BOTH, "a list with nodes has one head, where it begins", ("tag.head.eq(~others.any())", "tag.head.eq(0)")),
+    Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
+           ("(tag.rsn == match.retire_end)", "(tag.rsn == 0)")),
+    Broken(BOTH, "the head is the node with which the list begins", ("tag.head.eq(~others.any())", "tag.head.eq(1)")),
+    Broken(BOTH, "a free entry holds nothing", ("with m.If(~tag.valid & ~tag.reserved):", "with m.If(~tag.valid):")),
 ]

@@ -1,61 +1,61 @@
 """What is proven of prefetcher, head cache and the count of linked nodes together: pointers, lives, tags, progress."""
 
-from functools import reduce
-from operator import xor
+from functools import partial
 
 from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data, wiring
 
 from weft.hdl import abi
 from weft.hdl.adamap.ahead import AheadTable
-from weft.hdl.adamap.block import line_of
+from weft.hdl.adamap.block import dead, find, in_extent, line_of, split
 from weft.hdl.adamap.control import ControlKind
-from weft.hdl.adamap.head_cache import HeadCache
-from weft.hdl.adamap.node_check import WORD_BITS
-from weft.hdl.adamap.prefetch import Prefetch
+from weft.hdl.adamap.head_cache import HeadCache, Tag
+from weft.hdl.adamap.node_check import NodeCheck
+from weft.hdl.adamap.prefetch import PATIENCE, Prefetch
+from weft.hdl.adamap.work_list import WorkList
 from weft.hdl.layouts import NODE
 from weft.hdl.params import preset
-from weft.tb.proof.engine import Spec, mutant
+from weft.tb.proof.broken import Broken, mutant
+from weft.tb.proof.specification import Spec
 
 QPS = 2
-LINE_BITS, COUNT_BITS, LINKED_BITS = 5, 3, 4
-FIRST_LINE = 0x30       # lines are counted from here, so that some extents cross a page
+LINE_BITS, COUNT_BITS, NODE_RSN_BITS, RSN_BITS, LINKED_BITS = 4, 2, 4, 5, 4
+FIRST_LINE = 0x38       # lines are counted from here, so that some extents cross a page
 PAGE_LINES = 64
-CHECK_WORD = abi.NODE.offset_of("check") // WORD_BITS
 IDLE, CLEAR, POSTED, LIST, ENTER = range(5)     # what a life's beginning or end waits for
 
 
 class PrefetchSpec(Spec):
     """Two QPs, a cache of 4 nodes, a hostile host memory, a matcher that marks and drops as it likes.
 
-    The host memory returns anything: wrong pointers, QPNs, generations, counts, failed reads, in any order, but with
-    check words that hold. Link doorbells may be of any QPN and generation; only those of a QP's present life count.
-    The driver is trusted to destroy and create in turn, each life with another generation, and not to link more than
-    12 nodes in one. The QP table loses an entry before its list is destroyed, and gets one after the list is created.
-    Lines and counts are a few bits wide, the rest of those words is zero.
-
-    Parameters
-    ----------
-    block, cache, ahead : type, optional
-        Broken copies of the prefetcher, the head cache, the table of linked nodes.
+    The host memory returns anything: wrong pointers, QPNs, generations, counts, damage, failed reads, in any order;
+    a check word other than 0 stands for one that does not hold. Link doorbells may be of any QPN and generation; only
+    those of a QP's present life count. The driver is trusted to destroy and create in turn, each life with another
+    generation, and not to link more than 12 nodes in one. The queue of work has 4 places. The QP table loses an entry
+    before its list is destroyed, and gets one after the list is created. Lines and counts are a few bits wide, the
+    rest of those words is zero.
     """
 
     name = "prefetch"
     block = Prefetch
-    depth, entries = 24, 4
-    living = False
+    depth, entries, resting = 27, 4, False
 
-    def __init__(self, block=None, *, cache=HeadCache, ahead=AheadTable):
-        super().__init__(block)
-        self.cache_block, self.ahead_block = cache, ahead
+    def __init__(self, block=None, replaced=()):
+        damage = ("damage = reduce(xor, (block.word_select(k, WORD_BITS) for k in range(len(block) // WORD_BITS)))",
+                  "damage = node.check")
+        parts = {WorkList: partial(WorkList, places=4), NodeCheck: mutant(NodeCheck, damage)}
+        super().__init__(block, {**parts, **dict(replaced)})
+
+    def begin(self, m, dut, params, lives, copies, errors, resting):
+        """Start as after a reset."""
 
     def specify(self, m):
         entries = self.entries
         params = preset("test").with_(qps=QPS, cache_entries=entries, knit_extents=2, block_bits=9,
                                       prefetch_depth_max=4)
         m.submodules.dut = dut = self.block(params)
-        m.submodules.cache = cache = self.cache_block(params)
-        m.submodules.table = table = self.ahead_block(params, readers=2)
+        m.submodules.cache = cache = HeadCache(params)
+        m.submodules.table = table = AheadTable(params, readers=2)
         self.free_members(dut, "cache", "i_control", "ahead", "step", "qp", "post_stb", "post_qpn", "i_demand",
                           "i_line", "extent_base", "extent_lines", "prefetch_depth", "prefetch_watermark", "view_en",
                           "view_index")
@@ -70,7 +70,7 @@ class PrefetchSpec(Spec):
                 other = getattr(other, part)
             m.d.comb += other.eq(value) if member.flow.name == "Out" else value.eq(other)
         for k in range(2):
-            base = 0 if self.living and k == 0 else self.constant(m, LINE_BITS, f"base{k}")
+            base = 8 * k + 1 if self.resting else self.constant(m, LINE_BITS, f"base{k}")
             m.d.comb += [dut.extent_base[k].eq(FIRST_LINE + base),
                          dut.extent_lines[k].eq(self.constant(m, LINE_BITS, f"lines{k}"))]
         m.d.comb += [dut.prefetch_depth.eq(self.constant(m, 2, "depth") + 1),
@@ -81,10 +81,9 @@ class PrefetchSpec(Spec):
         # Life of the QPs, one operation at a time. Creation: count of linked nodes, prefetcher, QP table; destruction:
         # QP table, prefetcher, matcher.
         life = data.StructLayout({"alive": 1, "flush": 1, "state": 3, "generation": 2, "linked": LINKED_BITS,
-                                  "retired": 4, "rsn": 8, "landed": 4, "out": 3, "line": 7})
-        lives = Array(Signal(life, name=f"life{q}", init={
-            "alive": 1, "state": abi.QpState.RTS.value, "generation": 1, "line": FIRST_LINE + q} if self.living else {})
-            for q in range(QPS))
+                                  "retired": 4, "rsn": RSN_BITS, "landed": 4, "line": 7})
+        lives = Array(Signal(life, name=f"life{q}") for q in range(QPS))
+        reads = Array(Signal(3, name=f"reads{q}") for q in range(QPS))      # in flight
         op, stage, qpn = dut.i_control, Signal(range(5)), Signal(1)
         starting, target = self.free(1, "control"), self.free(1, "control_qpn")
         busy, flushing = stage != IDLE, Cat(v.flush for v in lives).any()
@@ -146,17 +145,15 @@ class PrefetchSpec(Spec):
         answer = self.free(range(entries), "answer_tag")
         line = dut.i_line
         word = data.View(NODE, line.p.data)
-        others = [word.as_value().word_select(k, WORD_BITS) for k in range(abi.NODE.size_bytes * 8 // WORD_BITS)
-                  if k != CHECK_WORD]
         m.d.comb += [line.valid.eq(self.free(1, "answer") & (Array(tags)[answer] != 0)), line.p.tag.eq(answer),
                      line.p.last.eq(Array(tags)[answer] == 1), line.p.index.eq(index[answer]),
                      line.p.error.eq(self.free(1, "error")),
                      word.next_line.eq(FIRST_LINE + self.free(LINE_BITS, "next_line")),
                      word.next_adjacent.eq(self.free(1, "next_adjacent")), word.qpn.eq(self.free(1, "node_qpn")),
                      word.generation.eq(self.free(2, "node_generation")), word.encoding.eq(self.free(2, "encoding")),
-                     word.count.eq(self.free(COUNT_BITS, "count")), word.rsn.eq(self.free(6, "node_rsn")),
+                     word.count.eq(self.free(COUNT_BITS, "count")), word.rsn.eq(self.free(NODE_RSN_BITS, "node_rsn")),
                      word.base_psn.eq(first[answer] + index[answer]),       # tells where it was read
-                     word.check.eq(reduce(xor, others))]
+                     word.check.eq(self.free(1, "damage"))]
         issue = dut.o_line.valid & dut.o_line.ready
         caller = dut.row_index
         for k in range(entries):
@@ -167,7 +164,7 @@ class PrefetchSpec(Spec):
                              first[k].eq(dut.o_line.p.line)]
 
         # The tags of the cache, as its ports tell.
-        tag = data.StructLayout({"valid": 1, "reserved": 1, "qpn": 1, "rsn": 8, "count": COUNT_BITS,
+        tag = data.StructLayout({"valid": 1, "reserved": 1, "qpn": 1, "rsn": RSN_BITS, "count": COUNT_BITS,
                                  "line": 7})
         copies = Array(Signal(tag, name=f"copy{k}") for k in range(entries))
         fill = cache.fill
@@ -219,7 +216,9 @@ class PrefetchSpec(Spec):
                 m.d.sync += [lives[q].landed.eq(lives[q].landed - 1),
                              lives[q].line.eq(copies[fill.release_index].line)]
             back = [(t != 0) & (o == q) for t, o in zip(tags, owner, strict=True)]
-            m.d.comb += lives[q].out.eq(sum(back))
+            m.d.comb += reads[q].eq(sum(back))
+
+        errors = Signal(QPS, name="errors")     # lists that broke
 
         # What must hold.
         bound = {"bound": self.depth, "seconds": 900}
@@ -236,16 +235,17 @@ class PrefetchSpec(Spec):
         self.check("no fetch beyond the linked count",
                    ~dut.o_line.valid | (lives[caller].landed + some_lines <= lives[caller].linked), **bound)
         self.check("no fetch for a dead QP", ~dut.o_line.valid | lives[caller].alive, **bound)
-        self.check("one fetch in flight per list", ~issue | (lives[caller].out == 0), **bound)
-        self.check("no fetch in flight after a destroy", ~done | ~lives[qpn].alive | (lives[qpn].out == 0), **bound)
+        self.check("one fetch in flight per list", ~issue | (reads[caller] == 0), **bound)
+        self.check("no fetch in flight after a destroy", ~done | ~lives[qpn].alive | (reads[qpn] == 0), **bound)
         self.check("what lands is of a living QP and generation", ~fill.fill_en | (
             lives[landing].alive & (fill.fill_node.generation == lives[landing].generation)), **bound)
         self.check("entries are taken free and filled when taken", ~(
             fill.reserve_en & (~fill.free | copies[fill.free_index].valid | copies[fill.free_index].reserved)
             | fill.fill_en & ~copies[fill.fill_index].reserved), **bound)
-        asked_qpn, asked_rsn = self.constant(m, 1, "some_qpn"), self.constant(m, 8, "some_rsn")
-        hits = [c.valid & (c.qpn == asked_qpn) & ((asked_rsn - c.rsn)[:8] < c.count) for c in copies]
-        self.check("no RSN of a list in two entries", sum(hits) <= 1, **bound)
+        asked_qpn, asked_rsn = self.constant(m, 1, "some_qpn"), self.constant(m, RSN_BITS, "some_rsn")
+        hits = [c.valid & (c.qpn == asked_qpn) & ((asked_rsn - c.rsn)[:RSN_BITS] < c.count) for c in copies]
+        if self.resting:
+            self.check("no RSN of a list in two entries", sum(hits) <= 1, **bound)
         m.d.comb += [match.qpn.eq(asked_qpn), match.rsn.eq(asked_rsn),
                      match.generation.eq(lives[asked_qpn].generation)]
         flat = ~lives[asked_qpn].flush
@@ -256,17 +256,30 @@ class PrefetchSpec(Spec):
         self.check("the first cached node of a list is its head", ~flat | ~lives[asked_qpn].alive | (
             (match.head == Cat(held).any()) & (match.head == sum(heads).any())), **bound)
         some = lives[asked_qpn]
-        self.check("every node landed is cached or retired, once",
-                   ~some.alive | (sum(held) == (some.landed - some.retired)[:4]), **bound)
+        if self.resting:
+            self.check("every node landed is cached or retired, once",
+                       ~some.alive | (sum(held) == (some.landed - some.retired)[:4]), **bound)
         quiet = Signal(2)
         m.d.comb += [table.read_en[1].eq(1), table.read_index[1].eq(asked_qpn)]
         with m.If(post | dut.step.valid):
             m.d.sync += quiet.eq(0)
         with m.Else():
             m.d.sync += quiet.eq(quiet + (quiet != 2))
+        stepped, back, whose = Signal(), Signal(), Signal(1)        # on its way into the table
+        m.d.sync += [stepped.eq(dut.step.valid & dut.step.ready), back.eq(dut.step.p.back), whose.eq(dut.step.p.qpn)]
+        rows = Array(self.inside(f"table.memory[{q}]", params.block_bits) for q in range(QPS))
+        ahead = Signal(params.block_bits)
+        m.d.comb += ahead.eq(rows[asked_qpn] + Mux(table.took & (table.took_qpn == asked_qpn), table.took_nodes, 0)
+                             + (stepped & (whose == asked_qpn) & back) - (stepped & (whose == asked_qpn) & ~back))
+        left = (some.linked - some.landed)[:LINKED_BITS]
         self.check("the count ahead is what was linked and has not landed",
-                   ~some.alive | (quiet != 2) | (table.read_data[1] == (some.linked - some.landed)[:LINKED_BITS]),
-                   **bound)
+                   ~some.alive | (ahead == left) & ((quiet != 2) | (table.read_data[1] == left)), **bound)
+        calm = Signal(2)
+        with m.If(dut.idle & (stage == IDLE) & ~flushing & ~post & ~dut.post_stb & ~dropping):
+            m.d.sync += calm.eq(calm + (calm != 3))
+        with m.Else():
+            m.d.sync += calm.eq(0)
+        self.begin(m, dut, params, lives, copies, errors, dut.idle & (stage == IDLE) & ~flushing & (calm == 3))
         m.d.comb += [dut.view_en.eq(1), dut.view_index.eq(asked_qpn)]
         was = Signal(init=1)
         m.d.sync += was.eq(some.alive)
@@ -276,7 +289,7 @@ class PrefetchSpec(Spec):
 
         # Ranking: a living list with linked nodes and an empty cache fetches, or breaks, in a bounded time after a
         # doorbell or a demand. A list whose node was turned out must be demanded anew.
-        errors, needed = Signal(QPS), Signal(QPS)
+        needed = Signal(QPS)
         for q in range(QPS):
             demanded = dut.i_demand.valid & dut.i_demand.ready & (dut.i_demand.payload == q)
             with m.If((evicting & (copies[fill.release_index].qpn == q)) | (dropping & (victim.qpn == q))
@@ -289,70 +302,156 @@ class PrefetchSpec(Spec):
             with m.If(done & (qpn == q)):
                 m.d.sync += errors[q].eq(0)
         patience = Signal(5)
-        hungry = (some.alive & (some.linked != some.landed) & (some.landed == some.retired) & (some.out == 0)
+        hungry = (some.alive & (some.linked != some.landed) & (some.landed == some.retired) & (reads[asked_qpn] == 0)
                   & Array(needed)[asked_qpn] & ~Array(errors)[asked_qpn] & (reserved == 0)
                   & ~Cat(c.valid for c in copies).any())
-        calm = (dut.o_line.ready & dut.o_report.ready & dut.o_qp_error.ready & ~busy & ~line.valid & ~post
+        undisturbed = (dut.o_line.ready & dut.o_report.ready & dut.o_qp_error.ready & ~busy & ~line.valid & ~post
                 & ~Cat(tags).any() & ~match.mark_en & (~dut.exclusive | dut.granted)
                 & (~dut.o_force.valid | dut.o_force.ready))
-        with m.If(hungry & calm & ~issue):
+        with m.If(hungry & undisturbed & ~issue):
             m.d.sync += patience.eq(patience + (patience != 31))
         with m.Else():
             m.d.sync += patience.eq(0)
-        self.check("no deadlock: a hungry list fetches or breaks within 20 cycles", patience <= 20, **bound)
+        if self.resting:
+            self.check("no deadlock: a hungry list fetches or breaks within 16 cycles", patience <= 16, **bound)
 
-        self.cover("a node lands", fill.fill_en, bound=40)
-        self.cover("a second node of a list lands", fill.fill_en & (lives[landing].landed == 1), bound=50, seconds=120)
+        # Events are counted from the start of the run, whatever came before it.
+        landings, since, retirements, evictions = (Array(Signal(2, name=f"{name}{q}") for q in range(QPS)) for name in (
+            "landings", "landings_of_read", "retirements", "evictions"))
+        for q in range(QPS):
+            m.d.sync += [landings[q].eq(landings[q] + (fill.fill_en & (landing == q) & ~landings[q].all())),
+                         since[q].eq(Mux(issue & (caller == q), 0, since[q] | (fill.fill_en & (landing == q)))),
+                         retirements[q].eq(retirements[q] | (dropping & (victim.qpn == q))),
+                         evictions[q].eq(evictions[q] | (evicting & (copies[fill.release_index].qpn == q)))]
         dying = Signal(4)
-        with m.If(busy & lives[qpn].alive & (lives[qpn].out != 0)):
+        with m.If(busy & lives[qpn].alive & (reads[qpn] != 0)):
             m.d.sync += dying.eq(dying + (dying != 15))
         with m.Else():
             m.d.sync += dying.eq(0)
-        self.cover("a destroy waits for a fetch", (dying == 12) & line.valid & line.p.last, bound=40)
-        if entries == 2:
-            self.cover("an untouched node is turned out", evicting, bound=50, seconds=200)
-        self.cover("a node retires and its list fetches again", issue & (some.retired == 1) & (caller == asked_qpn),
-                   bound=50, seconds=100)
-        self.cover("a bad node breaks its list", dut.o_report.valid, bound=40)
-        self.cover("one read for several nodes", issue & (some_lines > 1), bound=50, seconds=120)
+        self.cover("a node lands", fill.fill_en)
+        self.cover("a bad node breaks its list", dut.o_report.valid)
         self.cover("a doorbell of a former life", post & (posted < QPS) & receiver.alive & (more != 0)
-                   & ((post_generation + 1)[:2] == receiver.generation) & (receiver.generation == 2), bound=40)
+                   & ((post_generation + 1)[:2] == receiver.generation))
+        if self.resting:
+            self.cover("a second node of a list lands", fill.fill_en & (landings[landing] == 1))
+            self.cover("one read for several nodes", issue & (some_lines > 1))
+            self.cover("several nodes of one read land", fill.fill_en & since[landing].any())
+            self.cover("a destroy waits for a fetch", (dying == 8) & line.valid & line.p.last)
+            self.cover("a life ends and the next one begins", done & ~lives[qpn].alive & (dying == 0))
+            self.cover("an untouched node is turned out", evicting)
+            self.cover("a node that was turned out is fetched again",
+                       issue & evictions[caller].any() & (landings[caller] == 0))
+            self.cover("a head is asked to go early", dut.o_force.valid)
+            self.cover("a node retires and its list fetches again", issue & retirements[caller].any())
 
 
-class LivingPrefetchSpec(PrefetchSpec):
-    """The same, but both QPs live from the start, which saves the cycles of their creation.
+class RestingPrefetchSpec(PrefetchSpec):
+    """The same with a cache of 2 nodes, from any state at rest: nothing is under way, but there are any lists.
 
-    Their lists begin with the first two blocks of the first extent, which has a known place.
+    Each QP has a list or none, a broken one, one of any length linked ahead, with any nodes of it in the cache, which
+    may be full; the search for a node to turn out may have failed any number of times. That the state is such a one
+    again whenever there is rest again is checked, too: so runs of any length are seen that come to rest between
+    bursts as long as the bound.
     """
 
-    name = "prefetch_living"
-    depth, living = 28, True
+    name = "prefetch_rest"
+    depth, entries, resting = 24, 2, True
 
-    def __init__(self, block=None, **options):
-        starts = ("shape=next_shape, depth=p.qps, init=[]",
-                  'shape=next_shape, depth=p.qps, init=[{"inverse": gone - q} for q in range(p.qps)]')
-        super().__init__(mutant(block or Prefetch, starts), **options)
+    def begin(self, m, dut, params, lives, copies, errors, resting):
+        """Start at rest; check that every rest is like it."""
+        entries = range(self.entries)
+        self.start_anywhere(
+            "dut.victim", "dut.misses", "dut.next_blocks", "dut.wake_stb", "dut.waked", "dut.work.entered",
+            "dut.work.left", "table.memory", "cache.blocks", "cache.fill__free_count", "errors",
+            *[f"cache.tag{k}" for k in entries], *[f"copy{k}" for k in entries], *[f"life{q}" for q in range(QPS)])
+        misses = self.inside("dut.misses", 8)
+        free_count = self.inside("cache.fill__free_count", range(self.entries + 1))
+        tags = [self.inside(f"cache.tag{k}", Tag) for k in entries]
+        blocks = [self.inside(f"cache.blocks[{k}]", params.block_bits) for k in entries]
+        nexts = [self.inside(f"dut.next_blocks[{q}]", params.block_bits + 1) for q in range(QPS)]
+        ahead = [self.inside(f"table.memory[{q}]", params.block_bits) for q in range(QPS)]
+        work = [self.inside(f"dut.work.{name}[{q}]", 1) for q in range(QPS) for name in ("entered", "left")]
+        sane = [misses <= 4 * self.entries + PATIENCE, free_count == sum(~tag.valid & ~tag.reserved for tag in tags),
+                *(work[2 * q] == work[2 * q + 1] for q in range(QPS))]
+        for k, (tag, copy, block) in enumerate(zip(tags, copies, blocks, strict=True)):
+            v, before = lives[copy.qpn], Signal(self.entries, name=f"before{k}")
+            twin = Signal(self.entries, name=f"twin{k}")
+            for other, c in enumerate(copies):
+                own = c.valid & (c.qpn == copy.qpn) & (other != k)
+                m.d.comb += [before[other].eq(own & ((c.rsn + c.count)[:RSN_BITS] == copy.rsn)),
+                             twin[other].eq(own & (c.rsn == copy.rsn))]
+            head = copy.rsn == v.rsn
+            sane += [~copy.reserved, ~tag.reserved, tag.valid == copy.valid, ~copy.valid | (
+                v.alive & (tag.qpn == copy.qpn) & (tag.rsn == copy.rsn) & (tag.count == copy.count)
+                & (tag.generation == v.generation) & (tag.head == head) & (copy.count != 0)
+                & (copy.rsn < 1 << NODE_RSN_BITS)
+                & (head | before.any()) & ~twin.any()
+                & (line_of(params, dut.extent_base, block) == copy.line) & self.known(params, dut, block))]
+        for q, v in enumerate(lives):
+            following, found = (Signal(params.block_bits, name=f"{name}{q}") for name in ("following", "found"))
+            m.d.comb += [following.eq(~nexts[q][:params.block_bits]), found.eq(self.found(m, params, dut, v, q))]
+            sane += [~v.flush, v.state == Mux(v.alive, abi.QpState.RTS.value, abi.QpState.RESET.value),
+                     v.alive | ((following == dead(params)) & ~errors[q]), (v.linked <= 14) & (v.landed <= v.linked)
+                     & (v.retired <= v.landed),
+                     ~v.alive | (sum(c.valid & (c.qpn == q) for c in copies) == (v.landed - v.retired)[:4]),
+                     ~v.alive | (ahead[q] == (v.linked - v.landed)[:LINKED_BITS]),
+                     ~v.alive | (following == Mux(errors[q], dead(params), found))]
+        self.assume_first(Cat(sane).all())
+        self.check("at rest, all is as this proof starts", ~resting | Cat(sane).all(), bound=self.depth, seconds=900)
+
+    def known(self, params, dut, block):
+        """The block lies in its extent."""
+        extent, offset = split(params, block)
+        return offset < in_extent(params, dut.extent_lines, extent)
+
+    def found(self, m, params, dut, life, q):
+        """The block where a list is read next."""
+        line = Signal(58, name=f"life_line{q}")
+        m.d.comb += line.eq(life.line)
+        return find(m, params, dut.extent_base, dut.extent_lines, line, name=f"at{q}")
 
 
-class SmallPrefetchSpec(LivingPrefetchSpec):
-    """The same with a cache of 2 nodes, which is soon full."""
-
-    name = "prefetch_small"
-    depth, entries = 24, 2
-
-
-SPECS = [PrefetchSpec, LivingPrefetchSpec, SmallPrefetchSpec]
-MUTANTS = [
-    (PrefetchSpec, [("with m.If(wanted & ~inside):", "with m.If(0):")], "no fetch outside the extents"),
-    (LivingPrefetchSpec, [("live & ~busy & (ahead != 0)", "live & ~busy")], "no fetch beyond the linked count"),
-    (LivingPrefetchSpec, [("live & ~busy & (ahead != 0)", "live & (ahead != 0)")], "one fetch in flight per list"),
-    (LivingPrefetchSpec, [("space.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead)))",
-                           "space.eq(at_most(LINES, self.prefetch_depth - cached))")],
-     "no fetch beyond the linked count"),
-    (LivingPrefetchSpec, [("check.follows.eq(cache.follows)", "check.follows.eq(1)")],
-     "no RSN of a list in two entries"),
-    (LivingPrefetchSpec, [("self.i_control.ready.eq(~of_control),", "self.i_control.ready.eq(1),")],
-     "no fetch in flight after a destroy"),
-    (LivingPrefetchSpec, [("check.generation.eq(fetch.generation)", "check.generation.eq(node.generation)")],
-     "what lands is of a living QP and generation"),
+SPECS = [PrefetchSpec, RestingPrefetchSpec]
+BOTH = (PrefetchSpec, RestingPrefetchSpec)
+BROKEN = [
+    Broken(BOTH, "no fetch outside the extents", ("with m.If(wanted & ~inside):", "with m.If(0):")),
+    Broken(BOTH, "no read crosses a page",
+           [("Mux(adjacent, several, 1)", "several"), ("least(within, page_left)", "within")]),
+    Broken(BOTH, "a list is read where its last node or its creation said", ("after.eq(first_block)", "after.eq(0)")),
+    Broken(BOTH, "what lands was read there, and its block is known by that number",
+           ("cache.fill_block.eq(block)", "cache.fill_block.eq(next_block)")),
+    Broken(BOTH, "no fetch beyond the linked count", ("live & ~busy & (ahead != 0)", "live & ~busy")),
+    Broken(RestingPrefetchSpec, "no fetch beyond the linked count",
+           ("space.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead)))",
+            "space.eq(at_most(LINES, self.prefetch_depth - cached))")),
+    Broken(BOTH, "no fetch for a dead QP",
+           ("write.en.eq(1),\n                            wake.eq(1),", "write.en.eq(0),")),
+    Broken(BOTH, "one fetch in flight per list", ("live & ~busy & (ahead != 0)", "live & (ahead != 0)")),
+    Broken(BOTH, "no fetch in flight after a destroy",
+           ("self.i_control.ready.eq(~of_control),", "self.i_control.ready.eq(1),")),
+    Broken(BOTH, "what lands is of a living QP and generation",
+           ("check.generation.eq(fetch.generation)", "check.generation.eq(node.generation)")),
+    Broken(BOTH, "entries are taken free and filled when taken",
+           ("cache.fill_index.eq(fetch.entries[part])", "cache.fill_index.eq(fetch.entries[part] + 1)")),
+    Broken(RestingPrefetchSpec, "no RSN of a list in two entries",
+           ("check.follows.eq(cache.follows)", "check.follows.eq(1)")),
+    Broken(BOTH, "a lookup finds the entry that holds the RSN, and no other",
+           ("(slots[k] < tag.count)", "(slots[k] <= tag.count)"), of=HeadCache),
+    Broken(BOTH, "the first cached node of a list is its head",
+           ("tag.head.eq(~others.any())", "tag.head.eq(0)"), of=HeadCache),
+    Broken(RestingPrefetchSpec, "every node landed is cached or retired, once",
+           ("cache.fill_index.eq(fetch.entries[part])", "cache.fill_index.eq(0)")),
+    Broken(BOTH, "the count ahead is what was linked and has not landed",
+           ("check.data + nodes", "check.data + nodes + 1"), of=AheadTable),
+    Broken(RestingPrefetchSpec, "the count ahead is what was linked and has not landed",
+           ("Mux(back, check.data + 1, check.data - 1)", "check.data - 1"), of=AheadTable),
+    Broken(RestingPrefetchSpec, "at rest, all is as this proof starts",
+           ("write.en.eq(1),\n                            wake.eq(1),", "write.en.eq(0),")),
+    Broken(RestingPrefetchSpec, "at rest, all is as this proof starts",
+           ("after.eq(cache.peek_block),", "after.eq(block),")),
+    Broken(BOTH, "a dead QP's list is not live",
+           ("self.view_live.eq(view.data.inverse != 0)", "self.view_live.eq(1)")),
+    Broken(BOTH, "every read in flight has its entry", ("cache.reserve_en.eq(1)", "cache.reserve_en.eq(0)")),
+    Broken(RestingPrefetchSpec, "no deadlock: a hungry list fetches or breaks within 16 cycles",
+           ("live & ~busy & (ahead != 0)", "0")),
 ]

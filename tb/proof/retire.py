@@ -7,7 +7,8 @@ from weft.hdl.adamap.block import line_of
 from weft.hdl.adamap.retire import RetireLane
 from weft.hdl.layouts import REPORT_RETIRE
 from weft.hdl.params import preset
-from weft.tb.proof.engine import Spec
+from weft.tb.proof.broken import Broken
+from weft.tb.proof.specification import Spec
 
 PARAMS = preset("test").with_(cache_entries=4, knit_extents=2, block_bits=9)
 NUMBER_BITS = 5
@@ -67,7 +68,7 @@ class RetireSpec(Spec):
         self.check("no report without an order", ~dut.o_report.valid | (ordered != reported), **forever)
         self.check("a report names the block that its entry held",
                    ~(dut.o_report.valid & known & (reported == followed)) | (
-                       report.line == line_of(PARAMS, dut.extent_base, number(block))), bound=15)
+                       report.line == line_of(PARAMS, dut.extent_base, number(block))), bound=18)
         self.check("orders that wait fit the queue", (ordered - reported)[:NUMBER_BITS] <= 8, **forever)
         patience = Signal(4)
         with m.If((ordered != reported) & ~dut.o_report.valid):
@@ -80,7 +81,12 @@ class RetireSpec(Spec):
 
 
 SPECS = [RetireSpec]
-MUTANTS = [
-    (RetireSpec, [("reports.free > UNDER_WAY", "reports.free > 0")]),
-    (RetireSpec, [("self.cache.read_index.eq(stages[0].index)", "self.cache.read_index.eq(self.op.index)")]),
+BROKEN = [
+    Broken(RetireSpec, "reports come in order, each once", ("report.rsn.eq(node.rsn)", "report.rsn.eq(self.op.rsn)")),
+    Broken(RetireSpec, "no report without an order", ("(valids << 1) | self.op_en)", "(valids << 1) | 1)")),
+    Broken(RetireSpec, "a report names the block that its entry held",
+           ("self.cache.read_index.eq(stages[0].index)", "self.cache.read_index.eq(self.op.index)")),
+    Broken(RetireSpec, "orders that wait fit the queue", ("reports.free > UNDER_WAY", "reports.free > 0")),
+    Broken(RetireSpec, "no deadlock: a report within 5 cycles of its order",
+           ("reports.i.valid.eq(valids[2]),", "reports.i.valid.eq(valids[2] & self.op_en),")),
 ]

@@ -9,7 +9,8 @@ from amaranth.hdl import Array, Cat, Const, Signal
 from weft.hdl.adamap.hold import ReportHold
 from weft.hdl.params import preset
 from weft.hdl.report import Reporter
-from weft.tb.proof.engine import Spec
+from weft.tb.proof.broken import Broken
+from weft.tb.proof.specification import Spec
 
 SOURCE_BITS = 2
 AHEAD_BITS = 3          # how far tickets may be ahead of what was placed
@@ -75,7 +76,7 @@ class ReturnPathSpec(Spec):
         self.check("no deadlock: when what it waits for was placed, a report is offered",
                    idle < (1 << AHEAD_BITS) + LATENCY, bound=self.bound)
         self.cover("a report waits for its packet", held & ~dut.o.valid & (idle == (1 << AHEAD_BITS) - 1))
-        self.cover("a place is used a second time", Cat(left > self.places for _, left in counts).any(), bound=40)
+        self.cover("a place is used a second time", Cat(left > self.places for _, left in counts).any())
         self.cover("a source has to wait", Cat(i.valid & ~i.ready for i in sources).any())
 
 
@@ -108,10 +109,25 @@ class ReporterSpec(ReturnPathSpec):
 
 
 SPECS = [HoldSpec, ReporterSpec]
-MUTANTS = [
-    (HoldSpec, [("(due | ~behind[-1])", "1")], "no report before its packet was placed"),
-    (HoldSpec, [("queue.o.ready.eq(self.o.ready & self.o.valid)", "queue.o.ready.eq(self.o.ready)")]),
-    (ReporterSpec, [("due = ~behind[-1]", "due = 1")], "no report before its packet was placed"),
-    (ReporterSpec, [("others.o.ready.eq(out.i.ready & ~first)", "others.o.ready.eq(out.i.ready)")]),
-    (ReporterSpec, [("queue.o.ready.eq(others.i[k - 1].ready & due)", "queue.o.ready.eq(others.i[k - 1].ready)")]),
+BROKEN = [
+    Broken(HoldSpec, "reports of source 0 leave in order, each once",
+           ("self.o.ready & self.o.valid)", "self.o.ready)")),
+    Broken(HoldSpec, "what is offered stays", ("self.o.ready & self.o.valid)", "self.o.valid)")),
+    Broken(HoldSpec, "no report before its packet was placed", ("(due | ~behind[-1])", "1")),
+    Broken(HoldSpec, "no deadlock: when what it waits for was placed, a report is offered",
+           ("due | ~behind[-1]", "due & ~behind[-1]")),
+    Broken(ReporterSpec, "reports of source 0 leave in order, each once",
+           ("queue.o.ready.eq(out.i.ready & first)", "queue.o.ready.eq(out.i.ready)")),
+    Broken(ReporterSpec, "reports of source 1 leave in order, each once",
+           ("others.o.ready.eq(out.i.ready & ~first)", "others.o.ready.eq(out.i.ready)")),
+    Broken(ReporterSpec, "reports of source 1 leave in order, each once",
+           ("queue.o.ready.eq(others.i[k - 1].ready & due)", "queue.o.ready.eq(others.i[k - 1].ready)")),
+    Broken(ReporterSpec, "reports of source 2 leave in order, each once",
+           ("others.i[k - 1].valid.eq(queue.o.valid & due)", "others.i[k - 1].valid.eq(due)")),
+    Broken(ReporterSpec, "no report of no source",
+           ("others.i[k - 1].payload.eq(queue.o.p.entry)", "others.i[k - 1].payload.eq(queue.o.p.entry | 24)")),
+    Broken(ReporterSpec, "what is offered stays", ("out.o.ready.eq(self.o.ready)", "out.o.ready.eq(1)")),
+    Broken(ReporterSpec, "no report before its packet was placed", ("due = ~behind[-1]", "due = 1")),
+    Broken(ReporterSpec, "no deadlock: when what it waits for was placed, a report is offered",
+           ("out.i.valid.eq(first | others.o.valid)", "out.i.valid.eq(first)")),
 ]

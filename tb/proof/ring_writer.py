@@ -4,7 +4,8 @@ from amaranth.hdl import Signal
 
 from weft.hdl.params import preset
 from weft.hdl.ring.writer import RingWriter
-from weft.tb.proof.engine import Spec
+from weft.tb.proof.broken import Broken
+from weft.tb.proof.specification import Spec
 
 LOG2 = 2
 SIZE = 1 << LOG2
@@ -79,8 +80,19 @@ class RingWriterSpec(Spec):
 
 
 SPECS = [RingWriterSpec]
-MUTANTS = [
-    (RingWriterSpec, [("| (used == ring.size)", "| (used > ring.size)")]),
-    (RingWriterSpec, [("load.eq(self.i.valid & self.enable & ~self.full & settled)",
-                         "load.eq(self.i.valid & self.enable & ~self.full & ~request_left)")]),
+BROKEN = [
+    Broken(RingWriterSpec, "never overwrites an unconsumed entry", ("| (used == ring.size)", "| (used > ring.size)")),
+    Broken(RingWriterSpec, "never overwrites an unconsumed entry", ("running | (used", "running & (used")),
+    Broken(RingWriterSpec, "each entry once, in order", ("m.If(self.o_data.ready)", "m.If(1)")),
+    Broken(RingWriterSpec, "each entry once, in order",
+           ("load.eq(self.i.valid & self.enable & ~self.full & settled)",
+            "load.eq(self.i.valid & self.enable & ~self.full & ~request_left)")),
+    Broken(RingWriterSpec, "an entry lies where its index says", ("m.If(self.o_request.ready)", "m.If(1)")),
+    Broken(RingWriterSpec, "the phase turns every lap", ("m.If(self.position == ring.size - 1", "m.If(1")),
+    Broken(RingWriterSpec, "cons <= prod <= cons + size", ("1) & ring.mask", "1) | ring.mask")),
+    Broken(RingWriterSpec, "prod counts entries handed over alone", ("prod.eq(issue)", "prod.eq(issue + 1)")),
+    Broken(RingWriterSpec, "free tells the truth",
+           ("self.free.eq(Mux(running, ring.size - used, 0))", "self.free.eq(ring.size)")),
+    Broken(RingWriterSpec, "no deadlock: room in the ring is used within 4 cycles",
+           ("settled.eq(~request_left", "settled.eq(request_left")),
 ]

@@ -1,12 +1,12 @@
-"""``weft formal``: prove the specifications, show a table, keep it in ``sim_build/reports/formal.json``.
+"""``weft formal``: prove the specifications, show what came of it, keep it in ``sim_build/reports/formal.json``.
 
 Kinds of proof:
 
 ========== ============================================================================================
 unbounded  an inductive invariant was found: holds in runs of any length
 bounded    holds in all runs of up to ``bound`` cycles from reset, or from the state the name tells
-cover      some run of up to ``bound`` cycles gets there: what is proven is not proven of nothing
-mutant     a broken copy of the block must violate an assertion
+cover      some run gets there, early enough before the bound: what is proven is not proven of nothing
+broken     a broken copy of the block must violate the check that is named
 ========== ============================================================================================
 
 What is proven of what (the bounds stand in the table that is shown):
@@ -26,89 +26,118 @@ work_list,            unbounded              no list that is due is forgotten, n
 _few_places
 head_cache            unbounded (2 entries), consecutive nodes, one head: no RSN in two entries
 _4                    bounded (4 entries)
-prefetch, _living,    bounded                never outside the extents, past the linked count, or for a dead
-_small                                       generation; tags unique; nodes conserved; progress
+prefetch, _rest       bounded                never outside the extents, past the linked count, or for a dead
+                                             generation; tags unique; nodes conserved; progress; every rest
+                                             is as ``prefetch_rest`` starts
 window, _any_state    bounded                invariant 1: every PSN is received or a hole, exactly once
 unmatched             bounded                no header left to the driver is forgotten by the order that
                                              retires what it passed over
+wait_queue            bounded                headers that wait: none lost or doubled, the oldest is tried first
+revocable_buffer      bounded                a frame kept comes out once, in order; one taken back never does
+splitter              bounded                pieces of a DMA request: all of it, in order, none too large
 ===================== ====================== ===========================================================
-
-The report is a list of ``{"name", "property", "kind", "bound", "seconds", "result", "at"}``.
 """
 
 import importlib
-import json
+import os
 import sys
-from dataclasses import asdict
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from rich.console import Console
 from rich.table import Table
 
-from weft.tb.flow.simulate import BUILD_ROOT
-from weft.tb.proof.engine import ProofMissing, Result, caught, mutant, prove
+from weft.tb.proof.checkers import ProofMissing, versions
+from weft.tb.proof.engine import prove, refute
+from weft.tb.proof.ledger import REPORT, Ledger
 
-REPORT = BUILD_ROOT / "reports/formal.json"
-MODULES = ("spec_ring_reader", "spec_ring_writer", "spec_retire", "spec_return_path", "spec_work_list",
-           "spec_head_cache", "spec_prefetch", "spec_window", "spec_unmatched")
+MODULES = ("ring_reader", "ring_writer", "retire", "return_path", "work_list",
+           "head_cache", "prefetch", "window", "unmatched", "wait_queue", "revocable_buffer", "splitter")
 
 
 def specifications():
     """Every specification by its name."""
-    return {spec.name: spec for spec in _modules()}
+    return {spec.name: spec for module in _modules() for spec in module.SPECS}
 
 
 def _modules():
-    """The module of every specification."""
-    modules = [importlib.import_module(f".{name}", __package__) for name in MODULES]
-    return {spec: module for module in modules for spec in module.SPECS}
+    return [importlib.import_module(f".{name}", __package__) for name in MODULES]
 
 
-def broken(name):
-    """For every broken copy of the block: a result of kind ``mutant``, ``caught`` if an assertion fails."""
+def broken_copies(name):
+    """The broken copies for a specification."""
     spec = specifications()[name]
-    for number, (changes, *only) in enumerate(rest for s, *rest in _modules()[spec].MUTANTS if s is spec):
-        found = caught(spec(mutant(spec.block, *changes)), only=only or None)
-        yield Result(name, f"broken copy {number}: {found.property if found else 'nothing'} fails", "mutant", None,
-                     found.seconds if found else 0, "caught" if found else "not caught", found and found.at)
+    return [broken for broken in sys.modules[spec.__module__].BROKEN if spec in broken.specs]
+
+
+def decide(name, number=None, keep=True):
+    """The results of a specification, or that of one of its broken copies (of kind ``broken``), and the seconds."""
+    spec, start = specifications()[name], time.monotonic()
+    if number is None:
+        results = list(prove(spec(), keep=keep))
+    else:
+        broken = broken_copies(name)[number]
+        results = [refute(broken.spec(spec), broken.check, keep=keep)]
+    return results, time.monotonic() - start
 
 
 def run(names=(), keep=True):
-    """Prove the named specifications, or all; the exit status: 1 unless all is proven and reached."""
+    """Prove the named specifications, or all; the exit status: 1 unless all is proven, reached and caught."""
     console = Console()
-    table = Table(box=None, pad_edge=False)
-    for column, justify in (("block", "left"), ("property", "left"), ("kind", "left"), ("bound", "right"),
-                            ("seconds", "right"), ("result", "left")):
-        table.add_column(column, justify=justify)
-    rows = []
+    ledger = Ledger()
+    names = list(names or specifications())
     try:
-        for name in names or specifications():
-            console.print(f"proving {name}", style="dim")
-            for result in [*prove(specifications()[name](), keep=keep), *broken(name)]:
-                rows.append(result)
-                told = result.result + (f" in cycle {result.at}" if result.at is not None else "")
-                table.add_row(result.name, result.property, result.kind, str(result.bound or ""),
-                              f"{result.seconds:.1f}", told if result.good else f"[red]{told}[/]")
+        versions()
     except ProofMissing as error:
         print(f"weft: {error}", file=sys.stderr)
         return 1
-    console.print(table)
-    _merge(rows)
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        jobs = {pool.submit(decide, name, None, keep): (name, None) for name in names}
+        jobs |= {pool.submit(decide, name, k, keep): (name, broken.changes)
+                 for name in names for k, broken in enumerate(broken_copies(name))}
+        with console.status("proving") as status:
+            for count, job in enumerate(as_completed(jobs), 1):
+                name, changes = jobs[job]
+                results, seconds = job.result()
+                ledger.enter(name, results, changes, seconds)
+                status.update(f"proving: {count} of {len(jobs)} specifications and broken copies done")
+    if len(names) < len(specifications()):
+        console.print(_details(ledger))
+    console.print(_summary(ledger))
+    ledger.save()
     console.print(f"report {REPORT}", style="dim", soft_wrap=True)
-    bad = [row for row in rows if not row.good]
-    for row in bad:
-        print(f"weft: {row.name}: {row.property!r} is {row.result}", file=sys.stderr)
-    return 1 if bad else 0
+    faults = ledger.faults()
+    for fault in faults:
+        print(f"weft: {fault}", file=sys.stderr)
+    return 1 if faults else 0
 
 
-def _merge(rows):
-    """Put the results into the report, in place of earlier ones of the same specifications."""
-    try:
-        old = json.loads(REPORT.read_text())
-    except (OSError, json.JSONDecodeError):
-        old = []
-    names = {row.name for row in rows}
-    merged = [row for row in old if row["name"] not in names] + [asdict(row) for row in rows]
-    REPORT.parent.mkdir(parents=True, exist_ok=True)
-    part = REPORT.with_suffix(".part")
-    part.write_text(json.dumps(merged, indent=1) + "\n")
-    part.rename(REPORT)
+def _table(*columns):
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("block", "property", "result", "proven") else "right")
+    return table
+
+
+def _details(ledger):
+    """Every property and broken copy."""
+    table = _table("block", "property", "kind", "bound", "seconds", "result")
+    for row in ledger.results:
+        told = row.result + (f" in cycle {row.at}" if row.at is not None else "")
+        table.add_row(row.name, row.property, row.kind, str(row.bound or ""), f"{row.seconds:.1f}",
+                      told if row.good else f"[red]{told}[/]")
+    return table
+
+
+def _summary(ledger):
+    """A line for every specification, and one for all."""
+    table = _table("block", "proven", "checks", "bound", "last cover", "covers", "broken copies", "seconds")
+    report = ledger.report()
+    for entry in report["specifications"]:
+        last = max((c["cycle"] for c in entry["covers"] if c["cycle"] is not None), default="")
+        table.add_row(entry["name"], entry["proven"], str(len(entry["checks"])), str(entry["bound"] or ""), str(last),
+                      str(len(entry["covers"])), str(len(entry["broken"])), f"{entry['seconds']:.0f}")
+    total = report["totals"]
+    table.add_row("all", "", str(total["checks"]), "", "", str(total["covers"]), str(total["broken"]),
+                  f"{total['seconds']:.0f}", style="bold")
+    return table

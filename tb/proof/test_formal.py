@@ -1,14 +1,21 @@
-"""Proofs that take seconds, and broken copies that must not pass. All of them: ``make formal``."""
+"""Proofs that take seconds, broken copies, and what a specification needs to be good. All of them: ``make formal``."""
+
+import json
 
 import pytest
 
-from weft.tb.proof.engine import Spec, caught, mutant, prove
-from weft.tb.proof.prefetch import LivingPrefetchSpec, PrefetchSpec
+from weft.tb.proof import ledger
+from weft.tb.proof.broken import mutant
+from weft.tb.proof.engine import Result, prove, refute
+from weft.tb.proof.ledger import Ledger
+from weft.tb.proof.prefetch import PrefetchSpec, RestingPrefetchSpec
 from weft.tb.proof.retire import RetireSpec
 from weft.tb.proof.return_path import HoldSpec
 from weft.tb.proof.ring_reader import RingReaderSpec
-from weft.tb.proof.ring_writer import MUTANTS, RingWriterSpec
-from weft.tb.proof.run import MODULES, _modules, specifications
+from weft.tb.proof.ring_writer import RingWriterSpec
+from weft.tb.proof.run import MODULES, broken_copies, specifications
+from weft.tb.proof.sample import Counter, CounterSpec, HastyCounterSpec, HolderSpec, LateCounterSpec
+from weft.tb.proof.specification import MARGIN, Spec
 from weft.tb.proof.window import WindowSpec
 from weft.tb.proof.work_list import FewPlacesSpec
 
@@ -24,10 +31,89 @@ QUICK = [
                 "a report waits for its packet", "a place is used a second time"]),
     (FewPlacesSpec, ["no due QP is missing once nothing is offered for a while", "an empty list owes nothing",
                      "a search finds a QP for which there was no place"]),
-    (PrefetchSpec, ["a node lands", "a bad node breaks its list", "a doorbell of a former life"]),
-    (LivingPrefetchSpec, ["one read for several nodes", "a destroy waits for a fetch"]),
+    (PrefetchSpec, ["a bad node breaks its list", "a doorbell of a former life"]),
+    (RestingPrefetchSpec, ["one read for several nodes", "a destroy waits for a fetch", "a head is asked to go early"]),
     (WindowSpec, ["a duplicate", "a hole that later turns out late"]),
 ]
+
+
+BEYOND = [("(self.count != LAST)", "(self.count != LAST + 1)")]
+
+
+def book(spec, *broken):
+    """A ledger with a specification, and with results of broken copies for its check."""
+    ledger = Ledger()
+    ledger.enter(spec.name, list(prove(spec())), seconds=1.0)
+    for result in broken:
+        ledger.enter(spec.name, [Result(spec.name, "it never goes beyond 12", "broken", None, 0, result, 3)], BEYOND)
+    return ledger
+
+
+def test_a_specification_with_all_it_needs_is_good():
+    assert book(CounterSpec, "caught").faults() == []
+
+
+def test_a_cover_too_near_to_the_bound_fails():
+    faults = book(HastyCounterSpec, "caught").faults()
+    assert faults == [f"test_counter: 'it comes to its end' is not reached in {12 - 1} cycles"]
+
+
+def test_a_kept_cover_beyond_the_bound_fails():
+    ledger = book(CounterSpec, "caught")
+    next(r for r in ledger.results if r.kind == "cover").at = 13
+    assert "reached in cycle 13, but the proof ends at 16" in ledger.faults()[0]
+
+
+@pytest.mark.parametrize("broken", [(), ("not caught",)])
+def test_a_check_without_a_broken_copy_that_it_catches_fails(broken):
+    faults = book(CounterSpec, *broken).faults()
+    assert "test_counter: no broken copy is caught by 'it never goes beyond 12'" in faults
+    assert len(faults) == 1 + len(broken)
+
+
+def test_a_check_that_does_not_hold_fails():
+    ledger = Ledger()
+    ledger.enter("test_counter", list(prove(CounterSpec(mutant(Counter, *BEYOND)))))
+    assert "'it never goes beyond 12' is failed in cycle 13" in ledger.faults()[0]
+
+
+def test_a_specification_without_covers_fails():
+    ledger = Ledger()
+    ledger.enter("test_counter", [r for r in prove(CounterSpec()) if r.kind != "cover"])
+    assert "test_counter: has no cover" in ledger.faults()
+
+
+def test_the_named_check_catches_the_broken_copy():
+    result = refute(CounterSpec(mutant(Counter, *BEYOND)), "it never goes beyond 12")
+    assert (result.result, result.at) == ("caught", 13)
+    assert refute(CounterSpec(), "it never goes beyond 12").result == "not caught"
+
+
+def test_a_part_can_be_broken_too():
+    assert not any(r.good for r in prove(HolderSpec(replaced={Counter: mutant(Counter, *BEYOND)})) if r.kind != "cover")
+    assert all(r.good for r in prove(HolderSpec()))
+
+
+def test_a_run_may_start_anywhere():
+    results = {r.property: r for r in prove(LateCounterSpec())}
+    assert results["it comes to its end"].at == 5
+    assert results["it never goes beyond 12"].good
+
+
+def test_the_report_tells_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger, "REPORT", tmp_path / "formal.json")
+    book(CounterSpec, "caught").save()
+    other = Ledger()
+    other.enter("other", [Result("other", "x", "unbounded", None, 0, "proven")])
+    other.save()
+    report = json.loads((tmp_path / "formal.json").read_text())
+    assert [entry["name"] for entry in report["specifications"]] == ["test_counter", "other"]
+    assert report["totals"] == {"checks": 2, "covers": 1, "broken": 1, "seconds": 1.0}
+    entry = report["specifications"][0]
+    assert (entry["bound"], entry["proven"], report["margin"]) == (CounterSpec.bound, "bounded", MARGIN)
+    assert entry["covers"] == [{"cover": "it comes to its end", "cycle": 12}]
+    assert entry["broken"][0]["check"] == "it never goes beyond 12"
+    assert entry["broken"][0]["changes"] == [list(change) for change in BEYOND]
 
 
 @pytest.mark.parametrize(("spec", "names"), QUICK, ids=[spec.name for spec, _ in QUICK])
@@ -37,9 +123,9 @@ def test_block_meets_its_specification(spec, names):
     assert not [result for result in results if not result.good]
 
 
-@pytest.mark.parametrize("changes", [changes for _, changes in MUTANTS])
-def test_broken_ring_writer_is_caught(changes):
-    assert caught(RingWriterSpec(mutant(RingWriterSpec.block, *changes))) is not None
+@pytest.mark.parametrize("broken", broken_copies("ring_writer"), ids=lambda broken: broken.check)
+def test_broken_ring_writer_is_caught(broken):
+    assert refute(broken.spec(RingWriterSpec), broken.check).result == "caught"
 
 
 def test_mutation_must_change_something():
@@ -47,19 +133,23 @@ def test_mutation_must_change_something():
         mutant(RingWriterSpec.block, ("no such text", ""))
 
 
-def test_every_mutation_still_applies():
-    for spec, module in _modules().items():
-        for of, changes, *only in module.MUTANTS:
-            if of is spec:
-                _, properties = spec(mutant(spec.block, *changes)).convert()
-                assert set(only) <= {p.name for p in properties}
+def test_every_broken_copy_still_applies():
+    for name, spec in specifications().items():
+        for broken in broken_copies(name):
+            assert mutant(broken.of or spec.block, *broken.changes).mutated_text
 
 
-def test_every_specification_has_covers_and_mutations():
+def test_every_check_has_a_broken_copy_and_every_specification_a_cover():
     assert len(specifications()) >= len(MODULES)
-    for spec, module in _modules().items():
+    for name, spec in specifications().items():
         _, properties = spec().convert()
-        assert any(p.kind == "cover" for p in properties)
-        assert any(p.kind != "cover" for p in properties)
-        assert any(issubclass(spec, of) for of, *_ in module.MUTANTS)
+        checks = {p.name for p in properties if p.kind != "cover"}
+        assert checks == {broken.check for broken in broken_copies(name)}, name
+        assert any(p.kind == "cover" for p in properties), name
         assert issubclass(spec, Spec)
+
+
+def test_names_of_properties_are_unique():
+    for spec in specifications().values():
+        names = [p.name for p in spec().convert()[1]]
+        assert len(names) == len(set(names))

@@ -4,7 +4,8 @@ from amaranth.hdl import Mux, Signal
 
 from weft.hdl.adamap.unmatched import SLACK_MAX, Unmatched
 from weft.hdl.params import preset
-from weft.tb.proof.engine import Spec
+from weft.tb.proof.broken import Broken
+from weft.tb.proof.specification import Spec
 
 
 class UnmatchedSpec(Spec):
@@ -69,9 +70,17 @@ class UnmatchedSpec(Spec):
 
 
 SPECS = [UnmatchedSpec]
-MUTANTS = [
-    (UnmatchedSpec, [("with m.If(~own[k] | ~ahead[-1]):", "with m.If(~own[k]):")]),
-    (UnmatchedSpec, [("(own[k] | (~self.known & free[k]))", "(own[k] | free[k])")]),
-    (UnmatchedSpec, [("order.valid & ~self.waiting", "order.valid")]),
-    (UnmatchedSpec, [("m.If(self.taken):", "m.If(self.taken & ~self.i_stb):")]),
+BROKEN = [
+    Broken(UnmatchedSpec, "a list with an order is known, no other",
+           ("self.known.eq(own.any())", "self.known.eq(own.all())")),
+    Broken(UnmatchedSpec, "an order is owed", ("m.If(self.taken):", "m.If(self.taken & ~self.i_stb):")),
+    Broken(UnmatchedSpec, "an order goes as far as the newest header",
+           ("with m.If(~own[k] | ~ahead[-1]):", "with m.If(~own[k]):")),
+    Broken(UnmatchedSpec, "an order goes as far as the newest header",
+           ("(own[k] | (~self.known & free[k]))", "(own[k] | free[k])")),
+    Broken(UnmatchedSpec, "an order waits for the last packet",
+           ("entry.ticket.eq(self.i.ticket)]", "entry.ticket.eq(Mux(own[k], entry.ticket, self.i.ticket))]")),
+    Broken(UnmatchedSpec, "an order waits for the headers of its list", ("order.valid & ~self.waiting", "order.valid")),
+    Broken(UnmatchedSpec, "empty means nothing is owed", ("self.empty.eq(~valid.any())", "self.empty.eq(~self.due)")),
+    Broken(UnmatchedSpec, "an order comes round", ("with m.If(~self.due | self.taken):", "with m.If(self.taken):")),
 ]

@@ -7,7 +7,8 @@ from weft.hdl.adamap.cum import CUM_BITS
 from weft.hdl.adamap.window import Window
 from weft.hdl.layouts import Verdict
 from weft.hdl.params import preset
-from weft.tb.proof.engine import Spec, mutant
+from weft.tb.proof.broken import Broken, mutant
+from weft.tb.proof.specification import Spec
 
 QPS = 2
 
@@ -113,11 +114,11 @@ class WindowSpec(Spec):
         self.check("the base has not been received itself", ~own | (passed != 0) | ~has, **bound)
         self.check("judgements are as many as requests", ~fresh | (filled != 0), **bound)
 
-        self.cover("a hole that later turns out late", hole & own & this & (verdict == Verdict.LATE), bound=30)
-        self.cover("received out of order, then passed", received & own & (passed > 0) & (offset == 2), bound=30)
-        self.cover("a jump of 2**20 PSNs", covers & (run.p.length == 1 << 20), bound=30)
-        self.cover("a duplicate", own & this & (verdict == Verdict.DUPLICATE), bound=30)
-        self.cover("a full 32-bit wrap", own & received & (passed > 0) & (at < 4) & (start > 0xFFFFFFF0), bound=30)
+        self.cover("a hole that later turns out late", hole & own & this & (verdict == Verdict.LATE))
+        self.cover("received out of order, then passed", received & own & (passed > 0) & (offset == 2))
+        self.cover("a jump of 2**20 PSNs", covers & (run.p.length == 1 << 20))
+        self.cover("a duplicate", own & this & (verdict == Verdict.DUPLICATE))
+        self.cover("a full 32-bit wrap", own & received & (passed > 0) & (at < 4) & (start > 0xFFFFFFF0))
 
 
 class LoadedWindowSpec(WindowSpec):
@@ -132,13 +133,25 @@ class LoadedWindowSpec(WindowSpec):
     def __init__(self, block=None, **options):
         loads = ("result.bitmap.eq(0)", "result.bitmap.eq(Cat(op.line, op.generation))")
         imports = ("import Const, Module", "import Cat, Const, Module")
-        super().__init__(mutant(block or Window, imports, loads), **{"depth": 10, **options})
+        super().__init__(mutant(block or Window, imports, loads), **{"depth": 12, **options})
 
 
 SPECS = [WindowSpec, LoadedWindowSpec]
-MUTANTS = [
-    (WindowSpec, [("step.holes.eq(end - first_missing)", "step.holes.eq(end)")]),
-    (WindowSpec, [("marked.eq(row.bitmap | mark)", "marked.eq(row.bitmap)")]),
-    (WindowSpec, [("slide.eq(distance - reorder + 1)", "slide.eq(distance - reorder + 2)")]),
-    (WindowSpec, [("row_known & (row_index == next_request", "0 & (row_index == next_request")]),
+BOTH = (WindowSpec, LoadedWindowSpec)
+BROKEN = [
+    Broken(BOTH, "received at most once", ("received.eq(inside & shifted[0])", "received.eq(0)")),
+    Broken(WindowSpec, "received at most once", ("marked.eq(row.bitmap | mark)", "marked.eq(row.bitmap)")),
+    Broken(BOTH, "never received and a hole",
+           ("end = Mux(next_received < limit, next_received, limit)", "end = limit")),
+    Broken(BOTH, "a hole at most once", ("run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)")),
+    Broken(BOTH, "behind the base: received or a hole",
+           ("with m.If(self.o_run.ready | (step.holes == 0)):", "with m.If(1):")),
+    Broken(BOTH, "ahead of the base: no hole", ("step.holes.eq(end - first_missing)", "step.holes.eq(limit)")),
+    Broken(BOTH, "a duplicate was received",
+           ("received.eq(inside & shifted[0])", "received.eq(inside & (shifted != 0))")),
+    Broken(BOTH, "late means behind the base", ("behind.eq(distance < 0)", "behind.eq(distance <= 0)")),
+    Broken(BOTH, "the base never goes back",
+           ("row.base.eq(row.base + step.advance)", "row.base.eq(row.base - step.advance)")),
+    Broken(BOTH, "the base has not been received itself", ("with m.Elif(row.bitmap[0]):", "with m.Elif(0):")),
+    Broken(BOTH, "judgements are as many as requests", ("active.eq(next_full)", "active.eq(1)")),
 ]

@@ -4,7 +4,8 @@ from amaranth.hdl import Cat, Mux, Signal
 
 from weft.hdl.adamap.work_list import WorkList
 from weft.hdl.params import preset
-from weft.tb.proof.engine import Spec
+from weft.tb.proof.broken import Broken
+from weft.tb.proof.specification import Spec
 
 
 class WorkListSpec(Spec):
@@ -79,10 +80,23 @@ class FewPlacesSpec(WorkListSpec):
 
 
 SPECS = [WorkListSpec, FewPlacesSpec]
-MUTANTS = [
-    (WorkListSpec, [("again.eq(enters & (qpn == chosen))", "again.eq(valid & (qpn == chosen))")]),
-    (WorkListSpec, [("self.forget_en | (queue.o.valid & queue.o.ready)", "self.forget_en")]),
-    (FewPlacesSpec, [("        with m.If(enters & passed & ~queue.i.ready):\n", "        with m.If(0):\n")]),
-    (FewPlacesSpec, [("passed.eq(~(scanning | starts) | (qpn <= position))", "passed.eq(1)")]),
-    (FewPlacesSpec, [("(queue.i.ready & ~(enters & passed))", "queue.i.ready")]),
+BOTH = (WorkListSpec, FewPlacesSpec)
+BROKEN = [
+    Broken(BOTH, "no due QP is missing once nothing is offered for a while",
+           ("self.forget_en | (queue.o.valid & queue.o.ready)", "self.forget_en")),
+    Broken(FewPlacesSpec, "no due QP is missing once nothing is offered for a while",
+           ("        with m.If(enters & passed & ~queue.i.ready):\n", "        with m.If(0):\n")),
+    Broken(FewPlacesSpec, "no due QP is missing once nothing is offered for a while",
+           ("(queue.i.ready & ~(enters & passed))", "queue.i.ready")),
+    Broken(WorkListSpec, "an empty list owes nothing",
+           ("self.empty.eq(~valid & (queue.level == 0)", "self.empty.eq((queue.level == 0)")),
+    Broken(FewPlacesSpec, "an empty list owes nothing", ("& ~scanning & ~missed)", "& ~scanning)")),
+    Broken(BOTH, "a QP that was never forgotten is offered once per entry",
+           ("again.eq(enters & (qpn == chosen))", "again.eq(0)")),
+    Broken(WorkListSpec, "no due QP is missing once nothing is offered for a while",
+           ("again.eq(enters & (qpn == chosen))", "again.eq(valid & (qpn == chosen))")),
+    Broken(FewPlacesSpec, "a QP that was never forgotten is offered once per entry",
+           ("passed.eq(~(scanning | starts) | (qpn <= position))", "passed.eq(1)")),
+    Broken(BOTH, "an offered QP stays until taken",
+           ("queue.o.ready.eq(self.o.ready & ~self.forget_en)", "queue.o.ready.eq(~self.forget_en)")),
 ]

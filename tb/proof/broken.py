@@ -1,0 +1,59 @@
+"""Broken copies of the blocks: what a check is worth is shown by a fault that it, and no other check, must notice."""
+
+import importlib.util
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Broken:
+    """Changes of a text that one check of a specification (or of each of several) must catch.
+
+    Parameters
+    ----------
+    specs : type or tuple of type
+    check : str
+        Name of the check.
+    changes : list of (str, str)
+        Old text, new text; or one such pair.
+    of : type, optional
+        Class whose file is changed, where it is a part of the block.
+    """
+
+    specs: type | tuple
+    check: str
+    changes: list
+    of: type | None = field(default=None)
+
+    def __post_init__(self):
+        self.specs = self.specs if isinstance(self.specs, tuple) else (self.specs,)
+        self.changes = [self.changes] if isinstance(self.changes, tuple) else self.changes
+
+    def spec(self, spec):
+        """The specification around the broken copy."""
+        if self.of is None:
+            return spec(mutant(spec.block, *self.changes))
+        return spec(replaced={self.of: mutant(self.of, *self.changes)})
+
+
+def mutant(block, *changes):
+    """A broken copy of a class: each ``(old, new)`` replaces a text that its file holds exactly once.
+
+    Raises
+    ------
+    ValueError
+        If a text is not there, or more than once: the mutation must be written anew.
+    """
+    module = sys.modules[block.__module__]
+    text = getattr(block, "mutated_text", None) or Path(module.__file__).read_text()
+    for old, new in changes:
+        if text.count(old) != 1:
+            raise ValueError(f"{module.__name__} holds {text.count(old)} times {old!r}")
+        text = text.replace(old, new)
+    broken = importlib.util.module_from_spec(importlib.util.spec_from_loader(module.__name__, None))
+    broken.__package__, broken.__file__ = module.__package__, module.__file__
+    exec(compile(text, f"{module.__file__} (mutant)", "exec"), broken.__dict__)
+    result = getattr(broken, block.__name__)
+    result.mutated_text = text
+    return result

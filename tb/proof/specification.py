@@ -1,0 +1,165 @@
+"""What a specification is: a block with free inputs, what is assumed of them, and what is checked and covered."""
+
+import contextlib
+import sys
+from dataclasses import dataclass
+
+from amaranth.back import rtlil
+from amaranth.hdl import Assert, Cat, ClockDomain, Fragment, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+
+KINDS = ("unbounded", "induction", "bounded", "cover")
+TOP = "spec"
+# Cycles that a cover must lie below the bound of its specification. What goes wrong at an event is seen at once where a
+# check compares registers, and later where it compares what a block offers: the longest way from a register through
+# a memory or a queue to a checked output is 4 cycles in the blocks that have bounded proofs.
+MARGIN = 4
+FREE_COVERS = 30    # cycles in which covers, and faults of broken copies, are looked for where a check has no bound
+
+
+@dataclass
+class Property:
+    """One output of a specification: ``bad`` must never be 1; a cover must become 1."""
+
+    name: str
+    kind: str
+    bound: int | None    # cycles looked at (bounded, cover), or depth of the induction
+    seconds: int         # limit
+
+
+class Spec(wiring.Component):
+    """A block with free inputs, assumptions, checks and covers. Subclasses write :meth:`specify`.
+
+    A property counts only while every assumption has held since the start. The clock domain has no reset: the run
+    starts in the registers' initial state, except those named by :meth:`start_anywhere`.
+
+    Parameters
+    ----------
+    block : type, optional
+        Class of the block, for its broken copies.
+    replaced : dict of type to type
+        Classes of parts of the block, and what stands in their place: broken copies, too.
+    """
+
+    name = None
+    block = None
+
+    def __init__(self, block=None, replaced=()):
+        super().__init__({})
+        self.block = block or type(self).block
+        self.replaced = dict(replaced)
+
+    def specify(self, m):
+        """Add the block, the assumptions and the properties to ``m``."""
+        raise NotImplementedError
+
+    def free(self, shape, name):
+        """A signal that may take any value in every cycle."""
+        signal = Signal(shape, name=f"any_{name}")
+        self._inputs.append(Value.cast(signal))
+        return signal
+
+    def constant(self, m, shape, name):
+        """A signal that may take any value, the same in all cycles."""
+        chosen, kept = self.free(shape, name), Signal(shape, name=f"kept_{name}")
+        value = Signal(shape, name=name)
+        m.d.comb += Value.cast(value).eq(Mux(self._first, Value.cast(chosen), Value.cast(kept)))
+        m.d.sync += Value.cast(kept).eq(Value.cast(value))
+        return value
+
+    def free_members(self, component, *driven):
+        """Inputs of a component may take any value, except those (or the arrays and streams) that are ``driven``."""
+        for path, member, value in component.signature.flatten(component):
+            name = "__".join(map(str, path))
+            if member.flow == wiring.In and not any(name == d or name.startswith(f"{d}__") for d in driven):
+                if isinstance(value := Value.cast(value), Signal):
+                    self._inputs.append(value)
+
+    def inside(self, path, shape):
+        """What a wire inside the block shows: ``path`` names it as in the waves, ``dut.fetches.valid``.
+
+        A word of a memory is ``dut.next_blocks[0]``.
+        """
+        signal = Signal(shape, name=f"inside_{len(self.probes)}")
+        self.probes.append(path)
+        self._inputs.append(Value.cast(signal))
+        return signal
+
+    def start_anywhere(self, *paths):
+        """Registers and memories inside the block, by name, that may have any value at the start."""
+        self.anywhere.extend(paths)
+
+    def assume(self, condition):
+        """Only runs in which ``condition`` is true in every cycle are looked at."""
+        self._assumed.append(condition)
+
+    def assume_first(self, condition):
+        """Only runs in whose first cycle ``condition`` is true are looked at."""
+        self._assumed.append(~self._first | Value.cast(condition).any())
+
+    def check(self, name, condition, *, kind="bounded", bound=None, seconds=100):
+        """``condition`` is true in every cycle."""
+        assert kind in KINDS
+        assert (bound is None) == (kind == "unbounded")
+        self._properties.append((Property(name, kind, bound, seconds), ~Value.cast(condition).any()))
+
+    def cover(self, name, condition, *, seconds=60):
+        """``condition`` becomes true in some run: early enough before the bound of the checks (:data:`MARGIN`)."""
+        self._properties.append((Property(name, "cover", None, seconds), Value.cast(condition).any()))
+
+    def elaborate(self, platform):
+        m = Module()
+        m.domains.sync = self._domain = ClockDomain("sync", reset_less=True)
+        self._inputs, self._assumed, self._properties, self.probes, self.anywhere = [], [], [], [], []
+        self._first, held = Signal(init=1), Signal(init=1)
+        m.d.sync += self._first.eq(0)
+        self.specify(m)
+        holds = Signal(name="assumptions_hold")
+        m.d.comb += holds.eq(held & Cat(Value.cast(a).any() for a in self._assumed).all())
+        m.d.sync += held.eq(holds)
+        self._outputs = []
+        limit = covers_within(p for p, _ in self._properties)
+        for k, (prop, condition) in enumerate(self._properties):
+            out = Signal(name=f"property_{k}")
+            m.d.comb += out.eq(holds & condition)
+            if prop.kind == "cover":
+                prop.bound = limit
+            else:
+                m.d.comb += Assert(~out)
+            self._outputs.append(out)
+        return m
+
+    def convert(self):
+        """Its RTLIL, and its properties in output order."""
+        with _standing_in(self.replaced):
+            fragment = Fragment.get(self, None)
+            ports = [self._domain.clk, *self._inputs, *self._outputs]
+            text = rtlil.convert(fragment, name=TOP, emit_src=False, ports=ports)
+        return text, [p for p, _ in self._properties]
+
+
+def bound_of(properties):
+    """Cycles that all checks of a specification look at; None if each of them holds in runs of any length."""
+    return min((p.bound for p in properties if p.kind == "bounded"), default=None)
+
+
+def covers_within(properties):
+    """The last cycle in which a cover of these properties may be reached."""
+    bound = bound_of(properties)
+    return FREE_COVERS if bound is None else bound - MARGIN
+
+
+@contextlib.contextmanager
+def _standing_in(replaced):
+    """While this is entered, every module of the project has other classes in place of some."""
+    undo = []
+    try:
+        for module in [m for name, m in sys.modules.items() if name.startswith("weft.")]:
+            for name, value in list(vars(module).items()):
+                if isinstance(value, type) and value in replaced:
+                    undo.append((module, name, value))
+                    setattr(module, name, replaced[value])
+        yield
+    finally:
+        for module, name, value in undo:
+            setattr(module, name, value)

@@ -1,0 +1,154 @@
+"""Which folder may import from which: the directions that keep the house readable, held as a table.
+
+The table is in order: a folder imports from folders that stand above it, and only from those named in its line. So
+there is no circle, and a new direction is a line somebody has to write here. A name that is imported below a function
+counts as well as one at the top of a file.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Files that stand directly in hdl/ and are not parts that its rooms share: what hardware and software agree on, and
+# the card with its rooms of one file.
+CONTRACTS = {"abi", "layout", "params", "wire"}
+CARD = {"card", "csr", "mac", "report", "simple_nic", "supervisor"}
+
+IMPORTS = {
+    # What hardware and software agree on: standard library only.
+    "contracts": "",
+    # The card.
+    "hdl": "contracts",
+    "hdl/ring": "contracts hdl",
+    "hdl/pcie": "contracts hdl",
+    "hdl/table": "contracts hdl",
+    "hdl/command": "contracts hdl hdl/table",
+    "hdl/transmit": "contracts hdl hdl/table",
+    "hdl/receive": "contracts hdl hdl/table",
+    "hdl/adamap": "contracts hdl hdl/table",
+    "hdl/card": "contracts hdl hdl/ring hdl/pcie hdl/table hdl/command hdl/transmit hdl/receive hdl/adamap",
+    "hdl/verilog": "contracts hdl/card",
+    # The driver: from the device up to the programs.
+    "driver/terms": "",
+    "driver/device": "contracts",
+    "driver/memory": "contracts",
+    "driver/queue": "contracts",
+    "driver/protocol": "contracts",
+    "driver/knitting": "contracts driver/protocol",
+    "driver/send": "contracts driver/terms driver/protocol driver/knitting",
+    "driver/receive": "contracts driver/protocol driver/knitting",
+    "driver/engine": "contracts driver/terms driver/queue driver/protocol driver/receive",
+    "driver/verbs": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
+                    "driver/send driver/receive driver/engine",
+    "driver/application": "driver/terms driver/verbs",
+    # The models.
+    "model": "contracts",
+    "model/functional": "contracts model driver/device",
+    # The benches, and above all the command line, which starts them.
+    "tb/flow": "contracts hdl hdl/verilog",
+    "tb/world": "contracts hdl hdl/verilog driver/device tb/flow",
+    "tb/judge": "contracts model/functional tb/flow",
+    "tb/blocks/pcie": "contracts hdl hdl/pcie tb/flow",
+    "tb/blocks/ring": "contracts hdl hdl/ring tb/flow tb/blocks/pcie",
+    "tb/blocks/table": "contracts hdl hdl/table model/functional tb/flow",
+    "tb/blocks/command": "contracts hdl hdl/table hdl/command model/functional tb/flow",
+    "tb/blocks/transmit": "contracts hdl hdl/table hdl/transmit tb/flow tb/judge",
+    "tb/blocks/receive": "contracts hdl hdl/table hdl/receive model/functional tb/flow",
+    "tb/blocks/adamap": "contracts hdl hdl/table hdl/adamap model/functional tb/flow",
+    "tb/blocks": "contracts hdl hdl/card tb/flow tb/blocks/pcie",
+    "tb/lives": "contracts hdl hdl/adamap driver/queue driver/protocol driver/knitting driver/receive driver/engine "
+                "model model/functional tb/flow tb/blocks/adamap",
+    "tb/software": "contracts driver/terms driver/memory driver/queue driver/protocol driver/knitting driver/send "
+                   "driver/receive driver/verbs driver/application model model/functional tb/lives",
+    "tb/cards": "contracts driver/terms driver/verbs driver/application model model/functional tb/flow tb/world "
+                "tb/judge tb/blocks/receive tb/software",
+    "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",
+    "tb/wave": "contracts tb/flow tb/world",
+    "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
+                   "model/functional tb/flow",
+    "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application model/functional "
+                  "tb/flow tb/world tb/blocks/adamap tb/lives tb/software",
+    "tb/mutate": "hdl/verilog tb/flow tb/measure",
+    "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application tb/flow tb/world "
+              "tb/judge tb/cards tb/wave",
+    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job",
+    "tb": "contracts tb/flow tb/document tb/measure tb/job tb/cli",
+}
+
+
+def folder(file):
+    """The table's name of the folder of ``file``, a path below the root."""
+    if file.parts[0] == "hdl" and len(file.parts) == 2:
+        return "contracts" if file.stem in CONTRACTS else "hdl/card" if file.stem in CARD else "hdl"
+    return str(file.parent)
+
+
+def modules():
+    """``{dotted name: file}`` of all Python files of the import packages."""
+    found = {}
+    for top in ("hdl", "model", "driver", "tb"):
+        for file in sorted((ROOT / top).rglob("*.py")):
+            inside = file.relative_to(ROOT)
+            parts = [part for part in inside.with_suffix("").parts if part != "__init__"]
+            found[".".join(["weft", *parts])] = inside
+    return found
+
+
+def imported(text, package, known):
+    """Names of the modules of the project that Python text in ``package`` imports, those inside functions too."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom):
+            parts = package.split(".")
+            base = ".".join([*parts[:len(parts) - node.level + 1], *([node.module] if node.module else [])]
+                            ) if node.level else node.module
+            for alias in node.names:
+                whole = f"{base}.{alias.name}"
+                yield from (name for name in (whole if whole in known else base,) if name in known)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+
+
+def arrows():
+    """``{(folder, folder): the files that make the arrow}``"""
+    known, found = modules(), {}
+    for file in known.values():
+        package = ".".join(["weft", *file.parent.parts])
+        for name in imported((ROOT / file).read_text(), package, known):
+            target = known[name]
+            if folder(target) != folder(file):
+                found.setdefault((folder(file), folder(target)), set()).add(f"{file} imports {name}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def found():
+    return arrows()
+
+
+def test_every_import_follows_the_table(found):
+    for (source, target), files in found.items():
+        assert source in IMPORTS, f"folder {source} has no line in the table"
+        assert target in IMPORTS[source].split(), f"no arrow {source} -> {target}: {'; '.join(sorted(files))}"
+
+
+def test_every_line_of_the_table_is_true(found):
+    for source, targets in IMPORTS.items():
+        for target in targets.split():
+            assert (source, target) in found, f"nothing in {source} imports from {target} any more"
+
+
+def test_the_table_has_no_circle():
+    """Each folder stands below those it imports from."""
+    above = set()
+    for source, targets in IMPORTS.items():
+        assert set(targets.split()) <= above, source
+        above.add(source)
+
+
+def test_an_import_is_seen_wherever_it_stands():
+    known = {"weft.tb.flow.stream": None, "weft.driver.verbs.qp": None, "weft.driver.terms.wc": None}
+    text = "def f():\n    from weft.tb.flow import stream\nfrom ..verbs.qp import QP\nimport weft.driver.terms.wc\n"
+    assert sorted(imported(text, "weft.driver.application", known)) == sorted(known)
