@@ -7,7 +7,7 @@ import typer
 from weft.tb.cli.card import regs, synth, verilog
 from weft.tb.cli.failures import told
 from weft.tb.cli.simulation import sim
-from weft.tb.cli.verdicts import bench, coverage, formal, mutants
+from weft.tb.cli.verdicts import bench, coverage, formal, mutants, soak
 
 COMMANDS = (
     sim,
@@ -18,6 +18,7 @@ COMMANDS = (
     formal,
     mutants,
     coverage,
+    soak,
 )
 
 

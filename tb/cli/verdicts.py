@@ -64,3 +64,11 @@ def coverage():
     with needs("dev"):
         from weft.tb.mutate.coverage import run
         raise typer.Exit(run())
+
+
+def soak(budget: Annotated[str, option("Seconds after which no other run is started.", "SECONDS")] = "600"):
+    """Runs with seeds drawn anew, of the main job and of recovery, until the time is over or one fails."""
+    seconds = number("--budget", budget, float, 1, 10**6)
+    with needs("dev"):
+        from weft.tb.job.soak import run
+        raise typer.Exit(run(seconds))

@@ -22,10 +22,11 @@ FOLDERS = ("hdl", "tb", "driver", "model")
 PAIRS = 3
 LOADS = ("default_job", "line_rate")
 # What one run of each is, as a Python program that prints a number; the modules had other names then.
-JOB = ("import json; from {run} import REPORT, run; "
+JOB = ("import json, os; from {run} import run; "
        "status = run(sim='verilator', preset='test', waves=False, view=False, file='', loss=0.01, reorder=0.0, "
        "dup=0.0, corrupt=0.0, rtt_us=20.0, qps=1, seed=1, pmtu=1024); "
-       "assert status == 0; print(json.loads(REPORT.read_text())['cycles_per_second'])")
+       "assert status == 0; "
+       "print(json.load(open(os.environ['WEFT_BUILD'] + '/reports/sim.json'))['cycles_per_second'])")
 LINE = ("from {line} import Transfer, run_lab; "
         "print(run_lab([Transfer('', 4096, 320 << 10)], progress='progress.jsonl')['']['cycles_per_second'])")
 PROGRAMS = {

@@ -1,0 +1,59 @@
+"""``weft soak``: runs whose seeds are drawn anew, for as long as one likes.
+
+In turns: the main job in the RTL on a link as bad as drawn, and the tests of recovery between functional cards. Each
+run is announced with the command that repeats it; the first that fails ends the soak.
+"""
+
+import os
+import random
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SIM = [sys.executable, "-m", "weft.tb.cli", "sim"]
+SOFTWARE = Path(__file__).resolve().parents[1] / "software"
+PYTEST = [sys.executable, "-m", "pytest", "-q", *(str(SOFTWARE / f"test_{name}.py") for name in ("recovery", "pool"))]
+CHANCES = {"loss": (0.001, 0.1), "reorder": (0.0, 0.05), "dup": (0.0, 0.05), "corrupt": (0.0, 0.02)}
+
+
+def job(rng):
+    """Command of a main job."""
+    options = {"seed": rng.randrange(1 << 31),
+               "qps": rng.choice([1, 2, 3, 8, 12]), "pmtu": rng.choice([256, 512, 1024, 2048, 4096]),
+               "rtt-us": rng.choice([2, 5, 20, 50])}
+    for name, (low, high) in CHANCES.items():
+        for way in ("", "back-"):
+            options[way + name] = round(rng.uniform(low, high), 4) if rng.random() < 0.7 else 0
+    return {}, [*SIM, *(word for name, value in options.items() for word in (f"--{name}", str(value)))]
+
+
+def recovery(rng):
+    """Environment and command of the functional tests with seeds of their own."""
+    return {"WEFT_SEED": ",".join(str(rng.randrange(1 << 31)) for _ in range(8))}, PYTEST
+
+
+def run(budget_s, rng=None):
+    """Start runs until ``budget_s`` seconds are over; the exit status: 1 as soon as one fails.
+
+    Parameters
+    ----------
+    budget_s : float
+    rng : random.Random, optional
+        Draws; otherwise fresh.
+    """
+    rng = rng or random.SystemRandom()
+    began, done = time.monotonic(), 0
+    while time.monotonic() - began < budget_s:
+        variables, command = (job, recovery)[done % 2](rng)
+        again = " ".join([*(f"{name}={value}" for name, value in variables.items()), shlex.join(command)])
+        print(again, flush=True)
+        finished = subprocess.run(command, env={**os.environ, **variables}, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL)
+        if finished.returncode:
+            print(f"{finished.stdout[-4000:]}\nweft: this run failed; repeat it by\n{again}", file=sys.stderr)
+            return 1
+        done += 1
+    print(f"{done} runs in {time.monotonic() - began:.0f} s, none failed")
+    return 0

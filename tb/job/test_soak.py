@@ -1,0 +1,56 @@
+"""Soaking: fresh seeds, the time that was given, and the command of what failed."""
+
+import random
+import sys
+
+import pytest
+
+from weft.tb.job import soak
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Runs that take a tenth of the time of a fake clock; the fourth fails where asked to."""
+    state = {"now": 0.0, "drawn": [], "bad": None}
+
+    def drawn(rng):
+        state["now"] += 10
+        state["drawn"].append(seed := rng.randrange(1 << 31))
+        bad = len(state["drawn"]) == state["bad"]
+        return {"WEFT_SEED": str(seed)}, [sys.executable, "-c", f"raise SystemExit({bad:d})"]
+
+    monkeypatch.setattr(soak, "job", drawn)
+    monkeypatch.setattr(soak, "recovery", drawn)
+    monkeypatch.setattr(soak.time, "monotonic", lambda: state["now"])
+    return state
+
+
+def test_runs_start_until_the_time_is_over(runs, capsys):
+    assert soak.run(55, random.Random(1)) == 0
+    assert len(set(runs["drawn"])) == 6
+    assert "6 runs in 60 s, none failed" in capsys.readouterr().out
+
+
+def test_failed_run_ends_it_and_is_named(runs, capsys):
+    runs["bad"] = 4
+    assert soak.run(1000, random.Random(1)) == 1
+    printed = capsys.readouterr()
+    assert len(runs["drawn"]) == 4 and printed.out.count("WEFT_SEED=") == 4
+    assert f"WEFT_SEED={runs['drawn'][-1]} " in printed.err
+
+
+def test_drawn_jobs_are_jobs():
+    """Every option is one that ``weft sim`` takes, and within its bounds."""
+    from typer.testing import CliRunner
+
+    from weft.tb.cli import app
+    from weft.tb.job import run
+
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "run", lambda **settings: seen.append(settings) or 0)
+        for seed in range(20):
+            _, command = soak.job(random.Random(seed))
+            done = CliRunner().invoke(app, command[len(soak.SIM) - 1:])
+            assert done.exit_code == 0, done.output
+    assert len({settings["seed"] for settings in seen}) == 20 and {settings["qps"] for settings in seen} > {1, 12}
