@@ -88,15 +88,15 @@ def designs(targets):
     modules = {test: sources.module_of(sources.ROOT / test.partition("::")[0]) for test in tests}
     keys = {test: _digest(gateware, sources.digest(modules[test]), version("amaranth")) for test in tests}
     kept = KEPT / "elaborated"
-    new = [test for test in tests if not record.is_recorded(test, kept / keys[test])]
-    for folder in sorted({keys[test] for test in new}):
-        record.record([test for test in new if keys[test] == folder], kept / folder)
-    return [_design(target, {test: kept / keys[test] for test in target.tests}) for target in targets]
+    with locked(kept / "lock"):
+        if new := [test for test in tests if not record.is_recorded(test, kept, keys[test])]:
+            record.record({test: keys[test] for test in new}, kept)
+    return [_design(target, kept) for target in targets]
 
 
-def _design(target, folders):
-    simulations = tuple(record.recorded(test, where) for test, where in folders.items())
-    found = {s.rtlil: netlist(record.rtlil_of(s, folders[s.test]), s.top, KEPT / "netlists") for s in simulations}
+def _design(target, kept):
+    simulations = tuple(record.recorded(test, kept) for test in target.tests)
+    found = {s.rtlil: netlist(record.rtlil_of(s, kept), s.top, KEPT / "netlists") for s in simulations}
     if len({design.digest for design in found.values()}) > 1:
         raise record.NotRecorded(f"the tests of {target.room}/{target.name} simulate different designs")
     design = found[simulations[0].rtlil]
