@@ -49,8 +49,13 @@ class Simulation:
     env: tuple
 
 
-def record(tests, where):
-    """Keep the :class:`Simulation` of each of ``tests`` (pytest's names) and its design in folder ``where``.
+def record(keys, where):
+    """Keep the :class:`Simulation` of tests and their designs in folder ``where``.
+
+    Parameters
+    ----------
+    keys : dict
+        By pytest's name of a test, what :func:`is_recorded` will ask for.
 
     Raises
     ------
@@ -58,17 +63,21 @@ def record(tests, where):
         If a test is not found or simulates nothing.
     """
     where.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "weft.tb.mutate.record", "-p", "no:cacheprovider", *tests]
+    for test in keys:
+        _kept(where, test).unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "weft.tb.mutate.record", "-p", "no:cacheprovider", *keys]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL,
                           env={**os.environ, _FOLDER: str(where.absolute())})
-    for test in tests:
-        if done.returncode or not is_recorded(test, where):
+    for test, key in keys.items():
+        if done.returncode or not _kept(where, test).exists():
             raise NotRecorded(f"{test} does not show what it simulates:\n{(done.stdout + done.stderr)[-2000:]}")
+        _kept(where, test).with_suffix(".key").write_text(key)
 
 
-def is_recorded(test, where):
-    """Whether folder ``where`` has the simulation of a test."""
-    return _kept(where, test).exists()
+def is_recorded(test, where, key):
+    """Whether folder ``where`` has the simulation of a test, recorded with ``key``."""
+    kept = _kept(where, test).with_suffix(".key")
+    return kept.exists() and kept.read_text() == key
 
 
 def recorded(test, where):

@@ -22,8 +22,7 @@ class Run:
 
     Attributes
     ----------
-    test, seed
-        Which it was.
+    test : str
     seconds : float
         Processor time with the building.
     problem : str
@@ -31,13 +30,12 @@ class Run:
     """
 
     test: str
-    seed: int
     seconds: float
     problem: str
 
 
-def replay(verilog, simulations, seeds, limits):
-    """Run ``simulations`` in order with each seed in turn, up to the first failure; yields a :class:`Run` for each.
+def replay(verilog, simulations, seed, limits):
+    """Run ``simulations`` in order, up to the first failure; yields a :class:`Run` for each.
 
     Parameters
     ----------
@@ -46,21 +44,20 @@ def replay(verilog, simulations, seeds, limits):
     limits : dict
         Seconds of processor time by test.
     """
-    for seed in seeds:
-        for simulation in simulations:
-            limit = limits[simulation["test"]]
-            _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-            resource.setrlimit(resource.RLIMIT_CPU, (round(_used(resource.RUSAGE_SELF) + limit), hard))
-            start, problem = _used(resource.RUSAGE_CHILDREN), ""
-            try:
-                simulate(verilog=verilog, top=simulation["top"], name="mutant", sim=simulation["sim"], seed=seed,
-                         cases=file_of(simulation["module"]), tests=simulation["tests"], env=dict(simulation["env"]),
-                         timeout_s=WALL_FACTOR * limit + WALL_S)
-            except AssertionError as error:
-                problem = str(error).splitlines()[0] or "failed"
-            yield Run(simulation["test"], seed, round(_used(resource.RUSAGE_CHILDREN) - start, 1), problem)
-            if problem:
-                return
+    for simulation in simulations:
+        limit = limits[simulation["test"]]
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (round(_used(resource.RUSAGE_SELF) + limit), hard))
+        start, problem = _used(resource.RUSAGE_CHILDREN), ""
+        try:
+            simulate(verilog=verilog, top=simulation["top"], name="mutant", sim=simulation["sim"], seed=seed,
+                     cases=file_of(simulation["module"]), tests=simulation["tests"], env=dict(simulation["env"]),
+                     timeout_s=WALL_FACTOR * limit + WALL_S)
+        except AssertionError as error:
+            problem = str(error).partition("\n")[0] or "failed"
+        yield Run(simulation["test"], round(_used(resource.RUSAGE_CHILDREN) - start, 1), problem)
+        if problem:
+            return
 
 
 def _used(who):
@@ -71,5 +68,5 @@ def _used(who):
 if __name__ == "__main__":
     job = Path(sys.argv[1])
     wanted = json.loads(job.read_text())
-    runs = list(replay(Path(wanted["verilog"]).read_text(), wanted["simulations"], wanted["seeds"], wanted["limits"]))
+    runs = list(replay(Path(wanted["verilog"]).read_text(), wanted["simulations"], wanted["seed"], wanted["limits"]))
     job.with_suffix(".out").write_text(json.dumps([vars(run) for run in runs]))

@@ -121,7 +121,7 @@ def test_drawing_is_by_rule_and_over_all_rooms(kept):
 
 def test_a_test_that_simulates_nothing_is_refused(tmp_path):
     with pytest.raises(NotRecorded, match="does not show what it simulates"):
-        campaign.record.record(["tb/mutate/test_mutate.py::test_every_file_of_the_gateware_is_mutated"], tmp_path)
+        campaign.record.record({"tb/mutate/test_mutate.py::test_every_file_of_the_gateware_is_mutated": ""}, tmp_path)
 
 
 def test_every_file_of_the_gateware_is_mutated():

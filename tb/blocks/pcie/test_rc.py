@@ -104,8 +104,9 @@ class Bench:
         """A sound packet of any length, but for ``fields``."""
         rng = self.rng
         dwords = rng.choice([1, 12, 13, 14, 28, 29, 30, 45, rng.randint(1, 60)])
-        fields = {"address": rng.randint(0, PAGE_DWORDS - dwords), "completed": rng.getrandbits(1),
-                  "payload": tuple(rng.getrandbits(32) for _ in range(dwords)), "tag": rng.getrandbits(8), **fields}
+        fields = {"completed": rng.getrandbits(1), "tag": rng.getrandbits(8),
+                  "payload": tuple(rng.getrandbits(32) for _ in range(dwords)), **fields}
+        fields.setdefault("address", rng.randint(0, PAGE_DWORDS - len(fields["payload"])))    # none crosses a page
         return Completion(**fields)
 
     async def check(self):

@@ -8,7 +8,7 @@ from cocotb.triggers import RisingEdge, with_timeout
 from cocotbext.axi import AxiStreamBus, AxiStreamSink
 
 from weft.hdl.pcie.rq import RequestDescriptor, RequestShim, RequestUser
-from weft.hdl.pcie.tlp import ReadTlp, WriteTlp
+from weft.hdl.pcie.tlp import LANES, ReadTlp, WriteTlp
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack, unpack
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
@@ -44,10 +44,13 @@ class Bench:
         return fields, [int.from_bytes(payload[k:k + 4], "little") for k in range(0, len(payload), 4)]
 
     async def packet(self):
-        """Next packet: descriptor, user field, payload."""
+        """Next packet: descriptor, user field of the first beat, payload. The last beat says where it ends."""
         frame = await with_timeout(self.rq.recv(compact=True), 20, "us")
         lanes = list(frame.tdata)
-        user = frame.tuser if isinstance(frame.tuser, int) else frame.tuser[0]
+        user, last = (frame.tuser,) * 2 if isinstance(frame.tuser, int) else (frame.tuser[0], frame.tuser[-1])
+        ends = unpack(RequestUser, last)
+        assert (ends.is_eop, ends.eop_pointer0) == (1, (len(lanes) - 1) % LANES)
+        assert len(lanes) <= LANES or not unpack(RequestUser, user).is_eop
         descriptor = unpack(RequestDescriptor, sum(lane << 32 * k for k, lane in enumerate(lanes[:4])))
         return descriptor, unpack(RequestUser, user), lanes[4:]
 
