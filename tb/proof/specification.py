@@ -10,10 +10,9 @@ from amaranth.lib import wiring
 
 KINDS = ("unbounded", "induction", "bounded", "cover")
 TOP = "spec"
-# Cycles that a cover must lie below the bound of its specification. What goes wrong at an event is seen at once where a
-# check compares registers, and later where it compares what a block offers: the longest way from a register through
-# a memory or a queue to a checked output is 4 cycles in the blocks that have bounded proofs.
-MARGIN = 4
+# Cycles that a cover must lie below the bound of its specification: what happens at an event is in the registers one
+# cycle later, and behind the read port of a memory or an output register, where checks look, one more.
+MARGIN = 2
 FREE_COVERS = 30    # cycles in which covers, and faults of broken copies, are looked for where a check has no bound
 
 
