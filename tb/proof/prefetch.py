@@ -38,7 +38,7 @@ class PrefetchSpec(Spec):
 
     name = "prefetch"
     block = Prefetch
-    depth, entries, resting = 27, 4, False
+    depth, entries, resting = 25, 4, False
 
     def __init__(self, block=None, replaced=()):
         damage = ("damage = reduce(xor, (block.word_select(k, WORD_BITS) for k in range(len(block) // WORD_BITS)))",
@@ -453,5 +453,5 @@ BROKEN = [
            ("self.view_live.eq(view.data.inverse != 0)", "self.view_live.eq(1)")),
     Broken(BOTH, "every read in flight has its entry", ("cache.reserve_en.eq(1)", "cache.reserve_en.eq(0)")),
     Broken(RestingPrefetchSpec, "no deadlock: a hungry list fetches or breaks within 16 cycles",
-           ("live & ~busy & (ahead != 0)", "0")),
+           ("live & ~busy & (ahead != 0)", "live & ~busy & (ahead > 12)")),
 ]

@@ -130,7 +130,7 @@ class Spec(wiring.Component):
 
     def convert(self):
         """Its RTLIL, and its properties in output order."""
-        with _standing_in(self.replaced):
+        with _standing_in(self.replaced, self.block):
             fragment = Fragment.get(self, None)
             ports = [self._domain.clk, *self._inputs, *self._outputs]
             text = rtlil.convert(fragment, name=TOP, emit_src=False, ports=ports)
@@ -149,16 +149,21 @@ def covers_within(properties):
 
 
 @contextlib.contextmanager
-def _standing_in(replaced):
-    """While this is entered, every module of the project has other classes in place of some."""
+def _standing_in(replaced, block):
+    """While this is entered, every module of the project has other classes in place of some.
+
+    So has the block, which may be a broken copy whose module is not among those imported.
+    """
+    spaces = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("weft.")]
+    spaces += [cls.elaborate.__globals__ for cls in (block, *replaced.values()) if isinstance(cls, type)]
     undo = []
     try:
-        for module in [m for name, m in sys.modules.items() if name.startswith("weft.")]:
-            for name, value in list(vars(module).items()):
+        for space in spaces:
+            for name, value in list(space.items()):
                 if isinstance(value, type) and value in replaced:
-                    undo.append((module, name, value))
-                    setattr(module, name, replaced[value])
+                    undo.append((space, name, value))
+                    space[name] = replaced[value]
         yield
     finally:
-        for module, name, value in undo:
-            setattr(module, name, value)
+        for space, name, value in reversed(undo):
+            space[name] = value
