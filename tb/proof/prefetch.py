@@ -419,7 +419,7 @@ BROKEN = [
            [("Mux(adjacent, several, 1)", "several"), ("least(within, page_left)", "within")]),
     Broken(BOTH, "a list is read where its last node or its creation said", ("after.eq(first_block)", "after.eq(0)")),
     Broken(BOTH, "what lands was read there, and its block is known by that number",
-           ("cache.fill_block.eq(block)", "cache.fill_block.eq(next_block)")),
+           ("cache.fill_block.eq(block)", "cache.fill_block.eq(block + 1)")),
     Broken(BOTH, "no fetch beyond the linked count", ("live & ~busy & (ahead != 0)", "live & ~busy")),
     Broken(RestingPrefetchSpec, "no fetch beyond the linked count",
            ("room.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead)))",
