@@ -88,7 +88,7 @@ class LargerHeadCacheSpec(HeadCacheSpec):
     """The same with 4 entries, up to a bound."""
 
     name = "head_cache_4"
-    entries, proof = 4, {"bound": 10, "seconds": 900}
+    entries, proof = 4, {"bound": 8, "seconds": 900}
 
 
 SPECS = [HeadCacheSpec, LargerHeadCacheSpec]

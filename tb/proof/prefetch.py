@@ -38,7 +38,7 @@ class PrefetchSpec(Spec):
 
     name = "prefetch"
     block = Prefetch
-    depth, entries, resting = 27, 4, False
+    depth, entries, resting = 25, 4, False
 
     def __init__(self, block=None, replaced=()):
         damage = ("damage = reduce(xor, (block.word_select(k, WORD_BITS) for k in range(len(block) // WORD_BITS)))",
@@ -419,7 +419,7 @@ BROKEN = [
            [("Mux(adjacent, several, 1)", "several"), ("least(within, page_left)", "within")]),
     Broken(BOTH, "a list is read where its last node or its creation said", ("after.eq(first_block)", "after.eq(0)")),
     Broken(BOTH, "what lands was read there, and its block is known by that number",
-           ("cache.fill_block.eq(block)", "cache.fill_block.eq(next_block)")),
+           ("cache.fill_block.eq(block)", "cache.fill_block.eq(block + 1)")),
     Broken(BOTH, "no fetch beyond the linked count", ("live & ~busy & (ahead != 0)", "live & ~busy")),
     Broken(RestingPrefetchSpec, "no fetch beyond the linked count",
            ("space.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead)))",
@@ -453,5 +453,5 @@ BROKEN = [
            ("self.view_live.eq(view.data.inverse != 0)", "self.view_live.eq(1)")),
     Broken(BOTH, "every read in flight has its entry", ("cache.reserve_en.eq(1)", "cache.reserve_en.eq(0)")),
     Broken(RestingPrefetchSpec, "no deadlock: a hungry list fetches or breaks within 16 cycles",
-           ("live & ~busy & (ahead != 0)", "0")),
+           ("live & ~busy & (ahead != 0)", "live & ~busy & (ahead > 12)")),
 ]

@@ -68,7 +68,7 @@ class RetireSpec(Spec):
         self.check("no report without an order", ~dut.o_report.valid | (ordered != reported), **forever)
         self.check("a report names the block that its entry held",
                    ~(dut.o_report.valid & known & (reported == followed)) | (
-                       report.line == line_of(PARAMS, dut.extent_base, number(block))), bound=18)
+                       report.line == line_of(PARAMS, dut.extent_base, number(block))), bound=15)
         self.check("orders that wait fit the queue", (ordered - reported)[:NUMBER_BITS] <= 8, **forever)
         patience = Signal(4)
         with m.If((ordered != reported) & ~dut.o_report.valid):

@@ -151,7 +151,7 @@ class LongRingReaderSpec(RingReaderSpec):
     """The same from the reset on, with a ring of 8 entries, twice what may be in flight."""
 
     name = "ring_reader_long"
-    log2, bound, anywhere_in_ring = 3, 21, False
+    log2, bound, anywhere_in_ring = 3, 19, False
 
 
 SPECS = [RingReaderSpec, LongRingReaderSpec]

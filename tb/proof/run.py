@@ -16,8 +16,8 @@ specification         kinds                  of
 ===================== ====================== ===========================================================
 ring_writer           unbounded; progress    ring pointers, phase, no entry overwritten or lost (the
                       bounded                return path's last stage)
-ring_reader, _long    requests unbounded,    ring pointers, order, nothing fetched twice or lost, progress
-                      the rest bounded
+ring_reader, _long    requests unbounded,    ring pointers, order, nothing fetched twice or lost, progress;
+                      the rest bounded       from any lap (4 entries), from reset (8 entries)
 retire                unbounded; the block's conservation of blocks in the return path: one report for every
                       number bounded         node retired, with its block; none into a full queue
 report_hold, reporter order unbounded;       the same, further on: no report lost, doubled, overtaken in its

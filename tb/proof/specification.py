@@ -10,10 +10,9 @@ from amaranth.lib import wiring
 
 KINDS = ("unbounded", "induction", "bounded", "cover")
 TOP = "spec"
-# Cycles that a cover must lie below the bound of its specification. What goes wrong at an event is seen at once where a
-# check compares registers, and later where it compares what a block offers: the longest way from a register through
-# a memory or a queue to a checked output is 4 cycles in the blocks that have bounded proofs.
-MARGIN = 4
+# Cycles that a cover must lie below the bound of its specification: what happens at an event is in the registers one
+# cycle later, and behind the read port of a memory or an output register, where checks look, one more.
+MARGIN = 2
 FREE_COVERS = 30    # cycles in which covers, and faults of broken copies, are looked for where a check has no bound
 
 
@@ -131,7 +130,7 @@ class Spec(wiring.Component):
 
     def convert(self):
         """Its RTLIL, and its properties in output order."""
-        with _standing_in(self.replaced):
+        with _standing_in(self.replaced, self.block):
             fragment = Fragment.get(self, None)
             ports = [self._domain.clk, *self._inputs, *self._outputs]
             text = rtlil.convert(fragment, name=TOP, emit_src=False, ports=ports)
@@ -150,16 +149,21 @@ def covers_within(properties):
 
 
 @contextlib.contextmanager
-def _standing_in(replaced):
-    """While this is entered, every module of the project has other classes in place of some."""
+def _standing_in(replaced, block):
+    """While this is entered, every module of the project has other classes in place of some.
+
+    So has the block, which may be a broken copy whose module is not among those imported.
+    """
+    spaces = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("weft.")]
+    spaces += [cls.elaborate.__globals__ for cls in (block, *replaced.values()) if isinstance(cls, type)]
     undo = []
     try:
-        for module in [m for name, m in sys.modules.items() if name.startswith("weft.")]:
-            for name, value in list(vars(module).items()):
+        for space in spaces:
+            for name, value in list(space.items()):
                 if isinstance(value, type) and value in replaced:
-                    undo.append((module, name, value))
-                    setattr(module, name, replaced[value])
+                    undo.append((space, name, value))
+                    space[name] = replaced[value]
         yield
     finally:
-        for module, name, value in undo:
-            setattr(module, name, value)
+        for space, name, value in reversed(undo):
+            space[name] = value
