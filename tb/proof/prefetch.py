@@ -448,7 +448,7 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "at rest, all is as this proof starts",
            ("write.en.eq(1),\n                            wake.eq(1),", "write.en.eq(0),")),
     Broken(RestingPrefetchSpec, "at rest, all is as this proof starts",
-           ("after.eq(cache.peek_block),", "after.eq(block),")),
+           ("after.eq(cache.peek_block),", "after.eq(hungry),")),
     Broken(BOTH, "a dead QP's list is not live",
            ("self.view_live.eq(view.data.inverse != 0)", "self.view_live.eq(1)")),
     Broken(BOTH, "every read in flight has its entry", ("cache.reserve_en.eq(1)", "cache.reserve_en.eq(0)")),
