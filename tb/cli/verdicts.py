@@ -40,7 +40,7 @@ def formal(
 def mutants(
     only: Annotated[list[str] | None, option("Faults of this room alone; may be given several times.", "NAME")] = None,
     names: Annotated[bool, typer.Option("--list", help="Name the rooms and end.")] = False,
-    count: Annotated[str, option("About so many faults over all rooms.")] = "200",
+    count: Annotated[str, option("Faults over all rooms; small rooms get some more.")] = "170",
     seed: Annotated[str, option("Of the drawing.")] = "1",
     jobs: Annotated[str, option("Simulations at once.")] = "2",
 ):

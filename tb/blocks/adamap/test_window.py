@@ -222,6 +222,10 @@ async def random_packets(dut):
     await control(dut, ControlKind.DESTROY, qpn=2, generation=7)
     run = unpack(HoleRun, int(await with_timeout(bench.runs.recv(), 1, "us")))
     assert (run.qpn, run.generation, run.length, run.seal) == (2, 7, 0, 0)
+    for generation, psn in enumerate((0x5555_5555, 0xAAAA_AAAA), 8):     # a new life begins where it is told to
+        await control(dut, ControlKind.CREATE, qpn=2, generation=generation, psn=psn)
+        await control(dut, ControlKind.QUERY, qpn=2)
+        assert (int(dut.query_base.value), int(dut.query_holes.value)) == (psn, 0)
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")

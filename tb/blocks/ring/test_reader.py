@@ -28,6 +28,7 @@ class Host:
         self.lines = {}                 # line address -> 64 bytes as an integer
         self.prod = 0                   # free running, never masked
         self.errors = set()             # ring indices whose read fails
+        self.cut_short = 0.0            # chance that a line ends its request; those behind it then fail, too
         self.counts = []                # lines per request seen
         self.in_flight = self.in_flight_max = 0
         self.overtaken = 0
@@ -93,8 +94,11 @@ class Host:
         lines = deque()
         for k in range(count):
             index = self._fetched + k
-            failed = index in self.errors
-            lines.append((0 if failed else self.lines[line + k], tag, k, k == count - 1, failed))
+            failed, last = index in self.errors, k == count - 1 or self.rng.random() < self.cut_short
+            lines.append((0 if failed else self.lines[line + k], tag, k, last, failed))
+            if last:
+                self.errors.update(range(index + 1, self._fetched + count))
+                break
         self._fetched += count
         self.in_flight += 1
         self.in_flight_max = max(self.in_flight_max, self.in_flight)
@@ -178,23 +182,23 @@ async def in_order(dut, *, log2):
 async def bad_descriptors_are_refused_and_skipped(dut):
     rng = random.Random(bench_seed())
     host, got, refused = await setup(dut, rng, log2=5)
-    mask, expected, bad_phase, failed = 2 * host.size - 1, [], 0, 0
-    for _ in range(12):
+    mask, sent, bad_phase, failed = 2 * host.size - 1, {}, set(), set()
+    host.cut_short = 0.1
+    for _ in range(40):
         for _ in range(rng.randint(1, host.size)):
-            kind = rng.random()
+            index, kind = host.prod, rng.random()
             if kind < 0.1:
-                host.errors.add(host.prod)
-                failed += 1
-            entry = host.post(bad_phase=0.1 <= kind < 0.2)
-            bad_phase += 0.1 <= kind < 0.2
-            if kind >= 0.2:
-                expected.append(entry)
+                host.errors.add(index)
+                failed.add(index)
+            elif kind < 0.2:
+                bad_phase.add(index)
+            sent[index] = host.post(bad_phase=0.1 <= kind < 0.2)
         await host.doorbell()
         await until(dut, lambda: cons(dut) == host.prod & mask)
         await RisingEdge(dut.clk)
-    assert got == expected
-    assert refused.count(abi.Reason.DMA_ERROR) == failed > 0
-    assert refused.count(abi.Reason.BAD_DESCRIPTOR) == bad_phase > 0
+    assert got == [entry for index, entry in sent.items() if index not in host.errors | bad_phase]
+    assert refused.count(abi.Reason.DMA_ERROR) == len(host.errors) > len(failed) > 0
+    assert refused.count(abi.Reason.BAD_DESCRIPTOR) == len(bad_phase - host.errors) > 0
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
