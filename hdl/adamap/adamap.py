@@ -19,7 +19,7 @@ from .window import Window
 
 
 class Adamap(wiring.Component):
-    """Receive window without a hardware limit: newest and first nodes on the card, the rest in host memory.
+    """Receive window that lies in host memory: the newest and the first nodes are on the card, the rest is not.
 
     Throughput and latency are those of :class:`Window` (a packet per 2 cycles, latency 5) and :class:`Matcher`
     (a header per cycle, latency 5, when its node is cached). The room never keeps a packet from being placed on

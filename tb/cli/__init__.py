@@ -32,6 +32,6 @@ class CommandLine(typer.Typer):
 
 
 app = CommandLine(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-                  help="Weft: an RDMA network card whose receive window has no hardware limit.")
+                  help="Weft: an RDMA network card whose receive window lies in host memory.")
 for command in COMMANDS:
     app.command()(told(command))
