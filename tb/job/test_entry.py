@@ -27,11 +27,16 @@ LIMIT_S = 1800
 POLL_S = 0.1
 
 
+def hear_interrupts():
+    """What a shell starts in the background ignores SIGINT, and hands that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def weft(*words, cwd=None, **environment):
     """A running ``weft``."""
     process = subprocess.Popen([*WEFT, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               stdin=subprocess.DEVNULL, cwd=cwd,
+                               stdin=subprocess.DEVNULL, cwd=cwd, preexec_fn=hear_interrupts,
                                env={**os.environ, "WEFT_BUILD": str(BUILD_ROOT), **environment})
     try:
         yield process
