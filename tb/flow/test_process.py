@@ -82,10 +82,16 @@ def pipe(tmp_path):
     pipe.close()
 
 
+def hear_interrupts():
+    """What a shell starts in the background ignores SIGINT, and hands that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(code, *arguments):
     """A Python process that runs ``code``."""
     return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], start_new_session=True,
-                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                            preexec_fn=hear_interrupts, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 COMMAND = """

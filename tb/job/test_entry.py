@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 
 from weft.tb.flow.build import BUILD_ROOT
+from weft.tb.flow.test_process import hear_interrupts
 from weft.tb.job import publish
 from weft.tb.job.report import print_report
 from weft.tb.judge.decoder import decode
@@ -25,11 +26,6 @@ WEFT = [sys.executable, "-m", "weft.tb.cli"]
 SMALL = {"--loss": "0.1", "--rtt-us": "2", "--pmtu": "256"}
 LIMIT_S = 1800
 POLL_S = 0.1
-
-
-def hear_interrupts():
-    """What a shell starts in the background ignores SIGINT, and hands that on."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
