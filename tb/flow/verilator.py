@@ -94,7 +94,7 @@ class Verilator:
         visible = ["--public-flat-rw"] if everything else ["ports.vlt"]
         trace = [f"--trace-{wave_kind}", "--trace-structs"] if wave_kind else []
         verilate, environment = cls.program(
-            "-cc", "--exe", "-Mdir", ".", "--top-module", top, "--prefix", "Vtop",
+            "-cc", "--exe", "--no-MMD", "-Mdir", ".", "--top-module", top, "--prefix", "Vtop",
             "-o", "simulator", "--vpi", "--timescale", "1ns/1ps", "--assert", "-Wno-fatal", "-O3",
             "--x-assign", "fast", "--x-initial", "fast", *trace,
             "-LDFLAGS", f"-Wl,-rpath-link,{LIBRARIES} -L{LIBRARIES} -lcocotbvpi_verilator",
