@@ -53,7 +53,7 @@ FIGURES = (
            "64 bytes, an idle card; two reads of host memory of 1 µs are in it, the driver takes no time"),
     Figure("retransmissions matched with their nodes",
            "interval {adamap_match_interval_cycles:.0f}, latency {adamap_match_latency_cycles:.0f} cycles",
-           "the matcher alone, nodes cached, lists of 1 to 100,000 (80 nodes are walked); the window in front takes a "
+           "the matcher alone, nodes cached, lists walked node by node to their end; the window in front takes a "
            "packet per 2 cycles"),
     Figure("retransmissions that find their node on the card, 1 QP",
            "{adamap_unstalled_fraction_batched_n2:.1%}",
