@@ -85,8 +85,10 @@ async def held_room_comes_to_rest(dut):
     await bench.start()
     images = [bytearray(image) for image in bench.image()]
     wanted = [bench.ask(k, 40) for k in range(BULKS)]
-    writes = [cocotb.start_soon(bench.write_groups(k, 20)) for k in range(WRITERS)]
     while not all(int(getattr(dut, f"o_bulk__{k}__valid").value) for k in range(BULKS)):
+        await RisingEdge(dut.clk)
+    writes = [cocotb.start_soon(bench.write_groups(k, 20)) for k in range(WRITERS)]
+    while not all(source.sent for source in bench.requests):
         await RisingEdge(dut.clk)
     dut.hold.value = 1
     await RisingEdge(dut.clk)
