@@ -18,6 +18,9 @@ class ProgressTimer:
     until ``timeout_ns`` lie between two of them. A peer that answers, although nothing moves, is alive: it is asked
     every ``probe_ns`` again.
 
+    From one probe to the next each of these times is another one, up to an eighth longer: a network that fails at
+    regular intervals must not take every probe, or all that follows its answer, again and again.
+
     The end does not depend on how many probes that makes: it comes when no probe was answered for
     ``retry_cnt + 1`` times ``timeout_ns``. A connection that is answered but never moves ends as well, after
     ``STALL_FACTOR`` times as long.
@@ -56,14 +59,14 @@ class ProgressTimer:
 
     def progress(self, now):
         """Something moved: the full time again."""
-        self.deadline = now + self.probe_ns
+        self.deadline = now + self._spread(self.probe_ns)
         self._asked = self._stalled = None
         self._interval = self.probe_ns
 
     def answered(self, now):
         """The peer spoke, but nothing moved."""
         if self._asked is not None:
-            self.deadline = min(self.deadline, now + self.probe_ns)
+            self.deadline = min(self.deadline, now + self._spread(self.probe_ns))
         self._asked = None
         self._interval = self.probe_ns
 
@@ -85,8 +88,12 @@ class ProgressTimer:
             self.stop()
             return Expiry.EXHAUSTED
         self.probes += 1
-        self.deadline = now + self._interval
+        self.deadline = now + self._spread(self._interval)
         if self.timeout_ns:
             self.deadline = min(self.deadline, end)
         self._interval = min(2 * self._interval, self.timeout_ns or self.probe_ns << self.LONGEST_LOG2)
         return Expiry.PROBE
+
+    def _spread(self, interval):
+        """Steps far from each other, all of eight before one comes again; none for the first probe of a QP."""
+        return interval + interval * (self.probes * 5 % 8) // 64
