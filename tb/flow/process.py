@@ -52,6 +52,13 @@ def run(command, *, cwd, environment=None, out=None, timeout_s=None):
         os.close(held)
 
 
+def hear_interrupts():
+    """For a child before it begins (``preexec_fn``): what a shell starts in the background ignores SIGINT, and would
+    hand that on.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def output_of(command, *, cwd, environment=None):
     """Run a command as :func:`run` does; its exit status, and what it says on standard output and error."""
     with tempfile.TemporaryFile() as out:

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from weft.tb.flow.build import BUILD_ROOT
-from weft.tb.flow.test_process import hear_interrupts
+from weft.tb.flow.process import hear_interrupts
 from weft.tb.job import publish
 from weft.tb.job.report import print_report
 from weft.tb.judge.decoder import decode
