@@ -51,7 +51,7 @@ IMPORTS = {
     "tb/flow": "contracts hdl hdl/verilog",
     "tb/world": "contracts hdl hdl/verilog driver/device tb/flow",
     "tb/judge": "contracts model/functional tb/flow",
-    "tb/blocks/pcie": "contracts hdl hdl/pcie tb/flow",
+    "tb/blocks/pcie": "contracts hdl hdl/pcie tb/flow tb/world",
     "tb/blocks/ring": "contracts hdl hdl/ring tb/flow tb/blocks/pcie",
     "tb/blocks/table": "contracts hdl hdl/table model/functional tb/flow",
     "tb/blocks/command": "contracts hdl hdl/table hdl/command model/functional tb/flow",

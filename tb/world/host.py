@@ -37,6 +37,9 @@ class HostConfig:
         Let the model validate each TLP again at every hop; a fifth to a half of the time of a DMA-heavy run. The
         models' own asserts (tags, byte enables, 4 KiB) stay either way. The model has one switch for all hosts: the
         newest host decides.
+    lean : bool
+        Put faster parts into the model (:mod:`weft.tb.world.lean_pcie`). A simulation whose hosts are all without them
+        runs the model as its authors wrote it.
     """
 
     read_latency_ns: float = 1000
@@ -48,6 +51,7 @@ class HostConfig:
     split_completions: bool = False
     stall: float = 0.0
     check_tlps: bool = False
+    lean: bool = True
 
 
 class _Watch(logging.Handler):
@@ -68,7 +72,7 @@ class _Watch(logging.Handler):
 
 
 class Host(RootComplex):
-    """Root complex with its own memory and a card behind it.
+    """Root complex with its own memory and a card behind it. Whatever the hard block's model is, this is the host.
 
     Parameters
     ----------
@@ -85,6 +89,8 @@ class Host(RootComplex):
         BAR0: ``await bar.read_dword(offset)``, ``await bar.write(offset, data)``.
     reading : list of int
         Addresses of the reads that wait for memory.
+    overtaken : int
+        Reads that were answered before an earlier one.
     strict : bool
         Whether a complaint of the model fails the test at once. All are kept in ``complaints``.
     """
@@ -92,7 +98,8 @@ class Host(RootComplex):
     def __init__(self, config=None, rng=None):
         logging.getLogger("cocotb.pcie").setLevel(logging.ERROR)  # construction is talkative, enumeration warns
         self.config = config or HostConfig()
-        lean_pcie.install(check_tlps=self.config.check_tlps)
+        if self.config.lean:
+            lean_pcie.install(check_tlps=self.config.check_tlps)
         super().__init__()
         self.rng = rng or random.Random(0)
         self.strict, self.complaints = True, []
@@ -100,8 +107,8 @@ class Host(RootComplex):
         self.max_read_request_size = PAYLOAD_CODE[self.config.max_read_bytes]
         self.split_on_all_rcb = self.config.split_completions
         self.memory = HostMemory(self, self.rng)
-        self.function = self.bar = None
-        self.reading = []
+        self.device = self.function = self.bar = None
+        self.reading, self.overtaken = [], 0
 
     async def handle_mem_read_tlp(self, tlp):
         # Only the read service waits: a delay of the port would hold credits back, and one inside a memory region
@@ -116,23 +123,29 @@ class Host(RootComplex):
         self.reading.append(tlp.address)
         if wait > 0:
             await Timer(round(wait * 1000), "ps")
+        self.overtaken += self.reading[0] != tlp.address
         self.reading.remove(tlp.address)
         await super().handle_mem_read_tlp(tlp)
 
-    async def start(self, device, vectors):
-        """Enumerate ``device``, enable it as bus master and program ``vectors`` MSI-X vectors."""
-        self.log.setLevel(logging.ERROR)  # scanning absent devices warns
+    def plug(self, device):
+        """Put the card in; once, before :meth:`start`."""
+        self.device = device
         self.make_port().connect(device)
+
+    async def start(self, vectors=0):
+        """Enumerate the card, enable it as bus master and program ``vectors`` MSI-X vectors."""
+        device = self.device
+        self.log.setLevel(logging.ERROR)  # scanning absent devices warns
         await self.enumerate(timeout=ENUMERATE_TIMEOUT_NS)
         function = self.function = self.find_device(device.functions[0].pcie_id)
         assert function is not None, "the card was not found on the bus"
         await function.enable_device()
         await function.set_master()
         await function.set_readrq(PAYLOAD_CODE[self.config.max_read_bytes])
-        granted = await function.alloc_irq_vectors(1, vectors)
-        assert granted == vectors, f"{granted} MSI-X vectors granted, {vectors} wanted"
+        if vectors:
+            granted = await function.alloc_irq_vectors(1, vectors)
+            assert granted == vectors, f"{granted} MSI-X vectors granted, {vectors} wanted"
         self.bar = function.bar_window[0]
-        device.configured()
         for logger in (self.log, device.log):
             logger.setLevel(logging.WARNING)
             logger.addHandler(_Watch(self))

@@ -58,10 +58,10 @@ class HostMemory:
         base, size = HIGH
         root_complex.mem_address_space.register_region(_Area(self, base, size), base, size)
 
-    def allocate(self, size, align=PAGE_BYTES):
+    def allocate(self, size, align=PAGE_BYTES, areas=(LOW, HIGH)):
         """Physical address of ``size`` zeroed contiguous bytes; size and align are multiples of 4 KiB."""
         while True:
-            base, area = self._rng.choice((LOW, HIGH))
+            base, area = self._rng.choice(areas)
             address = base + self._rng.randrange((area - size) // align) * align
             numbers = range(address // PAGE_BYTES, (address + size) // PAGE_BYTES)
             if not any(number in self._pages for number in numbers):

@@ -105,10 +105,13 @@ class TwoCards:
                 MacTx(Bus(dut, f"{name}_m_axis_tx", ticker), dut.clk, link.send),
                 MacRx(Bus(dut, f"{name}_s_axis_rx", ticker), dut.clk), link)
         self._hold_back()
-        starts = [cocotb.start_soon(side.host.start(side.hard_block, config.vectors)) for side in self.sides.values()]
+        for side in self.sides.values():
+            side.host.plug(side.hard_block)
+        starts = [cocotb.start_soon(side.host.start(config.vectors)) for side in self.sides.values()]
         for start in starts:
             await start
         for side in self.sides.values():
+            side.hard_block.configured()
             side.device = CardDevice(side.host)
         # What was made so far stays; looking for cycles among it over and over takes a twentieth of a run.
         gc.collect()

@@ -12,15 +12,20 @@ from weft.hdl import abi
 from weft.hdl.layouts import LineData, LineRequest
 from weft.hdl.params import preset
 from weft.hdl.pcie.endpoint import Endpoint
-from weft.tb.blocks.pcie.partners import UsplusHost, group
+from weft.tb.blocks.pcie.partners import group
+from weft.tb.blocks.pcie.usplus_host import UsplusHost
 from weft.tb.flow.clock import ports
 from weft.tb.flow.payload import beats, pack, receive, unpack
 from weft.tb.flow.simulate import bench_seed
 from weft.tb.flow.stream import StreamSink, StreamSource
+from weft.tb.world.host import HostConfig
+from weft.tb.world.host_memory import HIGH, LOW, HostBuffer
 
 BULKS, LINES, WRITERS = 2, 2, 2
 SILENT = 0x4000            # reads at and above it, below the MSI-X range, are never answered
 SCRATCH_WORDS = 64
+REGION_BYTES = 1 << 18
+HALF = REGION_BYTES // 2   # of a region: the lower one is read, the upper one written
 
 
 class PcieRoom(wiring.Component):
@@ -80,16 +85,18 @@ class PcieRoom(wiring.Component):
 class Bench:
     """Host, streams and two stretches of host memory: one below 4 GiB, one above.
 
-    Unless ``take_packets``, nobody takes what bulk reads bring.
+    Unless ``take_packets``, nobody takes what bulk reads bring. Reads wait 900 to 1100 ns, so that completions of
+    different tags overtake each other.
     """
 
-    def __init__(self, dut, *, pause=0.0, payload_bytes=512, split_all=False, take_packets=True):
+    def __init__(self, dut, *, pause=0.0, payload_bytes=512, read_bytes=512, split_all=False, take_packets=True):
         self.dut, self.rng = dut, random.Random(bench_seed())
         for name, (way, _) in ports().items():
             if way == "input":
                 getattr(dut, name).value = 0
-        self.host = UsplusHost(dut, self.rng, payload_bytes=payload_bytes, vectors=preset("test").msix_vectors,
-                               split_all=split_all)
+        config = HostConfig(max_payload_bytes=payload_bytes, max_read_bytes=read_bytes, split_completions=split_all,
+                            check_tlps=True, lean=False)
+        self.host = UsplusHost(dut, config, self.rng, vectors=preset("test").msix_vectors)
         rng, clk = self.rng, dut.clk
         self.bulk = [StreamSource(dut, f"i_bulk__{k}", clk, pause, rng) for k in range(BULKS)]
         self.packets = [StreamSink(dut, f"o_bulk__{k}", clk, pause, rng) for k in range(BULKS if take_packets else 0)]
@@ -99,13 +106,16 @@ class Bench:
         self.data = [StreamSource(dut, f"i_data__{k}", clk, pause, rng) for k in range(WRITERS)]
         self.vectors = StreamSource(dut, "i_interrupt", clk)
 
-    async def start(self, **options):
-        await self.host.bring_up(**options)
-        rc = self.host.rc
-        high = rc.mem_address_space.create_pool(1 << 40, 1 << 24)
-        self.regions = [rc.mem_pool.alloc_region(1 << 18), high.alloc_region(1 << 18)]
+    async def start(self, vectors=0):
+        await self.host.bring_up(vectors)
+        self.regions = [self._region(area) for area in (LOW, HIGH)]
         for region in self.regions:
-            region[0:1 << 17] = self.rng.randbytes(1 << 17)       # lower half: read; upper half: written
+            region.write(0, self.rng.randbytes(HALF))
+
+    def _region(self, area):
+        memory = self.host.memory
+        block = memory.allocate(REGION_BYTES, areas=[area]), REGION_BYTES
+        return HostBuffer(memory, 0, REGION_BYTES, REGION_BYTES, [block])
 
     def piece(self, low, high):
         """A random (region, offset, length) with the bytes between two offsets."""
@@ -116,10 +126,10 @@ class Bench:
         """Request so many random groups; the bytes of each."""
         wanted = []
         for _ in range(count):
-            pieces = [self.piece(0, 1 << 17) for _ in range(self.rng.choice([1, 1, 3]))]
-            for word in group([(self.regions[r].get_absolute_address(a), n) for r, a, n in pieces]):
+            pieces = [self.piece(0, HALF) for _ in range(self.rng.choice([1, 1, 3]))]
+            for word in group([(self.regions[r].physical(a), n) for r, a, n in pieces]):
                 self.bulk[client].send_nowait(word)
-            wanted.append(b"".join(bytes(self.regions[r][a:a + n]) for r, a, n in pieces))
+            wanted.append(b"".join(self.regions[r].read(a, n) for r, a, n in pieces))
         return wanted
 
     async def read_groups(self, client, count):
@@ -131,9 +141,9 @@ class Bench:
         for tag in range(count):
             region, lines = self.rng.randrange(2), self.rng.randint(1, 4)
             at = self.rng.randrange(32) * 4096 + self.rng.randint(0, 64 - lines) * 64
-            waiting[tag] = [bytes(self.regions[region][at:at + lines * 64]), 0]
+            waiting[tag] = [self.regions[region].read(at, lines * 64), 0]
             self.lines[client].send_nowait(pack(
-                LineRequest, line=self.regions[region].get_absolute_address(at) // 64, count=lines, tag=tag))
+                LineRequest, line=self.regions[region].physical(at) // 64, count=lines, tag=tag))
         while waiting:
             got = unpack(LineData, await with_timeout(self.line_data[client].recv(), 100, "us"))
             wanted, seen = waiting[got.tag]
@@ -148,17 +158,17 @@ class Bench:
 
     async def write_groups(self, client, count):
         """Write disjoint pieces; the (region, offset, bytes) that must be there afterwards."""
-        at, expected = (1 << 17) + client * (1 << 16), []
-        limit = at + (1 << 16)
+        at, expected = HALF + client * (HALF // WRITERS), []
+        limit = at + HALF // WRITERS
         for _ in range(count):
             pieces, payload = [], b""
             for _ in range(self.rng.choice([1, 1, 3])):
-                region, _, length = self.piece(0, 1 << 17)
+                region, _, length = self.piece(0, HALF)
                 at += self.rng.randint(1, 100)
                 if at + length > limit:
                     break
                 body = self.rng.randbytes(length)
-                pieces.append((self.regions[region].get_absolute_address(at), length))
+                pieces.append((self.regions[region].physical(at), length))
                 expected.append((region, at, body))
                 payload, at = payload + body, at + length
             if not pieces:
@@ -174,7 +184,7 @@ class Bench:
         """Wait for tasks of :meth:`write_groups` and enter what they wrote into images of the written halves."""
         for task in writes:
             for region, at, body in await task:
-                images[region][at - (1 << 17):at - (1 << 17) + len(body)] = body
+                images[region][at - HALF:at - HALF + len(body)] = body
         await self.quiet()
 
     async def at_rest(self):
@@ -187,4 +197,4 @@ class Bench:
         await Timer(2, "us")
 
     def image(self):
-        return [bytes(r[1 << 17:1 << 18]) for r in self.regions]
+        return [region.read(HALF, HALF) for region in self.regions]

@@ -1,14 +1,9 @@
-"""PCIe partners for benches: a completer for the DMA read engine, a memory for the write engine, a host."""
+"""Partners of the DMA engines for benches: a completer for the reads, a memory for the writes."""
 
-import logging
-import random
 from collections import deque
 
 import cocotb
-from cocotb.triggers import RisingEdge, Timer
-from cocotbext.axi import AxiStreamBus
-from cocotbext.pcie.core import RootComplex
-from cocotbext.pcie.xilinx.us import UltraScalePlusPcieDevice
+from cocotb.triggers import RisingEdge
 
 from weft.hdl.layouts import DmaRequest
 from weft.hdl.pcie.tlp import CompletionBeat, ReadTlp, WriteTlp
@@ -153,81 +148,3 @@ class WriteMemory:
         assert bool(beat.last) == (self._left == 0)
         if not self._left:
             self._left = None
-
-
-class LatentRootComplex(RootComplex):
-    """A root complex that answers reads after a random time: completions of different tags overtake each other."""
-
-    read_latency_ns = (900, 1100)
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.rng = random.Random(0)
-        self.reads, self.answered = [], []
-
-    async def handle_mem_read_tlp(self, tlp):
-        cocotb.start_soon(self._later(tlp))
-
-    async def _later(self, tlp):
-        self.reads.append(tlp.tag)
-        await Timer(self.rng.randint(*self.read_latency_ns), "ns")
-        self.answered.append(tlp.tag)
-        await RootComplex.handle_mem_read_tlp(self, tlp)
-
-
-class Complaints(logging.Handler):
-    """Collects warnings, so that a test can insist on there being none."""
-
-    def __init__(self):
-        super().__init__(logging.WARNING)
-        self.messages = []
-
-    def emit(self, record):
-        self.messages.append(record.getMessage())
-
-
-class UsplusHost:
-    """A root complex and the UltraScale+ hard block at a top with the card's PCIe ports and clock ``clk``.
-
-    The hard block's clock follows 250 MHz but drives a bench of its own: ``dut.clk`` and ``dut.rst``.
-    """
-
-    def __init__(self, dut, rng, *, payload_bytes=512, vectors=8, bar_bytes=1 << 16, split_all=False):
-        from weft.hdl import abi
-        self.dut, self.complaints = dut, Complaints()
-        for name in ("cocotb.pcie", "cocotb." + getattr(dut, "_name", "top")):
-            logging.getLogger(name).setLevel(logging.WARNING)
-        bus = {name: AxiStreamBus.from_prefix(dut, prefix, bus_separator="__") for name, prefix in (
-            ("rq_bus", "m_axis_rq"), ("rc_bus", "s_axis_rc"), ("cq_bus", "s_axis_cq"), ("cc_bus", "m_axis_cc"))}
-        self.rc = LatentRootComplex()
-        self.rc.rng = rng
-        self.rc.max_payload_size = payload_bytes.bit_length() - 8
-        self.rc.split_on_all_rcb = split_all
-        self.device = UltraScalePlusPcieDevice(
-            pcie_generation=3, pcie_link_width=16, user_clk_frequency=250e6, alignment="dword",
-            max_payload_size=1024, enable_client_tag=True, enable_extended_tag=True,
-            pf0_msix_enable=True, pf0_msix_table_size=vectors - 1,
-            pf0_msix_table_bir=0, pf0_msix_table_offset=abi.MSIX_TABLE_OFFSET,
-            pf0_msix_pba_bir=0, pf0_msix_pba_offset=abi.MSIX_PBA_OFFSET,
-            user_clk=dut.clk, user_reset=dut.rst, **bus,
-            cfg_max_payload=dut.cfg_max_payload, cfg_max_read_req=dut.cfg_max_read_req)
-        self.device.functions[0].configure_bar(0, bar_bytes)
-        self.rc.make_port().connect(self.device)
-
-    async def bring_up(self, *, read_bytes=512, vectors=None):
-        """Enumerate, enable, set the maximum read request; afterwards every warning is kept as a complaint."""
-        from cocotb.triggers import FallingEdge
-        await FallingEdge(self.dut.rst)
-        logging.getLogger("cocotb.pcie").setLevel(logging.ERROR)
-        await self.rc.enumerate()
-        self.function = self.rc.find_device(self.device.functions[0].pcie_id)
-        await self.function.enable_device()
-        await self.function.set_master()
-        await self.function.set_readrq(read_bytes.bit_length() - 8)
-        self.bar = self.function.bar_window[0]
-        if vectors:
-            await self.function.alloc_irq_vectors(1, vectors)
-        quiet = logging.getLogger("cocotb.pcie")
-        quiet.setLevel(logging.WARNING)
-        quiet.addHandler(self.complaints)
-        return self.function

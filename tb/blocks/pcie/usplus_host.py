@@ -1,0 +1,47 @@
+"""The host of the two cards, with the hard block's model as its authors wrote it."""
+
+from cocotb.triggers import FallingEdge
+from cocotbext.axi import AxiStreamBus
+from cocotbext.pcie.xilinx.us import UltraScalePlusPcieDevice
+
+from weft.hdl import abi
+from weft.tb.flow.clock import CLOCK_PERIOD_NS
+from weft.tb.world.host import Host
+
+BUSES = {"rq_bus": "m_axis_rq", "rc_bus": "s_axis_rc", "cq_bus": "s_axis_cq", "cc_bus": "m_axis_cc"}
+
+
+class UsplusHost(Host):
+    """A host and the UltraScale+ hard block at a top with the card's PCIe ports and clock ``clk``.
+
+    The two cards have a hard block of this project's own (:mod:`weft.tb.world.hard_block`), which costs less time. This
+    one is the judge of both: unmodified, so its configuration has to be ``lean=False``. It drives ``clk`` and ``rst``.
+
+    Parameters
+    ----------
+    dut
+    config : HostConfig
+    rng : random.Random
+    vectors : int
+        MSI-X vectors of the function.
+    """
+
+    def __init__(self, dut, config, rng, *, vectors=8, bar_bytes=1 << 16):
+        super().__init__(config, rng)
+        self.dut = dut
+        buses = {name: AxiStreamBus.from_prefix(dut, prefix, bus_separator="__") for name, prefix in BUSES.items()}
+        device = UltraScalePlusPcieDevice(
+            pcie_generation=3, pcie_link_width=16, user_clk_frequency=1e9 / CLOCK_PERIOD_NS, alignment="dword",
+            max_payload_size=1024, enable_client_tag=True, enable_extended_tag=True,
+            pf0_msix_enable=True, pf0_msix_table_size=vectors - 1,
+            pf0_msix_table_bir=0, pf0_msix_table_offset=abi.MSIX_TABLE_OFFSET,
+            pf0_msix_pba_bir=0, pf0_msix_pba_offset=abi.MSIX_PBA_OFFSET,
+            user_clk=dut.clk, user_reset=dut.rst, **buses,
+            cfg_max_payload=dut.cfg_max_payload, cfg_max_read_req=dut.cfg_max_read_req)
+        device.functions[0].configure_bar(0, bar_bytes)
+        self.plug(device)
+
+    async def bring_up(self, vectors=0):
+        """Out of reset, enumerated, enabled; with so many interrupt vectors programmed."""
+        await FallingEdge(self.dut.rst)
+        await self.start(vectors)
