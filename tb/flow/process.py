@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -59,9 +60,15 @@ def hear_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def output_of(command, *, cwd, environment=None):
+def output_of(command, *, cwd, environment=None, timeout_s=None):
     """Run a command as :func:`run` does; its exit status, and what it says on standard output and error."""
     with tempfile.TemporaryFile() as out:
-        status = run(command, cwd=cwd, environment=environment, out=out)
+        status = run(command, cwd=cwd, environment=environment, out=out, timeout_s=timeout_s)
         out.seek(0)
         return status, out.read().decode(errors="replace")
+
+
+def cpu_seconds():
+    """CPU time of this process and of the commands that it has run to their end."""
+    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in spent)

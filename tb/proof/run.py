@@ -41,13 +41,14 @@ splitter              bounded                pieces of a DMA request: all of it,
 import importlib
 import os
 import sys
-import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 
 from rich.console import Console
 from rich.table import Table
 
+from weft.tb.flow.process import cpu_seconds
 from weft.tb.proof.checkers import ProofMissing, versions
+from weft.tb.proof.crew import crew
 from weft.tb.proof.engine import prove, refute
 from weft.tb.proof.ledger import REPORT, Ledger
 
@@ -71,14 +72,14 @@ def broken_copies(name):
 
 
 def decide(name, number=None, keep=True):
-    """The results of a specification, or that of one of its broken copies (of kind ``broken``), and the seconds."""
-    spec, start = specifications()[name], time.monotonic()
+    """Results of a specification, or that of one of its broken copies (of kind ``broken``), and the CPU seconds."""
+    spec, start = specifications()[name], cpu_seconds()
     if number is None:
         results = list(prove(spec(), keep=keep))
     else:
         broken = broken_copies(name)[number]
         results = [refute(broken.spec(spec), broken.check, keep=keep)]
-    return results, time.monotonic() - start
+    return results, cpu_seconds() - start
 
 
 def run(names=(), keep=True):
@@ -91,7 +92,7 @@ def run(names=(), keep=True):
     except ProofMissing as error:
         print(f"weft: {error}", file=sys.stderr)
         return 1
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+    with crew(os.cpu_count()) as pool:
         jobs = {pool.submit(decide, name, None, keep): (name, None) for name in names}
         jobs |= {pool.submit(decide, name, k, keep): (name, broken.changes)
                  for name in names for k, broken in enumerate(broken_copies(name))}
@@ -121,7 +122,7 @@ def _table(*columns):
 
 def _details(ledger):
     """Every property and broken copy."""
-    table = _table("block", "property", "kind", "bound", "seconds", "result")
+    table = _table("block", "property", "kind", "bound", "CPU s", "result")
     for row in ledger.results:
         told = row.result + (f" in cycle {row.at}" if row.at is not None else "")
         table.add_row(row.name, row.property, row.kind, str(row.bound or ""), f"{row.seconds:.1f}",
@@ -131,7 +132,7 @@ def _details(ledger):
 
 def _summary(ledger):
     """A line for every specification, and one for all."""
-    table = _table("block", "proven", "checks", "bound", "last cover", "covers", "broken copies", "seconds")
+    table = _table("block", "proven", "checks", "bound", "last cover", "covers", "broken copies", "CPU s")
     report = ledger.report()
     for entry in report["specifications"]:
         last = max((c["cycle"] for c in entry["covers"] if c["cycle"] is not None), default="")
