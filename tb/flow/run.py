@@ -20,6 +20,8 @@ from weft.tb.flow.tools import surroundings
 
 BENCHES = Path(__file__).resolve().parents[1]
 LOCK = "lock"
+# cocotb would have pytest rewrite the assertions of whatever a bench imports, libraries too: half of its start-up.
+START_UP = {"COCOTB_REWRITE_ASSERTION_FILES": "tb/*.py", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 _ASSERTION = re.compile(r"^(ERROR: .*|%Error: .*Assertion failed.*|.*\bassertion failed\b.*)$", re.IGNORECASE)
 
 
@@ -81,7 +83,7 @@ def run_tests(where, run, *, name, top, cases, sim, seed, env=None, waves=False,
         "COCOTB_TEST_MODULES": module_name(cases), "COCOTB_TOPLEVEL": top, "TOPLEVEL_LANG": "verilog",
         "COCOTB_RESULTS_FILE": str(results), "COCOTB_RANDOM_SEED": str(seed), "COCOTB_ANSI_OUTPUT": "0",
         "WEFT_SEED": str(seed), "WEFT_RUN": str(run), "WEFT_PORTS": str(where / "ports.json"), "WEFT_SIM": sim,
-        "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", **({"COCOTB_TEST_FILTER": tests} if tests else {}), **(env or {}),
+        "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", **START_UP, **({"COCOTB_TEST_FILTER": tests} if tests else {}), **(env or {}),
     }
     _write_rerun(run / "rerun.sh", command, variables)
     with open(log, "wb") as out:
