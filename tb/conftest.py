@@ -7,15 +7,15 @@ from weft.tb.flow.system import pytest_terminal_summary  # noqa: F401 pytest fin
 # Amaranth finds the yosys of its own wheel; a yosys of the system may be of any version.
 os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
 
-# Folders in which most tests simulate two whole cards.
-LONG = {"cards", "job", "lives", "measure"}
+# Folders in which most tests simulate two whole cards, all with one simulator that takes long to build.
+CARDS = {"cards", "job", "lives", "measure"}
 
 
 def pytest_collection_modifyitems(items):
-    """Long tests first in each half: a worker that has nothing left to do takes the other's last tests, and with short
-    ones both end together."""
-    long, short = [], []
-    for item in items:
-        (long if item.path.parent.name in LONG or item.get_closest_marker("slow") else short).append(item)
-    some, half = len(long) // 2, len(short) // 2
-    items[:] = long[:some] + short[:half] + long[some:] + short[half:]
+    """Two workers begin with a half each, and who is done takes the last tests of the other: so what waits for the
+    simulator of two cards is all in the first half, and both end with short tests."""
+    def turn(item):
+        if item.path.parent.name in CARDS:
+            return 0
+        return 1 if item.get_closest_marker("slow") else 2
+    items.sort(key=turn)

@@ -4,31 +4,23 @@ Everything lies below :data:`BUILD_ROOT`, in ``<name>-<hash>/``; the hash covers
 simulator's version.
 """
 
-import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import shutil
+import weakref
 from pathlib import Path
 
 from weft.tb.flow import simulators
-from weft.tb.flow.tools import BuildFailed
+from weft.tb.flow.tools import BuildFailed, locked
 from weft.tb.flow.verilog_text import top_ports
 
 BUILD_ROOT = Path(os.environ.get("WEFT_BUILD") or "sim_build").absolute()
 LOG_LINES = 40
 ROOM_BYTES = 1 << 20
 
-
-@contextlib.contextmanager
-def locked(path):
-    """Hold the lock file ``path``: other processes that want it wait."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+_elaborated = weakref.WeakKeyDictionary()      # {top: Verilog} of a component
 
 
 def tail(log):
@@ -46,8 +38,16 @@ def check_room(folder):
 def elaborate(component, top):
     """Verilog text of a component with a signature; flattened members are the ports of module ``top``.
 
-    The yosys step is the slow one, so its output is kept, keyed by the RTLIL text and the writer's own.
+    What yosys makes of it is kept, keyed by the RTLIL text and the writer's own. The same component is not elaborated
+    twice.
     """
+    texts = _elaborated.setdefault(component, {})
+    if top not in texts:
+        texts[top] = _elaborate(component, top)
+    return texts[top]
+
+
+def _elaborate(component, top):
     from weft.hdl import verilog
 
     text = verilog.rtlil_text(component, top)

@@ -83,7 +83,8 @@ def run_tests(where, run, *, name, top, cases, sim, seed, env=None, waves=False,
         "COCOTB_TEST_MODULES": module_name(cases), "COCOTB_TOPLEVEL": top, "TOPLEVEL_LANG": "verilog",
         "COCOTB_RESULTS_FILE": str(results), "COCOTB_RANDOM_SEED": str(seed), "COCOTB_ANSI_OUTPUT": "0",
         "WEFT_SEED": str(seed), "WEFT_RUN": str(run), "WEFT_PORTS": str(where / "ports.json"), "WEFT_SIM": sim,
-        "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", **START_UP, **({"COCOTB_TEST_FILTER": tests} if tests else {}), **(env or {}),
+        "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", **START_UP,
+        **({"COCOTB_TEST_FILTER": tests} if tests else {}), **(env or {}),
     }
     _write_rerun(run / "rerun.sh", command, variables)
     with open(log, "wb") as out:

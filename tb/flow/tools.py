@@ -1,5 +1,7 @@
 """What both simulators need: their programs, build commands with a log, and the Python inside the simulation."""
 
+import contextlib
+import fcntl
 import functools
 import os
 import shutil
@@ -21,6 +23,15 @@ class MissingSimulator(Failure):
 
 class BuildFailed(Exception):
     """A build command failed."""
+
+
+@contextlib.contextmanager
+def locked(path):
+    """Hold the lock file ``path``: other processes that want it wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def need(program, package):

@@ -5,8 +5,6 @@ is looked for.
   does not quote its own path, and what else it does is to lift the limit of the stack.
 - Only the ports of the top module are public: making every signal public, as cocotb's own runner does, costs
   a factor of three to seven.
-- ``CFG_CXXFLAGS_PCH_I`` and ``PYTHON3`` are empty in the wheel's makefile; without them precompiled headers fail.
-- The run-time library is the same for all builds with the same options, so its objects are kept.
 - Nothing in a build names a folder outside it: what is outside is reached by links in it while it is built, and by
   ``LD_LIBRARY_PATH`` when it runs. So a build can be moved, and the path of the checkout may have spaces, which no
   makefile can write. Verilator's own makefile refuses them in ``CURDIR``, which it does not use otherwise.
@@ -18,10 +16,10 @@ import shutil
 import stat
 import subprocess
 import sys
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+from weft.tb.flow.cplusplus import compile_model
 from weft.tb.flow.tools import MissingSimulator, build_commands, cocotb_environment, need
 from weft.tb.flow.verilog_text import unnamed
 
@@ -31,11 +29,10 @@ KIT, LIBRARIES, MAIN = "kit", "libraries", "verilator.cpp"
 class Verilator:
     """Verilator, see above."""
 
-    OPTIONS_VERSION = 2
-    OPTIMIZE = {
-        "build": "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1",
-        "run": "OPT_FAST=-O2 OPT_SLOW=-O0 OPT_GLOBAL=-O2",
-    }
+    OPTIONS_VERSION = 3
+    # What gives names to parts of expressions counts through all instances of a module: then their codes differ in
+    # nothing but these names, and are compiled once each. A block is one instance.
+    OPTIMIZE = {"build": [], "run": ["-fno-table", "-fno-dfg-scoped"]}
 
     @staticmethod
     @functools.cache
@@ -96,33 +93,13 @@ class Verilator:
         verilate, environment = cls.program(
             "-cc", "--exe", "--no-MMD", "-Mdir", ".", "--top-module", top, "--prefix", "Vtop",
             "-o", "simulator", "--vpi", "--timescale", "1ns/1ps", "--assert", "-Wno-fatal", "-O3",
-            "--x-assign", "fast", "--x-initial", "fast", *trace,
+            "--x-assign", "fast", "--x-initial", "fast", *trace, *cls.OPTIMIZE[optimize],
             "-LDFLAGS", f"-Wl,-rpath-link,{LIBRARIES} -L{LIBRARIES} -lcocotbvpi_verilator",
-            MAIN, *visible, f"{top}.v", root=KIT)
-        python = Path(sys.executable)
-        environment |= {
-            "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
-            "MAKEFLAGS": f"CFG_CXXFLAGS_PCH_I=-include PYTHON3={python.name} CURDIR=. {cls.OPTIMIZE[optimize]}"}
+            *visible, f"{top}.v", root=KIT)
         build_commands([verilate], where, log, environment)
-        kept = where.parent / f"verilated-{version('verilator')}-{optimize}-{wave_kind or 'no-waves'}"
-        for library_object in kept.glob("*.o"):
-            shutil.copy(library_object, where)  # after Verilator ran: make takes what is older for outdated
-        build_commands([["make", "-j2", "-f", "Vtop.mk"]], where, log, environment)
+        compile_model(where, main=MAIN, apart=optimize == "run", log=log, environment=environment)
         for link in (KIT, LIBRARIES):
             (where / link).unlink()
-        cls._keep(where, kept)
-
-    @staticmethod
-    def _keep(where, kept):
-        """Keep the run-time library's objects in folder ``kept``, unless another process was first."""
-        if not kept.exists():
-            part = Path(tempfile.mkdtemp(dir=kept.parent, prefix="verilated-part-"))
-            for library_object in where.glob("verilated*.o"):
-                shutil.copy(library_object, part)
-            try:
-                part.rename(kept)
-            except OSError:
-                shutil.rmtree(part)
 
     @staticmethod
     def command(where, *, top, run, waves):

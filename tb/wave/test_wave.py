@@ -17,7 +17,7 @@ from weft.tb.flow.simulate import SIMULATORS, simulate
 from weft.tb.wave import save as wave_save
 from weft.tb.wave.layout import CARD, OVERVIEW
 from weft.tb.wave.names import Design
-from weft.tb.world.two_cards import TOP, two_cards_text
+from weft.tb.world.two_cards import TOP, inside, two_cards_text
 
 CYCLES, END_NS = 60, 240
 LAMPS = (
@@ -166,8 +166,8 @@ def test_part_of_an_entry_is_a_range_of_bits(tmp_path):
 
 def test_all_that_the_layout_names_is_in_the_card():
     design = Design(two_cards_text(preset("test")), TOP)
-    groups = [(title, f"card_{side}", lines) for title, side, lines in OVERVIEW]
-    groups += [(title, "card_b", lines) for title, lines in CARD]
+    groups = [(title, inside(side), lines) for title, side, lines in OVERVIEW]
+    groups += [(title, inside("b"), lines) for title, lines in CARD]
     missing = {title: wave_save.traces(design, root, lines)[1] for title, root, lines in groups}
     assert {title: names for title, names in missing.items() if names} == {}
     states = [trace for _, root, lines in groups for trace in wave_save.traces(design, root, lines)[0]

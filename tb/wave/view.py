@@ -13,7 +13,7 @@ from weft.tb.wave.layout import CARD, OVERVIEW
 from weft.tb.wave.moments import first_loss, shown
 from weft.tb.wave.names import Design
 from weft.tb.wave.save import SaveFile
-from weft.tb.world.two_cards import SIDES, TOP
+from weft.tb.world.two_cards import SIDES, TOP, inside
 
 
 def write(run, captures=None):
@@ -39,14 +39,14 @@ def write(run, captures=None):
     with open(save, "w", encoding="utf-8", errors="surrogateescape") as file:
         out = SaveFile(file, waves, design=design, names=run / "waves.names", escaped=simulator == "icarus")
         if moments := first_loss(captures) if captures else []:
-            out.moments(shown(moments, waves, f"{TOP}.card_b"))
+            out.moments(shown(moments, waves, f"{TOP}.{inside('b')}"))
         out.gtkw.trace(f"{TOP}.clk")
         for title, side, lines in OVERVIEW:
-            out.group(title, f"card_{side}", lines, ready=False)
+            out.group(title, inside(side), lines, ready=False)
         for side in SIDES:
             with out.gtkw.group(f"all of card {side.upper()}", closed=True):
                 for title, lines in CARD:
-                    out.group(f"{side.upper()} {title}", f"card_{side}", lines, closed=True)
+                    out.group(f"{side.upper()} {title}", inside(side), lines, closed=True)
     return waves, save
 
 

@@ -1,7 +1,10 @@
-"""The Verilog of two cards, kept by the sources it was made from."""
+"""The Verilog of the card is clean, and kept by the sources it was made from."""
+
+import pytest
 
 from weft.hdl import verilog
 from weft.hdl.params import preset
+from weft.tb.flow import lint
 from weft.tb.world import two_cards
 
 
@@ -14,3 +17,10 @@ def test_verilog_of_sources_that_change_meanwhile_is_not_kept(tmp_path, monkeypa
     monkeypatch.setattr(two_cards, "sources", lambda: "edited")
     assert [two_cards.card_text(preset("basic")) for _ in range(2)] == ["text 2", "text 3"]
     assert len(list(tmp_path.rglob("*.v"))) == 1
+
+
+@pytest.mark.slow
+def test_card_is_clean(tmp_path):
+    path = tmp_path / "card.v"
+    path.write_text(two_cards.card_text(preset("test")))
+    lint.lint(path, verilog.CARD_MODULE)

@@ -12,56 +12,76 @@ SIDES = ("a", "b")
 BEAT = ("tvalid", "tlast", "tuser", "tkeep", "tdata")
 
 
+def inside(side):
+    """Where module ``two_cards`` has the card of a side, as a path of instances below it."""
+    return f"side_{side}.card"
+
+
 def two_cards_verilog(card_text, card="weft_card"):
     """Verilog with module ``two_cards``: module ``card`` of ``card_text`` twice.
 
     ``clk`` and ``rst`` are common; every other port appears twice, as ``a_<port>`` and ``b_<port>``. What a source
     drives of an AXI stream appears once more as one word, ``<stream>__beat``, from the top the members of
     :data:`BEAT`; where the bench is the source, that word is the input, and the members show it.
-
-    What the bench drives reaches the cards half a cycle later, in good time for the next rising edge: otherwise
-    Verilator evaluates all that depends on it after every change of any input, three times a cycle. The card is not
-    inlined, so that it is compiled once.
     """
     ports = top_ports(card_text, card)
-    own = {name: port for name, port in ports.items() if name not in ("clk", "rst")}
-    streams = [name.removesuffix("__tvalid") for name in own if name.endswith("__tvalid")]
-    declarations, body = ["  input clk", "  input rst"], [_held("rst", 1, initial=1)]
+    pins = {name: port for name, port in ports.items() if name not in ("clk", "rst")}
+    streams = [name.removesuffix("__tvalid") for name in pins if name.endswith("__tvalid")]
+    words = {stream: (pins[f"{stream}__tvalid"][0], sum(pins[f"{stream}__{member}"][1] for member in BEAT))
+             for stream in streams}
+    shown = {f"{stream}__{member}": ("output", pins.pop(f"{stream}__{member}")[1])
+             for stream in streams for member in BEAT}
+    pins |= {f"{stream}__beat": port for stream, port in words.items()}
+    declarations, body = ["  input clk", "  input rst"], []
     for side in SIDES:
-        pins = {name: f"{side}_{name}" + "__held" * (way == "input") for name, (way, _) in own.items()}
-        alone = dict(own)
+        declarations += [_declaration(f"{side}_{name}", *port) for name, port in (pins | shown).items()]
         for stream in streams:
-            members = [f"{stream}__{member}" for member in BEAT]
-            way, width = own[members[0]][0], sum(own[member][1] for member in members)
-            word, parts = f"{side}_{stream}__beat", ", ".join(f"{side}_{member}" for member in members)
-            declarations.append(_declaration(word, way, width))
-            declarations += [_declaration(f"{side}_{member}", "output", alone.pop(member)[1]) for member in members]
-            if way == "output":
-                body.append(f"  assign {word} = {{{parts}}};")
-                continue
-            body += [f"  assign {{{parts}}} = {word};", _held(word, width)]
-            at = width
-            for member in members:
-                at -= own[member][1]
-                pins[member] = f"{word}__held[{at + own[member][1] - 1}:{at}]"
-        declarations += [_declaration(f"{side}_{name}", *port) for name, port in alone.items()]
-        body += [_held(f"{side}_{name}", width) for name, (way, width) in alone.items() if way == "input"]
-        pins |= {"clk": "clk", "rst": "rst__held"}
-        body.append(f"  {card} card_{side} (\n"
-                    + ",\n".join(f"    .{name}({pins[name]})" for name in ports) + "\n  );")
-    start = card_text.index(f"module {card}(")
-    end = card_text.index(";", start) + 1
-    text = f"{card_text[:end]}\n  /* verilator no_inline_module */{card_text[end:]}"
-    return f"{text}\nmodule {TOP} (\n" + ",\n".join(declarations) + "\n);\n" + "\n".join(body) + "\nendmodule\n"
+            members = ", ".join(f"{side}_{stream}__{member}" for member in BEAT)
+            body.append(f"  assign {{{members}}} = {side}_{stream}__beat;")
+        body.append(_instance("card_side", f"side_{side}",
+                              {"clk": "clk", "rst": "rst"} | {name: f"{side}_{name}" for name in pins}))
+    return "\n".join([card_text, _card_side(card, ports, pins, streams), _module(TOP, declarations, body)])
+
+
+def _card_side(card, ports, pins, streams):
+    """Verilog of module ``card_side``: a card whose inputs are held, with ``pins`` for its ports.
+
+    What the bench drives reaches the card half a cycle later, in good time for the next rising edge: otherwise
+    Verilator evaluates all that depends on it after every change of any input, three times a cycle. The registers that
+    hold it are in this module and the module is not inlined: so both sides are one code, which is compiled once.
+    """
+    inputs = {"rst": 1} | {name: width for name, (way, width) in pins.items() if way == "input"}
+    wires = {name: f"{name}__held" if name in inputs else name for name in ports}
+    body = ["  /* verilator no_inline_module */", *(_held(name, width) for name, width in inputs.items())]
+    for stream in streams:
+        members = [f"{stream}__{member}" for member in BEAT]
+        if f"{stream}__beat" in inputs:
+            at = pins[f"{stream}__beat"][1]
+            for name in members:
+                at -= ports[name][1]
+                wires[name] = f"{stream}__beat__held[{at + ports[name][1] - 1}:{at}]"
+        else:
+            body += [f"  wire [{ports[name][1] - 1}:0] {name};" for name in members]
+            body.append(f"  assign {stream}__beat = {{{', '.join(members)}}};")
+    declarations = ["  input clk", "  input rst", *(_declaration(name, *port) for name, port in pins.items())]
+    return _module("card_side", declarations, [*body, _instance(card, "card", wires)])
+
+
+def _module(name, declarations, body):
+    return f"module {name} (\n" + ",\n".join(declarations) + "\n);\n" + "\n".join(body) + "\nendmodule\n"
+
+
+def _instance(module, name, wires):
+    return f"  {module} {name} (\n" + ",\n".join(f"    .{port}({wire})" for port, wire in wires.items()) + "\n  );"
 
 
 def _declaration(name, way, width):
     return f"  {way} [{width - 1}:0] {name}" if width > 1 else f"  {way} {name}"
 
 
-def _held(name, width, initial=0):
-    """An input as the cards see it: as it was when the clock fell."""
-    return (f"  reg [{width - 1}:0] {name}__held = {initial};\n"
+def _held(name, width):
+    """An input as the card sees it: as it was when the clock fell, and in reset before."""
+    return (f"  reg [{width - 1}:0] {name}__held = {int(name == 'rst')};\n"
             f"  always @(negedge clk) {name}__held <= {name};")
 
 

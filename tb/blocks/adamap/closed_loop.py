@@ -1,5 +1,6 @@
 """Driver and host memory around the Adamap room, for benches that follow every hole from its loss to its end."""
 
+import functools
 import random
 from collections import Counter, deque
 from dataclasses import replace
@@ -15,6 +16,7 @@ from weft.hdl.params import preset
 from weft.model.functional.node import Node, choose_encoding, open_holes
 from weft.tb.blocks.adamap.connection import EXTENTS, MASK, Qp, inside, pieces_of
 from weft.tb.blocks.adamap.room_port import RoomPort
+from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import bench_seed
 
@@ -22,6 +24,12 @@ PARAMS = replace(preset("test"), qps=4, window_bits=64, builder_slots=4, cache_e
                  match_queue=16, knit_extents=2)
 RESERVE = 8             # free blocks that a node from the window leaves to residues
 NEVER_NS = 1 << 30
+
+
+@functools.cache
+def room():
+    """What is simulated, once in a process: the tests of several files share its Verilog."""
+    return WithQpTable(Adamap(PARAMS))
 
 
 class World:

@@ -1,5 +1,6 @@
 """Headers for the matcher, and the lists they are for."""
 
+import functools
 import random
 from collections import deque
 
@@ -13,6 +14,7 @@ from weft.tb.blocks.adamap.matched_list import Header, payload
 from weft.tb.blocks.adamap.matcher_watch import MatcherWatch
 from weft.tb.blocks.adamap.prefetch_stand_in import BenchPrefetch
 from weft.tb.blocks.adamap.random_nodes import random_node
+from weft.tb.blocks.adamap.with_head_cache import WithHeadCache
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import bench_seed
 
@@ -20,6 +22,12 @@ QPS = 4
 PARAMS = preset("test").with_(qps=QPS, cache_entries=4, prefetch_depth_max=4, match_queue=16, knit_extents=2,
                               block_bits=9, unmatched_lists=3)
 EXTENTS = (0x1000, (1 << 58) - 5000)
+
+
+@functools.cache
+def room():
+    """What is simulated, once in a process: the tests of several files share its Verilog."""
+    return WithHeadCache(PARAMS)
 
 
 def list_node(one, *holes):

@@ -5,10 +5,8 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from weft.hdl import abi
-from weft.hdl.adamap.adamap import Adamap
-from weft.tb.blocks.adamap.closed_loop import PARAMS, set_up
+from weft.tb.blocks.adamap.closed_loop import PARAMS, room, set_up
 from weft.tb.blocks.adamap.node_damage import resealed
-from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
 OUTSIDE = 0x1040
@@ -48,4 +46,4 @@ async def broken_list_stops_its_qp(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_broken_list_stops_its_qp(sim):
-    simulate(WithQpTable(Adamap(PARAMS)), name="adamap", cases=__file__, sim=sim)
+    simulate(room(), name="adamap", cases=__file__, sim=sim)

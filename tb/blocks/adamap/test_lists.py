@@ -5,10 +5,8 @@ import pytest
 from cocotb.triggers import RisingEdge, Timer
 
 from weft.hdl import abi
-from weft.hdl.adamap.adamap import Adamap
-from weft.tb.blocks.adamap.closed_loop import PARAMS, set_up
+from weft.tb.blocks.adamap.closed_loop import room, set_up
 from weft.tb.blocks.adamap.peer import Sender
-from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
 
@@ -142,4 +140,4 @@ async def bitmaps_land_while_others_are_matched(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_lists_of_a_known_shape_are_matched(sim):
-    simulate(WithQpTable(Adamap(PARAMS)), name="adamap", cases=__file__, sim=sim)
+    simulate(room(), name="adamap", cases=__file__, sim=sim)

@@ -4,8 +4,7 @@ import cocotb
 import pytest
 
 from weft.hdl import abi
-from weft.tb.blocks.adamap.matcher_traffic import PARAMS, QPS, Bench
-from weft.tb.blocks.adamap.with_head_cache import WithHeadCache
+from weft.tb.blocks.adamap.matcher_traffic import QPS, Bench, room
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
 WANTED = [*(("retired", encoding, how) for encoding in abi.Encoding for how in ("with residue", "finished")),
@@ -44,4 +43,4 @@ async def random_headers(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_headers_and_nodes_agree_with_the_model(sim):
-    simulate(WithHeadCache(PARAMS), name="adamap_matcher", cases=__file__, sim=sim)
+    simulate(room(), name="adamap_matcher", cases=__file__, sim=sim)

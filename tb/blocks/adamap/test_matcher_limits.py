@@ -11,8 +11,7 @@ from weft.hdl import abi
 from weft.hdl.adamap.match_entry import SHARE
 from weft.hdl.adamap.retire import REPORTS, UNDER_WAY
 from weft.model.functional.node import Node
-from weft.tb.blocks.adamap.matcher_traffic import PARAMS, QPS, Bench, list_node
-from weft.tb.blocks.adamap.with_head_cache import WithHeadCache
+from weft.tb.blocks.adamap.matcher_traffic import PARAMS, QPS, Bench, list_node, room
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
 
@@ -191,4 +190,4 @@ async def node_ends_with_its_count(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_matcher_at_its_limits(sim):
-    simulate(WithHeadCache(PARAMS), name="adamap_matcher", cases=__file__, sim=sim)
+    simulate(room(), name="adamap_matcher", cases=__file__, sim=sim)

@@ -9,7 +9,7 @@ import pytest
 from cocotb.triggers import RisingEdge, with_timeout
 
 from weft.hdl.adamap.adamap import Adamap
-from weft.tb.blocks.adamap.closed_loop import PARAMS, set_up
+from weft.tb.blocks.adamap.closed_loop import PARAMS, room, set_up
 from weft.tb.blocks.adamap.connection import MASK
 from weft.tb.blocks.adamap.peer import Sender
 from weft.tb.blocks.adamap.with_qp_table import WithQpTable
@@ -84,7 +84,7 @@ async def every_hole_is_filled(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_recovery_agrees_with_the_model(sim):
-    simulate(WithQpTable(Adamap(PARAMS)), name="adamap", cases=__file__, sim=sim,
+    simulate(room(), name="adamap", cases=__file__, sim=sim,
              env={"EXACT": "1", "TURNS": "6" if sim == "icarus" else "40"})
 
 

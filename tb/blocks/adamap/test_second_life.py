@@ -4,12 +4,10 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from weft.hdl.adamap.adamap import Adamap
-from weft.tb.blocks.adamap.closed_loop import MASK, PARAMS, set_up
+from weft.tb.blocks.adamap.closed_loop import MASK, room, set_up
 from weft.tb.blocks.adamap.peer import Sender
 from weft.tb.blocks.adamap.test_lists import until
 from weft.tb.blocks.adamap.test_recovery import query
-from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
 NODES = 3
@@ -60,4 +58,4 @@ async def a_life_leaves_nothing_behind(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_a_life_leaves_nothing_behind(sim):
-    simulate(WithQpTable(Adamap(PARAMS)), name="adamap", cases=__file__, sim=sim)
+    simulate(room(), name="adamap", cases=__file__, sim=sim)

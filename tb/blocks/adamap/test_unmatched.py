@@ -4,8 +4,7 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles
 
-from weft.tb.blocks.adamap.matcher_traffic import PARAMS, QPS, Bench, list_node
-from weft.tb.blocks.adamap.with_head_cache import WithHeadCache
+from weft.tb.blocks.adamap.matcher_traffic import PARAMS, QPS, Bench, list_node, room
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
 HOLES = 8       # of each node
@@ -175,4 +174,4 @@ async def old_header_passes_nothing_over_however_large_the_slack(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_headers_without_a_place(sim):
-    simulate(WithHeadCache(PARAMS), name="adamap_matcher", cases=__file__, sim=sim)
+    simulate(room(), name="adamap_matcher", cases=__file__, sim=sim)

@@ -1,5 +1,6 @@
 """The PCIe room for benches: the endpoint before a scratch memory, and the host, streams and host memory around it."""
 
+import functools
 import random
 
 from amaranth.hdl import Cat, Module, Mux, Signal
@@ -80,6 +81,12 @@ class PcieRoom(wiring.Component):
             high_q.eq(bus.read_address >= abi.MSIX_TABLE_OFFSET),
         ]
         return m
+
+
+@functools.cache
+def pcie_room():
+    """The room of preset ``test``, once in a process: the tests of several files share its Verilog."""
+    return PcieRoom(preset("test"))
 
 
 class Bench:

@@ -11,9 +11,8 @@ from amaranth.lib.wiring import In, Out, flipped
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 
 from weft.hdl.layouts import DmaRequest
-from weft.hdl.params import preset
 from weft.hdl.stream import pass_unless
-from weft.tb.blocks.pcie.endpoint_room import BULKS, WRITERS, Bench, PcieRoom
+from weft.tb.blocks.pcie.endpoint_room import BULKS, WRITERS, Bench, pcie_room
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack, receive, unpack
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
@@ -119,4 +118,4 @@ def test_nothing_begins_while_held(sim):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_held_room_comes_to_rest(sim):
-    simulate(PcieRoom(preset("test")), name="pcie_room", cases=__file__, sim=sim, tests="held_room_comes_to_rest")
+    simulate(pcie_room(), name="pcie_room", cases=__file__, sim=sim, tests="held_room_comes_to_rest")

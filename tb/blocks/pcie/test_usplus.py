@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge, Timer, with_timeout
 from weft.hdl import abi
 from weft.hdl.layouts import LineData, LineRequest
 from weft.hdl.params import preset
-from weft.tb.blocks.pcie.endpoint_room import BULKS, HALF, LINES, SCRATCH_WORDS, SILENT, WRITERS, Bench, PcieRoom
+from weft.tb.blocks.pcie.endpoint_room import BULKS, HALF, LINES, SCRATCH_WORDS, SILENT, WRITERS, Bench, pcie_room
 from weft.tb.blocks.pcie.partners import group
 from weft.tb.flow.clock import CLOCK_PERIOD_NS
 from weft.tb.flow.payload import beats, pack, receive, unpack
@@ -186,15 +186,15 @@ async def read_rate(dut):
     ("verilator", "512,4096,0"),
 ])
 def test_traffic_with_a_late_and_reordering_host(sim, link):
-    simulate(PcieRoom(preset("test")), name="pcie_room", cases=__file__, sim=sim, tests="traffic",
+    simulate(pcie_room(), name="pcie_room", cases=__file__, sim=sim, tests="traffic",
              env={"WEFT_LINK": link, "WEFT_GROUPS": "6" if sim == "icarus" else "12"})
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_host_requests_interrupts_and_errors(sim):
-    simulate(PcieRoom(preset("test")), name="pcie_room", cases=__file__, sim=sim,
+    simulate(pcie_room(), name="pcie_room", cases=__file__, sim=sim,
              tests="registers|interrupts|failed_reads")
 
 
 def test_rates_at_the_hard_block():
-    simulate(PcieRoom(preset("test")), name="pcie_room", cases=__file__, sim="verilator", tests="write_rate|read_rate")
+    simulate(pcie_room(), name="pcie_room", cases=__file__, sim="verilator", tests="write_rate|read_rate")
