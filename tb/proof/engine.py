@@ -44,9 +44,11 @@ def prove(spec, *, only=None, keep=True):
     text, properties = spec.convert()
     name = spec.name or type(spec).__name__
     with _place(spec, name, text) as where:
-        for k, prop in enumerate(properties):
-            if only is not None and prop.name not in only:
-                continue
+        numbered = list(enumerate(properties))
+        wanted = [(k, p) for k, p in numbered if only is None or p.name in only]
+        allies = [k for k, p in numbered if p.kind == "together"]
+        joint = None    # what was decided of them together
+        for k, prop in wanted:
             if keep and (kept := _kept(where, k, prop)).exists():
                 yield Result(**json.loads(kept.read_text()))
                 continue
@@ -54,7 +56,11 @@ def prove(spec, *, only=None, keep=True):
             if not (where / "ready").exists():
                 write_bits(where, spec, text)
                 (where / "ready").touch()
-            verdict, at = _decide(where, spec, text, k, prop)
+            if k in allies:
+                joint = joint or abc(where, allies, prop)
+                verdict, at = _of_one(where, k, prop, *joint)
+            else:
+                verdict, at = _decide(where, spec, text, k, prop)
             result = Result(name, prop.name, prop.kind, prop.bound, round(cpu_seconds() - start, 1), verdict, at)
             if verdict != "unknown":
                 _kept(where, k, prop).write_text(json.dumps(asdict(result)))
@@ -76,7 +82,7 @@ def refute(spec, check, *, keep=True):
         if keep and kept.exists():
             return Result(**json.loads(kept.read_text()))
         write_bits(where, spec, text, outputs=[number])
-        verdict, cycle = abc(where, number, bounded)
+        verdict, cycle = abc(where, [number], bounded)
         told = {"violated": "caught", "holds": "not caught"}.get(verdict, "unknown")
         result = Result(name, check, "broken", prop.bound, round(cpu_seconds() - start, 1), told, cycle)
         for file in where.iterdir():    # a specification has many broken copies
@@ -114,12 +120,20 @@ def waves(spec, cycles):
     return vcd if vcd.exists() else None
 
 
+def _of_one(where, number, prop, verdict, cycle):
+    """Verdict and cycle of a property, where those of several together are known."""
+    if verdict == "violated":
+        verdict, at = abc(where, [number], replace(prop, kind="bounded", bound=cycle))
+        return ("failed", at) if verdict == "violated" else ("unknown", cycle)
+    return ("proven", None) if verdict == "holds" else (verdict, cycle)
+
+
 def _decide(where, spec, text, number, prop):
     """Verdict and cycle of a property."""
     if prop.kind == "induction":
         write_words(where, spec, text)
         return induct(where, prop), None
-    verdict, cycle = abc(where, number, prop)
+    verdict, cycle = abc(where, [number], prop)
     if verdict == "unknown":
         return verdict, cycle
     reached = verdict == "violated"
