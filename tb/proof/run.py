@@ -34,7 +34,7 @@ window, _any_state    bounded                invariant 1: every PSN is received 
 unmatched             bounded                no header left to the driver is forgotten by the order that
                                              retires what it passed over
 wait_queue            together               headers that wait: none lost or doubled, the oldest is tried first
-revocable_buffer      bounded                a frame kept comes out once, in order; one taken back never does
+revocable_buffer      together               a frame kept comes out once, in order; one taken back never does
 splitter              bounded                pieces of a DMA request: all of it, in order, none too large
 ===================== ====================== ===========================================================
 """
