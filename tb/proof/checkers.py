@@ -1,7 +1,6 @@
 """Model checkers that come from PyPI, on the bits of a specification (ABC inside Yosys) or on its words (z3)."""
 
 import functools
-import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -69,12 +68,17 @@ def _run(where, steps):
 
 def write_bits(where, spec, text, outputs=None):
     """Write the specification, or some of its outputs alone, as an and-inverter graph, ``bits.il``."""
-    keep = " ".join(f"w:property_{k} %d" for k in outputs or ())
-    prune = ["chformal -remove", *([f"delete -output w:property_* {keep}"] if outputs else [])]
-    _run(where, [*_read(where, spec, text), *prune, *_prepare(spec), "opt -full", "setundef -anyseq", "dffunmap",
-                 "simplemap", "techmap", "opt", "dffunmap", "simplemap", "aigmap", "opt_clean", "delete t:$scopeinfo",
-                 "write_rtlil bits.il"])
+    prune = f"delete -output w:property_* {_but(outputs)}" if outputs else ""
+    words = any("[" in path for path in spec.probes)    # a memory that is not read otherwise must not be cleaned away
+    _run(where, [*_read(where, spec, text), "chformal -remove", "" if words else prune, *_prepare(spec),
+                 prune if words else "", "opt -full", "setundef -anyseq", "dffunmap", "simplemap", "techmap", "opt",
+                 "dffunmap", "simplemap", "aigmap", "opt_clean", "delete t:$scopeinfo", "write_rtlil bits.il"])
     (where / "gates.v").write_text(DUMMY)
+
+
+def _but(outputs):
+    """The selection that leaves out some outputs."""
+    return " ".join(f"w:property_{k} %d" for k in outputs)
 
 
 def write_words(where, spec, text):
@@ -84,41 +88,37 @@ def write_words(where, spec, text):
 
 
 def abc(where, outputs, prop, *, simplify=True):
-    """What ABC says of some outputs of the specification, which are of one kind and bound.
+    """What ABC says of an output of the specification, or of several together: that none is ever violated.
 
     Returns
     -------
     verdict : str
         ``holds``, ``violated`` or ``unknown``.
-    output : int or None
-        Which one is violated.
     cycle : int or None
-        In which cycle, or up to which one was looked.
+        In which cycle it is violated, or up to which one was looked.
     """
     name = f"{outputs[0]}-{prop.kind}"
     status = where / f"{name}.status"
     status.unlink(missing_ok=True)
-    keep = " ".join(f"w:property_{k} %d" for k in outputs)
-    if prop.kind == "unbounded":
-        engine = f"{'&scorr;' if simplify else ''}&put;pdr,-T,{prop.seconds}"
+    if prop.bound is None:
+        engine = f"{'&scorr;' if simplify else ''}&put;{'orpos;' if len(outputs) > 1 else ''}pdr,-T,{prop.seconds}"
     else:
-        engine = f"&put;bmc3,-g,-F,{prop.bound + 1},-T,{prop.seconds}"
-    _yosys(where, f"read_rtlil bits.il; cd {TOP}; delete -output o:* {keep}; cd; opt_clean; "
-                  f"write_aiger -zinit -map {name}.map {name}.aig; design -reset; read_verilog gates.v; "
+        engine = f"&dc2;&put;bmc3,-F,{prop.bound + 1},-T,{prop.seconds}"
+    _yosys(where, f"read_rtlil bits.il; cd {TOP}; delete -output o:* {_but(outputs)}; cd; opt_clean; "
+                  f"write_aiger -zinit {name}.aig; design -reset; read_verilog gates.v; "
                   f"hierarchy -top gates; techmap; abc -script +&r,{name}.aig;{engine};write_status,{status.name}",
            prop.seconds + 60)
     words = status.read_text().split() if status.exists() else ["none"]
     if words[0] == "snl_SAT":
-        order = (where / f"{name}.map").read_text()
-        named = dict(re.findall(r"^output (\d+) 0 property_(\d+)$", order, re.MULTILINE))
-        return "violated", int(named[words[3]]), int(words[4])
+        return "violated", int(words[4])
     if words[0] == "snl_UNSAT":
-        return "holds", None, None
-    if words[0] == "snl_UNK" and prop.kind == "unbounded" and simplify:     # also when nothing was left to prove
+        return "holds", None
+    if words[0] == "snl_UNK" and prop.bound is None and simplify:     # also when nothing was left to prove
         return abc(where, outputs, prop, simplify=False)
     looked = int(words[1]) if words[0] == "snl_UNK" else None
-    enough = looked is not None and prop.bound is not None and looked >= prop.bound
-    return ("holds" if enough else "unknown"), None, looked
+    if looked is not None and prop.bound is not None and looked >= prop.bound:
+        return "holds", None
+    return "unknown", looked
 
 
 def induct(where, prop):

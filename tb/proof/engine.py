@@ -16,7 +16,7 @@ from weft.tb.flow.simulate import BUILD_ROOT, locked
 from weft.tb.proof.checkers import abc, induct, smtbmc, versions, write_bits, write_words
 from weft.tb.proof.specification import FREE_COVERS
 
-FLOW = 6    # to be raised when what is done with a specification changes
+FLOW = 7    # to be raised when what is done with a specification changes
 
 
 @dataclass
@@ -44,27 +44,27 @@ def prove(spec, *, only=None, keep=True):
     text, properties = spec.convert()
     name = spec.name or type(spec).__name__
     with _place(spec, name, text) as where:
-        open_groups = {}
-        for k, prop in enumerate(properties):
-            if only is not None and prop.name not in only:
-                continue
+        numbered = list(enumerate(properties))
+        wanted = [(k, p) for k, p in numbered if only is None or p.name in only]
+        allies = [k for k, p in numbered if p.kind == "together"]
+        joint = None    # what was decided of them together
+        for k, prop in wanted:
             if keep and (kept := _kept(where, k, prop)).exists():
                 yield Result(**json.loads(kept.read_text()))
-            else:  # bounded checks of one bound share their unrolling
-                open_groups.setdefault(prop.bound if prop.kind == "bounded" else prop.name, []).append((k, prop))
-        if open_groups and not (where / "ready").exists():
-            write_bits(where, spec, text)
-            (where / "ready").touch()
-        for group in open_groups.values():
+                continue
             start = cpu_seconds()
-            if group[0][1].kind == "induction":
-                write_words(where, spec, text)
-            for (k, prop), verdict, at in _decide(where, group):
-                result = Result(name, prop.name, prop.kind, prop.bound, round(cpu_seconds() - start, 1), verdict, at)
-                if verdict != "unknown":
-                    _kept(where, k, prop).write_text(json.dumps(asdict(result)))
-                yield result
-                start = cpu_seconds()
+            if not (where / "ready").exists():
+                write_bits(where, spec, text)
+                (where / "ready").touch()
+            if k in allies:
+                joint = joint or abc(where, allies, prop)
+                verdict, at = _of_one(where, k, prop, *joint)
+            else:
+                verdict, at = _decide(where, spec, text, k, prop)
+            result = Result(name, prop.name, prop.kind, prop.bound, round(cpu_seconds() - start, 1), verdict, at)
+            if verdict != "unknown":
+                _kept(where, k, prop).write_text(json.dumps(asdict(result)))
+            yield result
 
 
 def refute(spec, check, *, keep=True):
@@ -82,7 +82,7 @@ def refute(spec, check, *, keep=True):
         if keep and kept.exists():
             return Result(**json.loads(kept.read_text()))
         write_bits(where, spec, text, outputs=[number])
-        verdict, _, cycle = abc(where, [number], bounded)
+        verdict, cycle = abc(where, [number], bounded)
         told = {"violated": "caught", "holds": "not caught"}.get(verdict, "unknown")
         result = Result(name, check, "broken", prop.bound, round(cpu_seconds() - start, 1), told, cycle)
         for file in where.iterdir():    # a specification has many broken copies
@@ -120,20 +120,21 @@ def waves(spec, cycles):
     return vcd if vcd.exists() else None
 
 
-def _decide(where, group):
-    """Verdict and cycle of each of the properties ``(output, property)``, which are of one kind and bound."""
-    prop = group[0][1]
+def _of_one(where, number, prop, verdict, cycle):
+    """Verdict and cycle of a property, where those of several together are known."""
+    if verdict == "violated":
+        verdict, at = abc(where, [number], replace(prop, kind="bounded", bound=cycle))
+        return ("failed", at) if verdict == "violated" else ("unknown", cycle)
+    return ("proven", None) if verdict == "holds" else (verdict, cycle)
+
+
+def _decide(where, spec, text, number, prop):
+    """Verdict and cycle of a property."""
     if prop.kind == "induction":
-        yield group[0], induct(where, prop), None
-        return
-    holds, violated = ("failed", "reached") if prop.kind == "cover" else ("proven", "failed")
-    while group:
-        verdict, output, cycle = abc(where, [k for k, _ in group], prop)
-        if verdict == "violated":
-            member = next(m for m in group if m[0] == output)
-            group.remove(member)
-            yield member, violated, cycle
-            continue
-        for member in group:
-            yield member, holds if verdict == "holds" else "unknown", None if verdict == "holds" else cycle
-        return
+        write_words(where, spec, text)
+        return induct(where, prop), None
+    verdict, cycle = abc(where, [number], prop)
+    if verdict == "unknown":
+        return verdict, cycle
+    reached = verdict == "violated"
+    return ("reached" if reached else "failed") if prop.kind == "cover" else ("failed" if reached else "proven"), cycle

@@ -31,7 +31,7 @@ class Ledger:
 
     def checks(self, name):
         """Results of the checks of a specification."""
-        return self.of(name, "unbounded", "induction", "bounded")
+        return self.of(name, "unbounded", "together", "induction", "bounded")
 
     def bound(self, name):
         """The least bound of a specification; None if all is proven for runs of any length."""

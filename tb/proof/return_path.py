@@ -15,7 +15,7 @@ from weft.tb.proof.specification import Spec
 SOURCE_BITS = 2
 AHEAD_BITS = 3          # how far tickets may be ahead of what was placed
 LATENCY = 4
-TICKET_BITS = 24        # of the bench's own tickets; the card sees 8
+TICKET_BITS = 8
 FOREVER = {"kind": "unbounded", "seconds": 300}
 
 

@@ -4,6 +4,7 @@ Kinds of proof:
 
 ========== ============================================================================================
 unbounded  an inductive invariant was found: holds in runs of any length
+together   the same, an invariant of several checks, which strengthen each other
 bounded    holds in all runs of up to ``bound`` cycles from reset, or from the state the name tells
 cover      some run gets there, early enough before the bound: what is proven is not proven of nothing
 broken     a broken copy of the block must violate the check that is named
@@ -32,8 +33,8 @@ prefetch, _rest       bounded                never outside the extents, past the
 window, _any_state    bounded                invariant 1: every PSN is received or a hole, exactly once
 unmatched             bounded                no header left to the driver is forgotten by the order that
                                              retires what it passed over
-wait_queue            bounded                headers that wait: none lost or doubled, the oldest is tried first
-revocable_buffer      bounded                a frame kept comes out once, in order; one taken back never does
+wait_queue            together               headers that wait: none lost or doubled, the oldest is tried first
+revocable_buffer      together               a frame kept comes out once, in order; one taken back never does
 splitter              bounded                pieces of a DMA request: all of it, in order, none too large
 ===================== ====================== ===========================================================
 """

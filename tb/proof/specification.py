@@ -8,7 +8,7 @@ from amaranth.back import rtlil
 from amaranth.hdl import Assert, Cat, ClockDomain, Fragment, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 
-KINDS = ("unbounded", "induction", "bounded", "cover")
+KINDS = ("unbounded", "together", "induction", "bounded", "cover")
 TOP = "spec"
 # Cycles that a cover must lie below the bound of its specification: what happens at an event is in the registers one
 # cycle later, and behind the read port of a memory or an output register, where checks look, one more.
@@ -99,7 +99,7 @@ class Spec(wiring.Component):
     def check(self, name, condition, *, kind="bounded", bound=None, seconds=100):
         """``condition`` is true in every cycle."""
         assert kind in KINDS
-        assert (bound is None) == (kind == "unbounded")
+        assert (bound is None) == (kind in ("unbounded", "together"))
         self._properties.append((Property(name, kind, bound, seconds), ~Value.cast(condition).any()))
 
     def cover(self, name, condition, *, seconds=60):
