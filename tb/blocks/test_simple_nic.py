@@ -153,7 +153,9 @@ class NicRx:
             self.dut.slot__full.value = int(self.prod - self.cons == self.slots)
             await RisingEdge(self.dut.clk)
             if ready and int(self.dut.o_entry__valid.value):
-                entry = abi.NIC_RX.unpack(int(self.dut.o_entry__payload.value).to_bytes(64, "little"))
+                payload = int(self.dut.o_entry__payload.value).to_bytes(64, "little")
+                entry = abi.NIC_RX.unpack(payload)
+                assert abi.NIC_RX.pack(**vars(entry)) == payload, "a reserved bit is not 0"
                 self.entries.append((entry, self.dma.beats.received))
                 self.prod += 1
                 ready = False

@@ -57,6 +57,7 @@ class StreamSource:
         while True:
             if not self._queue:
                 self._valid.value = 0
+                self._payload.value = self._rng.getrandbits(self._width)
                 self._queued.clear()
                 await self._queued.wait()
                 # Queued between two edges or at one: offered from the next edge on either way.

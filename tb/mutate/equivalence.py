@@ -10,6 +10,7 @@ import contextlib
 from weft.tb.mutate.netlist import YosysFailed, write_faulty, yosys
 
 SECONDS = {"module": 60, "design": 60}
+LEFT = "left.aig"
 SHALLOW = "bmc3,-g,-F,40,-T,10"     # most faults show within a few cycles: then nothing more is tried
 _BITS = ("proc; memory_map; opt -full; async2sync; dffunmap; simplemap; techmap; opt; dffunmap; simplemap; aigmap; "
          "opt_clean; delete t:$scopeinfo; delete t:$assert")
@@ -36,8 +37,19 @@ def _decide(design, mutation, where, scope):
     yosys(where, f"read_rtlil sound.il; read_rtlil faulty.il; miter -equiv -flatten sound faulty miter; "
                  f"hierarchy -top miter; {_BITS}; write_aiger -zinit differs.aig", SECONDS[scope])
     (where / "gates.v").write_text("module gates(input a, b, output y); assign y = a ^ b; endmodule\n")
+    (where / LEFT).unlink(missing_ok=True)
     word = _abc(where, f"&put;{SHALLOW}", SECONDS[scope])
-    return word if word == "snl_SAT" else _abc(where, f"&scorr;&put;pdr,-T,{SECONDS[scope]}", 2 * SECONDS[scope])
+    if word == "snl_SAT":
+        return word
+    word = _abc(where, f"&scorr;&write,{LEFT};&put;pdr,-T,{SECONDS[scope]}", 2 * SECONDS[scope])
+    return "snl_UNSAT" if _is_constant_0(where / LEFT) else word
+
+
+def _is_constant_0(aiger):
+    """Whether signal correspondence left nothing but an output that is 0. The other engine wants registers."""
+    header, _, rest = aiger.read_bytes().partition(b"\n") if aiger.exists() else (b"", b"", b"")
+    _, _, _, registers, outputs, gates, *_ = [*header.split(), *[b""] * 6]
+    return (registers, outputs, gates) == (b"0", b"1", b"0") and rest.startswith(b"0\n")
 
 
 def _abc(where, engine, seconds):

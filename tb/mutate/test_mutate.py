@@ -22,12 +22,13 @@ BITS = 3
 
 
 class Adder(wiring.Component):
-    """``y`` is the sum, a cycle later; ``large``, by a detour, whether ``a`` is above 5."""
+    """``y`` is the sum, a cycle later; ``large``, by a detour, whether ``a`` is above 5; ``less``, than ``b``."""
 
     a: In(BITS)
     b: In(BITS)
     y: Out(BITS + 1)
     large: Out(1)
+    less: Out(1)
 
     def elaborate(self, platform):
         m = Module()
@@ -36,6 +37,8 @@ class Adder(wiring.Component):
         m.d.comb += above_5.eq(self.a > 5)
         m.d.comb += self.large.eq(above_4 & above_5)
         m.d.sync += self.y.eq(self.a + self.b)
+        difference = Signal(BITS + 1)
+        m.d.comb += [difference.eq(self.a - self.b), self.less.eq(difference[BITS])]    # the other bits: for nobody
         return m
 
 
@@ -46,7 +49,7 @@ async def add(dut, below):
             dut.a.value, dut.b.value = a, b
             await RisingEdge(dut.clk)
             await RisingEdge(dut.clk)
-            assert (int(dut.y.value), int(dut.large.value)) == (a + b, a > 5)
+            assert (int(dut.y.value), int(dut.large.value), int(dut.less.value)) == (a + b, a > 5, a < b)
 
 
 @cocotb.test()
@@ -76,13 +79,13 @@ def kept(tmp_path, monkeypatch):
     return tmp_path
 
 
-def at(design, text, mode, port):
-    """A mutant whose cell comes from the first line of this file that holds ``text``."""
+def at(design, text, mode, port, choose=max):
+    """A mutant whose cell comes from the first line of this file that holds ``text``, at its highest or lowest bit."""
     line = next(k for k, line in enumerate(Path(__file__).read_text().splitlines(), 1) if text in line)
     found = [mutation for mutation in draw(design.netlist, design.modules, 1000, 1)
              if (mutation.mode, mutation.port) == (mode, port)
              and any(re.search(rf"test_mutate\.py:{line}\b", source) for source in mutation.sources)]
-    return campaign.Mutant(design, max(found, key=lambda mutation: mutation.portbit))
+    return campaign.Mutant(design, choose(found, key=lambda mutation: mutation.portbit))
 
 
 def test_a_weak_test_leaves_survivors_and_nothing_is_done_twice(kept, monkeypatch):
@@ -111,6 +114,13 @@ def test_a_needless_cell_is_proven_equivalent(kept):
     assert campaign.proof(needed) == ""
 
 
+def test_a_bit_that_nobody_reads_is_proven_equivalent(kept):
+    design = design_of("all_sums")
+    unread, read = (at(design, "self.a - self.b", "inv", "Y", choose) for choose in (min, max))
+    assert "ABC" in campaign.proof(unread)
+    assert campaign.proof(read) == ""
+
+
 def test_drawing_is_by_rule_and_over_all_rooms(kept):
     design = design_of("all_sums")
     first = list(campaign.mutants([design], 12, 1))
@@ -133,7 +143,8 @@ def test_every_file_of_the_gateware_is_mutated():
 
 def test_a_change_of_what_a_test_imports_is_noticed():
     names = {file.name for file in closure("weft.tb.mutate.test_mutate")}
-    assert {"test_mutate.py", "clock.py", "simulate.py", "campaign.py"} <= names
+    assert {"test_mutate.py", "clock.py", "campaign.py"} <= names
+    assert not {"verilator.py", "simulate.py"} & {f.name for f in closure("weft.tb.blocks.ring.test_reader")}
 
 
 class Fake:

@@ -42,7 +42,7 @@ def runs(rng, style, psn):
     for _ in range(rng.randint(5, 60)):
         gap, length = {
             "sparse": (rng.randint(1, 6000), 1),
-            "burst": (rng.randint(1, 9000), rng.randint(1, 60)),
+            "burst": (rng.choice([0, rng.randint(1, 9000)]), rng.randint(1, rng.choice([8, 60]))),
             "dense": (rng.choice([1, 1, 2]), rng.choice([1, 1, 2])),
             "close": (0, rng.randint(1, 20)),
             "huge": (rng.choice([0, 5, 70000]), rng.randint(300, 1500)),

@@ -43,6 +43,7 @@ async def renew(world, sender, gone):
 
 async def query(dut, qpn):
     """What QP_QUERY shows of the room: base of the window, holes, nodes linked ahead, nodes cached."""
+    await RisingEdge(dut.clk)       # who calls may have waited for a time, which ends before or behind the edge
     dut.life__query_qpn.value = qpn
     dut.life__query_stb.value = 1
     await RisingEdge(dut.clk)

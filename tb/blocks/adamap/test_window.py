@@ -75,12 +75,12 @@ class Bench:
             self.holes += int(self.dut.count_holes.value)
 
 
-def traffic(rng, window):
-    """One random packet for a window, as fields of a JudgeRequest."""
-    psn, kind = window.base, rng.random()
+def traffic(rng, window, in_order):
+    """One random packet for a window, as fields of a JudgeRequest; the next one with chance ``in_order``."""
+    psn, kind = window.base, 0 if rng.random() < in_order else rng.uniform(0.45, 1)
     newest = max(window.received, default=window.base - 1) + 1
     fields = {"ack_req": int(rng.random() < 0.2)}
-    if kind < 0.45:
+    if not kind:
         psn = newest
     elif kind < 0.65:
         psn = newest + rng.choice([1, 1, 2, 3, 10, BITS + 6, 2 * BITS + 20])
@@ -108,6 +108,7 @@ async def random_packets(dut):
     windows = [
         model.Window(BITS, rng.choice([0, 1, rng.getrandbits(24), (1 << 24) - 30, (1 << 32) - 300])) for _ in range(4)
     ]
+    names = [rng.getrandbits(22) << 2 | k for k in range(4)]      # the low bits say which row
     cums = [w.base % (1 << 24) for w in windows]
     cocotb.start_soon(tables(dut, cums))
     seen = Counter()
@@ -123,12 +124,13 @@ async def random_packets(dut):
         dut.match_space.value = room
         burst, expected, expected_matches, expected_unmatched = [], [], [], []
         only = rng.randrange(4) if rng.random() < 0.3 else None
+        in_order = rng.choice([0.3, 0.5, 0.85])
         for _ in range(25):
             qpn = rng.randrange(4) if only is None else only
             w = windows[qpn]
             fields = {
-                **traffic(rng, w),
-                "qpn": qpn,
+                **traffic(rng, w, in_order),
+                "qpn": names[qpn],
                 "generation": generations[qpn],
                 "ticket": rng.randrange(256),
             }
@@ -148,7 +150,7 @@ async def random_packets(dut):
             if judged.verdict in (model.MATCH, model.UNMATCHED, model.PROBE):
                 (expected_matches if room else expected_unmatched).append(
                     SimpleNamespace(
-                        qpn=qpn,
+                        qpn=names[qpn],
                         generation=generations[qpn],
                         psn=judged.psn % (1 << 32),
                         rsn=fields["rsn"],
@@ -156,7 +158,7 @@ async def random_packets(dut):
                         ticket=fields["ticket"],
                     )
                 )
-            tag = (qpn, generations[qpn], fields["ticket"])
+            tag = (names[qpn], generations[qpn], fields["ticket"])
             expected_runs += [(tag, p, n, 0) for p, n in judged.lost]
             if judged.seal:
                 expected_runs.append((tag, None, 0, 1))

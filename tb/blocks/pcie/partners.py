@@ -41,14 +41,16 @@ class Completer:
         Completions are split at multiples of this, at random, or everywhere if ``split_all``.
     fail : set
         Page numbers whose reads end in an error.
+    most_lines : int
+        64-byte lines that unanswered requests asked for at one time, at most.
     """
 
     def __init__(self, dut, rng, *, read, window=1, rcb=64, split_all=False, pause=0.0, latency=0, size=4096):
         self.dut, self.rng, self.read = dut, rng, read
         self.window, self.rcb, self.split_all, self.pause, self.latency = window, rcb, split_all, pause, latency
         self.size, self.fail = size, set()
-        self.requests, self.active, self.seen, self.most_active = [], set(), [], 0
-        self.overtaken = self.split = 0
+        self.requests, self.active, self.seen, self.most_active = [], {}, [], 0
+        self.overtaken = self.split = self.most_lines = 0
         cocotb.start_soon(self._run())
 
     def _answer(self, tlp):
@@ -96,12 +98,13 @@ class Completer:
                     address, length = enabled_span(tlp)
                     assert tlp.tag not in self.active, f"tag {tlp.tag} is used twice"
                     assert tlp.dwords * 4 <= self.size and (address >> 12) == (address + length - 1 >> 12)
-                    self.active.add(tlp.tag)
+                    self.active[tlp.tag] = (tlp.dwords + tlp.address % 16 + 15) // 16
+                    self.most_lines = max(self.most_lines, sum(self.active.values()))
                     self.most_active = max(self.most_active, len(self.active))
                     self.seen.append((address, length, tlp.tag))
                     open_answers.append((cycle + self.latency, tlp.tag, deque(self._answer(tlp))))
             if offered and unpack(CompletionBeat, offered).done:
-                self.active.discard(unpack(CompletionBeat, offered).tag)
+                del self.active[unpack(CompletionBeat, offered).tag]
             offered = 0
             if not beats:
                 choices = [a for a in open_answers[:self.window] if a[0] <= cycle]

@@ -17,7 +17,9 @@ from weft.tb.flow.payload import pack, unpack
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.flow.stream import StreamSink, StreamSource
 
+PARAMS = preset("test")
 BULKS, LINES = 2, 3
+BULK_PAGES, LINE_PAGES = range(0xFFFF0, 0x100011), range(0xFFC00, 0xFFC00 + 2000)    # where random requests go
 PAGES = [hashlib.shake_128(bytes([k])).digest(4096) for k in range(7)]
 
 
@@ -91,7 +93,7 @@ def random_groups(rng, count):
     for _ in range(count):
         lengths = [rng.choice([1, 2, 64, rng.randint(1, 200), rng.randint(1, 4096), 4096])
                    for _ in range(rng.choice([1, 1, 2, 5]))]
-        groups.append([(0xFFFF_0000 + rng.randrange(0x20000), n) for n in lengths])
+        groups.append([((BULK_PAGES[0] << 12) + rng.randrange(0x20000), n) for n in lengths])
     return groups
 
 
@@ -99,7 +101,7 @@ def random_lines(rng, count):
     result = []
     for _ in range(count):
         lines = rng.randint(1, 4)
-        result.append((0x3FF_0000 + rng.randrange(2000) * 64 + rng.randint(0, 64 - lines), lines))
+        result.append((rng.choice(LINE_PAGES) * 64 + rng.randint(0, 64 - lines), lines))
     return result
 
 
@@ -125,19 +127,21 @@ async def everything_at_once(dut):
     rng = random.Random(bench_seed())
     bench = Bench(dut, pause=0.2, window=8)
     count = int(os.environ["WEFT_GROUPS"])
-    overtaken = errors = 0
+    overtaken = errors = reads = 0
     for code in (0, 1, 2, 5):
         dut.cfg_max_read_req.value = code
         bench.completer.size = min(128 << code, 1024)
         bench.completer.split_all = code == 1
-        bench.completer.fail = {0xFFFF0 + 3, 0xFFFF0 + 17} if code else set()
-        line_requests = [random_lines(rng, 2 * count) for _ in range(LINES)]
-        line_requests[0].append((0xFFFF3 * 64 + 5, 4))
+        bench.completer.fail = {*rng.sample(BULK_PAGES, 3), *rng.sample(LINE_PAGES, 200)} if code else set()
+        line_requests = [random_lines(rng, (2 if code else 4) * count) for _ in range(LINES)]
         tasks = [cocotb.start_soon(bench.bulk_client(k, random_groups(rng, count))) for k in range(BULKS)]
         line_tasks = [cocotb.start_soon(bench.line_client(k, line_requests[k])) for k in range(LINES)]
         errors += sum([await t for t in tasks])
         overtaken += sum([await t for t in line_tasks])
+        reads += sum(1 + (code == 0 and n > 2) for requests in line_requests for _, n in requests)
     assert overtaken and errors and bench.completer.overtaken and bench.completer.split
+    assert sum(tag >= PARAMS.bulk_tags for *_, tag in bench.completer.seen) == reads
+    assert bench.completer.most_lines <= COMPLETION_LINES
     for _ in range(20):
         await RisingEdge(dut.clk)
     assert not int(dut.busy.value)
@@ -191,6 +195,20 @@ async def output_rate(dut):
 
 
 @cocotb.test()
+async def bytes_in_flight_are_those_of_the_buffer(dut):
+    """As many reads are asked for as the hard block's buffer has lines for, wherever in a line they begin."""
+    await start_clock(dut)
+    bench = Bench(dut, latency=100)
+    dut.cfg_max_read_req.value = 3
+    for dword in (0, 1, 2, 4, 8):
+        lines = 14 + (dword > 0)                # the last dword lies alone in its line
+        bench.completer.most_lines = 0
+        piece = 4 * dword, 64 * 14 - 4 * dword + 4 * (dword > 0)
+        await bench.bulk_client(0, [[(0x10000 + 0x1000 * k + piece[0], piece[1])] for k in range(28)])
+        assert bench.completer.most_lines == COMPLETION_LINES // lines * lines, dword
+
+
+@cocotb.test()
 async def single_line_latency(dut):
     """Cycles from request to data with a completer that answers at once; bytes in flight stay bounded."""
     await start_clock(dut)
@@ -218,5 +236,5 @@ async def single_line_latency(dut):
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_reads_return_the_bytes_asked_for(sim):
     quick = sim == "icarus"
-    simulate(DmaRead(preset("test"), bulk_clients=BULKS, line_clients=LINES), name="pcie_dma_read", cases=__file__,
+    simulate(DmaRead(PARAMS, bulk_clients=BULKS, line_clients=LINES), name="pcie_dma_read", cases=__file__,
              sim=sim, env={"WEFT_STEP": "5" if quick else "2", "WEFT_GROUPS": "10" if quick else "16"})

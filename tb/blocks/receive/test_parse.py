@@ -4,6 +4,7 @@ import gc
 import os
 import random
 from collections import Counter
+from itertools import zip_longest
 
 import cocotb
 import pytest
@@ -176,6 +177,8 @@ async def random_frames(dut):
               roce(wire.Opcode.PROBE, psn=5), seal(edit(whole, wire.BTH, wire.BTH_OFFSET, version=1)),
               seal(edit(whole, wire.UDP, UDP_AT, length=7))]
     surely += [flip(whole, byte, bit) for byte in UNPROTECTED for bit in range(8)]
+    surely += [seal(edit(whole, wire.ETH, 0, dst=MAC ^ 1 << bit)) for bit in range(48)]
+    surely += [seal(edit(whole, wire.IPV4, IPV4_AT, dst=IP ^ 1 << bit)) for bit in range(32)]
     frames += [(whole, True), *((frame, False) for frame in surely)]
     task = cocotb.start_soon(expect(bench, frames))
     for frame, error in frames:
@@ -194,11 +197,13 @@ async def random_frames(dut):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def truncated_anywhere(dut):
-    """A data packet cut at every length, back to back; then one of every length."""
+    """A data packet cut at every length, back to back, with whole ones of every length behind what is cut."""
     rng, bench = await start(dut)
     whole = data_frame(rng, 130)
-    frames = [(whole[:length], False) for length in range(1, len(whole) + 1, STEP)]
-    frames += [(data_frame(rng, length), False) for length in range(0, 200, STEP)]
+    frames = []
+    for cut, length in zip_longest(range(1, len(whole) + 1, STEP), range(0, 200, STEP)):
+        frames += [(whole[:cut], False)] if cut else []
+        frames += [(data_frame(rng, length), False)] if length is not None else []
     for frame, error in frames:
         bench.send(frame, error=error)
     await expect(bench, frames)

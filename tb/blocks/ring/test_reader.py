@@ -17,6 +17,7 @@ from weft.tb.flow.stream import StreamSink
 
 BASE = 0x1_2345_6FC0  # one line before a 4 KiB boundary
 PREFETCH = 16
+LINE_BITS = LineData.as_shape().size
 
 
 class Host:
@@ -70,7 +71,7 @@ class Host:
                 order += 1
             ready = self.rng.random() >= self.pause
             due = [w for w in waiting if w[0] <= cycle]
-            dut.i_line__valid.value = 0
+            dut.i_line__valid.value, dut.i_line__payload.value = 0, self.rng.getrandbits(LINE_BITS)   # nonsense
             if due and self.rng.random() >= self.pause:
                 chosen = self.rng.choice(due)
                 self.overtaken += chosen[1] > min(w[1] for w in waiting)
@@ -183,7 +184,7 @@ async def bad_descriptors_are_refused_and_skipped(dut):
     rng = random.Random(bench_seed())
     host, got, refused = await setup(dut, rng, log2=5)
     mask, sent, bad_phase, failed = 2 * host.size - 1, {}, set(), set()
-    host.cut_short = 0.1
+    host.cut_short = 0.25
     for _ in range(40):
         for _ in range(rng.randint(1, host.size)):
             index, kind = host.prod, rng.random()

@@ -23,6 +23,7 @@ from weft.tb.flow.stream import StreamSink, StreamSource
 
 PARAMS = preset("test").with_(ptes=256)
 MAX64 = (1 << 64) - 1
+HUGE_PAGES = 6          # pages that a huge MR has in the table: what lies behind them is not asked for
 
 
 class TranslateBench(wiring.Component):
@@ -74,11 +75,13 @@ def random_tables(rng):
         page_2m = rng.randrange(2)
         size = 1 << (21 if page_2m else 12)
         length = rng.choice([0, 1, rng.randrange(1, 4 * size), 3 * size])
+        if huge := rng.random() < 0.3:
+            length = rng.getrandbits(rng.randint(26, 48)) | 1 << 25
         va = rng.choice([0, rng.getrandbits(48), rng.getrandbits(64) & -size, (1 << 64) - length, 0xFFFF_F000])
         va = min(va, (1 << 64) - max(length, 1))
         mr = MrEntry(key_tag=rng.getrandbits(8), access=rng.getrandbits(4) | rng.choice([0, 15]), pd=rng.randrange(2),
                      va=va, length=length, pte_index=pte, page_2m=page_2m)
-        pte += mr.pages
+        pte += HUGE_PAGES if huge else mr.pages
         mrs[n] = mr
     # No command makes such an MR: it wraps. The translation must hold all the same.
     mrs[PARAMS.mrs - 1] = MrEntry(key_tag=3, access=15, pd=0, va=(1 << 64) - 8192, length=16384, pte_index=pte)
@@ -97,11 +100,14 @@ def random_request(rng, mrs):
     length = rng.choice([0, 1, 64, rng.randrange(PAYLOAD_MAX), PAYLOAD_MAX, PAYLOAD_MAX, PAYLOAD_MAX + 1])
     size = mr.page_bytes
     boundary = (mr.va // size + rng.randrange(1, 4)) * size
+    behind = mr.va + mr.length + rng.getrandbits(rng.randrange(48))
     va = rng.choice([
-        mr.va, mr.va - 1, mr.va + mr.length - length, mr.va + mr.length - length + 1, mr.va + (1 << 48),
+        mr.va, mr.va - 1, behind, mr.va + mr.length - length, mr.va + mr.length - length + 1, mr.va + (1 << 48),
         rng.randrange(mr.va, mr.va + mr.length + 1), boundary - rng.randrange(length + 1), boundary,
         boundary - rng.randrange(length + 1), mr.va + rng.randrange(mr.length + 1) // 2,
     ]) & MAX64
+    if (va + length - mr.va) // size + 1 >= HUGE_PAGES and mr.pages > HUGE_PAGES:
+        va = (mr.va + rng.randrange(3 * size)) & MAX64 if rng.getrandbits(1) else max(va, mr.va + mr.length) & MAX64
     need = rng.choice([0, AccessFlag.LOCAL_WRITE, AccessFlag.REMOTE_WRITE, rng.getrandbits(4)])
     qpn = rng.choice([rng.randrange(PARAMS.qps), rng.choice([1, 2, 3]), rng.choice([2, 3]), rng.choice([2, 3, 7, 8])])
     if rng.random() < 0.03:
