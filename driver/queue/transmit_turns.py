@@ -60,7 +60,7 @@ class TransmitTurns:
     def _finished(self, ring, qp, length, now):
         if ring is Ring.SEND:
             self._in_card -= length
-        qp.sender.on_transmitted(now)
+        qp.sender.on_transmitted(now, ring is Ring.RETRANSMIT)
         self.mark_active(qp)
 
     def fill(self):

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from weft.hdl import abi, wire
 
 from ..knitting.holes import encode, node_runs
+from ..protocol.aeth import rnr_syndrome
 from ..protocol.control import ControlFrame
 from ..protocol.wrap import near
 from .hole_list import WAITING_RUNS_MAX, HoleList
 from .messages import MessageOrder
 
+RNR_TIMER = 4   # 40 µs
 _ACCESS = (abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD)
 _NAK_SYNDROME = dict.fromkeys(_ACCESS, wire.Syndrome.NAK_REMOTE_ACCESS) | {
     abi.Reason.LENGTH_MISMATCH: wire.Syndrome.NAK_INVALID_REQUEST
@@ -41,6 +43,8 @@ class Receiver:
         First PSN expected.
     qpn, generation, pool, waiting_runs_max
         See :class:`~weft.driver.receive.hole_list.HoleList`.
+    rnr_timer : int
+        What the peer is asked to wait when no receive request is there, as the verbs' ``min_rnr_timer``.
 
     Attributes
     ----------
@@ -59,7 +63,7 @@ class Receiver:
         PSN from which on the peer shall send nothing new.
     """
 
-    def __init__(self, *, qpn, generation, psn, pool, waiting_runs_max=WAITING_RUNS_MAX):
+    def __init__(self, *, qpn, generation, psn, pool, waiting_runs_max=WAITING_RUNS_MAX, rnr_timer=RNR_TIMER):
         self.cum = self.base = psn
         self.actions = collections.deque()
         self.messages = collections.deque()
@@ -71,6 +75,7 @@ class Receiver:
         self.counts = collections.Counter()
         self.holes = HoleList(qpn=qpn, generation=generation, pool=pool, waiting_runs_max=waiting_runs_max,
                               actions=self.actions, counts=self.counts)
+        self._rnr_timer = rnr_timer
         self._holes_seen = 0
         self._limit_serial = 0
         self._events = collections.deque()  # (base, holes, probe rsn or None) not yet covered
@@ -194,7 +199,7 @@ class Receiver:
         """Queue the ACK, RNR NAK or NAK that is due, after the owner took what it could from :attr:`messages`."""
         if self._delivered_any or self._probed:
             if self.messages and self._probed:
-                psn, syndrome = self.messages[0].psn, wire.Syndrome.RNR_NAK
+                psn, syndrome = self.messages[0].psn, rnr_syndrome(self._rnr_timer)
             else:
                 psn, syndrome = (self.messages[0].psn if self.messages else self.cum) - 1, wire.Syndrome.ACK
             self.actions.append(ControlFrame(wire.Opcode.ACKNOWLEDGE, psn, syndrome=syndrome, msn=self.msn))

@@ -108,5 +108,6 @@ class QPAttrMask(enum.IntFlag):
     RETRY_CNT = 1024
     RNR_RETRY = 2048
     RQ_PSN = 4096
+    MIN_RNR_TIMER = 32768
     SQ_PSN = 65536
     DEST_QPN = 1048576

@@ -88,11 +88,12 @@ class QP:
         """INIT to RTR: ``attr`` names the peer."""
         if self.qp_state is not QPState.INIT:
             raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not INIT")
-        for name in ("path_mtu", "rq_psn", "dest_qp_num", "dest_generation", "dest_mac", "dest_ip"):
+        for name in ("path_mtu", "rq_psn", "dest_qp_num", "dest_generation", "dest_mac", "dest_ip",
+                     "min_rnr_timer"):
             setattr(self.attr, name, getattr(attr, name))
         receiver = Receiver(
             qpn=self.qp_num, generation=self.generation, psn=self.attr.rq_psn, pool=self.context.knitting,
-            waiting_runs_max=self.context.config.waiting_runs_max,
+            waiting_runs_max=self.context.config.waiting_runs_max, rnr_timer=self.attr.min_rnr_timer,
         )
         try:
             self.context.commands.call(

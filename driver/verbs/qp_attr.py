@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from ..receive.receiver import RNR_TIMER
 from ..terms.enums import MTU, AccessFlag, QPState, QPType
 
 
@@ -43,8 +44,9 @@ class QPConnection:
 class QPAttr:
     """Attributes of a QP.
 
-    ``timeout`` and ``retry_cnt``, ``rnr_retry`` as in the verbs (timeout: 4.096 µs · 2^timeout, 0 waits
-    for ever). ``probe_timeout_ns`` (0: the context's) is the silence before the first tail probe.
+    ``timeout`` and ``retry_cnt``, ``rnr_retry``, ``min_rnr_timer`` as in the verbs (timeout: 4.096 µs · 2^timeout,
+    0 waits for ever; the RNR timer in the steps of IBTA table 46: 4 is 40 µs).
+    ``probe_timeout_ns`` (0: the context's) is the silence before the first tail probe.
     """
 
     qp_state: QPState = QPState.RESET
@@ -56,6 +58,7 @@ class QPAttr:
     timeout: int = 4
     retry_cnt: int = 7
     rnr_retry: int = 7
+    min_rnr_timer: int = RNR_TIMER
     dest_generation: int = 0
     dest_mac: int = 0
     dest_ip: int = 0
