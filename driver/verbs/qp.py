@@ -2,13 +2,13 @@
 
 from weft.hdl import abi, wire
 
-from ..engine.qp_engine import COMPLETION_OPCODE, QpEngine
+from ..engine.qp_engine import QpEngine
 from ..protocol.path import Path
-from ..protocol.segment import Request
 from ..receive.receiver import Receiver
 from ..send.sender import Sender
-from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType, SendFlags, WCStatus, WROpcode
+from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType, WCStatus
 from .qp_attr import QPAttr, QPCap, QPConnection, QPInitAttr
+from .requests import check_recv, send_request
 
 __all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr"]
 IBV_TIMEOUT_UNIT_NS = 4096
@@ -180,34 +180,31 @@ class QP:
 
         Raises
         ------
-        ValueError
-            If the QP is not in RTS or ERR, or cannot do it.
+        ValueError, TypeError
+            If the QP is not in RTS or ERR, or the request is impossible; nothing is queued then.
         BufferError
             If ``max_send_wr`` requests are outstanding.
         """
         if self.sender is None:
             raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
-        if wr.opcode not in COMPLETION_OPCODE:
-            raise ValueError(f"{WROpcode(wr.opcode).name} is not a write")
-        if len(wr.sg) > self.cap.max_send_sge:
-            raise ValueError(f"{len(wr.sg)} SGEs; at most {self.cap.max_send_sge}")
+        request = send_request(wr, self.cap, signal_all=self.init_attr.sq_sig_all)
         if self.sender.outstanding >= self.cap.max_send_wr:
             raise BufferError(f"{self.cap.max_send_wr} send requests are outstanding")
-        request = Request(
-            wr.wr_id,
-            [(s.addr, s.length, s.lkey) for s in wr.sg],
-            wr.remote_addr,
-            wr.rkey,
-            imm=wr.imm_data if wr.opcode is WROpcode.RDMA_WRITE_WITH_IMM else None,
-            signaled=bool(self.init_attr.sq_sig_all or wr.send_flags & SendFlags.SIGNALED),
-            cookie=wr.opcode,
-        )
         self.engine.post_send(request)
 
     def post_recv(self, wr):
-        """Queue a receive work request: each RDMA WRITE WITH IMMEDIATE of the peer takes one."""
+        """Queue a receive work request: each RDMA WRITE WITH IMMEDIATE of the peer takes one.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the QP is in RESET, or the request is impossible.
+        BufferError
+            If ``max_recv_wr`` requests are outstanding.
+        """
         if self.qp_state is QPState.RESET:
             raise ValueError(f"QP {self.qp_num} is RESET; it cannot receive")
+        check_recv(wr, self.cap)
         if self.engine.receives >= self.cap.max_recv_wr:
             raise BufferError(f"{self.cap.max_recv_wr} receive requests are outstanding")
         self.engine.post_recv(wr)
