@@ -51,9 +51,10 @@ class CardEngine:
         }
         self.status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
         self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
-        self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE])
         self.qps = QpTable(max_qp)
         self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.qps.find)
+        self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE],
+                                     drain=self.reports.collect)
         self.balancers, self.raw_frame_handlers = [], []
         self.counts = collections.Counter()
         self._turns = TransmitTurns(self.rings, self.qps.mark_active, enough_bytes=enough_bytes(config.tx_poll_ns))
@@ -76,6 +77,7 @@ class CardEngine:
         for ring in self.rings.values():
             ring.clear()
         self.commands.forget()
+        self.reports.forget()
         self.nic.forget()
 
     def close(self):
