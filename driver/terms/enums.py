@@ -21,6 +21,12 @@ class QPState(enum.IntEnum):
     ERR = 6
 
 
+class EventType(enum.IntEnum):
+    """Kind of an asynchronous event (ibv_event_type)."""
+
+    CQ_ERR = 0
+
+
 class WROpcode(enum.IntEnum):
     """Operation of a send work request (ibv_wr_opcode)."""
 
