@@ -184,20 +184,22 @@ class CardEngine:
         self.device.write64(abi.REGISTER[register].offset, int.from_bytes(layout.pack(**fields), "little"))
 
     def send_control(self, qp, frame):
-        """Queue a control frame of a QP."""
+        """Queue a control frame of a QP. When too many of it wait it gets lost: what any may do on the way."""
         path = qp.path
-        self.counts[frame.opcode.name] += 1
-        self.nic.send(
-            wire.build_frame(
-                opcode=frame.opcode,
-                dst_mac=path.mac,
-                src_mac=self.mac,
-                src_ip=self.ip,
-                dst_ip=path.ip,
-                sport=qp.sport,
-                dest_qp=path.qpn,
-                psn=frame.psn,
-                extensions=control_extension(frame, path.generation),
-                payload=frame.payload,
-            )
+        data = wire.build_frame(
+            opcode=frame.opcode,
+            dst_mac=path.mac,
+            src_mac=self.mac,
+            src_ip=self.ip,
+            dst_ip=path.ip,
+            sport=qp.sport,
+            dest_qp=path.qpn,
+            psn=frame.psn,
+            extensions=control_extension(frame, path.generation),
+            payload=frame.payload,
         )
+        try:
+            self.nic.send(data, qp)
+            self.counts[frame.opcode.name] += 1
+        except BufferError:
+            self.counts["control_frames_dropped"] += 1

@@ -18,6 +18,8 @@ from .hole_list import WAITING_RUNS_MAX, HoleList
 from .messages import MessageOrder
 
 RNR_TIMER = 4   # 40 µs
+MESSAGES_MAX = 1 << 18
+REPEATED_REPORTS_MAX = 64   # loss reports that one probe brings again
 _ACCESS = (abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD)
 _NAK_SYNDROME = dict.fromkeys(_ACCESS, wire.Syndrome.NAK_REMOTE_ACCESS) | {
     abi.Reason.LENGTH_MISMATCH: wire.Syndrome.NAK_INVALID_REQUEST
@@ -43,6 +45,8 @@ class Receiver:
         First PSN expected.
     qpn, generation, pool, waiting_runs_max
         See :class:`~weft.driver.receive.hole_list.HoleList`.
+    messages_max : int
+        Messages that may wait for what is before them, or for a receive request. The peer gets an error for one more.
     rnr_timer : int
         What the peer is asked to wait when no receive request is there, as the verbs' ``min_rnr_timer``.
 
@@ -63,7 +67,8 @@ class Receiver:
         PSN from which on the peer shall send nothing new.
     """
 
-    def __init__(self, *, qpn, generation, psn, pool, waiting_runs_max=WAITING_RUNS_MAX, rnr_timer=RNR_TIMER):
+    def __init__(self, *, qpn, generation, psn, pool, waiting_runs_max=WAITING_RUNS_MAX, rnr_timer=RNR_TIMER,
+                 messages_max=MESSAGES_MAX):
         self.cum = self.base = psn
         self.actions = collections.deque()
         self.messages = collections.deque()
@@ -75,7 +80,7 @@ class Receiver:
         self.counts = collections.Counter()
         self.holes = HoleList(qpn=qpn, generation=generation, pool=pool, waiting_runs_max=waiting_runs_max,
                               actions=self.actions, counts=self.counts)
-        self._rnr_timer = rnr_timer
+        self._rnr_timer, self._messages_max = rnr_timer, messages_max
         self._holes_seen = 0
         self._limit_serial = 0
         self._events = collections.deque()  # (base, holes, probe rsn or None) not yet covered
@@ -151,7 +156,11 @@ class Receiver:
             return
         psn = near(report.psn, self.cum, 32)
         if kind is abi.ReportKind.MESSAGE_END:
-            self._order.add(psn, report)
+            if len(self._order) + len(self.messages) < self._messages_max:
+                self._order.add(psn, report)
+            else:
+                self.counts["messages_refused"] += 1
+                self._refused(psn, wire.Syndrome.NAK_REMOTE_OPERATIONAL)
         rsn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS) if kind is abi.ReportKind.PROBE else None
         self._events.append((near(report.base, self.base, 32), report.holes, rsn))
 
@@ -185,7 +194,7 @@ class Receiver:
         if probes:
             self._probed = True
             self.nak_sent = False
-            self.holes.repeat(min(probes))
+            self.holes.repeat(min(probes), REPEATED_REPORTS_MAX)
             if self._limit_serial:
                 self._report_limit()
 

@@ -185,7 +185,10 @@ class Sender:
         """Everything before the packet it names arrived; that one found no receive request. One for each probe counts,
         however many come."""
         asked = self.timer.asking
-        if not self._acknowledge(psn, now) or self.failed is not None or not self.queue.in_flight:
+        if psn == self.queue.sent_psn or not self._acknowledge(psn, now):
+            self.counts["stray_acks"] += psn == self.queue.sent_psn
+            return
+        if self.failed is not None:
             return
         self.timer.not_ready(now, wait_ns)
         self._rnr += asked
