@@ -186,6 +186,13 @@ class Context:
         self.check_open()
         self.engine.run_until(condition, timeout_ns)
 
+    def serve(self, timeout_ns):
+        """Answer the peers for so long: all that a program has to do that lets others write into its memory."""
+        deadline = self.device.now_ns() + timeout_ns
+        while (left := deadline - self.device.now_ns()) > 0:
+            if not self.progress():
+                self.wait(left)
+
     # ------------------------------------------------------------------------------- small services
 
     def new_pd(self):

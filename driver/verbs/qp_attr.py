@@ -58,7 +58,7 @@ class QPAttr:
     """Attributes of a QP.
 
     ``timeout`` and ``retry_cnt``, ``rnr_retry``, ``min_rnr_timer`` as in the verbs (timeout: 4.096 µs · 2^timeout,
-    0 waits for ever; the RNR timer in the steps of IBTA table 46: 4 is 40 µs).
+    0 waits for ever, 14 is 67 ms; the RNR timer in the steps of IBTA table 46: 4 is 40 µs).
     ``probe_timeout_ns`` (0: the context's) is the silence before the first tail probe. ``sq_psn`` None leaves the one
     that the QP chose.
     """
@@ -69,7 +69,7 @@ class QPAttr:
     rq_psn: int = 0
     dest_qp_num: int = 0
     qp_access_flags: AccessFlag = AccessFlag.REMOTE_WRITE
-    timeout: int = 4
+    timeout: int = 14
     retry_cnt: int = 7
     rnr_retry: int = 7
     min_rnr_timer: int = RNR_TIMER
