@@ -2,7 +2,8 @@
 
 from two_hosts import TwoHosts
 
-for settings in ({}, {"timeout": 8, "retry_cnt": 2}, {"timeout": 8, "retry_cnt": 2, "probe_timeout_ns": 500_000}):
+for settings in ({}, {"timeout": 4}, {"timeout": 8, "retry_cnt": 2},
+                 {"timeout": 8, "retry_cnt": 2, "probe_timeout_ns": 500_000}):
     hosts = TwoHosts(**settings)
     a, b = hosts.a, hosts.b
     hosts.links[0].drop = lambda frame: True

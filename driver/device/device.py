@@ -63,6 +63,24 @@ class Device(abc.ABC):
     """
 
     shortest_wait_ns = 1_000
+    _user = None
+
+    def claim(self, user):
+        """``user`` alone drives the card from now on.
+
+        Raises
+        ------
+        ValueError
+            If somebody else does.
+        """
+        if self._user is not None:
+            raise ValueError("another context uses the device")
+        self._user = user
+
+    def release(self, user):
+        """``user`` does not drive it any more."""
+        if self._user is user:
+            self._user = None
 
     @abc.abstractmethod
     def read32(self, offset):

@@ -51,9 +51,10 @@ class CardEngine:
         }
         self.status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
         self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
-        self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE])
         self.qps = QpTable(max_qp)
         self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.qps.find)
+        self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE],
+                                     drain=self.reports.collect)
         self.balancers, self.raw_frame_handlers = [], []
         self.counts = collections.Counter()
         self._turns = TransmitTurns(self.rings, self.qps.mark_active, enough_bytes=enough_bytes(config.tx_poll_ns))
@@ -76,6 +77,7 @@ class CardEngine:
         for ring in self.rings.values():
             ring.clear()
         self.commands.forget()
+        self.reports.forget()
         self.nic.forget()
 
     def close(self):
@@ -182,20 +184,22 @@ class CardEngine:
         self.device.write64(abi.REGISTER[register].offset, int.from_bytes(layout.pack(**fields), "little"))
 
     def send_control(self, qp, frame):
-        """Queue a control frame of a QP."""
+        """Queue a control frame of a QP. When too many of it wait it gets lost: what any may do on the way."""
         path = qp.path
-        self.counts[frame.opcode.name] += 1
-        self.nic.send(
-            wire.build_frame(
-                opcode=frame.opcode,
-                dst_mac=path.mac,
-                src_mac=self.mac,
-                src_ip=self.ip,
-                dst_ip=path.ip,
-                sport=qp.sport,
-                dest_qp=path.qpn,
-                psn=frame.psn,
-                extensions=control_extension(frame, path.generation),
-                payload=frame.payload,
-            )
+        data = wire.build_frame(
+            opcode=frame.opcode,
+            dst_mac=path.mac,
+            src_mac=self.mac,
+            src_ip=self.ip,
+            dst_ip=path.ip,
+            sport=qp.sport,
+            dest_qp=path.qpn,
+            psn=frame.psn,
+            extensions=control_extension(frame, path.generation),
+            payload=frame.payload,
         )
+        try:
+            self.nic.send(data, qp)
+            self.counts[frame.opcode.name] += 1
+        except BufferError:
+            self.counts["control_frames_dropped"] += 1

@@ -101,6 +101,9 @@ class QpEngine:
         elif kind is abi.ReportKind.ERROR and report.src_ip != self.path.ip:
             self.card.counts["errors_of_strangers"] += 1   # somebody else's mistake is no reason to give up
         else:
+            if kind is abi.ReportKind.PROBE and report.src_ip != self.path.ip:
+                self.card.counts["probes_of_strangers"] += 1
+                report.kind = abi.ReportKind.PROGRESS      # what it says of the window holds; nobody is answered
             self.receiver.on_event(report)
             if kind is abi.ReportKind.QP_ERROR:
                 self.fail(WCStatus.FATAL_ERR)

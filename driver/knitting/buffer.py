@@ -43,7 +43,7 @@ class KnittingBuffer:
     low_water : int
         Fewest blocks that were ever free.
     counts : Counter
-        ``grown``, ``shrunk``, ``adjacent`` and ``links``, ``refused``.
+        ``grown``, ``no_memory``, ``shrunk``, ``adjacent`` and ``links``, ``refused``.
     """
 
     def __init__(self, device, announce, *, extent_bytes=EXTENT_BYTES, max_extents=1, alpha=QUOTA_ALPHA,
@@ -112,7 +112,10 @@ class KnittingBuffer:
             self._short = False
             self._calm_since = None
             if self.extents.can_add:
-                self.grow()
+                try:
+                    self.grow()
+                except MemoryError:     # of the host: holes go on waiting for blocks
+                    self.counts["no_memory"] += 1
         elif self._calm_since is None:
             self._calm_since = now
         elif now - self._calm_since >= self.calm_ns and (free - self.extent_blocks) * 2 > total - self.extent_blocks:

@@ -2,6 +2,8 @@
 
 import enum
 
+from .round_trip import RoundTrip
+
 
 class Expiry(enum.Enum):
     """What an expired timer asks for."""
@@ -13,22 +15,24 @@ class Expiry(enum.Enum):
 class ProgressTimer:
     """Runs while something is unacknowledged, and starts anew with every progress.
 
-    The first probe goes out when nothing moved for ``probe_ns``. As a probe or its answer may get lost like anything
-    else, it is repeated after the same time, and when that stays without answer after twice, four times ... as long,
-    until ``timeout_ns`` lie between two of them. A peer that answers, although nothing moves, is alive: it is asked
-    every ``probe_ns`` again.
+    The first probe goes out when nothing moved for ``probe_ns``, or for two round trips and a margin once answers
+    showed that these are longer. As a probe or its answer may get lost like anything else, it is repeated after the
+    same time, and when that stays without answer after twice, four times ... as long, until ``timeout_ns`` lie between
+    two of them. A peer that answers, although nothing moves, is alive: it is asked in the first of these intervals
+    again.
 
     From one probe to the next each of these times is another one, up to an eighth longer: a network that fails at
     regular intervals must not take every probe, or all that follows its answer, again and again.
 
     The end does not depend on how many probes that makes: it comes when no probe was answered for
-    ``retry_cnt + 1`` times ``timeout_ns``. A connection that is answered but never moves ends as well, after
-    ``STALL_FACTOR`` times as long.
+    ``retry_cnt + 1`` times ``timeout_ns``. A connection that is answered but not acknowledged any further ends as well:
+    after the same time when what is to be acknowledged next got lost more than ``retry_cnt`` times meanwhile, and
+    otherwise after ``STALL_FACTOR`` times as long.
 
     Parameters
     ----------
     probe_ns : int
-        Silence before the first probe; about two round trips and a margin.
+        Least silence before the first probe; about two round trips and a margin.
     timeout_ns : int
         Longest time between two probes, and the unit of ``retry_cnt``; 0 waits for ever, as ``timeout`` 0 in the
         verbs, with at most 2^``LONGEST_LOG2`` times ``probe_ns`` between two probes.
@@ -41,38 +45,107 @@ class ProgressTimer:
         When :meth:`poll` has something to say, or None while the timer is stopped.
     probes : int
         Asked for so far.
+    round_trip : RoundTrip
     """
 
     STALL_FACTOR = 32
     LONGEST_LOG2 = 6
 
     def __init__(self, probe_ns, timeout_ns, retry_cnt):
-        self.probe_ns, self.timeout_ns, self.retry_cnt = probe_ns, timeout_ns, retry_cnt
+        self.timeout_ns, self.retry_cnt = timeout_ns, retry_cnt
+        self.round_trip = RoundTrip(probe_ns)
+        self._longest_ns = timeout_ns or probe_ns << self.LONGEST_LOG2
         self.deadline = None
         self.probes = 0
         self._asked = self._stalled = None   # when the first probe since the last sign of life, progress, was due
         self._interval = probe_ns            # to the probe behind the next one
+        self._hurried = self._at_once = False
+        self._opened = self._gap = None      # first probe without answer, and how long behind it the last one was sent
+        self._clear_at = 0                   # until then answers may come to older probes
+        self._longest_trip = 0               # what the round trip may have been when answers were taken last
+        self._quiet_ns = 0                   # the same, once it is known that they do come
+        self._lost = 0                       # times that what is next in turn got lost since the last progress
+
+    @property
+    def probe_ns(self):
+        """Silence before the first probe."""
+        return min(self.round_trip.patience_ns, self._longest_ns)
 
     @property
     def running(self):
         return self.deadline is not None
 
+    @property
+    def asking(self):
+        """A probe is without answer."""
+        return self._opened is not None
+
     def progress(self, now):
-        """Something moved: the full time again."""
-        self.deadline = now + self._spread(self.probe_ns)
-        self._asked = self._stalled = None
+        """The peer acknowledged something new, or was sent something new: the full time again."""
+        self._stalled = None
+        self._lost = 0
+        self._hurried = False
+        self.asked_otherwise()
+        self.restart(now)
+
+    def restart(self, now):
+        """Something was sent again or asked for: the next probe is due later, but that alone is no progress."""
+        self._asked = None
+        self._at_once = False
         self._interval = self.probe_ns
+        self.deadline = now + self._spread(self._interval)
+
+    def asked_otherwise(self):
+        """The next answer may come of something else than a probe."""
+        self._opened = self._gap = None
 
     def answered(self, now):
         """The peer spoke, but nothing moved."""
+        self._measure(now)
+        self._interval = min(max(self.probe_ns, self._quiet_ns), self._longest_ns)
         if self._asked is not None:
-            self.deadline = min(self.deadline, now + self._spread(self.probe_ns))
+            self.deadline = min(self.deadline, now + self._spread(self._interval))
+        if self.running and self._quiet_ns:
+            self.deadline = max(self.deadline, self._clear_at)
         self._asked = None
-        self._interval = self.probe_ns
+
+    def _measure(self, now):
+        """Learn from an answer. Only if a single probe is open it is known which one was answered.
+
+        When several are open, either some of them got lost, or the round trip is longer than the times between them.
+        Then more answers come soon, and the next probe waits for the end of them, and for its own answer as long.
+        """
+        opened, gap = self._opened, self._gap
+        if now <= self._clear_at and (opened is None or gap is None):
+            self._quiet_ns = self._longest_trip
+            return
+        self.asked_otherwise()
+        if opened is not None and gap is None:
+            self.round_trip.add(now - opened)
+            self._quiet_ns = 0
+        elif opened is not None:
+            self._clear_at, self._longest_trip = now + gap, now - opened
+            self._quiet_ns = self._quiet_ns and self._longest_trip
+
+    def lost_again(self):
+        """What the peer is to acknowledge next did not arrive, once more."""
+        self._lost += 1
+
+    def not_ready(self, now, wait_ns):
+        """The peer is alive and asks for so much time; however often it does so is not the timer's concern."""
+        self.answered(now)
+        self._stalled = None
+        self.deadline = now + self._spread(wait_ns)
+
+    def hurry(self, now):
+        """Ask at once; once only, until a probe was due by itself."""
+        if self.running and not self._hurried:
+            self._hurried = self._at_once = True
+            self.deadline = now
 
     def stop(self):
         self.deadline = None
-        self._asked = self._stalled = None
+        self._asked = self._stalled = self._opened = self._gap = None
 
     def poll(self, now):
         """An :class:`Expiry` if the time is over, else None."""
@@ -82,17 +155,27 @@ class ProgressTimer:
             self._asked = now
         if self._stalled is None:
             self._stalled = now
-        patience = (self.retry_cnt + 1) * self.timeout_ns
-        end = min(self._asked + patience, self._stalled + self.STALL_FACTOR * patience)
-        if self.timeout_ns and now >= end:
+        if self.timeout_ns and now >= self._end:
             self.stop()
             return Expiry.EXHAUSTED
+        self._hurried, self._at_once = self._at_once, False
         self.probes += 1
+        if self._opened is None:
+            self._opened = now
+        else:
+            self._gap = now - self._opened
         self.deadline = now + self._spread(self._interval)
         if self.timeout_ns:
-            self.deadline = min(self.deadline, end)
-        self._interval = min(2 * self._interval, self.timeout_ns or self.probe_ns << self.LONGEST_LOG2)
+            self.deadline = min(self.deadline, self._end)
+        self._interval = min(2 * self._interval, self._longest_ns)
         return Expiry.PROBE
+
+    @property
+    def _end(self):
+        """When it is enough."""
+        patience = (self.retry_cnt + 1) * self.timeout_ns
+        stall = patience * (1 if self._lost > self.retry_cnt else self.STALL_FACTOR)
+        return min(self._asked + patience, self._stalled + stall)
 
     def _spread(self, interval):
         """Steps far from each other, all of eight before one comes again; none for the first probe of a QP."""

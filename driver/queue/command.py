@@ -18,7 +18,35 @@ class CommandError(Exception):
 
 
 class CommandTimeout(Exception):
-    """The card did not answer."""
+    """The card did not answer yet: it may still do what it was asked, and use memory that it was told of.
+
+    Attributes
+    ----------
+    pending : PendingCommand
+        For :meth:`CommandQueue.finish`.
+    """
+
+    def __init__(self, pending, timeout_ns):
+        super().__init__(f"{pending.opcode.name}: no response within {timeout_ns} ns")
+        self.pending = pending
+
+
+class PendingCommand:
+    """A command that somebody waits for.
+
+    Attributes
+    ----------
+    response : namespace or None
+        The card's.
+    forgotten : bool
+        The card was reset instead.
+    """
+
+    def __init__(self, opcode):
+        self.opcode, self.response, self.forgotten = abi.CommandOpcode(opcode), None, False
+
+    def __call__(self, response):
+        self.response = response
 
 
 class CommandQueue:
@@ -28,14 +56,17 @@ class CommandQueue:
     ----------
     device : Device
     ring, responses : HostToCardRing, CardToHostRing
+    drain : callable
+        Called while somebody waits: the card may need room elsewhere before it can answer.
     timeout_ns : int
         How long :meth:`call` waits.
     """
 
     POLL_NS = 2_000
 
-    def __init__(self, device, ring, responses, *, timeout_ns=100_000_000):
+    def __init__(self, device, ring, responses, *, drain=lambda: None, timeout_ns=100_000_000):
         self.device, self.ring, self.responses, self.timeout_ns = device, ring, responses, timeout_ns
+        self.drain = drain
         self._tag = 0
         self._waiting = {}     # tag -> callback(response)
         self._backlog = []     # (fields, callback) that found the ring full
@@ -55,6 +86,9 @@ class CommandQueue:
 
     def forget(self):
         """No command waits for an answer any more: the card was reset."""
+        for done in [*self._waiting.values(), *(done for _, _, done in self._backlog)]:
+            if isinstance(done, PendingCommand):
+                done.forgotten = True
         self._waiting.clear()
         self._backlog.clear()
 
@@ -82,19 +116,30 @@ class CommandQueue:
         CommandError
             With the status the card gave.
         CommandTimeout
-            If no answer came.
+            If no answer came. What the command speaks of belongs to the card until :meth:`finish` says otherwise.
         """
-        answers = []
-        self.submit(opcode, answers.append, **fields)
+        pending = PendingCommand(opcode)
+        self.submit(opcode, pending, **fields)
+        return self.finish(pending)
+
+    def finish(self, pending):
+        """Wait, once more, for the answer to a command and return it; None if the card was reset meanwhile.
+
+        Raises
+        ------
+        CommandError, CommandTimeout
+            As :meth:`call`.
+        """
         deadline = self.device.now_ns() + self.timeout_ns
-        while not answers:
+        while pending.response is None and not pending.forgotten:
+            self.drain()
             if self.progress():
                 continue
             if self.device.now_ns() >= deadline:
-                raise CommandTimeout(f"{abi.CommandOpcode(opcode).name}: no response within {self.timeout_ns} ns")
+                raise CommandTimeout(pending, self.timeout_ns)
             self.responses.arm()
             self.device.wait(self.POLL_NS)
-        response = answers[0]
-        if response.status is not abi.CommandStatus.OK:
-            raise CommandError(opcode, response.status)
+        response = pending.response
+        if response is not None and response.status is not abi.CommandStatus.OK:
+            raise CommandError(pending.opcode, response.status)
         return response

@@ -17,22 +17,59 @@ class ReportWorker:
     Attributes
     ----------
     counts : Counter
-        Reports by kind name, and ``stale`` for those of QPs that are gone.
+        Reports by kind name, ``stale`` for those of QPs that are gone, ``failed`` for those that raised, and
+        ``errors_dropped`` for ERROR reports that found no room in :meth:`collect`.
     """
+
+    ROUND_MAX = 4096       # reports handed over in one call of :meth:`progress`
+    COLLECTED_MAX = 1 << 16
 
     def __init__(self, ring, find_qp):
         self.ring, self.find_qp = ring, find_qp
         self.counts = collections.Counter()
+        self._collected = collections.deque()
+
+    def collect(self):
+        """Make room in the ring without handing anything over: that is for the next :meth:`progress`.
+
+        When very many are kept, ERROR reports, which only tell of packets that were refused, are dropped.
+        """
+        while len(self._collected) < 2 * self.COLLECTED_MAX and self._take():
+            pass
+
+    def _take(self):
+        entries = self.ring.poll()
+        if not entries:
+            return False
+        if len(self._collected) >= self.COLLECTED_MAX:
+            kept = [entry for entry in entries if abi.REPORT_EVENT.unpack(entry).kind is not abi.ReportKind.ERROR]
+            self.counts["errors_dropped"] += len(entries) - len(kept)
+            entries = kept
+        self._collected.extend(entries)
+        self.ring.release()
+        return True
 
     def progress(self):
-        """Take everything that is there; true if something was."""
-        busy = False
-        while entries := self.ring.poll():
-            busy = True
-            for entry in entries:
-                self._dispatch(entry)
-            self.ring.release()
-        return busy
+        """Hand over what is there, oldest first; true if something was.
+
+        Whatever is raised by one report is raised again when all others were handed over.
+        """
+        handed, error = 0, None
+        while handed < self.ROUND_MAX and (self._collected or self._take()):
+            while self._collected and handed < self.ROUND_MAX:
+                handed += 1
+                try:
+                    self._dispatch(self._collected.popleft())
+                except Exception as raised:
+                    self.counts["failed"] += 1
+                    error = error or raised
+        if error is not None:
+            raise error
+        return handed > 0
+
+    def forget(self):
+        """Nothing was reported: the card was reset."""
+        self._collected.clear()
 
     def _dispatch(self, entry):
         kind = abi.REPORT_EVENT.unpack(entry).kind

@@ -131,17 +131,17 @@ class CardToHostRing(_Ring):
         count = min(self.BATCH, self.depth - at, self.depth - (self.prod - self.cons))
         if not count:
             return []
-        data = self.buffer.read(at * abi.BLOCK_BYTES, count * abi.BLOCK_BYTES)
-        entries = []
-        for i in range(count):
-            entry = data[i * abi.BLOCK_BYTES : (i + 1) * abi.BLOCK_BYTES]
-            if not self._valid(entry):
-                break
-            entries.append(entry)
-            self.prod += 1
-        if entries:
-            self._armed = False   # the interrupt came, or comes, for the first of them
-        return entries
+        phases = self.buffer.read(at * abi.BLOCK_BYTES, count * abi.BLOCK_BYTES)[::abi.BLOCK_BYTES]
+        valid = 0
+        while valid < count and phases[valid] & _PHASE == self._phase(self.prod):
+            valid += 1
+        if not valid:
+            return []
+        # Read again: what was read with the phase may be older than the phase.
+        data = self.buffer.read(at * abi.BLOCK_BYTES, valid * abi.BLOCK_BYTES)
+        self.prod += valid
+        self._armed = False   # the interrupt came, or comes, for the first of them
+        return [data[i : i + abi.BLOCK_BYTES] for i in range(0, len(data), abi.BLOCK_BYTES)]
 
     def release(self):
         """Everything polled may be overwritten; the card learns of it before the ring runs full."""

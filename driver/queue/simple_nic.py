@@ -22,12 +22,15 @@ class SimpleNic:
         Where the card puts frames.
     """
 
+    QUEUED_MAX = 256
+
     def __init__(self, device, tx, rx, *, slot_log2=11):
         self.device, self.tx, self.rx = device, tx, rx
         self.slot_bytes = 1 << slot_log2
         self.tx_slots = device.alloc(tx.depth * self.slot_bytes, align=4096)
         self.rx_slots = device.alloc(rx.depth * self.slot_bytes, align=4096)
-        self._queue = collections.deque()
+        self._queue = collections.deque()      # (owner, frame)
+        self._waiting = collections.Counter()  # frames of each owner in it
 
     def start(self):
         """Tell the card of the slots."""
@@ -37,18 +40,24 @@ class SimpleNic:
     def forget(self):
         """Nothing is queued any more: the card was reset."""
         self._queue.clear()
+        self._waiting.clear()
 
-    def send(self, frame):
-        """Queue a frame (without FCS).
+    def send(self, frame, owner=None):
+        """Queue a frame (without FCS). How many wait is counted for each ``owner`` by itself.
 
         Raises
         ------
         ValueError
             If it is shorter than an Ethernet header or longer than a slot.
+        BufferError
+            If ``QUEUED_MAX`` frames of this owner wait.
         """
         if not wire.ETH.size_bytes <= len(frame) <= self.slot_bytes:
             raise ValueError(f"a frame of {len(frame)} bytes; {wire.ETH.size_bytes} to {self.slot_bytes} can be sent")
-        self._queue.append(frame)
+        if self._waiting[owner] >= self.QUEUED_MAX:
+            raise BufferError(f"{self.QUEUED_MAX} frames wait for the NIC_TX ring")
+        self._queue.append((owner, frame))
+        self._waiting[owner] += 1
 
     @property
     def busy(self):
@@ -57,7 +66,10 @@ class SimpleNic:
     def flush(self):
         """Hand queued frames to the card as far as the ring has room."""
         while self._queue and self.tx.room:
-            frame = self._queue.popleft()
+            owner, frame = self._queue.popleft()
+            self._waiting[owner] -= 1
+            if not self._waiting[owner]:
+                del self._waiting[owner]
             at = self.tx.prod % self.tx.depth * self.slot_bytes
             self.tx_slots.write(at, frame)
             self.tx.push(abi.NIC_TX.pack(address=self.tx_slots.physical(at), length=len(frame)))

@@ -7,6 +7,7 @@ from weft.hdl import abi
 Ring = abi.Ring
 _RINGS = (Ring.SEND, Ring.RETRANSMIT, Ring.NIC_TX)
 _LINE_BYTES_PER_NS = 50   # of a line of 400 Gb/s
+AHEAD_BYTES = 256 * 1024
 _LOOKS = 4                # at the status block, while the card does what is enough
 
 
@@ -16,7 +17,10 @@ def enough_bytes(poll_ns):
 
 
 class TransmitTurns:
-    """QPs with work wait in turn; retransmissions first, then one descriptor of new work each.
+    """QPs with work wait in turn; retransmissions first, then new work, one descriptor of each QP.
+
+    The card sends what is to be sent again before new work. So that this does not wait for ever, whatever is asked
+    for again, no more than ``AHEAD_BYTES`` are handed over between two descriptors of new work.
 
     While the card has enough to do, the doorbell of new work waits, so that it rings for many descriptors at once.
 
@@ -31,21 +35,27 @@ class TransmitTurns:
 
     def __init__(self, rings, mark_active, *, enough_bytes):
         self.rings, self.mark_active, self.enough_bytes = rings, mark_active, enough_bytes
-        self._turn = collections.deque()
+        self._turn, self._again = collections.deque(), collections.deque()   # QPs with new work; with some to repeat
+        self._ahead = 0   # bytes sent again since new work was finished
         self._in_card = self._held_back = 0   # bytes of new work: the card knows of them; they wait for the doorbell
 
     def offer(self, qp):
         """Give ``qp`` a turn if it has work."""
-        if qp.sender is not None and qp not in self._turn and (qp.sender.has_work or qp.sender.has_retransmission):
-            self._turn.append(qp)
+        if qp.sender is None:
+            return
+        for turn, has in ((self._again, qp.sender.has_retransmission), (self._turn, qp.sender.has_work)):
+            if has and qp not in turn:
+                turn.append(qp)
 
     def remove(self, qp):
-        if qp in self._turn:
-            self._turn.remove(qp)
+        for turn in (self._again, self._turn):
+            if qp in turn:
+                turn.remove(qp)
 
     def clear(self):
         self._turn.clear()
-        self._in_card = self._held_back = 0
+        self._again.clear()
+        self._in_card = self._held_back = self._ahead = 0
 
     def advance(self, status, now):
         """Take back what the card finished, by its unpacked STATUS_BLOCK; true if there was something."""
@@ -60,25 +70,28 @@ class TransmitTurns:
     def _finished(self, ring, qp, length, now):
         if ring is Ring.SEND:
             self._in_card -= length
-        qp.sender.on_transmitted(now)
+            self._ahead = 0
+        qp.sender.on_transmitted(now, ring is Ring.RETRANSMIT)
         self.mark_active(qp)
 
     def fill(self):
         """Hand descriptors over as far as the rings have room."""
         send, retransmit = self.rings[Ring.SEND], self.rings[Ring.RETRANSMIT]
-        for qp in list(self._turn):
-            while retransmit.room and (fields := qp.sender.next_retransmission()):
+        while self._again and retransmit.room and not (self._ahead >= AHEAD_BYTES and send.prod != send.cons):
+            qp = self._again.popleft()
+            if fields := qp.sender.next_retransmission():
                 retransmit.push(qp.work_descriptor(fields), (qp, fields["length"]))
+                self._ahead += fields["length"]
+            if qp.sender.has_retransmission:
+                self._again.append(qp)
         retransmit.ring_doorbell()
         while self._turn and send.room:
             qp = self._turn.popleft()
             if fields := qp.sender.next_work():
                 send.push(qp.work_descriptor(fields), (qp, fields["length"]))
                 self._held_back += fields["length"]
-            if qp.sender.has_work or qp.sender.has_retransmission:
+            if qp.sender.has_work:
                 self._turn.append(qp)
-                if not any(q.sender.has_work for q in self._turn):
-                    break
         if self._in_card < self.enough_bytes:
             self._in_card, self._held_back = self._in_card + self._held_back, 0
             send.ring_doorbell()
@@ -86,4 +99,4 @@ class TransmitTurns:
     @property
     def busy(self):
         """Descriptors are in the card or wait for ring room."""
-        return bool(self._turn) or any(self.rings[r].prod != self.rings[r].cons for r in _RINGS)
+        return bool(self._turn or self._again) or any(self.rings[r].prod != self.rings[r].cons for r in _RINGS)

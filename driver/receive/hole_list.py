@@ -12,6 +12,7 @@ from ..protocol.control import ControlFrame
 from .waiting import WaitingHoles
 
 WAITING_RUNS_MAX = 4096
+_RETIRED_KEPT = 64
 
 
 @dataclass
@@ -126,6 +127,9 @@ class HoleList:
             self.counts["pool_waits"] += 1
             return False
         node = _Node(linked[0], self.next_rsn, runs, fields["encoding"], linked[1])
+        if len(self._open) > 2 * len(self.nodes) + _RETIRED_KEPT:
+            self._open = [entry for entry in self._open if not entry[2].retired]
+            heapq.heapify(self._open)
         heapq.heappush(self._open, (runs[0][0], node.rsn, node))
         self.nodes.append(node)
         self.next_rsn += fields["count"]

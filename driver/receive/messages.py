@@ -1,10 +1,7 @@
 """Messages of the peer: ends arrive in any order and more than once, deliveries come once and in order."""
 
-import collections
 import heapq
 from dataclasses import dataclass
-
-DELIVERED_KEPT = 1 << 16  # ends remembered against repeated reports
 
 
 @dataclass
@@ -26,11 +23,15 @@ class MessageOrder:
     def __init__(self):
         self._ends = {}      # psn -> MessageEnd
         self._heap = []
-        self._released = collections.OrderedDict()
+        self._released = None   # every end below this PSN was delivered: none is reported behind what lets it pass
+
+    def __len__(self):
+        """Ends that wait."""
+        return len(self._heap)
 
     def add(self, psn, report):
         """A MESSAGE_END report."""
-        if psn not in self._ends and psn not in self._released:
+        if psn not in self._ends and (self._released is None or psn >= self._released):
             apart = report.has_imm and not report.length   # see :func:`weft.driver.protocol.segment.split`
             self._ends[psn] = MessageEnd(psn, report.imm if report.has_imm else None,
                                          report.key if apart else report.length, report.va)
@@ -38,9 +39,6 @@ class MessageOrder:
 
     def release(self, cum):
         """Messages that are complete now that every PSN below ``cum`` is in place, in order."""
+        self._released = cum
         while self._heap and self._heap[0] < cum:
-            psn = heapq.heappop(self._heap)
-            self._released[psn] = None
-            if len(self._released) > DELIVERED_KEPT:
-                self._released.popitem(last=False)
-            yield self._ends.pop(psn)
+            yield self._ends.pop(heapq.heappop(self._heap))

@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from weft.hdl import abi, wire
 
 from ..knitting.holes import encode, node_runs
+from ..protocol.aeth import rnr_syndrome
 from ..protocol.control import ControlFrame
 from ..protocol.wrap import near
 from .hole_list import WAITING_RUNS_MAX, HoleList
 from .messages import MessageOrder
 
+RNR_TIMER = 4   # 40 µs
+MESSAGES_MAX = 1 << 18
+REPEATED_REPORTS_MAX = 64   # loss reports that one probe brings again
 _ACCESS = (abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD)
 _NAK_SYNDROME = dict.fromkeys(_ACCESS, wire.Syndrome.NAK_REMOTE_ACCESS) | {
     abi.Reason.LENGTH_MISMATCH: wire.Syndrome.NAK_INVALID_REQUEST
@@ -41,6 +45,10 @@ class Receiver:
         First PSN expected.
     qpn, generation, pool, waiting_runs_max
         See :class:`~weft.driver.receive.hole_list.HoleList`.
+    messages_max : int
+        Messages that may wait for what is before them, or for a receive request. The peer gets an error for one more.
+    rnr_timer : int
+        What the peer is asked to wait when no receive request is there, as the verbs' ``min_rnr_timer``.
 
     Attributes
     ----------
@@ -59,7 +67,8 @@ class Receiver:
         PSN from which on the peer shall send nothing new.
     """
 
-    def __init__(self, *, qpn, generation, psn, pool, waiting_runs_max=WAITING_RUNS_MAX):
+    def __init__(self, *, qpn, generation, psn, pool, waiting_runs_max=WAITING_RUNS_MAX, rnr_timer=RNR_TIMER,
+                 messages_max=MESSAGES_MAX):
         self.cum = self.base = psn
         self.actions = collections.deque()
         self.messages = collections.deque()
@@ -71,6 +80,7 @@ class Receiver:
         self.counts = collections.Counter()
         self.holes = HoleList(qpn=qpn, generation=generation, pool=pool, waiting_runs_max=waiting_runs_max,
                               actions=self.actions, counts=self.counts)
+        self._rnr_timer, self._messages_max = rnr_timer, messages_max
         self._holes_seen = 0
         self._limit_serial = 0
         self._events = collections.deque()  # (base, holes, probe rsn or None) not yet covered
@@ -146,7 +156,11 @@ class Receiver:
             return
         psn = near(report.psn, self.cum, 32)
         if kind is abi.ReportKind.MESSAGE_END:
-            self._order.add(psn, report)
+            if len(self._order) + len(self.messages) < self._messages_max:
+                self._order.add(psn, report)
+            else:
+                self.counts["messages_refused"] += 1
+                self._refused(psn, wire.Syndrome.NAK_REMOTE_OPERATIONAL)
         rsn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS) if kind is abi.ReportKind.PROBE else None
         self._events.append((near(report.base, self.base, 32), report.holes, rsn))
 
@@ -180,7 +194,7 @@ class Receiver:
         if probes:
             self._probed = True
             self.nak_sent = False
-            self.holes.repeat(min(probes))
+            self.holes.repeat(min(probes), REPEATED_REPORTS_MAX)
             if self._limit_serial:
                 self._report_limit()
 
@@ -194,7 +208,7 @@ class Receiver:
         """Queue the ACK, RNR NAK or NAK that is due, after the owner took what it could from :attr:`messages`."""
         if self._delivered_any or self._probed:
             if self.messages and self._probed:
-                psn, syndrome = self.messages[0].psn, wire.Syndrome.RNR_NAK
+                psn, syndrome = self.messages[0].psn, rnr_syndrome(self._rnr_timer)
             else:
                 psn, syndrome = (self.messages[0].psn if self.messages else self.cum) - 1, wire.Syndrome.ACK
             self.actions.append(ControlFrame(wire.Opcode.ACKNOWLEDGE, psn, syndrome=syndrome, msn=self.msn))

@@ -10,10 +10,16 @@ class RetransmissionQueue:
     ----------
     longest : int
         Packets of one descriptor at most.
+
+    Attributes
+    ----------
+    packets : int
+        Waiting to be sent again.
     """
 
     def __init__(self, longest):
         self.longest = longest
+        self.packets = 0
         self._queue = collections.deque()   # [piece, first, count, rsn]
 
     def __len__(self):
@@ -40,6 +46,7 @@ class RetransmissionQueue:
                 else:
                     newest = [piece, first, count, rsn]
                     self._queue.append(newest)
+                self.packets += count
                 psn, rsn, length = psn + count, rsn + count, length - count
         return unknown
 
@@ -50,7 +57,10 @@ class RetransmissionQueue:
 
     def next(self):
         """(piece, first, count, rsn) of the oldest."""
-        return self._queue.popleft()
+        entry = self._queue.popleft()
+        self.packets -= entry[2]
+        return entry
 
     def clear(self):
         self._queue.clear()
+        self.packets = 0

@@ -9,6 +9,7 @@ import collections
 
 from weft.hdl import wire
 
+from ..protocol.aeth import Answer, answer_of, rnr_wait_ns
 from ..protocol.control import ControlFrame
 from ..protocol.segment import CHUNK_BYTES
 from ..protocol.timer import Expiry, ProgressTimer
@@ -23,6 +24,7 @@ _NAK_STATUS = {
     wire.Syndrome.NAK_REMOTE_OPERATIONAL: WCStatus.REM_OP_ERR,
 }
 RNR_RETRY_FOREVER = 7
+LIMIT_STEPS_MAX = 256   # changes of the receive limit that may get lost one after the other
 
 
 class Sender:
@@ -62,7 +64,7 @@ class Sender:
         self.failed = None
         self.counts = collections.Counter()
         self.in_card = 0
-        self._recovery = Recovery(longest=max(1, chunk_bytes // pmtu), again_ns=probe_ns, counts=self.counts)
+        self._recovery = Recovery(longest=max(1, chunk_bytes // pmtu), counts=self.counts)
         self._rnr = 0
         self._limit_serial = 0
 
@@ -119,11 +121,12 @@ class Sender:
         self.counts["retransmissions"] += count
         return fields
 
-    def on_transmitted(self, now):
-        """The card finished one descriptor of this QP."""
+    def on_transmitted(self, now, again=False):
+        """The card finished one descriptor of this QP: new work, of which there is not without end, or one that was
+        sent again."""
         self.in_card -= 1
         if self.failed is None and self.queue.in_flight:
-            self.timer.progress(now)
+            (self.timer.restart if again else self.timer.progress)(now)
 
     def on_refused(self, psn, status, now):
         """The card refused a descriptor with 32-bit ``psn``: its request fails, once those before it are complete."""
@@ -141,38 +144,56 @@ class Sender:
     # --------------------------------------------------------------------------------- from the peer
 
     def on_ack(self, psn, syndrome, now):
-        """An ACKNOWLEDGE frame with 24-bit ``psn``."""
+        """An ACKNOWLEDGE frame with 24-bit ``psn``. What its ``syndrome`` does not say is not done."""
         if self.failed is not None:
             return
-        if syndrome in _NAK_STATUS:
-            self._on_nak(near(psn, self.queue.una, wire.PSN_BITS), _NAK_STATUS[syndrome], now)
-            return
-        cum = near((psn + 1) % (1 << wire.PSN_BITS), self.queue.una, wire.PSN_BITS)
-        if syndrome >> 5 == wire.Syndrome.RNR_NAK >> 5:
-            cum -= 1  # it names the packet that found no receive request
-            self._acknowledge(cum, now)
-            self.timer.answered(now)
-            self._rnr += 1
-            if self.rnr_retry != RNR_RETRY_FOREVER and self._rnr > self.rnr_retry:
-                self.fail(WCStatus.RNR_RETRY_EXC_ERR)
-            return
-        self._acknowledge(cum, now)
+        answer = answer_of(syndrome)
+        named = near(psn, self.queue.una - 1, wire.PSN_BITS)
+        if answer is Answer.ACK:
+            self._acknowledge(named + 1, now)
+        elif answer is Answer.NAK:
+            self._on_nak(named, _NAK_STATUS[syndrome], now)
+        elif answer is Answer.RNR_NAK:
+            self._on_rnr_nak(named, rnr_wait_ns(syndrome), now)
+        elif answer is Answer.SEQUENCE_NAK:
+            self.counts["sequence_naks"] += 1
+            self.timer.hurry(now)
+        else:
+            self.counts["bad_syndromes"] += 1
 
     def _acknowledge(self, cum, now):
+        """Every PSN below ``cum`` arrived; false if it was never sent, or is known to have arrived."""
         queue = self.queue
         if not queue.una <= cum <= queue.sent_psn:
             self.counts["stray_acks"] += 1
-            return
+            return False
         self.timer.answered(now)
         if cum == queue.una:
-            return
+            return True
         self._rnr = 0
         self.completions.extend((request, WCStatus.SUCCESS) for request in queue.acknowledge(cum))
+        if not queue.in_flight:
+            self._recovery.forget_held()
         if queue.awaits_peer:
             self.timer.progress(now)
         else:
             self.timer.stop()
         self._fail_if_refused()
+        return True
+
+    def _on_rnr_nak(self, psn, wait_ns, now):
+        """Everything before the packet it names arrived; that one found no receive request. One for each probe counts,
+        however many come."""
+        asked = self.timer.asking
+        if psn == self.queue.sent_psn or not self._acknowledge(psn, now):
+            self.counts["stray_acks"] += psn == self.queue.sent_psn
+            return
+        if self.failed is not None:
+            return
+        self.timer.not_ready(now, wait_ns)
+        self._rnr += asked
+        if self.rnr_retry != RNR_RETRY_FOREVER and self._rnr > self.rnr_retry:
+            self.fail(WCStatus.RNR_RETRY_EXC_ERR)
 
     def _on_nak(self, psn, status, now):
         if not self.queue.una <= psn < self.queue.sent_psn:
@@ -187,25 +208,31 @@ class Sender:
         if self.failed is not None:
             return
         serial = near(serial, self._limit_serial, wire.LIMIT_SERIAL_BITS)
+        psn = near(psn, self.queue.sent_psn, wire.PSN_BITS)
+        if serial > self._limit_serial + LIMIT_STEPS_MAX or limited and psn > self.queue.sent_psn:
+            self.counts["bad_limits"] += 1
+            return
         self.timer.answered(now)
-        if serial < self._limit_serial:
+        if serial <= self._limit_serial:
             return
         self._limit_serial = serial
-        self.queue.limit = near(psn, self.queue.sent_psn, wire.PSN_BITS) if limited else None
+        self.queue.limit = psn if limited else None
         self.counts["limits"] += 1
         if self.queue.awaits_peer:
-            self.timer.progress(now)
+            self.timer.restart(now)
 
     def on_loss_report(self, node, now):
         """A LOSS_REPORT frame with its unpacked NODE."""
         if self.failed is not None:
             return
-        taken = self._recovery.take(node, self.queue.una, self.queue.piece_at)
+        taken = self._recovery.take(node, self.queue)
         if taken is None:
             return
         self.timer.answered(now)
-        if taken and self.queue.in_flight:
-            self.timer.progress(now)
+        if taken:
+            self.timer.restart(now)
+        if any(psn <= self.queue.una < psn + length for psn, length in taken):
+            self.timer.lost_again()
         self._ask_again(now)
 
     @property
@@ -214,8 +241,9 @@ class Sender:
         return self._recovery.expected_rsn
 
     def _ask_again(self, now):
-        if self._recovery.asks(now):
+        if self._recovery.asks(now, self.timer.probe_ns):
             self.counts["report_requests"] += 1
+            self.timer.asked_otherwise()
             self.frames.append(ControlFrame(wire.Opcode.REPORT_REQUEST, self.queue.sent_psn, self.expected_rsn))
 
     # ------------------------------------------------------------------------------------ the clock

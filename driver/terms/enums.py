@@ -21,6 +21,12 @@ class QPState(enum.IntEnum):
     ERR = 6
 
 
+class EventType(enum.IntEnum):
+    """Kind of an asynchronous event (ibv_event_type)."""
+
+    CQ_ERR = 0
+
+
 class WROpcode(enum.IntEnum):
     """Operation of a send work request (ibv_wr_opcode)."""
 
@@ -108,5 +114,6 @@ class QPAttrMask(enum.IntFlag):
     RETRY_CNT = 1024
     RNR_RETRY = 2048
     RQ_PSN = 4096
+    MIN_RNR_TIMER = 32768
     SQ_PSN = 65536
     DEST_QPN = 1048576

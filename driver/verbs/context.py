@@ -1,13 +1,18 @@
 """The open card: what belongs to it, from bring-up to close."""
 
+import collections
+import contextlib
+
 from weft.hdl import abi
 
 from ..device.bringup import disable_card, enable_card, reset_card, set_registers
 from ..device.capabilities import Capabilities, IncompatibleCard
 from ..engine.card_engine import CardEngine
 from ..knitting.buffer import KnittingBuffer
+from ..memory.index_pool import IndexPool
 from ..memory.page_table import RangeAllocator
-from ..queue.command import CommandError
+from ..queue.command import CommandError, CommandTimeout
+from ..terms.checks import unsigned
 from .config import ContextConfig
 
 __all__ = ["Context", "ContextConfig", "IncompatibleCard"]
@@ -31,28 +36,46 @@ class Context:
     knitting : KnittingBuffer
     mrs : dict of int to MR
         Registered memory by index.
+    pds, cqs : dict
+        Protection domains and completion queues, oldest first, as keys.
+    async_events : deque of AsyncEvent
 
     Raises
     ------
     IncompatibleCard
         If magic or major version differ.
+    ValueError
+        If a setting is impossible, or another context uses the device.
     """
 
     def __init__(self, device, *, mac, ip, config=None):
-        self.device, self.mac, self.ip = device, mac, ip
-        self.config = config = config or ContextConfig()
+        self.device, self.mac, self.ip = device, unsigned("mac", mac, 48), unsigned("ip", ip, 32)
+        self.config = config or ContextConfig()
         self.open = False
-        self.capabilities = can = Capabilities.of(device)
+        self.config.check()
+        self.capabilities = Capabilities.of(device)
+        device.claim(self)
+        try:
+            self._open(device, self.config, self.capabilities)
+        except BaseException:
+            device.release(self)
+            raise
+
+    def _open(self, device, config, can):
+        if config.reorder_distance > can.window_bits:
+            raise ValueError(f"reorder_distance is {config.reorder_distance}; the window has {can.window_bits} bits")
         if config.extent_bytes > can.max_extent_bytes:
             raise ValueError(f"extent_bytes is {config.extent_bytes}; this card takes {can.max_extent_bytes} or less")
         if config.reset:
             reset_card(device)
-        self.engine = CardEngine(device, config, mac=mac, ip=ip, max_qp=can.max_qp)
+        self.engine = CardEngine(device, config, mac=self.mac, ip=self.ip, max_qp=can.max_qp)
         self._pds = 0
-        self.mrs = {}
-        self.mr_indices = RangeAllocator(can.max_mr)
+        self.mrs, self.pds, self.cqs = {}, {}, {}
+        self.async_events = collections.deque()
+        self._kept = []
+        self.mr_indices = IndexPool(can.max_mr, "memory regions")
         self.pte_ranges = RangeAllocator(can.max_pte)
-        self.last_key_tag = {}
+        self.key_tags = {}     # index -> tags of its last lives
         self._start()
         self.knitting = KnittingBuffer(
             device,
@@ -84,6 +107,7 @@ class Context:
         self.check_open()
         reset_card(self.device)
         self.engine.forget()
+        self._release_kept()
         self._start()
         self.knitting.extents.announce_again()
         self._knit()
@@ -102,7 +126,16 @@ class Context:
 
         self.commands.submit(abi.CommandOpcode.EXTENT_SET, answered, extent=index, address=address, length=length)
 
+    def keep_until_reset(self, release):
+        """Something the card may use as long as it is not reset: only then ``release()`` is called."""
+        self._kept.append(release)
+
+    def _release_kept(self):
+        while self._kept:
+            self._kept.pop()()
+
     def check_open(self):
+        """Raise ValueError if it is closed."""
         if not self.open:
             raise ValueError("the context is closed")
 
@@ -140,15 +173,25 @@ class Context:
 
     def progress(self):
         """One round of everything, without waiting; true if something happened."""
+        self.check_open()
         return self.engine.progress()
 
     def wait(self, timeout_ns):
         """See :meth:`~weft.driver.engine.card_engine.CardEngine.wait`."""
+        self.check_open()
         return self.engine.wait(timeout_ns)
 
     def run_until(self, condition, timeout_ns=None):
         """See :meth:`~weft.driver.engine.card_engine.CardEngine.run_until`."""
+        self.check_open()
         self.engine.run_until(condition, timeout_ns)
+
+    def serve(self, timeout_ns):
+        """Answer the peers for so long: all that a program has to do that lets others write into its memory."""
+        deadline = self.device.now_ns() + timeout_ns
+        while (left := deadline - self.device.now_ns()) > 0:
+            if not self.progress():
+                self.wait(left)
 
     # ------------------------------------------------------------------------------- small services
 
@@ -156,19 +199,34 @@ class Context:
         self._pds += 1
         return self._pds
 
+    def get_async_event(self, timeout_ns=None):
+        """Wait for an :class:`~weft.driver.verbs.events.AsyncEvent` and return it.
+
+        Raises
+        ------
+        TimeoutError
+        """
+        self.run_until(lambda: self.async_events, timeout_ns)
+        return self.async_events.popleft()
+
     def send_raw(self, frame):
         """Send a raw Ethernet frame (without FCS)."""
+        self.check_open()
         self.engine.nic.send(frame)
         self.engine.nic.flush()
 
     def statistics(self):
         """Counters of the card by name."""
-        buffer = self.device.alloc(-(-8 * len(abi.COUNTERS) // 64) * 64, align=4096)
-        try:
-            self.commands.call(abi.CommandOpcode.STATISTICS, address=buffer.physical(0))
+        self.check_open()
+        with contextlib.ExitStack() as undo:
+            buffer = self.device.alloc(-(-8 * len(abi.COUNTERS) // 64) * 64, align=4096)
+            undo.callback(self.device.free, buffer)
+            try:
+                self.commands.call(abi.CommandOpcode.STATISTICS, address=buffer.physical(0))
+            except CommandTimeout:
+                self.keep_until_reset(undo.pop_all().close)
+                raise
             data = buffer.read(0, 8 * len(abi.COUNTERS))
-        finally:
-            self.device.free(buffer)
         return {name: int.from_bytes(data[8 * i : 8 * i + 8], "little") for i, (name, _) in enumerate(abi.COUNTERS)}
 
     # ------------------------------------------------------------------------------------------ end
@@ -180,12 +238,47 @@ class Context:
         self.close()
 
     def close(self):
-        """Stop the card and give the memory back. QPs and MRs must be closed before."""
+        """End what lives on the card, stop it and give the memory back: QPs first, then MRs and PDs, then CQs, each
+        oldest first. A card that does not answer any more is reset instead.
+
+        Raises
+        ------
+        TimeoutError
+            If the card does not even come out of reset: it may still use all of its memory, and nothing is freed.
+        """
         if not self.open:
             return
-        if self.knitting.changing:
-            self._knit()
+        try:
+            self._end()
+        except (CommandError, CommandTimeout, TimeoutError):
+            self._abandon()
         self.open = False
         disable_card(self.device)
         self.engine.close()
         self.knitting.extents.close()
+        self._release_kept()
+        self.device.release(self)
+
+    def _end(self):
+        """Whatever is in the card comes to its end."""
+        for pd in list(self.pds):
+            for qp in list(pd.qps):
+                qp.close()
+        for pd in list(self.pds):
+            pd.close()
+        for cq in list(self.cqs):
+            cq.close()
+        self.run_until(lambda: not self.transmitting and not self.knitting.changing, self.commands.timeout_ns)
+        if self._kept:
+            raise TimeoutError("the card never answered a command")
+
+    def _abandon(self):
+        """The card forgets everything at once."""
+        reset_card(self.device)
+        self.engine.forget()
+        for pd in list(self.pds):
+            for mr in list(pd.mrs):
+                mr.forget()
+            pd.close()
+        for cq in list(self.cqs):
+            cq.close()

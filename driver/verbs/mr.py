@@ -1,11 +1,18 @@
 """Memory regions."""
 
+import collections
+import contextlib
+
 from weft.hdl import abi
 
 from ..memory.page_table import pack_ptes, page_list, pick_page_bytes
+from ..queue.command import CommandError, CommandTimeout
+from ..terms.checks import between, member
 from ..terms.enums import AccessFlag
 
 PTES_PER_COMMAND = 512
+TAGS_APART = 127   # lives of an index before a key tag may come again
+_REMOTE = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_ATOMIC
 
 
 class MR:
@@ -30,43 +37,49 @@ class MR:
     """
 
     def __init__(self, pd, memory, access, *, address=None, length=None, page_bytes=None):
-        self.pd, self.context, self.access = pd, pd.context, AccessFlag(access)
-        self._owned = isinstance(memory, int)
-        huge = bool(self.access & AccessFlag.HUGETLB)
-        self.buffer = (
-            self.context.device.alloc(memory, contiguous=False, page_bytes=abi.PAGE_2M if huge else abi.PAGE_4K)
-            if self._owned
-            else memory
-        )
-        self.buf = self.buffer.va if address is None else address
-        self.length = (
-            (self.buffer.va + self.buffer.size - self.buf if not self._owned else memory) if length is None else length
-        )
-        self.page_bytes = page_bytes or pick_page_bytes(self.buffer, self.buf, self.length)
-        pages = page_list(self.buffer, self.buf, self.length, self.page_bytes)
-        self.context.check_open()
-        self.index = self.context.mr_indices.alloc(1)
-        try:
-            self._ptes = (self.context.pte_ranges.alloc(len(pages)), len(pages))
-        except MemoryError:
-            self.context.mr_indices.free(self.index, 1)
-            raise
-        self.lkey = self.rkey = abi.make_key(self.index, self._new_tag())
-        try:
-            self.install()
-        except Exception:
-            self._release_indices()
-            raise
-        pd.children.add(self)
-        self.context.mrs[self.index] = self
+        pd.check_open()
+        self.pd, self.context, self.access = pd, pd.context, member("access", access, AccessFlag)
+        if self.access & _REMOTE and not self.access & AccessFlag.LOCAL_WRITE:
+            raise ValueError("memory that a peer may write must be writable locally as well")
+        if page_bytes not in (None, abi.PAGE_4K, abi.PAGE_2M):
+            raise ValueError(f"page_bytes is {page_bytes}; {abi.PAGE_4K} and {abi.PAGE_2M} are possible")
+        with contextlib.ExitStack() as undo:
+            self.buffer = self._allocate(memory, undo) if isinstance(memory, int) else memory
+            self.buf = self.buffer.va if address is None else address
+            if length is None:
+                length = memory if isinstance(memory, int) else self.buffer.va + self.buffer.size - self.buf
+            self.length = between("length", length, 1, (1 << 64) - 1)
+            self.page_bytes = page_bytes or pick_page_bytes(self.buffer, self.buf, self.length)
+            pages = len(page_list(self.buffer, self.buf, self.length, self.page_bytes))
+            self.index = self.context.mr_indices.take()
+            undo.callback(self.context.mr_indices.give, self.index)
+            self._ptes = (self.context.pte_ranges.alloc(pages), pages)
+            undo.callback(self.context.pte_ranges.free, *self._ptes)
+            self.lkey = self.rkey = abi.make_key(self.index, self._new_tag())
+            try:
+                self.install()
+            except CommandTimeout:
+                self.context.keep_until_reset(undo.pop_all().close)
+                raise
+            self._release = undo.pop_all().close
+        self._destroying = None     # the command that nobody answered yet
         self.closed = False
+        pd.mrs[self] = None
+        self.context.mrs[self.index] = self
+
+    def _allocate(self, size, undo):
+        page_bytes = abi.PAGE_2M if self.access & AccessFlag.HUGETLB else abi.PAGE_4K
+        buffer = self.context.device.alloc(between("length", size, 1, (1 << 64) - 1), contiguous=False,
+                                           page_bytes=page_bytes)
+        undo.callback(self.context.device.free, buffer)
+        return buffer
 
     def _new_tag(self):
-        """A tag other than the previous one of this index, which must not work again, and not zero."""
-        last = self.context.last_key_tag
-        tags = [tag for tag in range(1, 1 << abi.KEY_TAG_BITS) if tag != last.get(self.index)]
-        last[self.index] = self.context.config.random.choice(tags)
-        return last[self.index]
+        """A tag that none of the last lives of this index had, and not zero."""
+        last = self.context.key_tags.setdefault(self.index, collections.deque(maxlen=TAGS_APART))
+        last.append(self.context.config.random.choice(
+            [tag for tag in range(1, 1 << abi.KEY_TAG_BITS) if tag not in last]))
+        return last[-1]
 
     def install(self):
         """Tell the card: first the pages, then the region."""
@@ -85,23 +98,22 @@ class MR:
 
     def _write_page_table(self):
         pages = page_list(self.buffer, self.buf, self.length, self.page_bytes)
-        staging = self.context.device.alloc(PTES_PER_COMMAND * abi.PTE_BYTES, align=4096)
-        try:
+        with contextlib.ExitStack() as undo:
+            staging = self.context.device.alloc(PTES_PER_COMMAND * abi.PTE_BYTES, align=4096)
+            undo.callback(self.context.device.free, staging)
             for first in range(0, len(pages), PTES_PER_COMMAND):
                 part = pages[first : first + PTES_PER_COMMAND]
                 staging.write(0, pack_ptes(part))
-                self.context.commands.call(
-                    abi.CommandOpcode.PAGE_TABLE_WRITE,
-                    pte_index=self._ptes[0] + first,
-                    count=len(part),
-                    address=staging.physical(0),
-                )
-        finally:
-            self.context.device.free(staging)
-
-    def _release_indices(self):
-        self.context.pte_ranges.free(*self._ptes)
-        self.context.mr_indices.free(self.index, 1)
+                try:
+                    self.context.commands.call(
+                        abi.CommandOpcode.PAGE_TABLE_WRITE,
+                        pte_index=self._ptes[0] + first,
+                        count=len(part),
+                        address=staging.physical(0),
+                    )
+                except CommandTimeout:
+                    self.context.keep_until_reset(undo.pop_all().close)
+                    raise
 
     def read(self, length, offset):
         """Bytes of the region."""
@@ -118,13 +130,33 @@ class MR:
         self.close()
 
     def close(self):
-        """Deregister: when this returns, neither key works and the card does not touch the memory any more."""
+        """Deregister: when this returns, neither key works and the card does not touch the memory any more.
+
+        Raises
+        ------
+        CommandError, CommandTimeout
+            If the card does not confirm it. Nothing is freed then, and the call may be repeated.
+        """
         if self.closed:
             return
+        commands = self.context.commands
+        try:
+            if self._destroying is not None:
+                commands.finish(self._destroying)
+            elif self.context.mrs.pop(self.index, None) is not None:
+                commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
+        except CommandTimeout as timeout:
+            self._destroying = timeout.pending
+            raise
+        except CommandError:
+            self._destroying = None
+            self.context.mrs[self.index] = self
+            raise
+        self.forget()
+
+    def forget(self):
+        """The card does not know it any more: give back what it occupied."""
+        self.context.mrs.pop(self.index, None)
         self.closed = True
-        self.pd.children.discard(self)
-        del self.context.mrs[self.index]
-        self.context.commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
-        self._release_indices()
-        if self._owned:
-            self.context.device.free(self.buffer)
+        self.pd.mrs.pop(self, None)
+        self._release()

@@ -2,12 +2,26 @@
 
 
 class PD:
-    """A protection domain: QPs may only use MRs of their own."""
+    """A protection domain: QPs may only use MRs of their own.
+
+    Attributes
+    ----------
+    qps, mrs : dict
+        What lives in it, oldest first, as keys.
+    """
 
     def __init__(self, context):
+        context.check_open()
         self.context = context
         self.handle = context.new_pd()
-        self.children = set()
+        self.qps, self.mrs = {}, {}
+        self.closed = False
+        context.pds[self] = None
+
+    def check_open(self):
+        if self.closed:
+            raise ValueError("the protection domain is closed")
+        self.context.check_open()
 
     def __enter__(self):
         return self
@@ -16,6 +30,8 @@ class PD:
         self.close()
 
     def close(self):
-        """Destroy the MRs and QPs of the domain."""
-        for child in list(self.children):
+        """Destroy the QPs of the domain, then its MRs, which none of them uses any more."""
+        for child in [*self.qps, *self.mrs]:
             child.close()
+        self.closed = True
+        self.context.pds.pop(self, None)

@@ -1,14 +1,18 @@
 """Queue pairs."""
 
+from dataclasses import replace
+
 from weft.hdl import abi, wire
 
-from ..engine.qp_engine import COMPLETION_OPCODE, QpEngine
+from ..engine.qp_engine import QpEngine
 from ..protocol.path import Path
-from ..protocol.segment import Request
+from ..queue.command import CommandError, CommandTimeout
 from ..receive.receiver import Receiver
 from ..send.sender import Sender
-from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType, SendFlags, WCStatus, WROpcode
+from ..terms.checks import unsigned
+from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType, WCStatus
 from .qp_attr import QPAttr, QPCap, QPConnection, QPInitAttr
+from .requests import check_recv, send_request
 
 __all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr"]
 IBV_TIMEOUT_UNIT_NS = 4096
@@ -32,20 +36,27 @@ class QP:
     """
 
     def __init__(self, pd, init_attr, *, psn=None):
+        pd.check_open()
         if init_attr.qp_type is not QPType.RC:
             raise ValueError("only RC queue pairs exist")
-        if init_attr.scq is None or init_attr.rcq is None:
-            raise ValueError("a QP needs a send CQ and a receive CQ")
+        for cq in (init_attr.scq, init_attr.rcq):
+            if cq is None or cq.closed or cq.context is not pd.context:
+                raise ValueError("a QP needs a send CQ and a receive CQ of its context")
+        init_attr.cap.check()
+        if psn is None:
+            psn = pd.context.config.random.randrange(1 << wire.PSN_BITS)
+        psn = unsigned("psn", psn, wire.PSN_BITS)
         self.pd, self.context = pd, pd.context
-        self.init_attr, self.cap = init_attr, init_attr.cap
+        self.cap = replace(init_attr.cap)
+        self.init_attr = replace(init_attr, cap=self.cap)
         self.scq, self.rcq = init_attr.scq, init_attr.rcq
         self.qp_num, generation = self.context.qps.new_number()
-        if psn is None:
-            psn = self.context.config.random.randrange(1 << wire.PSN_BITS)
         self.attr = QPAttr(sq_psn=psn)
         self.engine = self._new_engine(generation)
+        self._unanswered = None     # a command that the card may still carry out
         self.closed = False
-        pd.children.add(self)
+        for users in (pd.qps, self.scq.qps, self.rcq.qps):
+            users[self] = None
 
     def _new_engine(self, generation):
         return QpEngine(self.context.engine, self.qp_num, generation, self.scq, self.rcq)
@@ -76,8 +87,18 @@ class QP:
         """What the peer needs."""
         return QPConnection(self.qp_num, self.attr.sq_psn, self.generation, self.context.mac, self.context.ip)
 
+    def _check(self, attr=None):
+        """Raise ValueError if the QP can change no more, or to attributes that are impossible."""
+        if self.closed:
+            raise ValueError(f"QP {self.qp_num} is closed")
+        if attr is not None:
+            attr.check()
+
     def to_init(self, attr=None):
         """RESET to INIT."""
+        self._check(attr)
+        if self.scq.overrun or self.rcq.overrun:
+            raise ValueError(f"a CQ of QP {self.qp_num} overran")
         if self.qp_state is not QPState.RESET:
             raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not RESET")
         if attr is not None:
@@ -85,17 +106,27 @@ class QP:
         self.attr.qp_state = QPState.INIT
 
     def to_rtr(self, attr):
-        """INIT to RTR: ``attr`` names the peer."""
+        """INIT to RTR: ``attr`` names the peer.
+
+        Raises
+        ------
+        ValueError, CommandError, CommandTimeout, MemoryError
+            Nothing happened then; if the card did not answer, only closing is possible.
+        """
+        self._check(attr)
         if self.qp_state is not QPState.INIT:
             raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not INIT")
-        for name in ("path_mtu", "rq_psn", "dest_qp_num", "dest_generation", "dest_mac", "dest_ip"):
+        if self._unanswered is not None:
+            raise ValueError(f"the card never answered for QP {self.qp_num}; it can only be closed")
+        for name in ("path_mtu", "rq_psn", "dest_qp_num", "dest_generation", "dest_mac", "dest_ip",
+                     "min_rnr_timer"):
             setattr(self.attr, name, getattr(attr, name))
         receiver = Receiver(
             qpn=self.qp_num, generation=self.generation, psn=self.attr.rq_psn, pool=self.context.knitting,
-            waiting_runs_max=self.context.config.waiting_runs_max,
+            waiting_runs_max=self.context.config.waiting_runs_max, rnr_timer=self.attr.min_rnr_timer,
         )
         try:
-            self.context.commands.call(
+            self._command(
                 abi.CommandOpcode.QP_CREATE,
                 qpn=self.qp_num,
                 generation=self.generation,
@@ -105,22 +136,30 @@ class QP:
                 access=self.attr.qp_access_flags & 0xF,
                 qp_state=abi.QpState.RTS,
             )
+        except CommandTimeout:
+            self.engine.start_receiving(self._path, receiver)    # it may become true
+            raise
         except Exception:
             receiver.close()
             raise
-        self.engine.start_receiving(
-            Path(self.attr.path_mtu, self.attr.dest_qp_num, self.attr.dest_generation, self.attr.dest_mac,
-                 self.attr.dest_ip), receiver)
+        self.engine.start_receiving(self._path, receiver)
         self.attr.qp_state = QPState.RTR
+
+    @property
+    def _path(self):
+        attr = self.attr
+        return Path(attr.path_mtu, attr.dest_qp_num, attr.dest_generation, attr.dest_mac, attr.dest_ip)
 
     def to_rts(self, attr=None):
         """RTR to RTS."""
+        self._check(attr)
         if self.qp_state is not QPState.RTR:
             raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not RTR")
         if attr is not None:
             for name in ("timeout", "retry_cnt", "rnr_retry", "probe_timeout_ns"):
                 setattr(self.attr, name, getattr(attr, name))
-            self.attr.sq_psn = attr.sq_psn or self.attr.sq_psn
+            if attr.sq_psn is not None:
+                self.attr.sq_psn = attr.sq_psn
         probe_ns = self.attr.probe_timeout_ns or self.context.config.probe_timeout_ns
         timeout_ns = IBV_TIMEOUT_UNIT_NS << self.attr.timeout if self.attr.timeout else 0
         self.engine.start_sending(Sender(
@@ -137,6 +176,7 @@ class QP:
     def modify(self, attr, mask):
         """As ibv_modify_qp, for the state transitions and attributes that exist."""
         mask = QPAttrMask(mask)
+        self._check(attr)
         if not mask & QPAttrMask.STATE:
             if mask & QPAttrMask.ACCESS_FLAGS:
                 self.attr.qp_access_flags = AccessFlag(attr.qp_access_flags)
@@ -152,14 +192,13 @@ class QP:
             raise ValueError(f"no transition to {attr.qp_state.name}")
 
     def query(self):
-        """(QPAttr, QPInitAttr)."""
-        self.attr.qp_state = self.qp_state
-        return self.attr, self.init_attr
+        """(QPAttr, QPInitAttr) as they are now; changing them changes nothing."""
+        return replace(self.attr, qp_state=self.qp_state), replace(self.init_attr, cap=replace(self.cap))
 
     def connect(self, peer, *, path_mtu=MTU.MTU_1024, **attributes):
         """RESET to RTS with the peer's :class:`QPConnection`."""
         attr = QPAttr(
-            path_mtu=MTU(path_mtu),
+            path_mtu=path_mtu,
             rq_psn=peer.psn,
             dest_qp_num=peer.qpn,
             dest_generation=peer.generation,
@@ -179,34 +218,31 @@ class QP:
 
         Raises
         ------
-        ValueError
-            If the QP is not in RTS or ERR, or cannot do it.
+        ValueError, TypeError
+            If the QP is not in RTS or ERR, or the request is impossible; nothing is queued then.
         BufferError
             If ``max_send_wr`` requests are outstanding.
         """
         if self.sender is None:
             raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
-        if wr.opcode not in COMPLETION_OPCODE:
-            raise ValueError(f"{WROpcode(wr.opcode).name} is not a write")
-        if len(wr.sg) > self.cap.max_send_sge:
-            raise ValueError(f"{len(wr.sg)} SGEs; at most {self.cap.max_send_sge}")
+        request = send_request(wr, self.cap, signal_all=self.init_attr.sq_sig_all)
         if self.sender.outstanding >= self.cap.max_send_wr:
             raise BufferError(f"{self.cap.max_send_wr} send requests are outstanding")
-        request = Request(
-            wr.wr_id,
-            [(s.addr, s.length, s.lkey) for s in wr.sg],
-            wr.remote_addr,
-            wr.rkey,
-            imm=wr.imm_data if wr.opcode is WROpcode.RDMA_WRITE_WITH_IMM else None,
-            signaled=bool(self.init_attr.sq_sig_all or wr.send_flags & SendFlags.SIGNALED),
-            cookie=wr.opcode,
-        )
         self.engine.post_send(request)
 
     def post_recv(self, wr):
-        """Queue a receive work request: each RDMA WRITE WITH IMMEDIATE of the peer takes one."""
+        """Queue a receive work request: each RDMA WRITE WITH IMMEDIATE of the peer takes one.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the QP is in RESET, or the request is impossible.
+        BufferError
+            If ``max_recv_wr`` requests are outstanding.
+        """
         if self.qp_state is QPState.RESET:
             raise ValueError(f"QP {self.qp_num} is RESET; it cannot receive")
+        check_recv(wr, self.cap)
         if self.engine.receives >= self.cap.max_recv_wr:
             raise BufferError(f"{self.cap.max_recv_wr} receive requests are outstanding")
         self.engine.post_recv(wr)
@@ -214,13 +250,41 @@ class QP:
     # ------------------------------------------------------------------------------------- endings
 
     def reset(self):
-        """Any state to RESET; nothing that was posted is completed any more."""
+        """Any state to RESET; nothing that was posted is completed any more.
+
+        Raises
+        ------
+        CommandError, CommandTimeout, TimeoutError
+            If the card does not confirm it. Nothing is freed then, and the call may be repeated.
+        """
+        self._check()
         if self.engine.on_card:
             self.context.engine.drain_transmit(self.engine)
-            self.context.commands.call(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
+            if self._wait_for_card():
+                self._command(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
+        self._unanswered = None
         self.engine.stop()
         self.engine = self._new_engine(self.context.qps.next_generation(self.qp_num))
         self.attr.qp_state = QPState.RESET
+
+    def _command(self, opcode, **fields):
+        try:
+            self.context.commands.call(opcode, **fields)
+        except CommandTimeout as timeout:
+            self._unanswered = timeout.pending
+            raise
+
+    def _wait_for_card(self):
+        """Wait for the command that was not answered in time; whether the card has the QP."""
+        if self._unanswered is None:
+            return True
+        creating = self._unanswered.opcode is abi.CommandOpcode.QP_CREATE
+        try:
+            known = self.context.commands.finish(self._unanswered) is not None and creating
+        except CommandError:
+            known = not creating
+        self._unanswered = None
+        return known
 
     def __enter__(self):
         return self
@@ -234,5 +298,6 @@ class QP:
             return
         self.reset()
         self.closed = True
-        self.pd.children.discard(self)
+        for users in (self.pd.qps, self.scq.qps, self.rcq.qps):
+            users.pop(self, None)
         self.context.qps.free_number(self.qp_num)

@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass, field
 
+from weft.hdl import wire
+
+from ..receive.receiver import RNR_TIMER
+from ..terms.checks import between, member, unsigned
 from ..terms.enums import MTU, AccessFlag, QPState, QPType
+
+_BITS = {"sq_psn": wire.PSN_BITS, "rq_psn": wire.PSN_BITS, "dest_qp_num": 24, "dest_generation": 8, "dest_mac": 48,
+         "dest_ip": 32, "timeout": 5, "retry_cnt": 3, "rnr_retry": 3, "min_rnr_timer": 5, "probe_timeout_ns": 62}
 
 
 @dataclass
@@ -14,6 +21,13 @@ class QPCap:
     max_send_sge: int = 16
     max_recv_sge: int = 16
     max_inline_data: int = 0
+
+    def check(self):
+        """Raise ValueError or TypeError if a capacity is impossible."""
+        for name, low in (("max_send_wr", 1), ("max_recv_wr", 0), ("max_send_sge", 1), ("max_recv_sge", 0)):
+            between(name, getattr(self, name), low, 1 << 20)
+        if self.max_inline_data:
+            raise ValueError("inline data do not exist here")
 
 
 @dataclass
@@ -43,20 +57,31 @@ class QPConnection:
 class QPAttr:
     """Attributes of a QP.
 
-    ``timeout`` and ``retry_cnt``, ``rnr_retry`` as in the verbs (timeout: 4.096 µs · 2^timeout, 0 waits
-    for ever). ``probe_timeout_ns`` (0: the context's) is the silence before the first tail probe.
+    ``timeout`` and ``retry_cnt``, ``rnr_retry``, ``min_rnr_timer`` as in the verbs (timeout: 4.096 µs · 2^timeout,
+    0 waits for ever, 14 is 67 ms; the RNR timer in the steps of IBTA table 46: 4 is 40 µs).
+    ``probe_timeout_ns`` (0: the context's) is the silence before the first tail probe. ``sq_psn`` None leaves the one
+    that the QP chose.
     """
 
     qp_state: QPState = QPState.RESET
     path_mtu: MTU = MTU.MTU_1024
-    sq_psn: int = 0
+    sq_psn: int | None = None
     rq_psn: int = 0
     dest_qp_num: int = 0
     qp_access_flags: AccessFlag = AccessFlag.REMOTE_WRITE
-    timeout: int = 4
+    timeout: int = 14
     retry_cnt: int = 7
     rnr_retry: int = 7
+    min_rnr_timer: int = RNR_TIMER
     dest_generation: int = 0
     dest_mac: int = 0
     dest_ip: int = 0
     probe_timeout_ns: int = 0
+
+    def check(self):
+        """Raise ValueError or TypeError if an attribute is impossible."""
+        for name, bits in _BITS.items():
+            if name != "sq_psn" or self.sq_psn is not None:
+                unsigned(name, getattr(self, name), bits)
+        for name, kind in (("path_mtu", MTU), ("qp_access_flags", AccessFlag), ("qp_state", QPState)):
+            member(name, getattr(self, name), kind)

@@ -24,6 +24,7 @@ from weft.model.functional.memory import AccessError
 from weft.model.link import EventLoop
 
 MAC, IP = 0x02_0000_0000_0A, 0x0A00_000A
+WRITE = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
 
 
 def open_one(**config):
@@ -112,7 +113,7 @@ def test_scattered_pages_reach_the_page_table():
         assert len(pages) == 701 and sorted(pages) != pages
         entry = context.device.card.tables.mrs[mr.index]
         assert [context.device.card.tables.ptes[entry.pte_index + i] for i in range(701)] == pages
-        part = MR(pd, mr.buffer, AccessFlag.REMOTE_WRITE, address=mr.buf + 5_000, length=10_000)
+        part = MR(pd, mr.buffer, WRITE, address=mr.buf + 5_000, length=10_000)
         assert part.read(100, 0) == mr.read(100, 5_000)
         assert context.device.card.tables.ptes[context.device.card.tables.mrs[part.index].pte_index] == pages[1]
         part.close()
@@ -199,7 +200,7 @@ def test_loopback_and_completion_channel():
     cq = CQ(context, 8, channel=channel)
     qp = QP(pd, QPInitAttr(scq=cq, rcq=cq))
     qp.connect(qp.connection)
-    mr = MR(pd, 20_000, AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE)
+    mr = MR(pd, 20_000, WRITE)
     mr.write(bytes(range(250)) * 40)
     cq.req_notify()
     wr = SendWR(wr_id=3, sg=[SGE(mr.buf, 5_000, mr.lkey), SGE(mr.buf + 5_000, 5_000, mr.lkey)])

@@ -114,7 +114,7 @@ def test_bad_local_key_fails_locally():
 
 def test_dead_peer_exhausts_the_retries():
     pair = make_pair()
-    ends = make_endpoints(pair, 4_096, retry_cnt=3)
+    ends = make_endpoints(pair, 4_096, retry_cnt=3, timeout=4)
     pair.links[0].drop = lambda frame: True
     start = pair.loop.now_ns
     wcs = one_write(pair, ends, count=2)
@@ -148,3 +148,36 @@ def test_a_closed_region_is_closed_at_once():
     ends[1].mr.close()
     wcs = one_write(pair, ends, rkey=old)
     assert wcs[0].status is WCStatus.REM_ACCESS_ERR
+
+
+@pytest.mark.parametrize("delay_ns", [500, 1_000_000, 15_000_000])
+def test_the_defaults_suit_a_path_of_any_length(delay_ns):
+    """Lossless ones: nothing is sent again, and few probes are sent before the first answer came."""
+    pair = make_pair(forward=LinkConfig(delay_ns=delay_ns))
+    ends = make_endpoints(pair, 8_192)
+    assert [wc.status for wc in one_write(pair, ends, count=5)] == [WCStatus.SUCCESS] * 5
+    counts = ends[0].qps[0].sender.counts
+    assert not counts["retransmissions"] and counts["probes"] <= 12, counts
+
+
+def test_a_target_that_looks_away_for_a_while_keeps_its_peer():
+    pair = make_pair()
+    ends = make_endpoints(pair, 4_096)
+    finished = []
+
+    def sending():
+        wr = SendWR(wr_id=9, sg=[SGE(ends[0].mr.buf, 4_096, ends[0].mr.lkey)])
+        wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
+        ends[0].qps[0].post_send(wr)
+        got = ends[0].cq.wait(1, 10**9)
+        finished.append(True)
+        return got
+
+    def receiving():
+        start = pair.loop.now_ns
+        while pair.loop.now_ns < start + 300_000_000:
+            pair.devices[1].wait(100_000_000)      # interrupts or not, nobody looks
+        while not finished:
+            pair.contexts[1].serve(1_000_000)
+
+    assert pair.run(sending, receiving)[0][0].status is WCStatus.SUCCESS

@@ -1,12 +1,13 @@
 """Bursts, outages and combs between two functional cards: every loss is repaired once, without a timer."""
 
+import collections
 import random
 
 import pytest
 
 from weft.driver.terms.enums import MTU
 from weft.driver.verbs.context import ContextConfig
-from weft.hdl import wire
+from weft.hdl import abi, wire
 from weft.model.link import EventLoop, Link, LinkConfig, opcode_of
 from weft.model.loss import Burst, Comb, GilbertElliott, Outage
 from weft.tb.software.functional_pair import close_and_check, lost_data, make_endpoints, make_pair, transfer
@@ -26,22 +27,39 @@ MODELS = {
 
 
 class TailWatch:
-    """How many packets only a probe can find: the last originals and retransmissions in front of it, all lost."""
+    """How many packets only a probe can find: the last originals, all lost, and retransmissions that were lost while
+    none of a later node arrived."""
 
     def __init__(self, pair):
-        self.link, self.allowed, self._behind = pair.links[0], 0, {}
-        pair.devices[0].transmit = self.send
+        self.link, self.back, self.allowed = pair.links[0], pair.links[1], 0
+        self._originals, self._lost = collections.Counter(), collections.defaultdict(list)   # by QPN
+        self._arrived, self._nodes = {}, collections.defaultdict(list)
+        pair.devices[0].transmit, pair.devices[1].transmit = self.send, self.answer
+
+    def answer(self, frame):
+        if opcode_of(frame) is wire.Opcode.LOSS_REPORT:
+            node = abi.NODE.unpack(frame[wire.header_bytes(wire.Opcode.LOSS_REPORT):])
+            self._nodes[node.qpn].append(node.rsn)
+        self.back.send(frame)
 
     def send(self, frame):
         kind = opcode_of(frame)
         before = self.link.lost[kind]
         self.link.send(frame)
-        qpn = int.from_bytes(frame[wire.BTH_OFFSET + 5:wire.BTH_OFFSET + 8], "big")
+        lost = self.link.lost[kind] > before
+        qpn = wire.BTH.unpack(frame[wire.BTH_OFFSET:]).dest_qp
         if kind is wire.Opcode.PROBE:
-            self.allowed += sum(self._behind.pop((qpn, again), 0) for again in (False, True))
+            self.allowed += self._originals.pop(qpn, 0)
+            newest = max((rsn for rsn in self._nodes[qpn] if rsn <= self._arrived.get(qpn, -1)), default=0)
+            self.allowed += sum(rsn >= newest for rsn in self._lost.pop(qpn, []))
+        elif kind in wire.RETX_OPCODES:
+            rsn = wire.RSNH.unpack(frame[wire.RETH_OFFSET + wire.RETH.size_bytes:]).rsn
+            if lost:
+                self._lost[qpn].append(rsn)
+            else:
+                self._arrived[qpn] = rsn
         elif kind in wire.DATA_OPCODES:
-            key = qpn, kind in wire.RETX_OPCODES
-            self._behind[key] = self._behind.get(key, 0) + 1 if self.link.lost[kind] > before else 0
+            self._originals[qpn] = self._originals[qpn] + 1 if lost else 0
 
 
 def run(model, seed, *, length=800_000, loss=0.0):

@@ -14,7 +14,7 @@ PSN = (1 << 24) - 3
 
 
 def make_sender(messages=3, packets=4, **options):
-    sender = Sender(psn=PSN, pmtu=256, probe_ns=100, timeout_ns=200, **({"retry_cnt": 2} | options))
+    sender = Sender(psn=PSN, pmtu=256, **({"probe_ns": 100, "timeout_ns": 200, "retry_cnt": 2} | options))
     for n in range(messages):
         sender.post(Request(n, [(n * 10_000, packets * 256, 1)], n << 20, 2))
     while sender.next_work():
@@ -208,3 +208,76 @@ def test_outstanding_psns_are_bounded():
     assert sender.has_work
     with pytest.raises(ValueError, match="packets"):
         sender.post(Request(9, [(0, 11 * 256, 1)], 0, 2))
+
+
+# --------------------------------------------------------------------------------------- a peer that lies
+
+
+def test_reports_that_cannot_be_true_take_no_effect_and_void_nothing():
+    sender = make_sender()
+    for lie in (loss_report(0, (PSN - 1, 2)), loss_report(0, (PSN + 11, 2)), loss_report(0, (PSN + 300, 5))):
+        sender.on_loss_report(lie, 0)
+    assert sender.counts["bad_reports"] == 3 and not drain(sender)
+    sender.on_loss_report(loss_report(0, (PSN + 11, 1)), 0)
+    assert drain(sender) == [(PSN + 11, 0, 1)]
+
+
+def test_nothing_is_sent_again_that_was_not_sent():
+    sender = make_sender(messages=0, packets=64)
+    sender.post(Request(0, [(0, 64 * 256, 1)], 0, 2))
+    sender.on_receive_limit(PSN % (1 << 24), True, 1, 0)
+    assert sender.next_work() is None
+    sender.on_receive_limit(0, False, 2, 0)
+    sender.next_work()
+    sender.queue.sent_psn -= 54      # as if a limit had cut the descriptor
+    sender.on_loss_report(loss_report(0, (PSN + 5, 50)), 0)
+    assert not drain(sender) and sender.counts["bad_reports"] == 1
+
+
+def test_what_comes_too_early_is_held_within_limits_and_asked_for_within_limits():
+    sender = make_sender(messages=100, timeout_ns=10**6)
+    for number in range(5_000):
+        sender.on_loss_report(loss_report(7 + number, (PSN, 1)), 0)
+    reports = sender._recovery._reports
+    assert len(reports) <= reports.HELD_MAX and sender.counts["far_reports"] > 3_000
+    now = 0
+    while (deadline := sender._recovery.deadline) is not None and now < 10**6:
+        now = deadline
+        sender.poll(now)
+    assert len(reports) == 0 and sender.counts["report_requests"] == reports.ASKS_MAX
+    sender.on_loss_report(loss_report(0, (PSN + 3, 1)), now)
+    assert drain(sender) == [(PSN + 3, 0, 1)]
+
+
+def test_no_report_is_asked_for_when_all_is_acknowledged():
+    sender = make_sender()
+    sender.on_loss_report(loss_report(2, (PSN, 1)), 0)
+    ack(sender, PSN + 12)
+    sender.frames.clear()
+    for now in range(0, 100_000, 100):
+        sender.poll(now)
+    assert not sender.frames and sender.deadline is None
+
+
+def test_what_waits_to_be_sent_again_is_bounded():
+    sender = make_sender(messages=80)
+    for _ in range(1_000):
+        sender.on_loss_report(loss_report(sender.expected_rsn, (PSN, 64)), 0)
+    assert sum(count for *_, count in drain(sender)) <= 2 * 320 + 320
+    assert sender.counts["reports_over_budget"] > 900
+    expected = sender.expected_rsn
+    sender.on_loss_report(loss_report(expected, (PSN + 9, 1)), 0)
+    assert drain(sender) == [(PSN + 9, expected, 1)], "there is room again"
+
+
+def test_a_far_limit_does_not_void_the_true_one():
+    sender = make_sender()
+    for serial in (1 << 20, (1 << 22) - 1, 300):
+        sender.on_receive_limit(PSN % (1 << 24), True, serial, 0)
+    assert sender.queue.limit is None and sender.counts["bad_limits"] == 3
+    sender.on_receive_limit((PSN + 13) % (1 << 24), True, 1, 0)
+    assert sender.queue.limit is None and sender.counts["bad_limits"] == 4, "so much was never sent"
+    sender.on_receive_limit((PSN + 4) % (1 << 24), True, 1, 0)
+    assert sender.queue.limit == PSN + 4
+    sender.on_receive_limit(0, False, 2, 0)
+    assert sender.queue.limit is None

@@ -1,0 +1,46 @@
+"""What the syndrome of an acknowledgement says (IBTA 1.7, tables 45 and 46)."""
+
+import enum
+
+from weft.hdl import wire
+
+# IBTA table 46: what a receiver that is not ready asks the sender to wait, by its timer code, in units of 10 µs.
+RNR_TIMER_NS = tuple(10_000 * n for n in (
+    65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
+    6144, 8192, 12288, 16384, 24576, 32768, 49152))
+
+_NAK_BITS = wire.Syndrome.NAK_PSN_SEQUENCE >> 5
+_CODE_BITS = 5
+
+
+class Answer(enum.Enum):
+    """Kinds of acknowledgements."""
+
+    ACK = enum.auto()
+    RNR_NAK = enum.auto()
+    SEQUENCE_NAK = enum.auto()
+    NAK = enum.auto()
+    UNKNOWN = enum.auto()
+
+
+def answer_of(syndrome):
+    """The kind of an AETH ``syndrome``. Its low five bits are credits of an ACK, which nobody asks for here, the timer
+    code of an RNR NAK, or the code of a NAK."""
+    kind, code = syndrome >> _CODE_BITS, syndrome % (1 << _CODE_BITS)
+    if kind == wire.Syndrome.ACK >> _CODE_BITS:
+        return Answer.ACK
+    if kind == wire.Syndrome.RNR_NAK >> _CODE_BITS:
+        return Answer.RNR_NAK
+    if kind != _NAK_BITS or code > wire.Syndrome.NAK_REMOTE_OPERATIONAL % (1 << _CODE_BITS):
+        return Answer.UNKNOWN
+    return Answer.NAK if code else Answer.SEQUENCE_NAK
+
+
+def rnr_syndrome(timer):
+    """AETH syndrome that asks the sender to wait, by its timer code."""
+    return wire.Syndrome.RNR_NAK | timer
+
+
+def rnr_wait_ns(syndrome):
+    """Nanoseconds that an RNR NAK asks the sender to wait."""
+    return RNR_TIMER_NS[syndrome % (1 << _CODE_BITS)]

@@ -1,0 +1,38 @@
+"""Arguments that make no sense are refused when they are given, in one wording."""
+
+import operator
+
+
+def between(name, value, low, high):
+    """``value`` as an int.
+
+    Raises
+    ------
+    TypeError
+        If it is no integer.
+    ValueError
+        If it is not from ``low`` to ``high``.
+    """
+    value = operator.index(value)
+    if not low <= value <= high:
+        raise ValueError(f"{name} is {value}; {low} to {high} are possible")
+    return value
+
+
+def unsigned(name, value, bits):
+    """The same for a number of so many bits."""
+    return between(name, value, 0, (1 << bits) - 1)
+
+
+def member(name, value, kind):
+    """``value`` as a member of an enumeration, or as flags.
+
+    Raises
+    ------
+    ValueError
+        If there is no such one.
+    """
+    try:
+        return kind(value)
+    except ValueError:
+        raise ValueError(f"{name} is {value!r}, which is no {kind.__name__}") from None

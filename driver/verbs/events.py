@@ -1,0 +1,13 @@
+"""Asynchronous events (ibv_async_event)."""
+
+from dataclasses import dataclass
+
+from ..terms.enums import EventType
+
+
+@dataclass(frozen=True)
+class AsyncEvent:
+    """Something went wrong that no work request asked for; ``element`` is the object it happened to."""
+
+    event_type: EventType
+    element: object
