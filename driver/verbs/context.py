@@ -14,6 +14,7 @@ from ..memory.page_table import RangeAllocator
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.checks import unsigned
 from .config import ContextConfig
+from .ending import abandon_all, end_all
 
 __all__ = ["Context", "ContextConfig", "IncompatibleCard"]
 
@@ -39,6 +40,8 @@ class Context:
     pds, cqs : dict
         Protection domains and completion queues, oldest first, as keys.
     async_events : deque of AsyncEvent
+    kept : list
+        What :meth:`keep_until_reset` is for.
 
     Raises
     ------
@@ -72,7 +75,7 @@ class Context:
         self._pds = 0
         self.mrs, self.pds, self.cqs = {}, {}, {}
         self.async_events = collections.deque()
-        self._kept = []
+        self.kept = []
         self.mr_indices = IndexPool(can.max_mr, "memory regions")
         self.pte_ranges = RangeAllocator(can.max_pte)
         self.key_tags = {}     # index -> tags of its last lives
@@ -112,7 +115,8 @@ class Context:
         self.knitting.extents.announce_again()
         self._knit()
         for mr in self.mrs.values():
-            mr.install()
+            if not mr.closing:
+                mr.install()
 
     def _knit(self):
         """Wait until the card knows the extents."""
@@ -128,11 +132,11 @@ class Context:
 
     def keep_until_reset(self, release):
         """Something the card may use as long as it is not reset: only then ``release()`` is called."""
-        self._kept.append(release)
+        self.kept.append(release)
 
     def _release_kept(self):
-        while self._kept:
-            self._kept.pop()()
+        while self.kept:
+            self.kept.pop()()
 
     def check_open(self):
         """Raise ValueError if it is closed."""
@@ -249,36 +253,12 @@ class Context:
         if not self.open:
             return
         try:
-            self._end()
+            end_all(self)
         except (CommandError, CommandTimeout, TimeoutError):
-            self._abandon()
+            abandon_all(self)
         self.open = False
         disable_card(self.device)
         self.engine.close()
         self.knitting.extents.close()
         self._release_kept()
         self.device.release(self)
-
-    def _end(self):
-        """Whatever is in the card comes to its end."""
-        for pd in list(self.pds):
-            for qp in list(pd.qps):
-                qp.close()
-        for pd in list(self.pds):
-            pd.close()
-        for cq in list(self.cqs):
-            cq.close()
-        self.run_until(lambda: not self.transmitting and not self.knitting.changing, self.commands.timeout_ns)
-        if self._kept:
-            raise TimeoutError("the card never answered a command")
-
-    def _abandon(self):
-        """The card forgets everything at once."""
-        reset_card(self.device)
-        self.engine.forget()
-        for pd in list(self.pds):
-            for mr in list(pd.mrs):
-                mr.forget()
-            pd.close()
-        for cq in list(self.cqs):
-            cq.close()

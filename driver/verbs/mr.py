@@ -6,7 +6,8 @@ import contextlib
 from weft.hdl import abi
 
 from ..memory.page_table import pack_ptes, page_list, pick_page_bytes
-from ..queue.command import CommandError, CommandTimeout
+from ..queue.command import CommandTimeout
+from ..queue.remembered import RememberedCommand
 from ..terms.checks import between, member
 from ..terms.enums import AccessFlag
 
@@ -62,7 +63,7 @@ class MR:
                 self.context.keep_until_reset(undo.pop_all().close)
                 raise
             self._release = undo.pop_all().close
-        self._destroying = None     # the command that nobody answered yet
+        self._commands = RememberedCommand(self.context.commands)
         self.closed = False
         pd.mrs[self] = None
         self.context.mrs[self.index] = self
@@ -139,20 +140,14 @@ class MR:
         """
         if self.closed:
             return
-        commands = self.context.commands
-        try:
-            if self._destroying is not None:
-                commands.finish(self._destroying)
-            elif self.context.mrs.pop(self.index, None) is not None:
-                commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
-        except CommandTimeout as timeout:
-            self._destroying = timeout.pending
-            raise
-        except CommandError:
-            self._destroying = None
-            self.context.mrs[self.index] = self
-            raise
+        if self._commands.settle() is None:
+            self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
         self.forget()
+
+    @property
+    def closing(self):
+        """The card was told to forget it, and did not answer yet."""
+        return self._commands.pending is not None
 
     def forget(self):
         """The card does not know it any more: give back what it occupied."""

@@ -6,7 +6,8 @@ from weft.hdl import abi, wire
 
 from ..engine.qp_engine import QpEngine
 from ..protocol.path import Path
-from ..queue.command import CommandError, CommandTimeout
+from ..queue.command import CommandTimeout
+from ..queue.remembered import RememberedCommand
 from ..receive.receiver import Receiver
 from ..send.sender import Sender
 from ..terms.checks import unsigned
@@ -53,7 +54,7 @@ class QP:
         self.qp_num, generation = self.context.qps.new_number()
         self.attr = QPAttr(sq_psn=psn)
         self.engine = self._new_engine(generation)
-        self._unanswered = None     # a command that the card may still carry out
+        self._commands = RememberedCommand(self.context.commands)
         self.closed = False
         for users in (pd.qps, self.scq.qps, self.rcq.qps):
             users[self] = None
@@ -116,7 +117,7 @@ class QP:
         self._check(attr)
         if self.qp_state is not QPState.INIT:
             raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not INIT")
-        if self._unanswered is not None:
+        if self._commands.pending is not None:
             raise ValueError(f"the card never answered for QP {self.qp_num}; it can only be closed")
         for name in ("path_mtu", "rq_psn", "dest_qp_num", "dest_generation", "dest_mac", "dest_ip",
                      "min_rnr_timer"):
@@ -126,7 +127,7 @@ class QP:
             waiting_runs_max=self.context.config.waiting_runs_max, rnr_timer=self.attr.min_rnr_timer,
         )
         try:
-            self._command(
+            self._commands.call(
                 abi.CommandOpcode.QP_CREATE,
                 qpn=self.qp_num,
                 generation=self.generation,
@@ -260,31 +261,19 @@ class QP:
         self._check()
         if self.engine.on_card:
             self.context.engine.drain_transmit(self.engine)
-            if self._wait_for_card():
-                self._command(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
-        self._unanswered = None
+            if self._still_on_card():
+                self._commands.call(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
+        self._commands.pending = None
         self.engine.stop()
         self.engine = self._new_engine(self.context.qps.next_generation(self.qp_num))
         self.attr.qp_state = QPState.RESET
 
-    def _command(self, opcode, **fields):
-        try:
-            self.context.commands.call(opcode, **fields)
-        except CommandTimeout as timeout:
-            self._unanswered = timeout.pending
-            raise
-
-    def _wait_for_card(self):
-        """Wait for the command that was not answered in time; whether the card has the QP."""
-        if self._unanswered is None:
+    def _still_on_card(self):
+        settled = self._commands.settle()
+        if settled is None:
             return True
-        creating = self._unanswered.opcode is abi.CommandOpcode.QP_CREATE
-        try:
-            known = self.context.commands.finish(self._unanswered) is not None and creating
-        except CommandError:
-            known = not creating
-        self._unanswered = None
-        return known
+        opcode, done = settled
+        return done == (opcode is abi.CommandOpcode.QP_CREATE)
 
     def __enter__(self):
         return self

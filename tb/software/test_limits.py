@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from weft.driver.engine.qp_table import QpTable
 from weft.driver.queue.transmit_turns import AHEAD_BYTES, TransmitTurns
 from weft.driver.terms.enums import SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, SendWR
@@ -198,3 +199,50 @@ def test_immediates_wait_for_receives_and_no_longer_than_that():
 
     assert pair.run(sending, service(pair, finished))[0][0].status is WCStatus.RNR_RETRY_EXC_ERR
     assert len(ends[1].qps[0].receiver.messages) == 64
+
+
+class Idle:
+    """A QP that wants a round at some time, and counts how often it is looked at."""
+
+    receiver = SimpleNamespace(holes=SimpleNamespace(waits_for_blocks=False))
+
+    def __init__(self, qp_num, at):
+        self.qp_num, self.generation, self.at, self.looks = qp_num, 0, at, 0
+
+    @property
+    def deadline(self):
+        self.looks += 1
+        return self.at
+
+
+def test_a_round_costs_what_is_due_and_not_what_exists():
+    table = QpTable(2_000)
+    qps = [Idle(number, None if number % 3 else 1_000 + number) for number in range(1_000)]
+    for qp in qps:
+        table.add(qp)
+    assert list(table.due(0)) == qps and table.deadline == 1_000
+    for qp in qps:
+        qp.looks = 0
+    for now in range(1_000):
+        assert not list(table.due(now)) and table.deadline == 1_000
+    assert not sum(qp.looks for qp in qps)
+    qps[0].at = 5_000
+    assert list(table.due(1_000)) == [qps[0]] and table.deadline == 1_003
+    qps[1].at = 1_001
+    table.mark_active(qps[1])
+    assert table.deadline == 1_001, "it may have changed its mind"
+    assert list(table.due(1_000)) == [qps[1]] and list(table.due(1_001)) == [qps[1]]
+    table.remove(qps[3])
+    assert qps[3] not in list(table.due(10_000)) and not table.any_active
+
+
+def test_who_is_due_stays_due_when_another_one_fails():
+    table = QpTable(16)
+    qps = [Idle(number, 50) for number in range(4)]
+    for qp in qps:
+        table.add(qp)
+    assert list(table.due(0)) == qps
+    for qp in table.due(50):
+        assert qp is qps[0]
+        break               # as an exception does
+    assert list(table.due(50)) == [*qps[1:], qps[0]]

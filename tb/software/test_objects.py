@@ -298,6 +298,25 @@ def test_what_a_silent_card_may_use_is_not_freed():
     assert not context.device.memory._pages
 
 
+def test_a_reset_ends_what_a_silent_card_left_open():
+    context = open_one()
+    pd = PD(context)
+    mr, other, qp = MR(pd, 64, WRITE), MR(pd, 64, WRITE), make_qp(context, pd)
+    qp.connect(qp.connection)
+    silent = Silent(context)
+    for call in (mr.close, qp.close, context.statistics):
+        with pytest.raises(CommandTimeout):
+            call()
+    silent.quiet = False
+    context.device.card.rings.peek = silent.peek
+    context.reset()
+    mr.close()
+    qp.close()
+    assert list(context.device.card.tables.mrs) == [other.index] and not context.kept
+    context.close()
+    assert not context.device.memory._pages
+
+
 def test_closing_the_context_of_a_silent_card_resets_it():
     context = open_one()
     pd = PD(context)

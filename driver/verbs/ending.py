@@ -1,0 +1,43 @@
+"""How a context ends what lives on it."""
+
+from ..device.bringup import reset_card
+
+
+def end_all(context):
+    """Destroy everything and wait until the card is idle: QPs first, then MRs and PDs, then CQs, each oldest first.
+
+    Raises
+    ------
+    CommandError, CommandTimeout, TimeoutError
+        If the card does not take part, or left a command unanswered before.
+    """
+    for pd in list(context.pds):
+        for qp in list(pd.qps):
+            qp.close()
+    _close_the_rest(context)
+    context.run_until(lambda: not context.transmitting and not context.knitting.changing, context.commands.timeout_ns)
+    if context.kept:
+        raise TimeoutError("the card never answered a command")
+
+
+def abandon_all(context):
+    """The same without the card, which is reset and forgets everything at once.
+
+    Raises
+    ------
+    TimeoutError
+        If it does not come out of reset.
+    """
+    reset_card(context.device)
+    context.engine.forget()
+    for pd in list(context.pds):
+        for mr in list(pd.mrs):
+            mr.forget()
+    _close_the_rest(context)
+
+
+def _close_the_rest(context):
+    for pd in list(context.pds):
+        pd.close()
+    for cq in list(context.cqs):
+        cq.close()
