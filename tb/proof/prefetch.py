@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from amaranth.hdl import Array, Cat, Mux, Signal
+from amaranth.hdl import Array, Cat, Mux, Signal, Value
 from amaranth.lib import data, wiring
 
 from weft.hdl import abi
@@ -19,10 +19,18 @@ from weft.tb.proof.broken import Broken, mutant
 from weft.tb.proof.specification import Spec
 
 QPS = 2
-LINE_BITS, COUNT_BITS, NODE_RSN_BITS, RSN_BITS, LINKED_BITS = 4, 2, 4, 5, 4
+LINE_BITS, COUNT_BITS, NODE_RSN_BITS, RSN_BITS = 4, 2, 4, 5
+LEFT_BITS, LINKED_MAX = 4, 14     # nodes linked and not landed; and those in the cache, too
 FIRST_LINE = 0x38       # lines are counted from here, so that some extents cross a page
 PAGE_LINES = 64
 IDLE, CLEAR, POSTED, LIST, ENTER = range(5)     # what a life's beginning or end waits for
+
+
+def found(m, params, dut, at, name):
+    """The number of the block at a line."""
+    line = Signal(58, name=f"{name}_line")
+    m.d.comb += line.eq(at)
+    return find(m, params, dut.extent_base, dut.extent_lines, line, name=name)
 
 
 class PrefetchSpec(Spec):
@@ -31,7 +39,8 @@ class PrefetchSpec(Spec):
     The host memory returns anything: wrong pointers, QPNs, generations, counts, damage, failed reads, in any order;
     a check word other than 0 stands for one that does not hold. Link doorbells may be of any QPN and generation; only
     those of a QP's present life count. The driver is trusted to destroy and create in turn, each life with another
-    generation, and not to link more than 12 nodes in one. The queue of work has 4 places. The QP table loses an entry
+    generation, and to have at most 14
+    nodes linked that are not retired. The queue of work has 4 places. The QP table loses an entry
     before its list is destroyed, and gets one after the list is created. Lines and counts are a few bits wide, the
     rest of those words is zero.
     """
@@ -80,8 +89,9 @@ class PrefetchSpec(Spec):
 
         # Life of the QPs, one operation at a time. Creation: count of linked nodes, prefetcher, QP table; destruction:
         # QP table, prefetcher, matcher.
-        life = data.StructLayout({"alive": 1, "flush": 1, "state": 3, "generation": 2, "linked": LINKED_BITS,
-                                  "retired": 4, "rsn": RSN_BITS, "landed": 4, "line": 7})
+        life = data.StructLayout({"alive": 1, "flush": 1, "state": 3, "generation": 2, "left": LEFT_BITS,
+                                  "cached": range(entries + 1), "rsn": RSN_BITS, "line": 7,
+                                  "block": params.block_bits})
         lives = Array(Signal(life, name=f"life{q}") for q in range(QPS))
         reads = Array(Signal(3, name=f"reads{q}") for q in range(QPS))      # in flight
         op, stage, qpn = dut.i_control, Signal(range(5)), Signal(1)
@@ -113,8 +123,9 @@ class PrefetchSpec(Spec):
                     with m.If(own.alive):
                         m.d.sync += [own.alive.eq(0), own.flush.eq(1), stage.eq(IDLE)]
                     with m.Else():
-                        m.d.sync += [own.alive.eq(1), own.landed.eq(0), own.retired.eq(0), own.linked.eq(0),
-                                     own.line.eq(op.p.line), own.generation.eq(generation), stage.eq(ENTER)]
+                        m.d.sync += [own.alive.eq(1), own.cached.eq(0), own.left.eq(0),
+                                     own.line.eq(op.p.line), own.generation.eq(generation), stage.eq(ENTER),
+                                     own.block.eq(found(m, params, dut, op.p.line, "created"))]
             with m.Case(ENTER):
                 with m.If(starting):
                     m.d.sync += [own.state.eq(abi.QpState.RTS.value), stage.eq(IDLE)]
@@ -133,9 +144,7 @@ class PrefetchSpec(Spec):
                      table.post_nodes.eq(more),
                      posting.eq(post & (posted < QPS) & (receiver.generation == post_generation)
                                 & (receiver.state != abi.QpState.RESET.value))]
-        self.assume(~posting | (receiver.linked < 12))
-        with m.If(posting):
-            m.d.sync += receiver.linked.eq(receiver.linked + more)
+        self.assume(~posting | (receiver.left + receiver.cached <= LINKED_MAX - 3))
 
         # The read engine: any answer, in any order.
         tags = [Signal(3, name=f"read{k}") for k in range(entries)]      # lines still to come
@@ -165,7 +174,7 @@ class PrefetchSpec(Spec):
 
         # The tags of the cache, as its ports tell.
         tag = data.StructLayout({"valid": 1, "reserved": 1, "qpn": 1, "rsn": RSN_BITS, "count": COUNT_BITS,
-                                 "line": 7})
+                                 "line": 7, "block": params.block_bits})
         copies = Array(Signal(tag, name=f"copy{k}") for k in range(entries))
         fill = cache.fill
         match = cache.match
@@ -198,10 +207,10 @@ class PrefetchSpec(Spec):
             with m.If(fill.fill_en & (fill.fill_index == k)):
                 m.d.sync += [c.valid.eq(1), c.reserved.eq(0), c.qpn.eq(fill.fill_node.qpn),
                              c.rsn.eq(fill.fill_node.rsn), c.count.eq(fill.fill_node.count),
-                             c.line.eq(fill.fill_node.base_psn)]
+                             c.line.eq(fill.fill_node.base_psn), c.block.eq(lives[landing].block)]
+        behind = found(m, params, dut, fill.fill_node.next_line, "behind")
         with m.If(dropping):
-            m.d.sync += [lives[victim.qpn].rsn.eq(lives[victim.qpn].rsn + victim.count),
-                         lives[victim.qpn].retired.eq(lives[victim.qpn].retired + 1)]
+            m.d.sync += lives[victim.qpn].rsn.eq(lives[victim.qpn].rsn + victim.count)
         with m.If(match.flush_en):
             m.d.sync += lives[flushed].flush.eq(0)
         for q in range(QPS):
@@ -209,12 +218,17 @@ class PrefetchSpec(Spec):
             down = evicting & (copies[fill.release_index].qpn == q)
             others = Cat(c.valid & (c.qpn == q) & ~(dropping & (dropped == k)) for k, c in enumerate(copies))
             with m.If(up):
-                m.d.sync += [lives[q].landed.eq(lives[q].landed + 1), lives[q].line.eq(fill.fill_node.next_line)]
+                m.d.sync += [lives[q].line.eq(fill.fill_node.next_line),
+                             lives[q].block.eq(behind)]
                 with m.If(~others.any()):       # the first node of an empty list may have any RSN
                     m.d.sync += lives[q].rsn.eq(fill.fill_node.rsn)
             with m.Elif(down):
-                m.d.sync += [lives[q].landed.eq(lives[q].landed - 1),
-                             lives[q].line.eq(copies[fill.release_index].line)]
+                m.d.sync += [lives[q].line.eq(copies[fill.release_index].line),
+                             lives[q].block.eq(copies[fill.release_index].block)]
+            v, retires = lives[q], dropping & (victim.qpn == q)
+            with m.If(~(done & ~v.alive & (qpn == q))):
+                m.d.sync += [v.left.eq(v.left + Mux(posting & (posted == q), more, 0) + down - up),
+                             v.cached.eq(v.cached + up - down - retires)]
             back = [(t != 0) & (o == q) for t, o in zip(tags, owner, strict=True)]
             m.d.comb += reads[q].eq(sum(back))
 
@@ -233,7 +247,7 @@ class PrefetchSpec(Spec):
             (fill.fill_node.base_psn == lives[landing].line)
             & (line_of(params, dut.extent_base, fill.fill_block) == lives[landing].line)), **bound)
         self.check("no fetch beyond the linked count",
-                   ~dut.o_line.valid | (lives[caller].landed + some_lines <= lives[caller].linked), **bound)
+                   ~dut.o_line.valid | (some_lines <= lives[caller].left), **bound)
         self.check("no fetch for a dead QP", ~dut.o_line.valid | lives[caller].alive, **bound)
         self.check("one fetch in flight per list", ~issue | (reads[caller] == 0), **bound)
         self.check("no fetch in flight after a destroy", ~done | ~lives[qpn].alive | (reads[qpn] == 0), **bound)
@@ -258,7 +272,7 @@ class PrefetchSpec(Spec):
         some = lives[asked_qpn]
         if self.resting:
             self.check("every node landed is cached or retired, once",
-                       ~some.alive | (sum(held) == (some.landed - some.retired)[:4]), **bound)
+                       ~some.alive | (sum(held) == some.cached), **bound)
         quiet = Signal(2)
         m.d.comb += [table.read_en[1].eq(1), table.read_index[1].eq(asked_qpn)]
         with m.If(post | dut.step.valid):
@@ -271,15 +285,15 @@ class PrefetchSpec(Spec):
         ahead = Signal(params.block_bits)
         m.d.comb += ahead.eq(rows[asked_qpn] + Mux(table.took & (table.took_qpn == asked_qpn), table.took_nodes, 0)
                              + (stepped & (whose == asked_qpn) & back) - (stepped & (whose == asked_qpn) & ~back))
-        left = (some.linked - some.landed)[:LINKED_BITS]
         self.check("the count ahead is what was linked and has not landed",
-                   ~some.alive | (ahead == left) & ((quiet != 2) | (table.read_data[1] == left)), **bound)
+                   ~some.alive | (ahead == some.left) & ((quiet != 2) | (table.read_data[1] == some.left)), **bound)
         calm = Signal(2)
         with m.If(dut.idle & (stage == IDLE) & ~flushing & ~post & ~dut.post_stb & ~dropping):
             m.d.sync += calm.eq(calm + (calm != 3))
         with m.Else():
             m.d.sync += calm.eq(0)
-        self.begin(m, dut, params, lives, copies, errors, dut.idle & (stage == IDLE) & ~flushing & (calm == 3))
+        self.begin(m, dut, params, lives, copies, errors,
+                   dut.idle & (stage == IDLE) & ~flushing & (calm == 3) & ~table.took & ~stepped)
         m.d.comb += [dut.view_en.eq(1), dut.view_index.eq(asked_qpn)]
         was = Signal(init=1)
         m.d.sync += was.eq(some.alive)
@@ -302,7 +316,7 @@ class PrefetchSpec(Spec):
             with m.If(done & (qpn == q)):
                 m.d.sync += errors[q].eq(0)
         patience = Signal(5)
-        hungry = (some.alive & (some.linked != some.landed) & (some.landed == some.retired) & (reads[asked_qpn] == 0)
+        hungry = (some.alive & (some.left != 0) & (some.cached == 0) & (reads[asked_qpn] == 0)
                   & Array(needed)[asked_qpn] & ~Array(errors)[asked_qpn] & (reserved == 0)
                   & ~Cat(c.valid for c in copies).any())
         undisturbed = (dut.o_line.ready & dut.o_report.ready & dut.o_qp_error.ready & ~busy & ~line.valid & ~post
@@ -355,7 +369,7 @@ class RestingPrefetchSpec(PrefetchSpec):
     """
 
     name = "prefetch_rest"
-    depth, entries, resting = 24, 2, True
+    depth, entries, resting = 22, 2, True
 
     def begin(self, m, dut, params, lives, copies, errors, resting):
         """Start at rest; check that every rest is like it."""
@@ -371,8 +385,10 @@ class RestingPrefetchSpec(PrefetchSpec):
         nexts = [self.inside(f"dut.next_blocks[{q}]", params.block_bits + 1) for q in range(QPS)]
         ahead = [self.inside(f"table.memory[{q}]", params.block_bits) for q in range(QPS)]
         work = [self.inside(f"dut.work.{name}[{q}]", 1) for q in range(QPS) for name in ("entered", "left")]
-        sane = [misses <= 4 * self.entries + PATIENCE, free_count == sum(~tag.valid & ~tag.reserved for tag in tags),
-                *(work[2 * q] == work[2 * q + 1] for q in range(QPS))]
+        searching = [misses <= 4 * self.entries + PATIENCE,
+                     free_count == sum(~tag.valid & ~tag.reserved for tag in tags),
+                     *(work[2 * q] == work[2 * q + 1] for q in range(QPS))]
+        cached, chained, lying, ended, counted, going_on = [], [], [], [], [], []
         for k, (tag, copy, block) in enumerate(zip(tags, copies, blocks, strict=True)):
             v, before = lives[copy.qpn], Signal(self.entries, name=f"before{k}")
             twin = Signal(self.entries, name=f"twin{k}")
@@ -381,34 +397,41 @@ class RestingPrefetchSpec(PrefetchSpec):
                 m.d.comb += [before[other].eq(own & ((c.rsn + c.count)[:RSN_BITS] == copy.rsn)),
                              twin[other].eq(own & (c.rsn == copy.rsn))]
             head = copy.rsn == v.rsn
-            sane += [~copy.reserved, ~tag.reserved, tag.valid == copy.valid, ~copy.valid | (
+            cached += [~copy.reserved, ~tag.reserved, tag.valid == copy.valid, ~copy.valid | (
                 v.alive & (tag.qpn == copy.qpn) & (tag.rsn == copy.rsn) & (tag.count == copy.count)
                 & (tag.generation == v.generation) & (tag.head == head) & (copy.count != 0)
-                & (copy.rsn < 1 << NODE_RSN_BITS)
-                & (head | before.any()) & ~twin.any()
-                & (line_of(params, dut.extent_base, block) == copy.line) & self.known(params, dut, block))]
+                & (copy.rsn < 1 << NODE_RSN_BITS) & (block == copy.block))]
+            chained.append(~copy.valid | ((head | before.any()) & ~twin.any()))
+            lying.append(~copy.valid | self.lies(params, dut, copy))
         for q, v in enumerate(lives):
-            following, found = (Signal(params.block_bits, name=f"{name}{q}") for name in ("following", "found"))
-            m.d.comb += [following.eq(~nexts[q][:params.block_bits]), found.eq(self.found(m, params, dut, v, q))]
-            sane += [~v.flush, v.state == Mux(v.alive, abi.QpState.RTS.value, abi.QpState.RESET.value),
-                     v.alive | ((following == dead(params)) & ~errors[q]), (v.linked <= 14) & (v.landed <= v.linked)
-                     & (v.retired <= v.landed),
-                     ~v.alive | (sum(c.valid & (c.qpn == q) for c in copies) == (v.landed - v.retired)[:4]),
-                     ~v.alive | (ahead[q] == (v.linked - v.landed)[:LINKED_BITS]),
-                     ~v.alive | (following == Mux(errors[q], dead(params), found))]
-        self.assume_first(Cat(sane).all())
-        self.check("at rest, all is as this proof starts", ~resting | Cat(sane).all(), bound=self.depth, seconds=900)
+            following = Signal(params.block_bits, name=f"following{q}")
+            m.d.comb += following.eq(~nexts[q][:params.block_bits])
+            ended += [~v.flush, v.state == Mux(v.alive, abi.QpState.RTS.value, abi.QpState.RESET.value),
+                      v.alive | ((following == dead(params)) & ~errors[q])]
+            counted.append(v.left + v.cached <= LINKED_MAX)
+            self.assume_first(~v.alive | (sum(c.valid & (c.qpn == q) for c in copies) == v.cached))
+            self.assume_first(~v.alive | (ahead[q] == v.left))
+            going_on.append(~v.alive | (following == Mux(errors[q], dead(params), v.block)))
+            its = found(m, params, dut, v.line, f"found{q}")      # one of several where extents overlap
+            lying.append(~v.alive | (v.block == its) | self.lies(params, dut, v))
+        for name, sane in (
+            ("the search and the work list are as this proof starts", searching),
+            ("the cache holds what landed, nothing else", cached),
+            ("the nodes of a list follow each other from its head", chained),
+            ("every block lies where its node was read, or will be", lying),
+            ("a dead QP has no list", ended),
+            ("no list is longer than it was linked", counted),
+            ("a list goes on where its last node says, or is broken", going_on),
+        ):
+            self.assume_first(Cat(Value.cast(s).any() for s in sane).all())
+            self.check(f"at rest, {name}", ~resting | Cat(Value.cast(s).any() for s in sane).all(),
+                       bound=self.depth, seconds=900)
 
-    def known(self, params, dut, block):
-        """The block lies in its extent."""
-        extent, offset = split(params, block)
-        return offset < in_extent(params, dut.extent_lines, extent)
-
-    def found(self, m, params, dut, life, q):
-        """The block where a list is read next."""
-        line = Signal(58, name=f"life_line{q}")
-        m.d.comb += line.eq(life.line)
-        return find(m, params, dut.extent_base, dut.extent_lines, line, name=f"at{q}")
+    def lies(self, params, dut, what):
+        """Its block lies in its extent, at its line."""
+        extent, offset = split(params, what.block)
+        return (offset < in_extent(params, dut.extent_lines, extent)) & (
+            line_of(params, dut.extent_base, what.block) == what.line)
 
 
 SPECS = [PrefetchSpec, RestingPrefetchSpec]
@@ -445,9 +468,21 @@ BROKEN = [
            ("check.data + nodes", "check.data + nodes + 1"), of=AheadTable),
     Broken(RestingPrefetchSpec, "the count ahead is what was linked and has not landed",
            ("Mux(back, check.data + 1, check.data - 1)", "check.data - 1"), of=AheadTable),
-    Broken(RestingPrefetchSpec, "at rest, all is as this proof starts",
+    Broken(RestingPrefetchSpec, "at rest, the search and the work list are as this proof starts",
+           ("sum(~tag.valid & ~tag.reserved for tag in tags)", "sum(~tag.reserved for tag in tags)"), of=HeadCache),
+    Broken(RestingPrefetchSpec, "at rest, the cache holds what landed, nothing else",
+           ("tag.count.eq(node.count)]", "tag.count.eq(node.count + 1)]"), of=HeadCache),
+    Broken(RestingPrefetchSpec, "at rest, the nodes of a list follow each other from its head",
+           ("check.follows.eq(cache.follows)", "check.follows.eq(1)")),
+    Broken(RestingPrefetchSpec, "at rest, every block lies where its node was read, or will be",
+           ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
+    Broken(RestingPrefetchSpec, "at rest, a dead QP has no list",
            ("write.en.eq(1),\n                            wake.eq(1),", "write.en.eq(0),")),
-    Broken(RestingPrefetchSpec, "at rest, all is as this proof starts",
+    Broken(RestingPrefetchSpec, "at rest, no list is longer than it was linked",
+           ("live & ~busy & (ahead != 0)", "live & ~busy")),
+    Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
+           ("after.eq(first_block)", "after.eq(0)")),
+    Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
            ("after.eq(cache.peek_block),", "after.eq(hungry),")),
     Broken(BOTH, "a dead QP's list is not live",
            ("self.view_live.eq(view.data.inverse != 0)", "self.view_live.eq(1)")),
