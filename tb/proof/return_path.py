@@ -15,7 +15,7 @@ from weft.tb.proof.specification import Spec
 SOURCE_BITS = 2
 AHEAD_BITS = 3          # how far tickets may be ahead of what was placed
 LATENCY = 4
-TICKET_BITS = 8
+TICKET_BITS = 8         # of the bench's own tickets: more than are placed in a run
 FOREVER = {"kind": "unbounded", "seconds": 300}
 
 
@@ -66,7 +66,7 @@ class ReturnPathSpec(Spec):
         counted = Array(Const(ticketed, 1) for ticketed in self.ticketed)[source]
         early = (placed - Array(due)[source])[TICKET_BITS - 1]
         self.check("no report before its packet was placed",
-                   ~(dut.o.valid & (number == followed) & counted & early), bound=self.bound)
+                   ~(dut.o.valid & (number == followed) & counted & early), bound=self.bound, seconds=900)
         held, idle = Signal(), Signal(range(1 << AHEAD_BITS + 1))
         m.d.comb += held.eq(Cat(came != left for came, left in counts).any())
         with m.If(dut.o.valid | ~held):
@@ -74,7 +74,7 @@ class ReturnPathSpec(Spec):
         with m.Else():
             m.d.sync += idle.eq(idle + (advance != 0))
         self.check("no deadlock: when what it waits for was placed, a report is offered",
-                   idle < (1 << AHEAD_BITS) + LATENCY, bound=self.bound)
+                   idle < (1 << AHEAD_BITS) + LATENCY, bound=self.calm_bound)
         self.cover("a report waits for its packet", held & ~dut.o.valid & (idle == (1 << AHEAD_BITS) - 1))
         self.cover("a place is used a second time", Cat(left > self.places for _, left in counts).any())
         self.cover("a source has to wait", Cat(i.valid & ~i.ready for i in sources).any())
@@ -85,7 +85,7 @@ class HoldSpec(ReturnPathSpec):
 
     name = "report_hold"
     block = ReportHold
-    number_bits, ticketed, places, bound = 3, (True,), 4, 24
+    number_bits, ticketed, places, bound, calm_bound = 3, (True,), 4, 24, 24
 
     def make(self):
         return self.block()
@@ -99,7 +99,7 @@ class ReporterSpec(ReturnPathSpec):
 
     name = "reporter"
     block = Reporter
-    number_bits, ticketed, places, bound = 3, (True, True, False), 4, 16
+    number_bits, ticketed, places, bound, calm_bound = 3, (True, True, False), 4, 13, 17
 
     def make(self):
         return self.block(preset("test"), len(self.ticketed), unticketed=[2], first_depth=self.places)

@@ -22,7 +22,7 @@ class RingReaderSpec(Spec):
 
     name = "ring_reader"
     block = RingReader
-    log2, bound, anywhere_in_ring = 2, 22, True
+    log2, bound, calm_bound, anywhere_in_ring = 2, 16, 22, True
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(PARAMS)
@@ -93,7 +93,7 @@ class RingReaderSpec(Spec):
         waiting, offered = Signal(), Signal(width)
         m.d.sync += [waiting.eq(dut.o.valid & ~dut.o.ready), offered.eq(number)]
 
-        kind, deep = {"kind": "unbounded"}, {"bound": self.bound, "seconds": 280}
+        kind, deep = {"kind": "unbounded"}, {"bound": self.bound, "seconds": 900}
         self.check("a request lies inside the ring and one page", ~request.valid | (
             (request.p.count >= 1) & (request.p.count <= REQUEST_LINES_MAX)
             & (request.p.line >= BASE >> 6) & (request.p.line + request.p.count <= (BASE >> 6) + size)), **kind)
@@ -114,7 +114,7 @@ class RingReaderSpec(Spec):
             m.d.sync += patience.eq(0)
         with m.Else():
             m.d.sync += patience.eq(patience + (patience != 63))
-        self.check("no deadlock: an entry within 12 cycles of calm", patience <= 12, **deep)
+        self.check("no deadlock: an entry within 12 cycles of calm", patience <= 12, bound=self.calm_bound)
         self.cover("full ring of entries in flight", Cat(live).all())
         overtaken = Signal()
         with m.If(line.valid & (index != delivered) & (delivered == start)):
@@ -151,7 +151,7 @@ class LongRingReaderSpec(RingReaderSpec):
     """The same from the reset on, with a ring of 8 entries, twice what may be in flight."""
 
     name = "ring_reader_long"
-    log2, bound, anywhere_in_ring = 3, 19, False
+    log2, bound, calm_bound, anywhere_in_ring = 3, 19, 19, False
 
 
 SPECS = [RingReaderSpec, LongRingReaderSpec]

@@ -28,13 +28,14 @@ _few_places
 head_cache            unbounded (2 entries), consecutive nodes, one head: no RSN in two entries
 _4                    bounded (4 entries)
 prefetch, _rest       bounded                never outside the extents, past the linked count, or for a dead
-                                             generation; tags unique; nodes conserved; progress; every rest
-                                             is as ``prefetch_rest`` starts
+                                             generation; from reset (4 entries), from any rest (2 entries);
+                                             from rest: no RSN in two entries, nodes conserved, progress,
+                                             and every rest is such a one again
 window, _any_state    bounded                invariant 1: every PSN is received or a hole, exactly once
 unmatched             bounded                no header left to the driver is forgotten by the order that
                                              retires what it passed over
-wait_queue            together               headers that wait: none lost or doubled, the oldest is tried first
-revocable_buffer      together               a frame kept comes out once, in order; one taken back never does
+wait_queue            unbounded, together    headers that wait: none lost or doubled, the oldest is tried first
+revocable_buffer      unbounded, together    a frame kept comes out once, in order; one taken back never does
 splitter              bounded                pieces of a DMA request: all of it, in order, none too large
 ===================== ====================== ===========================================================
 """

@@ -24,7 +24,7 @@ class WindowSpec(Spec):
 
     name = "window"
     block = Window
-    bits, depth, empty = 64, 10, True
+    bits, depth, empty = 64, 9, True
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(preset("test").with_(qps=QPS, window_bits=self.bits))

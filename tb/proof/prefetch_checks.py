@@ -1,0 +1,134 @@
+"""What must hold of prefetcher, head cache and the count of linked nodes.
+
+Each part is a function that adds its checks to ``spec`` and gives back signals; ``w`` are those of the parts before.
+"""
+
+from types import SimpleNamespace
+
+from amaranth.hdl import Array, Cat, Mux, Signal
+
+from weft.hdl.adamap.block import line_of
+from weft.tb.proof.prefetch_world import IDLE, QPS, RSN_BITS
+
+PAGE_LINES = 64
+
+
+def pointers(spec, m, w):
+    """Where is read, what lands, what the cache makes of it, and the count ahead."""
+    dut, table, params, lives, reads, qpn, done = w.dut, w.table, w.params, w.lives, w.reads, w.qpn, w.done
+    post, issue, caller, copies, fill, match = w.post, w.issue, w.caller, w.copies, w.fill, w.match
+    landing = w.landing
+    bound = {"bound": spec.depth, "seconds": 900}
+    at, some_lines = dut.o_line.p.line, dut.o_line.p.count
+    inside = Cat((at >= b) & (at - b + some_lines <= n)
+                 for b, n in zip(dut.extent_base, dut.extent_lines, strict=True))
+    spec.check("no fetch outside the extents", ~dut.o_line.valid | inside.any(), **bound)
+    spec.check("no read crosses a page", ~dut.o_line.valid | (at[:6] + some_lines <= PAGE_LINES), **bound)
+    spec.check("a list is read where its last node or its creation said",
+               ~dut.o_line.valid | (at == lives[caller].line), **bound)
+    spec.check("what lands was read there, and its block is known by that number", ~fill.fill_en | (
+        (fill.fill_node.base_psn == lives[landing].line)
+        & (line_of(params, dut.extent_base, fill.fill_block) == lives[landing].line)), **bound)
+    spec.check("no fetch beyond the linked count",
+               ~dut.o_line.valid | (some_lines <= lives[caller].left), **bound)
+    spec.check("no fetch for a dead QP", ~dut.o_line.valid | lives[caller].alive, **bound)
+    spec.check("one fetch in flight per list", ~issue | (reads[caller] == 0), **bound)
+    spec.check("no fetch in flight after a destroy", ~done | ~lives[qpn].alive | (reads[qpn] == 0), **bound)
+    spec.check("what lands is of a living QP and generation", ~fill.fill_en | (
+        lives[landing].alive & (fill.fill_node.generation == lives[landing].generation)), **bound)
+    spec.check("entries are taken free and filled when taken", ~(
+        fill.reserve_en & (~fill.free | copies[fill.free_index].valid | copies[fill.free_index].reserved)
+        | fill.fill_en & ~copies[fill.fill_index].reserved), **bound)
+    asked_qpn, asked_rsn = spec.constant(m, 1, "some_qpn"), spec.constant(m, RSN_BITS, "some_rsn")
+    hits = [c.valid & (c.qpn == asked_qpn) & ((asked_rsn - c.rsn)[:RSN_BITS] < c.count) for c in copies]
+    if spec.resting:
+        spec.check("no RSN of a list in two entries", sum(hits) <= 1, **bound)
+    m.d.comb += [match.qpn.eq(asked_qpn), match.rsn.eq(asked_rsn),
+                 match.generation.eq(lives[asked_qpn].generation)]
+    flat = ~lives[asked_qpn].flush
+    spec.check("a lookup finds the entry that holds the RSN, and no other",
+               (match.hit == sum(hits).any()) | ~flat | ~lives[asked_qpn].alive, **bound)
+    held = [c.valid & (c.qpn == asked_qpn) for c in copies]
+    heads = [h & (c.rsn == lives[asked_qpn].rsn) for h, c in zip(held, copies, strict=True)]
+    spec.check("the first cached node of a list is its head", ~flat | ~lives[asked_qpn].alive | (
+        (match.head == Cat(held).any()) & (match.head == sum(heads).any())), **bound)
+    some = lives[asked_qpn]
+    if spec.resting:
+        spec.check("every node landed is cached or retired, once",
+                   ~some.alive | (sum(held) == some.cached), **bound)
+    quiet = Signal(2)
+    m.d.comb += [table.read_en[1].eq(1), table.read_index[1].eq(asked_qpn)]
+    with m.If(post | dut.step.valid):
+        m.d.sync += quiet.eq(0)
+    with m.Else():
+        m.d.sync += quiet.eq(quiet + (quiet != 2))
+    stepped, back, whose = Signal(), Signal(), Signal(1)        # on its way into the table
+    m.d.sync += [stepped.eq(dut.step.valid & dut.step.ready), back.eq(dut.step.p.back), whose.eq(dut.step.p.qpn)]
+    rows = Array(spec.inside(f"table.memory[{q}]", params.block_bits) for q in range(QPS))
+    ahead = Signal(params.block_bits)
+    m.d.comb += ahead.eq(rows[asked_qpn] + Mux(table.took & (table.took_qpn == asked_qpn), table.took_nodes, 0)
+                         + (stepped & (whose == asked_qpn) & back) - (stepped & (whose == asked_qpn) & ~back))
+    spec.check("the count ahead is what was linked and has not landed",
+               ~some.alive | (ahead == some.left) & ((quiet != 2) | (table.read_data[1] == some.left)), **bound)
+    return SimpleNamespace(bound=bound, asked_qpn=asked_qpn, some=some, some_lines=some_lines, stepped=stepped)
+
+
+def rests(spec, m, w):
+    """Whether there is rest: nothing is under way, and nothing was for some cycles."""
+    dut, table, stage, flushing, post, dropping = w.dut, w.table, w.stage, w.flushing, w.post, w.dropping
+    stepped = w.stepped
+    calm = Signal(2)
+    with m.If(dut.idle & (stage == IDLE) & ~flushing & ~post & ~dut.post_stb & ~dropping):
+        m.d.sync += calm.eq(calm + (calm != 3))
+    with m.Else():
+        m.d.sync += calm.eq(0)
+    resting = dut.idle & (stage == IDLE) & ~flushing & (calm == 3) & ~table.took & ~stepped
+    return SimpleNamespace(resting=resting)
+
+
+def bookkeeping(spec, m, w):
+    """Dead lists are not live, and every read has its place in the cache."""
+    dut, tags, copies, bound, asked_qpn, some = w.dut, w.tags, w.copies, w.bound, w.asked_qpn, w.some
+    m.d.comb += [dut.view_en.eq(1), dut.view_index.eq(asked_qpn)]
+    was = Signal(init=1)
+    m.d.sync += was.eq(some.alive)
+    spec.check("a dead QP's list is not live", was | ~dut.view_live, **bound)
+    reserved = sum(c.reserved for c in copies)
+    spec.check("every read in flight has its entry", reserved >= sum(t != 0 for t in tags), **bound)
+    return SimpleNamespace(reserved=reserved)
+
+
+def progress(spec, m, w):
+    """A living list with linked nodes and an empty cache fetches, or breaks, in a bounded time.
+
+    After a doorbell or a demand: a list whose node was turned out must be demanded anew.
+    """
+    dut, table, lives, reads, qpn, busy, done = w.dut, w.table, w.lives, w.reads, w.qpn, w.busy, w.done
+    post, tags, line, issue, caller, copies, fill = w.post, w.tags, w.line, w.issue, w.caller, w.copies, w.fill
+    match, dropping, victim, evicting, errors, bound = w.match, w.dropping, w.victim, w.evicting, w.errors, w.bound
+    asked_qpn, some, reserved = w.asked_qpn, w.some, w.reserved
+    needed = Signal(QPS)
+    for q in range(QPS):
+        demanded = dut.i_demand.valid & dut.i_demand.ready & (dut.i_demand.payload == q)
+        with m.If((evicting & (copies[fill.release_index].qpn == q)) | (dropping & (victim.qpn == q))
+                  | ~lives[q].alive):
+            m.d.sync += needed[q].eq(0)
+        with m.Elif((table.took & (table.took_qpn == q) & (table.took_nodes != 0)) | demanded):
+            m.d.sync += needed[q].eq(1)
+        with m.If(dut.o_report.valid & (caller == q)):
+            m.d.sync += errors[q].eq(1)
+        with m.If(done & (qpn == q)):
+            m.d.sync += errors[q].eq(0)
+    patience = Signal(5)
+    hungry = (some.alive & (some.left != 0) & (some.cached == 0) & (reads[asked_qpn] == 0)
+              & Array(needed)[asked_qpn] & ~Array(errors)[asked_qpn] & (reserved == 0)
+              & ~Cat(c.valid for c in copies).any())
+    undisturbed = (dut.o_line.ready & dut.o_report.ready & dut.o_qp_error.ready & ~busy & ~line.valid & ~post
+            & ~Cat(tags).any() & ~match.mark_en & (~dut.exclusive | dut.granted)
+            & (~dut.o_force.valid | dut.o_force.ready))
+    with m.If(hungry & undisturbed & ~issue):
+        m.d.sync += patience.eq(patience + (patience != 31))
+    with m.Else():
+        m.d.sync += patience.eq(0)
+    if spec.resting:
+        spec.check("no deadlock: a hungry list fetches or breaks within 16 cycles", patience <= 16, **bound)

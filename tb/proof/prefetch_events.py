@@ -1,0 +1,40 @@
+"""Events that the proofs of the prefetcher must see, counted from the start of the run, whatever came before it."""
+
+from amaranth.hdl import Array, Mux, Signal
+
+from weft.tb.proof.prefetch_world import QPS
+
+
+def events(spec, m, w):
+    """Covers."""
+    dut, lives, reads, qpn, busy, done, post = w.dut, w.lives, w.reads, w.qpn, w.busy, w.done, w.post
+    posted, more, post_generation, receiver, line = w.posted, w.more, w.post_generation, w.receiver, w.line
+    issue, caller, copies, fill, dropping, victim = w.issue, w.caller, w.copies, w.fill, w.dropping, w.victim
+    evicting, landing, some_lines = w.evicting, w.landing, w.some_lines
+    landings, since, retirements, evictions = (Array(Signal(2, name=f"{name}{q}") for q in range(QPS)) for name in (
+        "landings", "landings_of_read", "retirements", "evictions"))
+    for q in range(QPS):
+        m.d.sync += [landings[q].eq(landings[q] + (fill.fill_en & (landing == q) & ~landings[q].all())),
+                     since[q].eq(Mux(issue & (caller == q), 0, since[q] | (fill.fill_en & (landing == q)))),
+                     retirements[q].eq(retirements[q] | (dropping & (victim.qpn == q))),
+                     evictions[q].eq(evictions[q] | (evicting & (copies[fill.release_index].qpn == q)))]
+    dying = Signal(4)
+    with m.If(busy & lives[qpn].alive & (reads[qpn] != 0)):
+        m.d.sync += dying.eq(dying + (dying != 15))
+    with m.Else():
+        m.d.sync += dying.eq(0)
+    spec.cover("a node lands", fill.fill_en)
+    spec.cover("a bad node breaks its list", dut.o_report.valid)
+    spec.cover("a doorbell of a former life", post & (posted < QPS) & receiver.alive & (more != 0)
+               & ((post_generation + 1)[:2] == receiver.generation))
+    if spec.resting:
+        spec.cover("a second node of a list lands", fill.fill_en & (landings[landing] == 1))
+        spec.cover("one read for several nodes", issue & (some_lines > 1))
+        spec.cover("several nodes of one read land", fill.fill_en & since[landing].any())
+        spec.cover("a destroy waits for a fetch", (dying == 8) & line.valid & line.p.last)
+        spec.cover("a life ends and the next one begins", done & ~lives[qpn].alive & (dying == 0))
+        spec.cover("an untouched node is turned out", evicting)
+        spec.cover("a node that was turned out is fetched again",
+                   issue & evictions[caller].any() & (landings[caller] == 0))
+        spec.cover("a head is asked to go early", dut.o_force.valid)
+        spec.cover("a node retires and its list fetches again", issue & retirements[caller].any())

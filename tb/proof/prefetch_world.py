@@ -1,0 +1,194 @@
+"""What stands around the prefetcher in its proofs: a driver, doorbells, a hostile host memory, a matcher.
+
+Each part is a function that adds it to a module ``m`` and gives back its signals; ``w`` are those of the parts before.
+"""
+
+from types import SimpleNamespace
+
+from amaranth.hdl import Array, Cat, Mux, Signal
+from amaranth.lib import data
+
+from weft.hdl import abi
+from weft.hdl.adamap.block import find
+from weft.hdl.adamap.control import ControlKind
+from weft.hdl.layouts import NODE
+
+QPS = 2
+LINE_BITS, COUNT_BITS, NODE_RSN_BITS, RSN_BITS = 4, 2, 4, 5
+LEFT_BITS, LINKED_MAX = 4, 14     # nodes linked and not landed; and those in the cache, too
+FIRST_LINE = 0x38       # lines are counted from here, so that some extents cross a page
+IDLE, CLEAR, POSTED, LIST, ENTER = range(5)     # what a life's beginning or end waits for
+
+
+def found(m, params, dut, at, name):
+    """The number of the block at a line."""
+    line = Signal(58, name=f"{name}_line")
+    m.d.comb += line.eq(at)
+    return find(m, params, dut.extent_base, dut.extent_lines, line, name=name)
+
+
+def driver(spec, m, w):
+    """Life of the QPs, one operation at a time.
+
+    Creation: count of linked nodes, prefetcher, QP table; destruction: QP table, prefetcher, matcher.
+    """
+    dut, table, params, entries = w.dut, w.table, w.params, spec.entries
+    life = data.StructLayout({"alive": 1, "flush": 1, "state": 3, "generation": 2, "left": LEFT_BITS,
+                              "cached": range(entries + 1), "rsn": RSN_BITS, "line": 7,
+                              "block": params.block_bits})
+    lives = Array(Signal(life, name=f"life{q}") for q in range(QPS))
+    reads = Array(Signal(3, name=f"reads{q}") for q in range(QPS))      # in flight
+    op, stage, qpn = dut.i_control, Signal(range(5)), Signal(1)
+    starting, target = spec.free(1, "control"), spec.free(1, "control_qpn")
+    busy, flushing = stage != IDLE, Cat(v.flush for v in lives).any()
+    own = lives[qpn]
+    generation, line = Signal(2), Signal(LINE_BITS)     # of the life that begins
+    m.d.comb += [op.valid.eq(stage == LIST), op.p.qpn.eq(qpn),
+                 op.p.generation.eq(Mux(own.alive, own.generation, generation)),
+                 op.p.kind.eq(Mux(own.alive, ControlKind.DESTROY.value, ControlKind.CREATE.value)),
+                 op.p.line.eq(FIRST_LINE + line),
+                 table.create_stb.eq(stage == POSTED), table.create_qpn.eq(qpn)]
+    done = op.valid & op.ready
+    with m.Switch(stage):
+        with m.Case(IDLE):
+            with m.If(~flushing & starting):
+                m.d.sync += [qpn.eq(target), generation.eq(lives[target].generation + 1),
+                             line.eq(spec.free(LINE_BITS, "first_line")),
+                             stage.eq(Mux(lives[target].alive, CLEAR, POSTED))]
+        with m.Case(CLEAR):
+            m.d.sync += own.state.eq(abi.QpState.RESET.value)
+            with m.If(starting):
+                m.d.sync += stage.eq(LIST)
+        with m.Case(POSTED):
+            with m.If(table.create_done):
+                m.d.sync += stage.eq(LIST)
+        with m.Case(LIST):
+            with m.If(op.ready):
+                with m.If(own.alive):
+                    m.d.sync += [own.alive.eq(0), own.flush.eq(1), stage.eq(IDLE)]
+                with m.Else():
+                    m.d.sync += [own.alive.eq(1), own.cached.eq(0), own.left.eq(0),
+                                 own.line.eq(op.p.line), own.generation.eq(generation), stage.eq(ENTER),
+                                 own.block.eq(found(m, params, dut, op.p.line, "created"))]
+        with m.Case(ENTER):
+            with m.If(starting):
+                m.d.sync += [own.state.eq(abi.QpState.RTS.value), stage.eq(IDLE)]
+    for reader in (dut.qp, table.qp):
+        entry = Signal(data.StructLayout({"generation": 2, "state": 3}))
+        with m.If(reader.en):
+            m.d.sync += [entry.generation.eq(lives[reader.index].generation),
+                         entry.state.eq(lives[reader.index].state)]
+        m.d.comb += [reader.entry.generation.eq(entry.generation), reader.entry.state.eq(entry.state)]
+    return SimpleNamespace(lives=lives, reads=reads, stage=stage, qpn=qpn, busy=busy, flushing=flushing, done=done)
+
+
+def doorbells(spec, m, w):
+    """Of any life of any QP, or of none."""
+    table, lives = w.table, w.lives
+    post, posted, more = spec.free(1, "post"), spec.free(2, "post_qpn"), spec.free(2, "post_more")
+    post_generation, posting = spec.free(2, "post_generation"), Signal()
+    receiver = lives[posted[0]]
+    m.d.comb += [table.post_stb.eq(post), table.post_qpn.eq(posted), table.post_generation.eq(post_generation),
+                 table.post_nodes.eq(more),
+                 posting.eq(post & (posted < QPS) & (receiver.generation == post_generation)
+                            & (receiver.state != abi.QpState.RESET.value))]
+    spec.assume(~posting | (receiver.left + receiver.cached <= LINKED_MAX - 3))
+    return SimpleNamespace(post=post, posted=posted, more=more, post_generation=post_generation, posting=posting,
+                           receiver=receiver)
+
+
+def host(spec, m, w):
+    """The read engine and the memory behind it: any answer, in any order."""
+    dut, entries = w.dut, spec.entries
+    tags = [Signal(3, name=f"read{k}") for k in range(entries)]      # lines still to come
+    index = Array(Signal(2, name=f"index{k}") for k in range(entries))
+    first = Array(Signal(7, name=f"first{k}") for k in range(entries))
+    owner = [Signal(1, name=f"owner{k}") for k in range(entries)]
+    answer = spec.free(range(entries), "answer_tag")
+    line = dut.i_line
+    word = data.View(NODE, line.p.data)
+    m.d.comb += [line.valid.eq(spec.free(1, "answer") & (Array(tags)[answer] != 0)), line.p.tag.eq(answer),
+                 line.p.last.eq(Array(tags)[answer] == 1), line.p.index.eq(index[answer]),
+                 line.p.error.eq(spec.free(1, "error")),
+                 word.next_line.eq(FIRST_LINE + spec.free(LINE_BITS, "next_line")),
+                 word.next_adjacent.eq(spec.free(1, "next_adjacent")), word.qpn.eq(spec.free(1, "node_qpn")),
+                 word.generation.eq(spec.free(2, "node_generation")), word.encoding.eq(spec.free(2, "encoding")),
+                 word.count.eq(spec.free(COUNT_BITS, "count")), word.rsn.eq(spec.free(NODE_RSN_BITS, "node_rsn")),
+                 word.base_psn.eq(first[answer] + index[answer]),       # tells where it was read
+                 word.check.eq(spec.free(1, "damage"))]
+    issue = dut.o_line.valid & dut.o_line.ready
+    caller = dut.row_index
+    for k in range(entries):
+        with m.If(line.valid & (answer == k)):
+            m.d.sync += [tags[k].eq(tags[k] - 1), index[k].eq(index[k] + 1)]
+        with m.If(issue & (dut.o_line.p.tag == k)):
+            m.d.sync += [tags[k].eq(dut.o_line.p.count), index[k].eq(0), owner[k].eq(caller),
+                         first[k].eq(dut.o_line.p.line)]
+    return SimpleNamespace(tags=tags, owner=owner, line=line, issue=issue, caller=caller)
+
+
+def matcher(spec, m, w):
+    """The tags of the cache, as its ports tell, and a matcher that marks, drops and flushes."""
+    dut, cache, params, entries, lives, reads = w.dut, w.cache, w.params, spec.entries, w.lives, w.reads
+    flushing, done, qpn, posting, posted, more = w.flushing, w.done, w.qpn, w.posting, w.posted, w.more
+    tags, owner = w.tags, w.owner
+    tag = data.StructLayout({"valid": 1, "reserved": 1, "qpn": 1, "rsn": RSN_BITS, "count": COUNT_BITS,
+                             "line": 7, "block": params.block_bits})
+    copies = Array(Signal(tag, name=f"copy{k}") for k in range(entries))
+    fill = cache.fill
+    match = cache.match
+    dropping, dropped = Signal(), spec.free(range(entries), "drop_index")
+    marked = spec.free(range(entries), "mark_index")
+    victim = copies[dropped]
+    m.d.comb += [
+        dropping.eq(spec.free(1, "drop") & victim.valid & lives[victim.qpn].alive & ~dut.granted
+                    & (victim.rsn == lives[victim.qpn].rsn)),
+        match.retire_en.eq(dropping), match.retire_index.eq(dropped), match.retire_qpn.eq(victim.qpn),
+        match.retire_end.eq(victim.rsn + victim.count),
+        match.mark_en.eq(spec.free(1, "mark") & copies[marked].valid & ~dut.granted), match.mark_index.eq(marked),
+        match.mark_bitmap.eq(spec.free(1, "mark_bitmap")),
+    ]
+    flush = spec.free(1, "flush")
+    flushed = Signal(1)
+    m.d.comb += [match.flush_en.eq(flush & flushing & ~dut.exclusive), match.flush_qpn.eq(flushed),
+                 flushed.eq(lives[1].flush)]
+    evicting = fill.release_en & copies[fill.release_index].valid
+    landing = Signal(1)
+    m.d.comb += landing.eq(fill.fill_node.qpn)
+    for k in range(entries):
+        c = copies[k]
+        with m.If(fill.reserve_en & (fill.free_index == k)):
+            m.d.sync += c.reserved.eq(1)
+        with m.If(fill.release_en & (fill.release_index == k)):
+            m.d.sync += [c.reserved.eq(0), c.valid.eq(0)]
+        with m.If((dropping & (dropped == k)) | (match.flush_en & (c.qpn == flushed))):
+            m.d.sync += c.valid.eq(0)
+        with m.If(fill.fill_en & (fill.fill_index == k)):
+            m.d.sync += [c.valid.eq(1), c.reserved.eq(0), c.qpn.eq(fill.fill_node.qpn),
+                         c.rsn.eq(fill.fill_node.rsn), c.count.eq(fill.fill_node.count),
+                         c.line.eq(fill.fill_node.base_psn), c.block.eq(lives[landing].block)]
+    behind = found(m, params, dut, fill.fill_node.next_line, "behind")
+    with m.If(dropping):
+        m.d.sync += lives[victim.qpn].rsn.eq(lives[victim.qpn].rsn + victim.count)
+    with m.If(match.flush_en):
+        m.d.sync += lives[flushed].flush.eq(0)
+    for q in range(QPS):
+        up = fill.fill_en & (landing == q)
+        down = evicting & (copies[fill.release_index].qpn == q)
+        others = Cat(c.valid & (c.qpn == q) & ~(dropping & (dropped == k)) for k, c in enumerate(copies))
+        with m.If(up):
+            m.d.sync += [lives[q].line.eq(fill.fill_node.next_line),
+                         lives[q].block.eq(behind)]
+            with m.If(~others.any()):       # the first node of an empty list may have any RSN
+                m.d.sync += lives[q].rsn.eq(fill.fill_node.rsn)
+        with m.Elif(down):
+            m.d.sync += [lives[q].line.eq(copies[fill.release_index].line),
+                         lives[q].block.eq(copies[fill.release_index].block)]
+        v, retires = lives[q], dropping & (victim.qpn == q)
+        with m.If(~(done & ~v.alive & (qpn == q))):
+            m.d.sync += [v.left.eq(v.left + Mux(posting & (posted == q), more, 0) + down - up),
+                         v.cached.eq(v.cached + up - down - retires)]
+        back = [(t != 0) & (o == q) for t, o in zip(tags, owner, strict=True)]
+        m.d.comb += reads[q].eq(sum(back))
+    return SimpleNamespace(copies=copies, fill=fill, match=match, dropping=dropping, victim=victim, evicting=evicting,
+                           landing=landing)
