@@ -41,7 +41,7 @@ help:
 	@echo '               BACK_LOSS= BACK_REORDER= BACK_DUP= BACK_CORRUPT= for the way back'
 	@echo 'make wave      the same run with waves, opened in GTKWave'
 	@echo 'make test      all tests'
-	@echo 'make soak      runs with seeds drawn anew, for BUDGET= seconds'
+	@echo 'make soak      more seeds than the tests have, then seeds drawn anew, for BUDGET= seconds'
 	@echo 'make verilog   Verilog for FPGA in three sizes, or PRESET=, under sim_build/verilog'
 	@echo 'make bench     benchmarks, or ONLY= some; JSON under sim_build/reports'
 	@echo 'make synth     cells and memories by block and room; PRESET=; JSON under sim_build/reports'

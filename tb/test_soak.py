@@ -1,6 +1,8 @@
 """Soaking: fresh seeds, the time that was given, and the command of what failed."""
 
+import os
 import random
+import subprocess
 import sys
 
 import pytest
@@ -21,6 +23,7 @@ def runs(monkeypatch):
 
     monkeypatch.setattr(soak, "job", drawn)
     monkeypatch.setattr(soak, "recovery", drawn)
+    monkeypatch.setattr(soak, "bad_links", lambda: (drawn(random.Random("bad link")) for _ in range(1)))
     monkeypatch.setattr(soak.time, "monotonic", lambda: state["now"])
     return state
 
@@ -54,3 +57,16 @@ def test_drawn_jobs_are_jobs():
             done = CliRunner().invoke(app, command[len(soak.SIM) - 1:])
             assert done.exit_code == 0, done.output
     assert len({settings["seed"] for settings in seen}) == 20 and {settings["qps"] for settings in seen} > {1, 12}
+
+
+def test_seeds_that_the_tests_leave_out_come_first():
+    """Together with those that they run: the seeds 1 to 20."""
+    def tests(variables, command):
+        said = subprocess.run([*command, "--collect-only"], env={**os.environ, **variables}, capture_output=True,
+                              text=True)
+        return [line.rpartition("[")[2].rstrip("]") for line in said.stdout.splitlines() if "::" in line]
+    drawn = soak.turns(random.Random(1))
+    left_out = [tests(*next(drawn)) for _ in soak.BAD_LINK_SEEDS]
+    run = tests({"WEFT_SEED": ""}, soak.BAD_LINK)
+    assert sorted(map(int, sum(left_out, run))) == list(range(1, 21))
+    assert next(drawn)[1][:len(soak.SIM)] == soak.SIM

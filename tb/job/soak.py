@@ -1,9 +1,11 @@
 """``weft soak``: runs whose seeds are drawn anew, for as long as one likes.
 
-In turns: the main job in the RTL on a link as bad as drawn, and the tests of recovery between functional cards. Each
-run is announced with the command that repeats it; the first that fails ends the soak.
+First the seeds of the main job on a bad link that ``make test`` leaves out. Then in turns: the main job in the RTL on a
+link as bad as drawn, and the tests of recovery between functional cards. Each run is announced with the command that
+repeats it; the first that fails ends the soak.
 """
 
+import itertools
 import os
 import random
 import shlex
@@ -13,8 +15,12 @@ import time
 from pathlib import Path
 
 SIM = [sys.executable, "-m", "weft.tb.cli", "sim"]
-SOFTWARE = Path(__file__).resolve().parents[1] / "software"
-PYTEST = [sys.executable, "-m", "pytest", "-q", *(str(SOFTWARE / f"test_{name}.py") for name in ("recovery", "pool"))]
+TB = Path(__file__).resolve().parents[1]
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-n", "0"]
+RECOVERY = [*PYTEST, *(str(TB / "software" / f"test_{name}.py") for name in ("recovery", "pool"))]
+BAD_LINK = [*PYTEST, f"{TB / 'job/test_main_job.py'}::test_bad_link_in_both_directions"]
+# Those the tests leave out, as many at once as they take.
+BAD_LINK_SEEDS = [range(first, first + 5) for first in (6, 11, 16)]
 CHANCES = {"loss": (0.001, 0.1), "reorder": (0.0, 0.05), "dup": (0.0, 0.05), "corrupt": (0.0, 0.02)}
 
 
@@ -31,7 +37,20 @@ def job(rng):
 
 def recovery(rng):
     """Environment and command of the functional tests with seeds of their own."""
-    return {"WEFT_SEED": ",".join(str(rng.randrange(1 << 31)) for _ in range(8))}, PYTEST
+    return {"WEFT_SEED": ",".join(str(rng.randrange(1 << 31)) for _ in range(8))}, RECOVERY
+
+
+def bad_links():
+    """Environments and commands of the main job's seeds that the tests leave out."""
+    for seeds in BAD_LINK_SEEDS:
+        yield {"WEFT_SEED": ",".join(map(str, seeds))}, BAD_LINK
+
+
+def turns(rng):
+    """Environments and commands of all runs, without end."""
+    yield from bad_links()
+    for kind in itertools.cycle((job, recovery)):
+        yield kind(rng)
 
 
 def run(budget_s, rng=None):
@@ -45,8 +64,9 @@ def run(budget_s, rng=None):
     """
     rng = rng or random.SystemRandom()
     began, done = time.monotonic(), 0
+    drawn = turns(rng)
     while time.monotonic() - began < budget_s:
-        variables, command = (job, recovery)[done % 2](rng)
+        variables, command = next(drawn)
         again = " ".join([*(f"{name}={value}" for name, value in variables.items()), shlex.join(command)])
         print(again, flush=True)
         finished = subprocess.run(command, env={**os.environ, **variables}, stdout=subprocess.PIPE,
