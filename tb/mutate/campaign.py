@@ -22,6 +22,7 @@ from weft.tb.mutate.rooms import Target
 
 KEPT = BUILD_ROOT / "mutants"
 FLOW = 1                   # to be raised when what is done with a mutant changes
+PROVER = 2                 # to be raised when what is proven, or how, changes
 SEEDS = (1, 2)             # a survivor has survived with each
 LIMIT_FACTOR, LIMIT_S, SOUND_S = 3, 10, 900
 LEAST_PER_ROOM, LEAST_PER_TARGET = 6, 1
@@ -161,7 +162,7 @@ def _judge(mutant, where):
 
 def proof(mutant):
     """How it is proven that a mutant differs in nothing that can be seen; empty if it is not."""
-    key = _digest(mutant.design.netlist.digest, mutant.mutation.options)
+    key = _digest(str(PROVER), mutant.design.netlist.digest, mutant.mutation.options)
     kept = KEPT / "proofs" / f"{key}.json"
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():

@@ -143,7 +143,10 @@ class World:
     def _reported(self, report):
         kind = abi.REPORT_RETIRE.unpack(report).kind
         if kind == abi.ReportKind.QP_ERROR:
-            self.seen[f"QP_ERROR {abi.REPORT_EVENT.unpack(report).reason.name}"] += 1
+            event = abi.REPORT_EVENT.unpack(report)
+            assert report == abi.REPORT_EVENT.pack(kind=kind, reason=event.reason, qpn=event.qpn,
+                                                   generation=self.qps[event.qpn].generation), "more than an error"
+            self.seen[f"QP_ERROR {event.reason.name}"] += 1
         elif kind == abi.ReportKind.RETIRE:
             self._retire_reports.put_nowait(abi.REPORT_RETIRE.unpack(report))
         else:

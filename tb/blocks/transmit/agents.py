@@ -128,8 +128,17 @@ def frame_of(packet):
         payload=gather(w.lkey, packet.local_va, packet.length))
 
 
+def error_of(reason, packet):
+    """Entry of the report on a packet that is not sent."""
+    w = packet.work
+    return abi.REPORT_EVENT.pack(
+        kind=abi.ReportKind.TX_ERROR, reason=reason, opcode=packet.opcode, has_imm=packet.has_imm,
+        retransmission=w.retransmit, qpn=w.sqpn, generation=QP_GENERATION,
+        psn=packet.psn, va=packet.remote_va, key=w.rkey, length=packet.length, imm=w.imm, rsn=packet.rsn)
+
+
 def outcome_of(works, *, qps):
-    """Frames and error reports ``(reason, psn, sqpn)`` of one ring's descriptors."""
+    """Frames and error reports of one ring's descriptors."""
     frames, reports = [], []
     for work in works:
         refused = False
@@ -140,10 +149,10 @@ def outcome_of(works, *, qps):
             elif reason == Reason.OK and packet.length and work["lkey"] == BAD_KEY:
                 reason = Reason.BAD_KEY
             elif reason == Reason.OK and packet.length and work["lkey"] == POISON_KEY:
-                reports.append((Reason.DMA_ERROR, packet.psn, work["sqpn"]))
+                reports.append(error_of(Reason.DMA_ERROR, packet))
                 continue
             if reason != Reason.OK and not refused:
-                reports.append((reason, packet.psn, work["sqpn"]))
+                reports.append(error_of(reason, packet))
             refused |= reason != Reason.OK
             if not refused:
                 frames.append(frame_of(packet))
