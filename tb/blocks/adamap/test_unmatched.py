@@ -116,8 +116,10 @@ async def order_takes_no_place_from_headers(dut):
     for qpn in range(QPS):
         bench.link(qpn, list_node(bench.lists.lists[qpn], *range(20)))
     free = 3
-    of_first = [bench.header(0, *bench.todo[0][k]) for k in range(PARAMS.match_queue - free - QPS + 1)]
-    await unmatched(bench, *of_first, *(bench.header(qpn, *bench.todo[qpn][0]) for qpn in range(1, QPS)))
+    holes = [(0, bench.todo[0][k]) for k in range(PARAMS.match_queue - free - QPS + 1)]
+    holes += [(qpn, bench.todo[qpn][0]) for qpn in range(1, QPS)]
+    for qpn, hole in holes:     # one by one: no header comes when packets 128 younger are placed
+        await unmatched(bench, bench.header(qpn, *hole))
     await unmatched(bench, bench.header(0, *bench.todo[0][19]))
     assert [*bench.lists.ordered] == [(0, bench.lists.lists[0].generation)], "the list had its share"
     await ClockCycles(dut.clk, 20)
