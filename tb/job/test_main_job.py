@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -72,7 +73,7 @@ def test_default_job_delivers_and_the_second_run_builds_nothing():
     # Every retransmission that arrives looks for its node once, unless it finds the match queue full.
     arrived = report["link"]["a_to_b"]["delivered"]["retx"] - report["counters"]["b"]["rx_unmatched"]
     assert report["cache_hits"] + report["cache_misses"] == arrived > 0
-    assert report["seed"] == 1 and f"weft sim --file {publish.REPORT.anchor}" in report["command"]
+    assert report["seed"] == 1 and f"weft sim --file {shlex.quote(report['file'])}" in report["command"]
     built = {path: path.stat().st_mtime_ns for path in sim.BUILD_ROOT.glob("two-cards-test-*/ready")}
     status, output = weft_sim("--seed", "2")
     assert status == 0, output
