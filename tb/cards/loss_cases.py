@@ -5,7 +5,7 @@ timer. And losses when the receiver has far too few knitting blocks.
 import json
 import os
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from cocotb.utils import get_sim_time
 
 from weft.hdl import abi, wire
 from weft.model.loss import Burst, Comb, GilbertElliott, Outage
-from weft.tb.cards.crossing_cases import PACKETS, PROBE, Case, Crossing, psn_of
+from weft.tb.cards.crossing_cases import DATA, LOSS_REPORT, PACKETS, PROBE, Case, Crossing, psn_of
 from weft.tb.flow.simulate import bench_seed
 from weft.tb.world.link import FrameKind, LinkConfig
 
@@ -38,16 +38,19 @@ class LossyWay:
     lost : Counter
         How often each packet was lost, by (QPN, PSN).
     tail : int
-        Packets that only a probe can find: the last originals and retransmissions in front of one, all lost. (In the
-        last node of a list, only a probe finds any loss.)
+        Packets that only a probe can find: the last originals in front of one, all lost, and retransmissions that were
+        lost while none of a later node arrived.
     """
 
     def __init__(self, model):
-        self.model, self.lost, self.tail, self._behind = model, Counter(), 0, Counter()
+        self.model, self.lost, self.tail = model, Counter(), 0
+        self._originals, self._again, self._nodes = Counter(), defaultdict(list), defaultdict(list)     # by QPN
+        self._arrived = {}
 
     def __call__(self, crossing):
         self._lost = self._start()
         crossing.drop("a_to_b", "pattern", self._chosen)
+        crossing.drop("b_to_a", "no loss report", self._note)
 
     def _start(self):
         model = self.model
@@ -64,16 +67,31 @@ class LossyWay:
     def _rng(attempt):
         return random.Random(f"{bench_seed()}/{attempt}")
 
+    def _note(self, frame, kind):
+        if kind in LOSS_REPORT:
+            node = abi.NODE.unpack(frame[wire.header_bytes(wire.Opcode.LOSS_REPORT):])
+            self._nodes[node.qpn].append(node.rsn)
+        return False
+
     def _chosen(self, frame, kind):
         if kind not in PACKETS | PROBE:
             return False
         packet = qpn, _ = wire.BTH.unpack(frame[wire.BTH_OFFSET:]).dest_qp, psn_of(frame)
         if kind in PROBE:
-            self.tail += sum(self._behind.pop((qpn, before), 0) for before in (FrameKind.DATA, FrameKind.RETX))
+            self.tail += self._originals.pop(qpn, 0)
+            newest = max((rsn for rsn in self._nodes[qpn] if rsn <= self._arrived.get(qpn, -1)), default=0)
+            self.tail += sum(rsn >= newest for rsn in self._again.pop(qpn, []))
             return False
         gone = self._lost(get_sim_time("ns"), packet)
         self.lost[packet] += gone
-        self._behind[qpn, kind] = self._behind[qpn, kind] + 1 if gone else 0
+        if kind in DATA:
+            self._originals[qpn] = self._originals[qpn] + 1 if gone else 0
+            return gone
+        rsn = wire.RSNH.unpack(frame[wire.RETH_OFFSET + wire.RETH.size_bytes:]).rsn
+        if gone:
+            self._again[qpn].append(rsn)
+        else:
+            self._arrived[qpn] = rsn
         return gone
 
 
