@@ -62,7 +62,8 @@ IMPORTS = {
     "tb/lives": "contracts hdl hdl/adamap driver/queue driver/protocol driver/knitting driver/receive driver/engine "
                 "model model/functional tb/flow tb/blocks/adamap",
     "tb/software": "contracts driver/terms driver/memory driver/queue driver/protocol driver/knitting driver/send "
-                   "driver/receive driver/engine driver/verbs driver/application model model/functional tb/lives",
+                   "driver/receive driver/engine driver/verbs driver/application model model/functional tb/judge "
+                   "tb/lives",
     "tb/cards": "contracts driver/terms driver/verbs driver/application model model/functional tb/flow tb/world "
                 "tb/judge tb/blocks/receive tb/software",
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",

@@ -133,7 +133,7 @@ class CardToHostRing(_Ring):
             return []
         phases = self.buffer.read(at * abi.BLOCK_BYTES, count * abi.BLOCK_BYTES)[::abi.BLOCK_BYTES]
         valid = 0
-        while valid < count and phases[valid] & _PHASE == self._phase(self.prod):
+        while valid < count and self._valid(phases[valid]):
             valid += 1
         if not valid:
             return []
@@ -155,12 +155,12 @@ class CardToHostRing(_Ring):
         An interrupt that was armed for and did not come yet will do. When an entry is there nevertheless, it may have
         come to somebody who waited for another ring.
         """
-        if self._armed and not self._valid(self.buffer.read(self.prod % self.depth * abi.BLOCK_BYTES, 1)):
+        if self._armed and not self._valid(self.buffer.read(self.prod % self.depth * abi.BLOCK_BYTES, 1)[0]):
             return
         self._armed = True
         self.cons = self.prod
         self.device.write32(self.registers["cons"], self._wrap(self.cons) | 1 << abi.ARM_BIT)
 
-    def _valid(self, entry):
-        """Whether the card wrote the entry that :attr:`prod` is at."""
-        return entry[0] & _PHASE == self._phase(self.prod)
+    def _valid(self, byte):
+        """Whether the card wrote the entry with this first byte, between :attr:`prod` and the end of the ring."""
+        return byte & _PHASE == self._phase(self.prod)

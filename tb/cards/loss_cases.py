@@ -5,7 +5,7 @@ timer. And losses when the receiver has far too few knitting blocks.
 import json
 import os
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from cocotb.utils import get_sim_time
 
 from weft.hdl import abi, wire
 from weft.model.loss import Burst, Comb, GilbertElliott, Outage
-from weft.tb.cards.crossing_cases import DATA, LOSS_REPORT, PACKETS, PROBE, Case, Crossing, psn_of
+from weft.tb.cards.crossing_cases import LOSS_REPORT, PACKETS, PROBE, Case, Crossing, psn_of
 from weft.tb.flow.simulate import bench_seed
+from weft.tb.judge.tail import Tail
 from weft.tb.world.link import FrameKind, LinkConfig
 
 PMTU = 256
@@ -37,15 +38,11 @@ class LossyWay:
     ----------
     lost : Counter
         How often each packet was lost, by (QPN, PSN).
-    tail : int
-        Packets that only a probe can find: the last originals in front of one, all lost, and retransmissions that were
-        lost while none of a later node arrived.
+    tail : Tail
     """
 
     def __init__(self, model):
-        self.model, self.lost, self.tail = model, Counter(), 0
-        self._originals, self._again, self._nodes = Counter(), defaultdict(list), defaultdict(list)     # by QPN
-        self._arrived = {}
+        self.model, self.lost, self.tail = model, Counter(), Tail()
 
     def __call__(self, crossing):
         self._lost = self._start()
@@ -69,29 +66,18 @@ class LossyWay:
 
     def _note(self, frame, kind):
         if kind in LOSS_REPORT:
-            node = abi.NODE.unpack(frame[wire.header_bytes(wire.Opcode.LOSS_REPORT):])
-            self._nodes[node.qpn].append(node.rsn)
+            self.tail.answered(frame)
         return False
 
     def _chosen(self, frame, kind):
         if kind not in PACKETS | PROBE:
             return False
-        packet = qpn, _ = wire.BTH.unpack(frame[wire.BTH_OFFSET:]).dest_qp, psn_of(frame)
-        if kind in PROBE:
-            self.tail += self._originals.pop(qpn, 0)
-            newest = max((rsn for rsn in self._nodes[qpn] if rsn <= self._arrived.get(qpn, -1)), default=0)
-            self.tail += sum(rsn >= newest for rsn in self._again.pop(qpn, []))
-            return False
-        gone = self._lost(get_sim_time("ns"), packet)
-        self.lost[packet] += gone
-        if kind in DATA:
-            self._originals[qpn] = self._originals[qpn] + 1 if gone else 0
-            return gone
-        rsn = wire.RSNH.unpack(frame[wire.RETH_OFFSET + wire.RETH.size_bytes:]).rsn
-        if gone:
-            self._again[qpn].append(rsn)
-        else:
-            self._arrived[qpn] = rsn
+        gone = False
+        if kind in PACKETS:
+            packet = wire.BTH.unpack(frame[wire.BTH_OFFSET:]).dest_qp, psn_of(frame)
+            gone = self._lost(get_sim_time("ns"), packet)
+            self.lost[packet] += gone
+        self.tail.sent(frame, gone)
         return gone
 
 
@@ -105,9 +91,9 @@ async def cross(dut, model, *, length=60_000, qps=2, **driver):
     assert crossing.dropped["pattern"] == way.lost.total() > 0
     assert not crossing.sums["a"]["probes_midway"], "a timer ran out in the middle"
     found = board.seen["found by probe"]
-    assert found <= way.tail, f"{found} packets waited for a probe, {way.tail} were at a tail"
+    assert found <= way.tail.packets, f"{found} packets waited for a probe, {way.tail.packets} were at a tail"
     dut._log.info("%d losses of %d packets, %d at a tail, %d found by a probe", way.lost.total(),
-                  sum(count > 0 for count in way.lost.values()), way.tail, found)
+                  sum(count > 0 for count in way.lost.values()), way.tail.packets, found)
     return way, board
 
 

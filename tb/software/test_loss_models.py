@@ -1,15 +1,15 @@
 """Bursts, outages and combs between two functional cards: every loss is repaired once, without a timer."""
 
-import collections
 import random
 
 import pytest
 
 from weft.driver.terms.enums import MTU
 from weft.driver.verbs.context import ContextConfig
-from weft.hdl import abi, wire
-from weft.model.link import EventLoop, Link, LinkConfig, opcode_of
+from weft.hdl import wire
+from weft.model.link import EventLoop, Link, LinkConfig
 from weft.model.loss import Burst, Comb, GilbertElliott, Outage
+from weft.tb.judge.tail import Tail
 from weft.tb.software.functional_pair import close_and_check, lost_data, make_endpoints, make_pair, transfer
 
 QPS, PMTU_BYTES = 2, 256
@@ -26,60 +26,41 @@ MODELS = {
 }
 
 
-class TailWatch:
-    """How many packets only a probe can find: the last originals, all lost, and retransmissions that were lost while
-    none of a later node arrived."""
+def watched(pair):
+    """A :class:`Tail` of what A sends."""
+    tail, there, back = Tail(), *pair.links
 
-    def __init__(self, pair):
-        self.link, self.back, self.allowed = pair.links[0], pair.links[1], 0
-        self._originals, self._lost = collections.Counter(), collections.defaultdict(list)   # by QPN
-        self._arrived, self._nodes = {}, collections.defaultdict(list)
-        pair.devices[0].transmit, pair.devices[1].transmit = self.send, self.answer
+    def send(frame):
+        before = there.lost.total()
+        there.send(frame)
+        tail.sent(frame, there.lost.total() > before)
 
-    def answer(self, frame):
-        if opcode_of(frame) is wire.Opcode.LOSS_REPORT:
-            node = abi.NODE.unpack(frame[wire.header_bytes(wire.Opcode.LOSS_REPORT):])
-            self._nodes[node.qpn].append(node.rsn)
-        self.back.send(frame)
+    def answer(frame):
+        tail.answered(frame)
+        back.send(frame)
 
-    def send(self, frame):
-        kind = opcode_of(frame)
-        before = self.link.lost[kind]
-        self.link.send(frame)
-        lost = self.link.lost[kind] > before
-        qpn = wire.BTH.unpack(frame[wire.BTH_OFFSET:]).dest_qp
-        if kind is wire.Opcode.PROBE:
-            self.allowed += self._originals.pop(qpn, 0)
-            newest = max((rsn for rsn in self._nodes[qpn] if rsn <= self._arrived.get(qpn, -1)), default=0)
-            self.allowed += sum(rsn >= newest for rsn in self._lost.pop(qpn, []))
-        elif kind in wire.RETX_OPCODES:
-            rsn = wire.RSNH.unpack(frame[wire.RETH_OFFSET + wire.RETH.size_bytes:]).rsn
-            if lost:
-                self._lost[qpn].append(rsn)
-            else:
-                self._arrived[qpn] = rsn
-        elif kind in wire.DATA_OPCODES:
-            self._originals[qpn] = self._originals[qpn] + 1 if lost else 0
+    pair.devices[0].transmit, pair.devices[1].transmit = send, answer
+    return tail
 
 
 def run(model, seed, *, length=800_000, loss=0.0):
-    """One transfer; (pair, endpoints, statistics of the sender, bytes equal, TailWatch)."""
+    """One transfer; (pair, endpoints, statistics of the sender, bytes equal, Tail)."""
     config = LinkConfig(delay_ns=10_000, loss=loss, loss_model=model, control_loss=0.0)
     pair = make_pair(ContextConfig(probe_timeout_ns=100_000), forward=config, backward=LinkConfig(delay_ns=10_000),
                      seed=seed)
     ends = make_endpoints(pair, length, qps=QPS, path_mtu=MTU.MTU_256, window=32)
     data = random.Random(seed).randbytes(length)
     ends[0].mr.write(data)
-    watch = TailWatch(pair)
+    tail = watched(pair)
     sent, _ = transfer(pair, ends)
-    return pair, ends, sent, ends[1].mr.read(length, 0) == data, watch
+    return pair, ends, sent, ends[1].mr.read(length, 0) == data, tail
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_each_loss_is_repaired_once_and_without_a_timer(name):
     losses = again = 0
     for seed, length in enumerate((800_000, 3_000_000)):
-        pair, ends, sent, equal, watch = run(
+        pair, ends, sent, equal, tail = run(
             MODELS[name], seed, length=length, loss=0.03 if MODELS[name] is None else 0.0)
         assert equal
         link, card = pair.links[0], pair.devices[1].card
@@ -87,7 +68,7 @@ def test_each_loss_is_repaired_once_and_without_a_timer(name):
         again += sent.get("sender_retransmissions", 0)
         assert not sent.get("sender_probes_midway"), "a timer ran out in the middle"
         found = sum(n for *_, n in card.found_by_probe)
-        assert found <= watch.allowed, f"{found} packets waited for a probe, {watch.allowed} were at a tail"
+        assert found <= tail.packets, f"{found} packets waited for a probe, {tail.packets} were at a tail"
         close_and_check(pair, ends)
     assert losses and again == losses, "spurious retransmissions"
 
