@@ -41,7 +41,7 @@ class Context:
         Protection domains and completion queues, oldest first, as keys.
     async_events : deque of AsyncEvent
     kept : list
-        What :meth:`keep_until_reset` is for.
+        What to call after a reset: see :meth:`lending`.
 
     Raises
     ------
@@ -130,9 +130,18 @@ class Context:
 
         self.commands.submit(abi.CommandOpcode.EXTENT_SET, answered, extent=index, address=address, length=length)
 
-    def keep_until_reset(self, release):
-        """Something the card may use as long as it is not reset: only then ``release()`` is called."""
-        self.kept.append(release)
+    @contextlib.contextmanager
+    def lending(self):
+        """An ``ExitStack`` that gives back what the commands of the block speak of.
+
+        If one of them stays unanswered, the card may use it as long as it is not reset: only then it is given back.
+        """
+        with contextlib.ExitStack() as lent:
+            try:
+                yield lent
+            except CommandTimeout:
+                self.kept.append(lent.pop_all().close)
+                raise
 
     def _release_kept(self):
         while self.kept:
@@ -222,14 +231,10 @@ class Context:
     def statistics(self):
         """Counters of the card by name."""
         self.check_open()
-        with contextlib.ExitStack() as undo:
+        with self.lending() as lent:
             buffer = self.device.alloc(-(-8 * len(abi.COUNTERS) // 64) * 64, align=4096)
-            undo.callback(self.device.free, buffer)
-            try:
-                self.commands.call(abi.CommandOpcode.STATISTICS, address=buffer.physical(0))
-            except CommandTimeout:
-                self.keep_until_reset(undo.pop_all().close)
-                raise
+            lent.callback(self.device.free, buffer)
+            self.commands.call(abi.CommandOpcode.STATISTICS, address=buffer.physical(0))
             data = buffer.read(0, 8 * len(abi.COUNTERS))
         return {name: int.from_bytes(data[8 * i : 8 * i + 8], "little") for i, (name, _) in enumerate(abi.COUNTERS)}
 

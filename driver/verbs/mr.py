@@ -1,12 +1,10 @@
 """Memory regions."""
 
 import collections
-import contextlib
 
 from weft.hdl import abi
 
 from ..memory.page_table import pack_ptes, page_list, pick_page_bytes
-from ..queue.command import CommandTimeout
 from ..queue.remembered import RememberedCommand
 from ..terms.checks import between, member
 from ..terms.enums import AccessFlag
@@ -44,8 +42,8 @@ class MR:
             raise ValueError("memory that a peer may write must be writable locally as well")
         if page_bytes not in (None, abi.PAGE_4K, abi.PAGE_2M):
             raise ValueError(f"page_bytes is {page_bytes}; {abi.PAGE_4K} and {abi.PAGE_2M} are possible")
-        with contextlib.ExitStack() as undo:
-            self.buffer = self._allocate(memory, undo) if isinstance(memory, int) else memory
+        with self.context.lending() as lent:
+            self.buffer = self._allocate(memory, lent) if isinstance(memory, int) else memory
             self.buf = self.buffer.va if address is None else address
             if length is None:
                 length = memory if isinstance(memory, int) else self.buffer.va + self.buffer.size - self.buf
@@ -53,26 +51,22 @@ class MR:
             self.page_bytes = page_bytes or pick_page_bytes(self.buffer, self.buf, self.length)
             pages = len(page_list(self.buffer, self.buf, self.length, self.page_bytes))
             self.index = self.context.mr_indices.take()
-            undo.callback(self.context.mr_indices.give, self.index)
+            lent.callback(self.context.mr_indices.give, self.index)
             self._ptes = (self.context.pte_ranges.alloc(pages), pages)
-            undo.callback(self.context.pte_ranges.free, *self._ptes)
+            lent.callback(self.context.pte_ranges.free, *self._ptes)
             self.lkey = self.rkey = abi.make_key(self.index, self._new_tag())
-            try:
-                self.install()
-            except CommandTimeout:
-                self.context.keep_until_reset(undo.pop_all().close)
-                raise
-            self._release = undo.pop_all().close
+            self.install()
+            self._release = lent.pop_all().close
         self._commands = RememberedCommand(self.context.commands)
         self.closed = False
         pd.mrs[self] = None
         self.context.mrs[self.index] = self
 
-    def _allocate(self, size, undo):
+    def _allocate(self, size, lent):
         page_bytes = abi.PAGE_2M if self.access & AccessFlag.HUGETLB else abi.PAGE_4K
         buffer = self.context.device.alloc(between("length", size, 1, (1 << 64) - 1), contiguous=False,
                                            page_bytes=page_bytes)
-        undo.callback(self.context.device.free, buffer)
+        lent.callback(self.context.device.free, buffer)
         return buffer
 
     def _new_tag(self):
@@ -99,22 +93,18 @@ class MR:
 
     def _write_page_table(self):
         pages = page_list(self.buffer, self.buf, self.length, self.page_bytes)
-        with contextlib.ExitStack() as undo:
+        with self.context.lending() as lent:
             staging = self.context.device.alloc(PTES_PER_COMMAND * abi.PTE_BYTES, align=4096)
-            undo.callback(self.context.device.free, staging)
+            lent.callback(self.context.device.free, staging)
             for first in range(0, len(pages), PTES_PER_COMMAND):
                 part = pages[first : first + PTES_PER_COMMAND]
                 staging.write(0, pack_ptes(part))
-                try:
-                    self.context.commands.call(
-                        abi.CommandOpcode.PAGE_TABLE_WRITE,
-                        pte_index=self._ptes[0] + first,
-                        count=len(part),
-                        address=staging.physical(0),
-                    )
-                except CommandTimeout:
-                    self.context.keep_until_reset(undo.pop_all().close)
-                    raise
+                self.context.commands.call(
+                    abi.CommandOpcode.PAGE_TABLE_WRITE,
+                    pte_index=self._ptes[0] + first,
+                    count=len(part),
+                    address=staging.physical(0),
+                )
 
     def read(self, length, offset):
         """Bytes of the region."""
