@@ -60,10 +60,6 @@ class ProgressTimer:
         self._asked = self._stalled = None   # when the first probe since the last sign of life, progress, was due
         self._interval = probe_ns            # to the probe behind the next one
         self._hurried = self._at_once = False
-        self._opened = self._gap = None      # first probe without answer, and how long behind it the last one was sent
-        self._clear_at = 0                   # until then answers may come to older probes
-        self._longest_trip = 0               # what the round trip may have been when answers were taken last
-        self._quiet_ns = 0                   # the same, once it is known that they do come
         self._lost = 0                       # times that what is next in turn got lost since the last progress
 
     @property
@@ -75,17 +71,12 @@ class ProgressTimer:
     def running(self):
         return self.deadline is not None
 
-    @property
-    def asking(self):
-        """A probe is without answer."""
-        return self._opened is not None
-
     def progress(self, now):
         """The peer acknowledged something new, or was sent something new: the full time again."""
         self._stalled = None
         self._lost = 0
         self._hurried = False
-        self.asked_otherwise()
+        self.round_trip.asked_otherwise()
         self.restart(now)
 
     def restart(self, now):
@@ -95,37 +86,16 @@ class ProgressTimer:
         self._interval = self.probe_ns
         self.deadline = now + self._spread(self._interval)
 
-    def asked_otherwise(self):
-        """The next answer may come of something else than a probe."""
-        self._opened = self._gap = None
-
     def answered(self, now):
         """The peer spoke, but nothing moved."""
-        self._measure(now)
-        self._interval = min(max(self.probe_ns, self._quiet_ns), self._longest_ns)
+        trip = self.round_trip
+        trip.answered(now)
+        self._interval = min(max(self.probe_ns, trip.quiet_ns), self._longest_ns)
         if self._asked is not None:
             self.deadline = min(self.deadline, now + self._spread(self._interval))
-        if self.running and self._quiet_ns:
-            self.deadline = max(self.deadline, self._clear_at)
+        if self.running and trip.quiet_ns:
+            self.deadline = max(self.deadline, trip.clear_at)
         self._asked = None
-
-    def _measure(self, now):
-        """Learn from an answer. Only if a single probe is open it is known which one was answered.
-
-        When several are open, either some of them got lost, or the round trip is longer than the times between them.
-        Then more answers come soon, and the next probe waits for the end of them, and for its own answer as long.
-        """
-        opened, gap = self._opened, self._gap
-        if now <= self._clear_at and (opened is None or gap is None):
-            self._quiet_ns = self._longest_trip
-            return
-        self.asked_otherwise()
-        if opened is not None and gap is None:
-            self.round_trip.add(now - opened)
-            self._quiet_ns = 0
-        elif opened is not None:
-            self._clear_at, self._longest_trip = now + gap, now - opened
-            self._quiet_ns = self._quiet_ns and self._longest_trip
 
     def lost_again(self):
         """What the peer is to acknowledge next did not arrive, once more."""
@@ -145,7 +115,8 @@ class ProgressTimer:
 
     def stop(self):
         self.deadline = None
-        self._asked = self._stalled = self._opened = self._gap = None
+        self._asked = self._stalled = None
+        self.round_trip.asked_otherwise()
 
     def poll(self, now):
         """An :class:`Expiry` if the time is over, else None."""
@@ -160,10 +131,7 @@ class ProgressTimer:
             return Expiry.EXHAUSTED
         self._hurried, self._at_once = self._at_once, False
         self.probes += 1
-        if self._opened is None:
-            self._opened = now
-        else:
-            self._gap = now - self._opened
+        self.round_trip.asked(now)
         self.deadline = now + self._spread(self._interval)
         if self.timeout_ns:
             self.deadline = min(self.deadline, self._end)

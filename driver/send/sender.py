@@ -184,7 +184,7 @@ class Sender:
     def _on_rnr_nak(self, psn, wait_ns, now):
         """Everything before the packet it names arrived; that one found no receive request. One for each probe counts,
         however many come."""
-        asked = self.timer.asking
+        asked = self.timer.round_trip.asking
         if psn == self.queue.sent_psn or not self._acknowledge(psn, now):
             self.counts["stray_acks"] += psn == self.queue.sent_psn
             return
@@ -243,7 +243,7 @@ class Sender:
     def _ask_again(self, now):
         if self._recovery.asks(now, self.timer.probe_ns):
             self.counts["report_requests"] += 1
-            self.timer.asked_otherwise()
+            self.timer.round_trip.asked_otherwise()
             self.frames.append(ControlFrame(wire.Opcode.REPORT_REQUEST, self.queue.sent_psn, self.expected_rsn))
 
     # ------------------------------------------------------------------------------------ the clock
