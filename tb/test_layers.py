@@ -66,12 +66,14 @@ IMPORTS = {
                    "tb/lives",
     "tb/cards": "contracts driver/terms driver/verbs driver/application model model/functional tb/flow tb/world "
                 "tb/judge tb/blocks/receive tb/software",
+    "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
+               "tb/blocks/receive tb/software tb/cards",
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",
     "tb/wave": "contracts tb/flow tb/world",
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
                    "model/functional tb/flow",
     "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application model/functional "
-                  "tb/flow tb/world tb/blocks/adamap tb/lives tb/software",
+                  "tb/flow tb/world tb/blocks/adamap tb/lives tb/software tb/fuzz",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application tb/flow tb/world "
               "tb/judge tb/cards tb/wave",

@@ -88,6 +88,7 @@ BENCHMARKS = {
                       conditions="functional cards, 3 MB over 2 QPs, PMTU 256, 10 % loss, delay 100 µs one way"),
     "lives": Benchmark("Lives of nodes: blocks that leak and stale accepts, functional and in the RTL.",
                        "lives", conditions="QPs that come and go, reports and retransmissions that come late or never"),
+    "fuzz": Benchmark("Random and mutated frames: what raises, hangs, completes or writes beside.", "fuzz"),
     "simulation": Benchmark("How fast simulation is.", "simulation",
                             conditions="wall clock of this machine, one run; two idle cards of preset test, Verilator"),
 }

@@ -4,7 +4,6 @@ on. Every random choice comes of a seed; ``WEFT_SEED`` repeats one."""
 import collections
 import os
 import random
-import types
 
 import pytest
 
@@ -16,6 +15,7 @@ from weft.driver.verbs.qp import QP, QPInitAttr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import wire
 from weft.model.functional.host import FunctionalDevice
+from weft.tb.judge.growth import sizes
 from weft.tb.software.functional_pair import close_and_check, make_endpoints, make_pair
 
 SEED = int(os.environ.get("WEFT_SEED", random.SystemRandom().randrange(1 << 30)))
@@ -23,31 +23,11 @@ Opcode = wire.Opcode
 PSNS, FRAMES, ROUND = 1 << wire.PSN_BITS, 1_500, 25
 LENGTH, HALF = 16_384, 8_192
 STRANGER = 0x0B0B0B0B
-COLLECTIONS = (dict, list, set, frozenset, collections.deque, bytearray)
-OTHERS = (str, bytes, int, float, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, random.Random,
-          FunctionalDevice, collections.Counter)
 
 
-def sizes(root):
-    """Entries of every collection reachable from an object, but not those of the card, by the class that holds it."""
-    found, seen, stack = collections.Counter(), set(), [(root, type(root).__name__)]
-    while stack:
-        thing, path = stack.pop()
-        if isinstance(thing, OTHERS) or id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, types.MethodType):
-            stack.append((thing.__self__, path))
-        elif isinstance(thing, COLLECTIONS):
-            found[path] += len(thing)
-            inside = [*thing, *thing.values()] if isinstance(thing, dict) else thing
-            if not isinstance(thing, bytearray):
-                stack += [(each, path) for each in inside]
-        elif isinstance(thing, tuple):
-            stack += [(each, path) for each in thing]
-        elif hasattr(thing, "__dict__"):
-            stack += [(value, f"{type(thing).__name__}.{name}") for name, value in vars(thing).items()]
-    return found
+def kept(context):
+    """What a driver keeps."""
+    return sizes(context, (FunctionalDevice,))
 
 
 class Scene:
@@ -175,14 +155,14 @@ def test_no_lie_makes_anything_grow_or_complete(kind):
     for _ in range(100):     # the receiver knows its holes, and nothing that is sent again arrives
         scene.step()
     scene.honest_transfer()
-    before = [sizes(context) for context in scene.pair.contexts]
+    before = [kept(context) for context in scene.pair.contexts]
     most = collections.Counter()
     for number in range(FRAMES):
         target, frame = getattr(scene, kind)()
         scene.pair.devices[target].card.receive(frame)
         if number % ROUND == ROUND - 1:
             scene.step()
-            for name, count in (sizes(scene.pair.contexts[0]) + sizes(scene.pair.contexts[1])).items():
+            for name, count in (kept(scene.pair.contexts[0]) + kept(scene.pair.contexts[1])).items():
                 most[name] = max(most[name], count)
         assert not scene.cqs[0].overrun
         if scene.victims[0].qp_state is QPState.ERR:
@@ -190,7 +170,7 @@ def test_no_lie_makes_anything_grow_or_complete(kind):
     scene.honest_transfer()
     early = scene.cqs[0].take(8)[1]
     assert all(wc.status is not WCStatus.SUCCESS for wc in early), "a write completed that never arrived"
-    after = [sizes(context) for context in scene.pair.contexts]
+    after = [kept(context) for context in scene.pair.contexts]
     was = before[0] + before[1]
     growth = {name: (was[name], count) for name, count in most.items() if count > 2 * was[name] + 1_200}
     assert not growth, f"while it lasts: {growth}"

@@ -1,0 +1,33 @@
+"""Fuzzing: random and mutated frames into two drivers over functional cards, and into two real cards."""
+
+import json
+import random
+import sys
+
+from weft.tb.fuzz.functional import fuzz
+from weft.tb.fuzz.rtl import fuzz_rtl
+from weft.tb.measure.benchmark import Row
+
+FUNCTIONAL, RTL = 1_000_000, 100_000
+
+
+def measure(progress):
+    """The rows; what failed goes to the standard error output, with the seed that repeats it."""
+    seed = random.SystemRandom().randrange(1 << 30)
+
+    def tell(done):
+        with open(progress, "a") as file:
+            file.write(json.dumps({"phase": f"fuzzing functional cards, seed {seed}", "done": done,
+                                   "total": FUNCTIONAL}) + "\n")
+
+    functional = fuzz(FUNCTIONAL, seed, tell)
+    for failure in functional.failures:
+        print(failure, file=sys.stderr)
+    try:
+        rtl, failed = fuzz_rtl(RTL, seed=seed, WEFT_PROGRESS=str(progress))["frames"], 0
+    except AssertionError as error:
+        rtl, failed = 0, 1
+        print(error, file=sys.stderr)
+    return [Row("fuzz_frames", "", functional.frames, at_least=FUNCTIONAL, conditions=f"functional cards, seed {seed}"),
+            Row("fuzz_frames_rtl", "", rtl, at_least=RTL, conditions=f"two real cards, seed {seed}"),
+            Row("fuzz_failures", "", len(functional.failures) + failed, at_most=0, conditions=f"both, seed {seed}")]
