@@ -173,7 +173,6 @@ class RxPacket(data.Struct):
 
     header: RxHeader
     reason: 8
-    qp_known: 1            # the QP is live: errors are reported to the driver
     qp_generation: 8
     segment0: Segment
     segment1: Segment

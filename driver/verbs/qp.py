@@ -133,6 +133,7 @@ class QP:
                 generation=self.generation,
                 pd=self.pd.handle,
                 psn=self.attr.rq_psn,
+                ip=self.attr.dest_ip,
                 address=receiver.holes.head_block * abi.BLOCK_BYTES,
                 access=self.attr.qp_access_flags & 0xF,
                 qp_state=abi.QpState.RTS,

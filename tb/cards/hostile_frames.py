@@ -181,6 +181,19 @@ def stale(target):
                          generation=other)
 
 
+def of_strangers(target, address):
+    """Frames that would be right, were they the peer's: ``target`` is a QP at its next PSN, or anywhere ahead."""
+    jump = {"psn": (target.psn + (1 << 20)) % (1 << 24), "payload": b"", "rkey": 0}
+    for name, changes in (
+        ("the next", {}), ("the next, without payload", {"payload": b"", "rkey": 0, "ack_req": 1}), ("a jump", jump),
+        ("a jump with an immediate", jump | {"opcode": Opcode.WRITE_ONLY_IMM, "ack_req": 1}),
+        ("a jumping probe", jump | {"opcode": Opcode.PROBE}),
+        ("a jumping retransmission", jump | {"opcode": Opcode.RETX_WRITE}),
+        ("wrong key", {"rkey": 1}), ("wrong length", {"dma_length": 65}),
+    ):
+        yield Case(f"{name}, of a stranger", data_frame(target, src_ip=address, **changes), Reason.WRONG_PEER)
+
+
 def raw_frames(rng, slot_bytes):
     """Frames of any kind for the raw interface."""
     to_us, source = MAC["b"].to_bytes(6, "big"), MAC["a"].to_bytes(6, "big")
