@@ -75,6 +75,7 @@ class RxCheck(wiring.Component):
             m.d.sync += [
                 self.o.p.header.eq(header),
                 self.o.p.qp_generation.eq(answer.qp_generation),
+                self.o.p.qp_psn_guard.eq(answer.qp_psn_guard),
                 self.o.p.segment0.eq(answer.segment0),
                 self.o.p.segment1.eq(answer.segment1),
             ]

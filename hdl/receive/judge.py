@@ -53,6 +53,7 @@ class _Waiting(data.Struct):
 REFUSAL = {
     Verdict.STALE: Reason.STALE_PSN,
     Verdict.DUPLICATE: Reason.DUPLICATE,
+    Verdict.FAR: Reason.FAR_PSN,
 }
 
 
@@ -124,6 +125,7 @@ class Judge(wiring.Component):
             gated.p.retransmission.eq(header.retransmission),
             gated.p.probe.eq(header.kind == RxKind.PROBE),
             gated.p.ack_req.eq(header.ack_req),
+            gated.p.psn_guard.eq(self.i.p.qp_psn_guard),
             gated.p.ticket.eq(ticket),
             waiting.i.p.packet.eq(self.i.p),
             waiting.i.p.live.eq(live),

@@ -35,6 +35,7 @@ class Translation(data.Struct):
     qp_pd: 24
     qp_access: 4
     qp_peer_ip: 32
+    qp_psn_guard: 5
 
 
 class Translate(wiring.Component):
@@ -212,5 +213,6 @@ class Translate(wiring.Component):
                 self.o.payload.qp_pd.eq(qp[8].pd),
                 self.o.payload.qp_access.eq(qp[8].access),
                 self.o.payload.qp_peer_ip.eq(qp[8].peer_ip),
+                self.o.payload.qp_psn_guard.eq(qp[8].psn_guard),
             ]
         return m

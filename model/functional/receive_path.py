@@ -9,6 +9,7 @@ from .report_merge import ReportMerge
 from .translate import Request, translate
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
+REFUSAL = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN, judge.FAR: Reason.FAR_PSN}
 EVENT_LAG_NS = 400  # what an event report may take longer than one of the builder
 
 
@@ -48,7 +49,7 @@ class ReceivePath:
         elif header.kind == "REFUSED":
             self._refuse(header, header.reason, entry)
         elif header.kind == "PROBE":
-            self._probe(header)
+            self._probe(header, entry)
         else:
             self._data(header, payload, entry)
 
@@ -116,12 +117,12 @@ class ReceivePath:
             retransmission=header.retransmission,
             ack_req=header.ack_req,
             reorder=self.card.registers["reorder_distance"],
+            guard=entry.psn_guard,
         )
         if judged.verdict in (judge.ACCEPT, judge.LATE, judge.MATCH):
             self._place(result.segments, payload)
-        refusal = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN}
-        if judged.verdict in refusal:
-            self.card.refuse(refusal[judged.verdict])
+        if judged.verdict in REFUSAL:
+            self.card.refuse(REFUSAL[judged.verdict])
             return
         merge = ReportMerge(self.card.random)
         self.card.counters["rx_packets"] += 1
@@ -146,9 +147,12 @@ class ReceivePath:
             self.card.memory.write(address, payload[done : done + n])
             done += n
 
-    def _probe(self, header):
+    def _probe(self, header, entry):
         life, merge = self.card.qps[header.dest_qp], ReportMerge(self.card.random)
-        judged = life.window.judge(header.psn, probe=True)
+        judged = life.window.judge(header.psn, probe=True, guard=entry.psn_guard)
+        if judged.verdict in REFUSAL:
+            self.card.refuse(REFUSAL[judged.verdict])
+            return
         self._record(life, judged, merge, header)
         merge.add("event", self._event(ReportKind.PROBE, header, life, judged))
         self._walk(header, life, lambda: life.matcher.probe(header.rsn))

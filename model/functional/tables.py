@@ -41,7 +41,7 @@ class Tables:
             return Status.IN_USE
         if c.qp_state not in (abi.QpState.RTR, abi.QpState.RTS) or c.address % abi.BLOCK_BYTES:
             return Status.BAD_VALUE
-        self.qps[c.qpn] = QpEntry(c.qp_state, c.generation, c.pd, c.access, c.ip)
+        self.qps[c.qpn] = QpEntry(c.qp_state, c.generation, c.pd, c.access, c.ip, c.psn_guard)
         self.card.qps[c.qpn] = QpLife(
             self.card.params.window_bits, self.card.memory, self.in_extent, qpn=c.qpn, generation=c.generation,
             psn=c.psn, line=c.address // abi.BLOCK_BYTES)

@@ -22,6 +22,7 @@ class QpEntry:
     pd: int = 0
     access: int = 0
     peer_ip: int = 0
+    psn_guard: int = 0
 
 
 @dataclass(frozen=True)

@@ -194,6 +194,14 @@ def of_strangers(target, address):
         yield Case(f"{name}, of a stranger", data_frame(target, src_ip=address, **changes), Reason.WRONG_PEER)
 
 
+def far(target, most):
+    """Frames in the peer's name, ``most`` PSNs and more ahead of a target at its next PSN: nothing moves."""
+    for ahead in (most, most + 1, (1 << 23) - 1):
+        place = {"psn": (target.psn + ahead) % (1 << 24), "payload": b"", "rkey": 0, "ack_req": 1}
+        for opcode in (Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM, Opcode.PROBE, Opcode.RETX_WRITE):
+            yield Case(f"{opcode.name} {ahead} ahead", data_frame(target, opcode=opcode, **place), Reason.FAR_PSN)
+
+
 def raw_frames(rng, slot_bytes):
     """Frames of any kind for the raw interface."""
     to_us, source = MAC["b"].to_bytes(6, "big"), MAC["a"].to_bytes(6, "big")

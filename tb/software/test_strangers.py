@@ -13,7 +13,7 @@ from weft.tb.software.functional_pair import close_and_check, make_endpoints, ma
 
 Opcode, Kind = wire.Opcode, abi.ReportKind
 STRANGER = 0x0B0B0B0B
-JUMP = 1 << 20
+JUMP = 1 << 12
 LENGTH = 8_192
 
 

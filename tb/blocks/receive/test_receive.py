@@ -26,7 +26,7 @@ TRANSLATE_CYCLES, WINDOW_CYCLES = 9, 8
 DEAD_QP = 7
 PAGE = 4096
 PHYSICAL = 1 << 40      # the stand-in translates a page to itself plus this, in reverse order
-REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE}
+REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE, Verdict.FAR: Reason.FAR_PSN}
 
 
 def generation_of(qpn):
@@ -47,7 +47,9 @@ def translated(key, va, length, qpn):
 
 def judgement(rng, request):
     """What the stand-in window says."""
-    if request.probe:
+    if rng.random() < 0.1:
+        verdict = Verdict.FAR
+    elif request.probe:
         verdict = Verdict.PROBE
     elif request.retransmission:
         verdict = rng.choice([Verdict.MATCH] * 4 + [Verdict.UNMATCHED, Verdict.STALE])
@@ -113,7 +115,7 @@ class Room:
             reason, segments = translated(request.key, request.va, request.length, request.qpn)
             known = reason != Reason.UNKNOWN_QP
             values = {"reason": reason, "qp_known": known, "qp_generation": generation_of(request.qpn) if known else 0,
-                      "qp_peer_ip": PEER_IP if known else 0}
+                      "qp_peer_ip": PEER_IP if known else 0, "qp_psn_guard": request.qpn if known else 0}
             for k, (address, length) in enumerate(segments):
                 values[f"segment{k}"] = {"address": address, "length": length}
             return Translation.const(values).as_value().value
@@ -203,7 +205,7 @@ class Expected:
             request, said = next(answers)
             asked = {"qpn": header.dest_qp, "generation": generation_of(header.dest_qp), "psn": header.psn,
                      "rsn": header.rsn, "retransmission": header.retransmission, "probe": header.kind == "PROBE",
-                     "ack_req": header.ack_req, "ticket": ticket}
+                     "ack_req": header.ack_req, "psn_guard": header.dest_qp, "ticket": ticket}
             assert {name: getattr(request, name) for name in asked} == asked
             reason = REFUSAL.get(said["verdict"], Reason.OK)
         self.cases[header.kind, said["verdict"], reason] += 1
