@@ -152,6 +152,8 @@ class Reason(enum.IntEnum):
     BAD_POINTER = 22         # next pointer outside the knitting extents
     BAD_NODE = 23            # node of another QP or generation, damaged, or with a bad encoding, count or RSN
     NOT_READY = 24           # the card is disabled
+    WRONG_PEER = 25          # from another address than that of the QP's peer
+    FAR_PSN = 26             # further ahead than the QP's peer may be
 
 
 # (name, sentence); 48 bits each, read as two 32-bit words at COUNTER_BASE + 8*i, low word first (it latches the high
@@ -249,7 +251,7 @@ class CommandOpcode(enum.IntEnum):
     """Commands. Each is answered by one RESPONSE with the same tag."""
 
     SET_NETWORK = 1       # mac, ip
-    QP_CREATE = 2         # qpn, generation, pd, psn, head_block, qp_access: the QP can receive and send
+    QP_CREATE = 2         # qpn, generation, pd, psn, psn_guard, ip, address, access: the QP can receive and send
     QP_MODIFY = 3         # qpn, qp_state
     QP_DESTROY = 4        # qpn: answered when nothing of it is in flight
     MR_CREATE = 5         # mr_index, key_tag, va, length, access, pd, page_2m, pte_index
@@ -290,6 +292,9 @@ class AccessFlag(enum.IntFlag):
     REMOTE_ATOMIC = 8
 
 
+REMOTE_ACCESS = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC   # the QP must grant it too
+
+
 COMMAND = _host("COMMAND", "A command; each opcode says which fields it reads.",
     ("phase", 1, "Lap phase."),
     ("opcode", 7, "", CommandOpcode),
@@ -300,13 +305,14 @@ COMMAND = _host("COMMAND", "A command; each opcode says which fields it reads.",
     ("key_tag", 8, "Low byte of lkey and rkey."),
     ("generation", 8, "Generation of the QPN."),
     ("extent", 8, "Knitting extent."),
-    ("_r0", 8),
+    ("psn_guard", 5, "The peer's packets are less than 2^(23 - `psn_guard`) PSNs ahead of the oldest one expected."),
+    ("_r0", 3),
     ("qpn", 24), ("pd", 24, "Protection domain."), ("count", 16, "Page-table entries, 1 to 512."),
     ("va", 64, "Base virtual address of the MR."),
     ("length", 64, "Bytes of the MR (48 bits) or extent."),
     ("address", 64, "Physical address, 64-byte aligned: page list, extent, head block, or result buffer (written in "
      "whole 64-byte blocks)."),
-    ("mr_index", 24), ("_r1", 8), ("ip", 32, "IPv4 address of the card."),
+    ("mr_index", 24), ("_r1", 8), ("ip", 32, "IPv4 address: of the card (SET_NETWORK), of the QP's peer (QP_CREATE)."),
     ("pte_index", 32), ("psn", 32, "First PSN expected from the peer."),
     ("mac", 48, "MAC address of the card."), ("_r2", 16))
 
@@ -403,7 +409,7 @@ def make_key(index, tag):
 
 
 # Table entries, little-endian bit order; widths of indices are the contract's, a build uses fewer bits.
-QP_ENTRY_FIELDS = [("state", 3), ("generation", 8), ("pd", 24), ("access", 4)]
+QP_ENTRY_FIELDS = [("state", 3), ("generation", 8), ("pd", 24), ("access", 4), ("peer_ip", 32), ("psn_guard", 5)]
 MR_ENTRY_FIELDS = [("valid", 1), ("key_tag", 8), ("access", 4), ("pd", 24), ("page_2m", 1),
                    ("va", 64), ("length", 48), ("pte_index", 32)]
 PTE = Layout("PTE", "An entry of the list that PAGE_TABLE_WRITE copies: the physical address of a page.", [

@@ -173,8 +173,8 @@ class RxPacket(data.Struct):
 
     header: RxHeader
     reason: 8
-    qp_known: 1            # the QP is live: errors are reported to the driver
     qp_generation: 8
+    qp_psn_guard: 5
     segment0: Segment
     segment1: Segment
 
@@ -189,6 +189,7 @@ class JudgeRequest(data.Struct):
     retransmission: 1
     probe: 1
     ack_req: 1
+    psn_guard: 5        # of the QP: so many of the high bits of a distance ahead must be zero
     ticket: TICKET_WIDTH
 
 
@@ -202,6 +203,7 @@ class Verdict(enum.Enum, shape=3):
     MATCH = 4           # retransmission: place it; the matcher does the bookkeeping
     UNMATCHED = 5       # retransmission: place it; the match queue is full, so the driver does the bookkeeping
     PROBE = 6           # nothing to place
+    FAR = 7             # further ahead than the peer may be: drop it, nothing moves
 
 
 class Judgement(data.Struct):

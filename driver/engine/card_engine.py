@@ -41,7 +41,7 @@ class CardEngine:
     raw_frame_handlers : list of callable(frame, entry)
         Get the raw frames that are no control frames of a QP.
     counts : Counter
-        Control frames sent by opcode, raw frames, errors of strangers.
+        Control frames sent by opcode, raw frames, and what came of strangers.
     """
 
     def __init__(self, device, config, *, mac, ip, max_qp):

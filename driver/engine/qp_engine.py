@@ -11,6 +11,9 @@ from ..terms.enums import WCFlags, WCOpcode, WCStatus, WROpcode
 from ..terms.wc import WC
 
 COMPLETION_OPCODE = {WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE}
+_OF_PACKETS = frozenset({
+    abi.ReportKind.MESSAGE_END, abi.ReportKind.PROGRESS, abi.ReportKind.PROBE, abi.ReportKind.ERROR,
+    abi.ReportKind.UNMATCHED})
 _LOCAL_PROTECTION = frozenset(
     {abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD}
 )
@@ -88,7 +91,10 @@ class QpEngine:
     # ----------------------------------------------------------------------------- from the card
 
     def on_report(self, kind, report):
-        """A Meta Report of this QP."""
+        """A Meta Report of this QP. One of a stranger's packet says nothing: the card lets none pass."""
+        if kind in _OF_PACKETS and report.src_ip != self.path.ip:
+            self.card.counts["reports_of_strangers"] += 1
+            return
         self.card.mark_active(self)
         if kind is abi.ReportKind.NODE:
             self.receiver.on_node(report)
@@ -98,12 +104,7 @@ class QpEngine:
             self.receiver.on_unmatched(report)
         elif kind is abi.ReportKind.TX_ERROR:
             self._on_refused(report)
-        elif kind is abi.ReportKind.ERROR and report.src_ip != self.path.ip:
-            self.card.counts["errors_of_strangers"] += 1   # somebody else's mistake is no reason to give up
         else:
-            if kind is abi.ReportKind.PROBE and report.src_ip != self.path.ip:
-                self.card.counts["probes_of_strangers"] += 1
-                report.kind = abi.ReportKind.PROGRESS      # what it says of the window holds; nobody is answered
             self.receiver.on_event(report)
             if kind is abi.ReportKind.QP_ERROR:
                 self.fail(WCStatus.FATAL_ERR)
@@ -119,6 +120,7 @@ class QpEngine:
     def on_control(self, frame, now):
         """A control frame from the network, its ICRC right."""
         if frame.src_ip != self.path.ip:
+            self.card.counts["control_frames_of_strangers"] += 1
             return
         self.card.mark_active(self)
         if frame.opcode is wire.Opcode.ACKNOWLEDGE:

@@ -2,7 +2,7 @@
 
 import collections
 
-from ..protocol.segment import MESSAGE_BYTES_MAX, request_packets, split
+from ..protocol.segment import MESSAGE_BYTES_MAX, split
 from .piece_log import PieceLog
 
 
@@ -18,7 +18,7 @@ class SendQueue:
     chunk_bytes : int
         Largest piece handed to the card in one descriptor.
     max_outstanding : int
-        PSNs unacknowledged at most.
+        PSNs handed over and unacknowledged at most.
 
     Attributes
     ----------
@@ -47,11 +47,9 @@ class SendQueue:
         return len(self._waiting) + len(self._requests)
 
     def check(self, request):
-        """Raise ValueError if a request is longer than 2^31 bytes, or needs more PSNs than may ever be outstanding."""
+        """Raise ValueError if a request is longer than 2^31 bytes."""
         if request.length > MESSAGE_BYTES_MAX:
             raise ValueError(f"a request of {request.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
-        if request_packets(request, self.pmtu) > self.max_outstanding:
-            raise ValueError(f"a request of {request.length} bytes needs more than {self.max_outstanding} packets")
 
     def post(self, request):
         """Accept a request that :meth:`check` let pass."""
@@ -61,10 +59,7 @@ class SendQueue:
 
     def _cut(self):
         while self._waiting and not self._chunks and self._refused is None:
-            request = self._waiting[0]
-            if self.next_psn + request_packets(request, self.pmtu) - self.una > self.max_outstanding:
-                return
-            self._waiting.popleft()
+            request = self._waiting.popleft()
             self._requests.append(request)
             for piece in split(request, self.next_psn, self.pmtu):
                 self._pieces.add(piece)
@@ -74,13 +69,18 @@ class SendQueue:
     @property
     def has_work(self):
         self._cut()
-        return bool(self._chunks) and (self.limit is None or self.sent_psn < self.limit)
+        return bool(self._chunks) and self.sent_psn < self._end
+
+    @property
+    def _end(self):
+        """PSN from which on nothing may be handed over for now."""
+        most = self.una + self.max_outstanding
+        return most if self.limit is None else min(self.limit, most)
 
     def next(self):
         """(piece, first, count) of the next descriptor; there is one if :attr:`has_work`."""
         piece, first, count = self._chunks.popleft()
-        if self.limit is not None and piece.psn + first + count > self.limit:
-            allowed = self.limit - piece.psn - first
+        if (allowed := self._end - piece.psn - first) < count:
             self._chunks.appendleft((piece, first + allowed, count - allowed))
             count = allowed
         self.sent_psn = piece.psn + first + count

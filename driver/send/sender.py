@@ -76,7 +76,7 @@ class Sender:
         Raises
         ------
         ValueError
-            If it is longer than 2^31 bytes, or needs more PSNs than may ever be outstanding.
+            If it is longer than 2^31 bytes.
         """
         self.queue.check(request)
         if self.failed is not None:

@@ -171,7 +171,7 @@ class Context:
 
     @property
     def counts(self):
-        """Counter of control frames sent, raw frames, and errors of strangers."""
+        """Counter of control frames sent, raw frames, and of what came of strangers."""
         return self.engine.counts
 
     @property

@@ -120,7 +120,7 @@ class QP:
         if self._commands.pending is not None:
             raise ValueError(f"the card never answered for QP {self.qp_num}; it can only be closed")
         for name in ("path_mtu", "rq_psn", "dest_qp_num", "dest_generation", "dest_mac", "dest_ip",
-                     "min_rnr_timer"):
+                     "min_rnr_timer", "outstanding_log2"):
             setattr(self.attr, name, getattr(attr, name))
         receiver = Receiver(
             qpn=self.qp_num, generation=self.generation, psn=self.attr.rq_psn, pool=self.context.knitting,
@@ -133,6 +133,8 @@ class QP:
                 generation=self.generation,
                 pd=self.pd.handle,
                 psn=self.attr.rq_psn,
+                psn_guard=wire.PSN_OUTSTANDING_LOG2 - self.attr.outstanding_log2,
+                ip=self.attr.dest_ip,
                 address=receiver.holes.head_block * abi.BLOCK_BYTES,
                 access=self.attr.qp_access_flags & 0xF,
                 qp_state=abi.QpState.RTS,
@@ -171,6 +173,7 @@ class QP:
             retry_cnt=self.attr.retry_cnt,
             rnr_retry=self.attr.rnr_retry,
             chunk_bytes=self.context.config.chunk_bytes,
+            max_outstanding=(1 << self.attr.outstanding_log2) - 1,
         ))
         self.attr.qp_state = QPState.RTS
 

@@ -60,7 +60,8 @@ class QPAttr:
     ``timeout`` and ``retry_cnt``, ``rnr_retry``, ``min_rnr_timer`` as in the verbs (timeout: 4.096 µs · 2^timeout,
     0 waits for ever, 14 is 67 ms; the RNR timer in the steps of IBTA table 46: 4 is 40 µs).
     ``probe_timeout_ns`` (0: the context's) is the silence before the first tail probe. ``sq_psn`` None leaves the one
-    that the QP chose.
+    that the QP chose. Both ends have less than 2^``outstanding_log2`` packets unacknowledged, at most 23: as with
+    ``path_mtu``, both take the same. The card drops what is further ahead.
     """
 
     qp_state: QPState = QPState.RESET
@@ -77,11 +78,13 @@ class QPAttr:
     dest_mac: int = 0
     dest_ip: int = 0
     probe_timeout_ns: int = 0
+    outstanding_log2: int = wire.PSN_OUTSTANDING_DEFAULT_LOG2
 
     def check(self):
         """Raise ValueError or TypeError if an attribute is impossible."""
         for name, bits in _BITS.items():
             if name != "sq_psn" or self.sq_psn is not None:
                 unsigned(name, getattr(self, name), bits)
+        between("outstanding_log2", self.outstanding_log2, 1, wire.PSN_OUTSTANDING_LOG2)
         for name, kind in (("path_mtu", MTU), ("qp_access_flags", AccessFlag), ("qp_state", QPState)):
             member(name, getattr(self, name), kind)

@@ -1,6 +1,6 @@
 """Receive-side PSN window of every QP: judges packets and finds the holes."""
 
-from amaranth.hdl import Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -9,6 +9,7 @@ from ..abi import HOLES_BITS
 from ..counting import count_outputs
 from ..layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
 from ..params import CardParams
+from ..wire import PSN_OUTSTANDING_LOG2
 from .control import ControlKind, ControlOp
 from .cum import CUM_BITS
 
@@ -28,7 +29,8 @@ class Window(wiring.Component):
     """Bitmap windows of all QPs.
 
     Original packets are marked; what falls behind the reorder distance without having come leaves as hole runs.
-    Retransmissions and probes are passed to the matcher. One packet per 2 cycles, in order, also all for one QP;
+    Retransmissions and probes are passed to the matcher. What is further ahead of the base than the request's
+    ``psn_guard`` lets it be changes nothing. One packet per 2 cycles, in order, also all for one QP;
     latency 5 cycles. While a window slides, one step (one run, 16 PSNs, or the rest of a jump) per cycle, input
     stalled.
 
@@ -121,14 +123,16 @@ class Window(wiring.Component):
         # Current stage. Its row is the newest one of its QP even while idle, so the same QP may follow at once.
         row, row_index, row_known = Signal(row_shape), Signal(index_width), Signal()
         request, control = Signal(JudgeRequest), Signal()
+        too_far = Signal(PSN_OUTSTANDING_LOG2)      # bits that the distance of a packet ahead must not have
         load, same = Signal(), Signal()
         m.d.comb += same.eq(row_known & (row_index == next_request.qpn[:index_width]))
         result = Signal(row_shape)
         with m.If(load & next_full):
-            m.d.sync += [next_full.eq(0), request.eq(next_request), control.eq(next_control),
+            guards = (next_request.psn_guard >= PSN_OUTSTANDING_LOG2 - k for k in range(PSN_OUTSTANDING_LOG2))
+            m.d.sync += [next_full.eq(0), request.eq(next_request), control.eq(next_control), too_far.eq(Cat(guards)),
                          row_index.eq(next_request.qpn), row_known.eq(1), row.eq(Mux(same, result, fetched))]
 
-        seen = self._classify(m, request, row)
+        seen = self._classify(m, request, too_far, row)
         verdict, mark, slide, insert = Signal(Verdict), Signal(bits), Signal(24), Signal()
         psn, position, seal = Signal(32), Signal(24), Signal()
         to_match, matched = Signal(), Signal()
@@ -249,14 +253,15 @@ class Window(wiring.Component):
         m.d.comb += self.idle.eq(~active & ~next_full & ~self.i.valid & ~self.o.valid)
         return m
 
-    def _classify(self, m, request, row):
+    def _classify(self, m, request, too_far, row):
         """What a request means against its window; combinational."""
         bits = self.params.window_bits
         seen = Signal(data.StructLayout({
             "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "slide": 24, "insert": 1, "seal": 1}))
         distance, cum_distance = Signal(signed(24)), Signal(signed(24))
         reorder = Signal(range(bits + 1))
-        behind, stale, inside, received, newest = Signal(), Signal(), Signal(), Signal(), Signal()
+        behind, far, stale, inside, received, newest = (Signal(name=n) for n in (
+            "behind", "far", "stale", "inside", "received", "newest"))
         shifted = Signal(bits)
         m.d.comb += [
             distance.eq(request.psn - row.base[:24]),
@@ -264,6 +269,7 @@ class Window(wiring.Component):
             seen.psn.eq(row.base + distance),
             seen.distance.eq(distance),
             behind.eq(distance < 0),
+            far.eq(~behind & (distance & too_far).any()),
             stale.eq(behind & (distance < cum_distance)),
             inside.eq(~behind & (distance < bits)),
             shifted.eq(row.bitmap >> distance[: (bits - 1).bit_length()]),
@@ -273,7 +279,9 @@ class Window(wiring.Component):
                 Mux(self.reorder_distance > bits, bits, Mux(self.reorder_distance == 0, 1, self.reorder_distance))
             ),
         ]
-        with m.If(request.probe):
+        with m.If(far):
+            m.d.comb += seen.verdict.eq(Verdict.FAR)
+        with m.Elif(request.probe):
             m.d.comb += [seen.verdict.eq(Verdict.PROBE), seen.seal.eq(1), seen.slide.eq(Mux(behind, 0, distance))]
         with m.Elif(stale):
             m.d.comb += seen.verdict.eq(Verdict.STALE)

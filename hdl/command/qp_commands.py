@@ -60,6 +60,7 @@ class QpCommands(wiring.Component):
             port.o.ready.eq(1),
             update.qpn.eq(command.qpn), update.entry.generation.eq(command.generation),
             update.entry.pd.eq(command.pd), update.entry.access.eq(command.access),
+            update.entry.peer_ip.eq(command.ip), update.entry.psn_guard.eq(command.psn_guard),
             self.life.create.p.qpn.eq(command.qpn), self.life.create.p.generation.eq(command.generation),
             self.life.create.p.psn.eq(command.psn), self.life.create.p.line.eq(line),
             self.life.destroy.p.qpn.eq(command.qpn), self.life.destroy.p.generation.eq(generation),

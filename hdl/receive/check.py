@@ -15,13 +15,15 @@ assert DEPTH > Translate.LATENCY
 
 
 class RxCheck(wiring.Component):
-    """Checks QP, key, protection domain, bounds, permission and generation of every packet, in order.
+    """Checks QP, generation, sender, permission, key, protection domain and bounds of every packet, in order.
 
     At least one packet every two cycles, as fast as the translation; RAW frames one per cycle.
     Latency 2 cycles and that of the translation. Stalls when ``o`` or the translation does.
 
-    RAW frames pass. Of probes, and of data packets with a wrong length, only the QP is looked at. A retransmission or
-    a probe for an earlier user of the QPN is refused before its key is looked at.
+    RAW frames pass. What is wrong with the QP comes first: there is none that receives (UNKNOWN_QP), it is a later
+    user of the QPN (STALE_GENERATION, of retransmissions and probes), its peer has another address (WRONG_PEER). Of
+    probes, and of data packets with a wrong length, nothing else is looked at. A write without payload names no memory
+    that counts: the QP must allow writes, but key, protection domain and bounds are not looked at.
 
     Members
     -------
@@ -48,15 +50,15 @@ class RxCheck(wiring.Component):
             waiting.i.p.eq(self.i.p),
             self.o_translate.p.key.eq(self.i.p.rkey),
             self.o_translate.p.va.eq(self.i.p.va),
-            self.o_translate.p.need.eq(AccessFlag.REMOTE_WRITE),
             self.o_translate.p.qpn.eq(self.i.p.dest_qp),
         ]
         with m.If(self.i.p.kind == RxKind.DATA):
-            m.d.comb += self.o_translate.p.length.eq(self.i.p.dma_length[:LENGTH_WIDTH])
+            m.d.comb += [self.o_translate.p.length.eq(self.i.p.dma_length[:LENGTH_WIDTH]),
+                         self.o_translate.p.need.eq(AccessFlag.REMOTE_WRITE)]
 
         header, answer = waiting.o.p, self.i_translate.p
         raw, free, take = Signal(), Signal(), Signal()
-        has_generation, stale = Signal(), Signal()
+        has_generation, stale, stranger = Signal(), Signal(), Signal()
         m.d.comb += [
             raw.eq(header.kind == RxKind.RAW),
             free.eq(~self.o.valid | self.o.ready),
@@ -65,23 +67,28 @@ class RxCheck(wiring.Component):
             self.i_translate.ready.eq(take & ~raw),
             has_generation.eq(header.retransmission | (header.kind == RxKind.PROBE)),
             stale.eq(has_generation & (header.generation != answer.qp_generation)),
+            stranger.eq(header.src_ip != answer.qp_peer_ip),
         ]
         with m.If(free):
             m.d.sync += self.o.valid.eq(take)
         with m.If(take):
             m.d.sync += [
                 self.o.p.header.eq(header),
-                self.o.p.qp_known.eq(~raw & (answer.reason != Reason.UNKNOWN_QP)),
                 self.o.p.qp_generation.eq(answer.qp_generation),
+                self.o.p.qp_psn_guard.eq(answer.qp_psn_guard),
                 self.o.p.segment0.eq(answer.segment0),
                 self.o.p.segment1.eq(answer.segment1),
             ]
             with m.If(raw):
                 m.d.sync += self.o.p.reason.eq(Reason.OK)
+            with m.Elif(answer.reason == Reason.UNKNOWN_QP):
+                m.d.sync += self.o.p.reason.eq(answer.reason)
+            with m.Elif(stale):
+                m.d.sync += self.o.p.reason.eq(Reason.STALE_GENERATION)
+            with m.Elif(stranger):
+                m.d.sync += self.o.p.reason.eq(Reason.WRONG_PEER)
             with m.Elif(header.kind == RxKind.REFUSED):
                 m.d.sync += self.o.p.reason.eq(header.reason)
-            with m.Elif((answer.reason != Reason.UNKNOWN_QP) & stale):
-                m.d.sync += self.o.p.reason.eq(Reason.STALE_GENERATION)
             with m.Else():
                 m.d.sync += self.o.p.reason.eq(answer.reason)
         return m

@@ -53,6 +53,7 @@ class _Waiting(data.Struct):
 REFUSAL = {
     Verdict.STALE: Reason.STALE_PSN,
     Verdict.DUPLICATE: Reason.DUPLICATE,
+    Verdict.FAR: Reason.FAR_PSN,
 }
 
 
@@ -66,7 +67,7 @@ class Judge(wiring.Component):
     Every packet gets the next ticket. Reports: MESSAGE_END for an accepted original and for a
     retransmission with ``ack_req``, PROGRESS when the window owes one, PROBE, UNMATCHED for a
     retransmission that the match queue had no place for, and ERROR for a
-    refused packet of a live QP if the sender asked for what it must not (BAD_KEY to LENGTH_MISMATCH).
+    refused packet if the peer asked for what it must not (BAD_KEY to LENGTH_MISMATCH).
 
     Members
     -------
@@ -124,6 +125,7 @@ class Judge(wiring.Component):
             gated.p.retransmission.eq(header.retransmission),
             gated.p.probe.eq(header.kind == RxKind.PROBE),
             gated.p.ack_req.eq(header.ack_req),
+            gated.p.psn_guard.eq(self.i.p.qp_psn_guard),
             gated.p.ticket.eq(ticket),
             waiting.i.p.packet.eq(self.i.p),
             waiting.i.p.live.eq(live),
@@ -189,7 +191,7 @@ class Judge(wiring.Component):
         ]
         message_end = accepted & header.ack_req & ((verdict == Verdict.ACCEPT) | sent_again)
         probe = head.live & (verdict == Verdict.PROBE)
-        error = packet.qp_known & (packet.reason >= Reason.BAD_KEY) & (packet.reason <= Reason.LENGTH_MISMATCH)
+        error = (packet.reason >= Reason.BAD_KEY) & (packet.reason <= Reason.LENGTH_MISMATCH)
         with m.If(take):
             m.d.sync += [
                 first.eq(message_end | probe | error),

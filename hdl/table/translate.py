@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, AccessFlag, QpState, Reason
+from ..abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, REMOTE_ACCESS, AccessFlag, QpState, Reason
 from ..layouts import LENGTH_WIDTH, PAYLOAD_MAX, Segment, mr_entry, qp_entry
 from ..params import exact_log2
 from .kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
@@ -13,7 +13,7 @@ SHIFT_4K, SHIFT_2M = exact_log2(PAGE_4K), exact_log2(PAGE_2M)
 
 
 class TranslateRequest(data.Struct):
-    """An access to be checked. With ``length`` 0 only the QP is looked at."""
+    """An access to be checked. With ``length`` 0 no MR is looked at, only the QP: its state, and its access."""
 
     key: 32               # lkey or rkey
     va: 64
@@ -34,6 +34,8 @@ class Translation(data.Struct):
     qp_generation: 8
     qp_pd: 24
     qp_access: 4
+    qp_peer_ip: 32
+    qp_psn_guard: 5
 
 
 class Translate(wiring.Component):
@@ -135,7 +137,8 @@ class Translate(wiring.Component):
                 unknown_qp.eq((qp[3].state != QpState.RTS) & (request[3].qp_need | (qp[3].state != QpState.RTR))),
                 bad_key.eq(any_3 & ~(mr_in_table_3 & mr[3].valid & (mr[3].key_tag == request[3].key[:KEY_TAG_BITS]))),
                 wrong_pd.eq(any_3 & (mr[3].pd != qp[3].pd)),
-                no_permission.eq(any_3 & (need_3 & ~granted_3).any()),
+                no_permission.eq((any_3 & (need_3 & ~granted_3).any())
+                                 | (need_3 & ~qp[3].access & REMOTE_ACCESS).any()),
                 bad_range_4.eq(past_end_3 | too_long_3),
             ]
         reason_4 = Signal(8)
@@ -209,5 +212,7 @@ class Translate(wiring.Component):
                 self.o.payload.qp_generation.eq(qp[8].generation),
                 self.o.payload.qp_pd.eq(qp[8].pd),
                 self.o.payload.qp_access.eq(qp[8].access),
+                self.o.payload.qp_peer_ip.eq(qp[8].peer_ip),
+                self.o.payload.qp_psn_guard.eq(qp[8].psn_guard),
             ]
         return m

@@ -9,6 +9,7 @@ from .report_merge import ReportMerge
 from .translate import Request, translate
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
+REFUSAL = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN, judge.FAR: Reason.FAR_PSN}
 EVENT_LAG_NS = 400  # what an event report may take longer than one of the builder
 
 
@@ -41,13 +42,16 @@ class ReceivePath:
 
     def take(self, header, payload):
         """A parsed RoCE packet."""
-        if header.reason is not Reason.OK:
-            self.card.refuse(header.reason)
-            self._error(header, header.reason)
+        if header.kind == "REFUSED" and not header.opcode:
+            self.card.refuse(header.reason)   # nobody knows whose it is
+        elif (entry := self._live(header)) is None:
+            pass
+        elif header.kind == "REFUSED":
+            self._refuse(header, header.reason, entry)
         elif header.kind == "PROBE":
-            self._probe(header)
+            self._probe(header, entry)
         else:
-            self._data(header, payload)
+            self._data(header, payload, entry)
 
     def _raw(self, header, frame):
         slot = 1 << self.card.registers["nic_rx_slot_log2"]
@@ -63,7 +67,8 @@ class ReceivePath:
         self.card.rings.put(Ring.NIC_RX, entry)
 
     def _live(self, header):
-        """The table entry of a QP that receives, or None; a retransmission or probe must be for this generation."""
+        """The table entry of a QP that receives, or None; a retransmission or probe must be for this generation, and
+        every packet from the QP's peer."""
         entry = self.card.tables.qps.get(header.dest_qp)
         if entry is None or entry.state not in (abi.QpState.RTR, abi.QpState.RTS):
             self.card.refuse(Reason.UNKNOWN_QP)
@@ -71,32 +76,32 @@ class ReceivePath:
         if (header.retransmission or header.kind == "PROBE") and header.generation != entry.generation:
             self.card.refuse(Reason.STALE_GENERATION)
             return None
+        if header.src_ip != entry.peer_ip:
+            self.card.refuse(Reason.WRONG_PEER)
+            return None
         return entry
 
-    def _error(self, header, reason):
-        entry = self.card.tables.qps.get(header.dest_qp)
-        if entry is not None and header.kind in ("DATA", "REFUSED") and header.opcode:
-            self.card.report(
-                abi.REPORT_EVENT.pack(
-                    kind=ReportKind.ERROR,
-                    reason=reason,
-                    opcode=header.opcode,
-                    retransmission=header.retransmission,
-                    qpn=header.dest_qp,
-                    generation=entry.generation,
-                    psn=header.psn,
-                    va=header.va,
-                    key=header.rkey,
-                    length=header.dma_length,
-                    rsn=header.rsn,
-                    src_ip=header.src_ip,
-                )
+    def _refuse(self, header, reason, entry):
+        """Count what the peer must not do, and tell the driver."""
+        self.card.refuse(reason)
+        self.card.report(
+            abi.REPORT_EVENT.pack(
+                kind=ReportKind.ERROR,
+                reason=reason,
+                opcode=header.opcode,
+                retransmission=header.retransmission,
+                qpn=header.dest_qp,
+                generation=entry.generation,
+                psn=header.psn,
+                va=header.va,
+                key=header.rkey,
+                length=header.dma_length,
+                rsn=header.rsn,
+                src_ip=header.src_ip,
             )
+        )
 
-    def _data(self, header, payload):
-        entry = self._live(header)
-        if entry is None:
-            return
+    def _data(self, header, payload, entry):
         result = translate(
             self.card.tables.qps,
             self.card.tables.mrs,
@@ -104,8 +109,7 @@ class ReceivePath:
             Request(header.rkey, header.va, header.dma_length, abi.AccessFlag.REMOTE_WRITE, header.dest_qp),
         )
         if result.reason is not Reason.OK:
-            self.card.refuse(result.reason)
-            self._error(header, result.reason)
+            self._refuse(header, result.reason, entry)
             return
         life = self.card.qps[header.dest_qp]
         judged = life.window.judge(
@@ -113,12 +117,12 @@ class ReceivePath:
             retransmission=header.retransmission,
             ack_req=header.ack_req,
             reorder=self.card.registers["reorder_distance"],
+            guard=entry.psn_guard,
         )
         if judged.verdict in (judge.ACCEPT, judge.LATE, judge.MATCH):
             self._place(result.segments, payload)
-        refusal = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN}
-        if judged.verdict in refusal:
-            self.card.refuse(refusal[judged.verdict])
+        if judged.verdict in REFUSAL:
+            self.card.refuse(REFUSAL[judged.verdict])
             return
         merge = ReportMerge(self.card.random)
         self.card.counters["rx_packets"] += 1
@@ -143,11 +147,12 @@ class ReceivePath:
             self.card.memory.write(address, payload[done : done + n])
             done += n
 
-    def _probe(self, header):
-        if self._live(header) is None:
-            return
+    def _probe(self, header, entry):
         life, merge = self.card.qps[header.dest_qp], ReportMerge(self.card.random)
-        judged = life.window.judge(header.psn, probe=True)
+        judged = life.window.judge(header.psn, probe=True, guard=entry.psn_guard)
+        if judged.verdict in REFUSAL:
+            self.card.refuse(REFUSAL[judged.verdict])
+            return
         self._record(life, judged, merge, header)
         merge.add("event", self._event(ReportKind.PROBE, header, life, judged))
         self._walk(header, life, lambda: life.matcher.probe(header.rsn))

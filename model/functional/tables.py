@@ -1,5 +1,7 @@
 """Tables of the card and the commands that change them."""
 
+from dataclasses import replace
+
 from weft.hdl import abi
 
 from .qp_life import QpLife
@@ -20,8 +22,7 @@ class Tables:
         return any(base <= at < base + length for base, length in self.extents.values())
 
     def set_state(self, qpn, state):
-        old = self.qps[qpn]
-        self.qps[qpn] = QpEntry(state, old.generation, old.pd, old.access)
+        self.qps[qpn] = replace(self.qps[qpn], state=state)
 
     def command(self, c):
         """Carry out an unpacked COMMAND; the packed RESPONSE."""
@@ -40,7 +41,7 @@ class Tables:
             return Status.IN_USE
         if c.qp_state not in (abi.QpState.RTR, abi.QpState.RTS) or c.address % abi.BLOCK_BYTES:
             return Status.BAD_VALUE
-        self.qps[c.qpn] = QpEntry(c.qp_state, c.generation, c.pd, c.access)
+        self.qps[c.qpn] = QpEntry(c.qp_state, c.generation, c.pd, c.access, c.ip, c.psn_guard)
         self.card.qps[c.qpn] = QpLife(
             self.card.params.window_bits, self.card.memory, self.in_extent, qpn=c.qpn, generation=c.generation,
             psn=c.psn, line=c.address // abi.BLOCK_BYTES)

@@ -6,11 +6,10 @@ The tables are dictionaries by index: ``qp_table`` of :class:`QpEntry`, ``mr_tab
 
 from dataclasses import dataclass
 
-from weft.hdl.abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, AccessFlag, QpState, Reason
+from weft.hdl.abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, REMOTE_ACCESS, QpState, Reason
 from weft.hdl.wire import PMTUS
 
 PAYLOAD_MAX = max(PMTUS.values())
-REMOTE = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 CAN_RECEIVE, CAN_SEND = 0, 1  # values of Request.qp_need
 
 
@@ -22,6 +21,8 @@ class QpEntry:
     generation: int = 0
     pd: int = 0
     access: int = 0
+    peer_ip: int = 0
+    psn_guard: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,9 @@ def check(qp_table, mr_table, request):
     qp = qp_table.get(request.qpn, QpEntry())
     if qp.state not in ((QpState.RTS,) if request.qp_need == CAN_SEND else (QpState.RTR, QpState.RTS)):
         return Reason.UNKNOWN_QP
+    permitted = not request.need & REMOTE_ACCESS & ~qp.access
     if request.length == 0:
-        return Reason.OK
+        return Reason.OK if permitted else Reason.NO_PERMISSION
     mr = mr_table.get(request.key >> KEY_TAG_BITS)
     if mr is None or not mr.valid or mr.key_tag != request.key & (1 << KEY_TAG_BITS) - 1:
         return Reason.BAD_KEY
@@ -88,7 +90,7 @@ def check(qp_table, mr_table, request):
     end = request.va + request.length
     if end > 1 << 64 or request.length > PAYLOAD_MAX or request.va < mr.va or end > mr.va + mr.length:
         return Reason.OUT_OF_RANGE
-    if request.need & ~mr.access or request.need & REMOTE & ~qp.access:
+    if request.need & ~mr.access or not permitted:
         return Reason.NO_PERMISSION
     return Reason.OK
 

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 
-ACCEPT, DUPLICATE, STALE, LATE, MATCH, UNMATCHED, PROBE = range(7)  # verdicts, as the card numbers them
+ACCEPT, DUPLICATE, STALE, LATE, MATCH, UNMATCHED, PROBE, FAR = range(8)  # verdicts, as the card numbers them
 _PSN24 = 1 << 24
+_AHEAD = 1 << 23
 
 
 def signed24(value):
@@ -42,12 +43,15 @@ class Window:
         self.holes = 0
         self.owed = False
 
-    def judge(self, psn, *, retransmission=False, probe=False, ack_req=False, room=True, reorder=1):
-        """Judge a packet with 24-bit ``psn``; PSNs inside are unbounded integers from ``base`` on."""
+    def judge(self, psn, *, retransmission=False, probe=False, ack_req=False, room=True, reorder=1, guard=0):
+        """Judge a packet with 24-bit ``psn``; PSNs inside are unbounded integers from ``base`` on. So many
+        high bits of the 23 of a distance ahead must be zero as ``guard`` says."""
         reorder = min(max(reorder, 1), self.bits)
         at = self.base + signed24(psn - self.base)
         lost, seal = [], False
-        if probe:
+        if at - self.base >= _AHEAD >> guard:
+            verdict = FAR
+        elif probe:
             verdict, seal = PROBE, True
             lost = self._slide(at)
         elif at < self.base and at < self.cum:

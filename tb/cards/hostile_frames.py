@@ -181,6 +181,27 @@ def stale(target):
                          generation=other)
 
 
+def of_strangers(target, address):
+    """Frames that would be right, were they the peer's: ``target`` is a QP at its next PSN, or anywhere ahead."""
+    jump = {"psn": (target.psn + (1 << 20)) % (1 << 24), "payload": b"", "rkey": 0}
+    for name, changes in (
+        ("the next", {}), ("the next, without payload", {"payload": b"", "rkey": 0, "ack_req": 1}), ("a jump", jump),
+        ("a jump with an immediate", jump | {"opcode": Opcode.WRITE_ONLY_IMM, "ack_req": 1}),
+        ("a jumping probe", jump | {"opcode": Opcode.PROBE}),
+        ("a jumping retransmission", jump | {"opcode": Opcode.RETX_WRITE}),
+        ("wrong key", {"rkey": 1}), ("wrong length", {"dma_length": 65}),
+    ):
+        yield Case(f"{name}, of a stranger", data_frame(target, src_ip=address, **changes), Reason.WRONG_PEER)
+
+
+def far(target, most):
+    """Frames in the peer's name, ``most`` PSNs and more ahead of a target at its next PSN: nothing moves."""
+    for ahead in (most, most + 1, (1 << 23) - 1):
+        place = {"psn": (target.psn + ahead) % (1 << 24), "payload": b"", "rkey": 0, "ack_req": 1}
+        for opcode in (Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM, Opcode.PROBE, Opcode.RETX_WRITE):
+            yield Case(f"{opcode.name} {ahead} ahead", data_frame(target, opcode=opcode, **place), Reason.FAR_PSN)
+
+
 def raw_frames(rng, slot_bytes):
     """Frames of any kind for the raw interface."""
     to_us, source = MAC["b"].to_bytes(6, "big"), MAC["a"].to_bytes(6, "big")

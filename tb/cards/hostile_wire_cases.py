@@ -150,7 +150,7 @@ def attack(pair, sender, receiver, rng):
             Reason.BAD_FRAME, Reason.TRUNCATED, Reason.BAD_ICRC, Reason.BAD_HEADER, Reason.UNKNOWN_OPCODE,
             Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_RANGE, Reason.NO_PERMISSION, Reason.WRONG_PD,
             Reason.LENGTH_MISMATCH, Reason.STALE_GENERATION, Reason.STALE_PSN, Reason.STALE_RSN,
-            Reason.DUPLICATE, Reason.FRAME_TOO_LONG}
+            Reason.DUPLICATE, Reason.FRAME_TOO_LONG, Reason.WRONG_PEER, Reason.FAR_PSN}
     finally:
         sender.stop = True
     receive_file(endpoint, timeout_ns=PATIENCE_NS)
@@ -181,9 +181,12 @@ def window(pair, hit, receiver):
     pair.contexts["b"].progress()
     hit.run([frames.Case("acknowledged", at(3, payload=b"end", ack_req=1), Reason.STALE_PSN)])
     assert receiver.mr.read(3, 5000) == b"gap"
-    # The next PSN, but the peer has another address: reported, and no reason to give the connection up.
-    hit.run([frames.Case("of a stranger", at(4, rkey=1, src_ip=STRANGER), Reason.BAD_KEY, told=True)])
-    assert victim.qp_state is QPState.RTS and pair.contexts["b"].counts["errors_of_strangers"] == 1
+    hit.run(frames.of_strangers(receiver.target(victim, (psn + 4) % (1 << 24)), STRANGER))
+    hit.run(frames.far(receiver.target(victim, (psn + 4) % (1 << 24)), 1 << victim.attr.outstanding_log2))
+    hit.run([frames.Case("the peer's, after all that", at(4, payload=b"", ack_req=1))])
+    pair.contexts["b"].progress()
+    assert victim.receiver.cum == psn + 5, "no window moved"
+    assert victim.qp_state is QPState.RTS
 
 
 def full_raw_ring(pair, rng):

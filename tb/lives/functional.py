@@ -56,7 +56,8 @@ class NodeLives(HostSide):
             return
         host = HostQp(self, qpn, generation, next(self._life), receiver, psn)
         self._command(abi.CommandOpcode.QP_CREATE, qpn=qpn, generation=generation, psn=psn,
-                      qp_state=abi.QpState.RTS, address=receiver.holes.head_block * abi.BLOCK_BYTES)
+                      qp_state=abi.QpState.RTS, access=abi.AccessFlag.REMOTE_WRITE,
+                      address=receiver.holes.head_block * abi.BLOCK_BYTES)
         self._card_life[qpn] = host.life
         self.enter(host)
 

@@ -167,7 +167,7 @@ def test_a_stream_of_probes_of_a_peer_or_a_stranger_fills_no_queue(stranger):
         context.progress()
         assert len(context.engine.nic._queue) <= context.engine.nic.QUEUED_MAX
     if stranger:
-        assert context.counts["probes_of_strangers"] > 500 and context.counts["LOSS_REPORT"] == sent
+        assert context.statistics()["drop_wrong_peer"] == 600 and context.counts["LOSS_REPORT"] == sent
     else:
         assert context.counts["LOSS_REPORT"] > sent
 

@@ -97,7 +97,8 @@ def traffic(rng, window, in_order):
     else:
         psn = window.base - rng.choice([1, 2, 30, 400, -2])
         fields["retransmission"] = 1
-    return {**fields, "psn": psn % (1 << 24), "rsn": rng.getrandbits(24)}
+    guard = rng.choice([0, 0, 0, rng.randrange(24)])
+    return {**fields, "psn": psn % (1 << 24), "rsn": rng.getrandbits(24), "psn_guard": guard}
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
@@ -136,7 +137,7 @@ async def random_packets(dut):
             }
             flags = {k: bool(fields.get(k, 0)) for k in ("retransmission", "probe", "ack_req")}
             was_owed = w.owed
-            judged = w.judge(fields["psn"], **flags, room=room, reorder=reorder)
+            judged = w.judge(fields["psn"], **flags, room=room, reorder=reorder, guard=fields["psn_guard"])
             burst.append(pack(JudgeRequest, **fields))
             expected.append(
                 (
@@ -164,6 +165,7 @@ async def random_packets(dut):
                 expected_runs.append((tag, None, 0, 1))
             seen[judged.verdict] += 1
             seen["progress"] += judged.progress
+            seen["far probe"] += judged.verdict == model.FAR and flags["probe"]
             seen["owed"] += not was_owed and w.owed
             seen["jump"] += any(n > 64 for _, n in judged.lost)
         bench.matches.clear()
@@ -216,7 +218,8 @@ async def random_packets(dut):
     assert joined == rejoined
     assert bench.holes == sum(w.holes for w in windows)
     assert stuck > 0, "the window never stalled"
-    assert all(seen[k] for k in [*range(7), "progress", "owed", "jump"]), f"not everything occurred: {seen}"
+    everything = [*range(8), "far probe", "progress", "owed", "jump"]
+    assert all(seen[k] for k in everything), f"not everything occurred: {seen}"
     for qpn in (0, 3):
         await control(dut, ControlKind.QUERY, qpn=qpn)
         assert int(dut.query_base.value) == windows[qpn].base % (1 << 32)

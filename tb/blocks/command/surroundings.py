@@ -198,7 +198,7 @@ class Env:
 
     async def qp(self, qpn):
         e = layouts.qp_entry().from_bits(await self.see("qp", qpn))
-        return QpEntry(e.state, e.generation, e.pd, e.access)
+        return QpEntry(**{f.name: getattr(e, f.name) for f in dataclasses.fields(QpEntry)})
 
     async def mr(self, index):
         e = layouts.mr_entry().from_bits(await self.see("mr", index))

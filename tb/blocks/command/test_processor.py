@@ -18,8 +18,9 @@ LONGEST = ((1 << PARAMS.extent_blocks_log2) - 2) * BLOCK_BYTES
 @limit(200)
 async def qp_lives_and_dies(dut):
     env = await start(dut)
-    values = {"qpn": 5, "generation": 9, "pd": 0xABCDEF, "access": 0xA, "psn": 0xFEDC_BA98, "address": 0x1_2345_6740}
-    born = QpEntry(QpState.RTS, 9, 0xABCDEF, 0xA)
+    values = {"qpn": 5, "generation": 9, "pd": 0xABCDEF, "access": 0xA, "psn": 0xFEDC_BA98, "address": 0x1_2345_6740,
+              "ip": 0xC0A8_1234, "psn_guard": 21}
+    born = QpEntry(QpState.RTS, 9, 0xABCDEF, 0xA, 0xC0A8_1234, 21)
     env.creates.pause = 1.0
     tag = env.post(Op.QP_CREATE, **values)
     await env.cycles(100)

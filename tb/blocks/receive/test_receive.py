@@ -14,7 +14,7 @@ from weft.hdl.params import preset
 from weft.hdl.receive.receive import Receive
 from weft.hdl.table.translate import TranslateRequest, Translation
 from weft.model.functional.parse import parse
-from weft.tb.blocks.receive.frames import IP, MAC, PEER_MAC, roce
+from weft.tb.blocks.receive.frames import IP, MAC, PEER_IP, PEER_MAC, roce
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import beats, receive
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
@@ -26,7 +26,7 @@ TRANSLATE_CYCLES, WINDOW_CYCLES = 9, 8
 DEAD_QP = 7
 PAGE = 4096
 PHYSICAL = 1 << 40      # the stand-in translates a page to itself plus this, in reverse order
-REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE}
+REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE, Verdict.FAR: Reason.FAR_PSN}
 
 
 def generation_of(qpn):
@@ -47,7 +47,9 @@ def translated(key, va, length, qpn):
 
 def judgement(rng, request):
     """What the stand-in window says."""
-    if request.probe:
+    if rng.random() < 0.1:
+        verdict = Verdict.FAR
+    elif request.probe:
         verdict = Verdict.PROBE
     elif request.retransmission:
         verdict = rng.choice([Verdict.MATCH] * 4 + [Verdict.UNMATCHED, Verdict.STALE])
@@ -68,7 +70,7 @@ class Room:
         self.report, self.translate, self.judge = map(sink, ("o_report", "o_translate", "o_judge"))
         self.translation = StreamSource(dut, "i_translate", dut.clk, rng=rng)
         self.judged = StreamSource(dut, "i_judgement", dut.clk, rng=rng)
-        self.requests, self.judgements = [], []
+        self.needs, self.requests, self.judgements = [], [], []
         self.counts, self.refused, self.tickets = Counter(), ([], []), []
         self.cycle = 0
         for task in (self._watch(), self._translate(), self._window()):
@@ -108,10 +110,12 @@ class Room:
     async def _translate(self):
         def answer(value):
             request = TranslateRequest.from_bits(value)
-            assert request.need == AccessFlag.REMOTE_WRITE and not request.qp_need
+            assert not request.qp_need
+            self.needs.append(request.need)
             reason, segments = translated(request.key, request.va, request.length, request.qpn)
             known = reason != Reason.UNKNOWN_QP
-            values = {"reason": reason, "qp_known": known, "qp_generation": generation_of(request.qpn) if known else 0}
+            values = {"reason": reason, "qp_known": known, "qp_generation": generation_of(request.qpn) if known else 0,
+                      "qp_peer_ip": PEER_IP if known else 0, "qp_psn_guard": request.qpn if known else 0}
             for k, (address, length) in enumerate(segments):
                 values[f"segment{k}"] = {"address": address, "length": length}
             return Translation.const(values).as_value().value
@@ -151,17 +155,22 @@ def random_frame(rng):
     va = rng.choice([rng.randrange(1 << 39), PAGE * rng.randrange(1, 1 << 20) - rng.randrange(1, 300)])
     return roce(opcode, payload=payload, psn=rng.getrandbits(24), dest_qp=qpn, ack_req=rng.getrandbits(1), va=va,
                 rkey=rng.choice([1, 2, 3, 4] + [99] * 8), rsn=rng.getrandbits(24), generation=generation,
-                imm=rng.getrandbits(32), src_ip=rng.getrandbits(32), **wrong)
+                imm=rng.getrandbits(32), src_ip=stranger(rng) if rng.random() < 0.15 else PEER_IP, **wrong)
+
+
+def stranger(rng):
+    """Another address than the peer's, often a close one."""
+    return PEER_IP ^ rng.choice([1 << rng.randrange(32), rng.randrange(1, 1 << 32), PEER_IP])
 
 
 class Expected:
     """What must have come out, from the frames and the window's answers."""
 
-    def __init__(self, frames, requests, judgements):
+    def __init__(self, frames, needs, requests, judgements):
         self.requests, self.data, self.raw, self.reports, self.refused = [], [], [], [], ([], [])
         self.progress = []      # beats of data and raw frames up to each ticket
         self.counts, self.cases = Counter(), Counter()
-        answers = zip(requests, judgements, strict=True)
+        answers, self.needs = zip(requests, judgements, strict=True), iter(needs)
         beats_out, ticket = [0, 0], 0
         for frame in frames:
             header, payload = parse(frame, mac=MAC, ip=IP)
@@ -182,17 +191,21 @@ class Expected:
         length = header.dma_length if header.kind == "DATA" else 0
         reason, segments = translated(header.rkey, header.va, length, header.dest_qp)
         known = reason != Reason.UNKNOWN_QP
-        if header.kind == "REFUSED":
-            reason = header.reason
-        elif (known and (header.kind == "PROBE" or header.retransmission)
-              and header.generation != generation_of(header.dest_qp)):
-            reason = Reason.STALE_GENERATION
+        assert next(self.needs) == (AccessFlag.REMOTE_WRITE if header.kind == "DATA" else 0)
+        if known:
+            if ((header.kind == "PROBE" or header.retransmission)
+                    and header.generation != generation_of(header.dest_qp)):
+                reason = Reason.STALE_GENERATION
+            elif header.src_ip != PEER_IP:
+                reason = Reason.WRONG_PEER
+            elif header.kind == "REFUSED":
+                reason = header.reason
         said = {"psn": header.psn, "base": 0, "holes": 0, "progress": 0, "verdict": None}
         if reason == Reason.OK:
             request, said = next(answers)
             asked = {"qpn": header.dest_qp, "generation": generation_of(header.dest_qp), "psn": header.psn,
                      "rsn": header.rsn, "retransmission": header.retransmission, "probe": header.kind == "PROBE",
-                     "ack_req": header.ack_req, "ticket": ticket}
+                     "ack_req": header.ack_req, "psn_guard": header.dest_qp, "ticket": ticket}
             assert {name: getattr(request, name) for name in asked} == asked
             reason = REFUSAL.get(said["verdict"], Reason.OK)
         self.cases[header.kind, said["verdict"], reason] += 1
@@ -213,7 +226,7 @@ class Expected:
             kinds.append(ReportKind.MESSAGE_END)
         if said["verdict"] == Verdict.PROBE:
             kinds.append(ReportKind.PROBE)
-        if said["verdict"] is None and known and Reason.BAD_KEY <= reason <= Reason.LENGTH_MISMATCH:
+        if said["verdict"] is None and Reason.BAD_KEY <= reason <= Reason.LENGTH_MISMATCH:
             kinds.append(ReportKind.ERROR)
         if said["verdict"] == Verdict.UNMATCHED:
             kinds.append(ReportKind.UNMATCHED)
@@ -236,7 +249,7 @@ async def compare(room, frames):
         before = (len(room.tickets), room.counts["count_rx_frames"], room.report.received)
         await ClockCycles(room.dut.clk, 10)
         quiet = quiet + 10 if before == (len(room.tickets), room.counts["count_rx_frames"], room.report.received) else 0
-    expected = Expected(frames, room.requests, room.judgements)
+    expected = Expected(frames, room.needs, room.requests, room.judgements)
     requests = [DmaRequest.from_bits(await room.request.recv()) for _ in range(len(room.request))]
     assert [(r.address, r.length, bool(r.last)) for r in requests] == expected.requests
     assert [(await receive(room.data))[0] for _ in expected.data] == expected.data
@@ -271,11 +284,27 @@ async def random_packets(dut):
     seen = {verdict for _, verdict, _ in expected.cases}
     assert seen == {None, *Verdict}
     assert {reason for _, verdict, reason in expected.cases if verdict is None} >= {
-        Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_RANGE, Reason.STALE_GENERATION}
+        Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_RANGE, Reason.STALE_GENERATION, Reason.WRONG_PEER}
+    for kind in ("DATA", "PROBE", "REFUSED"):
+        assert expected.cases[kind, None, Reason.WRONG_PEER], kind
     kinds = Counter(entry >> 1 & 31 for entry, _ in expected.reports)
     assert set(kinds) == {ReportKind.MESSAGE_END, ReportKind.PROGRESS, ReportKind.PROBE, ReportKind.ERROR,
                           ReportKind.UNMATCHED}
     assert any(not last for _, _, last in expected.requests), "no payload crossed a page"
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def stranger_moves_no_window(dut):
+    """Packets without payload need no key. From another address than the peer's they do not even come to the window."""
+    rng, room = await start(dut, accept_all=True)
+    frames = [roce(opcode, dest_qp=1, psn=1 << 22, ack_req=1, rkey=0, generation=generation_of(1), src_ip=stranger(rng))
+              for opcode in [*sorted(wire.DATA_OPCODES), wire.Opcode.PROBE] * 4]
+    assert len(frames[0]) == 74, "the shortest of all"
+    for frame in frames:
+        room.send(frame)
+    await compare(room, frames)
+    assert not room.requests and not room.report.received
+    assert room.refused[1] == [Reason.WRONG_PEER] * len(frames)
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")

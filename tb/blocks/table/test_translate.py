@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from cocotb.triggers import RisingEdge
 
 from weft.hdl import layouts
-from weft.hdl.abi import KEY_TAG_BITS, PAGE_4K, AccessFlag, QpState, Reason, make_key
+from weft.hdl.abi import KEY_TAG_BITS, PAGE_4K, REMOTE_ACCESS, AccessFlag, QpState, Reason, make_key
 from weft.hdl.params import preset
 from weft.hdl.table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from weft.hdl.table.translate import Translate, TranslateRequest, Translation
@@ -68,8 +68,10 @@ async def write(dut, table, index, value):
 def random_tables(rng):
     """Tables with a QP in every state, and MRs of both page sizes, at the ends of the address space too."""
     states = [QpState.RESET, QpState.RTR, QpState.RTS, QpState.RTS, QpState.ERR]
-    qps = {n: QpEntry(states[n % 5], rng.getrandbits(8), rng.randrange(2), rng.getrandbits(4) | rng.choice([0, 15]))
+    qps = {n: QpEntry(states[n % 5], rng.getrandbits(8), rng.randrange(2), rng.getrandbits(4) | rng.choice([0, 15]),
+                      rng.getrandbits(32), rng.getrandbits(5))
            for n in range(PARAMS.qps - 1)}
+    qps[3] = dataclasses.replace(qps[3], access=qps[3].access & ~REMOTE_ACCESS)
     mrs, pte = {}, 0
     for n in range(0, PARAMS.mrs, 2):
         page_2m = rng.randrange(2)
@@ -119,7 +121,7 @@ def result_of(bits):
     """What the card answered, in the words of the model."""
     t = Translation.from_bits(bits)
     segments = tuple((s.address, s.length) for s in (t.segment0, t.segment1) if s.length)
-    qp = QpEntry(t.qp_state, t.qp_generation, t.qp_pd, t.qp_access)
+    qp = QpEntry(t.qp_state, t.qp_generation, t.qp_pd, t.qp_access, t.qp_peer_ip, t.qp_psn_guard)
     assert t.qp_known == (t.qp_state != QpState.RESET)
     return Result(Reason(t.reason), segments, qp)
 
@@ -158,8 +160,9 @@ async def agrees_with_the_model(dut):
         assert result_of(bits) == expected, (request, tables[1].get(request.key >> KEY_TAG_BITS))
         seen[expected.reason] += 1
         seen[f"{len(expected.segments)} segments"] += 1
+        seen["empty, not permitted"] += not request.length and expected.reason is Reason.NO_PERMISSION
     for what in (Reason.OK, Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.WRONG_PD, Reason.OUT_OF_RANGE,
-                 Reason.NO_PERMISSION, "0 segments", "1 segments", "2 segments"):
+                 Reason.NO_PERMISSION, "empty, not permitted", "0 segments", "1 segments", "2 segments"):
         assert seen[what] > 20, seen
 
 
