@@ -7,11 +7,17 @@ from weft.tb.blocks.receive.frames import edit, seal
 
 IP_AT = wire.ETH.size_bytes
 UDP_AT = IP_AT + wire.IPV4.size_bytes
+SRC_AT = IP_AT + wire.IPV4.offsets["src"] // 8
 QPN_AT = wire.BTH_OFFSET + 5
 BTH_END = wire.RETH_OFFSET
 HEADERS = ((wire.ETH, 0), (wire.IPV4, IP_AT), (wire.UDP, UDP_AT), (wire.BTH, wire.BTH_OFFSET))
 LONGEST = 4400
 DESTINATION = 6      # bytes of the MAC address that a frame begins with
+
+
+def _who(frame):
+    """Source address and QPN, as bytes."""
+    return frame[SRC_AT:SRC_AT + 4] + frame[QPN_AT:QPN_AT + 3]
 
 
 class FrameFuzzer:
@@ -22,8 +28,8 @@ class FrameFuzzer:
     rng : random.Random
     genuine : list of bytes
         Whole RoCEv2 frames for one host, of every opcode if possible, from its true peer.
-    spared : set of int
-        QPNs whose traffic must not be forged: no frame names one of them.
+    spared : list of bytes
+        Genuine frames of QPs whose peer is honest: made anew by strangers alone.
 
     Attributes
     ----------
@@ -33,7 +39,8 @@ class FrameFuzzer:
 
     def __init__(self, rng, genuine, spared=()):
         self._rng, self._genuine = rng, list(genuine)
-        self._spared = {qpn.to_bytes(3, "big") for qpn in spared}
+        self._honest = list(spared) or self._genuine
+        self._spared = {_who(frame) for frame in spared}
         self.drawn = collections.Counter()
 
     def draw(self):
@@ -41,7 +48,7 @@ class FrameFuzzer:
         while True:
             kind = self._rng.choice(KINDS)
             frame = kind(self, self._rng.choice(self._genuine))
-            if frame and frame[QPN_AT:QPN_AT + 3] not in self._spared:
+            if frame and _who(frame) not in self._spared:
                 self.drawn[kind.__name__.strip("_")] += 1
                 return frame
 
@@ -113,7 +120,7 @@ class FrameFuzzer:
     def _foreign(self, genuine):
         """As it was, or of another number, from an address nobody knows."""
         rng = self._rng
-        frame = edit(genuine, wire.IPV4, IP_AT, src=rng.getrandbits(32))
+        frame = edit(rng.choice([genuine, rng.choice(self._honest)]), wire.IPV4, IP_AT, src=rng.getrandbits(32))
         if rng.random() < 0.5:
             frame = edit(frame, wire.BTH, wire.BTH_OFFSET, psn=rng.getrandbits(24))
         return seal(frame)

@@ -68,15 +68,18 @@ class Round:
         self.victims = [QP(end.pd, QPInitAttr(scq=cq, rcq=cq)) for end, cq in zip(self.ends, self.cqs, strict=True)]
         for qp, peer in zip(self.victims, self.victims[::-1], strict=True):
             qp.connect(peer.connection, path_mtu=1, timeout=12)
-        self.genuine = [[], []]
+        self.genuine, self.spared = ([], []), ([], [])
         for side in range(2):
             self.pair.links[side].drop = lambda frame, side=side: self._seen(frame, side)
 
     def _seen(self, frame, side):
-        """Keep what is sent to the victim of the other side; some of it is lost."""
-        if frame[QPN_AT:QPN_AT + 3] != self.victims[1 - side].qp_num.to_bytes(3, "big"):
+        """Keep what is sent to the QPs of the other side; some of what is for the victim is lost."""
+        qpn, other = int.from_bytes(frame[QPN_AT:QPN_AT + 3], "big"), 1 - side
+        if qpn == self.ends[other].qps[0].qp_num:
+            self.spared[other].append(bytes(frame))
+        if qpn != self.victims[other].qp_num:
             return False
-        self.genuine[1 - side].append(bytes(frame))
+        self.genuine[other].append(bytes(frame))
         return self.rng.random() < LOST
 
     def _step(self):
@@ -115,8 +118,8 @@ class Round:
         self._transfer(self.victims, self.cqs)
         self._transfer([end.qps[0] for end in self.ends], [end.cq for end in self.ends])
         before = [sizes(context, (FunctionalDevice,)) for context in pair.contexts]
-        spared = {end.qps[0].qp_num for end in self.ends}
-        fuzzers = [FrameFuzzer(self.rng, list(genuine), spared) for genuine in self.genuine]
+        fuzzers = [FrameFuzzer(self.rng, list(genuine), list(spared))
+                   for genuine, spared in zip(self.genuine, self.spared, strict=True)]
         for number in range(frames):
             side = self.rng.randrange(2)
             pair.devices[side].card.receive(fuzzers[side].draw())

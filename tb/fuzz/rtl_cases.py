@@ -34,7 +34,7 @@ class Fuzzing:
 
     def __init__(self, pair, rng):
         self.pair, self.rng = pair, rng
-        self.kinds, self.genuine = {}, {side: [] for side in SIDES}
+        self.kinds, self.genuine, self.spared = {}, {side: [] for side in SIDES}, {side: [] for side in SIDES}
         self.ends, self.honest, self.cqs, self.victims = {}, {}, {}, {}
 
     async def open(self):
@@ -47,9 +47,11 @@ class Fuzzing:
                 lambda frame, _kind, peer=peer: self._seen(frame, peer))
 
     def _seen(self, frame, side):
-        """Keep what is sent to the victim of ``side``; some of it is lost."""
-        victim = self.victims.get(side)
-        if victim is None or frame[QPN_AT:QPN_AT + 3] != victim.qp_num.to_bytes(3, "big"):
+        """Keep what is sent to the QPs of ``side``; some of what is for the victim is lost."""
+        qpn = int.from_bytes(frame[QPN_AT:QPN_AT + 3], "big")
+        if qpn == self.honest[side].qp_num:
+            self.spared[side].append(bytes(frame))
+        if side not in self.victims or qpn != self.victims[side].qp_num:
             return False
         self.genuine[side].append(bytes(frame))
         return self.rng.random() < LOST
@@ -88,11 +90,12 @@ class Fuzzing:
             cq = self.cqs[side] = await bridge(CQ)(self.pair.contexts[side], 64)
             self.victims[side] = await bridge(QP)(self.ends[side].pd, QPInitAttr(scq=cq, rcq=cq))
             self.genuine[side].clear()
+            self.spared[side].clear()
         for side, peer in PEER.items():
             await bridge(self.victims[side].connect)(self.victims[peer].connection, path_mtu=1, timeout=5)
         await self.transfer(self.victims, self.cqs)
-        spared = {qp.qp_num for qp in self.honest.values()}
-        fuzzers = {side: FrameFuzzer(self.rng, self.genuine[side], spared) for side in SIDES}
+        await self.transfer(self.honest, {side: self.ends[side].cq for side in SIDES})
+        fuzzers = {side: FrameFuzzer(self.rng, self.genuine[side], self.spared[side]) for side in SIDES}
         for _ in range(0, frames, 2 * BURST):
             for side in SIDES:
                 for _ in range(BURST):
