@@ -8,6 +8,7 @@ import enum
 from dataclasses import dataclass
 
 from .layout import Field, Layout
+from .wire import QPN_BITS
 
 VERSION = (0, 1, 0)
 MAGIC = int.from_bytes(b"WEFT", "little")
@@ -133,13 +134,13 @@ class Reason(enum.IntEnum):
     BAD_ICRC = 3
     BAD_HEADER = 4           # a fixed field or the IPv4 checksum is wrong, or the frame is for another card
     UNKNOWN_OPCODE = 5
-    UNKNOWN_QP = 6           # no such QP, or not ready to receive
+    UNKNOWN_QP = 6           # no QP, or not ready to receive
     BAD_KEY = 7              # no such MR, or the key's tag is wrong
     OUT_OF_RANGE = 8         # outside the MR
     NO_PERMISSION = 9        # the MR, or the QP, does not allow it
     WRONG_PD = 10            # MR and QP are of different protection domains
     LENGTH_MISMATCH = 11     # RETH length and packet length differ, or more than 4096 bytes
-    STALE_GENERATION = 12    # a retransmission for an earlier user of the QPN
+    STALE_GENERATION = 12    # for another life of the QPN
     STALE_PSN = 13           # below the cumulative PSN
     DUPLICATE = 14           # received already; of a BITMAP node: no hole that is open
     STALE_RSN = 15           # behind the head node
@@ -188,10 +189,26 @@ COUNTERS = [
 COUNTER_INDEX = {name: i for i, (name, _) in enumerate(COUNTERS)}
 COUNTER_WIDTH = 48
 
+# A QPN, as it is on the wire and in commands, is the index of a QP in the card's table (low bits) and the generation of
+# its life (the rest). Doorbells, reports and nodes have the index and the low 8 bits of the generation.
+GENERATION_BITS = 8
+
+
+def make_qpn(index, generation, index_bits):
+    """QPN of a life of the QP with this index, on a card of ``2 ** index_bits`` QPs."""
+    return (generation << index_bits | index) % (1 << QPN_BITS)
+
+
+def split_qpn(qpn, index_bits):
+    """(index, generation) of a QPN."""
+    return qpn % (1 << index_bits), qpn >> index_bits
+
+
 LINK_DOORBELL = Layout("LINK_DOORBELL", "Nodes were linked at the tail of a QP's list.", [
-    Field("qpn", 24), Field("generation", 8), Field("nodes", 32, "How many, since the last such word.")], size_bytes=8)
+    Field("qpn", 24, "Index of the QP."), Field("generation", 8),
+    Field("nodes", 32, "How many, since the last such word.")], size_bytes=8)
 CUM_DOORBELL = Layout("CUM_DOORBELL", "Cumulative PSN of a QP.", [
-    Field("qpn", 24), Field("generation", 8),
+    Field("qpn", 24, "Index of the QP."), Field("generation", 8),
     Field("psn", 32, "32-bit PSN; every older one is acknowledged.")], size_bytes=8)
 
 STATUS_BLOCK = _host("STATUS_BLOCK", "Written by the card after host-to-card rings advanced.",
@@ -215,7 +232,7 @@ WORK = _host("WORK", "A chunk to be written to the peer: the send path knows not
     ("retransmit", 1, "Packets carry RSNs, counted up from `rsn`."),
     ("pmtu", 3, "IBTA enumeration, 1 (256) to 5 (4096)."),
     ("_r0", 6),
-    ("sqpn", 24, "Local QPN."),
+    ("sqpn", 24, "Index of the local QP."),
     ("dqpn", 24, "Peer's QPN."),
     ("local_va", 64, "Virtual address of the data in the local MR."),
     ("remote_va", 64, "Virtual address in the peer's MR."),
@@ -225,7 +242,7 @@ WORK = _host("WORK", "A chunk to be written to the peer: the send path knows not
     ("psn", 32, "PSN of the first packet."),
     ("imm", 32, "Immediate data."),
     ("rsn", 24, "RSN of the first packet."),
-    ("peer_generation", 8, "Generation of the peer's QP, for the RSN header."),
+    ("_r2", 8),
     ("dst_mac", 48, "Next hop."),
     ("sport", 16, "UDP source port."),
     ("dst_ip", 32, "Peer's address."),
@@ -251,7 +268,7 @@ class CommandOpcode(enum.IntEnum):
     """Commands. Each is answered by one RESPONSE with the same tag."""
 
     SET_NETWORK = 1       # mac, ip
-    QP_CREATE = 2         # qpn, generation, pd, psn, psn_guard, ip, address, access: the QP can receive and send
+    QP_CREATE = 2         # qpn, pd, psn, psn_guard, ip, address, access: the QP can receive and send
     QP_MODIFY = 3         # qpn, qp_state
     QP_DESTROY = 4        # qpn: answered when nothing of it is in flight
     MR_CREATE = 5         # mr_index, key_tag, va, length, access, pd, page_2m, pte_index
@@ -270,7 +287,7 @@ class CommandStatus(enum.IntEnum):
     BAD_OPCODE = 1
     BAD_INDEX = 2
     BAD_VALUE = 3
-    IN_USE = 4        # QP_CREATE on a live QPN, MR_CREATE on a live index
+    IN_USE = 4        # QP_CREATE or MR_CREATE on a live index
     DMA_ERROR = 5
 
 
@@ -303,11 +320,12 @@ COMMAND = _host("COMMAND", "A command; each opcode says which fields it reads.",
     ("access", 4, "MR access or QP access.", AccessFlag),
     ("page_2m", 1, "Pages are 2 MiB, not 4 KiB."),
     ("key_tag", 8, "Low byte of lkey and rkey."),
-    ("generation", 8, "Generation of the QPN."),
+    ("_r3", 8),
     ("extent", 8, "Knitting extent."),
     ("psn_guard", 5, "The peer's packets are less than 2^(23 - `psn_guard`) PSNs ahead of the oldest one expected."),
     ("_r0", 3),
-    ("qpn", 24), ("pd", 24, "Protection domain."), ("count", 16, "Page-table entries, 1 to 512."),
+    ("qpn", 24, "QPN: the life it names must be the present one."),
+    ("pd", 24, "Protection domain."), ("count", 16, "Page-table entries, 1 to 512."),
     ("va", 64, "Base virtual address of the MR."),
     ("length", 64, "Bytes of the MR (48 bits) or extent."),
     ("address", 64, "Physical address, 64-byte aligned: page list, extent, head block, or result buffer (written in "
@@ -347,8 +365,8 @@ NODE = _host("NODE", "An Adamap node: the same bytes 8 to 63 in the report, the 
     ("_r0", 4),
     ("next_line", 58,
      "Physical address of the next block, divided by 64. In a ring entry this word is the report header."),
-    ("qpn", 24, "Receiving QP."),
-    ("generation", 8, "Generation of the QP."),
+    ("qpn", 24, "Index of the receiving QP."),
+    ("generation", 8, "Low bits of the generation of its QPN."),
     ("count", 12, "Holes, 1 to 320; LIST 20, RUNS 64 at most."),
     ("encoding", 4, "", Encoding),
     ("check", 16, "Makes the XOR of the block's 16-bit words 0; the driver sets it when it links the node."),
@@ -378,7 +396,7 @@ REPORT_NODE = _host("REPORT_NODE", "Kind NODE: header, then a node.",
 
 REPORT_RETIRE = _host("REPORT_RETIRE", "Kind RETIRE: the block is the driver's again.",
     *_REPORT_HEADER, ("line", 58, "Physical address of the block, divided by 64."),
-    ("qpn", 24), ("generation", 8), ("residue", 24, "Holes still open."), ("_r0", 8),
+    ("qpn", 24, "Index of the QP."), ("generation", 8), ("residue", 24, "Holes still open."), ("_r0", 8),
     ("rsn", 32, "RSN of the node's first hole."), ("next_rsn", 32, "Every older RSN is behind the list's head."),
     ("open", NODE_BODY_BITS,
      "What was not filled. LIST and RUNS: bit i is hole i of the node. BITMAP: what is left of the body, bit k is PSN "
@@ -390,7 +408,8 @@ REPORT_EVENT = _host("REPORT_EVENT", "Kinds MESSAGE_END, PROGRESS, PROBE, ERROR,
     *_REPORT_HEADER, ("has_imm", 1, "The packet carried an immediate."),
     ("retransmission", 1, "It was a retransmission."),
     ("reason", 8, "Why it was refused.", Reason), ("opcode", 8, "BTH opcode."), ("_r0", 40),
-    ("qpn", 24, "Local QPN."), ("generation", 8), ("psn", 32, "32-bit PSN of the packet (PROBE: next to be sent)."),
+    ("qpn", 24, "Index of the local QP."), ("generation", 8),
+    ("psn", 32, "32-bit PSN of the packet (PROBE: next to be sent)."),
     ("base", 32, "Window base: every older PSN was received or counted as a hole."),
     ("holes", HOLES_BITS, "Holes counted by this QP's window so far; free running."), ("_r2", 8),
     ("va", 64, "RETH address."),
@@ -409,7 +428,7 @@ def make_key(index, tag):
 
 
 # Table entries, little-endian bit order; widths of indices are the contract's, a build uses fewer bits.
-QP_ENTRY_FIELDS = [("state", 3), ("generation", 8), ("pd", 24), ("access", 4), ("peer_ip", 32), ("psn_guard", 5)]
+QP_ENTRY_FIELDS = [("state", 3), ("generation", QPN_BITS), ("pd", 24), ("access", 4), ("peer_ip", 32), ("psn_guard", 5)]
 MR_ENTRY_FIELDS = [("valid", 1), ("key_tag", 8), ("access", 4), ("pd", 24), ("page_2m", 1),
                    ("va", 64), ("length", 48), ("pte_index", 32)]
 PTE = Layout("PTE", "An entry of the list that PAGE_TABLE_WRITE copies: the physical address of a page.", [

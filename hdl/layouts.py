@@ -10,6 +10,7 @@ from amaranth.lib import data, enum
 
 from . import abi, wire
 from .layout import Layout
+from .wire import QPN_BITS
 
 BEAT_BYTES = 64
 BEAT_BITS = BEAT_BYTES * 8
@@ -105,7 +106,6 @@ class TxPacket(data.Struct):
     sqpn: 24
     psn: 32
     rsn: 24
-    generation: 8
     has_rsn: 1
     has_imm: 1
     imm: 32
@@ -139,12 +139,11 @@ class RxHeader(data.Struct):
     reason: 8          # abi.Reason when REFUSED
     roce: 1            # a RoCEv2 frame with a right ICRC (RAW only)
     opcode: 8
-    dest_qp: 24
+    dest_qp: 24        # whole; behind RxCheck the index alone
     psn: 24
     ack_req: 1
     retransmission: 1
     rsn: 24
-    generation: 8      # of the RSN header
     has_imm: 1
     imm: 32
     va: 64
@@ -269,12 +268,13 @@ class Extent(data.Struct):
     lines: 32
 
 
-def qp_entry():
-    """Entry of the QP table."""
-    return data.StructLayout({n: unsigned(w) for n, w in abi.QP_ENTRY_FIELDS})
+def qp_entry(params):
+    """Entry of the QP table: the generation has the bits of a QPN that the index leaves."""
+    widths = dict(abi.QP_ENTRY_FIELDS) | {"generation": QPN_BITS - params.qpn_width}
+    return data.StructLayout({n: unsigned(w) for n, w in widths.items()})
 
 
-def mr_entry():
+def mr_entry(_=None):
     """Entry of the MR table."""
     return data.StructLayout({n: unsigned(w) for n, w in abi.MR_ENTRY_FIELDS})
 

@@ -29,6 +29,7 @@ ETHERTYPE_ARP = 0x0806
 IP_PROTO_UDP = 17
 ROCE_UDP_PORT = 4791
 PSN_BITS = 24
+QPN_BITS = 24
 PSN_OUTSTANDING_LOG2 = 23
 PSN_OUTSTANDING_MAX = 1 << PSN_OUTSTANDING_LOG2     # a sender never has this many PSNs outstanding
 PSN_OUTSTANDING_DEFAULT_LOG2 = 20   # what both ends take, unless their programs agree on more or less
@@ -92,10 +93,10 @@ AETH = _wire("AETH", "Acknowledge extended header.", [
     ("syndrome", 8, "", Syndrome), ("msn", 24, "Messages completed, modulo 2^24.")], 4)
 IMMDT = _wire("ImmDt", "Immediate data.", [("imm", 32, "")], 4)
 RSNH = _wire("RSNH", "Retransmission header (Weft).", [
-    ("generation", 8, "Generation of the destination QP."),
+    ("_resv8", 8),
     ("rsn", 24, "Retransmission sequence number, modulo 2^24.")], 4)
 LIMH = _wire("LIMH", "Receive-limit header (Weft).", [
-    ("generation", 8, "Generation of the destination QP."),
+    ("_resv8", 8),
     ("limited", 1, "Whether there is a limit at present."),
     ("serial", LIMIT_SERIAL_BITS,
      "Counts the changes of the limit, modulo 2^23: an older frame that comes late is ignored.")], 4)

@@ -51,7 +51,7 @@ class CardEngine:
         }
         self.status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
         self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
-        self.qps = QpTable(max_qp)
+        self.qps = QpTable(max_qp, config.random)
         self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.qps.find)
         self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE],
                                      drain=self.reports.collect)
@@ -113,7 +113,7 @@ class CardEngine:
 
     def _take_frame(self, entry, frame, now):
         control = parse_control(frame) if entry.roce else None
-        qp = self.qps.find(control.dest_qp) if control else None
+        qp = self.qps.find_life(control.dest_qp) if control else None
         if qp is not None:
             qp.on_control(control, now)
             return
@@ -195,7 +195,7 @@ class CardEngine:
             sport=qp.sport,
             dest_qp=path.qpn,
             psn=frame.psn,
-            extensions=control_extension(frame, path.generation),
+            extensions=control_extension(frame),
             payload=frame.payload,
         )
         try:

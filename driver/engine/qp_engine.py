@@ -25,12 +25,14 @@ class QpEngine:
     Parameters
     ----------
     card : CardEngine
-    qp_num, generation : int
+    qp_num : int
     scq, rcq
         Completion queues: they have ``push(wc)``.
 
     Attributes
     ----------
+    index, generation : int
+        What card and driver call this life between themselves.
     path : Path or None
         The peer, from RTR on.
     receiver : Receiver or None
@@ -43,8 +45,9 @@ class QpEngine:
         Everything that was posted is flushed, and so is whatever is posted from now on.
     """
 
-    def __init__(self, card, qp_num, generation, scq, rcq):
-        self.card, self.qp_num, self.generation, self.scq, self.rcq = card, qp_num, generation, scq, rcq
+    def __init__(self, card, qp_num, scq, rcq):
+        self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
+        self.index, self.generation = card.qps.parts(qp_num)
         self.path = self.receiver = self.sender = None
         self.on_card = self.in_error = False
         self._receives = collections.deque()
@@ -126,8 +129,6 @@ class QpEngine:
         if frame.opcode is wire.Opcode.ACKNOWLEDGE:
             if self.sender:
                 self.sender.on_ack(frame.psn, frame.syndrome, now)
-        elif frame.generation != self.generation:
-            return
         elif frame.opcode is wire.Opcode.LOSS_REPORT:
             if self.sender and len(frame.payload) >= abi.BLOCK_BYTES:
                 self.sender.on_loss_report(abi.NODE.unpack(frame.payload), now)
@@ -187,13 +188,13 @@ class QpEngine:
                 self.card.send_control(self, action)
 
     def _doorbell(self, register, layout, **fields):
-        self.card.doorbell(register, layout, qpn=self.qp_num, generation=self.generation, **fields)
+        self.card.doorbell(register, layout, qpn=self.index, generation=self.generation, **fields)
 
     def work_descriptor(self, fields):
         """A WORK entry of this connection."""
         path = self.path
-        return abi.WORK.pack(pmtu=path.mtu, sqpn=self.qp_num, dqpn=path.qpn, dst_mac=path.mac, dst_ip=path.ip,
-                             sport=self.sport, peer_generation=path.generation, **fields)
+        return abi.WORK.pack(pmtu=path.mtu, sqpn=self.index, dqpn=path.qpn, dst_mac=path.mac, dst_ip=path.ip,
+                             sport=self.sport, **fields)
 
     @property
     def sport(self):

@@ -1,25 +1,31 @@
-"""The QPs of a card: their numbers, generations, and which of them have something to do."""
+"""The QPs of a card: their numbers, and which of them have something to do."""
 
 import collections
 import heapq
 import itertools
 
-FIRST_QPN = 2  # 0 and 1 are special on InfiniBand
+from weft.hdl import abi, wire
+
+FIRST_INDEX = 2  # QPNs 0 and 1 are special on InfiniBand
 
 
 class QpTable:
-    """The engines of QPs by number.
+    """The engines of QPs by number, and the numbers.
+
+    Every life of a QP has a number of its own: the index with the next generation. The first generation of an index is
+    random, as nobody knows what an earlier program used; an index that is free is used again as late as possible.
 
     Parameters
     ----------
     size : int
-        QPs of the card.
+        QPs of the card, a power of two.
+    random : random.Random
     """
 
-    def __init__(self, size):
-        self.size = size
-        self.generations = {}
-        self._free = collections.deque(range(FIRST_QPN, size))
+    def __init__(self, size, random):
+        self.size, self.index_bits, self._random = size, (size - 1).bit_length(), random
+        self._generations = {}
+        self._free = collections.deque(range(FIRST_INDEX, size))
         self._qps = {}
         self._active = {}
         self._starved = {}    # those that wait for blocks, which may come back at any time
@@ -31,7 +37,7 @@ class QpTable:
         return iter(list(self._qps.values()))
 
     def new_number(self):
-        """A free QPN and its new generation.
+        """QPN of a new life of a free index.
 
         Raises
         ------
@@ -39,36 +45,53 @@ class QpTable:
             If all are in use.
         """
         if not self._free:
-            raise MemoryError(f"all {self.size - FIRST_QPN} QPs are in use")
-        qpn = self._free.popleft()
-        return qpn, self.next_generation(qpn)
+            raise MemoryError(f"all {self.size - FIRST_INDEX} QPs are in use")
+        return self._next_life(self._free.popleft())
 
-    def next_generation(self, qpn):
-        self.generations[qpn] = (self.generations.get(qpn, 0) + 1) % 256
-        return self.generations[qpn]
+    def next_number(self, qpn):
+        """QPN of the next life of the same QP."""
+        return self._next_life(self.parts(qpn)[0])
+
+    def _next_life(self, index):
+        lives = 1 << wire.QPN_BITS - self.index_bits
+        lives -= 1      # all ones: the last index of them would have the QPN of multicast
+        last = self._generations.get(index)
+        self._generations[index] = self._random.randrange(lives) if last is None else (last + 1) % lives
+        return abi.make_qpn(index, self._generations[index], self.index_bits)
+
+    def parts(self, qpn):
+        """Index, and the generation as reports and doorbells have it."""
+        index, generation = abi.split_qpn(qpn, self.index_bits)
+        return index, generation % (1 << abi.GENERATION_BITS)
 
     def free_number(self, qpn):
-        self._free.append(qpn)
+        """The QP is gone."""
+        self._free.append(self.parts(qpn)[0])
 
     def add(self, qp):
         """The card knows ``qp``."""
-        self._qps[qp.qp_num] = qp
+        self._qps[qp.index] = qp
         self.mark_active(qp)
 
     def remove(self, qp):
         """The card does not know it any more."""
-        self._qps.pop(qp.qp_num, None)
+        self._qps.pop(qp.index, None)
         for these in (self._active, self._starved, self._at):
             these.pop(qp, None)
 
-    def find(self, qpn, generation=None):
-        """The QP of this number, of this generation if one is given, or None."""
-        qp = self._qps.get(qpn)
-        return qp if qp is not None and generation in (None, qp.generation) else None
+    def find(self, index, generation):
+        """The QP that a report names, or None."""
+        qp = self._qps.get(index)
+        return qp if qp is not None and qp.generation == generation else None
+
+    def find_life(self, qpn):
+        """The QP with this very number, or None."""
+        qp = self._qps.get(self.parts(qpn)[0])
+        return qp if qp is not None and qp.qp_num == qpn else None
 
     def mark_active(self, qp):
         """``qp`` has something to do in the next round, if the card knows it."""
-        if self._qps.get(qp.qp_num) is qp:
+        if self._qps.get(qp.index) is qp:
             self._active[qp] = None
 
     @property
@@ -97,7 +120,7 @@ class QpTable:
 
     def _watch(self, qp):
         """Remember when ``qp`` wants its next round."""
-        if self._qps.get(qp.qp_num) is not qp:
+        if self._qps.get(qp.index) is not qp:
             return
         if qp.receiver.holes.waits_for_blocks:
             self._starved[qp] = None

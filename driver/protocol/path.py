@@ -11,7 +11,7 @@ class Path:
     ----------
     mtu : MTU
         Path MTU.
-    qpn, generation : int
+    qpn : int
         The peer's QP.
     mac, ip : int
         Its card; ``mac`` is that of the next hop.
@@ -19,6 +19,5 @@ class Path:
 
     mtu: int
     qpn: int
-    generation: int
     mac: int
     ip: int

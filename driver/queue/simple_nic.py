@@ -92,8 +92,8 @@ class SimpleNic:
 def parse_control(frame):
     """A RoCEv2 frame whose ICRC the card found right, as a namespace; None if it is not one of the control frames.
 
-    Fields: ``src_ip, dest_qp, opcode, psn`` and, as the opcode has them, ``syndrome, msn, generation,
-    rsn, limited, serial, payload``.
+    Fields: ``src_ip, dest_qp, opcode, psn`` and, as the opcode has them, ``syndrome, msn, rsn, limited, serial,
+    payload``.
     """
     if len(frame) < wire.RETH_OFFSET + wire.ICRC_BYTES:
         return None
@@ -115,11 +115,11 @@ def parse_control(frame):
     return fields
 
 
-def control_extension(frame, generation):
+def control_extension(frame):
     """Packed extension header of a :class:`~weft.driver.protocol.control.ControlFrame`."""
     if frame.opcode is wire.Opcode.ACKNOWLEDGE:
         return wire.AETH.pack(syndrome=frame.syndrome, msn=frame.msn & 0xFF_FFFF)
     if frame.opcode is wire.Opcode.RECEIVE_LIMIT:
-        return wire.LIMH.pack(generation=generation, limited=int(frame.limited),
+        return wire.LIMH.pack(limited=int(frame.limited),
                               serial=frame.serial % (1 << wire.LIMIT_SERIAL_BITS))
-    return wire.RSNH.pack(generation=generation, rsn=frame.rsn & 0xFF_FFFF)
+    return wire.RSNH.pack(rsn=frame.rsn & 0xFF_FFFF)

@@ -27,11 +27,12 @@ class QP:
     pd : PD
     init_attr : QPInitAttr
     psn : int or None
-        First PSN sent; random by default.
+        First PSN sent in the first life; random by default, as in every other life.
 
     Attributes
     ----------
     qp_num : int
+        Of this life: another one after each reset.
     engine : QpEngine
         What moves it: a new one for each life from RESET to RESET.
     """
@@ -44,23 +45,24 @@ class QP:
             if cq is None or cq.closed or cq.context is not pd.context:
                 raise ValueError("a QP needs a send CQ and a receive CQ of its context")
         init_attr.cap.check()
-        if psn is None:
-            psn = pd.context.config.random.randrange(1 << wire.PSN_BITS)
-        psn = unsigned("psn", psn, wire.PSN_BITS)
+        if psn is not None:
+            unsigned("psn", psn, wire.PSN_BITS)
         self.pd, self.context = pd, pd.context
         self.cap = replace(init_attr.cap)
         self.init_attr = replace(init_attr, cap=self.cap)
         self.scq, self.rcq = init_attr.scq, init_attr.rcq
-        self.qp_num, generation = self.context.qps.new_number()
-        self.attr = QPAttr(sq_psn=psn)
-        self.engine = self._new_engine(generation)
+        self.attr = QPAttr()
+        self._begin_life(self.context.qps.new_number(), psn)
         self._commands = RememberedCommand(self.context.commands)
         self.closed = False
         for users in (pd.qps, self.scq.qps, self.rcq.qps):
             users[self] = None
 
-    def _new_engine(self, generation):
-        return QpEngine(self.context.engine, self.qp_num, generation, self.scq, self.rcq)
+    def _begin_life(self, qp_num, psn=None):
+        self.qp_num = qp_num
+        self.engine = QpEngine(self.context.engine, qp_num, self.scq, self.rcq)
+        self.attr.sq_psn = self.context.config.random.randrange(1 << wire.PSN_BITS) if psn is None else psn
+        self.attr.qp_state = QPState.RESET
 
     # ------------------------------------------------------------------------------------- states
 
@@ -70,8 +72,13 @@ class QP:
 
     @property
     def generation(self):
-        """Tells this life of the QP number from others."""
+        """What tells this life from others between card and driver."""
         return self.engine.generation
+
+    @property
+    def index(self):
+        """Place in the card's table."""
+        return self.engine.index
 
     @property
     def sender(self):
@@ -86,7 +93,7 @@ class QP:
     @property
     def connection(self):
         """What the peer needs."""
-        return QPConnection(self.qp_num, self.attr.sq_psn, self.generation, self.context.mac, self.context.ip)
+        return QPConnection(self.qp_num, self.attr.sq_psn, self.context.mac, self.context.ip)
 
     def _check(self, attr=None):
         """Raise ValueError if the QP can change no more, or to attributes that are impossible."""
@@ -119,18 +126,16 @@ class QP:
             raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not INIT")
         if self._commands.pending is not None:
             raise ValueError(f"the card never answered for QP {self.qp_num}; it can only be closed")
-        for name in ("path_mtu", "rq_psn", "dest_qp_num", "dest_generation", "dest_mac", "dest_ip",
-                     "min_rnr_timer", "outstanding_log2"):
+        for name in ("path_mtu", "rq_psn", "dest_qp_num", "dest_mac", "dest_ip", "min_rnr_timer", "outstanding_log2"):
             setattr(self.attr, name, getattr(attr, name))
         receiver = Receiver(
-            qpn=self.qp_num, generation=self.generation, psn=self.attr.rq_psn, pool=self.context.knitting,
+            qpn=self.index, generation=self.generation, psn=self.attr.rq_psn, pool=self.context.knitting,
             waiting_runs_max=self.context.config.waiting_runs_max, rnr_timer=self.attr.min_rnr_timer,
         )
         try:
             self._commands.call(
                 abi.CommandOpcode.QP_CREATE,
                 qpn=self.qp_num,
-                generation=self.generation,
                 pd=self.pd.handle,
                 psn=self.attr.rq_psn,
                 psn_guard=wire.PSN_OUTSTANDING_LOG2 - self.attr.outstanding_log2,
@@ -151,7 +156,7 @@ class QP:
     @property
     def _path(self):
         attr = self.attr
-        return Path(attr.path_mtu, attr.dest_qp_num, attr.dest_generation, attr.dest_mac, attr.dest_ip)
+        return Path(attr.path_mtu, attr.dest_qp_num, attr.dest_mac, attr.dest_ip)
 
     def to_rts(self, attr=None):
         """RTR to RTS."""
@@ -205,7 +210,6 @@ class QP:
             path_mtu=path_mtu,
             rq_psn=peer.psn,
             dest_qp_num=peer.qpn,
-            dest_generation=peer.generation,
             dest_mac=peer.mac,
             dest_ip=peer.ip,
             sq_psn=self.attr.sq_psn,
@@ -254,7 +258,7 @@ class QP:
     # ------------------------------------------------------------------------------------- endings
 
     def reset(self):
-        """Any state to RESET; nothing that was posted is completed any more.
+        """Any state to RESET, with another number and PSN; nothing that was posted is completed any more.
 
         Raises
         ------
@@ -268,8 +272,7 @@ class QP:
                 self._commands.call(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
         self._commands.pending = None
         self.engine.stop()
-        self.engine = self._new_engine(self.context.qps.next_generation(self.qp_num))
-        self.attr.qp_state = QPState.RESET
+        self._begin_life(self.context.qps.next_number(self.qp_num))
 
     def _still_on_card(self):
         settled = self._commands.settle()

@@ -8,7 +8,7 @@ from ..receive.receiver import RNR_TIMER
 from ..terms.checks import between, member, unsigned
 from ..terms.enums import MTU, AccessFlag, QPState, QPType
 
-_BITS = {"sq_psn": wire.PSN_BITS, "rq_psn": wire.PSN_BITS, "dest_qp_num": 24, "dest_generation": 8, "dest_mac": 48,
+_BITS = {"sq_psn": wire.PSN_BITS, "rq_psn": wire.PSN_BITS, "dest_qp_num": wire.QPN_BITS, "dest_mac": 48,
          "dest_ip": 32, "timeout": 5, "retry_cnt": 3, "rnr_retry": 3, "min_rnr_timer": 5, "probe_timeout_ns": 62}
 
 
@@ -48,7 +48,6 @@ class QPConnection:
 
     qpn: int
     psn: int
-    generation: int
     mac: int
     ip: int
 
@@ -74,7 +73,6 @@ class QPAttr:
     retry_cnt: int = 7
     rnr_retry: int = 7
     min_rnr_timer: int = RNR_TIMER
-    dest_generation: int = 0
     dest_mac: int = 0
     dest_ip: int = 0
     probe_timeout_ns: int = 0

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
+from ..abi import GENERATION_BITS, QpState
 from ..params import CardParams
 from ..table.kinds import QP_TABLE
 
@@ -31,10 +31,11 @@ class DoorbellCheck(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        asked, generation, entry = Signal(), Signal(8), self.qp.entry
+        asked, generation, entry = Signal(), Signal(GENERATION_BITS), self.qp.entry
         m.d.sync += [asked.eq(self.stb & (self.qpn < self.params.qps)), generation.eq(self.generation)]
+        same = entry.generation[:GENERATION_BITS] == generation
         m.d.comb += [
             self.qp.en.eq(self.stb), self.qp.index.eq(self.qpn),
-            self.good.eq(asked & (entry.generation == generation) & (entry.state != abi.QpState.RESET.value)),
+            self.good.eq(asked & same & (entry.state != QpState.RESET.value)),
         ]
         return m

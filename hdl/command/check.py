@@ -16,8 +16,8 @@ LINE_SHIFT = exact_log2(BLOCK_BYTES)
 class CommandCheck(wiring.Component):
     """Opcode, indices and values of a command; what the tables hold is the processor's to check.
 
-    BAD_OPCODE for an opcode without a name; BAD_INDEX for a QPN, MR, extent or page-table range outside the
-    build's tables; then BAD_VALUE for
+    BAD_OPCODE for an opcode without a name; BAD_INDEX for an MR, extent or page-table range outside the build's
+    tables; then BAD_VALUE for
 
     * an address or extent length that is not a multiple of 64, an extent of more blocks than can be numbered
       (``2 ** extent_blocks_log2 - 1``), or one that wraps;
@@ -61,11 +61,10 @@ class CommandCheck(wiring.Component):
             pages.eq(Mux(big, span[shift_2m:], span[shift_4k:])),
             pte_end.eq(command.pte_index + Mux(command.opcode == CommandOpcode.MR_CREATE, pages, command.count)),
         ]
-        beyond_table, unaligned, bad_qpn, bad_mr = Signal(), Signal(), Signal(), Signal()
+        beyond_table, unaligned, bad_mr = Signal(), Signal(), Signal()
         m.d.comb += [
             beyond_table.eq(pte_end > params.ptes),
             unaligned.eq(command.address[:LINE_SHIFT].any()),
-            bad_qpn.eq(command.qpn[params.qpn_width:].any()),
             bad_mr.eq(command.mr_index[params.mr_width:].any()),
         ]
         bad_index, bad_value, bad_opcode = Signal(), Signal(), Signal()
@@ -73,13 +72,13 @@ class CommandCheck(wiring.Component):
             with m.Case(CommandOpcode.SET_NETWORK):
                 pass
             with m.Case(CommandOpcode.QP_CREATE):
-                m.d.comb += [bad_index.eq(bad_qpn), bad_value.eq(unaligned)]
+                m.d.comb += bad_value.eq(unaligned)
             with m.Case(CommandOpcode.QP_MODIFY):
                 state = command.qp_state
                 known = (state == QpState.RTR) | (state == QpState.RTS) | (state == QpState.ERR)
-                m.d.comb += [bad_index.eq(bad_qpn), bad_value.eq(~known)]
+                m.d.comb += bad_value.eq(~known)
             with m.Case(CommandOpcode.QP_DESTROY, CommandOpcode.QP_QUERY):
-                m.d.comb += bad_index.eq(bad_qpn)
+                pass
             with m.Case(CommandOpcode.MR_CREATE):
                 too_long = command.length[MR_LENGTH_BITS:].any()
                 m.d.comb += [bad_index.eq(bad_mr), bad_value.eq(too_long | wraps | beyond_table)]

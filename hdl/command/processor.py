@@ -29,8 +29,8 @@ class CommandProcessor(wiring.Component):
 
     A command takes about ten cycles, plus what it waits for. What the tables hold decides these answers:
 
-    * IN_USE: QP_CREATE on a live QPN, MR_CREATE on a live index;
-    * BAD_INDEX: QP_MODIFY, QP_DESTROY, QP_QUERY of no QP, MR_DESTROY of no MR;
+    * IN_USE: QP_CREATE or MR_CREATE on a live index;
+    * BAD_INDEX: QP_MODIFY, QP_DESTROY, QP_QUERY of no QP or another life of it, MR_DESTROY of no MR;
     * BAD_VALUE: QP_MODIFY of a QP in ERR to anything but ERR (only its destruction ends that state).
 
     The rest is in :class:`~weft.hdl.command.check.CommandCheck`. BAD_INDEX goes before BAD_VALUE, both before IN_USE.

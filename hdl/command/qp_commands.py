@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..abi import CommandOpcode, CommandStatus, QpState
+from ..abi import GENERATION_BITS, CommandOpcode, CommandStatus, QpState
 from ..interfaces import QUERY_RESULTS, QpLife
 from ..layouts import COMMAND
 from ..table.kinds import QP_TABLE
@@ -52,19 +52,20 @@ class QpCommands(wiring.Component):
         m.submodules.port = port = QpPort(self.params)
         for inner, outer in ((port.i_error, self.i_error), (port.read, self.read), (port.write, self.write)):
             connect(m, inner, flipped(outer))
-        generation = Signal(8)
+        generation = Signal(GENERATION_BITS)
+        index, meant = command.qpn[:self.params.qpn_width], command.qpn[self.params.qpn_width:]
         old = port.o.p
         live = old.state != QpState.RESET
         update, line = port.i.p, command.address[LINE_SHIFT:]
         m.d.comb += [
             port.o.ready.eq(1),
-            update.qpn.eq(command.qpn), update.entry.generation.eq(command.generation),
+            update.index.eq(index), update.entry.generation.eq(meant),
             update.entry.pd.eq(command.pd), update.entry.access.eq(command.access),
             update.entry.peer_ip.eq(command.ip), update.entry.psn_guard.eq(command.psn_guard),
-            self.life.create.p.qpn.eq(command.qpn), self.life.create.p.generation.eq(command.generation),
+            self.life.create.p.qpn.eq(index), self.life.create.p.generation.eq(meant),
             self.life.create.p.psn.eq(command.psn), self.life.create.p.line.eq(line),
-            self.life.destroy.p.qpn.eq(command.qpn), self.life.destroy.p.generation.eq(generation),
-            self.life.query_qpn.eq(command.qpn),
+            self.life.destroy.p.qpn.eq(index), self.life.destroy.p.generation.eq(generation),
+            self.life.query_qpn.eq(index),
         ]
 
         def end(status):
@@ -93,7 +94,7 @@ class QpCommands(wiring.Component):
                         m.next = "LIST_CREATE"
                         with m.If(live):
                             end(CommandStatus.IN_USE)
-                    with m.Elif(~live):
+                    with m.Elif(~live | (old.generation != meant)):
                         end(CommandStatus.BAD_INDEX)
                     with m.Elif(opcode == CommandOpcode.QP_DESTROY):
                         m.next = "DRAIN_BEGIN"

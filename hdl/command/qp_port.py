@@ -14,15 +14,12 @@ class QpOperation(enum.Enum, shape=2):
 
     READ = 0
     CREATE = 1     # write the entry given
-    SET_STATE = 2  # change the state of a live QP; one in ERR stays there until it is RESET
+    SET_STATE = 2  # change the state of a live QP, in the life given; one in ERR stays there until it is RESET
 
 
-class QpUpdate(data.Struct):
-    """An operation on the QP table."""
-
-    operation: QpOperation
-    qpn: 24
-    entry: qp_entry()
+def qp_update(params):
+    """Shape of an operation on the QP table; ``generation`` of the entry says which life is meant."""
+    return data.StructLayout({"operation": QpOperation, "index": params.qpn_width, "entry": qp_entry(params)})
 
 
 class QpPort(wiring.Component):
@@ -37,11 +34,11 @@ class QpPort(wiring.Component):
 
     Members
     -------
-    i : In(stream.Signature(QpUpdate))
-    o : Out(stream.Signature(qp_entry()))
+    i : In(stream.Signature(qp_update(params)))
+    o : Out(stream.Signature(qp_entry(params)))
         The entry as it was before. Accepted before the next operation begins.
     i_error : In(stream.Signature(24))
-        A QPN that goes to ERR, if it is live.
+        Index of a QP that goes to ERR, if it is live.
     read, write : Out(read_port), Out(write_port)
         To the QP table.
     """
@@ -49,8 +46,8 @@ class QpPort(wiring.Component):
     def __init__(self, params):
         self.params = params
         super().__init__({
-            "i": In(stream.Signature(QpUpdate)),
-            "o": Out(stream.Signature(qp_entry())),
+            "i": In(stream.Signature(qp_update(params))),
+            "o": Out(stream.Signature(qp_entry(params))),
             "i_error": In(stream.Signature(24)),
             "read": Out(QP_TABLE.read_port(params)),
             "write": Out(QP_TABLE.write_port(params)),
@@ -58,11 +55,11 @@ class QpPort(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        update, is_error = Signal(QpUpdate), Signal()
+        update, is_error = Signal(qp_update(self.params)), Signal()
         waiting = Signal()  # an answer that was not yet taken
         old = self.read.entry
         m.d.comb += [
-            self.read.index.eq(update.qpn), self.write.index.eq(update.qpn),
+            self.read.index.eq(update.index), self.write.index.eq(update.index),
             self.o.valid.eq(waiting),
         ]
         with m.If(self.o.ready):
@@ -72,7 +69,7 @@ class QpPort(wiring.Component):
                 with m.If(self.i_error.valid):
                     m.d.comb += self.i_error.ready.eq(1)
                     m.d.sync += [
-                        update.operation.eq(QpOperation.SET_STATE), update.qpn.eq(self.i_error.payload),
+                        update.operation.eq(QpOperation.SET_STATE), update.index.eq(self.i_error.payload),
                         update.entry.state.eq(QpState.ERR), is_error.eq(1),
                     ]
                     with m.If(~self.i_error.payload[self.params.qpn_width:].any()):
@@ -86,7 +83,8 @@ class QpPort(wiring.Component):
                 m.next = "WRITE"
             with m.State("WRITE"):  # the old entry is at the read port
                 to_state = update.entry.state
-                live = old.state != QpState.RESET
+                meant = is_error | (old.generation == update.entry.generation)
+                live = (old.state != QpState.RESET) & meant
                 stuck = (old.state == QpState.ERR) & (to_state != QpState.RESET)
                 with m.Switch(update.operation):
                     with m.Case(QpOperation.CREATE):

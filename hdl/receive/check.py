@@ -20,10 +20,14 @@ class RxCheck(wiring.Component):
     At least one packet every two cycles, as fast as the translation; RAW frames one per cycle.
     Latency 2 cycles and that of the translation. Stalls when ``o`` or the translation does.
 
-    RAW frames pass. What is wrong with the QP comes first: there is none that receives (UNKNOWN_QP), it is a later
-    user of the QPN (STALE_GENERATION, of retransmissions and probes), its peer has another address (WRONG_PEER). Of
+    RAW frames pass. What is wrong with the QP comes first: there is none that receives (UNKNOWN_QP), it is in
+    another life than the QPN says (STALE_GENERATION), its peer has another address (WRONG_PEER). Of
     probes, and of data packets with a wrong length, nothing else is looked at. A write without payload names no memory
     that counts: the QP must allow writes, but key, protection domain and bounds are not looked at.
+
+    Parameters
+    ----------
+    params : CardParams
 
     Members
     -------
@@ -32,9 +36,11 @@ class RxCheck(wiring.Component):
     i_translate : In(stream.Signature(Translation))
         Answers in order, not in the cycle of their request.
     o : Out(stream.Signature(RxPacket))
+        With the index of the QP in place of its number.
     """
 
-    def __init__(self):
+    def __init__(self, params):
+        self.params = params
         super().__init__({
             "i": In(stream.Signature(RxHeader)),
             "o_translate": Out(stream.Signature(TranslateRequest)),
@@ -58,15 +64,14 @@ class RxCheck(wiring.Component):
 
         header, answer = waiting.o.p, self.i_translate.p
         raw, free, take = Signal(), Signal(), Signal()
-        has_generation, stale, stranger = Signal(), Signal(), Signal()
+        no_qp, stranger = Signal(), Signal()
         m.d.comb += [
             raw.eq(header.kind == RxKind.RAW),
             free.eq(~self.o.valid | self.o.ready),
             take.eq(waiting.o.valid & (raw | self.i_translate.valid) & free),
             waiting.o.ready.eq(take),
             self.i_translate.ready.eq(take & ~raw),
-            has_generation.eq(header.retransmission | (header.kind == RxKind.PROBE)),
-            stale.eq(has_generation & (header.generation != answer.qp_generation)),
+            no_qp.eq((answer.reason == Reason.UNKNOWN_QP) | (answer.reason == Reason.STALE_GENERATION)),
             stranger.eq(header.src_ip != answer.qp_peer_ip),
         ]
         with m.If(free):
@@ -74,6 +79,7 @@ class RxCheck(wiring.Component):
         with m.If(take):
             m.d.sync += [
                 self.o.p.header.eq(header),
+                self.o.p.header.dest_qp.eq(header.dest_qp[:self.params.qpn_width]),
                 self.o.p.qp_generation.eq(answer.qp_generation),
                 self.o.p.qp_psn_guard.eq(answer.qp_psn_guard),
                 self.o.p.segment0.eq(answer.segment0),
@@ -81,10 +87,8 @@ class RxCheck(wiring.Component):
             ]
             with m.If(raw):
                 m.d.sync += self.o.p.reason.eq(Reason.OK)
-            with m.Elif(answer.reason == Reason.UNKNOWN_QP):
+            with m.Elif(no_qp):
                 m.d.sync += self.o.p.reason.eq(answer.reason)
-            with m.Elif(stale):
-                m.d.sync += self.o.p.reason.eq(Reason.STALE_GENERATION)
             with m.Elif(stranger):
                 m.d.sync += self.o.p.reason.eq(Reason.WRONG_PEER)
             with m.Elif(header.kind == RxKind.REFUSED):

@@ -49,7 +49,6 @@ class Headers(data.Struct):
     va: 64
     rkey: 32
     dma_length: 32
-    generation: 8
     rsn: 24
     imm: 32
 
@@ -125,7 +124,6 @@ def headers(kind, frame_bits):
         "va": Mux(kind.data, reth.va, 0),
         "rkey": Mux(kind.data, reth.rkey, 0),
         "dma_length": Mux(kind.data, reth.dma_length, 0),
-        "generation": Mux(kind.probe, probe_rsnh.generation, Mux(kind.retransmission, rsnh.generation, 0)),
         "rsn": Mux(kind.probe, probe_rsnh.rsn, Mux(kind.retransmission, rsnh.rsn, 0)),
         "imm": Mux(kind.has_imm, Mux(kind.retransmission, imm_second, imm_first), 0),
     }

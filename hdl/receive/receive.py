@@ -79,7 +79,7 @@ class Receive(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.parse = parse = Parse(self.params)
-        m.submodules.check = check = RxCheck()
+        m.submodules.check = check = RxCheck(self.params)
         m.submodules.judge = judge = Judge()
         m.submodules.place = place = Place()
         m.submodules.drain = drain = Drain()

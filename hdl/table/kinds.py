@@ -1,7 +1,7 @@
 """The three tables, what an entry of each is, and the ports to them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ..abi import PTE_PAGE_BITS
 from ..layouts import mr_entry, qp_entry
@@ -17,29 +17,29 @@ class TableKind:
     ----------
     entries : str
         Name of the parameter that says how many.
-    shape : ShapeLike
+    shape : callable(params)
         Shape of an entry.
     """
 
     entries: str
-    shape: Any
+    shape: Callable
 
     def memory(self, params, *, readers):
         """The table itself: an :class:`EntryTable`."""
-        return EntryTable(depth=getattr(params, self.entries), shape=self.shape, readers=readers)
+        return EntryTable(depth=getattr(params, self.entries), shape=self.shape(params), readers=readers)
 
     def read_port(self, params):
         """Signature of a read port, seen from the reader."""
-        return read_port(exact_log2(getattr(params, self.entries)), self.shape)
+        return read_port(exact_log2(getattr(params, self.entries)), self.shape(params))
 
     def write_port(self, params):
         """Signature of the write port, seen from the writer."""
-        return write_port(exact_log2(getattr(params, self.entries)), self.shape)
+        return write_port(exact_log2(getattr(params, self.entries)), self.shape(params))
 
 
 # What the card must know of a QP to let a packet in or out; state RESET (zero) is no QP.
-QP_TABLE = TableKind("qps", qp_entry())
+QP_TABLE = TableKind("qps", qp_entry)
 # The first level of translation, from key to range and permission; zero is no MR.
-MR_TABLE = TableKind("mrs", mr_entry())
+MR_TABLE = TableKind("mrs", mr_entry)
 # The second level: physical addresses divided by 4096, one per 4 KiB or 2 MiB page of an MR.
-PAGE_TABLE = TableKind("ptes", PTE_PAGE_BITS)
+PAGE_TABLE = TableKind("ptes", lambda params: PTE_PAGE_BITS)

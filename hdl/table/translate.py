@@ -19,7 +19,7 @@ class TranslateRequest(data.Struct):
     va: 64
     length: LENGTH_WIDTH  # at most PAYLOAD_MAX; more is OUT_OF_RANGE
     need: 4               # AccessFlag bits the MR must have; the remote ones the QP must have too
-    qpn: 24
+    qpn: 24               # receiving: whole; sending: the index
     qp_need: 1            # 0: the QP must be able to receive (RTR, RTS); 1: to send (RTS)
 
 
@@ -29,9 +29,9 @@ class Translation(data.Struct):
     reason: 8
     segment0: Segment
     segment1: Segment     # behind the page boundary, if the access crosses one
-    qp_known: 1           # there is a QP, in whatever state; otherwise the qp_ fields are zero
+    qp_known: 1           # there is a QP, in whatever state and life; otherwise the qp_ fields are zero
     qp_state: 3
-    qp_generation: 8
+    qp_generation: 8      # its low bits
     qp_pd: 24
     qp_access: 4
     qp_peer_ip: 32
@@ -43,7 +43,7 @@ class Translate(wiring.Component):
 
     One request every two cycles, answered in order, nine cycles after it was taken; only a stalled
     ``o`` makes it longer, and then the whole pipeline stands. The first refusal in this order counts:
-    UNKNOWN_QP, BAD_KEY, WRONG_PD, OUT_OF_RANGE, NO_PERMISSION.
+    UNKNOWN_QP, STALE_GENERATION, BAD_KEY, WRONG_PD, OUT_OF_RANGE, NO_PERMISSION.
 
     Requests that were taken before a table entry changed may still be answered by the old entry:
     whoever revokes a key waits for the pipelines behind this block to drain.
@@ -111,10 +111,10 @@ class Translate(wiring.Component):
             self.qp_read.en.eq(advance), self.qp_read.index.eq(request[1].qpn),
             self.mr_read.en.eq(advance), self.mr_read.index.eq(request[1].key[KEY_TAG_BITS:]),
         ]
-        qp_2 = Signal(qp_entry())
-        qp = stages(qp_entry(), 3, 8, qp_2, "qp")
+        qp_2 = Signal(qp_entry(params))
+        qp = stages(qp_entry(params), 3, 8, qp_2, "qp")
         mr = stages(mr_entry(), 3, 5, self.mr_read.entry, "mr")
-        in_table = ~request[2].qpn[params.qpn_width:].any() & self.enable
+        in_table = ~(request[2].qp_need & request[2].qpn[params.qpn_width:].any()) & self.enable
         m.d.comb += qp_2.as_value().eq(Mux(in_table, self.qp_read.entry.as_value(), 0))
         mr_in_table_3, past_end_3, too_long_3 = Signal(), Signal(), Signal()
         end = Signal(65)
@@ -128,13 +128,14 @@ class Translate(wiring.Component):
 
         # Stage 3: what needs no arithmetic but one subtraction.
         offset_4 = Signal(65)  # from the MR's first byte; bit 64: before it
-        unknown_qp, bad_key, wrong_pd, no_permission, bad_range_4 = (Signal() for _ in range(5))
+        unknown_qp, other_life, bad_key, wrong_pd, no_permission, bad_range_4 = (Signal() for _ in range(6))
         any_3, need_3 = request[3].length.any(), request[3].need
         granted_3 = mr[3].access & (qp[3].access | AccessFlag.LOCAL_WRITE)
         with m.If(advance):
             m.d.sync += [
                 offset_4.eq(request[3].va - mr[3].va),
                 unknown_qp.eq((qp[3].state != QpState.RTS) & (request[3].qp_need | (qp[3].state != QpState.RTR))),
+                other_life.eq(~request[3].qp_need & (request[3].qpn[params.qpn_width:] != qp[3].generation)),
                 bad_key.eq(any_3 & ~(mr_in_table_3 & mr[3].valid & (mr[3].key_tag == request[3].key[:KEY_TAG_BITS]))),
                 wrong_pd.eq(any_3 & (mr[3].pd != qp[3].pd)),
                 no_permission.eq((any_3 & (need_3 & ~granted_3).any())
@@ -144,6 +145,8 @@ class Translate(wiring.Component):
         reason_4 = Signal(8)
         with m.If(unknown_qp):
             m.d.comb += reason_4.eq(Reason.UNKNOWN_QP)
+        with m.Elif(other_life):
+            m.d.comb += reason_4.eq(Reason.STALE_GENERATION)
         with m.Elif(bad_key):
             m.d.comb += reason_4.eq(Reason.BAD_KEY)
         with m.Elif(wrong_pd):

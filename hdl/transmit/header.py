@@ -92,7 +92,7 @@ class HeaderBuilder(wiring.Component):
             m.d.comb += [view[name].eq(value) for name, value in fields.items()]
             return swap_bytes(view.as_value())
 
-        rsn = header(wire.RSNH, generation=packet.generation, rsn=packet.rsn)
+        rsn = header(wire.RSNH, rsn=packet.rsn)
         imm = header(wire.IMMDT, imm=packet.imm)
         m.d.comb += [
             sums.o.ready.eq(headers.i.ready),

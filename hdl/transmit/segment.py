@@ -88,7 +88,6 @@ class Segmenter(wiring.Component):
         m.d.comb += [
             packet.opcode.eq(opcode),
             packet.ack_req.eq(work.ack_req & last),
-            packet.generation.eq(work.peer_generation),
             packet.has_rsn.eq(work.retransmit),
             packet.has_imm.eq(has_imm),
             packet.length.eq(length),

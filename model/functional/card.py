@@ -106,7 +106,7 @@ class FunctionalCard:
 
     def _life(self, qpn, generation):
         life, entry = self.qps.get(qpn), self.tables.qps.get(qpn)
-        return life if life and entry.generation == generation else None
+        return life if life and entry.generation % (1 << abi.GENERATION_BITS) == generation else None
 
     def _link(self, word):
         life = self._life(word.qpn, word.generation)

@@ -25,7 +25,6 @@ class RxHeader:
     ack_req: int = 0
     retransmission: int = 0
     rsn: int = 0
-    generation: int = 0
     has_imm: int = 0
     imm: int = 0
     va: int = 0
@@ -106,7 +105,7 @@ def _parse_roce(frame, mac_ours, ip):
         return header, frame
     if bth.opcode == wire.Opcode.PROBE:
         rsnh = wire.RSNH.unpack(frame[wire.RETH_OFFSET:])
-        header.kind, header.generation, header.rsn = "PROBE", rsnh.generation, rsnh.rsn
+        header.kind, header.rsn = "PROBE", rsnh.rsn
         return (header, b"") if len(frame) == _SHORTEST else _refused(Reason.LENGTH_MISMATCH)
     if not data:
         return _refused(Reason.UNKNOWN_OPCODE)

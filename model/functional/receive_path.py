@@ -1,5 +1,7 @@
 """The receive path of the functional card: from a frame to memory and reports, in no time."""
 
+from dataclasses import replace
+
 from weft.hdl import abi
 
 from ..functional import window as judge
@@ -44,9 +46,12 @@ class ReceivePath:
         """A parsed RoCE packet."""
         if header.kind == "REFUSED" and not header.opcode:
             self.card.refuse(header.reason)   # nobody knows whose it is
-        elif (entry := self._live(header)) is None:
-            pass
-        elif header.kind == "REFUSED":
+            return
+        index, generation = abi.split_qpn(header.dest_qp, self.card.params.qpn_width)
+        header = replace(header, dest_qp=index)
+        if (entry := self._live(header, generation)) is None:
+            return
+        if header.kind == "REFUSED":
             self._refuse(header, header.reason, entry)
         elif header.kind == "PROBE":
             self._probe(header, entry)
@@ -66,14 +71,13 @@ class ReceivePath:
         entry = abi.NIC_RX.pack(roce=header.roce, length=len(frame), time_ns=int(self.card.loop.now_ns))
         self.card.rings.put(Ring.NIC_RX, entry)
 
-    def _live(self, header):
-        """The table entry of a QP that receives, or None; a retransmission or probe must be for this generation, and
-        every packet from the QP's peer."""
+    def _live(self, header, generation):
+        """The table entry of a QP that receives, or None; a packet must be for this life of it, and from its peer."""
         entry = self.card.tables.qps.get(header.dest_qp)
         if entry is None or entry.state not in (abi.QpState.RTR, abi.QpState.RTS):
             self.card.refuse(Reason.UNKNOWN_QP)
             return None
-        if (header.retransmission or header.kind == "PROBE") and header.generation != entry.generation:
+        if generation != entry.generation:
             self.card.refuse(Reason.STALE_GENERATION)
             return None
         if header.src_ip != entry.peer_ip:
@@ -91,7 +95,7 @@ class ReceivePath:
                 opcode=header.opcode,
                 retransmission=header.retransmission,
                 qpn=header.dest_qp,
-                generation=entry.generation,
+                generation=entry.generation % (1 << abi.GENERATION_BITS),
                 psn=header.psn,
                 va=header.va,
                 key=header.rkey,
@@ -106,7 +110,8 @@ class ReceivePath:
             self.card.tables.qps,
             self.card.tables.mrs,
             self.card.tables.ptes,
-            Request(header.rkey, header.va, header.dma_length, abi.AccessFlag.REMOTE_WRITE, header.dest_qp),
+            Request(header.rkey, header.va, header.dma_length, abi.AccessFlag.REMOTE_WRITE, header.dest_qp,
+                    generation=entry.generation),
         )
         if result.reason is not Reason.OK:
             self._refuse(header, result.reason, entry)
@@ -168,12 +173,12 @@ class ReceivePath:
         try:
             return action()
         except BrokenList as broken:
-            entry = self.card.tables.qps[header.dest_qp]
             self.card.tables.set_state(header.dest_qp, abi.QpState.ERR)
             self.card.refuse(broken.reason)
             self.card.report(
                 abi.REPORT_EVENT.pack(
-                    kind=ReportKind.QP_ERROR, reason=broken.reason, qpn=header.dest_qp, generation=entry.generation
+                    kind=ReportKind.QP_ERROR, reason=broken.reason, qpn=header.dest_qp,
+                    generation=life.matcher.generation
                 )
             )
 

@@ -24,6 +24,11 @@ class Tables:
     def set_state(self, qpn, state):
         self.qps[qpn] = replace(self.qps[qpn], state=state)
 
+    def _live(self, qpn):
+        """Index of a QPN whose life is the present one, or None."""
+        index, generation = abi.split_qpn(qpn, self.card.params.qpn_width)
+        return index if index in self.qps and self.qps[index].generation == generation else None
+
     def command(self, c):
         """Carry out an unpacked COMMAND; the packed RESPONSE."""
         results = {}
@@ -35,29 +40,28 @@ class Tables:
         self.card.mac, self.card.ip = c.mac, c.ip
 
     def _qp_create(self, c, _):
-        if c.qpn >= self.card.params.qps:
-            return Status.BAD_INDEX
-        if c.qpn in self.qps:
+        index, generation = abi.split_qpn(c.qpn, self.card.params.qpn_width)
+        if index in self.qps:
             return Status.IN_USE
         if c.qp_state not in (abi.QpState.RTR, abi.QpState.RTS) or c.address % abi.BLOCK_BYTES:
             return Status.BAD_VALUE
-        self.qps[c.qpn] = QpEntry(c.qp_state, c.generation, c.pd, c.access, c.ip, c.psn_guard)
-        self.card.qps[c.qpn] = QpLife(
-            self.card.params.window_bits, self.card.memory, self.in_extent, qpn=c.qpn, generation=c.generation,
-            psn=c.psn, line=c.address // abi.BLOCK_BYTES)
+        self.qps[index] = QpEntry(c.qp_state, generation, c.pd, c.access, c.ip, c.psn_guard)
+        self.card.qps[index] = QpLife(
+            self.card.params.window_bits, self.card.memory, self.in_extent, qpn=index,
+            generation=generation % (1 << abi.GENERATION_BITS), psn=c.psn, line=c.address // abi.BLOCK_BYTES)
         return None
 
     def _qp_modify(self, c, _):
-        if c.qpn not in self.qps:
+        if (index := self._live(c.qpn)) is None:
             return Status.BAD_INDEX
-        self.set_state(c.qpn, c.qp_state)
+        self.set_state(index, c.qp_state)
         return None
 
     def _qp_destroy(self, c, _):
-        if c.qpn not in self.qps:
+        if (index := self._live(c.qpn)) is None:
             return Status.BAD_INDEX
-        self.card.builder.run(c.qpn, self.qps[c.qpn].generation, 0, 0, False)
-        del self.qps[c.qpn], self.card.qps[c.qpn]
+        self.card.builder.run(index, self.card.qps[index].matcher.generation, 0, 0, False)
+        del self.qps[index], self.card.qps[index]
         return None
 
     def _mr_create(self, c, _):
@@ -103,9 +107,9 @@ class Tables:
         return None
 
     def _qp_query(self, c, results):
-        if c.qpn not in self.qps:
+        if (index := self._live(c.qpn)) is None:
             return Status.BAD_INDEX
-        life = self.card.qps[c.qpn]
+        life = self.card.qps[index]
         results |= {"result0": life.window.base % (1 << 32), "result1": life.window.holes % (1 << abi.HOLES_BITS),
                     "result2": life.matcher.linked - life.matcher.fetched, "result3": len(life.matcher.nodes)}
         return None

@@ -50,7 +50,10 @@ class MrEntry:
 
 @dataclass(frozen=True)
 class Request:
-    """An access: ``need`` are the AccessFlag bits it takes, ``qp_need`` whether the QP must receive or send."""
+    """An access: ``need`` are the AccessFlag bits it takes, ``qp_need`` whether the QP must receive or send.
+
+    ``qpn`` is the index of the QP, ``generation`` the life that a packet is for; whoever sends names none.
+    """
 
     key: int
     va: int
@@ -58,6 +61,7 @@ class Request:
     need: int
     qpn: int
     qp_need: int = CAN_RECEIVE
+    generation: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ def check(qp_table, mr_table, request):
     qp = qp_table.get(request.qpn, QpEntry())
     if qp.state not in ((QpState.RTS,) if request.qp_need == CAN_SEND else (QpState.RTR, QpState.RTS)):
         return Reason.UNKNOWN_QP
+    if request.qp_need == CAN_RECEIVE and request.generation != qp.generation:
+        return Reason.STALE_GENERATION
     permitted = not request.need & REMOTE_ACCESS & ~qp.access
     if request.length == 0:
         return Reason.OK if permitted else Reason.NO_PERMISSION

@@ -29,7 +29,7 @@ class TxPacket:
         }[work.retransmit, with_imm]
         extensions = wire.RETH.pack(va=self.remote_va, rkey=work.rkey, dma_length=self.length)
         if work.retransmit:
-            extensions += wire.RSNH.pack(generation=work.peer_generation, rsn=self.rsn % (1 << wire.RSN_BITS))
+            extensions += wire.RSNH.pack(rsn=self.rsn % (1 << wire.RSN_BITS))
         if with_imm:
             extensions += wire.IMMDT.pack(imm=work.imm)
         return wire.build_frame(

@@ -87,7 +87,7 @@ class TransmitPath:
                 kind=ReportKind.TX_ERROR,
                 reason=reason,
                 qpn=work.sqpn,
-                generation=entry.generation if entry else 0,
+                generation=entry.generation % (1 << abi.GENERATION_BITS) if entry else 0,
                 psn=work.psn,
                 va=work.local_va,
                 key=work.lkey,

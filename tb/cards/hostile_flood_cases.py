@@ -38,7 +38,7 @@ class Flood:
 
     def target(self):
         """The victim, at a PSN that lies behind what it acknowledged."""
-        return Target(self.victim.qp_num, self.victim.generation, (self.victim.attr.rq_psn - 5) % (1 << 24),
+        return Target(self.victim.qp_num, (self.victim.attr.rq_psn - 5) % (1 << 24),
                       self.mr.rkey, self.mr.buf, self.mr.length)
 
     def counted(self):

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 
 from weft.hdl import wire
-from weft.hdl.abi import Reason
+from weft.hdl.abi import Reason, make_qpn, split_qpn
+from weft.hdl.params import preset
 from weft.hdl.wire import Opcode
 from weft.tb.blocks.receive.frames import edit, seal
 from weft.tb.cards.open_pair import IP, MAC
 
 IP_AT, UDP_AT = wire.ETH.size_bytes, wire.ETH.size_bytes + wire.IPV4.size_bytes
 BROADCAST = (1 << 48) - 1
+QPN_WIDTH = preset("test").qpn_width
 WRAP = 1 << 64
 
 
@@ -42,7 +44,6 @@ class Target:
     """What an attacker knows of card B: a QP, its next PSN, and a memory region it may write."""
 
     qpn: int
-    generation: int
     psn: int
     rkey: int
     va: int
@@ -52,9 +53,9 @@ class Target:
 def data_frame(target, *, opcode=Opcode.WRITE_ONLY, payload=bytes(range(64)), offset=0, **changes):
     """A right frame for the target, but for the ``changes``."""
     fields = {"dest_qp": target.qpn, "psn": target.psn, "va": (target.va + offset) % WRAP, "rkey": target.rkey,
-              "dma_length": len(payload), "rsn": 0, "generation": target.generation, "imm": 0, "ack_req": 0,
+              "dma_length": len(payload), "rsn": 0, "imm": 0, "ack_req": 0,
               "dst_mac": MAC["b"], "dst_ip": IP["b"], "src_ip": IP["a"]} | changes
-    values = {"RETH": ("va", "rkey", "dma_length"), "RSNH": ("rsn", "generation"), "ImmDt": ("imm",)}
+    values = {"RETH": ("va", "rkey", "dma_length"), "RSNH": ("rsn",), "ImmDt": ("imm",)}
     extensions = b"".join(layout.pack(**{n: fields[n] for n in values.get(layout.name, ())})
                           for layout in wire.EXTENSIONS.get(opcode, ()))
     return wire.build_frame(
@@ -119,7 +120,7 @@ def spoiled(target):
     for opcode in (0x00, 0x04, 0x06, 0x0C, 0x64, next_own, 0xFF):
         yield Case(f"opcode {opcode:#04x}", data_frame(target, opcode=opcode, payload=bytes(64)), Reason.UNKNOWN_OPCODE)
     yield Case("probe with payload", data_frame(target, opcode=Opcode.PROBE), Reason.LENGTH_MISMATCH)
-    for qpn in (0, 1, 15, target.qpn | 1 << 4, target.qpn | 1 << 23):
+    for qpn in (0, 1, 15, 1 << 23 | 15):
         yield Case(f"QP {qpn:#x}", data_frame(target, dest_qp=qpn), Reason.UNKNOWN_QP)
     yield Case("probe of QP 15", data_frame(target, opcode=Opcode.PROBE, dest_qp=15, payload=b""), Reason.UNKNOWN_QP)
     yield Case("frame of 16384 bytes", good[:14] + bytes(16384 - 14), Reason.FRAME_TOO_LONG)
@@ -171,14 +172,21 @@ def stale(target):
     def retransmission(name, reason, **changes):
         return Case(name, data_frame(target, **{"opcode": Opcode.RETX_WRITE, **changes}), reason)
 
-    other = (target.generation - 1) % 256
     yield Case("stale PSN", data_frame(target), Reason.STALE_PSN)
     yield Case("PSN of half a circle ago", data_frame(target, psn=target.psn - (1 << 22)), Reason.STALE_PSN)
     yield retransmission("stale PSN, retransmitted", Reason.STALE_PSN)
-    yield retransmission("older generation", Reason.STALE_GENERATION, generation=other)
-    yield retransmission("newer generation", Reason.STALE_GENERATION, generation=target.generation + 1)
-    yield retransmission("probe of an older generation", Reason.STALE_GENERATION, opcode=Opcode.PROBE, payload=b"",
-                         generation=other)
+    index, generation = split_qpn(target.qpn, QPN_WIDTH)
+    for name, life in (("before", generation - 1), ("after", generation + 1), ("256 lives later", generation + 256),
+                       ("of another time", generation ^ 1 << wire.QPN_BITS - 1 - QPN_WIDTH)):
+        other = {"dest_qp": make_qpn(index, life, QPN_WIDTH)}
+        for opcode in sorted(wire.DATA_OPCODES):
+            yield Case(f"{opcode.name} for the life {name}", data_frame(target, opcode=opcode, **other),
+                       Reason.STALE_GENERATION)
+        yield Case(f"probe of the life {name}", data_frame(target, opcode=Opcode.PROBE, payload=b"", **other),
+                   Reason.STALE_GENERATION)
+        yield Case(f"nothing at all for the life {name}",
+                   data_frame(target, psn=target.psn + 12 & 0xFF_FFFF, payload=b"", rkey=0, ack_req=1, **other),
+                   Reason.STALE_GENERATION)
 
 
 def of_strangers(target, address):
@@ -227,7 +235,7 @@ def raw_frames(rng, slot_bytes):
     garbage[0] &= ~1
     garbage[12] = 0x99
     yield Case("garbage", bytes(garbage), Reason.BAD_HEADER)
-    other = Target(15, 0, 0, 0, 0, 0)
+    other = Target(15, 0, 0, 0, 0)
     udp = data_frame(other)
     yield Case("another UDP port", edit(udp, wire.UDP, UDP_AT, dport=53), raw=True)
     yield Case("TCP", edit(udp, wire.IPV4, IP_AT, protocol=6), raw=True)

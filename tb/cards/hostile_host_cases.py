@@ -50,7 +50,7 @@ class Card:
         """A WORK entry that would be right, but for the changes."""
         qp, mr = self.qps[0], self.endpoint.mr
         return abi.WORK.pack(**{
-            "opcode": abi.WorkOpcode.WRITE, "pmtu": 3, "sqpn": qp.qp_num, "dqpn": qp.attr.dest_qp_num,
+            "opcode": abi.WorkOpcode.WRITE, "pmtu": 3, "sqpn": qp.index, "dqpn": qp.attr.dest_qp_num,
             "local_va": mr.buf, "lkey": mr.lkey, "remote_va": 0x1000, "rkey": 0, "length": 100, "psn": 77,
             "dst_mac": qp.attr.dest_mac, "dst_ip": qp.attr.dest_ip, "sport": 0xC000} | changes)
 
@@ -77,7 +77,7 @@ def descriptors(card):
         yield f"QPN {qpn:#x}", {"sqpn": qpn}, Reason.BAD_DESCRIPTOR
     for qpn in (0, 15):
         yield f"QP {qpn}", {"sqpn": qpn}, Reason.UNKNOWN_QP
-    own = {"sqpn": card.endpoint.qps[0].qp_num}     # its domain is the MR's, and no driver is told
+    own = {"sqpn": card.endpoint.qps[0].index}     # its domain is the MR's, and no driver is told
     yield "wrong tag", {"lkey": mr.lkey ^ 1}, Reason.BAD_KEY
     yield "no such MR", {"lkey": 29 << 8}, Reason.BAD_KEY
     yield "MR of another domain", {}, Reason.WRONG_PD
@@ -132,7 +132,7 @@ def bad_doorbells(card):
         assert pair.new_drops("a") == {"bad_descriptor": 1}, name
     # The two words of the Adamap, for QPs that do not exist or live in another generation.
     live = card.endpoint.qps[0]
-    for qpn, generation in ((15, 0), (0, 1), (1 << 20, 0), (live.qp_num, live.generation + 1)):
+    for qpn, generation in ((15, 0), (0, 1), (1 << 20, 0), (live.index, (live.generation + 1) % 256)):
         context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=qpn, generation=generation, nodes=5)
         context.engine.doorbell("cum_doorbell", abi.CUM_DOORBELL, qpn=qpn, generation=generation, psn=0x1234)
     card.settle()
@@ -144,7 +144,8 @@ def bad_commands(card):
     mr, qp = card.endpoint.mr, card.qps[0]
     cases = [(opcode, {}, CommandStatus.BAD_OPCODE) for opcode in (0, 11, 127)]
     cases += [
-        (CommandOpcode.QP_CREATE, {"qpn": 16}, CommandStatus.BAD_INDEX),
+        (CommandOpcode.QP_DESTROY, {"qpn": qp.qp_num ^ 1 << 20}, CommandStatus.BAD_INDEX),
+        (CommandOpcode.QP_MODIFY, {"qpn": qp.qp_num ^ 1 << 4, "qp_state": 6}, CommandStatus.BAD_INDEX),
         (CommandOpcode.QP_CREATE, {"qpn": qp.qp_num}, CommandStatus.IN_USE),
         (CommandOpcode.QP_CREATE, {"qpn": 15, "address": 32}, CommandStatus.BAD_VALUE),
         (CommandOpcode.QP_DESTROY, {"qpn": 15}, CommandStatus.BAD_INDEX),
@@ -205,7 +206,7 @@ def unreadable_payload(card):
     context.commands.call(CommandOpcode.MR_CREATE, mr_index=20, key_tag=1, va=0, length=4096, access=0,
                           pd=card.pd.handle, pte_index=4000)
     host.strict, frames = False, card.frames
-    card.push(Ring.SEND, card.work(sqpn=qp.qp_num, lkey=20 << 8 | 1, local_va=10, length=900))
+    card.push(Ring.SEND, card.work(sqpn=qp.index, lkey=20 << 8 | 1, local_va=10, length=900))
     card.settle()
     host.complaints.clear()
     host.strict = True
@@ -221,7 +222,7 @@ def write_node(qp, next_line):
     """A node of one hole into the block the QP's list begins with; its bytes."""
     receiver = qp.receiver
     return receiver.holes.pool.extents.write(receiver.holes.head_block, {
-        "qpn": qp.qp_num, "generation": qp.generation, "count": 1, "encoding": abi.Encoding.LIST,
+        "qpn": qp.index, "generation": qp.generation, "count": 1, "encoding": abi.Encoding.LIST,
         "base_psn": qp.attr.rq_psn, "rsn": 0}, next_line)
 
 
@@ -230,12 +231,12 @@ def broken_lists(card):
     context = card.context
     junk, stray, damaged = card.qps[1], card.qps[2], card.qps[4]
     errors = context.engine.reports.counts["QP_ERROR"]
-    context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=junk.qp_num, generation=junk.generation, nodes=1)
+    context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=junk.index, generation=junk.generation, nodes=1)
     card.settle()
     assert context.engine.reports.counts["QP_ERROR"] == errors + 1 and junk.receiver.broken is Reason.BAD_NODE
     assert junk.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_node": 1}
     write_node(stray, next_line=NOWHERE // abi.BLOCK_BYTES)
-    context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=stray.qp_num, generation=stray.generation, nodes=2)
+    context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=stray.index, generation=stray.generation, nodes=2)
     card.settle()
     assert context.engine.reports.counts["QP_ERROR"] == errors + 2 and stray.receiver.broken is Reason.BAD_POINTER
     assert stray.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_pointer": 1}
@@ -243,7 +244,7 @@ def broken_lists(card):
     node = bytearray(write_node(damaged, next_line=block))
     node[abi.NODE.offset_of("count") // 8] ^= 2         # three holes, which is legal
     card.pair.env.host("a").memory.write(block * abi.BLOCK_BYTES, bytes(node))
-    context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=damaged.qp_num, generation=damaged.generation,
+    context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=damaged.index, generation=damaged.generation,
                             nodes=1)
     card.settle()
     assert context.engine.reports.counts["QP_ERROR"] == errors + 3 and damaged.receiver.broken is Reason.BAD_NODE

@@ -14,7 +14,7 @@ from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, QPCap, QPInitAttr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import abi, wire
-from weft.hdl.abi import Reason
+from weft.hdl.abi import Reason, split_qpn
 from weft.hdl.wire import Opcode
 from weft.tb.cards import hostile_frames as frames
 from weft.tb.cards.hostile_frames import Target, data_frame
@@ -77,7 +77,7 @@ class Receiver:
             pair.spy(qp)
 
     def target(self, qp, psn):
-        return Target(qp.qp_num, qp.generation, psn, self.mr.rkey, self.mr.buf, self.mr.length)
+        return Target(qp.qp_num, psn, self.mr.rkey, self.mr.buf, self.mr.length)
 
 
 def connect(sender, receiver):
@@ -120,8 +120,9 @@ class Attack:
         said = (report.kind, report.reason, report.opcode, report.qpn, report.psn & 0xFF_FFFF, report.va, report.key,
                 report.length, report.src_ip)
         source = wire.IPV4.unpack(case.frame[wire.ETH.size_bytes:]).src
-        meant = (abi.ReportKind.ERROR, case.drop, bth.opcode, bth.dest_qp, bth.psn, reth.va, reth.rkey,
-                 reth.dma_length, source)
+        index, _ = split_qpn(bth.dest_qp, frames.QPN_WIDTH)
+        meant = (abi.ReportKind.ERROR, case.drop, bth.opcode, index, bth.psn, reth.va, reth.rkey, reth.dma_length,
+                 source)
         assert said == meant, f"{case.name}: reported {said}, not {meant}"
 
 
@@ -132,7 +133,7 @@ def attack(pair, sender, receiver, rng):
         victim, endpoint = receiver.victim, receiver.endpoint
         before = receiver.mr.read(receiver.mr.length, 0)
         live = endpoint.qps[0]
-        busy = Target(live.qp_num, live.generation, sender.endpoint.qps[0].sender.queue.next_psn % (1 << 24),
+        busy = Target(live.qp_num, sender.endpoint.qps[0].sender.queue.next_psn % (1 << 24),
                       endpoint.mr.rkey, endpoint.mr.buf, FILE_BYTES)
         late = receiver.target(victim, (victim.attr.rq_psn - 9) % (1 << 24))
         hit.run(frames.truncated(busy))

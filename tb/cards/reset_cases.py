@@ -108,17 +108,17 @@ class ResetRun:
         assert all(qp.qp_state is QPState.ERR for qp in end.qps), f"{side}: {[qp.qp_state for qp in end.qps]}"
 
     async def _between(self):
-        """What the requests came to; new QPs under the same numbers; the peer's last retransmissions come again."""
+        """What the requests came to; new lives of the same QPs; the peer's last retransmissions come again."""
         pair, victim, peer = self.pair, self.victim, self.peer
         of_victim, of_peer = ([wc.status for wc in self.completions[side]] for side in (victim, peer))
         assert WCStatus.WR_FLUSH_ERR in of_victim, "the reset came too late"
         assert of_peer.count(WCStatus.RETRY_EXC_ERR) == QPS, f"the peer was told {set(of_peer)}"
-        numbers = [qp.qp_num for qp in self.end.qps]
+        places = [qp.index for qp in self.end.qps]
         for side in "ab":
             await bridge(self._reset_qps)(side)
         for side, other in ("ab", "ba"):
             await bridge(self.ends[side].connect)(self.ends[other].connections, path_mtu=PMTU)
-        assert numbers == [qp.qp_num for qp in self.end.qps]
+        assert places == [qp.index for qp in self.end.qps]
         assert not self.context.rings[abi.Ring.META_REPORT].prod, "a report of the old life came after the reset"
         # The peer's card goes on counting: only the card that was reset starts anew with a scoreboard.
         del pair.scoreboards[peer]

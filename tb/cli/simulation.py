@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from weft.driver.engine.qp_table import FIRST_QPN
+from weft.driver.engine.qp_table import FIRST_INDEX
 from weft.hdl import wire
 from weft.tb.cli.failures import needs
 from weft.tb.cli.parameters import card_params, choice, mappable_file, number, option, refuse
@@ -40,7 +40,7 @@ def sim(
         "file": str(mappable_file(file, card)) if file else "",
         **{name.lower(): number(name, chance, float, 0, 1) for name, chance in chances.items()},
         "rtt_us": number("RTT_US", rtt_us, float, 0, RTT_US_MAX),
-        "qps": number("QPS", qps, int, 1, card.qps - FIRST_QPN),
+        "qps": number("QPS", qps, int, 1, card.qps - FIRST_INDEX),
         "seed": number("SEED", seed, int, 0, (1 << 31) - 1),
         "pmtu": choice("PMTU", pmtu, [str(pmtu) for pmtu in wire.PMTUS.values()]),
         "sim": choice("SIM", sim, SIMULATORS),

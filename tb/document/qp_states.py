@@ -17,7 +17,7 @@ WAYS = {
 
 
 def _modify(qp, peer, state):
-    qp.modify(QPAttr(qp_state=state, rq_psn=peer.psn, dest_qp_num=peer.qpn, dest_generation=peer.generation,
+    qp.modify(QPAttr(qp_state=state, rq_psn=peer.psn, dest_qp_num=peer.qpn,
                      dest_mac=peer.mac, dest_ip=peer.ip), QPAttrMask.STATE)
 
 

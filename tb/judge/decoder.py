@@ -56,7 +56,6 @@ class Packet:
     imm: int | None = None
     syndrome: int | None = None
     msn: int | None = None
-    generation: int | None = None
     rsn: int | None = None
     limited: int | None = None
     serial: int | None = None
@@ -198,8 +197,10 @@ def _extension(packet, name, body):
     elif name == "aeth":
         packet.syndrome, packet.msn = body[0], int.from_bytes(body[1:4], "big")
     elif name == "limh":
-        packet.generation, packet.limited = body[0], body[1] >> 7
+        _need(not body[0], "the reserved byte of LIMH is not zero")
+        packet.limited = body[1] >> 7
         packet.serial = int.from_bytes(body[1:4], "big") & 0x7F_FFFF
     else:
-        packet.generation, packet.rsn = body[0], int.from_bytes(body[1:4], "big")
+        _need(not body[0], "the reserved byte of RSNH is not zero")
+        packet.rsn = int.from_bytes(body[1:4], "big")
     return body[size:]

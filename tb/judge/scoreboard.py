@@ -81,8 +81,8 @@ class Scoreboard:
     def follow(self, qp):
         """A connected QP of the driver: from now on its packets are judged."""
         psn = qp.attr.rq_psn
-        self._lives[qp.qp_num] = Life(qp.qp_num, qp.generation, psn, Window(self.window_bits, psn), self.exercised,
-                                      self.seen, self._forgotten)
+        self._lives[qp.index] = Life(qp.qp_num, qp.index, qp.generation, psn, Window(self.window_bits, psn),
+                                    self.exercised, self.seen, self._forgotten)
 
     # ------------------------------------------------------------------------------ what arrives
 
@@ -93,8 +93,8 @@ class Scoreboard:
             if header.reason is Reason.BAD_ICRC:
                 self.exercised.add("corruption")
             return
-        life = self._lives.get(header.dest_qp) if header.kind in ("DATA", "PROBE") else None
-        if life is None:
+        life = next((life for life in self._lives.values() if life.qpn == header.dest_qp), None)
+        if life is None or header.kind not in ("DATA", "PROBE"):
             return
         life.take_packet(header, self.context.config.reorder_distance)
 

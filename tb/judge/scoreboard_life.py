@@ -25,8 +25,9 @@ class Life:
     came in time and were not counted.
     """
 
-    qpn: int
-    generation: int
+    qpn: int              # whole, as on the wire
+    index: int
+    generation: int       # low bits, as in reports
     first_psn: int
     window: Window
     exercised: set
@@ -115,7 +116,7 @@ class Life:
     def take_retirement(self, node, report):
         """A RETIRE report, and the node it speaks of."""
         where, count = f"QP {self.qpn}, node at RSN {node.rsn}", len(node.holes)
-        assert (node.qpn, node.generation) == (self.qpn, self.generation), f"{where}: of another QP"
+        assert (node.qpn, node.generation) == (self.index, self.generation), f"{where}: of another QP"
         assert node.rsn == report.rsn == self.next_rsn, f"{where}: {self.next_rsn} is the list's head"
         assert report.next_rsn == _modulo32(node.rsn + count), f"{where}: next RSN {report.next_rsn}"
         left = open_holes(node.encoding, node.holes, report.open)

@@ -21,7 +21,7 @@ def random_frame(rng, opcode=None):
     elif opcode == wire.Opcode.LOSS_REPORT:
         payload = rng.randbytes(64)
     for layout in wire.EXTENSIONS[opcode]:
-        fields = {f.name: rng.getrandbits(f.width) for f in layout.fields}
+        fields = {f.name: rng.getrandbits(f.width) for f in layout.fields if not f.name.startswith("_")}
         if layout is wire.RETH:
             fields["dma_length"] = len(payload)
         values |= fields

@@ -12,6 +12,7 @@ from weft.model.functional.node import Node
 from weft.tb.judge.scoreboard import Scoreboard
 
 MAC, IP, QPN, GENERATION, FIRST = 0x02_00_00_00_00_0B, 0x0A_00_00_02, 3, 1, (1 << 24) - 3
+NUMBER = abi.make_qpn(QPN, GENERATION, 4)
 RING, RING_DEPTH, BLOCK = 0x10000, 4, 0x20000
 
 
@@ -26,7 +27,8 @@ class Card:
                                   rings={abi.Ring.META_REPORT: ring})
         link = SimpleNamespace(arrival_watchers=[])
         self.board = Scoreboard(context, SimpleNamespace(memory=self.memory), link, window_bits=128)
-        self.board.follow(SimpleNamespace(qp_num=QPN, generation=GENERATION, attr=SimpleNamespace(rq_psn=FIRST)))
+        self.board.follow(SimpleNamespace(qp_num=NUMBER, index=QPN, generation=GENERATION,
+                                          attr=SimpleNamespace(rq_psn=FIRST)))
         self._arrive = link.arrival_watchers[0]
 
     def packet(self, number, *, rsn=None, ack_req=0):
@@ -34,9 +36,9 @@ class Card:
         opcode = Opcode.WRITE_ONLY if rsn is None else Opcode.RETX_WRITE
         extensions = wire.RETH.pack(va=0, rkey=0, dma_length=4)
         if rsn is not None:
-            extensions += wire.RSNH.pack(generation=GENERATION, rsn=rsn)
+            extensions += wire.RSNH.pack(rsn=rsn)
         self.frame(wire.build_frame(opcode=opcode, dst_mac=MAC, src_mac=1, src_ip=1, dst_ip=IP, sport=0xC000,
-                                    dest_qp=QPN, psn=FIRST + number, ack_req=ack_req, payload=b"data",
+                                    dest_qp=NUMBER, psn=FIRST + number, ack_req=ack_req, payload=b"data",
                                     extensions=extensions))
         if rsn is None:
             self.counters["rx_packets"] += 1
@@ -79,7 +81,7 @@ class Card:
     def check(self, base, holes, wrong_counter=None, spans=0):
         values = Counter(self.counters, holes=holes)
         values[wrong_counter] += 3
-        self.board.check(values, {QPN: (FIRST + base, holes)}, spans)
+        self.board.check(values, {NUMBER: (FIRST + base, holes)}, spans)
 
 
 def right(card):
@@ -142,7 +144,7 @@ def test_copies_late_packets_and_damage_are_told_apart():
     assert card.board.exercised >= {"duplicate", "loss", "late original"} and "corruption" not in card.board.exercised
     card.packet(4)
     frame = wire.build_frame(opcode=Opcode.WRITE_ONLY, dst_mac=MAC, src_mac=1, src_ip=1, dst_ip=IP, sport=1,
-                             dest_qp=QPN, psn=FIRST, extensions=wire.RETH.pack(dma_length=0))
+                             dest_qp=NUMBER, psn=FIRST, extensions=wire.RETH.pack(dma_length=0))
     card.frame(frame[:-1] + bytes([frame[-1] ^ 1]))
     assert "corruption" in card.board.exercised
 

@@ -55,7 +55,7 @@ class NodeLives(HostSide):
         if receiver is None:
             return
         host = HostQp(self, qpn, generation, next(self._life), receiver, psn)
-        self._command(abi.CommandOpcode.QP_CREATE, qpn=qpn, generation=generation, psn=psn,
+        self._command(abi.CommandOpcode.QP_CREATE, qpn=self._qpn(qpn, generation), psn=psn,
                       qp_state=abi.QpState.RTS, access=abi.AccessFlag.REMOTE_WRITE,
                       address=receiver.holes.head_block * abi.BLOCK_BYTES)
         self._card_life[qpn] = host.life
@@ -63,7 +63,7 @@ class NodeLives(HostSide):
 
     def destroy(self, qpn):
         """With nodes linked, reports in the ring and retransmissions on the way: these arrive later."""
-        self._command(abi.CommandOpcode.QP_DESTROY, qpn=qpn)
+        self._command(abi.CommandOpcode.QP_DESTROY, qpn=self._qpn(qpn, self.host[qpn].generation))
         del self._card_life[qpn]
         self.leave(qpn)
 
@@ -78,14 +78,17 @@ class NodeLives(HostSide):
             name, layout, value = "link_doorbell", abi.LINK_DOORBELL, {"nodes": doorbell.nodes}
         else:
             name, layout, value = "cum_doorbell", abi.CUM_DOORBELL, {"psn": doorbell.psn % (1 << 32)}
-        word = layout.pack(qpn=host.qp_num, generation=host.generation, **value)
+        word = layout.pack(qpn=host.index, generation=host.generation, **value)
         self.card.write(abi.REGISTER[name].offset, int.from_bytes(word, "little"))
 
-    def packet(self, qpn, psn, *, generation=0, life=None, rsn=0, kind="DATA", **flags):
+    def _qpn(self, index, generation):
+        return abi.make_qpn(index, generation, self.card.params.qpn_width)
+
+    def packet(self, qpn, psn, *, generation, life=None, rsn=0, kind="DATA", **flags):
         """A packet of a life arrives; whether the card lets it in is up to the card."""
         counters = self.card.counters
         refused = sum(counters[name] for name in STALE)
-        self.card.receive_path.take(RxHeader(kind, dest_qp=qpn, psn=psn % (1 << 24), generation=generation,
+        self.card.receive_path.take(RxHeader(kind, dest_qp=self._qpn(qpn, generation), psn=psn % (1 << 24),
                                              rsn=rsn % (1 << 24), **flags), b"")
         if sum(counters[name] for name in STALE) != refused:
             self.sums["stale_refused"] += 1
@@ -97,7 +100,7 @@ class NodeLives(HostSide):
         host = self.host[qpn]
         for gone in lost:
             if not gone:
-                self.packet(qpn, host.next_psn, life=host.life)
+                self.packet(qpn, host.next_psn, generation=host.generation, life=host.life)
             host.next_psn += 1
 
     def probe(self, qpn, rsn):

@@ -31,7 +31,7 @@ class HostQp:
     deadline = None     # it has no timers
 
     def __init__(self, side, qpn, generation, life, receiver, psn):
-        self.side, self.qp_num, self.generation, self.life, self.receiver = side, qpn, generation, life, receiver
+        self.side, self.index, self.generation, self.life, self.receiver = side, qpn, generation, life, receiver
         self.next_psn = psn    # the peer sends this one next
 
     def on_report(self, kind, report):
@@ -88,7 +88,7 @@ class HostSide:
         self.sums = collections.Counter()
         self.now = 0
         self.pace = 0.3
-        self.ring, self.table = _Entries(), QpTable(qps)
+        self.ring, self.table = _Entries(), QpTable(qps, self.random)
         self.worker = ReportWorker(self.ring, self.table.find)
         self._life = itertools.count(1)
         self._late = []     # heap of (time, number, arguments): retransmissions on their way
@@ -119,7 +119,7 @@ class HostSide:
 
     def enter(self, host):
         """The card knows the QP."""
-        self.host[host.qp_num] = host
+        self.host[host.index] = host
         self.table.add(host)
         self.sums["created"] += 1
 
@@ -190,7 +190,7 @@ class HostSide:
 
     def arrives(self, at, host, psn, rsn, **flags):
         """A packet of the QP's present life arrives at a time, whoever has the QPN then."""
-        heapq.heappush(self._late, (at, next(self._number), (host.qp_num, host.generation, host.life, psn, rsn), flags))
+        heapq.heappush(self._late, (at, next(self._number), (host.index, host.generation, host.life, psn, rsn), flags))
 
     def leaks(self):
         """Blocks that are not on the free list when no QP is left."""

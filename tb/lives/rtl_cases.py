@@ -266,9 +266,9 @@ class RoomLives(HostSide):
     def _ring(self, host, doorbell):
         if isinstance(doorbell, LinkDoorbell):
             host.rung += doorbell.nodes
-            self.port.link(host.qp_num, host.generation, doorbell.nodes)
+            self.port.link(host.index, host.generation, doorbell.nodes)
         else:
-            self.port.cum(host.qp_num, host.generation, doorbell.psn)
+            self.port.cum(host.index, host.generation, doorbell.psn)
 
     # ----------------------------------------------------------------------------------------- time
 

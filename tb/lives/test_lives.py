@@ -35,8 +35,8 @@ def test_lives_on_a_functional_card():
 ])
 def test_a_check_that_lets_the_dead_in_is_caught(monkeypatch, owner, check):
     monkeypatch.setattr(owner, check, {
-        "_live": lambda path, header: path.card.tables.qps.get(header.dest_qp),
-        "find": lambda table, qpn, generation=None: table._qps.get(qpn)}[check])
+        "_live": lambda path, header, generation: path.card.tables.qps.get(header.dest_qp),
+        "find": lambda table, index, generation: table._qps.get(index)}[check])
     lives = NodeLives(seed=3)
     while not lives.sums["stale_accepts"]:
         assert lives.count < 20_000, "the harness does not see what is stale"

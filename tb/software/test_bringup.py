@@ -250,7 +250,7 @@ def test_control_frames_survive(opcode):
         sport=5,
         dest_qp=6,
         psn=7,
-        extensions=control_extension(control, 8),
+        extensions=control_extension(control),
         payload=control.payload,
     )
     back = parse_control(frame.ljust(80, b"\0"))
@@ -258,9 +258,9 @@ def test_control_frames_survive(opcode):
     if opcode is wire.Opcode.ACKNOWLEDGE:
         assert (back.syndrome, back.msn) == (wire.Syndrome.ACK, 3)
     elif opcode is wire.Opcode.RECEIVE_LIMIT:
-        assert (back.limited, back.serial, back.generation) == (1, 6, 8)
+        assert (back.limited, back.serial) == (1, 6)
     else:
-        assert (back.rsn, back.generation) == (5, 8)
+        assert back.rsn == 5
     assert parse_control(frame[:50]) is None
 
 

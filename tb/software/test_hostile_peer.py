@@ -103,35 +103,33 @@ class Scene:
             at += runs[-1][1] + rng.randint(1, 5)
         _, fields = encode(runs)[0]
         rsn = sender.expected_rsn + rng.choice([0, 1, 7, 100, 5_000, 1 << 22, -1, -70])
-        fields |= {"qpn": self.victims[0].qp_num, "generation": self.victims[0].generation, "rsn": rsn % (1 << 32)}
+        fields |= {"qpn": self.victims[0].index, "generation": self.victims[0].generation, "rsn": rsn % (1 << 32)}
         if rng.random() < 0.2:
             fields["count"] = rng.randrange(1 << 9)
         data = pack_block(next_phase=0, next_adjacent=0, next_line=0, **fields)
         if rng.random() < 0.1:
             data = rng.randbytes(64)
         return 0, self.frame(Opcode.LOSS_REPORT, 0, psn=base, payload=data, extension=wire.RSNH.pack(
-            generation=self.victims[0].generation, rsn=rsn % (1 << wire.RSN_BITS)))
+            rsn=rsn % (1 << wire.RSN_BITS)))
 
     def limit(self):
         rng, queue = self.rng, self.victims[0].sender.queue
         serial = rng.choice([1, 2, rng.randrange(300), 1 << 20, rng.randrange(1 << wire.LIMIT_SERIAL_BITS)])
         psn = rng.choice([queue.una, queue.sent_psn + 1, rng.randrange(PSNS)])
         return 0, self.frame(Opcode.RECEIVE_LIMIT, 0, psn=psn,
-                             extension=wire.LIMH.pack(generation=self.victims[0].generation, limited=rng.randrange(2),
-                                                      serial=serial))
+                             extension=wire.LIMH.pack(limited=rng.randrange(2), serial=serial))
 
     def probe(self):
         """At what was sent at most: a PSN far ahead is the window's concern. Some are of strangers."""
         rng, queue = self.rng, self.victims[0].sender.queue
         return 1, self.frame(Opcode.PROBE, 1, psn=rng.randrange(queue.una, queue.sent_psn + 1),
                              src_ip=rng.choice([None, STRANGER]), extension=wire.RSNH.pack(
-                                 generation=self.victims[1].generation, rsn=rng.randrange(4)))
+                                 rsn=rng.randrange(4)))
 
     def report_request(self):
         rng = self.rng
         return 1, self.frame(Opcode.REPORT_REQUEST, 1, psn=rng.randrange(PSNS), src_ip=rng.choice([None, STRANGER]),
-                             extension=wire.RSNH.pack(generation=rng.choice([self.victims[1].generation, 77]),
-                                                      rsn=rng.choice([0, 1, rng.randrange(1 << wire.RSN_BITS)])))
+                             extension=wire.RSNH.pack(rsn=rng.choice([0, 1, rng.randrange(1 << wire.RSN_BITS)])))
 
     def stranger(self):
         """Any of them, of another address: dropped."""

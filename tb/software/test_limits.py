@@ -1,6 +1,7 @@
 """What a peer can make a host keep, send or do is bounded, and shared fairly."""
 
 import collections
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -159,7 +160,7 @@ def test_a_stream_of_probes_of_a_peer_or_a_stranger_fills_no_queue(stranger):
     probe = wire.build_frame(
         opcode=wire.Opcode.PROBE, dst_mac=context.mac, src_mac=2, src_ip=9 if stranger else pair.contexts[0].ip,
         dst_ip=context.ip, sport=0xC000, dest_qp=qp.qp_num, psn=qp.receiver.base % (1 << 24),
-        extensions=wire.RSNH.pack(generation=qp.generation, rsn=0))
+        extensions=wire.RSNH.pack(rsn=0))
     sent, pair.devices[1].transmit = context.counts["LOSS_REPORT"], lambda frame: None
     for _ in range(600):
         pair.devices[1].card.receive(probe)
@@ -206,8 +207,8 @@ class Idle:
 
     receiver = SimpleNamespace(holes=SimpleNamespace(waits_for_blocks=False))
 
-    def __init__(self, qp_num, at):
-        self.qp_num, self.generation, self.at, self.looks = qp_num, 0, at, 0
+    def __init__(self, index, at):
+        self.index, self.generation, self.at, self.looks = index, 0, at, 0
 
     @property
     def deadline(self):
@@ -216,7 +217,7 @@ class Idle:
 
 
 def test_a_round_costs_what_is_due_and_not_what_exists():
-    table = QpTable(2_000)
+    table = QpTable(2_000, Random(1))
     qps = [Idle(number, None if number % 3 else 1_000 + number) for number in range(1_000)]
     for qp in qps:
         table.add(qp)
@@ -237,7 +238,7 @@ def test_a_round_costs_what_is_due_and_not_what_exists():
 
 
 def test_who_is_due_stays_due_when_another_one_fails():
-    table = QpTable(16)
+    table = QpTable(16, Random(1))
     qps = [Idle(number, 50) for number in range(4)]
     for qp in qps:
         table.add(qp)

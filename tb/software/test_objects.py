@@ -164,7 +164,7 @@ def test_a_closed_qp_stays_closed():
     peer = qp.connection
     qp.close()
     heirs = [make_qp(context, pd) for _ in range(context.capabilities.max_qp - 2)]
-    assert qp.qp_num in [heir.qp_num for heir in heirs]
+    assert qp.index in [heir.index for heir in heirs] and qp.qp_num not in [heir.qp_num for heir in heirs]
     for call in (lambda: qp.connect(peer), qp.reset, lambda: qp.modify(QPAttr(qp_state=QPState.INIT), QPAttrMask.STATE),
                  lambda: qp.post_recv(RecvWR()), lambda: qp.post_send(SendWR())):
         with pytest.raises(ValueError):

@@ -14,9 +14,9 @@ PSNS = 1 << wire.PSN_BITS
 def receive(pair, qp, opcode, ahead):
     """A packet without payload of the peer's, so far ahead of the oldest one expected; counters that it changed."""
     context, card = pair.contexts[1], pair.devices[1].card
-    extensions = {Opcode.PROBE: wire.RSNH.pack(generation=qp.generation),
+    extensions = {Opcode.PROBE: wire.RSNH.pack(),
                   Opcode.WRITE_ONLY: wire.RETH.pack()}[opcode]
-    life = card.qps[qp.qp_num]
+    life = card.qps[qp.index]
     before = card.counters.copy()
     card.receive(wire.build_frame(
         opcode=opcode, dst_mac=context.mac, src_mac=2, src_ip=qp.attr.dest_ip, dst_ip=context.ip, sport=0xC000,

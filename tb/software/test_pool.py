@@ -181,7 +181,7 @@ def test_reports_of_a_dead_generation_change_nothing():
     pair = make_pair()
     ends = make_endpoints(pair, 4_096)
     context, qp = pair.contexts[1], ends[1].qps[0]
-    dead = {"qpn": qp.qp_num, "generation": qp.generation}
+    dead = {"qpn": qp.index, "generation": qp.generation}
     line = qp.receiver.holes.head_block
     qp.reset()
     qp.connect(ends[0].connections[0])

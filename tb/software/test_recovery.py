@@ -217,7 +217,6 @@ def test_a_reused_qpn_ignores_the_past():
         assert ends[1].mr.read(20_000, 0) == data
         for end in ends:
             end.close()
-    assert max(pair.contexts[0].qps.generations.values()) >= 2
     for context in pair.contexts:
         assert context.knitting.check()["free"] == context.knitting.total_blocks
 

@@ -57,13 +57,10 @@ class Scene:
                 "receives": qp.engine.receives, "reports": card.counters["reports"],
                 "answers": sum(self.pair.contexts[host].counts[o.name] for o in wire.DRIVER_OPCODES)}
 
-    def rsnh(self, host, rsn=0):
-        return wire.RSNH.pack(generation=self.qps[host].generation, rsn=rsn)
-
     def loss_report(self):
         queue = self.qps[0].sender.queue
         _, fields = encode([(queue.una, 3)])[0]
-        return pack_block(next_phase=0, next_adjacent=0, next_line=0, **fields, rsn=0, qpn=self.qps[1].qp_num,
+        return pack_block(next_phase=0, next_adjacent=0, next_line=0, **fields, rsn=0, qpn=self.qps[1].index,
                           generation=self.qps[1].generation)
 
 
@@ -73,16 +70,16 @@ def acknowledgement(scene, src_ip):
 
 
 def limit(scene, src_ip):
-    extension = wire.LIMH.pack(generation=scene.qps[0].generation, limited=1, serial=1)
+    extension = wire.LIMH.pack(limited=1, serial=1)
     scene.receive(0, Opcode.RECEIVE_LIMIT, extension, src_ip, psn=scene.qps[0].sender.queue.una)
 
 
 def loss_report(scene, src_ip):
-    scene.receive(0, Opcode.LOSS_REPORT, scene.rsnh(0), src_ip, payload=scene.loss_report())
+    scene.receive(0, Opcode.LOSS_REPORT, wire.RSNH.pack(), src_ip, payload=scene.loss_report())
 
 
 def probe(scene, src_ip):
-    scene.receive(1, Opcode.PROBE, scene.rsnh(1), src_ip, psn=scene.qps[1].receiver.base + 20)
+    scene.receive(1, Opcode.PROBE, wire.RSNH.pack(), src_ip, psn=scene.qps[1].receiver.base + 20)
 
 
 def empty_write(scene, src_ip):
@@ -129,7 +126,7 @@ def test_report_of_a_strangers_packet_is_dropped_by_the_driver_too(kind):
     scene = Scene()
     qp, card = scene.qps[1], scene.pair.devices[1].card
     before = scene.state(1)
-    fields = {"kind": kind, "qpn": qp.qp_num, "generation": qp.generation, "psn": qp.receiver.base,
+    fields = {"kind": kind, "qpn": qp.index, "generation": qp.generation, "psn": qp.receiver.base,
               "base": qp.receiver.base + 1, "reason": abi.Reason.BAD_KEY}
     card.report(abi.REPORT_EVENT.pack(**fields, src_ip=STRANGER))
     scene.run()

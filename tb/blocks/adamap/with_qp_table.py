@@ -1,5 +1,7 @@
 """A part of the Adamap room with the QP table it reads generations from."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, connect, flipped
@@ -50,7 +52,8 @@ def pass_through(m, part, whole, *, except_for):
 async def write_qp(dut, qpn, generation, state=abi.QpState.RTS):
     """Enter a QP in the table; with state RESET, take it out."""
     dut.qp_write__index.value = qpn
-    dut.qp_write__entry.value = layouts.qp_entry().const({"state": state.value, "generation": generation}).as_bits()
+    shape = layouts.qp_entry(SimpleNamespace(qpn_width=len(dut.qp_write__index)))
+    dut.qp_write__entry.value = shape.const({"state": state.value, "generation": generation}).as_bits()
     dut.qp_write__en.value = 1
     await RisingEdge(dut.clk)
     dut.qp_write__en.value = 0

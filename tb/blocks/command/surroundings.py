@@ -196,8 +196,8 @@ class Env:
         await RisingEdge(self.dut.clk)
         return value
 
-    async def qp(self, qpn):
-        e = layouts.qp_entry().from_bits(await self.see("qp", qpn))
+    async def qp(self, index):
+        e = layouts.qp_entry(PARAMS).from_bits(await self.see("qp", index))
         return QpEntry(**{f.name: getattr(e, f.name) for f in dataclasses.fields(QpEntry)})
 
     async def mr(self, index):

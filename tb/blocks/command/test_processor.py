@@ -6,21 +6,28 @@ import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 
 from weft.hdl import layouts
-from weft.hdl.abi import BLOCK_BYTES, QpState
+from weft.hdl.abi import BLOCK_BYTES, QpState, make_qpn
 from weft.hdl.layouts import Extent
+from weft.hdl.wire import QPN_BITS
 from weft.model.functional.translate import QpEntry
 from weft.tb.blocks.command.surroundings import HOST_COUNTERS, PARAMS, RESULTS, CommandBench, Op, Status, limit, start
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
+LIFE = 0xFACE9      # a generation with all the bits that the index leaves
 LONGEST = ((1 << PARAMS.extent_blocks_log2) - 2) * BLOCK_BYTES
+
+
+def qpn(index, generation):
+    """QPN of a life."""
+    return make_qpn(index, generation, PARAMS.qpn_width)
 
 
 @limit(200)
 async def qp_lives_and_dies(dut):
     env = await start(dut)
-    values = {"qpn": 5, "generation": 9, "pd": 0xABCDEF, "access": 0xA, "psn": 0xFEDC_BA98, "address": 0x1_2345_6740,
+    values = {"qpn": qpn(5, LIFE), "pd": 0xABCDEF, "access": 0xA, "psn": 0xFEDC_BA98, "address": 0x1_2345_6740,
               "ip": 0xC0A8_1234, "psn_guard": 21}
-    born = QpEntry(QpState.RTS, 9, 0xABCDEF, 0xA, 0xC0A8_1234, 21)
+    born = QpEntry(QpState.RTS, LIFE, 0xABCDEF, 0xA, 0xC0A8_1234, 21)
     env.creates.pause = 1.0
     tag = env.post(Op.QP_CREATE, **values)
     await env.cycles(100)
@@ -31,18 +38,22 @@ async def qp_lives_and_dies(dut):
     assert (await env.answer(tag, Op.QP_CREATE)).status == Status.OK
     assert await env.qp(5) == born
     create = layouts.ListCreate.from_bits(env.creates.recv_nowait())
-    assert (create.qpn, create.generation, create.psn, create.line) == (5, 9, 0xFEDC_BA98, 0x1_2345_6740 >> 6)
+    assert (create.qpn, create.generation, create.psn, create.line) == (5, LIFE % 256, 0xFEDC_BA98, 0x1_2345_6740 >> 6)
     await env.do(Op.QP_CREATE, Status.IN_USE, **values)
+    await env.do(Op.QP_CREATE, Status.IN_USE, **(values | {"qpn": qpn(5, LIFE + 1)}))
     await env.do(Op.QP_CREATE, Status.BAD_VALUE, **(values | {"qpn": 6, "address": 0x1_2345_6741}))
-    await env.do(Op.QP_CREATE, Status.BAD_INDEX, **(values | {"qpn": PARAMS.qps}))
     assert len(env.creates) == 0
-    result = await env.do(Op.QP_QUERY, qpn=5)
+    for opcode in (Op.QP_DESTROY, Op.QP_MODIFY, Op.QP_QUERY):
+        for life in (0, LIFE ^ 1, LIFE % 256, LIFE ^ 1 << QPN_BITS - 1 - PARAMS.qpn_width):
+            await env.do(opcode, Status.BAD_INDEX, qpn=qpn(5, life), qp_state=QpState.ERR)
+    assert await env.qp(5) == born, "another life than the one that was meant"
+    result = await env.do(Op.QP_QUERY, qpn=qpn(5, LIFE))
     assert (result.result0, result.result1, result.result2, result.result3) == tuple(r + 5 for r in RESULTS)
     for state in (QpState.RTR, QpState.RTS, QpState.RTS):
-        await env.do(Op.QP_MODIFY, qpn=5, qp_state=state)
+        await env.do(Op.QP_MODIFY, qpn=qpn(5, LIFE), qp_state=state)
         assert await env.qp(5) == dataclasses.replace(born, state=state)
     for state in (QpState.RESET, 1, 4, 5, 7):
-        await env.do(Op.QP_MODIFY, Status.BAD_VALUE, qpn=5, qp_state=state)
+        await env.do(Op.QP_MODIFY, Status.BAD_VALUE, qpn=qpn(5, LIFE), qp_state=state)
     env.errors.send_nowait(5)
     env.errors.send_nowait(6)                  # no QP
     env.errors.send_nowait(5 | PARAMS.qps << 3)  # beyond the table
@@ -50,9 +61,9 @@ async def qp_lives_and_dies(dut):
     await env.do(Op.SET_NETWORK)
     assert await env.qp(5) == dataclasses.replace(born, state=QpState.ERR)
     assert await env.qp(6) == QpEntry()
-    await env.do(Op.QP_MODIFY, Status.BAD_VALUE, qpn=5, qp_state=QpState.RTS)
+    await env.do(Op.QP_MODIFY, Status.BAD_VALUE, qpn=qpn(5, LIFE), qp_state=QpState.RTS)
     assert await env.qp(5) == dataclasses.replace(born, state=QpState.ERR), "only its destruction ends ERR"
-    await env.do(Op.QP_MODIFY, qpn=5, qp_state=QpState.ERR)
+    await env.do(Op.QP_MODIFY, qpn=qpn(5, LIFE), qp_state=QpState.ERR)
 
     async def gone():
         assert (await env.qp(5)).state == QpState.RESET, "still in the table"
@@ -61,15 +72,15 @@ async def qp_lives_and_dies(dut):
         assert env.drains == 1, "packets of the QP may still come to its list"
 
     env.before_destroyed, env.before_drained = drained, gone
-    await env.do(Op.QP_DESTROY, qpn=5)
+    await env.do(Op.QP_DESTROY, qpn=qpn(5, LIFE))
     assert (env.destroyed, env.drains) == (1, 1)
-    assert (env.destroy.qpn, env.destroy.generation) == (5, 9)
+    assert (env.destroy.qpn, env.destroy.generation) == (5, LIFE % 256)
     for opcode in (Op.QP_DESTROY, Op.QP_MODIFY, Op.QP_QUERY):
-        for qpn in (5, 6, PARAMS.qps + 5):
-            await env.do(opcode, Status.BAD_INDEX, qpn=qpn, qp_state=QpState.RTS)
+        for number in (qpn(5, LIFE), 5, 6, PARAMS.qps + 5):
+            await env.do(opcode, Status.BAD_INDEX, qpn=number, qp_state=QpState.RTS)
     assert (env.destroyed, env.drains, env.queries) == (1, 1, 1)
-    await env.do(Op.QP_CREATE, **(values | {"generation": 10}))
-    assert await env.qp(5) == dataclasses.replace(born, generation=10)
+    await env.do(Op.QP_CREATE, **(values | {"qpn": qpn(5, LIFE + 1)}))
+    assert await env.qp(5) == dataclasses.replace(born, generation=LIFE + 1)
     await env.cycles(5)
     assert env.retired == env.answered
 
@@ -107,8 +118,8 @@ async def other_commands(dut):
 @limit(200)
 async def errors_get_through_while_a_command_waits(dut):
     env = await start(dut, pause=0)
-    for qpn in (1, 2):
-        await env.do(Op.QP_CREATE, qpn=qpn)
+    for number in (1, 2):
+        await env.do(Op.QP_CREATE, qpn=number)
 
     async def break_other():
         env.errors.send_nowait(2)

@@ -78,7 +78,7 @@ async def start(dut, **options):
 def data_frame(rng, length, **fields):
     return roce(rng.choice(sorted(wire.DATA_OPCODES)), payload=rng.randbytes(length), psn=rng.getrandbits(24),
                 dest_qp=rng.getrandbits(24), ack_req=rng.getrandbits(1), va=rng.getrandbits(64),
-                rkey=rng.getrandbits(32), rsn=rng.getrandbits(24), generation=rng.getrandbits(8),
+                rkey=rng.getrandbits(32), rsn=rng.getrandbits(24),
                 imm=rng.getrandbits(32), src_ip=rng.getrandbits(32), **fields)
 
 
@@ -99,7 +99,7 @@ def random_frame(rng, case):
     if case < 4:
         return frame
     if case == 4:
-        return roce(rng.choice(KNOWN), psn=rng.getrandbits(24), rsn=rng.getrandbits(24), generation=rng.getrandbits(8))
+        return roce(rng.choice(KNOWN), psn=rng.getrandbits(24), rsn=rng.getrandbits(24))
     if case == 5:
         return roce(wire.Opcode.LOSS_REPORT, payload=rng.randbytes(64), psn=rng.getrandbits(24))
     if case == 6:

@@ -8,7 +8,16 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from weft.hdl import wire
-from weft.hdl.abi import HOLES_BITS, REPORT_EVENT, AccessFlag, Reason, ReportKind
+from weft.hdl.abi import (
+    GENERATION_BITS,
+    HOLES_BITS,
+    REPORT_EVENT,
+    AccessFlag,
+    Reason,
+    ReportKind,
+    make_qpn,
+    split_qpn,
+)
 from weft.hdl.layouts import DmaRequest, Judgement, JudgeRequest, RawFrame, Report, Verdict
 from weft.hdl.params import preset
 from weft.hdl.receive.receive import Receive
@@ -29,14 +38,23 @@ PHYSICAL = 1 << 40      # the stand-in translates a page to itself plus this, in
 REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE, Verdict.FAR: Reason.FAR_PSN}
 
 
-def generation_of(qpn):
-    return qpn * 17 & 0xFF
+def number(index):
+    """QPN of the present life of a QP."""
+    return make_qpn(index, index * 0x17131, PARAMS.qpn_width)
+
+
+def generation_of(index):
+    """As reports and the window have it."""
+    return split_qpn(number(index), PARAMS.qpn_width)[1] % (1 << GENERATION_BITS)
 
 
 def translated(key, va, length, qpn):
     """Reason and segments; keys 1 to 4 are refused for different reasons."""
-    if qpn == DEAD_QP:
+    index, _ = split_qpn(qpn, PARAMS.qpn_width)
+    if index == DEAD_QP:
         return Reason.UNKNOWN_QP, []
+    if qpn != number(index):
+        return Reason.STALE_GENERATION, []
     reasons = {1: Reason.BAD_KEY, 2: Reason.OUT_OF_RANGE, 3: Reason.NO_PERMISSION, 4: Reason.WRONG_PD}
     if length and key in reasons:
         return reasons[key], []
@@ -113,9 +131,11 @@ class Room:
             assert not request.qp_need
             self.needs.append(request.need)
             reason, segments = translated(request.key, request.va, request.length, request.qpn)
-            known = reason != Reason.UNKNOWN_QP
-            values = {"reason": reason, "qp_known": known, "qp_generation": generation_of(request.qpn) if known else 0,
-                      "qp_peer_ip": PEER_IP if known else 0, "qp_psn_guard": request.qpn if known else 0}
+            values = {"reason": reason}
+            if reason != Reason.UNKNOWN_QP:
+                index, _ = split_qpn(request.qpn, PARAMS.qpn_width)
+                values |= {"qp_known": 1, "qp_generation": generation_of(index), "qp_peer_ip": PEER_IP,
+                           "qp_psn_guard": index}
             for k, (address, length) in enumerate(segments):
                 values[f"segment{k}"] = {"address": address, "length": length}
             return Translation.const(values).as_value().value
@@ -146,15 +166,16 @@ def random_frame(rng):
         return wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=0x0806) + rng.randbytes(rng.choice([46, 200]))
     others = [wire.Opcode.PROBE, wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, 0x77]
     opcode = rng.choice(sorted(wire.DATA_OPCODES) * 3 + others)
-    qpn = rng.choice([1, 2, 3, DEAD_QP])
+    qpn = number(rng.choice([1, 2, 3, DEAD_QP]))
+    if rng.random() < 0.1:      # of a former life, or a later one
+        qpn ^= 1 << rng.randrange(PARAMS.qpn_width, wire.QPN_BITS)
     payload = b""
     if opcode in wire.DATA_OPCODES or opcode == wire.Opcode.LOSS_REPORT:
         payload = rng.randbytes(rng.choice([0, 1, rng.randrange(300), 256, 1024]))
-    generation = generation_of(qpn) if rng.random() < 0.9 else rng.getrandbits(8)
     wrong = {"dma_length": len(payload) + 9} if rng.random() < 0.05 else {}
     va = rng.choice([rng.randrange(1 << 39), PAGE * rng.randrange(1, 1 << 20) - rng.randrange(1, 300)])
     return roce(opcode, payload=payload, psn=rng.getrandbits(24), dest_qp=qpn, ack_req=rng.getrandbits(1), va=va,
-                rkey=rng.choice([1, 2, 3, 4] + [99] * 8), rsn=rng.getrandbits(24), generation=generation,
+                rkey=rng.choice([1, 2, 3, 4] + [99] * 8), rsn=rng.getrandbits(24),
                 imm=rng.getrandbits(32), src_ip=stranger(rng) if rng.random() < 0.15 else PEER_IP, **wrong)
 
 
@@ -190,22 +211,19 @@ class Expected:
             return
         length = header.dma_length if header.kind == "DATA" else 0
         reason, segments = translated(header.rkey, header.va, length, header.dest_qp)
-        known = reason != Reason.UNKNOWN_QP
+        index, _ = split_qpn(header.dest_qp, PARAMS.qpn_width)
         assert next(self.needs) == (AccessFlag.REMOTE_WRITE if header.kind == "DATA" else 0)
-        if known:
-            if ((header.kind == "PROBE" or header.retransmission)
-                    and header.generation != generation_of(header.dest_qp)):
-                reason = Reason.STALE_GENERATION
-            elif header.src_ip != PEER_IP:
+        if reason not in (Reason.UNKNOWN_QP, Reason.STALE_GENERATION):
+            if header.src_ip != PEER_IP:
                 reason = Reason.WRONG_PEER
             elif header.kind == "REFUSED":
                 reason = header.reason
         said = {"psn": header.psn, "base": 0, "holes": 0, "progress": 0, "verdict": None}
         if reason == Reason.OK:
             request, said = next(answers)
-            asked = {"qpn": header.dest_qp, "generation": generation_of(header.dest_qp), "psn": header.psn,
+            asked = {"qpn": index, "generation": generation_of(index), "psn": header.psn,
                      "rsn": header.rsn, "retransmission": header.retransmission, "probe": header.kind == "PROBE",
-                     "ack_req": header.ack_req, "psn_guard": header.dest_qp, "ticket": ticket}
+                     "ack_req": header.ack_req, "psn_guard": index, "ticket": ticket}
             assert {name: getattr(request, name) for name in asked} == asked
             reason = REFUSAL.get(said["verdict"], Reason.OK)
         self.cases[header.kind, said["verdict"], reason] += 1
@@ -235,7 +253,7 @@ class Expected:
         for kind in kinds:
             entry = REPORT_EVENT.pack(
                 kind=kind, has_imm=header.has_imm, retransmission=header.retransmission, reason=reason,
-                opcode=header.opcode, qpn=header.dest_qp, generation=generation_of(header.dest_qp), psn=said["psn"],
+                opcode=header.opcode, qpn=index, generation=generation_of(index), psn=said["psn"],
                 base=said["base"], holes=said["holes"], va=header.va, key=header.rkey, length=header.dma_length,
                 imm=header.imm, rsn=header.rsn, src_ip=header.src_ip)
             self.reports.append((int.from_bytes(entry, "little"), ticket))
@@ -287,6 +305,7 @@ async def random_packets(dut):
         Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_RANGE, Reason.STALE_GENERATION, Reason.WRONG_PEER}
     for kind in ("DATA", "PROBE", "REFUSED"):
         assert expected.cases[kind, None, Reason.WRONG_PEER], kind
+        assert expected.cases[kind, None, Reason.STALE_GENERATION] or kind == "REFUSED", kind
     kinds = Counter(entry >> 1 & 31 for entry, _ in expected.reports)
     assert set(kinds) == {ReportKind.MESSAGE_END, ReportKind.PROGRESS, ReportKind.PROBE, ReportKind.ERROR,
                           ReportKind.UNMATCHED}
@@ -297,7 +316,7 @@ async def random_packets(dut):
 async def stranger_moves_no_window(dut):
     """Packets without payload need no key. From another address than the peer's they do not even come to the window."""
     rng, room = await start(dut, accept_all=True)
-    frames = [roce(opcode, dest_qp=1, psn=1 << 22, ack_req=1, rkey=0, generation=generation_of(1), src_ip=stranger(rng))
+    frames = [roce(opcode, dest_qp=number(1), psn=1 << 22, ack_req=1, rkey=0, src_ip=stranger(rng))
               for opcode in [*sorted(wire.DATA_OPCODES), wire.Opcode.PROBE] * 4]
     assert len(frames[0]) == 74, "the shortest of all"
     for frame in frames:
@@ -315,7 +334,7 @@ async def full_rate(dut):
         for sink in (room.request, room.data):
             sink._queue.clear()
         start_cycle, start_data = room.cycle, room.data.received
-        frame = roce(wire.Opcode.WRITE_ONLY, payload=rng.randbytes(size), dest_qp=1, va=PAGE - 30, rkey=99)
+        frame = roce(wire.Opcode.WRITE_ONLY, payload=rng.randbytes(size), dest_qp=number(1), va=PAGE - 30, rkey=99)
         for _ in range(count):
             room.send(frame)
         total = count * len(beats(frame))
@@ -338,7 +357,7 @@ async def no_room(dut):
     rng, room = await start(dut)
     dut.space.value = 0
     raw = bytes([1]) * 60
-    frames = [raw, raw, roce(wire.Opcode.WRITE_ONLY, payload=bytes(100), dest_qp=1, rkey=99, ack_req=1), raw]
+    frames = [raw, raw, roce(wire.Opcode.WRITE_ONLY, payload=bytes(100), dest_qp=number(1), rkey=99, ack_req=1), raw]
     for frame in frames:
         room.send(frame)
     while len(room.tickets) < 2:
@@ -353,7 +372,7 @@ async def no_room(dut):
 async def drain(dut):
     """A drain waits for everything before it and for nothing behind it."""
     rng, room = await start(dut, accept_all=True)
-    packet = roce(wire.Opcode.WRITE_ONLY, payload=bytes(1024), dest_qp=1, rkey=99)
+    packet = roce(wire.Opcode.WRITE_ONLY, payload=bytes(1024), dest_qp=number(1), rkey=99)
     for held in (0, 1):
         room.data.pause = 1.0
         await ClockCycles(dut.clk, 2)

@@ -12,16 +12,18 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from cocotb.triggers import RisingEdge
 
 from weft.hdl import layouts
-from weft.hdl.abi import KEY_TAG_BITS, PAGE_4K, REMOTE_ACCESS, AccessFlag, QpState, Reason, make_key
+from weft.hdl.abi import GENERATION_BITS, KEY_TAG_BITS, PAGE_4K, REMOTE_ACCESS, AccessFlag, QpState, Reason, make_key
 from weft.hdl.params import preset
 from weft.hdl.table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from weft.hdl.table.translate import Translate, TranslateRequest, Translation
-from weft.model.functional.translate import PAYLOAD_MAX, MrEntry, QpEntry, Request, Result, translate
+from weft.hdl.wire import QPN_BITS
+from weft.model.functional.translate import CAN_SEND, PAYLOAD_MAX, MrEntry, QpEntry, Request, Result, translate
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.flow.stream import StreamSink, StreamSource
 
 PARAMS = preset("test").with_(ptes=256)
+LIFE_BITS = QPN_BITS - PARAMS.qpn_width
 MAX64 = (1 << 64) - 1
 HUGE_PAGES = 6          # pages that a huge MR has in the table: what lies behind them is not asked for
 
@@ -68,8 +70,8 @@ async def write(dut, table, index, value):
 def random_tables(rng):
     """Tables with a QP in every state, and MRs of both page sizes, at the ends of the address space too."""
     states = [QpState.RESET, QpState.RTR, QpState.RTS, QpState.RTS, QpState.ERR]
-    qps = {n: QpEntry(states[n % 5], rng.getrandbits(8), rng.randrange(2), rng.getrandbits(4) | rng.choice([0, 15]),
-                      rng.getrandbits(32), rng.getrandbits(5))
+    qps = {n: QpEntry(states[n % 5], rng.getrandbits(LIFE_BITS), rng.randrange(2),
+                      rng.getrandbits(4) | rng.choice([0, 15]), rng.getrandbits(32), rng.getrandbits(5))
            for n in range(PARAMS.qps - 1)}
     qps[3] = dataclasses.replace(qps[3], access=qps[3].access & ~REMOTE_ACCESS)
     mrs, pte = {}, 0
@@ -91,7 +93,7 @@ def random_tables(rng):
     return qps, mrs, pages
 
 
-def random_request(rng, mrs):
+def random_request(rng, qps, mrs):
     """An access near the edges of some MR, mostly with a right key."""
     index = rng.choice(list(mrs))
     mr = mrs[index]
@@ -112,9 +114,20 @@ def random_request(rng, mrs):
         va = (mr.va + rng.randrange(3 * size)) & MAX64 if rng.getrandbits(1) else max(va, mr.va + mr.length) & MAX64
     need = rng.choice([0, AccessFlag.LOCAL_WRITE, AccessFlag.REMOTE_WRITE, rng.getrandbits(4)])
     qpn = rng.choice([rng.randrange(PARAMS.qps), rng.choice([1, 2, 3]), rng.choice([2, 3]), rng.choice([2, 3, 7, 8])])
-    if rng.random() < 0.03:
-        qpn |= 1 << rng.randrange(PARAMS.qpn_width, 24)
-    return Request(key, va, length, int(need), qpn, rng.randrange(2))
+    qp_need, generation = rng.randrange(2), 0
+    if qp_need == CAN_SEND:     # names no life, and nothing beyond the table
+        qpn |= (rng.random() < 0.03) << rng.randrange(PARAMS.qpn_width, QPN_BITS)
+    else:
+        generation = qps.get(qpn, QpEntry()).generation
+        generation ^= (rng.random() < 0.06) << rng.randrange(LIFE_BITS)
+    return Request(key, va, length, int(need), qpn, qp_need, generation)
+
+
+def packed(request):
+    """What the block is asked."""
+    fields = dataclasses.asdict(request)
+    fields["qpn"] |= fields.pop("generation") << PARAMS.qpn_width
+    return pack(TranslateRequest, fields)
 
 
 def result_of(bits):
@@ -129,7 +142,7 @@ def result_of(bits):
 async def fill(dut, qps, mrs, pages):
     """Write the tables through their ports."""
     for n, qp in qps.items():
-        await write(dut, "qp", n, pack(layouts.qp_entry(), dataclasses.asdict(qp)))
+        await write(dut, "qp", n, pack(layouts.qp_entry(PARAMS), dataclasses.asdict(qp)))
     for n, mr in mrs.items():
         await write(dut, "mr", n, pack(layouts.mr_entry(), dataclasses.asdict(mr)))
     for n, address in pages.items():
@@ -151,18 +164,21 @@ async def agrees_with_the_model(dut):
     rng, tables = await bench(dut)
     source = StreamSource(dut, "i", dut.clk, pause=0.2, rng=rng)
     sink = StreamSink(dut, "o", dut.clk, pause=0.3, rng=rng)
-    requests = [random_request(rng, tables[1]) for _ in range(4000)]
+    requests = [random_request(rng, *tables[:2]) for _ in range(4000)]
     for request in requests:
-        source.send_nowait(pack(TranslateRequest, dataclasses.asdict(request)))
+        source.send_nowait(packed(request))
     seen = Counter()
     for request, bits in zip(requests, await sink.recv_many(len(requests)), strict=True):
         expected = translate(*tables, request)
+        expected = dataclasses.replace(expected, qp=dataclasses.replace(
+            expected.qp, generation=expected.qp.generation % (1 << GENERATION_BITS)))
         assert result_of(bits) == expected, (request, tables[1].get(request.key >> KEY_TAG_BITS))
         seen[expected.reason] += 1
         seen[f"{len(expected.segments)} segments"] += 1
         seen["empty, not permitted"] += not request.length and expected.reason is Reason.NO_PERMISSION
-    for what in (Reason.OK, Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.WRONG_PD, Reason.OUT_OF_RANGE,
-                 Reason.NO_PERMISSION, "empty, not permitted", "0 segments", "1 segments", "2 segments"):
+    for what in (Reason.OK, Reason.UNKNOWN_QP, Reason.STALE_GENERATION, Reason.BAD_KEY, Reason.WRONG_PD,
+                 Reason.OUT_OF_RANGE, Reason.NO_PERMISSION, "empty, not permitted", "0 segments", "1 segments",
+                 "2 segments"):
         assert seen[what] > 20, seen
 
 
@@ -173,7 +189,7 @@ async def keeps_its_rate_and_latency(dut):
     taken, answered, cycle = [], [], 0
     dut.o__ready.value = 1
     for _ in range(100):
-        source.send_nowait(pack(TranslateRequest, dataclasses.asdict(random_request(rng, tables[1]))))
+        source.send_nowait(packed(random_request(rng, *tables[:2])))
     while len(answered) < 100:
         await RisingEdge(dut.clk)
         cycle += 1
@@ -194,7 +210,7 @@ async def revoked_key_works_no_more(dut):
     mr = MrEntry(key_tag=7, access=15, pd=0, va=0x1000, length=4096, pte_index=0)
     await fill(dut, {2: QpEntry(QpState.RTS, 1, 0, 15)}, {1: mr}, {})
     source, sink = StreamSource(dut, "i", dut.clk), StreamSink(dut, "o", dut.clk)
-    request = pack(TranslateRequest, dataclasses.asdict(Request(make_key(1, 7), 0x1000, 4096, 2, 2)))
+    request = packed(Request(make_key(1, 7), 0x1000, 4096, 2, 2, generation=1))
     await source.send(request)
     assert result_of(await sink.recv()).segments == ((pages[0], 4096),)
     await write(dut, "mr", 1, 0)

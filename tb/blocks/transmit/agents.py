@@ -86,7 +86,7 @@ def random_work(rng, *, qps, retransmit=None, length_max=6000, **changes):
         "remote_va": rng.getrandbits(48), "lkey": rng.getrandbits(31),
         "rkey": rng.getrandbits(32), "length": length, "psn": rng.choice([rng.getrandbits(32), 0xFF_FFFE, 0xFFFF_FFFF]),
         "imm": rng.getrandbits(32), "rsn": rng.choice([rng.getrandbits(24), 0xFF_FFFF]),
-        "peer_generation": rng.getrandbits(8), "dst_mac": rng.getrandbits(48), "sport": rng.getrandbits(16),
+        "dst_mac": rng.getrandbits(48), "sport": rng.getrandbits(16),
         "dst_ip": rng.getrandbits(32)} | changes
 
 
@@ -119,7 +119,7 @@ def frame_of(packet):
     w = packet.work
     extensions = wire.RETH.pack(va=packet.remote_va, rkey=w.rkey, dma_length=packet.length)
     if w.retransmit:
-        extensions += wire.RSNH.pack(generation=w.peer_generation, rsn=packet.rsn)
+        extensions += wire.RSNH.pack(rsn=packet.rsn)
     if packet.has_imm:
         extensions += wire.IMMDT.pack(imm=w.imm)
     return wire.build_frame(

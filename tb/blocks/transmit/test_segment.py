@@ -24,12 +24,12 @@ def flat(packet):
     """What a packet must say."""
     work = packet.work
     return ({name: int(getattr(packet, name)) for name in OWN} | {name: getattr(work, name) for name in SAME}
-            | {"generation": work.peer_generation, "has_rsn": work.retransmit, "ring": 1, "reason": packet.reason})
+            | {"has_rsn": work.retransmit, "ring": 1, "reason": packet.reason})
 
 
 def seen(value):
     job = TxJob.from_bits(value)
-    return {name: getattr(job.packet, name) for name in (*OWN, *SAME, "generation", "has_rsn", "ring")} | {
+    return {name: getattr(job.packet, name) for name in (*OWN, *SAME, "has_rsn", "ring")} | {
         "reason": Reason(job.reason)}
 
 
