@@ -81,7 +81,7 @@ class Endpoint(wiring.Component):
         m.d.comb += [
             shim.cfg_max_payload.eq(self.cfg_max_payload), shim.cfg_max_read_req.eq(self.cfg_max_read_req),
             dma_read.cfg_max_read_req.eq(shim.max_read_req), dma_write.cfg_max_payload.eq(shim.max_payload),
-            self.idle.eq(~dma_read.busy & ~dma_write.busy),
+            self.idle.eq(~dma_read.busy & ~dma_write.busy & ~shim.busy),
         ]
         pass_counts(m, (shim,), self)
         wiring.connect(m, dma_read.o_read, shim.i_read)

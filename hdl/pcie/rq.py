@@ -8,6 +8,7 @@ from ..axis import axis_signature
 from ..layouts import BEAT_BITS
 from ..stream import Skid
 from .tlp import DWORD_BITS, LANES, ReadTlp, WriteTlp
+from .write_store import WriteStore
 
 USER_WIDTH = 137
 HEADER_DWORDS = 4
@@ -77,24 +78,30 @@ class RequestShim(wiring.Component):
     """Puts read and write requests on RQ, one packet at a time, alternating when both wait.
 
     A read takes one beat. A write of n double words takes ceil((n + 4) / 16) beats: 9 for 512 bytes.
-    One beat per cycle, 2 cycles of latency.
+    One beat per cycle. A read takes 2 cycles; a write 3 more than it takes to come, for it begins when it is whole:
+    ``tvalid`` must not fall inside a packet, or the hard block nullifies it (PG213).
 
     Members
     -------
     i_read : In(stream.Signature(ReadTlp))
     i_write : In(stream.Signature(WriteTlp))
     m_axis_rq : Out(AXI stream)
+    busy : Out(1)
+        Something was accepted that has not left.
     """
 
     i_read: In(stream.Signature(ReadTlp))
     i_write: In(stream.Signature(WriteTlp))
     m_axis_rq: Out(axis_signature(data_width=BEAT_BITS, user_width=USER_WIDTH, keep_lane_width=DWORD_BITS))
+    busy: Out(1)
 
     def elaborate(self, platform):
         m = Module()
+        m.submodules.store = store = WriteStore()
         m.submodules.skid = skid = Skid(_RequestBeat)
+        wiring.connect(m, wiring.flipped(self.i_write), store.i)
         ready, beat = skid.i.ready, skid.i.p
-        read, write = self.i_read.p, self.i_write.p
+        read, write = self.i_read.p, store.o.p
 
         descriptor = Signal(RequestDescriptor)
         carry = Signal(HEADER_BITS)
@@ -103,11 +110,12 @@ class RequestShim(wiring.Component):
         choose_read, choose_write = Signal(), Signal()
         tail = Signal(5)                 # double words in the last beat of a write, 1 to 16
         m.d.comb += [
-            choose_write.eq(~flush & self.i_write.valid & (inside | ~(self.i_read.valid & read_next))),
-            choose_read.eq(~flush & ~inside & self.i_read.valid & (read_next | ~self.i_write.valid)),
+            choose_write.eq(~flush & store.o.valid & (inside | ~(self.i_read.valid & read_next))),
+            choose_read.eq(~flush & ~inside & self.i_read.valid & (read_next | ~store.o.valid)),
             self.i_read.ready.eq(choose_read & ready),
-            self.i_write.ready.eq(choose_write & ready),
+            store.o.ready.eq(choose_write & ready),
             skid.i.valid.eq(flush | choose_read | choose_write),
+            self.busy.eq(store.busy | flush | skid.o.valid),
             tail.eq(((write.dwords - 1)[:4]) + 1),
             beat.first_be.eq(Mux(choose_read, read.first_be, write.first_be)),
             beat.last_be.eq(Mux(choose_read, read.last_be, write.last_be)),

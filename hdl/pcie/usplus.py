@@ -50,6 +50,8 @@ class UsplusShim(wiring.Component):
     i_write : In(stream.Signature(WriteTlp))
     o_completion : Out(stream.Signature(CompletionBeat))
     registers : Out(RegisterBus)
+    busy : Out(1)
+        A request was accepted and has not left on RQ.
     count_host_refused : Out(1)
         A host request was refused.
     """
@@ -63,7 +65,7 @@ class UsplusShim(wiring.Component):
             "i_read": In(stream.Signature(ReadTlp)),
             "i_write": In(stream.Signature(WriteTlp)),
             "o_completion": Out(stream.Signature(CompletionBeat)),
-            "registers": Out(RegisterBus),
+            "registers": Out(RegisterBus), "busy": Out(1),
             **count_outputs(self.COUNTS),
         })
 
@@ -81,6 +83,7 @@ class UsplusShim(wiring.Component):
         connect(m, registers.m_axis_cc, flipped(self.m_axis_cc))
         connect(m, registers.registers, flipped(self.registers))
         m.d.comb += [
+            self.busy.eq(requests.busy),
             self.count_host_refused.eq(registers.refused),
         ]
         for given, limited in ((self.cfg_max_payload, self.max_payload), (self.cfg_max_read_req, self.max_read_req)):

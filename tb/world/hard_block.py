@@ -40,7 +40,8 @@ class _Packet:
 
 
 class _PacketSink(Sink):
-    """RQ or CC: packets of beats, received one by one.
+    """RQ or CC: packets of beats, received one by one. Inside a packet a beat has to be there in every cycle: otherwise
+    the hard block gives the packet up (PG213).
 
     Attributes
     ----------
@@ -60,6 +61,9 @@ class _PacketSink(Sink):
 
     def room(self, taking):
         return self._packets.qsize() <= self.queue_occupancy_limit_frames
+
+    def gap(self):
+        assert not self._content, f"{self.bus._name}: tvalid falls inside a packet"
 
     def take(self, bits):
         content, keep, last, user = self.bus.parts(bits)

@@ -4,11 +4,12 @@ import random
 
 import cocotb
 import pytest
-from cocotb.triggers import RisingEdge, with_timeout
+from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 from cocotbext.axi import AxiStreamBus, AxiStreamSink
 
 from weft.hdl.pcie.rq import RequestDescriptor, RequestShim, RequestUser
 from weft.hdl.pcie.tlp import LANES, ReadTlp, WriteTlp
+from weft.tb.blocks.pcie.usplus_host import without_gaps
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack, unpack
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
@@ -23,6 +24,7 @@ class Bench:
         self.rq = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis_rq", bus_separator="__"), dut.clk, dut.rst)
         self.rq.log.setLevel("WARNING")
         self.rq.set_pause_generator(iter(lambda: self.rng.random() < pause, None))
+        cocotb.start_soon(without_gaps(dut, "m_axis_rq"))
 
     def read(self):
         fields = {"address": self.rng.getrandbits(62), "dwords": self.rng.randint(1, 1024),
@@ -55,9 +57,9 @@ class Bench:
         return descriptor, unpack(RequestUser, user), lanes[4:]
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=200, timeout_unit="us")
 async def mixed(dut):
-    """Every length around the beat boundaries, mixed with reads, under back pressure."""
+    """Every length around the beat boundaries, mixed with reads, under back pressure; the writes come with gaps."""
     await start_clock(dut)
     bench = Bench(dut, pause=0.3)
     lengths = [*range(1, 50), 64, 127, 128, 129, 250, 1024]
@@ -81,15 +83,18 @@ async def mixed(dut):
     assert "010" in "".join(map(str, order)) or "101" in "".join(map(str, order))
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=200, timeout_unit="us")
 async def fair_and_full(dut):
     """With both waiting they alternate, and RQ is never idle: 512 bytes and a read in ten beats."""
     await start_clock(dut)
     bench = Bench(dut)
     for _ in range(30):
         bench.write(128)
+    while not int(dut.m_axis_rq__tvalid.value):
+        await RisingEdge(dut.clk)
+    for _ in range(30):
         bench.read()
-    cycles = beats = 0
+    cycles = beats = 1
     while beats < 30 * 10:
         await RisingEdge(dut.clk)
         valid = int(dut.m_axis_rq__tvalid.value)
@@ -98,6 +103,23 @@ async def fair_and_full(dut):
     assert cycles == beats
     kinds = [(await bench.packet())[0].kind for _ in range(60)]
     assert all(a != b for a, b in zip(kinds, kinds[1:], strict=False))
+    await ClockCycles(dut.clk, 3)
+    assert not int(dut.busy.value)
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def largest(dut):
+    """A write of 4 KiB whose beats come one by one becomes whole; the card is busy until it has left."""
+    await start_clock(dut)
+    bench = Bench(dut, pause=0.8)
+    for _ in range(3):
+        wanted, body = bench.write(1024)
+        while not int(dut.busy.value):
+            await RisingEdge(dut.clk)
+        descriptor, _, payload = await bench.packet()
+        assert (descriptor.dwords, payload) == (wanted["dwords"], body)
+    await ClockCycles(dut.clk, 3)
+    assert not int(dut.busy.value)
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
