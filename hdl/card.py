@@ -15,7 +15,7 @@ from .layouts import BEAT_BITS
 from .mac import RX_USER_WIDTH, TX_USER_WIDTH, MacRx, MacTx
 from .params import CardParams
 from .pcie.endpoint import Endpoint
-from .pcie.usplus import hard_block_members
+from .pcie.usplus import connect_hard_block, hard_block_members
 from .receive.receive import Receive
 from .report import Reporter
 from .ring.rings import DOWN, UP, Rings
@@ -37,7 +37,8 @@ class Card(wiring.Component):
 
     Control bit 1 resets everything but the PCIe room and the registers, whatever is waiting there: it holds new DMA
     and frames back, and resets once the DMA that was begun has ended; status bit 1 rises when that is done. Clear bit
-    0 first. See :class:`~weft.hdl.supervisor.Supervisor`.
+    0 first. A reset of the function by the host resets the registers, too: see
+    :class:`~weft.hdl.supervisor.Supervisor`.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ class Card(wiring.Component):
 
     Members
     -------
-    m_axis_rq, s_axis_rc, s_axis_cq, m_axis_cc, cfg_max_payload, cfg_max_read_req
+    m_axis_rq, s_axis_rc, s_axis_cq, m_axis_cc, pcie_*, cfg_*
         UltraScale+ PCIe hard block; see :class:`~weft.hdl.pcie.usplus.UsplusShim`.
     m_axis_tx : Out(axis)
         Frames to the MAC, without FCS, without a gap inside a frame.
@@ -82,8 +83,9 @@ class Card(wiring.Component):
         self.counters = Counters(merged(*(block.COUNTS for block in counted)), refusals=len(refusals), reads=2)
         self.mac_tx, self.mac_rx = MacTx(), MacRx()
 
-        for name in ("supervisor", "endpoint", "csr", "mac_tx"):
+        for name in ("supervisor", "endpoint", "mac_tx"):
             m.submodules[name] = getattr(self, name)
+        m.submodules.csr = ResetInserter(self.supervisor.function_reset_done)(self.csr)
         core = ResetInserter(self.supervisor.core_reset)
         for name in ("rings", "command", "tables", "transmit", "receive", "adamap", "reporter", "nic_tx", "nic_rx",
                      "counters", "mac_rx"):
@@ -102,11 +104,7 @@ class Card(wiring.Component):
 
     def _wire_edges(self, m):
         endpoint, flipped = self.endpoint, wiring.flipped
-        for name in hard_block_members():
-            if name.startswith("cfg"):
-                m.d.comb += getattr(endpoint, name).eq(getattr(self, name))
-            else:
-                wiring.connect(m, getattr(endpoint, name), flipped(getattr(self, name)))
+        connect_hard_block(m, endpoint, self)
         wiring.connect(m, self.mac_tx.m_axis, flipped(self.m_axis_tx))
         wiring.connect(m, flipped(self.s_axis_rx), self.mac_rx.s_axis)
 
@@ -131,7 +129,9 @@ class Card(wiring.Component):
                  self.nic_rx)
         m.d.comb += [
             supervisor.idle.eq(Cat(*(room.idle for room in rooms), ~command.busy).all()),
-            supervisor.dma_idle.eq(self.endpoint.idle),
+            supervisor.dma_idle.eq(self.endpoint.idle), supervisor.dma_lost.eq(self.endpoint.lost),
+            supervisor.function_reset.eq(self.endpoint.function_reset),
+            self.endpoint.function_reset_done.eq(supervisor.function_reset_done),
             supervisor.sending.eq(self.mac_tx.sending),
             supervisor.tables_clear.eq(command.tables_clear),
             self.tables.enable.eq(command.tables_clear),

@@ -52,6 +52,9 @@ class CardParams:
         an odd address takes two: with 1 µs of read latency line rate needs about 40.
     line_tags : int
         Descriptor, node and page-table reads in flight.
+    silence_log2 : int
+        After 2^n cycles in which the host did not let the card be bus master, whatever it did not answer will not be
+        answered. Longer than the completion timeout of the hard block, up to 64 ms.
     rx_buffer_beats, tx_buffer_beats : int
         Beats of the store-and-forward packet buffers at the MAC.
     ring_prefetch : int
@@ -75,6 +78,7 @@ class CardParams:
     bulk_tags: int = 64
     bulk_slot_bytes: int = 1024
     line_tags: int = 32
+    silence_log2: int = 24
     rx_buffer_beats: int = 512
     tx_buffer_beats: int = 256
     ring_prefetch: int = 16
@@ -121,7 +125,7 @@ class CardParams:
 
 
 PRESETS = {
-    "test": CardParams("test", qps=16, mrs=32, ptes=4096),
+    "test": CardParams("test", qps=16, mrs=32, ptes=4096, silence_log2=12),
     "basic": CardParams("basic", qps=1024, mrs=1024, ptes=16384, builder_slots=32, cache_entries=64),
     "full": CardParams("full", qps=16384, mrs=16384, ptes=131072, builder_slots=64, cache_entries=256, knit_extents=64,
                        block_bits=24, unmatched_lists=32, msix_vectors=32),

@@ -1,19 +1,18 @@
 """DMA read engine: payload streams and single lines from host memory."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..layouts import Beat, DmaRequest, LineData, LineRequest
 from ..params import exact_log2
 from ..stream import Arbiter
 from .bulk_read import BulkReader
+from .completion_room import CompletionRoom
 from .line_read import LineReader
 from .scatter import Scatter
 from .tlp import SIZE_CODE_WIDTH, SIZE_MIN_LOG2, CompletionBeat, ReadTlp
 
-COMPLETION_LINES = 384    # lines asked for and not yet received: 24 KiB of the hard block's 32 KiB buffer
 BULK_SHARE = 8            # a bulk client other than the first gets 1/8 of the bulk tags
 
 
@@ -23,7 +22,8 @@ class DmaRead(wiring.Component):
     Tags 0 to ``bulk_tags - 1`` are the bulk clients', ``line_tags`` more the line clients'. Every bulk
     client has tags and a reorder buffer of its own, so none waits for another's data to be taken: the
     first client has most tags, every further one an eighth. Requests of all share the link round-robin.
-    Bytes in flight stay below the completion buffer of the hard block.
+    What is in flight fits the completion buffer of the hard block: see
+    :class:`~weft.hdl.pcie.completion_room.CompletionRoom`.
 
     Throughput: one beat per cycle and bulk client, one line per cycle; one read request per two cycles.
 
@@ -101,37 +101,11 @@ class DmaRead(wiring.Component):
                 reader.completion_valid.eq(scatter.o_valid),
             ]
 
-        # Credit: lines in flight, worst case. A request passes in two steps: weigh, then send.
-        m.submodules.weights = weights = Memory(shape=7, depth=256, init=[])
-        weights_write, weights_read = weights.write_port(), weights.read_port(domain="comb")
-        credit = Signal(range(COMPLETION_LINES + 1), init=COMPLETION_LINES)
-        weight, weighed, send = Signal(7), Signal(), Signal()
-        returned, returned_weight = Signal(), Signal(7)
-        head = arbiter.o.p
+        m.submodules.room = room = CompletionRoom()
+        connect(m, arbiter.o, room.i)
+        connect(m, room.o, flipped(self.o_read))
         m.d.comb += [
-            self.o_read.valid.eq(weighed),
-            self.o_read.payload.eq(head),
-            send.eq(weighed & self.o_read.ready),
-            arbiter.o.ready.eq(send),
-            weights_write.addr.eq(head.tag),
-            weights_write.data.eq(weight),
-            weights_write.en.eq(send),
-            weights_read.addr.eq(scatter.o.tag),
+            room.completion.eq(self.i_completion.payload), room.completion_valid.eq(self.i_completion.valid),
             self.busy.eq(Cat(reader.busy for reader in readers).any()),
         ]
-        fits = Signal()
-        needed = Signal(7)
-        m.d.comb += [
-            needed.eq((head.dwords + head.address[:4] + Const(15)) >> 4),
-            fits.eq(arbiter.o.valid & ~weighed & (needed <= credit)),
-        ]
-        m.d.sync += [
-            returned.eq(scatter.o_valid & scatter.o.done),
-            returned_weight.eq(weights_read.data),
-            credit.eq(credit + Mux(returned, returned_weight, 0) - Mux(fits, needed, 0)),
-        ]
-        with m.If(fits):
-            m.d.sync += [weighed.eq(1), weight.eq(needed)]
-        with m.If(send):
-            m.d.sync += weighed.eq(0)
         return m

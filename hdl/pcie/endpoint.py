@@ -1,6 +1,6 @@
 """The PCIe room: shim, DMA engines and MSI-X behind vendor-neutral ports."""
 
-from amaranth import Module
+from amaranth import Module, ResetInserter
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,7 +12,7 @@ from ..stream import pass_unless
 from .dma_read import DmaRead
 from .dma_write import DmaWrite
 from .msix import VECTOR_WIDTH, Msix
-from .usplus import UsplusShim, hard_block_members
+from .usplus import UsplusShim, connect_hard_block, hard_block_members
 
 
 class Endpoint(wiring.Component):
@@ -29,7 +29,7 @@ class Endpoint(wiring.Component):
 
     Members
     -------
-    m_axis_rq, s_axis_rc, s_axis_cq, m_axis_cc, cfg_max_payload, cfg_max_read_req
+    m_axis_rq, s_axis_rc, s_axis_cq, m_axis_cc, pcie_*, cfg_*
         The hard block; see :class:`UsplusShim`.
     registers : Out(RegisterBus)
         To the register block.
@@ -45,7 +45,11 @@ class Endpoint(wiring.Component):
         What is behind the DMA engines is going to be reset: they begin no more reads and writes, and the payload that
         still comes back is dropped, so that ``idle`` follows whatever waits for whatever.
     idle : Out(1)
-        No DMA is in flight.
+        No DMA is in flight, and no write can still be overtaken by the answer to a register read.
+    lost : Out(1)
+        Strobe: a request came to nothing, because the card may not be bus master.
+    function_reset, function_reset_done : Out(1), In(1)
+        The host resets the function; strobe: the rest of the card is reset. The MSI-X table is with it.
     count_host_refused : Out(1)
     """
 
@@ -64,7 +68,8 @@ class Endpoint(wiring.Component):
             "i_request": In(stream.Signature(DmaRequest)).array(write_clients),
             "i_data": In(stream.Signature(Beat)).array(write_clients),
             "i_interrupt": In(stream.Signature(VECTOR_WIDTH)),
-            "hold": In(1), "idle": Out(1), **count_outputs(self.COUNTS),
+            "hold": In(1), "idle": Out(1), "lost": Out(1), "function_reset": Out(1), "function_reset_done": In(1),
+            **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):
@@ -74,14 +79,16 @@ class Endpoint(wiring.Component):
         m.submodules.dma_read = dma_read = DmaRead(
             self.params, bulk_clients=self.bulk_clients, line_clients=self.line_clients)
         m.submodules.dma_write = dma_write = DmaWrite(self.params, clients=self.write_clients + 1)
-        m.submodules.msix = msix = Msix(self.params)
+        msix = Msix(self.params)
+        m.submodules.msix = ResetInserter(self.function_reset_done)(msix)
 
-        for name in ("m_axis_rq", "s_axis_rc", "s_axis_cq", "m_axis_cc", "registers"):
-            wiring.connect(m, getattr(shim, name), flipped(getattr(self, name)))
+        connect_hard_block(m, shim, self)
+        wiring.connect(m, shim.registers, flipped(self.registers))
         m.d.comb += [
-            shim.cfg_max_payload.eq(self.cfg_max_payload), shim.cfg_max_read_req.eq(self.cfg_max_read_req),
+            self.function_reset.eq(shim.function_reset), shim.function_reset_done.eq(self.function_reset_done),
+            msix.enable.eq(shim.msix_enable), self.lost.eq(shim.refused),
             dma_read.cfg_max_read_req.eq(shim.max_read_req), dma_write.cfg_max_payload.eq(shim.max_payload),
-            self.idle.eq(~dma_read.busy & ~dma_write.busy),
+            self.idle.eq(~dma_read.busy & ~dma_write.busy & ~shim.busy),
         ]
         pass_counts(m, (shim,), self)
         wiring.connect(m, dma_read.o_read, shim.i_read)

@@ -17,7 +17,8 @@ MESSAGE_BYTES = 4
 class Msix(wiring.Component):
     """Turns interrupt vectors into writes, behind everything the DMA write engine granted before.
 
-    A vector becomes pending; a pending vector that is not masked is sent. One that is raised again before
+    A vector becomes pending; a pending vector that is not masked is sent, when the host has enabled the function's
+    interrupts and has not masked them all. One that is raised again before
     it was sent is sent once. A vector the table does not have is dropped. One message per (vectors + 3) cycles
     at worst.
 
@@ -29,6 +30,8 @@ class Msix(wiring.Component):
     -------
     i : In(stream.Signature(5))
         Vector; ``ready`` is always 1.
+    enable : In(1)
+        Enabled and not masked as a whole.
     o_request, o_data : Out(stream DmaRequest), Out(stream Beat)
         A client of :class:`~weft.hdl.pcie.dma_write.DmaWrite`.
     table : In(MsixTable)
@@ -40,7 +43,7 @@ class Msix(wiring.Component):
         if not 1 <= self._vectors <= 1 << VECTOR_WIDTH:
             raise ValueError(f"msix_vectors is {self._vectors}; choose 1 to {1 << VECTOR_WIDTH}")
         super().__init__({
-            "i": In(stream.Signature(VECTOR_WIDTH)),
+            "i": In(stream.Signature(VECTOR_WIDTH)), "enable": In(1),
             "o_request": Out(stream.Signature(DmaRequest)),
             "o_data": Out(stream.Signature(Beat)),
             "table": In(MsixTable),
@@ -98,7 +101,7 @@ class Msix(wiring.Component):
             m.d.sync += self.o_data.valid.eq(0)
         with m.If(~self.o_request.valid & ~self.o_data.valid):
             m.d.sync += fire_vector.eq(Mux(fire_vector == vectors - 1, 0, fire_vector + 1))
-            with m.If((pending & ~masked).bit_select(fire_vector, 1)):
+            with m.If(self.enable & (pending & ~masked).bit_select(fire_vector, 1)):
                 m.d.sync += [
                     self.o_request.valid.eq(1), self.o_data.valid.eq(1),
                     self.o_request.p.address.eq(Cat(fired[0], fired[1])),

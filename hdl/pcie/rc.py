@@ -92,6 +92,7 @@ class CompletionShim(wiring.Component):
                 beat.lanes.eq(Mux(bad, 0, Mux(inside, rc.tkeep, rc.tkeep & ~header_lanes))),
                 beat.dword.eq(Mux(inside, beat.dword + LANES, head.lower_address[2:] - HEADER_DWORDS)),
                 beat.tag.eq(Mux(inside, tag_q, head.tag)),
+                beat.last.eq(rc.tlast),
                 beat.done.eq(rc.tlast & ends),
                 beat.error.eq(bad | (rc.tlast & rc.tuser[96])),
             ]

@@ -8,11 +8,16 @@ from ..axis import axis_signature
 from ..layouts import BEAT_BITS
 from ..stream import Skid
 from .tlp import DWORD_BITS, LANES, ReadTlp, WriteTlp
+from .under_way import UnderWay
+from .write_store import WriteStore
 
 USER_WIDTH = 137
 HEADER_DWORDS = 4
 HEADER_BITS = HEADER_DWORDS * DWORD_BITS
 SPACE = LANES - HEADER_DWORDS            # payload double words in the first beat
+SEQUENCE_WIDTH = 6
+READ_SEQUENCE, WRITE_SEQUENCE = 0, 1     # sequence numbers: enough to tell when a write has left
+NONPOSTED_WIDTH = 4
 
 
 class RequestType(enum.Enum, shape=4):
@@ -71,43 +76,66 @@ class _RequestBeat(data.Struct):
     last_be: 4
     first: 1
     last: 1
+    write: 1
 
 
 class RequestShim(wiring.Component):
     """Puts read and write requests on RQ, one packet at a time, alternating when both wait.
 
     A read takes one beat. A write of n double words takes ceil((n + 4) / 16) beats: 9 for 512 bytes.
-    One beat per cycle, 2 cycles of latency.
+    One beat per cycle. A read takes 2 cycles; a write 3 more than it takes to come, for it begins when it is whole:
+    ``tvalid`` must not fall inside a packet, or the hard block nullifies it (PG213).
 
     Members
     -------
     i_read : In(stream.Signature(ReadTlp))
     i_write : In(stream.Signature(WriteTlp))
     m_axis_rq : Out(AXI stream)
+    nonposted_credits : In(4)
+        Headers of reads that the link partner takes (15: or more). With none, reads wait, and no write behind them.
+    gone : In(1)
+        Nothing is in the hard block.
+    sequence, sequence_valid : In(6).array(2), In(2)
+        Sequence numbers of requests that no completion can pass any more.
+    busy : Out(1)
+        Something was accepted that has not left, or a write that a completion may still pass.
     """
 
     i_read: In(stream.Signature(ReadTlp))
     i_write: In(stream.Signature(WriteTlp))
     m_axis_rq: Out(axis_signature(data_width=BEAT_BITS, user_width=USER_WIDTH, keep_lane_width=DWORD_BITS))
+    nonposted_credits: In(NONPOSTED_WIDTH)
+    gone: In(1)
+    sequence: In(SEQUENCE_WIDTH).array(2)
+    sequence_valid: In(2)
+    busy: Out(1)
 
     def elaborate(self, platform):
         m = Module()
+        m.submodules.store = store = WriteStore()
+        m.submodules.under_way = under_way = UnderWay()
         m.submodules.skid = skid = Skid(_RequestBeat)
+        wiring.connect(m, wiring.flipped(self.i_write), store.i)
         ready, beat = skid.i.ready, skid.i.p
-        read, write = self.i_read.p, self.i_write.p
+        read, write = self.i_read.p, store.o.p
 
         descriptor = Signal(RequestDescriptor)
         carry = Signal(HEADER_BITS)
         carry_dwords = Signal(range(HEADER_DWORDS + 1))     # of the packet's end
         flush, inside, read_next = Signal(), Signal(), Signal()
-        choose_read, choose_write = Signal(), Signal()
+        choose_read, choose_write, may_read = Signal(), Signal(), Signal()
         tail = Signal(5)                 # double words in the last beat of a write, 1 to 16
         m.d.comb += [
-            choose_write.eq(~flush & self.i_write.valid & (inside | ~(self.i_read.valid & read_next))),
-            choose_read.eq(~flush & ~inside & self.i_read.valid & (read_next | ~self.i_write.valid)),
+            may_read.eq(self.i_read.valid & (self.nonposted_credits != 0)),
+            choose_write.eq(~flush & store.o.valid & (inside | ~(may_read & read_next))),
+            choose_read.eq(~flush & ~inside & may_read & (read_next | ~store.o.valid)),
             self.i_read.ready.eq(choose_read & ready),
-            self.i_write.ready.eq(choose_write & ready),
+            store.o.ready.eq(choose_write & ready),
             skid.i.valid.eq(flush | choose_read | choose_write),
+            self.busy.eq(store.busy | flush | skid.o.valid | under_way.busy),
+            under_way.sent.eq(choose_write & ready & write.first),
+            under_way.left.eq(Cat(self.sequence_valid[k] & (self.sequence[k] == WRITE_SEQUENCE) for k in range(2))),
+            under_way.gone.eq(self.gone),
             tail.eq(((write.dwords - 1)[:4]) + 1),
             beat.first_be.eq(Mux(choose_read, read.first_be, write.first_be)),
             beat.last_be.eq(Mux(choose_read, read.last_be, write.last_be)),
@@ -136,6 +164,7 @@ class RequestShim(wiring.Component):
             m.d.comb += [
                 beat.data.eq(Cat(Mux(write.first, descriptor, carry), write.data[:BEAT_BITS - HEADER_BITS])),
                 beat.first.eq(write.first),
+                beat.write.eq(1),
                 beat.last.eq(write_end),
                 beat.keep.eq(Mux(write_end, keep(tail + HEADER_DWORDS), full)),
             ]
@@ -157,6 +186,7 @@ class RequestShim(wiring.Component):
         m.d.comb += [
             user.first_be0.eq(out.first_be), user.last_be0.eq(out.last_be),
             user.is_sop.eq(out.first), user.is_eop.eq(out.last), user.eop_pointer0.eq(Mux(out.last, end, 0)),
+            user.seq_num.eq(Mux(out.write, WRITE_SEQUENCE, READ_SEQUENCE)),
             self.m_axis_rq.tvalid.eq(skid.o.valid), skid.o.ready.eq(self.m_axis_rq.tready),
             self.m_axis_rq.tdata.eq(out.data), self.m_axis_rq.tkeep.eq(out.keep),
             self.m_axis_rq.tlast.eq(out.last), self.m_axis_rq.tuser.eq(user),

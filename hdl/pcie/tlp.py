@@ -42,13 +42,15 @@ class CompletionBeat(data.Struct):
     """One beat of a read completion, as the link delivers it.
 
     Lane i holds the double word whose address, modulo 4 KiB, is ``dword + i``, if bit i of ``lanes``
-    is set. With ``error`` no lane is valid. ``done``: nothing more will come for this tag.
+    is set. With ``error`` no lane is valid. ``last`` ends the completion; ``done``: nothing more will come
+    for this tag.
     """
 
     data: BEAT_BITS
     lanes: LANES
     dword: 10
     tag: 8
+    last: 1
     done: 1
     error: 1
 

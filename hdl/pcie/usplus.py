@@ -1,6 +1,6 @@
 """PCIe shim for the UltraScale+ hard block: 512 bit, no straddle."""
 
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -9,7 +9,13 @@ from ..counting import count_outputs
 from ..interfaces import RegisterBus
 from ..layouts import BEAT_BITS
 from . import cq, rc, rq
+from .bus_master import BusMaster
+from .few_tags import FewTags
+from .read_watch import ReadWatch
 from .tlp import DWORD_BITS, SIZE_CODE_MAX, SIZE_CODE_WIDTH, CompletionBeat, ReadTlp, WriteTlp
+
+FUNCTIONS = 4             # physical functions of the hard block; the card is the first
+BUS_MASTER_ENABLE = 2     # bit of a function's status
 
 
 def _axis(user_width):
@@ -23,8 +29,25 @@ def hard_block_members():
         "s_axis_rc": In(_axis(rc.USER_WIDTH)),
         "s_axis_cq": In(_axis(cq.CQ_USER_WIDTH)),
         "m_axis_cc": Out(_axis(cq.CC_USER_WIDTH)),
+        **{f"pcie_rq_seq_num{k}": In(rq.SEQUENCE_WIDTH) for k in range(2)},
+        **{f"pcie_rq_seq_num_vld{k}": In(1) for k in range(2)},
+        "pcie_tfc_nph_av": In(rq.NONPOSTED_WIDTH),
         "cfg_max_payload": In(SIZE_CODE_WIDTH), "cfg_max_read_req": In(SIZE_CODE_WIDTH),
+        "cfg_function_status": In(16), "cfg_ext_tag_enable": In(1),
+        "cfg_interrupt_msix_enable": In(FUNCTIONS), "cfg_interrupt_msix_mask": In(FUNCTIONS),
+        "cfg_flr_in_process": In(FUNCTIONS), "cfg_flr_done": Out(FUNCTIONS),
     }
+
+
+def connect_hard_block(m, inner, outer):
+    """Give ``outer``'s members that face the hard block to ``inner``, a part of it."""
+    for name, member in hard_block_members().items():
+        if member.is_signature:
+            connect(m, getattr(inner, name), flipped(getattr(outer, name)))
+        elif member.flow is In:
+            m.d.comb += getattr(inner, name).eq(getattr(outer, name))
+        else:
+            m.d.comb += getattr(outer, name).eq(getattr(inner, name))
 
 
 class UsplusShim(wiring.Component):
@@ -46,10 +69,24 @@ class UsplusShim(wiring.Component):
         As the hard block gives them: 128 bytes << code.
     max_payload, max_read_req : Out(3)
         The same, registered and limited to legal values, for the DMA engines.
+    pcie_rq_seq_num0, pcie_rq_seq_num1, pcie_rq_seq_num_vld0, pcie_rq_seq_num_vld1, pcie_tfc_nph_av
+        See ``sequence`` and ``nonposted_credits`` of :class:`~weft.hdl.pcie.rq.RequestShim`.
+    cfg_function_status, cfg_interrupt_msix_enable, cfg_interrupt_msix_mask, cfg_flr_in_process, cfg_flr_done
+        As PG213 has them, of all functions; the card looks at the first.
+    cfg_ext_tag_enable : In(1)
+        Extended tag field enable of the Device Control register.
+    bus_master, msix_enable, function_reset : Out(1)
+        Registered. The card may be bus master; it may send interrupts; its function is being reset.
+    function_reset_done : In(1)
+        Strobe: the card has forgotten everything.
     i_read : In(stream.Signature(ReadTlp))
     i_write : In(stream.Signature(WriteTlp))
     o_completion : Out(stream.Signature(CompletionBeat))
     registers : Out(RegisterBus)
+    refused : Out(1)
+        Strobe: a request of the card ended in an error or in nothing, because it may not be bus master.
+    busy : Out(1)
+        A request was accepted and has not left; a write may still be in the hard block.
     count_host_refused : Out(1)
         A host request was refused.
     """
@@ -57,13 +94,15 @@ class UsplusShim(wiring.Component):
     COUNTS = {"host_refused": 1}
 
     def __init__(self, params):
+        self._silence_log2 = params.silence_log2
         super().__init__({
             **hard_block_members(),
             "max_payload": Out(SIZE_CODE_WIDTH), "max_read_req": Out(SIZE_CODE_WIDTH),
             "i_read": In(stream.Signature(ReadTlp)),
             "i_write": In(stream.Signature(WriteTlp)),
             "o_completion": Out(stream.Signature(CompletionBeat)),
-            "registers": Out(RegisterBus),
+            "registers": Out(RegisterBus), "busy": Out(1), "refused": Out(1),
+            "bus_master": Out(1), "msix_enable": Out(1), "function_reset": Out(1), "function_reset_done": In(1),
             **count_outputs(self.COUNTS),
         })
 
@@ -72,16 +111,44 @@ class UsplusShim(wiring.Component):
         m.submodules.requests = requests = rq.RequestShim()
         m.submodules.completions = completions = rc.CompletionShim()
         m.submodules.registers = registers = cq.RegisterShim()
-        connect(m, flipped(self.i_read), requests.i_read)
-        connect(m, flipped(self.i_write), requests.i_write)
+        m.submodules.bus_master = bus_master = BusMaster()
+        m.submodules.tags = tags = FewTags()
+        m.submodules.watch = watch = ReadWatch()
+        silence = Signal(self._silence_log2 + 1)
+        gone = silence[-1]
+        with m.If(self.bus_master | requests.m_axis_rq.tvalid):
+            m.d.sync += silence.eq(0)
+        with m.Elif(~gone):
+            m.d.sync += silence.eq(silence + 1)
+        connect(m, flipped(self.i_read), bus_master.i_read)
+        connect(m, bus_master.o_read, tags.i_read)
+        connect(m, tags.o_read, watch.i_read)
+        connect(m, watch.o_read, requests.i_read)
+        connect(m, flipped(self.i_write), bus_master.i_write)
+        connect(m, bus_master.o_write, requests.i_write)
         connect(m, requests.m_axis_rq, flipped(self.m_axis_rq))
         connect(m, flipped(self.s_axis_rc), completions.s_axis_rc)
-        connect(m, completions.o, flipped(self.o_completion))
+        connect(m, completions.o, watch.i_completion)
+        connect(m, watch.o_completion, tags.i_completion)
+        connect(m, tags.o_completion, bus_master.i_completion)
+        connect(m, bus_master.o_completion, flipped(self.o_completion))
         connect(m, flipped(self.s_axis_cq), registers.s_axis_cq)
         connect(m, registers.m_axis_cc, flipped(self.m_axis_cc))
         connect(m, registers.registers, flipped(self.registers))
         m.d.comb += [
+            self.busy.eq(requests.busy | bus_master.busy), self.refused.eq(bus_master.refused),
+            bus_master.enable.eq(self.bus_master), requests.gone.eq(gone), watch.gone.eq(gone),
+            tags.extended.eq(self.cfg_ext_tag_enable),
+            requests.nonposted_credits.eq(self.pcie_tfc_nph_av),
+            requests.sequence[0].eq(self.pcie_rq_seq_num0), requests.sequence[1].eq(self.pcie_rq_seq_num1),
+            requests.sequence_valid.eq(Cat(self.pcie_rq_seq_num_vld0, self.pcie_rq_seq_num_vld1)),
             self.count_host_refused.eq(registers.refused),
+        ]
+        m.d.sync += [
+            self.bus_master.eq(self.cfg_function_status[BUS_MASTER_ENABLE] & ~self.cfg_flr_in_process[0]),
+            self.msix_enable.eq(self.cfg_interrupt_msix_enable[0] & ~self.cfg_interrupt_msix_mask[0]),
+            self.function_reset.eq(self.cfg_flr_in_process[0]),
+            self.cfg_flr_done.eq(self.function_reset_done),
         ]
         for given, limited in ((self.cfg_max_payload, self.max_payload), (self.cfg_max_read_req, self.max_read_req)):
             with m.If(given > SIZE_CODE_MAX):

@@ -15,7 +15,7 @@ from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 
 PARAMS = preset("test")
 ENABLE, RESET = 1, 2        # bits of `control`
-IDLE, RESET_DONE = 1, 2     # bits of `status`
+IDLE, RESET_DONE, DMA_LOST = 1, 2, 4     # bits of `status`
 
 
 def value(dut, name):
@@ -54,24 +54,30 @@ async def time_goes_on(dut):
 @cocotb.test()
 async def reset_waits(dut):
     """Against a model: held from the cycle after control bit 1 on; the reset comes when DMA and MAC have been at rest
-    for a cycle and control bit 0 is clear, for a cycle, and again while bit 1 stays."""
+    for a cycle and control bit 0 is clear, for a cycle, and again while bit 1 stays. A reset of the function asks for
+    it once, and does not look at control bit 0."""
     await start_clock(dut)
     rng, seen = random.Random(bench_seed()), Counter()
-    hold = at_rest = core_reset = idle_before = 0
-    control = 0
+    hold = at_rest = core_reset = idle_before = lost = whole = function_before = 0
+    control = function_reset = 0
     for _ in range(6000):
         if rng.random() < 0.1:
             control = rng.choice([0, 0, ENABLE, ENABLE, RESET, ENABLE | RESET])
+        if rng.random() < 0.02:
+            function_reset ^= 1
         inputs = {"idle": rng.getrandbits(1), "dma_idle": int(rng.random() < 0.6), "sending": int(rng.random() < 0.3),
-                  "tables_clear": int(rng.random() < 0.8)}
+                  "tables_clear": int(rng.random() < 0.8), "dma_lost": int(rng.random() < 0.05),
+                  "function_reset": function_reset}
         for name, level in inputs.items():
             getattr(dut, name).value = level
         dut.registers__control.value = control | rng.getrandbits(30) << 2
         await ReadOnly()
         assert (value(dut, "hold"), value(dut, "core_reset")) == (hold, core_reset)
+        assert value(dut, "function_reset_done") == (core_reset and whole)
         assert value(dut, "enable") == int(control & ENABLE and inputs["tables_clear"])
         status = value(dut, "registers__status")
         assert status & IDLE == idle_before
+        assert status & DMA_LOST == DMA_LOST * lost
         assert status & RESET_DONE == RESET_DONE * (inputs["tables_clear"] and not hold and not core_reset)
         quiet = inputs["dma_idle"] and not inputs["sending"]
         seen["DMA in flight"] += bool(hold and not inputs["dma_idle"] and not inputs["sending"])
@@ -79,13 +85,20 @@ async def reset_waits(dut):
         seen["still enabled"] += bool(hold and at_rest and quiet and control & ENABLE)
         seen["not at rest before"] += bool(hold and quiet and not at_rest)
         seen["reset"] += core_reset
+        asked = function_reset and not function_before
+        seen["lost"] += lost
+        seen["function is reset"] += core_reset and whole
+        seen["though enabled"] += bool(hold and at_rest and quiet and whole and control & ENABLE)
         seen["ends"] += bool(core_reset and not control & RESET)
-        hold, at_rest, core_reset = (
-            1 if control & RESET else 0 if core_reset else hold, int(hold and quiet),
-            int(hold and at_rest and quiet and not control & ENABLE))
+        hold, at_rest, core_reset, whole, lost, function_before = (
+            1 if control & RESET or asked else 0 if core_reset else hold, int(hold and quiet),
+            int(hold and at_rest and quiet and (whole or not control & ENABLE)),
+            1 if asked else 0 if core_reset else whole, int((lost or inputs["dma_lost"]) and not core_reset),
+            function_reset)
         idle_before = inputs["idle"]
         await RisingEdge(dut.clk)
-    for case in ("DMA in flight", "amid a frame", "still enabled", "not at rest before", "reset", "ends"):
+    for case in ("DMA in flight", "amid a frame", "still enabled", "not at rest before", "reset", "ends", "lost",
+                 "function is reset", "though enabled"):
         assert seen[case] > 5, f"{case}: {seen}"
 
 

@@ -18,6 +18,7 @@ from weft.hdl import abi, wire
 from weft.tb.cards.card_pair import CardPair, missing_blocks
 from weft.tb.flow.simulate import bench_seed
 from weft.tb.judge.scoreboard import laps
+from weft.tb.world.hard_block import COMPLETION_HEADERS
 from weft.tb.world.host import HostConfig
 from weft.tb.world.link import FrameKind, LinkConfig
 from weft.tb.world.two_hosts import EnvConfig
@@ -350,6 +351,21 @@ async def rough_both_ways(dut):
     crossing = await Crossing(dut, case).run()
     for board in crossing.pair.scoreboards.values():
         board.require("loss", "reorder", "duplicate", "corruption")
+
+
+@cocotb.test(timeout_time=10, timeout_unit="ms")
+async def completions_split(dut):
+    """A quick host that splits every completion at 64 bytes: what is read then fits the completion headers that the
+    hard block has, and most of them are used. The model complains of one that finds no room."""
+    host, most = HostConfig(read_latency_ns=400, split_completions=True), []
+
+    def watch(crossing):
+        block = crossing.pair.env.sides["a"].hard_block
+        deliver = block.rc_queue.put_nowait
+        block.rc_queue.put_nowait = lambda tlp: (most.append(block.rx_buf_cplh_fc_count), deliver(tlp))
+
+    await Crossing(dut, Case({"a": [60_000], "b": []}, pmtu=4096, host=host), watch).run()
+    assert COMPLETION_HEADERS / 4 < max(most) <= COMPLETION_HEADERS, max(most)
 
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")

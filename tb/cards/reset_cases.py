@@ -3,7 +3,7 @@
 import random
 
 import cocotb
-from cocotb.task import bridge
+from cocotb.task import bridge, resume
 from cocotb.triggers import gather
 
 from weft.driver.application.file_transfer import Endpoint
@@ -14,6 +14,7 @@ from weft.hdl import abi
 from weft.tb.cards.card_pair import CardPair, missing_blocks
 from weft.tb.flow.simulate import bench_seed
 from weft.tb.judge.scoreboard import Scoreboard
+from weft.tb.world.function_reset import reset_function
 from weft.tb.world.host import HostConfig
 from weft.tb.world.link import FrameKind, LinkConfig, frame_kind
 from weft.tb.world.two_hosts import EnvConfig
@@ -36,10 +37,13 @@ class ResetRun:
         Side of the card that is reset.
     due : callable(ResetRun)
         Asked all the time by the victim's driver: is it time to reset?
+    before : callable(ResetRun), optional
+        Called by the victim's driver before it resets the card.
     """
 
-    def __init__(self, dut, victim, due):
+    def __init__(self, dut, victim, due, before=None):
         self.victim, self.peer, self.due = victim, "ab".replace(victim, ""), due
+        self.before = before or (lambda run: None)
         self.rng = random.Random(bench_seed())
         config = EnvConfig(a_to_b=LOSSY, b_to_a=LOSSY, host=HostConfig(read_latency_ns=1_500, read_jitter=0.5))
         self.pair = CardPair(dut, config, ContextConfig(probe_timeout_ns=25_000, node_age_ns=300), seed=bench_seed())
@@ -102,6 +106,7 @@ class ResetRun:
             context.run_until(lambda: self.peer_is_busy and self.due(self), SILENCE_NS)
             self.busy = {"node reads": self.node_reads, "linked": self.linked,
                          "reads": len(self.pair.env.host(side).reading)}
+            self.before(self)
             context.reset()
         while len(self.completions[side]) < count:
             self.completions[side] += end.cq.wait(16, SILENCE_NS)
@@ -180,6 +185,21 @@ async def nodes_in_flight(dut):
     assert run.busy["node reads"] and run.busy["linked"], run.busy
     assert counters["b"]["drop_stale_generation"] >= len(run.arrived_late) > 0
     run.pair.scoreboards["b"].require("loss")
+
+
+@resume
+async def reset_by_host(run):
+    """The host of the victim resets the card's function. All that was in flight ends there."""
+    run.cut_off = await reset_function(run.pair.env.host(run.victim))
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def function_reset(dut):
+    """Function-level reset with payload, descriptors and frames on the way: the card comes to rest by itself, says so,
+    and its driver brings it up as after its own reset."""
+    run = ResetRun(dut, "a", payload_is_read, reset_by_host)
+    await run.run()
+    assert run.cut_off, "no read was cut off"
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")

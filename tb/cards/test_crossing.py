@@ -10,7 +10,8 @@ from weft.tb.world.two_cards import TOP, two_cards_text
 
 CASES = [
     "psn_wraps", "psn_passes_half", "rings_wrap", "second_and_third_loss", "tail_and_probe_lost",
-    "acknowledgements_lost", "loss_reports_lost", "odd_sizes", "nothing_at_all", "rough_both_ways", "back_pressure"]
+    "acknowledgements_lost", "loss_reports_lost", "odd_sizes", "nothing_at_all", "rough_both_ways", "back_pressure",
+    "completions_split"]
 
 
 def run(case, sim):

@@ -9,7 +9,7 @@ from weft.tb.flow.simulate import simulate
 from weft.tb.world.two_cards import TOP, two_cards_text
 
 
-@pytest.mark.parametrize("case", ["nodes_in_flight", "payload_in_flight"])
+@pytest.mark.parametrize("case", ["nodes_in_flight", "payload_in_flight", "function_reset"])
 def test_reset_in_flight(case):
     simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator", optimize="run",
              cases=Path(__file__).with_name("reset_cases.py"), tests=rf"\.{case}$", timeout_s=590)

@@ -89,6 +89,9 @@ BENCHMARKS = {
     "lives": Benchmark("Lives of nodes: blocks that leak and stale accepts, functional and in the RTL.",
                        "lives", conditions="QPs that come and go, reports and retransmissions that come late or never"),
     "fuzz": Benchmark("Random and mutated frames: what raises, hangs, completes or writes beside.", "fuzz"),
+    "pcie-faults": Benchmark("Faults of a PCIe host, each kind, and what they broke.", "pcie_faults",
+                             conditions="the PCIe room alone, reads in 900 to 1100 ns, six tenths of the memory answer "
+                                        "badly; lost tags or credits, hangs, wrong bytes, errors without a fault"),
     "simulation": Benchmark("How fast simulation is.", "simulation",
                             conditions="wall clock of this machine, one run; two idle cards of preset test, Verilator"),
 }

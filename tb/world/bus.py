@@ -133,9 +133,14 @@ class Sink(End):
         """Whether nothing is left to do without a new beat."""
         return True
 
+    def gap(self):
+        """No beat is offered at this edge."""
+
     def _edge(self):
         bits = self._read()
         valid = bits[0] == "1"
+        if not valid:
+            self.gap()
         taking = valid and self._ready
         ready = self.room(taking) and not self._draw()
         if taking:

@@ -25,6 +25,27 @@ CC_DISCONTINUE = 1 << 16
 RC_SOP, RC_EOP, RC_EOP_LANE, RC_DISCONTINUE = 1 << 64, 1 << 76, 80, 1 << 96
 CQ_ENABLES, CQ_SOP, CQ_EOP, CQ_EOP_LANE, CQ_DISCONTINUE = 16, 1 << 80, 1 << 86, 88, 1 << 96
 
+COMPLETION_HEADERS = 128       # that the completion buffer holds (PG213)
+NONPOSTED_CREDITS = 15         # as many as can be told, or more
+IO_AND_MEMORY, BUS_MASTER = 0b011, 1 << 2       # bits of cfg_function_status
+FROM_CARD = ("cfg_flr_done",)
+TO_CARD = ("cfg_max_payload", "cfg_max_read_req", "cfg_function_status", "cfg_interrupt_msix_enable",
+           "cfg_interrupt_msix_mask", "cfg_flr_in_process", "pcie_rq_seq_num0", "pcie_rq_seq_num_vld0",
+           "pcie_rq_seq_num1", "pcie_rq_seq_num_vld1", "pcie_tfc_nph_av")
+
+
+def configuration(device):
+    """What the ports of the hard block say of the configuration of its first function."""
+    function = device.functions[0]
+    return {
+        "cfg_max_payload": function.pcie_cap.max_payload_size,
+        "cfg_max_read_req": function.pcie_cap.max_read_request_size,
+        "cfg_function_status": IO_AND_MEMORY | BUS_MASTER * function.bus_master_enable,
+        "cfg_ext_tag_enable": int(function.pcie_cap.extended_tag_field_enable),
+        "cfg_interrupt_msix_enable": int(function.msix_cap.msix_enable),
+        "cfg_interrupt_msix_mask": int(function.msix_cap.msix_function_mask),
+    }
+
 
 @dataclass
 class _Packet:
@@ -40,7 +61,8 @@ class _Packet:
 
 
 class _PacketSink(Sink):
-    """RQ or CC: packets of beats, received one by one.
+    """RQ or CC: packets of beats, received one by one. Inside a packet a beat has to be there in every cycle: otherwise
+    the hard block gives the packet up (PG213).
 
     Attributes
     ----------
@@ -60,6 +82,9 @@ class _PacketSink(Sink):
 
     def room(self, taking):
         return self._packets.qsize() <= self.queue_occupancy_limit_frames
+
+    def gap(self):
+        assert not self._content, f"{self.bus._name}: tvalid falls inside a packet"
 
     def take(self, bits):
         content, keep, last, user = self.bus.parts(bits)
@@ -229,8 +254,11 @@ class HardBlock(UltraScalePlusPcieDevice):
             pf0_msix_pba_bir=0, pf0_msix_pba_offset=abi.MSIX_PBA_OFFSET,
             user_clk=ticker.clk, **{f"{name[-2:]}_bus": Bus(dut, f"{prefix}{name}", ticker)
                                     for name in ("m_axis_rq", "s_axis_rc", "s_axis_cq", "m_axis_cc")},
-            cfg_max_payload=getattr(dut, f"{prefix}cfg_max_payload"),
-            cfg_max_read_req=getattr(dut, f"{prefix}cfg_max_read_req"))
+            **{name: getattr(dut, f"{prefix}{name}") for name in (*FROM_CARD, *TO_CARD)})
+        self.rx_buf_cplh_fc_limit = COMPLETION_HEADERS
+        self.cfg_ext_tag_enable = getattr(dut, f"{prefix}cfg_ext_tag_enable")
+        self.cfg_ext_tag_enable.value = self.cfg_flr_in_process.value = 0
+        self.pcie_tfc_nph_av.value = NONPOSTED_CREDITS
         function = self.functions[0]
         function.configure_bar(0, abi.BAR_BYTES)
         function.vendor_id, function.device_id = abi.PCI_VENDOR_ID, abi.PCI_DEVICE_ID
@@ -248,9 +276,8 @@ class HardBlock(UltraScalePlusPcieDevice):
 
     def configured(self):
         """Show the card what the host configured."""
-        capability = self.functions[0].pcie_cap
-        self.cfg_max_payload.value = capability.max_payload_size
-        self.cfg_max_read_req.value = capability.max_read_request_size
+        for name, level in configuration(self).items():
+            getattr(self, name).value = level
 
     async def _run_reset(self):
         pass  # no such pin
@@ -263,8 +290,17 @@ class HardBlock(UltraScalePlusPcieDevice):
             await self.cq_source.send(tlp.pack_us_cq())
 
     async def _run_rq_seq_num_logic(self):
-        while True:  # the card does not look at sequence numbers
-            await self.rq_seq_num.get()
+        edge, valid = RisingEdge(self.user_clk), self.pcie_rq_seq_num_vld0
+        while True:
+            number = await self.rq_seq_num.get()
+            await edge
+            self.pcie_rq_seq_num0.value, valid.value = number, 1
+            if self.rq_seq_num.empty():
+                await edge
+                valid.value = 0
+
+    async def _run_tx_fc_logic(self):
+        pass  # credits are given once: the model's link always has some
 
     async def _run_cfg_status_logic(self):
         pass  # configured() does it

@@ -91,6 +91,8 @@ class Host(RootComplex):
         Addresses of the reads that wait for memory.
     overtaken : int
         Reads that were answered before an earlier one.
+    agent : FaultAgent or None
+        Answers some reads in the host's place.
     strict : bool
         Whether a complaint of the model fails the test at once. All are kept in ``complaints``.
     """
@@ -108,7 +110,7 @@ class Host(RootComplex):
         self.split_on_all_rcb = self.config.split_completions
         self.memory = HostMemory(self, self.rng)
         self.device = self.function = self.bar = None
-        self.reading, self.overtaken = [], 0
+        self.reading, self.overtaken, self.agent = [], 0, None
 
     async def handle_mem_read_tlp(self, tlp):
         # Only the read service waits: a delay of the port would hold credits back, and one inside a memory region
@@ -125,6 +127,8 @@ class Host(RootComplex):
             await Timer(round(wait * 1000), "ps")
         self.overtaken += self.reading[0] != tlp.address
         self.reading.remove(tlp.address)
+        if self.agent is not None and await self.agent.answer(tlp):
+            return
         await super().handle_mem_read_tlp(tlp)
 
     def plug(self, device):

@@ -11,15 +11,12 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hdl import abi
 from weft.hdl.axis import axis_signature
+from weft.hdl.pcie.usplus import hard_block_members
 
 DWORD = 32
 MEMORY_READ, MEMORY_WRITE = 0, 1
 FULL_ENABLES = 0xF | 0xF << 8
 FRAME_WORD = 0x5EED
-
-
-def pcie(user_width):
-    return axis_signature(data_width=512, user_width=user_width, keep_lane_width=DWORD)
 
 
 def request(address, dwords, kind):
@@ -30,14 +27,10 @@ def request(address, dwords, kind):
 class StubCard(wiring.Component):
     """One transaction at a time, everywhere."""
 
-    m_axis_rq: Out(pcie(137))
-    s_axis_rc: In(pcie(161))
-    s_axis_cq: In(pcie(183))
-    m_axis_cc: Out(pcie(81))
-    m_axis_tx: Out(axis_signature(data_width=512, user_width=17))
-    s_axis_rx: In(axis_signature(data_width=512, user_width=1))
-    cfg_max_payload: In(3)
-    cfg_max_read_req: In(3)
+    def __init__(self):
+        super().__init__({
+            **hard_block_members(), "m_axis_tx": Out(axis_signature(data_width=512, user_width=17)),
+            "s_axis_rx": In(axis_signature(data_width=512, user_width=1))})
 
     def elaborate(self, _platform):
         m = Module()

@@ -13,6 +13,7 @@ from weft.hdl import abi
 from weft.hdl.layouts import LineData, LineRequest
 from weft.hdl.params import preset
 from weft.hdl.pcie.endpoint import Endpoint
+from weft.hdl.pcie.usplus import connect_hard_block, hard_block_members
 from weft.tb.blocks.pcie.partners import group
 from weft.tb.blocks.pcie.usplus_host import UsplusHost
 from weft.tb.flow.clock import ports
@@ -35,22 +36,22 @@ class PcieRoom(wiring.Component):
     def __init__(self, params):
         self._endpoint = Endpoint(params, bulk_clients=BULKS, line_clients=LINES, write_clients=WRITERS)
         members = self._endpoint.signature.members
-        self._streams = ["m_axis_rq", "s_axis_rc", "s_axis_cq", "m_axis_cc", "i_interrupt"]
         self._arrays = ["i_bulk", "o_bulk", "i_line", "o_line", "i_request", "i_data"]
-        self._plain = ["cfg_max_payload", "cfg_max_read_req", "hold"]
-        super().__init__({**{name: members[name] for name in self._streams + self._arrays + self._plain},
-                          "refused": Out(16), "idle": Out(1)})
+        self._plain = ["hold", "function_reset_done"]
+        self._shown = ["idle", "lost", "function_reset"]
+        passed = ("i_interrupt", *self._arrays, *self._plain, *self._shown)
+        super().__init__({**hard_block_members(), "refused": Out(16), **{name: members[name] for name in passed}})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.endpoint = endpoint = self._endpoint
-        for name in self._streams:
-            connect(m, getattr(endpoint, name), flipped(getattr(self, name)))
+        connect_hard_block(m, endpoint, self)
+        connect(m, endpoint.i_interrupt, flipped(self.i_interrupt))
         for name in self._arrays:
             for inner, outer in zip(getattr(endpoint, name), getattr(self, name), strict=True):
                 connect(m, inner, flipped(outer))
         m.d.comb += [getattr(endpoint, name).eq(getattr(self, name)) for name in self._plain]
-        m.d.comb += self.idle.eq(endpoint.idle)
+        m.d.comb += [getattr(self, name).eq(getattr(endpoint, name)) for name in self._shown]
         m.d.sync += self.refused.eq(self.refused + endpoint.count_host_refused)
 
         # Registers: a scratch memory below SILENT, the MSI-X ranges above.

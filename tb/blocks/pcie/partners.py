@@ -41,8 +41,8 @@ class Completer:
         Completions are split at multiples of this, at random, or everywhere if ``split_all``.
     fail : set
         Page numbers whose reads end in an error.
-    most_lines : int
-        64-byte lines that unanswered requests asked for at one time, at most.
+    most_lines, most_headers : int
+        64-byte lines that unanswered requests asked for at one time, and completions that they brought, at most.
     """
 
     def __init__(self, dut, rng, *, read, window=1, rcb=64, split_all=False, pause=0.0, latency=0, size=4096):
@@ -50,20 +50,21 @@ class Completer:
         self.window, self.rcb, self.split_all, self.pause, self.latency = window, rcb, split_all, pause, latency
         self.size, self.fail = size, set()
         self.requests, self.active, self.seen, self.most_active = [], {}, [], 0
-        self.overtaken = self.split = self.most_lines = 0
+        self.overtaken = self.split = self.most_lines = self.most_headers = 0
         cocotb.start_soon(self._run())
 
     def _answer(self, tlp):
         """Beats of all completions of one request, a list per completion."""
         address, length = enabled_span(tlp)
         if address >> 12 in self.fail:
+            failure = {"tag": tlp.tag, "last": 1, "error": 1}
             kind = self.rng.randrange(3) if length > self.rcb else 0
             if kind == 0:
-                return [[pack(CompletionBeat, tag=tlp.tag, done=1, error=1)]]
+                return [[pack(CompletionBeat, **failure, done=1)]]
             cut = address + length // 2 & -self.rcb
             if kind == 1 and cut > address:            # some data, then an error ends it
-                return [self._beats(tlp, address, cut, False), [pack(CompletionBeat, tag=tlp.tag, done=1, error=1)]]
-            return [[pack(CompletionBeat, tag=tlp.tag, error=1)], self._beats(tlp, address, address + length, True)]
+                return [self._beats(tlp, address, cut, False), [pack(CompletionBeat, **failure, done=1)]]
+            return [[pack(CompletionBeat, **failure)], self._beats(tlp, address, address + length, True)]
         cuts = [address, *[c for c in range((address | self.rcb - 1) + 1, address + length, self.rcb)
                            if self.split_all or self.rng.random() < 0.2], address + length]
         self.split += len(cuts) > 2
@@ -81,7 +82,8 @@ class Completer:
                 lanes &= ~0b111
             beats.append(pack(
                 CompletionBeat, data=int.from_bytes(part, "little"), lanes=lanes, tag=tlp.tag,
-                dword=(first - RC_HEADER_DWORDS + at // 4) % 1024, done=int(done and at + 64 >= len(stream))))
+                dword=(first - RC_HEADER_DWORDS + at // 4) % 1024, last=int(at + 64 >= len(stream)),
+                done=int(done and at + 64 >= len(stream))))
         return beats
 
     async def _run(self):
@@ -98,11 +100,13 @@ class Completer:
                     address, length = enabled_span(tlp)
                     assert tlp.tag not in self.active, f"tag {tlp.tag} is used twice"
                     assert tlp.dwords * 4 <= self.size and (address >> 12) == (address + length - 1 >> 12)
-                    self.active[tlp.tag] = (tlp.dwords + tlp.address % 16 + 15) // 16
-                    self.most_lines = max(self.most_lines, sum(self.active.values()))
+                    answer = deque(self._answer(tlp))
+                    self.active[tlp.tag] = (tlp.dwords + tlp.address % 16 + 15) // 16, len(answer)
+                    lines, headers = map(sum, zip(*self.active.values(), strict=True))
+                    self.most_lines, self.most_headers = max(self.most_lines, lines), max(self.most_headers, headers)
                     self.most_active = max(self.most_active, len(self.active))
                     self.seen.append((address, length, tlp.tag))
-                    open_answers.append((cycle + self.latency, tlp.tag, deque(self._answer(tlp))))
+                    open_answers.append((cycle + self.latency, tlp.tag, answer))
             if offered and unpack(CompletionBeat, offered).done:
                 del self.active[unpack(CompletionBeat, offered).tag]
             offered = 0

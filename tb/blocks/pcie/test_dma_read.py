@@ -10,7 +10,8 @@ from cocotb.triggers import RisingEdge, with_timeout
 
 from weft.hdl.layouts import Beat, LineData, LineRequest
 from weft.hdl.params import preset
-from weft.hdl.pcie.dma_read import COMPLETION_LINES, DmaRead
+from weft.hdl.pcie.completion_room import COMPLETION_HEADERS, COMPLETION_LINES, TRUST
+from weft.hdl.pcie.dma_read import DmaRead
 from weft.tb.blocks.pcie.partners import Completer, group
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack, unpack
@@ -41,6 +42,11 @@ class Bench:
         self.lines = [StreamSource(dut, f"i_line__{k}", dut.clk, pause, self.rng) for k in range(LINES)]
         self.line_data = [StreamSink(dut, f"o_line__{k}", dut.clk, 0.0, self.rng) for k in range(LINES)]
         self.completer = Completer(dut, self.rng, read=host_bytes, pause=pause, **completer)
+
+    async def answer_whole(self):
+        """Answer each request of up to 1 KiB in one piece, until the card counts on it."""
+        self.completer.rcb, self.dut.cfg_max_read_req.value = 4096, 3
+        await self.bulk_client(0, [[(0x10000, 1024)]] * (TRUST + 1))
 
     async def packet(self, client):
         """Bytes and error flag of the next packet of a bulk client."""
@@ -152,14 +158,14 @@ async def full_rate(dut):
     """Sustained 4 KiB reads late by 60 cycles: the reader keeps pace with the completions."""
     await start_clock(dut)
     bench = Bench(dut, latency=60)
-    bench.completer.rcb = 4096
-    dut.cfg_max_read_req.value = 3
+    await bench.answer_whole()
     groups = [[(0x10000 + 0x1000 * k, 4096)] for k in range(24)]
     task = cocotb.start_soon(bench.bulk_client(0, groups))
-    while bench.packets[0].received < 8 * 64:
+    taken = bench.packets[0].received
+    while bench.packets[0].received < taken + 8 * 64:
         await RisingEdge(dut.clk)
     start, cycles = bench.packets[0].received, 0
-    while bench.packets[0].received < 20 * 64:
+    while bench.packets[0].received < taken + 20 * 64:
         await RisingEdge(dut.clk)
         cycles += 1
     beats = bench.packets[0].received - start
@@ -174,18 +180,18 @@ async def output_rate(dut):
     """What already lies in the slots comes out at one beat per cycle."""
     await start_clock(dut)
     bench = Bench(dut)
-    bench.completer.rcb = 4096
-    dut.cfg_max_read_req.value = 3
+    await bench.answer_whole()
+    asked, taken = len(bench.completer.seen), bench.packets[0].received
     bench.packets[0].pause = 1.0
     task = cocotb.start_soon(bench.bulk_client(0, [[(0x10000 + 0x1000 * k, 4096)] for k in range(8)]))
     for _ in range(600):
         await RisingEdge(dut.clk)
-    assert len(bench.completer.seen) * 1024 <= COMPLETION_LINES * 64 + 28 * 1024
+    assert (len(bench.completer.seen) - asked) * 1024 <= COMPLETION_LINES * 64 + 28 * 1024
     bench.packets[0].pause = 0.0
-    while bench.packets[0].received < 1:
+    while bench.packets[0].received < taken + 1:
         await RisingEdge(dut.clk)
     start, cycles = bench.packets[0].received, 0
-    while bench.packets[0].received < 5 * 64:
+    while bench.packets[0].received < taken + 5 * 64:
         await RisingEdge(dut.clk)
         cycles += 1
     beats = bench.packets[0].received - start
@@ -199,13 +205,32 @@ async def bytes_in_flight_are_those_of_the_buffer(dut):
     """As many reads are asked for as the hard block's buffer has lines for, wherever in a line they begin."""
     await start_clock(dut)
     bench = Bench(dut, latency=100)
-    dut.cfg_max_read_req.value = 3
+    await bench.answer_whole()
     for dword in (0, 1, 2, 4, 8):
         lines = 14 + (dword > 0)                # the last dword lies alone in its line
         bench.completer.most_lines = 0
         piece = 4 * dword, 64 * 14 - 4 * dword + 4 * (dword > 0)
         await bench.bulk_client(0, [[(0x10000 + 0x1000 * k + piece[0], piece[1])] for k in range(28)])
         assert bench.completer.most_lines == COMPLETION_LINES // lines * lines, dword
+
+
+@cocotb.test()
+async def headers_in_flight_are_those_of_the_buffer(dut):
+    """However finely the host splits completions: once the card has seen it, as many as there are headers for, and not
+    fewer than that."""
+    await start_clock(dut)
+    bench, spare = Bench(dut, latency=100), 1024 // 64
+    for unit in (64, 128, 256):
+        await bench.answer_whole()
+        bench.completer.rcb, bench.completer.split_all = unit, True
+        for half in ("learns", "knows"):
+            await bench.line_client(0, [(0x400 + 4 * k, 1) for k in range(20)])     # nothing else is under way
+            bench.completer.most_headers = bench.completer.most_lines = 0
+            await bench.bulk_client(0, [[(0x10000 + 0x1000 * k, 1024)] for k in range(60)])
+            if half == "knows":
+                wanted = min(COMPLETION_HEADERS, COMPLETION_LINES * 64 // unit)
+                assert wanted - spare <= bench.completer.most_headers <= COMPLETION_HEADERS, unit
+        bench.completer.split_all = False
 
 
 @cocotb.test()

@@ -123,7 +123,7 @@ class Bench:
                 at, beat = next(got)
                 assert at == cycle + 1, f"{packet}: a beat of cycle {cycle} came out in {at}"
                 assert beat.tag == packet.tag, packet
-                assert beat.done == (last and packet.ends), packet
+                assert beat.last == last and beat.done == (last and packet.ends), packet
                 assert beat.error == (packet.bad or last and packet.discontinued), packet
                 for lane in range(LANES):
                     if beat.lanes >> lane & 1:

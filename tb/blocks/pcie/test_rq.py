@@ -4,11 +4,12 @@ import random
 
 import cocotb
 import pytest
-from cocotb.triggers import RisingEdge, with_timeout
+from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 from cocotbext.axi import AxiStreamBus, AxiStreamSink
 
 from weft.hdl.pcie.rq import RequestDescriptor, RequestShim, RequestUser
 from weft.hdl.pcie.tlp import LANES, ReadTlp, WriteTlp
+from weft.tb.blocks.pcie.usplus_host import without_gaps
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack, unpack
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
@@ -18,11 +19,13 @@ from weft.tb.flow.stream import StreamSource
 class Bench:
     def __init__(self, dut, pause=0.0):
         self.dut, self.rng = dut, random.Random(bench_seed())
+        dut.nonposted_credits.value = 15
         self.reads = StreamSource(dut, "i_read", dut.clk, pause, self.rng)
         self.writes = StreamSource(dut, "i_write", dut.clk, pause, self.rng)
         self.rq = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis_rq", bus_separator="__"), dut.clk, dut.rst)
         self.rq.log.setLevel("WARNING")
         self.rq.set_pause_generator(iter(lambda: self.rng.random() < pause, None))
+        cocotb.start_soon(without_gaps(dut, "m_axis_rq"))
 
     def read(self):
         fields = {"address": self.rng.getrandbits(62), "dwords": self.rng.randint(1, 1024),
@@ -55,9 +58,9 @@ class Bench:
         return descriptor, unpack(RequestUser, user), lanes[4:]
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=200, timeout_unit="us")
 async def mixed(dut):
-    """Every length around the beat boundaries, mixed with reads, under back pressure."""
+    """Every length around the beat boundaries, mixed with reads, under back pressure; the writes come with gaps."""
     await start_clock(dut)
     bench = Bench(dut, pause=0.3)
     lengths = [*range(1, 50), 64, 127, 128, 129, 250, 1024]
@@ -81,15 +84,18 @@ async def mixed(dut):
     assert "010" in "".join(map(str, order)) or "101" in "".join(map(str, order))
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=200, timeout_unit="us")
 async def fair_and_full(dut):
     """With both waiting they alternate, and RQ is never idle: 512 bytes and a read in ten beats."""
     await start_clock(dut)
     bench = Bench(dut)
     for _ in range(30):
         bench.write(128)
+    while not int(dut.m_axis_rq__tvalid.value):
+        await RisingEdge(dut.clk)
+    for _ in range(30):
         bench.read()
-    cycles = beats = 0
+    cycles = beats = 1
     while beats < 30 * 10:
         await RisingEdge(dut.clk)
         valid = int(dut.m_axis_rq__tvalid.value)
@@ -98,6 +104,78 @@ async def fair_and_full(dut):
     assert cycles == beats
     kinds = [(await bench.packet())[0].kind for _ in range(60)]
     assert all(a != b for a, b in zip(kinds, kinds[1:], strict=False))
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def largest(dut):
+    """A write of 4 KiB whose beats come one by one becomes whole."""
+    await start_clock(dut)
+    bench = Bench(dut, pause=0.8)
+    for _ in range(3):
+        wanted, body = bench.write(1024)
+        descriptor, _, payload = await bench.packet()
+        assert (descriptor.dwords, payload) == (wanted["dwords"], body)
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def no_credits(dut):
+    """Without credits for reads writes pass, and reads go on when there are some."""
+    await start_clock(dut)
+    bench = Bench(dut)
+    dut.nonposted_credits.value = 0
+    reads = [bench.read() for _ in range(5)]
+    for _ in range(5):
+        bench.write(40)
+    kinds = [(await bench.packet())[0].kind for _ in range(5)]
+    await ClockCycles(dut.clk, 20)
+    assert bench.rq.empty()
+    dut.nonposted_credits.value = 1
+    kinds += [(await bench.packet())[0].kind for _ in reads]
+    assert kinds == [1] * 5 + [0] * 5
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def writes_under_way(dut):
+    """A write is under way until its sequence number has come back, whatever reads tell; two may come in a cycle. When
+    all is gone, nothing is."""
+    await start_clock(dut)
+    bench, waiting = Bench(dut), []
+
+    async def numbers(count):
+        waiting.extend([(await bench.packet())[1].seq_num & 0x3F for _ in range(count)])
+
+    async def tell(*two):
+        for k, number in enumerate(two):
+            getattr(dut, f"sequence__{k}").value = number
+        dut.sequence_valid.value = (1 << len(two)) - 1
+        await RisingEdge(dut.clk)
+        dut.sequence_valid.value = 0
+        await ClockCycles(dut.clk, 2)
+
+    for _ in range(3):
+        bench.write(20)
+        bench.read()
+    await numbers(6)
+    read, write = min(waiting), max(waiting)
+    assert waiting.count(write) == waiting.count(read) == 3 and read != write
+    await ClockCycles(dut.clk, 5)
+    for two in ((read, read), (read, write), (read,), (write,)):
+        await tell(*two)
+        assert int(dut.busy.value), two
+    await tell(write, read)
+    assert not int(dut.busy.value)
+    for _ in range(2):
+        bench.write(20)
+    await numbers(2)
+    await tell(write, write)
+    assert not int(dut.busy.value)
+    bench.write(20)
+    await numbers(1)
+    await ClockCycles(dut.clk, 100)
+    assert int(dut.busy.value)
+    dut.gone.value = 1
+    await ClockCycles(dut.clk, 2)
+    assert not int(dut.busy.value)
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)

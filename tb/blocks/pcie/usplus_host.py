@@ -1,21 +1,40 @@
 """The host of the two cards, with the hard block's model as its authors wrote it."""
 
-from cocotb.triggers import FallingEdge
+import cocotb
+from cocotb.triggers import FallingEdge, RisingEdge
 from cocotbext.axi import AxiStreamBus
 from cocotbext.pcie.xilinx.us import UltraScalePlusPcieDevice
 
 from weft.hdl import abi
 from weft.tb.flow.clock import CLOCK_PERIOD_NS
+from weft.tb.world.hard_block import COMPLETION_HEADERS, FROM_CARD, NONPOSTED_CREDITS, TO_CARD
 from weft.tb.world.host import Host
 
 BUSES = {"rq_bus": "m_axis_rq", "rc_bus": "s_axis_rc", "cq_bus": "s_axis_cq", "cc_bus": "m_axis_cc"}
+
+
+async def without_gaps(dut, prefix):
+    """``tvalid`` of an AXI stream to the hard block never falls inside a packet: such a packet is nullified (PG213)."""
+    valid, ready, last = (getattr(dut, f"{prefix}__{name}") for name in ("tvalid", "tready", "tlast"))
+    inside, edge = False, RisingEdge(dut.clk)
+    while True:
+        await edge
+        offered = bool(int(valid.value))
+        if int(dut.rst.value):
+            inside = False
+            continue
+        assert offered or not inside, f"{prefix}: tvalid falls inside a packet"
+        if offered and int(ready.value):
+            inside = not int(last.value)
 
 
 class UsplusHost(Host):
     """A host and the UltraScale+ hard block at a top with the card's PCIe ports and clock ``clk``.
 
     The two cards have a hard block of this project's own (:mod:`weft.tb.world.hard_block`), which costs less time. This
-    one is the judge of both: unmodified, so its configuration has to be ``lean=False``. It drives ``clk`` and ``rst``.
+    one is the judge of both: unmodified but for a number, so its configuration has to be ``lean=False``. It drives
+    ``clk`` and ``rst``. That ``tvalid`` never falls inside a packet, which the model does not ask, is asserted beside
+    it.
 
     Parameters
     ----------
@@ -37,11 +56,16 @@ class UsplusHost(Host):
             pf0_msix_table_bir=0, pf0_msix_table_offset=abi.MSIX_TABLE_OFFSET,
             pf0_msix_pba_bir=0, pf0_msix_pba_offset=abi.MSIX_PBA_OFFSET,
             user_clk=dut.clk, user_reset=dut.rst, **buses,
-            cfg_max_payload=dut.cfg_max_payload, cfg_max_read_req=dut.cfg_max_read_req)
+            **{name: getattr(dut, name) for name in (*FROM_CARD, *TO_CARD)})
+        device.rx_buf_cplh_fc_limit = COMPLETION_HEADERS
+        dut.pcie_tfc_nph_av.value = NONPOSTED_CREDITS
         device.functions[0].configure_bar(0, bar_bytes)
         self.plug(device)
+        for prefix in ("m_axis_rq", "m_axis_cc"):
+            cocotb.start_soon(without_gaps(dut, prefix))
 
     async def bring_up(self, vectors=0):
         """Out of reset, enumerated, enabled; with so many interrupt vectors programmed."""
         await FallingEdge(self.dut.rst)
         await self.start(vectors)
+        self.dut.cfg_ext_tag_enable.value = int(self.device.functions[0].pcie_cap.extended_tag_field_enable)

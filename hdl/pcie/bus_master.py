@@ -1,0 +1,90 @@
+"""What happens to requests while the card may not be bus master: they end here."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..stream import Fifo
+from .tlp import CompletionBeat, ReadTlp, WriteTlp
+
+TAGS = 256
+
+
+class BusMaster(wiring.Component):
+    """Passes requests on while the host lets the card be bus master.
+
+    While it does not, a write vanishes and a read is answered with an error: nobody behind waits for ever, and a reset
+    of the card finds it at rest. A request that was shown on the other side goes there, a packet as a whole.
+    One beat per cycle, no latency. Answers given here go into cycles without a completion from the host.
+
+    Members
+    -------
+    enable : In(1)
+        The card may be bus master.
+    i_read, o_read : In/Out(stream.Signature(ReadTlp))
+    i_write, o_write : In/Out(stream.Signature(WriteTlp))
+    i_completion, o_completion : In/Out(stream.Signature(CompletionBeat))
+        ``ready`` of neither is looked at.
+    refused : Out(1)
+        Strobe: a request ended here.
+    busy : Out(1)
+        A read was accepted and not yet answered here.
+    """
+
+    enable: In(1)
+    i_read: In(stream.Signature(ReadTlp))
+    o_read: Out(stream.Signature(ReadTlp))
+    i_write: In(stream.Signature(WriteTlp))
+    o_write: Out(stream.Signature(WriteTlp))
+    i_completion: In(stream.Signature(CompletionBeat))
+    o_completion: Out(stream.Signature(CompletionBeat))
+    refused: Out(1)
+    busy: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.failed = failed = Fifo(8, TAGS)
+        shown_read, shown_write, inside, passing = Signal(), Signal(), Signal(), Signal()
+        pass_read, pass_write = Signal(), Signal()
+        m.d.comb += [
+            pass_read.eq(self.enable | shown_read),
+            self.o_read.payload.eq(self.i_read.payload),
+            self.o_read.valid.eq(self.i_read.valid & pass_read),
+            failed.i.payload.eq(self.i_read.p.tag),
+            failed.i.valid.eq(self.i_read.valid & ~pass_read),
+        ]
+        with m.If(pass_read):
+            m.d.comb += self.i_read.ready.eq(self.o_read.ready)
+        with m.Else():
+            m.d.comb += self.i_read.ready.eq(failed.i.ready)
+
+        # The fate of a packet is decided at its first beat.
+        with m.If(inside):
+            m.d.comb += pass_write.eq(passing)
+        with m.Else():
+            m.d.comb += pass_write.eq(self.enable | shown_write)
+        m.d.comb += [
+            self.o_write.payload.eq(self.i_write.payload),
+            self.o_write.valid.eq(self.i_write.valid & pass_write),
+            self.i_write.ready.eq(self.o_write.ready | ~pass_write),
+        ]
+        m.d.sync += [
+            shown_read.eq(self.o_read.valid & ~self.o_read.ready),
+            shown_write.eq(self.o_write.valid & ~self.o_write.ready),
+        ]
+        with m.If(self.i_write.valid & self.i_write.ready):
+            m.d.sync += [inside.eq(~self.i_write.p.last), passing.eq(pass_write)]
+
+        m.d.comb += [
+            self.i_completion.ready.eq(1),
+            self.o_completion.valid.eq(self.i_completion.valid | failed.o.valid),
+            failed.o.ready.eq(~self.i_completion.valid),
+            self.refused.eq((failed.i.valid & failed.i.ready) | (self.i_write.valid & ~pass_write)),
+            self.busy.eq(failed.o.valid | (failed.level != 0)),
+        ]
+        with m.If(self.i_completion.valid):
+            m.d.comb += self.o_completion.payload.eq(self.i_completion.payload)
+        with m.Else():
+            answer = self.o_completion.p
+            m.d.comb += [answer.tag.eq(failed.o.payload), answer.last.eq(1), answer.done.eq(1), answer.error.eq(1)]
+        return m

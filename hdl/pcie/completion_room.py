@@ -1,0 +1,105 @@
+"""Room in the hard block's completion buffer: data and headers of what was asked for and did not come yet."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ..params import exact_log2
+from .tlp import LANES, CompletionBeat, ReadTlp
+
+COMPLETION_LINES = 384        # lines asked for and not yet received: 24 KiB of the hard block's 32 KiB buffer
+COMPLETION_HEADERS = 128      # completions it holds (PG213)
+UNIT_LINES = (1, 2, 4)        # how finely the host may split completions, finest first
+LONG_BEATS = (None, 3, 4)     # a completion of so many beats crosses a boundary of the next finer unit
+TRUST = 64                    # such completions in a row, before a unit is counted on
+AMOUNT_BITS = 7
+
+
+class CompletionRoom(wiring.Component):
+    """Lets a read request pass when there is room for all its completions. One request per two cycles.
+
+    How many completions a request brings is the host's choice: it may split at every 64 bytes, and the headers are
+    then what is short. Requests count as so many completions as the host has shown to need: of units of 64 bytes at
+    first, of 128 or 256 after :data:`TRUST` completions in a row that were not split finer, of less from the first
+    that is. Requests under way are counted in every unit, so that a change of the unit finds them counted; those that
+    passed before the first finer split may still bring more headers than there is room for, once. The hard block then
+    drops a completion, and gives the read up in time.
+
+    Members
+    -------
+    i, o : In/Out(stream.Signature(ReadTlp))
+    completion : In(CompletionBeat)
+        What comes back, of any tag.
+    completion_valid : In(1)
+    """
+
+    i: In(stream.Signature(ReadTlp))
+    o: Out(stream.Signature(ReadTlp))
+    completion: In(CompletionBeat)
+    completion_valid: In(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        units = range(len(UNIT_LINES))
+        amounts = data.ArrayLayout(AMOUNT_BITS, len(UNIT_LINES))
+        m.submodules.weights = weights = Memory(shape=amounts, depth=256, init=[])
+        weights_write, weights_read = weights.write_port(), weights.read_port(domain="comb")
+        trusted = self._trusted_units(m)
+
+        # A request passes in two steps: weigh, then send.
+        used = [Signal(range(COMPLETION_LINES + 1), name=f"used{k}") for k in units]
+        needed, weight, returned_weight = Signal(amounts), Signal(amounts), Signal(amounts)
+        weighed, send, fits, returned = Signal(), Signal(), Signal(), Signal()
+        headers_fit = Signal(len(UNIT_LINES))
+        head, beat = self.i.p, self.completion
+        for k, lines in enumerate(UNIT_LINES):
+            dwords = LANES * lines
+            m.d.comb += [
+                needed[k].eq((head.dwords + head.address[:exact_log2(dwords)] + Const(dwords - 1))
+                             >> exact_log2(dwords)),
+                headers_fit[k].eq(used[k] + needed[k] <= COMPLETION_HEADERS),
+            ]
+            m.d.sync += used[k].eq(used[k] + Mux(fits, needed[k], 0) - Mux(returned, returned_weight[k], 0))
+        m.d.comb += [
+            fits.eq(self.i.valid & ~weighed & (used[0] + needed[0] <= COMPLETION_LINES)
+                    & (headers_fit & trusted).any()),
+            self.o.valid.eq(weighed), self.o.payload.eq(head),
+            send.eq(weighed & self.o.ready), self.i.ready.eq(send),
+            weights_write.addr.eq(head.tag), weights_write.data.eq(weight), weights_write.en.eq(send),
+            weights_read.addr.eq(beat.tag),
+        ]
+        m.d.sync += [returned.eq(self.completion_valid & beat.done), returned_weight.eq(weights_read.data)]
+        with m.If(fits):
+            m.d.sync += [weighed.eq(1), weight.eq(needed)]
+        with m.If(send):
+            m.d.sync += weighed.eq(0)
+        return m
+
+    def _trusted_units(self, m):
+        """A bit for each unit that may be counted on; that of the coarsest such unit allows most."""
+        beat, units = self.completion, len(UNIT_LINES)
+        beats = Signal(range(max(LONG_BEATS[1:]) + 1))      # of the completion that is coming, at most the largest
+        end = Signal(range(LANES * UNIT_LINES[-1]))         # double-word address behind it
+        top = Signal(range(LANES + 1))
+        ended, sound, cut = Signal(), Signal(), Signal()
+        for lane in range(LANES):
+            with m.If(beat.lanes[lane]):
+                m.d.comb += top.eq(lane + 1)
+        m.d.sync += [
+            ended.eq(self.completion_valid & beat.last), sound.eq(~beat.error),
+            cut.eq(~beat.done), end.eq(beat.dword + top),
+        ]
+        with m.If(self.completion_valid & (beats != LONG_BEATS[-1])):
+            m.d.sync += beats.eq(beats + 1)
+        with m.If(ended):
+            m.d.sync += beats.eq(self.completion_valid)
+        runs = [Const(1, 1)]
+        for k in range(1, units):
+            run = Signal(range(TRUST + 1), name=f"run{k}")
+            with m.If(ended & sound & cut & end[:exact_log2(LANES * UNIT_LINES[k])].any()):
+                m.d.sync += run.eq(0)
+            with m.Elif(ended & sound & (beats >= LONG_BEATS[k]) & (run != TRUST)):
+                m.d.sync += run.eq(run + 1)
+            runs.append(run == TRUST)
+        return Cat(runs)

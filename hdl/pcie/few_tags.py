@@ -1,0 +1,71 @@
+"""Read requests when the host allows no extended tags: 32 at a time, whatever tags they have inside."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ..stream import Fifo
+from .tlp import CompletionBeat, ReadTlp
+
+FEW = 32
+TAG_BITS = 8
+
+
+class FewTags(wiring.Component):
+    """Passes requests and completions; without extended tags it gives every request one of 32 tags of its own.
+
+    One request and one completion beat per cycle, no latency. A request waits for a free tag, and for the end of
+    those under way when the host has changed its mind.
+
+    Members
+    -------
+    extended : In(1)
+        All tags may be used.
+    i_read, o_read : In/Out(stream.Signature(ReadTlp))
+    i_completion, o_completion : In/Out(stream.Signature(CompletionBeat))
+        ``ready`` of neither is looked at.
+    """
+
+    extended: In(1)
+    i_read: In(stream.Signature(ReadTlp))
+    o_read: Out(stream.Signature(ReadTlp))
+    i_completion: In(stream.Signature(CompletionBeat))
+    o_completion: Out(stream.Signature(CompletionBeat))
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.free = free = Fifo(range(FEW), FEW)
+        m.submodules.inner = inner = Memory(shape=TAG_BITS, depth=FEW, init=[])
+        inner_write, inner_read = inner.write_port(), inner.read_port(domain="comb")
+        few = Signal()
+        fresh = Signal(range(FEW + 1))      # tags never used yet; used ones come back through the queue
+        tag = Signal(range(FEW))
+        under_way = Signal(TAG_BITS + 1)
+        open_, sent, ended, rested = Signal(), Signal(), Signal(), Signal()
+        back = self.i_completion.p
+        m.d.comb += [
+            rested.eq(under_way == 0),
+            tag.eq(Mux(fresh != FEW, fresh, free.o.payload)),
+            open_.eq((few != self.extended) & (~few | (fresh != FEW) | free.o.valid)),
+            self.o_read.payload.eq(self.i_read.payload),
+            self.o_read.valid.eq(self.i_read.valid & open_),
+            self.i_read.ready.eq(self.o_read.ready & open_),
+            sent.eq(self.o_read.valid & self.o_read.ready),
+            ended.eq(self.i_completion.valid & back.done),
+            inner_write.addr.eq(tag), inner_write.data.eq(self.i_read.p.tag), inner_write.en.eq(sent & few),
+            inner_read.addr.eq(back.tag),
+            free.o.ready.eq(sent & few & (fresh == FEW)),
+            free.i.payload.eq(back.tag), free.i.valid.eq(ended & few),
+            self.i_completion.ready.eq(1),
+            self.o_completion.payload.eq(self.i_completion.payload),
+            self.o_completion.valid.eq(self.i_completion.valid),
+        ]
+        with m.If(few):
+            m.d.comb += [self.o_read.p.tag.eq(tag), self.o_completion.p.tag.eq(inner_read.data)]
+        m.d.sync += under_way.eq(under_way + sent - ended)
+        with m.If(sent & few & (fresh != FEW)):
+            m.d.sync += fresh.eq(fresh + 1)
+        with m.If(rested & ~sent):
+            m.d.sync += few.eq(~self.extended)
+        return m

@@ -1,0 +1,41 @@
+"""Memory writes that were given to the hard block and may not have left it."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+COUNT_BITS = 16
+
+
+class UnderWay(wiring.Component):
+    """Counts writes out and their sequence numbers back.
+
+    A completion may pass a posted write inside the hard block; so what a register says is only known to be behind a
+    write when the write's sequence number came back.
+
+    Members
+    -------
+    sent : In(1)
+        Strobe: a write goes to the hard block.
+    left : In(2)
+        For each of the two sequence numbers that the hard block may tell in a cycle: it is a write's.
+    gone : In(1)
+        Nothing is in the hard block, whatever it told.
+    busy : Out(1)
+        A write may be in the hard block.
+    """
+
+    sent: In(1)
+    left: In(2)
+    gone: In(1)
+    busy: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        count = Signal(COUNT_BITS)
+        m.d.comb += self.busy.eq(count != 0)
+        with m.If(self.gone):
+            m.d.sync += count.eq(0)
+        with m.Else():
+            m.d.sync += count.eq(count + self.sent - self.left[0] - self.left[1])
+        return m

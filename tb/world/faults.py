@@ -1,0 +1,211 @@
+"""A host that misbehaves: every way in which a DMA read can end badly, and answers nobody asked for."""
+
+from collections import Counter
+
+from cocotb.triggers import Timer
+from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpAttr
+from cocotbext.pcie.core.utils import PcieId
+from cocotbext.pcie.xilinx.us import usp_model
+from cocotbext.pcie.xilinx.us.tlp import ErrorCode
+
+RCB_BYTES = 64
+NOBODY = PcieId(0, 0, 0)
+UNUSED_TAGS = range(160, 256)        # above those of every preset
+TIMEOUT_NS, STALL_NS = 2_000, 700
+
+# What ends a read badly, and what does not.
+ENDS_BADLY = ("unsupported", "aborted", "retry", "poisoned", "lost", "partly lost", "partly aborted", "wrong address",
+              "mismatched", "without data", "discontinued", "late")
+HARMLESS = ("split and stalled", "stray", "twice")
+READ_FAULTS = ENDS_BADLY + HARMLESS
+
+
+class FaultAgent:
+    """Answers some reads of a host wrongly. Works with either model of the hard block, and plays its part where that
+    is not modelled: the completion timeout, and packets it gives up.
+
+    Parameters
+    ----------
+    host : Host
+        With its card plugged in.
+    rng : random.Random
+    choose : callable(int) → str or None
+        The fault, of :data:`READ_FAULTS`, that a read of this address meets.
+
+    Attributes
+    ----------
+    injected : Counter
+        Faults by kind.
+    """
+
+    def __init__(self, host, rng, choose):
+        self.host, self.device, self.rng, self.choose = host, host.device, rng, choose
+        self.injected, self._give_up = Counter(), set()
+        self._deliver = self.device.rc_queue.put_nowait
+        self.device.rc_queue.put_nowait = self._on_rc
+        host.agent = self
+
+    def remove(self):
+        """The host behaves again."""
+        self.host.agent = None
+
+    def _on_rc(self, tlp):
+        """What the hard block is going to show on RC."""
+        if tlp.tag in self._give_up:
+            self._give_up.discard(tlp.tag)
+            tlp.discontinue = True
+        self._deliver(tlp)
+
+    async def answer(self, tlp):
+        """Answer a read; false if it is left to the host."""
+        kind = self.choose(tlp.address)
+        if kind is None:
+            return False
+        self.injected[kind] += 1
+        await getattr(self, "_" + kind.replace(" ", "_"))(tlp)
+        return True
+
+    # ------------------------------------------------------------------ each kind
+
+    async def _unsupported(self, tlp):
+        await self._send(Tlp.create_ur_completion_for_tlp(tlp, NOBODY))
+
+    async def _aborted(self, tlp):
+        await self._send(Tlp.create_ca_completion_for_tlp(tlp, NOBODY))
+
+    async def _retry(self, tlp):
+        await self._send(Tlp.create_crs_completion_for_tlp(tlp, NOBODY))
+
+    async def _without_data(self, tlp):
+        await self._send(Tlp.create_completion_for_tlp(tlp, NOBODY, status=CplStatus.SC))
+
+    async def _poisoned(self, tlp):
+        answer = await self._completions(tlp)
+        self.rng.choice(answer).ep = True
+        await self._send(*answer)
+
+    async def _lost(self, tlp):
+        await self._time_out(tlp)
+
+    async def _late(self, tlp):
+        """After the time-out. The hard block knows that it is nobody's, though its tag may be in use again."""
+        answer = usp_model.Tlp_us((await self._completions(tlp))[0])
+        await self._time_out(tlp)
+        await Timer(self.rng.randint(1, STALL_NS), "ns")
+        self._show(answer, ErrorCode.INVALID_TAG)
+
+    async def _partly_lost(self, tlp):
+        await self._send(*(await self._completions(tlp, RCB_BYTES))[:-1])
+        await self._time_out(tlp)
+
+    async def _partly_aborted(self, tlp):
+        await self._send(*(await self._completions(tlp, RCB_BYTES))[:-1],
+                         Tlp.create_ca_completion_for_tlp(tlp, NOBODY))
+
+    async def _wrong_address(self, tlp):
+        answer = await self._completions(tlp)
+        self.rng.choice(answer).lower_address ^= 4
+        await self._send(*answer)
+
+    async def _mismatched(self, tlp):
+        """Attributes that the request does not have: such a completion does not count."""
+        answer = await self._completions(tlp)
+        answer[-1].attr = TlpAttr.NS if tlp.attr != TlpAttr.NS else TlpAttr.RO
+        await self._send(*answer)
+        await self._time_out(tlp)
+
+    async def _discontinued(self, tlp):
+        self._give_up.add(tlp.tag)
+        await self._send(*await self._completions(tlp))
+
+    async def _split_and_stalled(self, tlp):
+        for completion in await self._completions(tlp, RCB_BYTES):
+            await self._send(completion)
+            if self.rng.random() < 0.3:
+                await Timer(self.rng.randint(1, STALL_NS), "ns")
+
+    async def _stray(self, tlp):
+        answer = await self._completions(tlp)
+        alien = Tlp(answer[0])
+        alien.tag = self.rng.choice(UNUSED_TAGS)
+        answer.insert(self.rng.randint(0, len(answer)), alien)
+        await self._send(*answer)
+
+    async def _twice(self, tlp):
+        answer = await self._completions(tlp)
+        await self._send(*answer, Tlp(answer[-1]))
+
+    # ----------------------------------------------------------------------- parts
+
+    async def _send(self, *completions):
+        for completion in completions:
+            await self.host.send(completion)
+
+    async def _completions(self, tlp, unit=None):
+        """What answers a read rightly, as a list; cut at multiples of ``unit``, or where the host likes."""
+        unit = unit or self.rng.choice([RCB_BYTES, 2 * RCB_BYTES, 4 * RCB_BYTES, 4096])
+        unit = min(unit, 128 << self.host.max_payload_size)
+        data = await self.host.mem_address_space.read(tlp.address, tlp.length * 4)
+        first, total = tlp.address + tlp.get_first_be_offset(), tlp.get_be_byte_count()
+        at, end, result = tlp.address, tlp.address + tlp.length * 4, []
+        while at < end:
+            until = min(end, (at | unit - 1) + 1)
+            completion = Tlp.create_completion_data_for_tlp(tlp, NOBODY)
+            start = max(at, first)
+            completion.byte_count = first + total - start
+            completion.lower_address = start & 0x7F
+            completion.set_data(data[at - tlp.address:until - tlp.address])
+            result.append(completion)
+            at = until
+        return result
+
+    async def _time_out(self, tlp):
+        """The hard block gives a read up: it tells the card and forgets the tag."""
+        await Timer(TIMEOUT_NS, "ns")
+        if self.device.active_request[tlp.tag] is None:
+            return
+        self.device.active_request[tlp.tag] = None
+        end = usp_model.Tlp_us(Tlp.create_completion_for_tlp(tlp, NOBODY, status=CplStatus.SC))
+        end.request_completed = True
+        self._show(end, ErrorCode.TIMEOUT)
+
+    def _show(self, tlp, code):
+        """Put a packet on RC that the hard block made up, or found wrong."""
+        tlp.error_code = code
+        self.device.rx_buf_cplh_fc_count += 1
+        self.device.rx_buf_cpld_fc_count += tlp.get_data_credits() + 1
+        self._deliver(tlp)
+
+
+class Weather:
+    """Which part of a host's memory answers badly today.
+
+    Parameters
+    ----------
+    rng : random.Random
+    unit_bytes : int
+        A read does not cross a multiple of it.
+    share : float
+        Part of the memory with faults.
+    kinds : sequence of str
+    """
+
+    def __init__(self, rng, unit_bytes, share, kinds=READ_FAULTS):
+        self._rng, self._unit, self._share, self._kinds = rng, unit_bytes, share, kinds
+        self._faults = {}
+
+    def change(self):
+        """Other faults, at other addresses."""
+        self._faults.clear()
+
+    def __call__(self, address):
+        """The fault that a read of this address meets, or None."""
+        key = address // self._unit
+        if key not in self._faults:
+            self._faults[key] = self._rng.choice(self._kinds) if self._rng.random() < self._share else None
+        return self._faults[key]
+
+    def ends_badly(self, address, length):
+        """Whether a read of these bytes, cut at multiples of the unit, ends with an error."""
+        first, last = address // self._unit, (address + length - 1) // self._unit
+        return any(self(key * self._unit) in ENDS_BADLY for key in range(first, last + 1))
