@@ -47,6 +47,7 @@ IMPORTS = {
     # RDMA in software: beside the card's driver, of which it shares the words and nothing that moves.
     "driver/soft/ports": "",
     "driver/soft/raw": "contracts driver/terms driver/memory",
+    "driver/soft/rc": "contracts driver/terms driver/memory driver/protocol driver/verbs",
     # The models.
     "model": "contracts",
     "model/functional": "contracts model driver/device",
@@ -67,7 +68,8 @@ IMPORTS = {
     "tb/software": "contracts driver/terms driver/memory driver/queue driver/protocol driver/knitting driver/send "
                    "driver/receive driver/engine driver/verbs driver/application model model/functional tb/judge "
                    "tb/lives",
-    "tb/soft": "driver/terms driver/verbs driver/soft/ports driver/soft/raw model model/functional",
+    "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc model "
+               "model/functional tb/world tb/judge",
     "tb/cards": "contracts driver/terms driver/verbs driver/application model model/functional tb/flow tb/world "
                 "tb/judge tb/blocks/receive tb/software",
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",

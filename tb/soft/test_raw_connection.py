@@ -148,6 +148,12 @@ def test_destroyed_queue_pair_gives_everything_back():
     assert [end.buffers.used for end in pair.ends] == [0, 0] and not pair.mr[0].uses
 
 
+def test_send_queue_has_a_limit():
+    pair = RawPair()
+    assert [pair.post(0) for _ in range(65)] == [0] * 64 + [-errno.EAGAIN]
+    assert all_good(pair.done(0, 64)) and pair.ends[0].counts["post_again"] == 1 and pair.post(0) == 0
+
+
 @pytest.mark.parametrize("wrong", [
     {"length": -1}, {"length": 1 << 32}, {"wr_id": 1 << 64}, {"remote_addr": 1 << 64}, {"remote_key": -1},
     {"remote_addr": (1 << 64) - 1, "length": 2}, {"local_offset": -1}, {"local_mr_id": 1 << 32}])

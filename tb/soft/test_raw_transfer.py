@@ -142,6 +142,26 @@ def test_sequence_numbers_wrap():
         assert pair.state(i).tx_seq == (seqs[i] + 40) % (1 << 32) == pair.state(1 - i).rx_expected_seq
 
 
+def test_peer_is_told_of_each_request_by_itself():
+    pair = RawPair()
+    for n, length in enumerate((3000, 5000, 10)):
+        pair.post(0, length=length, wr_id=n)
+    pair.done(0, 3)
+    assert [c.byte_len for c in pair.poll(1)] == [3000, 5000, 10]
+
+
+def test_queue_pairs_take_turns():
+    """Where there is place for few frames, each queue pair gets some."""
+    pair = RawPair(qps=4, tx_queue=16)
+    for qp in range(4):
+        pair.post(0, length=20_000, qp=qp)
+    first = []
+    for _ in range(4):
+        pair.ends[0].rdma_process(0)
+        first.append(parse(pair.ends[0].take_frames()[0]).src_qp)
+    assert sorted(first) == [0, 1, 2, 3]
+
+
 def test_64_queue_pairs_share_a_host():
     pair = RawPair(size=64 * 3000, qps=64)
     data = random.Random(64).randbytes(64 * 3000)
