@@ -11,7 +11,7 @@ from weft.tb.soft.raw_pair import RawPair, all_good, statuses
 from weft.tb.soft.test_raw_packet import random_packet
 from weft.tb.soft.world import MACS
 
-SEED = int(os.environ.get("WEFT_SEED") or random.SystemRandom().getrandbits(31))
+SEED = int((os.environ.get("WEFT_SEED") or str(random.SystemRandom().getrandbits(31))).partition(",")[0])
 FRAMES = int(os.environ.get("WEFT_FRAMES") or 10_000)
 
 

@@ -17,7 +17,7 @@ from weft.tb.soft.rc_traffic import traffic
 from weft.tb.soft.test_rc_wire import random_packet
 from weft.tb.soft.world import MACS
 
-SEED = int(os.environ.get("WEFT_SEED") or random.SystemRandom().getrandbits(31))
+SEED = int((os.environ.get("WEFT_SEED") or str(random.SystemRandom().getrandbits(31))).partition(",")[0])
 FRAMES = int(os.environ.get("WEFT_FRAMES") or 10_000)
 AGAIN = f"WEFT_SEED={SEED} WEFT_FRAMES={FRAMES} python -m pytest tb/soft/test_rc_hostile.py"
 

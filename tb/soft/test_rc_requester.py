@@ -175,6 +175,53 @@ def test_credits_keep_sends_back(credits):
     assert early == 38 if credits else early > 500, "38: before anything was known"
 
 
+def test_credits_come_with_any_ack_and_never_go_back():
+    """Unasked, behind no packet; what is older than what is known, or of the future, tells nothing."""
+    pair = RcPair()
+    deaf(pair)
+    for n in range(4):
+        pair.post(0, W.RDMA_WRITE, wr_id=n)
+    pair.soon()
+    limits = []
+    for ahead, msn, count in ((-1, 0, 3), (1, 2, 0), (-1, 1, 8), (-1, 5, 8), (-1, 2, 4)):
+        reply(pair, ahead=ahead, msn=msn, syndrome=credit_code(count))
+        limits.append(pair.qp[0].requester._limit)
+    assert limits == [3, 2, 2, 2, 6] and not pair.ends[0].counts["ghost_responses"] and len(pair.poll(0)) == 2
+
+
+def test_waiting_for_a_receiver_is_no_time_out():
+    pair = RcPair(timeout=4, retry_cnt=1, min_rnr_timer=20, end_to_end_credits=False)   # 65 µs against 10 ms
+    pair.post(0, W.SEND)
+    pair.run(limit_ns=9_000_000)
+    assert pair.ends[0].counts["rnr_naks"] == 1 and not pair.ends[0].counts["timeouts"]
+    pair.post_recv(1)
+    assert all_good(pair.done(0, 1))
+
+
+def test_long_message_asks_for_acknowledgements_on_its_way():
+    pair = RcPair(path_mtu=MTU.MTU_256)
+    pair.post(0, W.RDMA_WRITE, length=100 * 256)
+    assert all_good(pair.done(0, 1))
+    asked = [n for n, packet in enumerate(pair.sent(0)) if packet.ack_req]
+    assert 7 <= len(asked) <= 8 and asked[-1] == 99
+    assert all(b - a <= 16 for a, b in zip([-1, *asked], asked, strict=False))
+
+
+def test_gap_that_stays_is_asked_for_again_after_a_time_out():
+    pair = RcPair(path_mtu=MTU.MTU_256, timeout=4)
+    deaf(pair)
+    pair.post(0, W.RDMA_READ, length=600)
+    pair.soon()
+    sent = [len(pair.frames)]
+    for _ in range(2):
+        for _ in range(3):
+            reply(pair, O.READ_RESPONSE_MIDDLE, 1, payload=bytes(256))
+        sent.append(len(pair.frames))
+        pair.run(limit_ns=70_000)
+        sent.append(len(pair.frames))
+    assert sent == [2, 3, 4, 5, 6] and pair.ends[0].counts["implied_naks"] == 2
+
+
 def test_writes_go_on_without_credits():
     pair = RcPair(min_rnr_timer=20)
     pair.post_recv(1)

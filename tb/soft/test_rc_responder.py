@@ -61,6 +61,26 @@ def test_ack_only_where_it_is_asked_for():
     assert syndromes(peer.send(O.WRITE_ONLY, b"a")) == [ack(101)]
 
 
+def test_unfinished_message_ends_with_the_connection():
+    peer = Peer()
+    peer.pair.post_recv(1, wr_id=5)
+    peer.send(O.SEND_FIRST, bytes(256))
+    assert not peer.qp.receives and not peer.pair.poll(1)
+    peer.qp.fail()
+    assert [(wc.wr_id, wc.status) for wc in peer.pair.poll(1)] == [(5, WCStatus.WR_FLUSH_ERR)]
+
+
+def test_duplicate_does_not_displace_a_nak():
+    peer = Peer()
+    peer.send(O.WRITE_ONLY, b"a")
+    peer.pair.hosts[1].port.room = 0
+    peer.send(O.WRITE_ONLY, b"c", psn=102)
+    peer.send(O.WRITE_ONLY, b"a", psn=100)
+    peer.pair.hosts[1].port.room = 9
+    peer.pair.hosts[1].run()
+    assert syndromes(peer.answers()) == [nak(101, Syndrome.NAK_PSN_SEQUENCE)]
+
+
 def test_msn_counts_messages():
     peer = Peer()
     peer.pair.post_recv(1)
@@ -138,6 +158,11 @@ def test_receiver_without_receives_says_so_and_drops_what_follows():
     peer.pair.hosts[1].run()
     assert syndromes(peer.answers()) == [ack(99, 1)], "the new receive is told of"
     assert syndromes(peer.send(O.SEND_ONLY, b"x")) == [ack(100)]
+    for n in range(3):
+        peer.pair.post_recv(1)
+        peer.pair.hosts[1].run()
+        assert syndromes(peer.answers()) == ([] if n else [ack(100, 1)]), "it is told of what it may not know"
+    peer.qp.receives.clear()
     assert syndromes(peer.send(O.WRITE_ONLY_IMM, b"y")) == [nak(101, Syndrome.RNR_NAK | 7)]
     assert peer.mr.read(1) == b"x", "a WRITE that is not acknowledged is not done"
 
@@ -265,13 +290,14 @@ def test_replies_that_wait_are_few_whatever_comes():
     for n in range(3):
         peer.send(O.READ_REQUEST, dma_length=600, to=n)
     for n in range(300):
-        psn = 100 + n % 9
-        peer.send(O.READ_REQUEST, psn=psn, dma_length=600 - psn % 3 * 256, to=(psn - 100) // 3 + psn % 3 * 256)
+        number, packet = n % 9 // 3, n % 3
+        peer.send(O.READ_REQUEST, psn=100 + n % 9, dma_length=600 - packet * 256, to=number + packet * 256)
         peer.send(O.WRITE_ONLY, b"x", psn=100)
         peer.send(O.WRITE_ONLY, b"x", psn=peer.psn + 1)
         peer.send(O.WRITE_ONLY, b"x")
         assert len(peer.qp.responder.replies) <= 4
-    assert peer.counts["duplicates"] >= 600 and peer.qp.qp_state is QPState.RTS
+    assert peer.counts["duplicates"] == 600 and not peer.counts["unknown_duplicates"]
+    assert peer.qp.qp_state is QPState.RTS
 
 
 @pytest.mark.parametrize(("changes", "counter"), [

@@ -6,7 +6,9 @@ import random
 import pytest
 
 from weft.driver.soft.rc.opcodes import RcOpcode as O
+from weft.driver.soft.rc.qp import SoftQP
 from weft.driver.terms.enums import MTU, SendFlags, WCFlags, WCOpcode, WROpcode
+from weft.driver.verbs.qp_attr import QPInitAttr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.tb.soft.rc_pair import RcPair, all_good
 from weft.tb.soft.world import BAD_LINK
@@ -106,6 +108,22 @@ def test_psns_wrap():
     for i in range(2):
         assert [wc.wr_id for wc in pair.done(i, 20)] == list(range(20))
         assert pair.qp[i].requester.una > 1 << 24
+
+
+def test_queue_pairs_of_a_host_take_turns():
+    pair = RcPair(size=1 << 18, path_mtu=MTU.MTU_256)
+    data = random.Random(8).randbytes(8 * 20_000)
+    pair.mr[0].write(data)
+    more = [[SoftQP(pair.pd[i], QPInitAttr(scq=pair.cq[i], rcq=pair.cq[i])) for _ in range(7)] for i in range(2)]
+    for i in range(2):
+        for mine, other in zip(more[i], more[1 - i], strict=True):
+            mine.connect(other.connection, pair.qp[i].attr)
+    for q, qp in enumerate([pair.qp[0], *more[0]]):
+        pair.qp[0] = qp
+        pair.post(0, W.RDMA_WRITE, length=20_000, at=20_000 * q, to=20_000 * q, wr_id=q)
+    assert sorted(wc.wr_id for wc in pair.done(0, 8)) == list(range(8)) and pair.mr[1].read(len(data)) == data
+    first = [p.dest_qp for p in pair.sent(0)[:128]]
+    assert [first.count(qpn) for qpn in set(first)] == [16] * 8, "no one waits until another is done"
 
 
 def test_unsignaled_requests_complete_silently():

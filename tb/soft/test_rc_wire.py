@@ -59,6 +59,7 @@ def test_what_is_no_packet_is_named(change, fault):
 
 @pytest.mark.parametrize(("opcode", "extensions", "payload", "fault"), [
     (0x15, b"", b"", Fault.OPCODE), (0x64, b"", b"", Fault.OPCODE), (0xC0, b"", bytes(20), Fault.OPCODE),
+    (RcOpcode.SEND_ONLY, b"odd", b"", Fault.LENGTH),
     (RcOpcode.WRITE_ONLY, bytes(12), b"", Fault.TRUNCATED), (RcOpcode.COMPARE_SWAP, bytes(24), b"", Fault.TRUNCATED),
     (RcOpcode.READ_REQUEST, bytes(16), b"more", Fault.LENGTH), (RcOpcode.ACKNOWLEDGE, bytes(4), b"m", Fault.LENGTH),
 ])

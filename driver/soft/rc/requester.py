@@ -95,9 +95,8 @@ class Requester:
                 request = candidate
                 break
             reads += candidate.responded
-        if request is None or request.status is not WCStatus.SUCCESS:
-            return None
-        if self.send_psn - self.una >= WINDOW or request.end_psn - self.una >= wire.PSN_OUTSTANDING_MAX:
+        if (request is None or self.send_psn - self.una >= WINDOW
+                or request.end_psn - self.una >= wire.PSN_OUTSTANDING_MAX):
             return None
         if reads and (request.fence or request.responded and reads >= self.qp.attr.max_rd_atomic):
             return None
