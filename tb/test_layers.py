@@ -44,6 +44,11 @@ IMPORTS = {
     "driver/verbs": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
                     "driver/send driver/receive driver/engine",
     "driver/application": "driver/terms driver/verbs",
+    # RDMA in software: beside the card's driver, of which it shares the words and nothing that moves.
+    "driver/soft/ports": "",
+    "driver/soft/raw": "contracts driver/terms driver/memory",
+    "driver/soft/rc": "contracts driver/terms driver/memory driver/protocol driver/verbs",
+    "driver/soft": "contracts driver/soft/raw",
     # The models.
     "model": "contracts",
     "model/functional": "contracts model driver/device",
@@ -64,6 +69,8 @@ IMPORTS = {
     "tb/software": "contracts driver/terms driver/memory driver/queue driver/protocol driver/knitting driver/send "
                    "driver/receive driver/engine driver/verbs driver/application model model/functional tb/judge "
                    "tb/lives",
+    "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
+               "model/functional tb/world tb/judge",
     "tb/cards": "contracts driver/terms driver/verbs driver/application model model/functional tb/flow tb/world "
                 "tb/judge tb/blocks/receive tb/software",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "

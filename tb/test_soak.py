@@ -1,5 +1,6 @@
 """Soaking: fresh seeds, the time that was given, and the command of what failed."""
 
+import itertools
 import os
 import random
 import subprocess
@@ -23,6 +24,7 @@ def runs(monkeypatch):
 
     monkeypatch.setattr(soak, "job", drawn)
     monkeypatch.setattr(soak, "recovery", drawn)
+    monkeypatch.setattr(soak, "soft", drawn)
     monkeypatch.setattr(soak, "bad_links", lambda: (drawn(random.Random("bad link")) for _ in range(1)))
     monkeypatch.setattr(soak.time, "monotonic", lambda: state["now"])
     return state
@@ -70,3 +72,14 @@ def test_seeds_that_the_tests_leave_out_come_first():
     run = tests({"WEFT_SEED": ""}, soak.BAD_LINK)
     assert sorted(map(int, sum(left_out, run))) == list(range(1, 21))
     assert next(drawn)[1][:len(soak.SIM)] == soak.SIM
+
+
+def test_software_rdma_takes_its_turn():
+    """Seeds of their own for every test of a bad link, and the frames that were asked for."""
+    variables, command = soak.soft(random.Random(1))
+    said = subprocess.run([*command, "--collect-only"], env={**os.environ, **variables}, capture_output=True, text=True)
+    for seed in variables["WEFT_SEED"].split(","):
+        assert said.stdout.count(f"bad_link_leaves_bytes_order_and_number[{seed}]") == 2, said.stdout
+    assert said.stdout.count("test_random_and_mutated_frames_raise_nothing") == 2
+    kinds = [drawn[1] for drawn in itertools.islice(soak.turns(random.Random(1)), 3, 6)]
+    assert kinds[2] == soak.SOFT

@@ -1,7 +1,8 @@
 """``weft soak``: runs whose seeds are drawn anew, for as long as one likes.
 
 First the seeds of the main job on a bad link that ``make test`` leaves out. Then in turns: the main job in the RTL on a
-link as bad as drawn, and the tests of recovery between functional cards. Each run is announced with the command that
+link as bad as drawn, the tests of recovery between functional cards, and those of software RDMA over bad links and
+under bad input. Each run is announced with the command that
 repeats it; the first that fails ends the soak.
 """
 
@@ -18,6 +19,9 @@ SIM = [sys.executable, "-m", "weft.tb.cli", "sim"]
 TB = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-n", "0"]
 RECOVERY = [*PYTEST, *(str(TB / "software" / f"test_{name}.py") for name in ("recovery", "pool"))]
+SOFT = [*PYTEST, *(str(TB / "soft" / f"test_{protocol}_{part}.py")
+                   for protocol in ("raw", "rc") for part in ("transfer", "hostile"))]
+SOFT_FRAMES = 50_000
 BAD_LINK = [*PYTEST, f"{TB / 'job/test_main_job.py'}::test_bad_link_in_both_directions"]
 # Those the tests leave out, as many at once as they take.
 BAD_LINK_SEEDS = [range(first, first + 5) for first in (6, 11, 16)]
@@ -40,6 +44,11 @@ def recovery(rng):
     return {"WEFT_SEED": ",".join(str(rng.randrange(1 << 31)) for _ in range(8))}, RECOVERY
 
 
+def soft(rng):
+    """Environment and command of the tests of software RDMA with seeds of their own, and more frames of bad input."""
+    return {**recovery(rng)[0], "WEFT_FRAMES": str(SOFT_FRAMES)}, SOFT
+
+
 def bad_links():
     """Environments and commands of the main job's seeds that the tests leave out."""
     for seeds in BAD_LINK_SEEDS:
@@ -49,7 +58,7 @@ def bad_links():
 def turns(rng):
     """Environments and commands of all runs, without end."""
     yield from bad_links()
-    for kind in itertools.cycle((job, recovery)):
+    for kind in itertools.cycle((job, recovery, soft)):
         yield kind(rng)
 
 

@@ -26,15 +26,18 @@ def need_tshark():
     pytest.skip(MISSING)
 
 
-def fields(path, names):
+def fields(path, names, options=()):
     """One dict per frame of the capture, from field name to text; a field that is absent is empty.
+
+    ``options`` are passed to tshark.
 
     The marks of :func:`marks` are asked for beside them, under :data:`MALFORMED`.
     """
     if not shutil.which("tshark"):
         raise MissingSimulator(MISSING)
     wanted = [*names, MALFORMED]
-    command = ["tshark", "-r", str(path), "-n", "-T", "fields", "-E", "separator=/t", "-E", "occurrence=f"]
+    command = ["tshark", "-r", str(path), "-n", "-T", "fields", "-E", "separator=/t", "-E", "occurrence=f",
+               *options]
     for name in _known(GUESSING):
         command += ["--disable-protocol", name]
     for name in wanted:

@@ -1,0 +1,129 @@
+"""A dissector for Wireshark and tshark, in Lua, made from the layouts: packets of the document's protocol, and what
+the card sends under opcodes of its own.
+
+``python -m weft.driver.soft.dissector > weft.lua`` writes it; ``tshark -X lua_script:weft.lua`` uses it. EtherType
+0x8915 is that of RoCEv1, whose packets are not shown while it is loaded.
+"""
+
+from weft.hdl import wire
+
+from .raw.packet import ETHTYPE_RDMA, HEADER, WITH_PAYLOAD, NackReason, Opcode
+
+RAW, CARD = "weft_raw", "weft"
+_HEX = frozenset({"opcode", "va", "remote_addr", "rkey", "remote_key", "imm", "checksum"})
+_KINDS = {1: "uint8", 2: "uint16", 3: "uint24", 4: "uint32", 8: "uint64"}
+OWN_OPCODES = {opcode: headers for opcode, headers in wire.EXTENSIONS.items() if opcode >= wire.Opcode.RETX_WRITE}
+
+_TEMPLATE = """\
+-- Made by weft.driver.soft.dissector: packets of EtherType 0x8915 as "{raw}", own opcodes of the card as "{card}".
+local function show(tree, tvb, fields)
+  for _, f in ipairs(fields) do
+    if f.at + f.size <= tvb:len() then tree:add(f.field, tvb(f.at, f.size)) end
+  end
+end
+
+local raw = Proto("{raw}", "Weft: RDMA above Ethernet")
+local raw_opcodes = {raw_opcodes}
+local nack_reasons = {nack_reasons}
+local raw_header = {raw_header}
+local raw_payload = ProtoField.bytes("{raw}.payload", "payload")
+local raw_short = ProtoExpert.new("{raw}.short", "shorter than it says", expert.group.MALFORMED, expert.severity.ERROR)
+raw.fields = {{ {raw_names}, raw_payload }}
+raw.experts = {{ raw_short }}
+local with_payload = {with_payload}
+
+function raw.dissector(tvb, pinfo, tree)
+  pinfo.cols.protocol = "RDMA-RAW"
+  local root = tree:add(raw, tvb())
+  show(root, tvb, raw_header)
+  if tvb:len() < {header_bytes} then
+    root:add_proto_expert_info(raw_short)
+    return
+  end
+  local opcode, length = tvb(0, 1):uint(), tvb({length_at}, 4):uint()
+  local info = (raw_opcodes[opcode] or "opcode " .. opcode) .. " seq " .. tvb({seq_at}, 4):uint()
+  if opcode == {nack} then info = info .. " " .. (nack_reasons[tvb(1, 1):uint()] or "?") end
+  pinfo.cols.info = info
+  if with_payload[opcode] and length > 0 then
+    local there = math.min(length, tvb:len() - {header_bytes})
+    if there > 0 then root:add(raw_payload, tvb({header_bytes}, there)) end
+    if there < length then root:add_proto_expert_info(raw_short) end
+  end
+end
+DissectorTable.get("ethertype"):add({ethertype}, raw)
+
+local card = Proto("{card}", "Weft: opcodes of the card")
+local card_opcodes = {card_opcodes}
+local card_opcode = ProtoField.uint8("{card}.opcode", "opcode", base.HEX, card_opcodes)
+{card_headers}
+card.fields = {{ card_opcode, {card_names} }}
+local bth_opcode = Field.new("infiniband.bth.opcode")
+local headers = {card_table}
+
+function card.dissector(tvb, pinfo, tree)
+  local found = bth_opcode()
+  if found == nil or headers[found.value] == nil then return end
+  local at = found.offset
+  if at + {bth_bytes} > tvb:len() then return end
+  local root = tree:add(card, tvb(at))
+  root:add(card_opcode, tvb(at, 1))
+  pinfo.cols.info = card_opcodes[found.value]
+  at = at + {bth_bytes}
+  for _, header in ipairs(headers[found.value]) do
+    if at + header.size > tvb:len() then return end
+    show(root, tvb(at, header.size):tvb(), header.fields)
+    at = at + header.size
+  end
+end
+register_postdissector(card)
+"""
+
+
+def _names(values):
+    return "{ " + ", ".join(f'[{int(value)}] = "{value.name}"' for value in values) + " }"
+
+
+def _field(protocol, layout, field, values=None):
+    """A ProtoField and where it lies: whole bytes and, where the field is less, a mask."""
+    first = layout.offset_of(field.name)
+    at, end = first // 8, -(-(first + field.width) // 8)
+    size = end - at
+    whole = field.width == 8 * size
+    mask = "nil" if whole else hex(((1 << field.width) - 1) << (8 * end - first - field.width))
+    shown = "base.HEX" if field.name in _HEX else "base.DEC"
+    name = f"{protocol}.{layout.name.lower()}.{field.name}" if protocol == CARD else f"{protocol}.{field.name}"
+    return (f'{{ at = {at}, size = {size}, field = ProtoField.{_KINDS[size]}("{name}", "{field.name}", {shown}, '
+            f'{values or "nil"}, {mask}) }}')
+
+
+def _fields(protocol, layout, values):
+    shown = [field for field in layout.fields if not field.name.startswith("_")]
+    return "{\n" + "".join(f"  {_field(protocol, layout, field, values.get(field.name))},\n" for field in shown) + "}"
+
+
+def _all(table, layout):
+    count = sum(not field.name.startswith("_") for field in layout.fields)
+    return ", ".join(f"{table}[{n}].field" for n in range(1, count + 1))
+
+
+def lua():
+    """Text of the dissector."""
+    layouts = list({header.name: header for headers in OWN_OPCODES.values() for header in headers}.values())
+    tables = {layout.name: f"header_{layout.name.lower()}" for layout in layouts}
+    return _TEMPLATE.format(
+        raw=RAW, card=CARD, ethertype=hex(ETHTYPE_RDMA), header_bytes=HEADER.size_bytes,
+        length_at=HEADER.offset_of("length") // 8, seq_at=HEADER.offset_of("seq") // 8, nack=int(Opcode.NACK),
+        raw_opcodes=_names(Opcode), nack_reasons=_names(NackReason),
+        raw_header=_fields(RAW, HEADER, {"opcode": "raw_opcodes"}), raw_names=_all("raw_header", HEADER),
+        with_payload="{ " + ", ".join(f"[{int(o)}] = true" for o in sorted(WITH_PAYLOAD)) + " }",
+        card_opcodes=_names(OWN_OPCODES), bth_bytes=wire.BTH.size_bytes,
+        card_headers="\n".join(f"local {tables[x.name]} = {_fields(CARD, x, {})}" for x in layouts),
+        card_names=", ".join(_all(tables[x.name], x) for x in layouts),
+        card_table="{\n" + "".join(
+            f"  [{int(opcode)}] = {{ " + ", ".join(
+                f"{{ size = {header.size_bytes}, fields = {tables[header.name]} }}" for header in headers) + " },\n"
+            for opcode, headers in OWN_OPCODES.items()) + "}")
+
+
+if __name__ == "__main__":
+    print(lua(), end="")

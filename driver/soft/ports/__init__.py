@@ -1,0 +1,1 @@
+"""Where the frames of a software endpoint come from and go to."""

@@ -1,0 +1,229 @@
+"""A host that speaks the document's protocol: its calls, frames and time in, frames and the next deadline out."""
+
+import collections
+import errno
+from random import SystemRandom
+
+from ...terms.checks import unsigned
+from ...terms.enums import AccessFlag
+from .buffers import BufferPool, TransmitQueue
+from .completion import CompletionQueue
+from .inquiry import Inquiries
+from .local import process_local
+from .packet import (
+    BROADCAST,
+    HEADER,
+    REPLIES,
+    REQUESTS,
+    SEQ_BITS,
+    BadPacket,
+    Fault,
+    Opcode,
+    Packet,
+    parse,
+)
+from .qp import Mode, QueuePair, State
+from .qp_table import QpTable
+from .region import VADDR_STEP, RegionTable
+
+MTU = 1500           # of Ethernet: what follows its header
+TIMEOUT_NS = 1_000_000
+_WR_BITS = {"wr_id": 64, "local_mr_id": 32, "local_offset": 64, "remote_mr_id": 32, "remote_addr": 64,
+            "remote_key": 32, "length": 32}
+
+
+class Endpoint:
+    """A host.
+
+    The calls are those of the document and, like those, return a negative errno when they refuse.
+
+    Parameters
+    ----------
+    mac : int
+    mtu : int
+        Bytes of a frame behind its Ethernet header.
+    timeout_ns : int
+        After which a packet is sent again.
+    max_qp, max_mr, tx_queue, buffers : int
+        Queue pairs, memory regions, frames that wait for the NIC, and frame buffers that there can be.
+    random : random.Random
+        Of keys and of the numbers of questions; the system's by default, which nobody can foresee.
+
+    Attributes
+    ----------
+    counts : Counter
+        Everything that was dropped, refused, repeated or had to wait, by name.
+    regions : RegionTable
+    qps : QpTable
+    """
+
+    def __init__(self, mac, *, mtu=MTU, timeout_ns=TIMEOUT_NS, max_qp=64, max_mr=64, tx_queue=64, buffers=256,
+                 random=None):
+        random = random or SystemRandom()
+        self.mac, self.timeout_ns = unsigned("mac", mac, 48), timeout_ns
+        self.payload_max = mtu - HEADER.size_bytes
+        if self.payload_max < 1:
+            raise ValueError(f"mtu is {mtu}; the header alone has {HEADER.size_bytes} bytes")
+        self.counts = collections.Counter()
+        self.regions = RegionTable(max_mr, random)
+        self.buffers = BufferPool(buffers)
+        self.transmit = TransmitQueue(mac, tx_queue, self.buffers, self.counts)
+        self.inquiries = Inquiries(self.transmit, self.counts, timeout_ns, random.randrange(1 << SEQ_BITS))
+        self.qps = QpTable(max_qp, self.counts)
+
+    # ------------------------------------------------------------------------------------- memory
+
+    def rdma_reg_mr(self, memory, access=0):
+        """Register a bytearray, which keeps its size from now on, or as many bytes; its id, -ENOMEM or -EINVAL."""
+        data = memoryview(bytearray(memory) if isinstance(memory, int) else memory)
+        if data.nbytes >= VADDR_STEP or data.readonly or data.format != "B":
+            return -errno.EINVAL
+        try:
+            return self.regions.add(data, AccessFlag(access)).id
+        except MemoryError:
+            return -errno.ENOMEM
+
+    def rdma_dereg_mr(self, mr_id):
+        """Deregister memory: 0, -EINVAL if there is none, -EBUSY while a request of this host uses it."""
+        region = self.regions.get(mr_id)
+        if region is None:
+            return -errno.EINVAL
+        if region.uses:
+            return -errno.EBUSY
+        self.regions.remove(region)
+        return 0
+
+    # -------------------------------------------------------------------------------- queue pairs
+
+    def rdma_qp_create(self, mode=Mode.NETWORK, *, sq_size=64, cq_size=128):
+        """A queue pair in INIT, or, for software loopback, in RTS; its number or -ENOMEM."""
+        def make(number):
+            return QueuePair(number, mode, sq_size, CompletionQueue(cq_size), self.timeout_ns)
+
+        try:
+            qp = self.qps.add(make, self.regions, self.transmit, self.buffers, self.payload_max)
+        except MemoryError:
+            return -errno.ENOMEM
+        qp.enter(State.INIT)
+        if mode is Mode.SOFTWARE_LOOPBACK:
+            qp.enter(State.RTR)
+            qp.confirm()
+        return qp.id
+
+    def rdma_qp_connect(self, qp_num, remote_mac, remote_qp_num, *, tx_seq=0, rx_seq=0):
+        """INIT to RTR: 0, or -EINVAL. RTS follows with the first packet that is sent or comes."""
+        qp = self.qps.get(qp_num)
+        if qp is None or qp.state is not State.INIT:
+            return -errno.EINVAL
+        qp.remote_mac, qp.remote_qp_num, qp.tx_seq, qp.rx_expected_seq = remote_mac, remote_qp_num, tx_seq, rx_seq
+        qp.enter(State.RTR)
+        return 0
+
+    def rdma_qp_destroy(self, qp_num):
+        """Any state to ERROR, and away, with what was posted and not polled: 0 or -EINVAL."""
+        if self.qps.get(qp_num) is None:
+            return -errno.EINVAL
+        requester, responder = self.qps.remove(qp_num)
+        if requester.qp.state is not State.ERROR:
+            requester.qp.enter(State.ERROR)
+        requester.flush()
+        responder.forget()
+        return 0
+
+    # --------------------------------------------------------------------------------------- work
+
+    def rdma_post_send(self, qp_num, wr):
+        """Post a request: 0; -EINVAL if it makes no sense, -ENOTCONN if the QP was never connected, -EAGAIN if send
+        or completion queue are full. In ERROR it is taken, and flushed."""
+        qp = self.qps.get(qp_num)
+        if qp is None or wr.opcode not in REQUESTS or not all(
+                0 <= getattr(wr, name) < 1 << bits for name, bits in _WR_BITS.items()):
+            return -errno.EINVAL
+        if wr.remote_addr + wr.length > 1 << 64:
+            return -errno.EINVAL
+        if qp.state in (State.RESET, State.INIT):
+            return -errno.ENOTCONN
+        if qp.posted >= qp.sq_size or qp.cq.room <= 0:
+            self.counts["post_again"] += 1
+            return -errno.EAGAIN
+        qp.cq.reserve()
+        qp.sq.append(wr)
+        return 0
+
+    def rdma_poll_cq(self, qp_num, most=1):
+        """Up to ``most`` completions of a QP, oldest first; -EINVAL if there is no such QP."""
+        qp = self.qps.get(qp_num)
+        return -errno.EINVAL if qp is None else qp.cq.poll(most)
+
+    # ---------------------------------------------------------------------------------- questions
+
+    def rdma_discover(self, qp_num, now):
+        """Ask all hosts who has a QP: number of the question or -EBUSY."""
+        return self.inquiries.discover(qp_num, now)
+
+    def rdma_ping(self, mac, now, payload=b"rdma"):
+        """Ask whether a host is there: number of the question, -EBUSY, or -EINVAL if it is too long."""
+        return self.inquiries.ping(mac, payload, now) if len(payload) <= self.payload_max else -errno.EINVAL
+
+    def rdma_answer(self, number):
+        """See :meth:`Inquiries.result`."""
+        return self.inquiries.result(number)
+
+    # ---------------------------------------------------------------------------- frames and time
+
+    def rdma_rx(self, frame, now):
+        """A frame came. What is wrong with it is counted, never raised."""
+        try:
+            packet = parse(frame)
+        except BadPacket as bad:
+            self.counts[bad.fault.name.lower()] += 1
+            if bad.fault is Fault.CHECKSUM and bad.packet.opcode in REQUESTS and bad.packet.dst_mac == self.mac:
+                if sides := self.qps.of_packet(bad.packet):
+                    sides[1].refuse_damaged(bad.packet)
+            return
+        if packet.dst_mac != self.mac and (packet.dst_mac, packet.opcode) != (BROADCAST, Opcode.DISCOVER):
+            self.counts["other_host"] += 1
+        elif packet.opcode in REQUESTS | REPLIES:
+            if sides := self.qps.of_packet(packet):
+                if packet.opcode in REQUESTS:
+                    sides[1].on_request(packet)
+                else:
+                    sides[0].on_reply(packet, now)
+        elif packet.opcode in (Opcode.DISCOVER, Opcode.PING):
+            self._answer(packet)
+        else:
+            self.inquiries.on_answer(packet, now)
+
+    def _answer(self, packet):
+        if packet.opcode is Opcode.DISCOVER:
+            if self.qps.get(packet.dst_qp) is None:
+                return
+            reply = Packet(Opcode.DISCOVER_REPLY, packet.src_mac, src_qp=packet.dst_qp, seq=packet.seq)
+        else:
+            reply = Packet(Opcode.PONG, packet.src_mac, seq=packet.seq, length=packet.length, payload=packet.payload)
+        self.transmit.send(reply, reply=True)
+
+    def rdma_process(self, now):
+        """Do what is due: time-outs, and a batch of packets of each QP, those first that came last the time before.
+
+        Returns
+        -------
+        int or None
+            When to call again at the latest; besides after a frame, and after frames were taken.
+        """
+        self.inquiries.check_timeouts(now)
+        due = [self.inquiries.deadline]
+        for requester in self.qps.in_turns():
+            if requester.qp.mode is Mode.SOFTWARE_LOOPBACK:
+                process_local(requester.qp, self.regions)
+                continue
+            requester.check_timeouts(now)
+            due.append(now if requester.send_batch(now) else requester.deadline)
+        return min((t for t in due if t is not None), default=None)
+
+    def take_frames(self, most=1 << 30):
+        """Up to ``most`` frames for the NIC."""
+        return self.transmit.take(most)
+
+    # What ports call.
+    receive, process = rdma_rx, rdma_process

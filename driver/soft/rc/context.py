@@ -1,0 +1,109 @@
+"""A host that speaks RoCEv2 in software: frames and time in, frames and the next deadline out."""
+
+import collections
+from random import SystemRandom
+
+from ...memory.index_pool import IndexPool
+from ...terms.checks import unsigned
+from .mr import MemoryTable
+from .packet import BadPacket, parse
+
+FIRST_QPN = 16
+BURST = 16     # frames of a queue pair before it is the turn of the next
+
+
+class SoftContext:
+    """A host. PDs and CQs are those of the verbs, made with this in place of a card's context.
+
+    Parameters
+    ----------
+    mac, ip : int
+    max_qp, max_mr : int
+        Queue pairs and memory regions there can be.
+    random : random.Random
+        Of first PSNs and key tags; the system's by default, which nobody can foresee.
+
+    Attributes
+    ----------
+    counts : Counter
+        Everything that was dropped, refused or repeated, by name.
+    memory : MemoryTable
+    qps : dict of int to SoftQP
+    pds, cqs, async_events
+        As of a :class:`~weft.driver.verbs.context.Context`.
+    """
+
+    def __init__(self, *, mac, ip, max_qp=1024, max_mr=1024, random=None):
+        self.mac, self.ip, self.random = unsigned("mac", mac, 48), unsigned("ip", ip, 32), random or SystemRandom()
+        self.counts = collections.Counter()
+        self.memory = MemoryTable(max_mr, self.random)
+        self.qps, self.pds, self.cqs = {}, {}, {}
+        self.async_events = collections.deque()
+        self._numbers = IndexPool(max_qp, "queue pairs")
+        self._pds = 0
+        self._turns = collections.deque()
+        self._now = 0
+
+    # ------------------------------------------------------------------------- for PDs, CQs and QPs
+
+    def check_open(self):
+        """A context in software is always open."""
+
+    def progress(self):
+        """Nothing happens by itself: :meth:`process` needs the time."""
+        return False
+
+    def new_pd(self):
+        self._pds += 1
+        return self._pds
+
+    def add_qp(self, qp):
+        """Number of a new queue pair; MemoryError if there are as many as there can be."""
+        number = FIRST_QPN + self._numbers.take()
+        self.qps[number] = qp
+        self._turns.append(qp)
+        return number
+
+    def remove_qp(self, qp):
+        """Its number is free again."""
+        del self.qps[qp.qp_num]
+        self._turns.remove(qp)
+        self._numbers.give(qp.qp_num - FIRST_QPN)
+
+    # ---------------------------------------------------------------------------- frames and time
+
+    def receive(self, frame, now):
+        """A frame came. What is wrong with it is counted, never raised."""
+        try:
+            packet = parse(frame, self.mac, self.ip)
+        except BadPacket as bad:
+            self.counts[bad.fault.name.lower()] += 1
+            return
+        qp = self.qps.get(packet.dest_qp)
+        if qp is None:
+            self.counts["unknown_qp"] += 1
+        else:
+            qp.on_packet(packet, now)
+
+    def process(self, now):
+        """Do what is due.
+
+        Returns
+        -------
+        int or None
+            When to call again at the latest; besides after a frame, and after frames were taken.
+        """
+        self._now = now
+        return min((due for qp in list(self._turns) if (due := qp.process(now)) is not None), default=None)
+
+    def take_frames(self, most=1024):
+        """Up to ``most`` frames for the NIC, of all queue pairs in turns; :meth:`process` said what time it is."""
+        frames, idle = [], 0
+        while len(frames) < most and idle < len(self._turns):
+            qp = self._turns[0]
+            self._turns.rotate(-1)
+            before = len(frames)
+            while len(frames) < min(most, before + BURST) and (frame := qp.next_frame(self._now)) is not None:
+                frames.append(frame)
+            idle = idle + 1 if len(frames) == before else 0
+        return frames

@@ -1,0 +1,191 @@
+"""A software queue pair in the shape of the verbs' QP: a requester and a responder."""
+
+import collections
+
+from weft.hdl import wire
+
+from ...terms.checks import unsigned
+from ...terms.enums import QPState, QPType, WCOpcode, WCStatus
+from ...terms.wc import WC
+from .attributes import RcAttr, RcConnection
+from .opcodes import RESPONSES
+from .packet import Addresses, build
+from .requester import Requester
+from .responder import Responder
+from .wr import send_request, sges_of
+
+TIMEOUT_UNIT_NS = 4096
+FIRST_SPORT = 0xC000
+
+
+class SoftQP:
+    """A reliable connection.
+
+    Parameters
+    ----------
+    pd : PD
+        Of a :class:`~weft.driver.soft.rc.context.SoftContext`.
+    init_attr : QPInitAttr
+    psn : int or None
+        First PSN sent; random by default.
+
+    Attributes
+    ----------
+    qp_num : int
+    qp_state : QPState
+        INIT, from :meth:`connect` on RTS, in the end ERR.
+    receives : deque of RecvWR
+    counts : Counter
+        Of the context.
+    """
+
+    def __init__(self, pd, init_attr, *, psn=None):
+        pd.check_open()
+        self.pd, self.context, self.memory, self.counts = pd, pd.context, pd.context.memory, pd.context.counts
+        if init_attr.qp_type is not QPType.RC:
+            raise ValueError("only RC queue pairs exist")
+        for cq in (init_attr.scq, init_attr.rcq):
+            if cq is None or cq.closed or cq.context is not pd.context:
+                raise ValueError("a QP needs a send CQ and a receive CQ of its context")
+        init_attr.cap.check()
+        self.cap, self.scq, self.rcq = init_attr.cap, init_attr.scq, init_attr.rcq
+        self._signal_all = init_attr.sq_sig_all
+        self.psn = self.context.random.randrange(1 << wire.PSN_BITS) if psn is None else unsigned("psn", psn, 24)
+        self.qp_num = self.context.add_qp(self)
+        self.qp_state = QPState.INIT
+        self.receives = collections.deque()
+        self.attr = self.peer = self.requester = self.responder = None
+        self.closed = False
+        for users in (pd.qps, self.scq.qps, self.rcq.qps):
+            users[self] = None
+
+    @property
+    def connection(self):
+        """What the peer needs."""
+        return RcConnection(self.qp_num, self.psn, self.context.mac, self.context.ip)
+
+    def connect(self, peer, attr=None):
+        """INIT to RTS.
+
+        Parameters
+        ----------
+        peer : RcConnection
+        attr : RcAttr or None
+        """
+        if self.qp_state is not QPState.INIT:
+            raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not INIT")
+        self.attr, self.peer = attr or RcAttr(), peer
+        self.pmtu = wire.PMTUS[self.attr.path_mtu]
+        self.timeout_ns = TIMEOUT_UNIT_NS << self.attr.timeout if self.attr.timeout else 0
+        self._to = Addresses(peer.mac, peer.ip, self.context.mac, self.context.ip,
+                             FIRST_SPORT | self.qp_num % (1 << 14))
+        self.requester, self.responder = Requester(self, self.psn), Responder(self, peer.psn)
+        self.qp_state = QPState.RTS
+
+    # --------------------------------------------------------------------------------------- work
+
+    def post_send(self, wr):
+        """Queue a send work request.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the QP was never connected, or the request is impossible.
+        BufferError
+            If ``max_send_wr`` requests are outstanding.
+        """
+        if self.requester is None:
+            raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
+        request = send_request(wr, self.cap, signal_all=self._signal_all)
+        if len(self.requester.requests) >= self.cap.max_send_wr:
+            raise BufferError(f"{self.cap.max_send_wr} send requests are outstanding")
+        self.requester.post(request)
+        if self.qp_state is QPState.ERR:
+            self.requester.flush()
+
+    def post_recv(self, wr):
+        """Queue a receive work request: each SEND of the peer, and each WRITE with immediate, takes one.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the request is impossible.
+        BufferError
+            If ``max_recv_wr`` requests are outstanding.
+        """
+        sges_of(wr, self.cap.max_recv_sge)
+        unsigned("wr_id", wr.wr_id, 64)
+        if len(self.receives) >= self.cap.max_recv_wr:
+            raise BufferError(f"{self.cap.max_recv_wr} receive requests are outstanding")
+        self.receives.append(wr)
+        if self.qp_state is QPState.ERR:
+            self._flush_receives()
+        elif self.qp_state is QPState.RTS and len(self.receives) == 1 and self.attr.end_to_end_credits:
+            self.responder.tell_credits()
+
+    # ------------------------------------------------------------------------------ for the context
+
+    def on_packet(self, packet, now):
+        """A packet of the peer."""
+        if self.qp_state is not QPState.RTS:
+            self.counts["not_connected"] += 1
+        elif packet.src_ip != self.peer.ip:
+            self.counts["foreign_sender"] += 1
+        elif packet.opcode in RESPONSES:
+            self.requester.on_response(packet, now)
+        else:
+            self.responder.on_request(packet)
+
+    def process(self, now):
+        """Do what is due; when there is something to do next, or None."""
+        if self.qp_state is not QPState.RTS:
+            return None
+        self.requester.check_time(now)
+        return self.requester.deadline
+
+    def next_frame(self, now):
+        """The frame to be sent now, or None: answers first."""
+        packet = self.responder.replies.next_packet() if self.responder else None
+        if packet is None and self.qp_state is QPState.RTS:
+            packet = self.requester.next_packet(now)
+        if packet is None:
+            return None
+        packet.dest_qp = self.peer.qpn
+        return build(packet, self._to)
+
+    def remote_view(self, packet, length, access, offset=0):
+        """The bytes a packet's RETH or AtomicETH speaks of, as a memoryview; None if the peer may not have them."""
+        if access & ~self.attr.qp_access_flags:
+            return None
+        return self.memory.view(self.pd, packet.rkey, packet.va + offset, length, access)
+
+    # ---------------------------------------------------------------------------------------- end
+
+    @property
+    def engine(self):
+        """What a CQ that overran tells of it."""
+        return self
+
+    def fail(self, _status=None):
+        """To ERR; everything posted is flushed. Replies that wait are still sent."""
+        if self.qp_state is QPState.ERR:
+            return
+        self.qp_state = QPState.ERR
+        if self.requester is not None:
+            self.requester.flush()
+            self.responder.flush()
+        self._flush_receives()
+
+    def _flush_receives(self):
+        while self.receives:
+            self.rcq.push(WC(self.receives.popleft().wr_id, WCStatus.WR_FLUSH_ERR, WCOpcode.RECV, self.qp_num))
+
+    def close(self):
+        """Destroy it; nothing that was posted is completed any more."""
+        if self.closed:
+            return
+        self.closed, self.qp_state = True, QPState.RESET
+        self.receives.clear()
+        self.context.remove_qp(self)
+        for users in (self.pd.qps, self.scq.qps, self.rcq.qps):
+            users.pop(self, None)

@@ -1,0 +1,141 @@
+"""A send work request on its way: which packet carries what, and what an answer does (IBTA 1.7, chapter 9.4)."""
+
+from dataclasses import dataclass, field
+
+from ...terms.enums import AccessFlag, WCOpcode, WCStatus, WROpcode
+from .opcodes import RcOpcode, send_opcode, write_opcode
+from .packet import RcPacket
+
+ATOMIC_BYTES = 8
+COMPLETION = {WROpcode.SEND: WCOpcode.SEND, WROpcode.SEND_WITH_IMM: WCOpcode.SEND,
+              WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE,
+              WROpcode.RDMA_READ: WCOpcode.RDMA_READ, WROpcode.ATOMIC_CMP_AND_SWP: WCOpcode.COMP_SWAP,
+              WROpcode.ATOMIC_FETCH_AND_ADD: WCOpcode.FETCH_ADD}
+_SENDS = frozenset({WROpcode.SEND, WROpcode.SEND_WITH_IMM})
+_IMM = frozenset({WROpcode.SEND_WITH_IMM, WROpcode.RDMA_WRITE_WITH_IMM})
+ATOMIC = {WROpcode.ATOMIC_CMP_AND_SWP: RcOpcode.COMPARE_SWAP, WROpcode.ATOMIC_FETCH_AND_ADD: RcOpcode.FETCH_ADD}
+
+
+class LocalError(Exception):
+    """Memory of a request is not, or not any more, what its keys say."""
+
+
+@dataclass(eq=False)
+class Request:
+    """A request.
+
+    Attributes
+    ----------
+    wr_id, opcode, sges, remote_va, rkey, imm, swap_add, compare, signaled, fence
+        As posted; ``sges`` are (address, length, lkey).
+    length, pmtu : int
+        Bytes, and most of a packet.
+    first_psn, packets, ssn : int
+        PSNs it needs, which for a READ are those of its response; its number.
+    answered : int
+        Packets of the response that came, of a READ or an atomic.
+    status : WCStatus
+    """
+
+    wr_id: int
+    opcode: WROpcode
+    sges: list
+    remote_va: int = 0
+    rkey: int = 0
+    imm: int = 0
+    swap_add: int = 0
+    compare: int = 0
+    signaled: bool = True
+    fence: bool = False
+    length: int = 0
+    pmtu: int = 0
+    first_psn: int = 0
+    packets: int = 1
+    ssn: int = 0
+    answered: int = 0
+    status: WCStatus = field(default=WCStatus.SUCCESS)
+
+    @property
+    def end_psn(self):
+        """PSN behind its last."""
+        return self.first_psn + self.packets
+
+    @property
+    def is_read(self):
+        return self.opcode is WROpcode.RDMA_READ
+
+    @property
+    def responded(self):
+        """A READ or an atomic: its answer is more than an acknowledgement."""
+        return self.is_read or self.opcode in ATOMIC
+
+    @property
+    def takes_receive(self):
+        """It uses up a receive of the peer."""
+        return self.opcode in _SENDS or self.opcode in _IMM
+
+    def span(self, number):
+        """(offset, bytes) of packet ``number``."""
+        offset = number * self.pmtu
+        return offset, min(self.pmtu, self.length - offset)
+
+    def packet(self, number, memory, pd):
+        """Packet ``number``, without what the connection adds.
+
+        Raises
+        ------
+        LocalError
+        """
+        if self.is_read:
+            offset = number * self.pmtu
+            return RcPacket(RcOpcode.READ_REQUEST, 0, 0, va=self.remote_va + offset, rkey=self.rkey,
+                            dma_length=self.length - offset)
+        if self.opcode in ATOMIC:
+            return RcPacket(ATOMIC[self.opcode], 0, 0, va=self.remote_va, rkey=self.rkey, swap_add=self.swap_add,
+                            compare=self.compare)
+        first, last, imm = number == 0, number == self.packets - 1, self.opcode in _IMM
+        opcode = (send_opcode if self.opcode in _SENDS else write_opcode)(first, last, imm)
+        offset, count = self.span(number)
+        payload = b"".join(bytes(view) for view in self._views(offset, count, memory, pd, AccessFlag(0)))
+        return RcPacket(opcode, 0, 0, payload=payload, va=self.remote_va, rkey=self.rkey, dma_length=self.length,
+                        imm=self.imm)
+
+    def store(self, offset, data, memory, pd):
+        """Put what came into the local memory.
+
+        Raises
+        ------
+        LocalError
+        """
+        at = 0
+        for view in self._views(offset, len(data), memory, pd, AccessFlag.LOCAL_WRITE):
+            view[:] = data[at:at + len(view)]
+            at += len(view)
+
+    def _views(self, offset, count, memory, pd, access):
+        return gather(self.sges, offset, count, memory, pd, access)
+
+
+def gather(sges, offset, count, memory, pd, access):
+    """The pieces of memory behind ``count`` bytes from ``offset`` of a scatter-gather list.
+
+    Raises
+    ------
+    LocalError
+        If a key does not give them, or the list is too short.
+    """
+    views = []
+    for address, length, lkey in sges:
+        if offset < length and count:
+            part = min(count, length - offset)
+            view = memory.view(pd, lkey, address + offset, part, access)
+            if view is None:
+                raise LocalError(f"lkey {lkey:#x} does not give {part} bytes at {address + offset:#x}")
+            views.append(view)
+            count -= part
+            offset = 0
+        else:
+            offset = max(0, offset - length)
+    if count:
+        raise LocalError(f"{count} bytes too little")
+    return views

@@ -1,0 +1,67 @@
+"""Work requests of a software queue pair: those of the verbs, and atomics; checked when they are posted."""
+
+from dataclasses import dataclass
+
+from ...terms.checks import member, unsigned
+from ...terms.enums import SendFlags, WROpcode
+from ...verbs.wr import SendWR
+from .message import MESSAGE_BYTES_MAX
+from .request import ATOMIC, ATOMIC_BYTES, Request
+
+_IGNORED = SendFlags.SOLICITED     # there are no solicited events
+
+
+@dataclass
+class AtomicWR(SendWR):
+    """A send work request that may be an atomic."""
+
+    compare_add: int = 0
+    swap: int = 0
+
+    def set_wr_atomic(self, rkey, addr, compare_add, swap=0):
+        """Where, and with what, as in pyverbs: to compare or to add, and to swap in."""
+        self.rkey, self.remote_addr, self.compare_add, self.swap = rkey, addr, compare_add, swap
+
+
+def send_request(wr, cap, *, signal_all):
+    """The :class:`Request` of a SendWR.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If one of its values is impossible.
+    """
+    opcode = member("opcode", wr.opcode, WROpcode)
+    flags = member("send_flags", wr.send_flags, SendFlags) & ~_IGNORED
+    if flags & ~(SendFlags.FENCE | SendFlags.SIGNALED):
+        raise ValueError("inline data do not exist here")
+    sges = sges_of(wr, cap.max_send_sge)
+    length = sum(size for _, size, _ in sges)
+    if length > MESSAGE_BYTES_MAX:
+        raise ValueError(f"a message of {length} bytes; at most {MESSAGE_BYTES_MAX}")
+    compare, swap_add = getattr(wr, "compare_add", 0), getattr(wr, "swap", 0)
+    if opcode is WROpcode.ATOMIC_FETCH_AND_ADD:
+        compare, swap_add = 0, compare
+    if opcode in ATOMIC and length != ATOMIC_BYTES:
+        raise ValueError(f"an atomic brings {ATOMIC_BYTES} bytes, not {length}")
+    remote = unsigned("remote_addr", wr.remote_addr, 64)
+    if remote + length > 1 << 64:
+        raise ValueError(f"{length} bytes at {remote:#x} end behind the last address")
+    return Request(
+        unsigned("wr_id", wr.wr_id, 64), opcode, sges, remote, unsigned("rkey", wr.rkey, 32),
+        imm=unsigned("imm_data", wr.imm_data, 32), swap_add=unsigned("swap", swap_add, 64),
+        compare=unsigned("compare_add", compare, 64), signaled=bool(signal_all or flags & SendFlags.SIGNALED),
+        fence=bool(flags & SendFlags.FENCE), length=length)
+
+
+def sges_of(wr, most):
+    """(address, length, lkey) of a scatter-gather list.
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+    if len(wr.sg) > most:
+        raise ValueError(f"{len(wr.sg)} SGEs; at most {most}")
+    return [(unsigned("addr", sge.addr, 64), unsigned("length", sge.length, 32), unsigned("lkey", sge.lkey, 32))
+            for sge in wr.sg]

@@ -1,0 +1,1 @@
+"""Software RDMA: its protocols over links that lose, reorder and repeat frames."""
