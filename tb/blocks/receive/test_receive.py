@@ -179,19 +179,19 @@ async def start(dut, **options):
 def random_frame(rng):
     if rng.random() < 0.15:
         return wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=0x0806) + rng.randbytes(rng.choice([46, 200]))
-    others = [wire.Opcode.PROBE, wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, 0x77]
+    others = [*[wire.Opcode.PROBE] * 4, wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, 0x77]
     opcode = rng.choice(sorted(wire.DATA_OPCODES) * 3 + others)
-    qpn = number(rng.choice([1, 2, 3, 1, 2, 3, DEAD_QP, ERR_QP]))
-    if rng.random() < 0.1:      # of a former life, or a later one
+    qpn = number(rng.choice([1, 2, 3, 1, 2, 3, DEAD_QP, ERR_QP, ERR_QP]))
+    if rng.random() < 0.15:      # of a former life, or a later one
         qpn ^= 1 << rng.randrange(PARAMS.qpn_width, wire.QPN_BITS)
     payload = b""
     if opcode in wire.DATA_OPCODES or opcode == wire.Opcode.LOSS_REPORT:
         payload = rng.randbytes(rng.choice([0, 1, rng.randrange(300), 256, 1024]))
-    wrong = {"dma_length": len(payload) + 9} if rng.random() < 0.05 else {}
+    wrong = {"dma_length": len(payload) + 9} if rng.random() < 0.15 else {}
     va = rng.choice([rng.randrange(1 << 39), PAGE * rng.randrange(1, 1 << 20) - rng.randrange(1, 300)])
     return roce(opcode, payload=payload, psn=rng.getrandbits(24), dest_qp=qpn, ack_req=rng.getrandbits(1), va=va,
-                rkey=rng.choice([1, 2, 3, 4] + [99] * 8), rsn=rng.getrandbits(24),
-                imm=rng.getrandbits(32), src_ip=stranger(rng) if rng.random() < 0.15 else PEER_IP, **wrong)
+                rkey=rng.choice([1, 2, 3, 4] + [99] * 8), rsn=rng.getrandbits(24), imm=rng.getrandbits(32),
+                src_ip=stranger(rng) if rng.random() < (0.5 if wrong else 0.2) else PEER_IP, **wrong)
 
 
 def stranger(rng):
@@ -310,7 +310,7 @@ async def compare(room, frames):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def random_packets(dut):
-    rng, room = await start(dut, pause=0.1, stopped=0.1)
+    rng, room = await start(dut, pause=0.1, stopped=0.2)
     frames = [random_frame(rng) for _ in range(FRAMES)]
     for frame in frames:
         room.send(frame)
