@@ -271,7 +271,7 @@ class CommandOpcode(enum.IntEnum):
 
     SET_NETWORK = 1       # mac, ip
     QP_CREATE = 2         # qpn, pd, psn, psn_guard, ip, address, access: the QP can receive and send
-    QP_MODIFY = 3         # qpn, qp_state
+    QP_MODIFY = 3         # qpn, qp_state, access: answered when nothing of what they forbid is in flight
     QP_DESTROY = 4        # qpn: answered when nothing of it is in flight
     MR_CREATE = 5         # mr_index, key_tag, va, length, access, pd, page_2m, pte_index
     MR_DESTROY = 6        # mr_index
@@ -299,7 +299,7 @@ class QpState(enum.IntEnum):
     RESET = 0   # nothing is sent or received
     RTR = 2     # receives
     RTS = 3     # receives and sends
-    ERR = 6     # receives nothing, sends nothing
+    ERR = 6     # receives nothing, sends nothing; a probe of the peer is reported, with the reason UNKNOWN_QP
 
 
 class AccessFlag(enum.IntFlag):
@@ -384,7 +384,7 @@ class ReportKind(enum.IntEnum):
     RETIRE = 2       # a node left the list: REPORT_RETIRE
     MESSAGE_END = 3  # a packet with ack_req was accepted for the first time: REPORT_EVENT
     PROGRESS = 4     # the window is empty again after a message end it could not yet cover: REPORT_EVENT
-    PROBE = 5        # a probe arrived and took effect: REPORT_EVENT
+    PROBE = 5        # a probe arrived and took effect, or came to a QP in ERR: REPORT_EVENT
     ERROR = 6        # a packet of a known QP was refused: REPORT_EVENT
     QP_ERROR = 7     # the list of a QP is broken; the QP is in ERR: REPORT_EVENT
     TX_ERROR = 8     # a work descriptor was refused: REPORT_EVENT

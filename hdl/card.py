@@ -193,6 +193,7 @@ class Card(wiring.Component):
         wiring.connect(m, self.mac_rx.o, receive.i)
         wiring.connect(m, receive.o_translate, self.tables.i[RECEIVE])
         wiring.connect(m, self.tables.o[RECEIVE], receive.i_translate)
+        wiring.connect(m, receive.qp_read, self.tables.place_read)
         wiring.connect(m, receive.o_judge, adamap.i_judge)
         wiring.connect(m, adamap.o_judgement, receive.i_judgement)
         wiring.connect(m, receive.o_request, endpoint.i_request[WRITE_PLACE])

@@ -174,6 +174,7 @@ class RxPacket(data.Struct):
     reason: 8
     qp_generation: 8
     qp_psn_guard: 5
+    in_error: 1            # a probe of the peer for a QP in ERR
     segment0: Segment
     segment1: Segment
 

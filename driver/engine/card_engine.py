@@ -170,6 +170,7 @@ class CardEngine:
 
     def drain_transmit(self, qp, timeout_ns=100_000_000):
         """Wait until no descriptor of ``qp`` is in the card."""
+        qp.leaving = True
         if qp.sender is not None:
             qp.sender.abandon()
             self.run_until(lambda: not qp.sender.in_card, timeout_ns)

@@ -5,6 +5,7 @@ import collections
 from weft.hdl import abi, wire
 
 from ..protocol.control import ControlFrame
+from ..queue.command import PendingCommand
 from ..receive.hole_list import LinkDoorbell
 from ..receive.receiver import CumDoorbell
 from ..terms.enums import WCFlags, WCOpcode, WCStatus, WROpcode
@@ -42,14 +43,20 @@ class QpEngine:
     on_card : bool
         The card knows the QP.
     in_error : bool
-        Everything that was posted is flushed, and so is whatever is posted from now on.
+        Everything that was posted is flushed, and so is whatever is posted from now on. The card is told, and takes
+        nothing of the peer any more; a NAK that got lost is repeated when the peer probes.
+    told_card : PendingCommand or None
+        The command that tells the card so.
+    leaving : bool
+        The card is about to forget the QP and need not be told of an error.
     """
 
     def __init__(self, card, qp_num, scq, rcq):
         self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
         self.index, self.generation = card.qps.parts(qp_num)
         self.path = self.receiver = self.sender = None
-        self.on_card = self.in_error = False
+        self.on_card = self.in_error = self.leaving = False
+        self.told_card = None
         self._receives = collections.deque()
 
     # ------------------------------------------------------------------------------- from the QP
@@ -140,6 +147,7 @@ class QpEngine:
 
     def on_card_reset(self):
         """The card was reset and does not know the QP any more."""
+        self.leaving = True
         self.fail(WCStatus.WR_FLUSH_ERR)
         if self.sender is not None:
             self._collect_completions()
@@ -167,14 +175,18 @@ class QpEngine:
         receiver = self.receiver
         if receiver.holes.waits_for_blocks:
             receiver.link_waiting()
+        if self.in_error:
+            receiver.repeat_nak()
+            self._carry_out(receiver.actions)
+            return
         receiver.settle()
-        while not self.in_error and receiver.messages and (receiver.messages[0].imm is None or self._receives):
+        while receiver.messages and (receiver.messages[0].imm is None or self._receives):
             message = receiver.take_message()
             if message.imm is not None:
                 self._complete_recv(self._receives.popleft(), WCStatus.SUCCESS, message)
         receiver.acknowledge()
         self._carry_out(receiver.actions)
-        if receiver.nak_sent and not self.in_error:
+        if receiver.nak_sent:
             self.fail(WCStatus.WR_FLUSH_ERR)
 
     def _carry_out(self, actions):
@@ -184,8 +196,12 @@ class QpEngine:
                 self._doorbell("link_doorbell", abi.LINK_DOORBELL, nodes=action.nodes)
             elif isinstance(action, CumDoorbell):
                 self._doorbell("cum_doorbell", abi.CUM_DOORBELL, psn=action.psn & 0xFFFF_FFFF)
-            elif isinstance(action, ControlFrame):
+            elif isinstance(action, ControlFrame) and self._may_say(action):
                 self.card.send_control(self, action)
+
+    def _may_say(self, frame):
+        """In ERR nothing is said but a NAK: neither that something arrived nor that it shall come again."""
+        return not self.in_error or frame.opcode is wire.Opcode.ACKNOWLEDGE
 
     def _doorbell(self, register, layout, **fields):
         self.card.doorbell(register, layout, qpn=self.index, generation=self.generation, **fields)
@@ -227,7 +243,10 @@ class QpEngine:
         self._enter_error()
 
     def _enter_error(self):
-        # The card keeps receiving for the QP, so that the peer's probes are still answered (with the NAK).
+        if self.on_card and not self.in_error and not self.leaving:
+            self.told_card = PendingCommand(abi.CommandOpcode.QP_MODIFY)
+            self.card.commands.submit(abi.CommandOpcode.QP_MODIFY, self.told_card, qpn=self.qp_num,
+                                      qp_state=abi.QpState.ERR)
         self.in_error = True
         while self._receives:
             self._complete_recv(self._receives.popleft(), WCStatus.WR_FLUSH_ERR)

@@ -154,6 +154,9 @@ class Receiver:
                 near(report.psn % (1 << wire.PSN_BITS), self.cum, wire.PSN_BITS), _NAK_SYNDROME.get(report.reason)
             )
             return
+        if kind is abi.ReportKind.PROBE and report.reason is not abi.Reason.OK:
+            self.nak_sent = False     # the QP is in ERR, and the peer does not know
+            return
         psn = near(report.psn, self.cum, 32)
         if kind is abi.ReportKind.MESSAGE_END:
             if len(self._order) + len(self.messages) < self._messages_max:
@@ -213,6 +216,10 @@ class Receiver:
                 psn, syndrome = (self.messages[0].psn if self.messages else self.cum) - 1, wire.Syndrome.ACK
             self.actions.append(ControlFrame(wire.Opcode.ACKNOWLEDGE, psn, syndrome=syndrome, msn=self.msn))
             self._delivered_any = self._probed = False
+        self.repeat_nak()
+
+    def repeat_nak(self):
+        """Queue the NAK that is due."""
         if self.nak and self.cum >= self.nak[0] and not self.nak_sent:
             self.nak_sent = True
             self.actions.append(ControlFrame(wire.Opcode.ACKNOWLEDGE, self.nak[0], syndrome=self.nak[1], msn=self.msn))

@@ -183,22 +183,37 @@ class QP:
         self.attr.qp_state = QPState.RTS
 
     def modify(self, attr, mask):
-        """As ibv_modify_qp, for the state transitions and attributes that exist."""
+        """As ibv_modify_qp, for the state transitions and attributes that exist.
+
+        When this returns, nothing is written into memory any more that the new state or access forbids.
+
+        Raises
+        ------
+        ValueError, CommandError, CommandTimeout, MemoryError
+        """
         mask = QPAttrMask(mask)
         self._check(attr)
         if not mask & QPAttrMask.STATE:
             if mask & QPAttrMask.ACCESS_FLAGS:
-                self.attr.qp_access_flags = AccessFlag(attr.qp_access_flags)
+                self._set_access(AccessFlag(attr.qp_access_flags))
             return
         steps = {QPState.INIT: self.to_init, QPState.RTR: self.to_rtr, QPState.RTS: self.to_rts}
         if attr.qp_state is QPState.ERR:
             self.engine.fail(WCStatus.WR_FLUSH_ERR)
+            if self.engine.told_card is not None:
+                self.context.commands.finish(self.engine.told_card)
         elif attr.qp_state is QPState.RESET:
             self.reset()
         elif attr.qp_state in steps:
             steps[attr.qp_state](attr)
         else:
             raise ValueError(f"no transition to {attr.qp_state.name}")
+
+    def _set_access(self, access):
+        if self.engine.on_card and not self.engine.in_error:
+            self._commands.call(abi.CommandOpcode.QP_MODIFY, qpn=self.qp_num, qp_state=abi.QpState.RTS,
+                                access=access & 0xF)
+        self.attr.qp_access_flags = access
 
     def query(self):
         """(QPAttr, QPInitAttr) as they are now; changing them changes nothing."""
@@ -279,7 +294,7 @@ class QP:
         if settled is None:
             return True
         opcode, done = settled
-        return done == (opcode is abi.CommandOpcode.QP_CREATE)
+        return opcode is abi.CommandOpcode.QP_MODIFY or done == (opcode is abi.CommandOpcode.QP_CREATE)
 
     def __enter__(self):
         return self

@@ -37,7 +37,8 @@ class CommandProcessor(wiring.Component):
     A refused command changes nothing, except that PAGE_TABLE_WRITE has written its good entries.
 
     A new QP has a list before it is in the table, and is in RTS. An MR is written last and at once. Before the
-    answer to QP_DESTROY or MR_DESTROY the entry is gone and the pipelines that may have seen it are drained; a QP's
+    answer to QP_MODIFY, QP_DESTROY or MR_DESTROY the entry is changed or gone and the pipelines that may have seen it
+    as it was are drained; a QP's
     list is destroyed after that, so that no packet comes to it any more.
 
     After a reset the QP and MR tables are cleared first, one entry per cycle; until ``tables_clear`` nobody may

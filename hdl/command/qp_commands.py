@@ -80,10 +80,10 @@ class QpCommands(wiring.Component):
                 m.d.comb += [port.i.valid.eq(1), update.operation.eq(QpOperation.READ)]
                 with m.Switch(opcode):
                     with m.Case(CommandOpcode.QP_MODIFY):
-                        m.d.comb += [update.operation.eq(QpOperation.SET_STATE),
+                        m.d.comb += [update.operation.eq(QpOperation.MODIFY),
                                      update.entry.state.eq(command.qp_state)]
                     with m.Case(CommandOpcode.QP_DESTROY):
-                        m.d.comb += [update.operation.eq(QpOperation.SET_STATE),
+                        m.d.comb += [update.operation.eq(QpOperation.MODIFY),
                                      update.entry.state.eq(QpState.RESET)]
                 with m.If(port.i.ready):
                     m.next = "OLD"
@@ -103,7 +103,7 @@ class QpCommands(wiring.Component):
                     with m.Elif((old.state == QpState.ERR) & (command.qp_state != QpState.ERR)):
                         end(CommandStatus.BAD_VALUE)
                     with m.Else():
-                        end(CommandStatus.OK)
+                        m.next = "DRAIN_BEGIN"
             with m.State("LIST_CREATE"):  # waits until the list exists
                 m.d.comb += self.life.create.valid.eq(1)
                 with m.If(self.life.create.ready):
@@ -123,6 +123,8 @@ class QpCommands(wiring.Component):
                 m.d.comb += self.drain_request.eq(1)
                 with m.If(self.drain_done):
                     m.next = "LIST_DESTROY"
+                    with m.If(opcode == CommandOpcode.QP_MODIFY):
+                        end(CommandStatus.OK)
             with m.State("LIST_DESTROY"):  # waits until the order is taken
                 m.d.comb += self.life.destroy.valid.eq(1)
                 with m.If(self.life.destroy.ready):

@@ -14,7 +14,7 @@ class QpOperation(enum.Enum, shape=2):
 
     READ = 0
     CREATE = 1     # write the entry given
-    SET_STATE = 2  # change the state of a live QP, in the life given; one in ERR stays there until it is RESET
+    MODIFY = 2     # change state and access of a live QP, in the life given; one in ERR stays there until it is RESET
 
 
 def qp_update(params):
@@ -69,7 +69,7 @@ class QpPort(wiring.Component):
                 with m.If(self.i_error.valid):
                     m.d.comb += self.i_error.ready.eq(1)
                     m.d.sync += [
-                        update.operation.eq(QpOperation.SET_STATE), update.index.eq(self.i_error.payload),
+                        update.operation.eq(QpOperation.MODIFY), update.index.eq(self.i_error.payload),
                         update.entry.state.eq(QpState.ERR), is_error.eq(1),
                     ]
                     with m.If(~self.i_error.payload[self.params.qpn_width:].any()):
@@ -89,9 +89,11 @@ class QpPort(wiring.Component):
                 with m.Switch(update.operation):
                     with m.Case(QpOperation.CREATE):
                         m.d.comb += [self.write.en.eq(1), self.write.entry.eq(update.entry)]
-                    with m.Case(QpOperation.SET_STATE):
+                    with m.Case(QpOperation.MODIFY):
                         m.d.comb += [self.write.en.eq(live & ~stuck), self.write.entry.eq(old),
                                      self.write.entry.state.eq(to_state)]
+                        with m.If(~is_error):
+                            m.d.comb += self.write.entry.access.eq(update.entry.access)
                 with m.If(~is_error):
                     m.d.sync += [waiting.eq(1), self.o.payload.eq(old)]
                 m.next = "IDLE"

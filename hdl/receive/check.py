@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import AccessFlag, Reason
+from ..abi import AccessFlag, QpState, Reason
 from ..layouts import LENGTH_WIDTH, RxHeader, RxKind, RxPacket
 from ..stream import Fifo
 from ..table.translate import Translate, TranslateRequest, Translation
@@ -82,6 +82,8 @@ class RxCheck(wiring.Component):
                 self.o.p.header.dest_qp.eq(header.dest_qp[:self.params.qpn_width]),
                 self.o.p.qp_generation.eq(answer.qp_generation),
                 self.o.p.qp_psn_guard.eq(answer.qp_psn_guard),
+                self.o.p.in_error.eq((header.kind == RxKind.PROBE) & (answer.reason == Reason.UNKNOWN_QP)
+                                     & (answer.qp_state == QpState.ERR) & ~stranger),
                 self.o.p.segment0.eq(answer.segment0),
                 self.o.p.segment1.eq(answer.segment1),
             ]

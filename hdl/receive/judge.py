@@ -5,7 +5,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import layouts
-from ..abi import Reason, ReportKind
+from ..abi import QpState, Reason, ReportKind
 from ..counting import Refusal, count_outputs
 from ..layouts import (
     FRAME_LENGTH_WIDTH,
@@ -19,6 +19,7 @@ from ..layouts import (
     Verdict,
 )
 from ..stream import Fifo
+from ..table.kinds import QP_TABLE
 from .fork import fork
 
 DEPTH = 16          # packets that may wait for their judgement
@@ -65,9 +66,16 @@ class Judge(wiring.Component):
     ``space`` is low, so that a packet is never marked without its reports having a place.
 
     Every packet gets the next ticket. Reports: MESSAGE_END for an accepted original and for a
-    retransmission with ``ack_req``, PROGRESS when the window owes one, PROBE, UNMATCHED for a
-    retransmission that the match queue had no place for, and ERROR for a
-    refused packet if the peer asked for what it must not (BAD_KEY to LENGTH_MISMATCH).
+    retransmission with ``ack_req``, PROGRESS when the window owes one, PROBE (for a QP in ERR, too, of whose window
+    nothing is said), UNMATCHED for a retransmission that the match queue had no place for, and ERROR for a refused
+    packet if the peer asked for what it must not (BAD_KEY to LENGTH_MISMATCH).
+
+    The QP is looked at once more in the last moment: payload of one that does not receive any more is discarded, though
+    the window took its packet. That costs no cycle, as the table answers when the placement is offered.
+
+    Parameters
+    ----------
+    params : CardParams
 
     Members
     -------
@@ -79,6 +87,8 @@ class Judge(wiring.Component):
         One for each request, in order, not in the cycle of the request.
     o : Out(stream.Signature(Placement))
         One for each packet.
+    qp_read : Out(QP_TABLE.read_port(params))
+        A read for each packet.
     o_report : Out(stream.Signature(Report))
     count_rx_packets, count_rx_retransmissions, count_rx_unmatched, count_rx_late_originals : Out(1)
     refuse : Out(Refusal)
@@ -86,9 +96,11 @@ class Judge(wiring.Component):
 
     COUNTS = {"rx_packets": 1, "rx_retransmissions": 1, "rx_unmatched": 1, "rx_late_originals": 1}
 
-    def __init__(self):
+    def __init__(self, params):
+        self.params = params
         super().__init__({
             "i": In(stream.Signature(RxPacket)),
+            "qp_read": Out(QP_TABLE.read_port(params)),
             "space": In(1),
             "o_judge": Out(stream.Signature(JudgeRequest)),
             "i_judgement": In(stream.Signature(Judgement)),
@@ -167,10 +179,16 @@ class Judge(wiring.Component):
         ]
 
         # The placement goes out on its own; the reports, at most two, one behind the other.
+        action = Signal(Action)
+        receives = (self.qp_read.entry.state == QpState.RTR) | (self.qp_read.entry.state == QpState.RTS)
+        m.d.comb += [
+            self.qp_read.en.eq(take), self.qp_read.index.eq(header.dest_qp),
+            self.o.p.action.eq(Mux((action == Action.WRITE) & ~receives, Action.DISCARD, action)),
+        ]
         with m.If(take):
             m.d.sync += [
                 self.o.valid.eq(1),
-                self.o.p.action.eq(Mux(header.length == 0, Action.NOTHING, Mux(
+                action.eq(Mux(header.length == 0, Action.NOTHING, Mux(
                     header.kind == RxKind.RAW, Action.RAW, Mux(accepted, Action.WRITE, Action.DISCARD)))),
                 self.o.p.length.eq(header.length),
                 self.o.p.roce.eq(header.roce),
@@ -190,7 +208,7 @@ class Judge(wiring.Component):
             self.o_report.valid.eq(first | second),
         ]
         message_end = accepted & header.ack_req & ((verdict == Verdict.ACCEPT) | sent_again)
-        probe = head.live & (verdict == Verdict.PROBE)
+        probe = packet.in_error | (head.live & (verdict == Verdict.PROBE))
         error = (packet.reason >= Reason.BAD_KEY) & (packet.reason <= Reason.LENGTH_MISMATCH)
         with m.If(take):
             m.d.sync += [

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..interfaces import Network
 from ..layouts import TICKET_WIDTH, Beat, DmaRequest, Judgement, JudgeRequest, RawFrame, Report
+from ..table.kinds import QP_TABLE
 from ..table.translate import TranslateRequest, Translation
 from .check import RxCheck
 from .drain import Drain
@@ -32,6 +33,8 @@ class Receive(wiring.Component):
         See :class:`Parse`.
     o_translate, i_translate
         To and from the receive side's ``Translate``.
+    qp_read : Out(QP_TABLE.read_port(params))
+        See :class:`Judge`.
     o_judge, i_judgement, space
         To and from the window; space in the report ring.
     o_report : Out(stream.Signature(Report))
@@ -60,6 +63,7 @@ class Receive(wiring.Component):
             "network": In(Network),
             "o_translate": Out(stream.Signature(TranslateRequest)),
             "i_translate": In(stream.Signature(Translation)),
+            "qp_read": Out(QP_TABLE.read_port(params)),
             "o_judge": Out(stream.Signature(JudgeRequest)),
             "i_judgement": In(stream.Signature(Judgement)),
             "space": In(1),
@@ -80,7 +84,7 @@ class Receive(wiring.Component):
         m = Module()
         m.submodules.parse = parse = Parse(self.params)
         m.submodules.check = check = RxCheck(self.params)
-        m.submodules.judge = judge = Judge()
+        m.submodules.judge = judge = Judge(self.params)
         m.submodules.place = place = Place()
         m.submodules.drain = drain = Drain()
         connect(m, flipped(self.i), parse.i)
@@ -93,6 +97,7 @@ class Receive(wiring.Component):
         connect(m, flipped(self.i_judgement), judge.i_judgement)
         connect(m, judge.o_report, flipped(self.o_report))
         connect(m, judge.o, place.i)
+        connect(m, judge.qp_read, flipped(self.qp_read))
         connect(m, parse.o_payload, place.i_payload)
         for name in ("o_request", "o_data", "o_raw_info", "o_raw"):
             connect(m, getattr(place, name), flipped(getattr(self, name)))

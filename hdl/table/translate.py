@@ -43,7 +43,8 @@ class Translate(wiring.Component):
 
     One request every two cycles, answered in order, nine cycles after it was taken; only a stalled
     ``o`` makes it longer, and then the whole pipeline stands. The first refusal in this order counts:
-    UNKNOWN_QP, STALE_GENERATION, BAD_KEY, WRONG_PD, OUT_OF_RANGE, NO_PERMISSION.
+    UNKNOWN_QP (in RESET), STALE_GENERATION, UNKNOWN_QP (in another state than is needed), BAD_KEY, WRONG_PD,
+    OUT_OF_RANGE, NO_PERMISSION.
 
     Requests that were taken before a table entry changed may still be answered by the old entry:
     whoever revokes a key waits for the pipelines behind this block to drain.
@@ -128,13 +129,14 @@ class Translate(wiring.Component):
 
         # Stage 3: what needs no arithmetic but one subtraction.
         offset_4 = Signal(65)  # from the MR's first byte; bit 64: before it
-        unknown_qp, other_life, bad_key, wrong_pd, no_permission, bad_range_4 = (Signal() for _ in range(6))
+        no_qp, other_life, not_ready, bad_key, wrong_pd, no_permission, bad_range_4 = (Signal() for _ in range(7))
         any_3, need_3 = request[3].length.any(), request[3].need
         granted_3 = mr[3].access & (qp[3].access | AccessFlag.LOCAL_WRITE)
         with m.If(advance):
             m.d.sync += [
                 offset_4.eq(request[3].va - mr[3].va),
-                unknown_qp.eq((qp[3].state != QpState.RTS) & (request[3].qp_need | (qp[3].state != QpState.RTR))),
+                no_qp.eq(qp[3].state == QpState.RESET),
+                not_ready.eq((qp[3].state != QpState.RTS) & (request[3].qp_need | (qp[3].state != QpState.RTR))),
                 other_life.eq(~request[3].qp_need & (request[3].qpn[params.qpn_width:] != qp[3].generation)),
                 bad_key.eq(any_3 & ~(mr_in_table_3 & mr[3].valid & (mr[3].key_tag == request[3].key[:KEY_TAG_BITS]))),
                 wrong_pd.eq(any_3 & (mr[3].pd != qp[3].pd)),
@@ -143,10 +145,12 @@ class Translate(wiring.Component):
                 bad_range_4.eq(past_end_3 | too_long_3),
             ]
         reason_4 = Signal(8)
-        with m.If(unknown_qp):
+        with m.If(no_qp):
             m.d.comb += reason_4.eq(Reason.UNKNOWN_QP)
         with m.Elif(other_life):
             m.d.comb += reason_4.eq(Reason.STALE_GENERATION)
+        with m.Elif(not_ready):
+            m.d.comb += reason_4.eq(Reason.UNKNOWN_QP)
         with m.Elif(bad_key):
             m.d.comb += reason_4.eq(Reason.BAD_KEY)
         with m.Elif(wrong_pd):

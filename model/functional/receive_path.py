@@ -74,11 +74,19 @@ class ReceivePath:
     def _live(self, header, generation):
         """The table entry of a QP that receives, or None; a packet must be for this life of it, and from its peer."""
         entry = self.card.tables.qps.get(header.dest_qp)
-        if entry is None or entry.state not in (abi.QpState.RTR, abi.QpState.RTS):
+        if entry is None:
             self.card.refuse(Reason.UNKNOWN_QP)
             return None
         if generation != entry.generation:
             self.card.refuse(Reason.STALE_GENERATION)
+            return None
+        if entry.state not in (abi.QpState.RTR, abi.QpState.RTS):
+            self.card.refuse(Reason.UNKNOWN_QP)
+            if header.kind == "PROBE" and header.src_ip == entry.peer_ip:
+                self.card.report(abi.REPORT_EVENT.pack(
+                    kind=ReportKind.PROBE, reason=Reason.UNKNOWN_QP, opcode=header.opcode, qpn=header.dest_qp,
+                    generation=generation % (1 << abi.GENERATION_BITS), psn=header.psn, rsn=header.rsn,
+                    src_ip=header.src_ip))
             return None
         if header.src_ip != entry.peer_ip:
             self.card.refuse(Reason.WRONG_PEER)

@@ -54,7 +54,11 @@ class Tables:
     def _qp_modify(self, c, _):
         if (index := self._live(c.qpn)) is None:
             return Status.BAD_INDEX
-        self.set_state(index, c.qp_state)
+        if c.qp_state not in (abi.QpState.RTR, abi.QpState.RTS, abi.QpState.ERR):
+            return Status.BAD_VALUE
+        if self.qps[index].state == abi.QpState.ERR:
+            return None if c.qp_state is abi.QpState.ERR else Status.BAD_VALUE
+        self.qps[index] = replace(self.qps[index], state=c.qp_state, access=int(c.access))
         return None
 
     def _qp_destroy(self, c, _):

@@ -81,10 +81,12 @@ def page_count(va, length, page_bytes):
 def check(qp_table, mr_table, request):
     """Reason why the access is refused, or OK."""
     qp = qp_table.get(request.qpn, QpEntry())
-    if qp.state not in ((QpState.RTS,) if request.qp_need == CAN_SEND else (QpState.RTR, QpState.RTS)):
+    if qp.state == QpState.RESET:
         return Reason.UNKNOWN_QP
     if request.qp_need == CAN_RECEIVE and request.generation != qp.generation:
         return Reason.STALE_GENERATION
+    if qp.state not in ((QpState.RTS,) if request.qp_need == CAN_SEND else (QpState.RTR, QpState.RTS)):
+        return Reason.UNKNOWN_QP
     permitted = not request.need & REMOTE_ACCESS & ~qp.access
     if request.length == 0:
         return Reason.OK if permitted else Reason.NO_PERMISSION

@@ -7,11 +7,11 @@ import cocotb
 from cocotb.task import bridge
 
 from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
-from weft.driver.terms.enums import AccessFlag, QPState, SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import AccessFlag, QPAttrMask, QPState, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, QPCap, QPInitAttr
+from weft.driver.verbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import abi, wire
 from weft.hdl.abi import Reason, split_qpn
@@ -169,6 +169,7 @@ def window(pair, hit, receiver):
     def at(number, **changes):
         return data_frame(receiver.target(victim, (psn + number) % (1 << 24)), **changes)
 
+    at.psn = psn
     hit.run([
         frames.Case("in order", at(0)),
         frames.Case("after a gap", at(2, payload=b"gap", offset=5000)),
@@ -188,6 +189,20 @@ def window(pair, hit, receiver):
     pair.contexts["b"].progress()
     assert victim.receiver.cum == psn + 5, "no window moved"
     assert victim.qp_state is QPState.RTS
+    stopped(hit, victim, at)
+
+
+def stopped(hit, victim, at):
+    """Nothing is written any more once a call that forbids it has returned."""
+    victim.modify(QPAttr(qp_state=QPState.ERR), QPAttrMask.STATE)
+    place = {"payload": b"late", "offset": 100}
+    hit.run([
+        frames.Case("into a QP in ERR", at(5, **place, ack_req=1), Reason.UNKNOWN_QP),
+        frames.Case("empty, into a QP in ERR", at(5, payload=b"", rkey=0, ack_req=1), Reason.UNKNOWN_QP),
+        frames.Case("sent again into a QP in ERR", at(3, **place, opcode=Opcode.RETX_WRITE), Reason.UNKNOWN_QP),
+        frames.Case("wrong key into a QP in ERR", at(5, rkey=1), Reason.UNKNOWN_QP),
+        frames.Case("probe of a QP in ERR", at(6, payload=b"", opcode=Opcode.PROBE), Reason.UNKNOWN_QP)])
+    assert hit.receiver.mr.read(4, 100) != b"late" and victim.receiver.cum == at.psn + 5
 
 
 def full_raw_ring(pair, rng):

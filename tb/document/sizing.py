@@ -5,6 +5,7 @@ from math import ceil, inf
 from weft.driver.verbs.config import ContextConfig
 from weft.hdl import abi, wire
 from weft.hdl.adamap.fetches import LINES
+from weft.hdl.layouts import qp_entry
 from weft.hdl.params import PRESETS
 from weft.tb.flow.clock import CLOCK_PERIOD_NS
 
@@ -12,6 +13,10 @@ LINE_GBPS = 100
 FCS_PREAMBLE_GAP = 4 + 8 + 12     # bytes of Ethernet beside the frame: FCS, preamble, gap
 LOOK_CYCLES = 10                  # of the prefetcher for one read and the block it brings; 5 for each further block
 READ_NS = 1000
+QP_FIELDS = {
+    "state": "RESET, RTR, RTS or ERR", "generation": "the part of the QPN that the index leaves",
+    "pd": "protection domain", "access": "what the peer may do", "peer_ip": "whom the QP hears",
+    "psn_guard": "how far ahead its packets may be"}
 LOSSES = ("1e-4", "1e-3", "1e-2", "1e-1")
 
 
@@ -125,6 +130,14 @@ def default_pool():
     total = config.extent_bytes * config.max_extents
     return (f"By default the buffer starts with one extent of {bytes_of(config.extent_bytes)} and grows to "
             f"{config.max_extents}: {bytes_of(total)}, {total // abi.BLOCK_BYTES:,} blocks.")
+
+
+def qp_entry_table():
+    """Bits of an entry of the QP table."""
+    entries = [{name: field.shape.width for name, field in qp_entry(card)} for card in PRESETS.values()]
+    return table(("field", *(f"`{name}`" for name in PRESETS), "what for"), [
+        *((f"`{name}`", *(entry[name] for entry in entries), said) for name, said in QP_FIELDS.items()),
+        ("all", *(sum(entry.values()) for entry in entries), "")])
 
 
 def preset_table():

@@ -18,6 +18,8 @@ each memory, and ``adamap_registers_per_...``, one row for the registers of each
 encoding with its counters (tag, age and rank of the place are registers); an entry is a node as it was fetched, one bit
 for each of 64 holes, how many are open, and the block it lies in (its tag is registers).
 
+``qp_table_...`` is an entry of the QP table and its fields, outside of the room.
+
 **What an FPGA spends** (``..._default``): further, a copy of each memory for every read port after the first, the QP
 table with its read ports, and as many entries of the cache as a QP that recovers takes at the default prefetch depth.
 Suffixes name presets; the figure without one is that of the preset with the most.
@@ -27,9 +29,10 @@ from dataclasses import replace
 
 from weft.hdl import abi
 from weft.hdl.adamap.adamap import Adamap
+from weft.hdl.layouts import qp_entry
 from weft.hdl.params import PRESETS, preset
 from weft.hdl.table.kinds import QP_TABLE
-from weft.hdl.table.tables import ADAMAP_READERS
+from weft.hdl.table.tables import QP_READERS
 from weft.tb.measure.benchmark import Row
 from weft.tb.measure.storage import storage
 
@@ -37,7 +40,6 @@ BASE = replace(preset("test"), qps=1024, window_bits=128, builder_slots=8, cache
 QPS, RECOVERING = 10_000, 0.05
 TABLES = ("qps", "builder_slots", "cache_entries")
 DEPTH = abi.REGISTER["prefetch_depth"].reset
-QP_READERS = 3 + ADAMAP_READERS
 CONTENT = "each bit of the room counted once: no copies for read ports, no QP table, one cached node per recovering QP"
 
 
@@ -72,6 +74,14 @@ def content_rows():
     return [replace(row, conditions=CONTENT) for row in rows]
 
 
+def table_rows():
+    """What the QP table holds of a QP, by field: the room and the receive path read it, neither keeps a copy."""
+    fields = [(name, shape.shape.width) for name, shape in qp_entry(BASE)]
+    whole = Row("qp_table_bytes_per_qp", "B", sum(bits for _, bits in fields) / 8)
+    rows = [whole, *(Row(f"qp_table_bits_per_qp_{name}", "bit", bits) for name, bits in fields)]
+    return [replace(row, conditions=f"an entry on a card of {BASE.qps} QPs, once") for row in rows]
+
+
 def default_rows(card):
     """What an FPGA spends for a preset."""
     built = preset(card)
@@ -103,4 +113,4 @@ def measure(_progress=None):
     by_card = {card: default_rows(card) for card in PRESETS}
     most = max(by_card.values(), key=lambda rows: rows[1].value)
     per_card = [replace(row, name=f"{row.name}_{card}") for card, rows in by_card.items() for row in rows]
-    return [*most[:3], *per_card, *content_rows()]
+    return [*most[:3], *per_card, *content_rows(), *table_rows()]

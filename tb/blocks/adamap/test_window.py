@@ -92,13 +92,13 @@ def traffic(rng, window, in_order):
     elif kind < 0.88:
         psn = window.base - rng.randint(1, 400)
     elif kind < 0.93:
-        psn = newest + rng.choice([0, 0, 1, 5, 100]) - rng.choice([0, 3])
-        fields = {"probe": 1}
+        psn = newest + rng.choice([0, 0, 1, 5, 100, 100, 300]) - rng.choice([0, 3])
+        fields = {"probe": 1, "psn_guard": rng.choice([0, 0, rng.randrange(16, 24)])}
     else:
         psn = window.base - rng.choice([1, 2, 30, 400, -2])
         fields["retransmission"] = 1
     guard = rng.choice([0, 0, 0, rng.randrange(24)])
-    return {**fields, "psn": psn % (1 << 24), "rsn": rng.getrandbits(24), "psn_guard": guard}
+    return {"psn_guard": guard, **fields, "psn": psn % (1 << 24), "rsn": rng.getrandbits(24)}
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")

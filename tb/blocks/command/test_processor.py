@@ -28,6 +28,7 @@ async def qp_lives_and_dies(dut):
     values = {"qpn": qpn(5, LIFE), "pd": 0xABCDEF, "access": 0xA, "psn": 0xFEDC_BA98, "address": 0x1_2345_6740,
               "ip": 0xC0A8_1234, "psn_guard": 21}
     born = QpEntry(QpState.RTS, LIFE, 0xABCDEF, 0xA, 0xC0A8_1234, 21)
+    created = born
     env.creates.pause = 1.0
     tag = env.post(Op.QP_CREATE, **values)
     await env.cycles(100)
@@ -50,8 +51,16 @@ async def qp_lives_and_dies(dut):
     result = await env.do(Op.QP_QUERY, qpn=qpn(5, LIFE))
     assert (result.result0, result.result1, result.result2, result.result3) == tuple(r + 5 for r in RESULTS)
     for state in (QpState.RTR, QpState.RTS, QpState.RTS):
-        await env.do(Op.QP_MODIFY, qpn=qpn(5, LIFE), qp_state=state)
-        assert await env.qp(5) == dataclasses.replace(born, state=state)
+        changed = dataclasses.replace(born, state=state, access=0x8 | state)
+        drains = env.drains
+
+        async def changed_first(changed=changed):
+            assert await env.qp(5) == changed, "drained before the entry was changed"
+
+        env.before_drained = changed_first
+        await env.do(Op.QP_MODIFY, qpn=qpn(5, LIFE), qp_state=state, access=changed.access)
+        assert await env.qp(5) == changed and env.drains == drains + 1, "packets under the old entry are under way"
+    env.before_drained, born, drains = None, changed, env.drains
     for state in (QpState.RESET, 1, 4, 5, 7):
         await env.do(Op.QP_MODIFY, Status.BAD_VALUE, qpn=qpn(5, LIFE), qp_state=state)
     env.errors.send_nowait(5)
@@ -64,23 +73,24 @@ async def qp_lives_and_dies(dut):
     await env.do(Op.QP_MODIFY, Status.BAD_VALUE, qpn=qpn(5, LIFE), qp_state=QpState.RTS)
     assert await env.qp(5) == dataclasses.replace(born, state=QpState.ERR), "only its destruction ends ERR"
     await env.do(Op.QP_MODIFY, qpn=qpn(5, LIFE), qp_state=QpState.ERR)
+    assert await env.qp(5) == dataclasses.replace(born, state=QpState.ERR) and env.drains == drains + 1
 
     async def gone():
         assert (await env.qp(5)).state == QpState.RESET, "still in the table"
 
     async def drained():
-        assert env.drains == 1, "packets of the QP may still come to its list"
+        assert env.drains == drains + 2, "packets of the QP may still come to its list"
 
     env.before_destroyed, env.before_drained = drained, gone
     await env.do(Op.QP_DESTROY, qpn=qpn(5, LIFE))
-    assert (env.destroyed, env.drains) == (1, 1)
+    assert (env.destroyed, env.drains) == (1, drains + 2)
     assert (env.destroy.qpn, env.destroy.generation) == (5, LIFE % 256)
     for opcode in (Op.QP_DESTROY, Op.QP_MODIFY, Op.QP_QUERY):
         for number in (qpn(5, LIFE), 5, 6, PARAMS.qps + 5):
             await env.do(opcode, Status.BAD_INDEX, qpn=number, qp_state=QpState.RTS)
-    assert (env.destroyed, env.drains, env.queries) == (1, 1, 1)
+    assert (env.destroyed, env.drains, env.queries) == (1, drains + 2, 1)
     await env.do(Op.QP_CREATE, **(values | {"qpn": qpn(5, LIFE + 1)}))
-    assert await env.qp(5) == dataclasses.replace(born, generation=LIFE + 1)
+    assert await env.qp(5) == dataclasses.replace(created, generation=LIFE + 1)
     await env.cycles(5)
     assert env.retired == env.answered
 

@@ -13,12 +13,13 @@ from weft.hdl.abi import (
     HOLES_BITS,
     REPORT_EVENT,
     AccessFlag,
+    QpState,
     Reason,
     ReportKind,
     make_qpn,
     split_qpn,
 )
-from weft.hdl.layouts import DmaRequest, Judgement, JudgeRequest, RawFrame, Report, Verdict
+from weft.hdl.layouts import DmaRequest, Judgement, JudgeRequest, RawFrame, Report, Verdict, qp_entry
 from weft.hdl.params import preset
 from weft.hdl.receive.receive import Receive
 from weft.hdl.table.translate import TranslateRequest, Translation
@@ -32,7 +33,7 @@ from weft.tb.flow.stream import StreamSink, StreamSource
 PARAMS = preset("test").with_(rx_buffer_beats=256)
 FRAMES = 600
 TRANSLATE_CYCLES, WINDOW_CYCLES = 9, 8
-DEAD_QP = 7
+DEAD_QP, ERR_QP = 7, 8
 PAGE = 4096
 PHYSICAL = 1 << 40      # the stand-in translates a page to itself plus this, in reverse order
 REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE, Verdict.FAR: Reason.FAR_PSN}
@@ -55,6 +56,8 @@ def translated(key, va, length, qpn):
         return Reason.UNKNOWN_QP, []
     if qpn != number(index):
         return Reason.STALE_GENERATION, []
+    if index == ERR_QP:
+        return Reason.UNKNOWN_QP, []
     reasons = {1: Reason.BAD_KEY, 2: Reason.OUT_OF_RANGE, 3: Reason.NO_PERMISSION, 4: Reason.WRONG_PD}
     if length and key in reasons:
         return reasons[key], []
@@ -80,8 +83,8 @@ def judgement(rng, request):
 class Room:
     """The card around the receive room."""
 
-    def __init__(self, dut, rng, *, pause=0.0, accept_all=False):
-        self.dut, self.rng, self.accept_all = dut, rng, accept_all
+    def __init__(self, dut, rng, *, pause=0.0, accept_all=False, stopped=0.0):
+        self.dut, self.rng, self.accept_all, self.stopped = dut, rng, accept_all, stopped
         self.source = StreamSource(dut, "i", dut.clk, rng=rng)
         sink = lambda name: StreamSink(dut, name, dut.clk, pause=pause, rng=rng)  # noqa: E731
         self.request, self.data, self.raw_info, self.raw = map(sink, ("o_request", "o_data", "o_raw_info", "o_raw"))
@@ -91,7 +94,8 @@ class Room:
         self.needs, self.requests, self.judgements = [], [], []
         self.counts, self.refused, self.tickets = Counter(), ([], []), []
         self.cycle = 0
-        for task in (self._watch(), self._translate(), self._window()):
+        self.looks = []     # (index, state) of the QP as it was when its packet was about to be placed
+        for task in (self._watch(), self._translate(), self._window(), self._table()):
             cocotb.start_soon(task)
 
     def send(self, frame):
@@ -116,6 +120,16 @@ class Room:
                 self.tickets.append((self.data.received, self.raw.received))
                 last = ticket
 
+    async def _table(self):
+        """The QP table, in which now and then a QP has gone to ERR since its packet was checked."""
+        shape = qp_entry(PARAMS)
+        while True:
+            await RisingEdge(self.dut.clk)
+            if int(self.dut.qp_read__en.value):
+                state = QpState.ERR if self.rng.random() < self.stopped else QpState.RTS
+                self.looks.append((int(self.dut.qp_read__index.value), state))
+                self.dut.qp_read__entry.value = shape.const({"state": state}).as_bits()
+
     async def _delayed(self, sink, answer, source, cycles):
         due = deque()
         while True:
@@ -132,10 +146,11 @@ class Room:
             self.needs.append(request.need)
             reason, segments = translated(request.key, request.va, request.length, request.qpn)
             values = {"reason": reason}
-            if reason != Reason.UNKNOWN_QP:
-                index, _ = split_qpn(request.qpn, PARAMS.qpn_width)
-                values |= {"qp_known": 1, "qp_generation": generation_of(index), "qp_peer_ip": PEER_IP,
-                           "qp_psn_guard": index}
+            index, _ = split_qpn(request.qpn, PARAMS.qpn_width)
+            if index != DEAD_QP:
+                state = QpState.ERR if index == ERR_QP else QpState.RTS
+                values |= {"qp_state": state, "qp_known": 1, "qp_generation": generation_of(index),
+                           "qp_peer_ip": PEER_IP, "qp_psn_guard": index}
             for k, (address, length) in enumerate(segments):
                 values[f"segment{k}"] = {"address": address, "length": length}
             return Translation.const(values).as_value().value
@@ -164,19 +179,19 @@ async def start(dut, **options):
 def random_frame(rng):
     if rng.random() < 0.15:
         return wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=0x0806) + rng.randbytes(rng.choice([46, 200]))
-    others = [wire.Opcode.PROBE, wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, 0x77]
+    others = [*[wire.Opcode.PROBE] * 4, wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, 0x77]
     opcode = rng.choice(sorted(wire.DATA_OPCODES) * 3 + others)
-    qpn = number(rng.choice([1, 2, 3, DEAD_QP]))
-    if rng.random() < 0.1:      # of a former life, or a later one
+    qpn = number(rng.choice([1, 2, 3, 1, 2, 3, DEAD_QP, ERR_QP, ERR_QP]))
+    if rng.random() < 0.15:      # of a former life, or a later one
         qpn ^= 1 << rng.randrange(PARAMS.qpn_width, wire.QPN_BITS)
     payload = b""
     if opcode in wire.DATA_OPCODES or opcode == wire.Opcode.LOSS_REPORT:
         payload = rng.randbytes(rng.choice([0, 1, rng.randrange(300), 256, 1024]))
-    wrong = {"dma_length": len(payload) + 9} if rng.random() < 0.05 else {}
+    wrong = {"dma_length": len(payload) + 9} if rng.random() < 0.15 else {}
     va = rng.choice([rng.randrange(1 << 39), PAGE * rng.randrange(1, 1 << 20) - rng.randrange(1, 300)])
     return roce(opcode, payload=payload, psn=rng.getrandbits(24), dest_qp=qpn, ack_req=rng.getrandbits(1), va=va,
-                rkey=rng.choice([1, 2, 3, 4] + [99] * 8), rsn=rng.getrandbits(24),
-                imm=rng.getrandbits(32), src_ip=stranger(rng) if rng.random() < 0.15 else PEER_IP, **wrong)
+                rkey=rng.choice([1, 2, 3, 4] + [99] * 8), rsn=rng.getrandbits(24), imm=rng.getrandbits(32),
+                src_ip=stranger(rng) if rng.random() < (0.5 if wrong else 0.2) else PEER_IP, **wrong)
 
 
 def stranger(rng):
@@ -187,11 +202,11 @@ def stranger(rng):
 class Expected:
     """What must have come out, from the frames and the window's answers."""
 
-    def __init__(self, frames, needs, requests, judgements):
+    def __init__(self, frames, needs, looks, requests, judgements):
         self.requests, self.data, self.raw, self.reports, self.refused = [], [], [], [], ([], [])
         self.progress = []      # beats of data and raw frames up to each ticket
         self.counts, self.cases = Counter(), Counter()
-        answers, self.needs = zip(requests, judgements, strict=True), iter(needs)
+        answers, self.needs, self.looks = zip(requests, judgements, strict=True), iter(needs), iter(looks)
         beats_out, ticket = [0, 0], 0
         for frame in frames:
             header, payload = parse(frame, mac=MAC, ip=IP)
@@ -205,6 +220,7 @@ class Expected:
 
     def _packet(self, header, payload, ticket, answers, beats_out):
         beat_count = -(-len(payload) // 64)
+        looked_at, state = next(self.looks)
         if header.kind == "RAW":
             self.raw.append((len(payload), header.roce, payload))
             beats_out[1] += beat_count
@@ -212,6 +228,7 @@ class Expected:
         length = header.dma_length if header.kind == "DATA" else 0
         reason, segments = translated(header.rkey, header.va, length, header.dest_qp)
         index, _ = split_qpn(header.dest_qp, PARAMS.qpn_width)
+        assert looked_at == index
         assert next(self.needs) == (AccessFlag.REMOTE_WRITE if header.kind == "DATA" else 0)
         if reason not in (Reason.UNKNOWN_QP, Reason.STALE_GENERATION):
             if header.src_ip != PEER_IP:
@@ -234,12 +251,17 @@ class Expected:
             self.counts["count_rx_retransmissions"] += said["verdict"] in (Verdict.MATCH, Verdict.UNMATCHED)
             self.counts["count_rx_unmatched"] += said["verdict"] == Verdict.UNMATCHED
             self.counts["count_rx_late_originals"] += said["verdict"] == Verdict.LATE
-            self.counts["count_rx_bytes"] += len(payload)
-            if payload:
+            if payload and state == QpState.ERR:
+                self.cases["stopped in the last moment"] += 1
+            elif payload:
+                self.counts["count_rx_bytes"] += len(payload)
                 self.requests += [(*s, s is segments[-1]) for s in segments]
                 self.data.append(payload)
                 beats_out[0] += beat_count
         kinds = []
+        if index == ERR_QP and reason == Reason.UNKNOWN_QP and header.kind == "PROBE" and header.src_ip == PEER_IP:
+            kinds.append(ReportKind.PROBE)
+            self.cases["probe of a QP in ERR"] += 1
         if header.ack_req and said["verdict"] in (Verdict.ACCEPT, Verdict.MATCH, Verdict.UNMATCHED):
             kinds.append(ReportKind.MESSAGE_END)
         if said["verdict"] == Verdict.PROBE:
@@ -267,7 +289,7 @@ async def compare(room, frames):
         before = (len(room.tickets), room.counts["count_rx_frames"], room.report.received)
         await ClockCycles(room.dut.clk, 10)
         quiet = quiet + 10 if before == (len(room.tickets), room.counts["count_rx_frames"], room.report.received) else 0
-    expected = Expected(frames, room.needs, room.requests, room.judgements)
+    expected = Expected(frames, room.needs, room.looks, room.requests, room.judgements)
     requests = [DmaRequest.from_bits(await room.request.recv()) for _ in range(len(room.request))]
     assert [(r.address, r.length, bool(r.last)) for r in requests] == expected.requests
     assert [(await receive(room.data))[0] for _ in expected.data] == expected.data
@@ -288,7 +310,7 @@ async def compare(room, frames):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def random_packets(dut):
-    rng, room = await start(dut, pause=0.1)
+    rng, room = await start(dut, pause=0.1, stopped=0.2)
     frames = [random_frame(rng) for _ in range(FRAMES)]
     for frame in frames:
         room.send(frame)
@@ -299,6 +321,8 @@ async def random_packets(dut):
     dut.space.value = 1
     expected = await compare(room, frames)
     cocotb.log.info("cases: %s", dict(expected.cases))
+    for case in ("probe of a QP in ERR", "stopped in the last moment"):
+        assert expected.cases.pop(case), case
     seen = {verdict for _, verdict, _ in expected.cases}
     assert seen == {None, *Verdict}
     assert {reason for _, verdict, reason in expected.cases if verdict is None} >= {
