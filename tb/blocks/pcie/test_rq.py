@@ -17,10 +17,10 @@ from weft.tb.flow.stream import StreamSource
 
 
 class Bench:
-    def __init__(self, dut, pause=0.0):
+    def __init__(self, dut, pause=0.0, read_pause=0.0):
         self.dut, self.rng = dut, random.Random(bench_seed())
         dut.nonposted_credits.value = 15
-        self.reads = StreamSource(dut, "i_read", dut.clk, pause, self.rng)
+        self.reads = StreamSource(dut, "i_read", dut.clk, read_pause, self.rng)
         self.writes = StreamSource(dut, "i_write", dut.clk, pause, self.rng)
         self.rq = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis_rq", bus_separator="__"), dut.clk, dut.rst)
         self.rq.log.setLevel("WARNING")
@@ -62,7 +62,7 @@ class Bench:
 async def mixed(dut):
     """Every length around the beat boundaries, mixed with reads, under back pressure; the writes come with gaps."""
     await start_clock(dut)
-    bench = Bench(dut, pause=0.3)
+    bench = Bench(dut, pause=0.3, read_pause=0.9)
     lengths = [*range(1, 50), 64, 127, 128, 129, 250, 1024]
     bench.rng.shuffle(lengths)
     writes = [bench.write(n) for n in lengths]
