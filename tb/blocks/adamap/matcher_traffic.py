@@ -142,7 +142,7 @@ class Bench:
         return None
 
     def link_some(self, chance):
-        """Perhaps a random node for the list of a random QP, if it has few holes to send; returns the QPN."""
+        """Perhaps a random node for a list that has few holes to send."""
         qpn = self.rng.choice(list(self.lists.lists))
         if self.rng.random() < chance and len(self.todo[qpn]) < 20 and self.may_link(qpn):
             self.link(qpn)
