@@ -134,7 +134,7 @@ class Window(wiring.Component):
 
         seen = self._classify(m, request, too_far, row)
         verdict, mark, slide, insert = Signal(Verdict), Signal(bits), Signal(24), Signal()
-        psn, position, seal = Signal(32), Signal(24), Signal()
+        psn, position, seal = Signal(32), Signal(range(bits)), Signal()     # position: its bits after the slide
         to_match, matched = Signal(), Signal()
 
         marked, advanced = Signal(bits), Signal(bits)
@@ -219,7 +219,7 @@ class Window(wiring.Component):
                 with m.Elif(insert):
                     m.d.sync += [
                         insert.eq(0),
-                        row.bitmap.eq(row.bitmap | (Const(1, 1) << position[: (bits - 1).bit_length()])),
+                        row.bitmap.eq(row.bitmap | (Const(1, 1) << position)),
                     ]
                 with m.Elif(row.bitmap[0]):
                     m.d.sync += [row.bitmap.eq(row.bitmap >> ones), row.base.eq(row.base + ones)]
@@ -307,14 +307,15 @@ class Window(wiring.Component):
     def _step(self, m, row, slide):
         """One cycle of sliding: skip received PSNs, then count missing ones; combinational."""
         step = Signal(data.StructLayout({"skip": 24, "holes": 24, "advance": 24, "shift": range(STEP + 1)}))
-        low = row.bitmap[:STEP]
+        low, received = row.bitmap[:STEP], Signal(STEP)
         limit, first_missing, next_received = (
             Signal(range(STEP + 1), name=n) for n in ("limit", "first_missing", "next_received")
         )
         m.d.comb += [
             limit.eq(Mux(slide > STEP, STEP, slide)),
             first_missing.eq(leading(low, 1)),
-            next_received.eq(leading(low & ~((Const(1, 1) << first_missing) - 1)[:STEP], 0)),
+            received.eq(low & ~((Const(1, 1) << first_missing) - 1)[:STEP]),
+            next_received.eq(leading(received, 0)),
         ]
         with m.If(row.bitmap == 0):
             m.d.comb += [step.holes.eq(slide), step.advance.eq(slide)]

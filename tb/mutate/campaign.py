@@ -22,7 +22,7 @@ from weft.tb.mutate.rooms import Target
 
 KEPT = BUILD_ROOT / "mutants"
 FLOW = 1                   # to be raised when what is done with a mutant changes
-PROVER = 2                 # to be raised when what is proven, or how, changes
+PROVER = 3                 # to be raised when what is proven, or how, changes
 SEEDS = (1, 2)             # a survivor has survived with each
 LIMIT_FACTOR, LIMIT_S, SOUND_S = 3, 10, 900
 LEAST_PER_ROOM, LEAST_PER_TARGET = 6, 1
@@ -55,10 +55,10 @@ class Mutant:
 
     @property
     def name(self):
-        """The same as long as the module is; in the file of survivors."""
+        """The same as long as the module is much the same; in the file of survivors."""
         target, fault = self.design.target, self.mutation
         control = "" if fault.ctrlbit is None else f" by {fault.ctrlbit}"
-        part = self.design.netlist.parts[fault.module].digest
+        part = self.design.netlist.parts[fault.module].likeness
         return (f"{target.room}/{target.name} {part} {fault.module} {fault.cell}.{fault.port}[{fault.portbit}] "
                 f"{fault.mode}{control}")
 

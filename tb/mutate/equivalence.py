@@ -1,8 +1,9 @@
 """Whether a fault can be seen at all: a proof that the faulty module and the sound one always do the same.
 
-Both get the same inputs from their initial state on, whatever the inputs are; ABC inside Yosys, by signal
-correspondence and property directed reachability, searches a run in which an output differs. First the module of
-the fault alone, its blocks cut off (what goes to them counts as output); then the whole design.
+Both get the same inputs from their initial state on, whatever the inputs are; ABC inside Yosys, by register and
+signal correspondence and property directed reachability, searches a run in which an output differs. First the module
+of the fault alone, its blocks cut off (what goes to them counts as output); then the whole design. What has no
+initial state, as what a memory shows before its first read, begins as 0 in both.
 """
 
 import contextlib
@@ -12,8 +13,10 @@ from weft.tb.mutate.netlist import YosysFailed, write_faulty, yosys
 SECONDS = {"module": 60, "design": 60}
 LEFT = "left.aig"
 SHALLOW = "bmc3,-g,-F,40,-T,10"     # most faults show within a few cycles: then nothing more is tried
-_BITS = ("proc; memory_map; opt -full; async2sync; dffunmap; simplemap; techmap; opt; dffunmap; simplemap; aigmap; "
-         "opt_clean; delete t:$scopeinfo; delete t:$assert")
+TWINS = f"&put;lcorr;&get;&write,{LEFT}"        # registers of the one that are always like those of the other
+SIGNALS = f"&scorr;&write,{LEFT}"
+_BITS = ("proc; memory_map; opt -full; setundef -init -zero; async2sync; dffunmap; simplemap; techmap; opt; dffunmap; "
+         "simplemap; aigmap; opt_clean; delete t:$scopeinfo; delete t:$assert")
 
 
 def proven_equivalent(design, mutation, where):
@@ -37,12 +40,15 @@ def _decide(design, mutation, where, scope):
     yosys(where, f"read_rtlil sound.il; read_rtlil faulty.il; miter -equiv -flatten sound faulty miter; "
                  f"hierarchy -top miter; {_BITS}; write_aiger -zinit differs.aig", SECONDS[scope])
     (where / "gates.v").write_text("module gates(input a, b, output y); assign y = a ^ b; endmodule\n")
-    (where / LEFT).unlink(missing_ok=True)
-    word = _abc(where, f"&put;{SHALLOW}", SECONDS[scope])
-    if word == "snl_SAT":
-        return word
-    word = _abc(where, f"&scorr;&write,{LEFT};&put;pdr,-T,{SECONDS[scope]}", 2 * SECONDS[scope])
-    return "snl_UNSAT" if _is_constant_0(where / LEFT) else word
+    word = ""
+    for engine, factor in ((TWINS, 1), (f"&put;{SHALLOW}", 1), (f"{SIGNALS};&put;pdr,-T,{SECONDS[scope]}", 2)):
+        (where / LEFT).unlink(missing_ok=True)
+        word = _abc(where, engine, factor * SECONDS[scope])
+        if _is_constant_0(where / LEFT):
+            return "snl_UNSAT"
+        if word == "snl_SAT":
+            break
+    return word
 
 
 def _is_constant_0(aiger):

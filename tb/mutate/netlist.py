@@ -23,6 +23,7 @@ _MODULE = re.compile(r"^(?P<attributes>(?:attribute .*\n)*)module \\(?P<name>\S+
                      re.MULTILINE)
 _SOURCE = re.compile(r'^attribute \\src "([^":]*):[^"]*"$', re.MULTILINE)
 _ANY_SOURCE = re.compile(r'^\s*attribute \\src .*\n', re.MULTILINE)
+_COUNTED = re.compile(r"(\$auto\$[^ ]*\$|\$procmux\$|port\$)\d+")      # numbered through all modules of a design
 _CELL = re.compile(r"^  cell ", re.MULTILINE)
 _OPTION = re.compile(r"-(\w+) (\S+)")
 
@@ -42,11 +43,14 @@ class Part:
     cells : int
     digest : str
         Of its text without the lines of source.
+    likeness : str
+        See :func:`likeness`.
     """
 
     file: str
     cells: int
     digest: str
+    likeness: str
 
 
 @dataclass(frozen=True)
@@ -128,8 +132,14 @@ def netlist(rtlil, top, root):
     for module in _MODULE.finditer(text):
         source = _SOURCE.search(module["attributes"])
         body = _ANY_SOURCE.sub("", module["body"])
-        parts[module["name"]] = Part(source[1] if source else "", len(_CELL.findall(body)), _digest(body))
+        parts[module["name"]] = Part(source[1] if source else "", len(_CELL.findall(body)), _digest(body),
+                                     likeness(body))
     return Netlist(where, top, _digest("".join(f"{name} {part.digest}" for name, part in parts.items())), parts)
+
+
+def likeness(body):
+    """Digest of a module's text without what other modules of its design decide: some numbers, the order of lines."""
+    return _digest("\n".join(sorted(_COUNTED.sub(r"\1", body).splitlines())))
 
 
 def _digest(text):

@@ -13,7 +13,7 @@ from cocotb.triggers import RisingEdge
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import simulate
 from weft.tb.mutate import campaign, run, survivors
-from weft.tb.mutate.netlist import draw
+from weft.tb.mutate.netlist import draw, likeness
 from weft.tb.mutate.record import NotRecorded
 from weft.tb.mutate.rooms import TARGETS, WIRES, Target
 from weft.tb.mutate.sources import ROOT, closure
@@ -127,6 +127,12 @@ def test_drawing_is_by_rule_and_over_all_rooms(kept):
     assert first == list(campaign.mutants([design], 12, 1)) and len({m.name for m in first}) == 12
     assert first != list(campaign.mutants([design], 12, 2))
     assert campaign.share({"a": 900, "b": 90, "c": 1}, 100, 6) == {"a": 91, "b": 9, "c": 6}
+
+
+def test_a_mutant_keeps_its_name_while_other_modules_change():
+    body = "wire $procmux$12_Y\nwire input 24 \\port$59$0\nwire $auto$wreduce.cc:513:run$501\nconnect \\A $12\n"
+    other = "wire $auto$wreduce.cc:513:run$7\nwire $procmux$9_Y\nwire input 24 \\port$6$0\nconnect \\A $12\n"
+    assert likeness(body) == likeness(other) != likeness(other.replace("$12", "$13"))
 
 
 def test_a_test_that_simulates_nothing_is_refused(tmp_path):

@@ -5,7 +5,7 @@ from collections import deque
 from weft.model.functional.node import choose_encoding
 from weft.model.functional.node_list import NodeList
 
-EXTENTS = [(0x1000, 64), (0x9_0000, 64)]
+EXTENTS = [(0x1000, 62), (0x9_0000, 61)]      # neither ends where a page does
 MASK = (1 << 32) - 1
 
 

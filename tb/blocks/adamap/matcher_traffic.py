@@ -43,10 +43,9 @@ class Bench:
         self.lists = MatcherWatch(dut, rng, PARAMS)
         self.prefetch = BenchPrefetch(dut, rng, self.lists, PARAMS.cache_entries)
         self.seen = self.lists.seen
-        self.todo = {qpn: deque() for qpn in range(QPS)}    # (psn, rsn) of linked holes that were not sent
-        self.old = {qpn: deque(maxlen=60) for qpn in range(QPS)}
+        self.todo, self.old = {}, {}    # by QPN, (psn, rsn) of linked holes that were not sent, and that were
         self.ready = deque()        # headers to be sent before any random ones, which come at a rate
-        self.rate, self.ticket = 0.0, 0
+        self.rate, self.ticket = 0.0, self.lists.ticket
         self.windowed = self.showing = False
         self.overfull = False       # headers for which there is no place for an order come all the same
 
@@ -57,12 +56,19 @@ class Bench:
         bench = cls(dut, random.Random(bench_seed()))
         for k, base in enumerate(EXTENTS):
             getattr(dut, f"extent_base__{k}").value = base
-        for qpn in range(QPS):
-            bench.lists.create(qpn, bench.rng.randrange(256), bench.rng.choice([0, (1 << 24) - 30, (1 << 32) - 30]))
+        bench.begin(range(QPS))
+        await bench.lists.follow()
         for task in (bench.lists.watch(), bench.prefetch.run(), bench.send()):
             cocotb.start_soon(task)
         await bench.edge
         return bench
+
+    def begin(self, qpns):
+        """There are the lists of these QPs, one for each row, and no others; nothing is cached or under way."""
+        self.lists.lists.clear()
+        for qpn in qpns:
+            self.todo[qpn], self.old[qpn] = deque(), deque(maxlen=60)
+            self.lists.create(qpn, self.rng.randrange(256), self.rng.choice([0, (1 << 24) - 30, (1 << 32) - 30]))
 
     async def set(self, *, slack, depth, watermark):
         """The registers, while nothing is under way; lists of more nodes than may be cached end here."""
@@ -98,12 +104,12 @@ class Bench:
         self.lists.ticket = self.ticket     # placing keeps up with it, whatever becomes of the header
         generation = self.lists.lists[qpn].generation if generation is None else generation
         old = 0 if self.windowed else self.rng.choice([0, 0, 0, 30])     # of a packet that was placed already, perhaps
-        return Header(qpn, generation, psn % (1 << 32), rsn % (1 << 24), probe, max(self.ticket - old, 0))
+        return Header(qpn, generation, psn % (1 << 32), rsn % (1 << 24), probe, self.ticket - old)
 
     def traffic(self):
         """A header of some QP, or None."""
         rng = self.rng
-        qpn = rng.choice([q for q in range(QPS) if q not in self.prefetch.frozen] or [None])
+        qpn = rng.choice([q for q in self.lists.lists if q not in self.prefetch.frozen] or [None])
         one = self.lists.lists.get(qpn)
         if one is None or not one.live:
             return None
@@ -134,6 +140,13 @@ class Bench:
         if kind < 0.98 and not one.ahead:       # or it would be a race whether more nodes are to come
             return self.header(qpn, 0, one.next_rsn + rng.choice([0, 1, 9, 1 << 16]))
         return None
+
+    def link_some(self, chance):
+        """Perhaps a random node for a list that has few holes to send."""
+        qpn = self.rng.choice(list(self.lists.lists))
+        if self.rng.random() < chance and len(self.todo[qpn]) < 20 and self.may_link(qpn):
+            self.link(qpn)
+        return qpn
 
     def may_link(self, qpn):
         """No header is under way that is beyond the end of the list: what becomes of it must not be a race."""

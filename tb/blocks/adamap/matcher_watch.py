@@ -8,12 +8,15 @@ from cocotb.triggers import RisingEdge
 from weft.hdl import abi
 from weft.hdl.adamap.hold import LongReport
 from weft.hdl.adamap.matcher import ListView
+from weft.hdl.adamap.wait_queue import MATCH_TICKET_WIDTH
 from weft.tb.blocks.adamap.matched_list import List, payload
 from weft.tb.flow.payload import pack, unpack
 from weft.tb.flow.stream import StreamSink
 
 LOOK_TO_JUDGED = 3      # cycles
 SENT_TO_BUSY = 2
+TICKETS = 1 << MATCH_TICKET_WIDTH
+FIRST_TICKETS = (TICKETS // 2 - 60, TICKETS * 5 // 6, TICKETS - 60)     # the highest bit is seen, and the wrap
 
 
 class MatcherWatch:
@@ -22,7 +25,7 @@ class MatcherWatch:
     Attributes
     ----------
     lists : dict of QPN to List
-        The living ones.
+        The living ones; ``rows`` has them by the low bits of the QPN.
     under_way : dict of QPN to deque of Header
         Sent and, as far as the bench knows, not judged.
     seen : Counter
@@ -31,22 +34,29 @@ class MatcherWatch:
 
     def __init__(self, dut, rng, params):
         self.dut, self.rng, self.params = dut, rng, params
-        self.lists, self.lives = {}, {}
+        self.lists, self.lives, self.rows = {}, {}, {}
         self.under_way = defaultdict(deque)
         self.seen, self.now = Counter(), 0
         self.slack = self.depth = 1
-        self.ticket = self.placed = self.placed_before = 0      # newest ones, not cut
+        self.ticket = self.placed = self.placed_before = rng.choice(FIRST_TICKETS)      # newest ones, not cut
         self.reports = StreamSink(dut, "o_report", dut.clk, rng=rng)
         self.untold = deque()               # (cycle, placed, newest ticket) of nodes that left and were not reported
         self.told = defaultdict(deque)      # (qpn, generation) -> reports that the model has not made yet
-        self.tickets = deque([(0, 0)])      # (cycle of the lookup, newest ticket judged until then)
+        self.tickets = deque([(0, self.ticket)])      # (cycle of the lookup, newest ticket judged until then)
         self.judged_at = Counter()          # qpn -> cycle
         self.came_at = 0                    # cycle in which something was given to the matcher
         self.ordered = {}                   # (qpn, generation) -> RSN of an order that perhaps was not carried out yet
 
     def create(self, qpn, generation, rsn):
-        self.lists[qpn] = self.lives[qpn, generation] = List(qpn, generation, rsn)
-        return self.lists[qpn]
+        one = List(qpn, generation, rsn)
+        self.lists[qpn] = self.lives[qpn, generation] = self.rows[qpn % self.params.qps] = one
+        return one
+
+    async def follow(self):
+        """Lead the placed ticket to where it begins, in steps that the matcher can follow."""
+        for third in (1, 2, 3):
+            self.dut.placed.value = self.placed * third // 3
+            await RisingEdge(self.dut.clk)
 
     def sent(self, header):
         """A header is on its way; returns its payload."""
@@ -79,7 +89,7 @@ class MatcherWatch:
         while True:
             await edge
             self.now += 1
-            row = self.lists.get(int(dut.row_index.value))
+            row = self.rows.get(int(dut.row_index.value))
             if int(dut.row_en.value) and row:
                 dut.list.value = pack(ListView, live=row.live, generation=row.generation, more=bool(row.ahead))
             past.append((int(dut.looked_qpn.value), row and row.live and row.generation, self.now,
@@ -100,7 +110,7 @@ class MatcherWatch:
             self.placed_before = self.placed        # what the matcher can know of
             if self.rng.random() < 0.05 or self.ticket - self.placed > 90:
                 self.placed = max(self.placed, self.rng.randint(self.ticket - 60, self.ticket))
-            dut.placed.value = self.placed % (1 << 24)
+            dut.placed.value = self.placed % TICKETS
             while (report := self.reports.recv_nowait()) is not None:
                 self._reported(int(report))
 
@@ -181,10 +191,11 @@ class MatcherWatch:
         while len(self.tickets) > 1 and self.tickets[1][0] <= at:
             self.tickets.popleft()
         oldest = self.tickets[0][1]
-        assert max(oldest, placed) <= long.ticket <= newest, (long.ticket, oldest, placed, newest)
-        self.seen["ticket of a header"] += long.ticket > placed
+        ticket = newest - (newest - long.ticket) % TICKETS
+        assert max(oldest, placed) <= ticket, (long.ticket, oldest, placed, newest)
+        self.seen["ticket of a header"] += ticket > placed
         key = report.qpn, report.generation
-        self.told[key].append((report, long.ticket))
+        self.told[key].append((report, ticket))
         self.compare(self.lives[key])
 
     def compare(self, one):

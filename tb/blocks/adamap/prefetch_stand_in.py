@@ -46,6 +46,7 @@ class BenchPrefetch:
         while True:
             await self.edge
             while (qpn := self.demands.recv_nowait()) is not None:
+                assert int(qpn) in self.lists.lists, f"a node is asked for {int(qpn):#x}, which is no QP"
                 self.asked[int(qpn)] += 1
                 self.look_at(int(qpn))
             self.busy = True

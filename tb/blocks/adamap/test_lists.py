@@ -6,6 +6,7 @@ from cocotb.triggers import RisingEdge, Timer
 
 from weft.hdl import abi
 from weft.tb.blocks.adamap.closed_loop import room, set_up
+from weft.tb.blocks.adamap.connection import EXTENTS
 from weft.tb.blocks.adamap.peer import Sender
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
@@ -77,7 +78,8 @@ async def consecutive_blocks_are_read_at_once(dut):
     world = await set_up(dut, depth=4, watermark=1, latency=(60, 80))
     sender, seen = Sender(world), world.seen
     world.free.clear()
-    world.free += [*range(0x1001, 0x100A), *range(0x9_0039, 0x9_0040), *range(0x1030, 0x1040)]
+    ends = [first + count for first, count in EXTENTS]
+    world.free += [*range(0x1001, 0x100A), *range(ends[1] - 7, ends[1]), *range(ends[0] - 16, ends[0])]
     qp = await world.create(0, 1)
     count = 20
     first = await world.behind_window(qp, 20 * count)

@@ -4,7 +4,7 @@ import cocotb
 import pytest
 
 from weft.hdl import abi
-from weft.tb.blocks.adamap.matcher_traffic import QPS, Bench, room
+from weft.tb.blocks.adamap.matcher_traffic import Bench, room
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
 WANTED = [*(("retired", encoding, how) for encoding in abi.Encoding for how in ("with residue", "finished")),
@@ -30,9 +30,7 @@ async def random_headers(dut):
         bench.rate, bench.windowed = rng.choice([0.1, 0.5, 1]), rng.random() < 0.5
         for _ in range(rng.randint(50, 400)):
             await bench.edge
-            qpn = rng.randrange(QPS)
-            if rng.random() < 0.1 and len(bench.todo[qpn]) < 20 and bench.may_link(qpn):
-                bench.link(qpn)
+            qpn = bench.link_some(0.1)
             if rng.random() < 0.003:
                 bench.end([rng.choice([qpn, *sorted({qpn for qpn, _ in bench.lists.ordered})])])
         bench.lists.reports.pause = 0

@@ -166,6 +166,24 @@ async def demand_beside_a_retirement_is_not_lost(dut):
         await bench.drain()
 
 
+@cocotb.test(timeout_time=80, timeout_unit="us")
+async def qpns_are_handed_on_whole(dut):
+    """Their low bits say which row is theirs; what asks, orders and reports names all their bits."""
+    bench = await Bench.start(dut)
+    seen = bench.seen
+    for _ in range(8):
+        bench.begin([bench.rng.getrandbits(22) << 2 | row for row in range(QPS)])
+        await bench.set(slack=1, depth=4, watermark=1)
+        bench.rate = 0.5
+        for _ in range(200):
+            await bench.edge
+            bench.link_some(0.5)
+        await bench.drain()
+        bench.end(bench.lists.lists)
+        await bench.drain()
+    assert seen["OK"] > 100 and seen["cache_misses"] > 20 and seen["nodes_retired"] > 20 and seen["no place"], seen
+
+
 class ShortNode(Node):
     """Its count is one less than its body has holes."""
 
