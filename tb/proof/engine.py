@@ -47,7 +47,7 @@ def prove(spec, *, only=None, keep=True):
         numbered = list(enumerate(properties))
         wanted = [(k, p) for k, p in numbered if only is None or p.name in only]
         allies = [k for k, p in numbered if p.kind == "together"]
-        joint = None    # what was decided of them together
+        joint = inductive = None    # what was decided of them together
         for k, prop in wanted:
             if keep and (kept := _kept(where, k, prop)).exists():
                 yield Result(**json.loads(kept.read_text()))
@@ -59,8 +59,11 @@ def prove(spec, *, only=None, keep=True):
             if k in allies:
                 joint = joint or abc(where, allies, prop)
                 verdict, at = _of_one(where, k, prop, *joint)
+            elif prop.kind == "induction":
+                inductive = inductive or _inductive(where, spec, text, prop)
+                verdict, at = inductive, None
             else:
-                verdict, at = _decide(where, spec, text, k, prop)
+                verdict, at = _decide(where, k, prop)
             result = Result(name, prop.name, prop.kind, prop.bound, round(cpu_seconds() - start, 1), verdict, at)
             if verdict != "unknown":
                 _kept(where, k, prop).write_text(json.dumps(asdict(result)))
@@ -70,13 +73,13 @@ def prove(spec, *, only=None, keep=True):
 def refute(spec, check, *, keep=True):
     """Whether a broken copy violates a check, as a :class:`Result` of kind ``broken``: ``caught``, ``not caught``.
 
-    Runs are looked at up to the bound of the check, or :data:`FREE_COVERS` cycles where it has none.
+    Runs are looked at up to the bound of a bounded check, :data:`FREE_COVERS` cycles of the others.
     """
     start = cpu_seconds()
     text, properties = spec.convert()
     name = spec.name or type(spec).__name__
     number, prop = next((k, p) for k, p in enumerate(properties) if p.name == check and p.kind != "cover")
-    bounded = replace(prop, kind="bounded", bound=prop.bound or FREE_COVERS)
+    bounded = replace(prop, kind="bounded", bound=prop.bound if prop.kind == "bounded" else FREE_COVERS)
     with _place(spec, name, text, f"-broken{number}") as where:
         kept = _kept(where, number, bounded)
         if keep and kept.exists():
@@ -128,11 +131,14 @@ def _of_one(where, number, prop, verdict, cycle):
     return ("proven", None) if verdict == "holds" else (verdict, cycle)
 
 
-def _decide(where, spec, text, number, prop):
+def _inductive(where, spec, text, prop):
+    """Verdict of all checks together, of which this is one."""
+    write_words(where, spec, text)
+    return induct(where, prop)
+
+
+def _decide(where, number, prop):
     """Verdict and cycle of a property."""
-    if prop.kind == "induction":
-        write_words(where, spec, text)
-        return induct(where, prop), None
     verdict, cycle = abc(where, [number], prop)
     if verdict == "unknown":
         return verdict, cycle

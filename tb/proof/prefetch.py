@@ -28,7 +28,8 @@ class PrefetchSpec(Spec):
     those of a QP's present life count. The driver is trusted to destroy and create in turn, each life with another
     generation, and to have at most 14 nodes linked that are not retired. The queue of work has 4 places. The QP table
     loses an entry before its list is destroyed, and gets one after the list is created. Lines and counts are a few
-    bits wide, the rest of those words is zero.
+    bits wide, the rest of those words is zero. In 25 cycles a list begins, is linked to, a node of it is fetched and
+    lands or breaks the list: what needs more is seen from rest (:class:`RestingPrefetchSpec`).
     """
 
     name = "prefetch"
@@ -87,12 +88,13 @@ class RestingPrefetchSpec(PrefetchSpec):
     Each QP has a list or none, a broken one, one of any length linked ahead, with any nodes of it in the cache, which
     may be full; the search for a node to turn out may have failed any number of times. That the state is such a one
     again whenever there is rest again is checked, too: so runs of any length are seen that come to rest between
-    bursts as long as the bound. The bound is shorter than the way from a doorbell over a landing back to rest: those
-    checks see bursts of drops, creations and destructions.
+    bursts as long as the bound. In 26 cycles a doorbell leads to a read, a node lands and there is rest again; so it
+    is after a node was turned out, a list broke, or a life ended, as the covers show. Several nodes of one read land,
+    but the rest after them comes later. Without an end to rest at, a burst is seen for its first 26 cycles.
     """
 
     name = "prefetch_rest"
-    depth, entries, resting = 22, 2, True
+    depth, entries, resting = 26, 2, True
 
 
 SPECS = [PrefetchSpec, RestingPrefetchSpec]
@@ -102,8 +104,11 @@ BROKEN = [
     Broken(BOTH, "no read crosses a page",
            [("Mux(adjacent, several, 1)", "several"), ("least(within, page_left)", "within")]),
     Broken(BOTH, "a list is read where its last node or its creation said", ("after.eq(first_block)", "after.eq(0)")),
-    Broken(BOTH, "what lands was read there, and its block is known by that number",
+    Broken(BOTH, "what lands was read there", ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
+    Broken(BOTH, "a node that landed is known by the number of its block",
            ("cache.fill_block.eq(block)", "cache.fill_block.eq(block + 1)")),
+    Broken(BOTH, "that number leads to where the node was read",
+           ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
     Broken(BOTH, "no fetch beyond the linked count", ("live & ~busy & (ahead != 0)", "live & ~busy")),
     Broken(RestingPrefetchSpec, "no fetch beyond the linked count",
            ("space.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead)))",
@@ -145,10 +150,10 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
            ("after.eq(first_block)", "after.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
-           ("after.eq(cache.peek_block),", "after.eq(hungry),")),
+           ("after.eq(cache.peek_block),", "after.eq(cache.peek_block ^ 1),")),
     Broken(BOTH, "a dead QP's list is not live",
            ("self.view_live.eq(view.data.inverse != 0)", "self.view_live.eq(1)")),
     Broken(BOTH, "every read in flight has its entry", ("cache.reserve_en.eq(1)", "cache.reserve_en.eq(0)")),
-    Broken(RestingPrefetchSpec, "no deadlock: a hungry list fetches or breaks within 16 cycles",
+    Broken(RestingPrefetchSpec, "no deadlock: a hungry list fetches or breaks within 20 cycles",
            ("live & ~busy & (ahead != 0)", "live & ~busy & (ahead > 12)")),
 ]

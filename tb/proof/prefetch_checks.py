@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 from amaranth.hdl import Array, Cat, Mux, Signal
 
-from weft.hdl.adamap.block import line_of
 from weft.tb.proof.prefetch_world import IDLE, QPS, RSN_BITS
 
 PAGE_LINES = 64
@@ -26,9 +25,10 @@ def pointers(spec, m, w):
     spec.check("no read crosses a page", ~dut.o_line.valid | (at[:6] + some_lines <= PAGE_LINES), **bound)
     spec.check("a list is read where its last node or its creation said",
                ~dut.o_line.valid | (at == lives[caller].line), **bound)
-    spec.check("what lands was read there, and its block is known by that number", ~fill.fill_en | (
-        (fill.fill_node.base_psn == lives[landing].line)
-        & (line_of(params, dut.extent_base, fill.fill_block) == lives[landing].line)), **bound)
+    spec.check("what lands was read there", ~fill.fill_en | (fill.fill_node.base_psn == lives[landing].line), **bound)
+    spec.check("a node that landed is known by the number of its block",
+               ~fill.fill_en | (fill.fill_block == lives[landing].block), **bound)
+    spec.check("that number leads to where the node was read", ~fill.fill_en | w.read_there, **bound)
     spec.check("no fetch beyond the linked count",
                ~dut.o_line.valid | (some_lines <= lives[caller].left), **bound)
     spec.check("no fetch for a dead QP", ~dut.o_line.valid | lives[caller].alive, **bound)
@@ -101,17 +101,19 @@ def bookkeeping(spec, m, w):
 def progress(spec, m, w):
     """A living list with linked nodes and an empty cache fetches, or breaks, in a bounded time.
 
-    After a doorbell or a demand: a list whose node was turned out must be demanded anew.
+    After a doorbell or a demand that came when there was a free entry: a list for which no header waits must be
+    demanded anew if it found none, or if its node was turned out.
     """
     dut, table, lives, reads, qpn, busy, done = w.dut, w.table, w.lives, w.reads, w.qpn, w.busy, w.done
     post, tags, line, issue, caller, copies, fill = w.post, w.tags, w.line, w.issue, w.caller, w.copies, w.fill
     match, dropping, victim, evicting, errors, bound = w.match, w.dropping, w.victim, w.evicting, w.errors, w.bound
     asked_qpn, some, reserved = w.asked_qpn, w.some, w.reserved
-    needed = Signal(QPS)
+    needed, was_free = Signal(QPS), Signal()
+    m.d.sync += was_free.eq(fill.free)
     for q in range(QPS):
         demanded = dut.i_demand.valid & dut.i_demand.ready & (dut.i_demand.payload == q)
         with m.If((evicting & (copies[fill.release_index].qpn == q)) | (dropping & (victim.qpn == q))
-                  | ~lives[q].alive):
+                  | ~lives[q].alive | ~fill.free | ~was_free):
             m.d.sync += needed[q].eq(0)
         with m.Elif((table.took & (table.took_qpn == q) & (table.took_nodes != 0)) | demanded):
             m.d.sync += needed[q].eq(1)
@@ -131,4 +133,5 @@ def progress(spec, m, w):
     with m.Else():
         m.d.sync += patience.eq(0)
     if spec.resting:
-        spec.check("no deadlock: a hungry list fetches or breaks within 16 cycles", patience <= 16, **bound)
+        spec.check("no deadlock: a hungry list fetches or breaks within 20 cycles", patience <= 20, **bound)
+        spec.cover("a hungry list waits for looks at the other one", patience == 15)

@@ -18,7 +18,8 @@ def events(spec, m, w):
                      since[q].eq(Mux(issue & (caller == q), 0, since[q] | (fill.fill_en & (landing == q)))),
                      retirements[q].eq(retirements[q] | (dropping & (victim.qpn == q))),
                      evictions[q].eq(evictions[q] | (evicting & (copies[fill.release_index].qpn == q)))]
-    dying = Signal(4)
+    broke, dying = Signal(), Signal(4)
+    m.d.sync += broke.eq(broke | dut.o_report.valid)
     with m.If(busy & lives[qpn].alive & (reads[qpn] != 0)):
         m.d.sync += dying.eq(dying + (dying != 15))
     with m.Else():
@@ -38,3 +39,6 @@ def events(spec, m, w):
                    issue & evictions[caller].any() & (landings[caller] == 0))
         spec.cover("a head is asked to go early", dut.o_force.valid)
         spec.cover("a node retires and its list fetches again", issue & retirements[caller].any())
+        spec.cover("rest again after a node landed", w.resting & landings[w.asked_qpn].any())
+        spec.cover("rest again after a node was turned out", w.resting & evictions[w.asked_qpn].any())
+        spec.cover("rest again after a list broke", w.resting & broke)

@@ -3,10 +3,10 @@
 from amaranth.hdl import Cat, Mux, Signal, Value
 
 from weft.hdl import abi
-from weft.hdl.adamap.block import dead, in_extent, line_of, split
+from weft.hdl.adamap.block import dead
 from weft.hdl.adamap.head_cache import Tag
 from weft.hdl.adamap.prefetch import PATIENCE
-from weft.tb.proof.prefetch_world import LINKED_MAX, NODE_RSN_BITS, QPS, RSN_BITS, found
+from weft.tb.proof.prefetch_world import LINKED_MAX, NODE_RSN_BITS, QPS, RSN_BITS, found, lies
 
 
 def start_at_rest(spec, m, w):
@@ -41,7 +41,8 @@ def start_at_rest(spec, m, w):
             & (tag.generation == v.generation) & (tag.head == head) & (copy.count != 0)
             & (copy.rsn < 1 << NODE_RSN_BITS) & (block == copy.block))]
         chained.append(~copy.valid | ((head | before.any()) & ~twin.any()))
-        lying.append(~copy.valid | lies(params, dut, copy))
+        lying.append(~copy.valid | copy.lies)
+        spec.assume_first(~copy.valid | lies(params, dut, copy.block, copy.line))
     for q, v in enumerate(lives):
         following = Signal(params.block_bits, name=f"following{q}")
         m.d.comb += following.eq(~nexts[q][:params.block_bits])
@@ -52,7 +53,8 @@ def start_at_rest(spec, m, w):
         spec.assume_first(~v.alive | (ahead[q] == v.left))
         going_on.append(~v.alive | (following == Mux(errors[q], dead(params), v.block)))
         its = found(m, params, dut, v.line, f"found{q}")      # one of several where extents overlap
-        lying.append(~v.alive | (v.block == its) | lies(params, dut, v))
+        lying.append(~v.alive | v.lies)
+        spec.assume_first(~v.alive | (v.block == its) | lies(params, dut, v.block, v.line))
     for name, sane in (
         ("the search and the work list are as this proof starts", searching),
         ("the cache holds what landed, nothing else", cached),
@@ -65,10 +67,3 @@ def start_at_rest(spec, m, w):
         spec.assume_first(Cat(Value.cast(s).any() for s in sane).all())
         spec.check(f"at rest, {name}", ~w.resting | Cat(Value.cast(s).any() for s in sane).all(),
                    bound=spec.depth, seconds=900)
-
-
-def lies(params, dut, what):
-    """Its block lies in its extent, at its line."""
-    extent, offset = split(params, what.block)
-    return (offset < in_extent(params, dut.extent_lines, extent)) & (
-        line_of(params, dut.extent_base, what.block) == what.line)

@@ -9,7 +9,7 @@ from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
 
 from weft.hdl import abi
-from weft.hdl.adamap.block import find
+from weft.hdl.adamap.block import find, in_extent, line_of, split
 from weft.hdl.adamap.control import ControlKind
 from weft.hdl.layouts import NODE
 
@@ -27,6 +27,12 @@ def found(m, params, dut, at, name):
     return find(m, params, dut.extent_base, dut.extent_lines, line, name=name)
 
 
+def lies(params, dut, block, line):
+    """The block lies in its extent, at this line. Extents do not change: it is judged once, when both are kept."""
+    extent, offset = split(params, block)
+    return (offset < in_extent(params, dut.extent_lines, extent)) & (line_of(params, dut.extent_base, block) == line)
+
+
 def driver(spec, m, w):
     """Life of the QPs, one operation at a time.
 
@@ -35,7 +41,7 @@ def driver(spec, m, w):
     dut, table, params, entries = w.dut, w.table, w.params, spec.entries
     life = data.StructLayout({"alive": 1, "flush": 1, "state": 3, "generation": 2, "left": LEFT_BITS,
                               "cached": range(entries + 1), "rsn": RSN_BITS, "line": 7,
-                              "block": params.block_bits})
+                              "block": params.block_bits, "lies": 1})
     lives = Array(Signal(life, name=f"life{q}") for q in range(QPS))
     reads = Array(Signal(3, name=f"reads{q}") for q in range(QPS))      # in flight
     op, stage, qpn = dut.i_control, Signal(range(5)), Signal(1)
@@ -69,7 +75,7 @@ def driver(spec, m, w):
                 with m.Else():
                     m.d.sync += [own.alive.eq(1), own.cached.eq(0), own.left.eq(0),
                                  own.line.eq(op.p.line), own.generation.eq(generation), stage.eq(ENTER),
-                                 own.block.eq(found(m, params, dut, op.p.line, "created"))]
+                                 own.block.eq(found(m, params, dut, op.p.line, "created")), own.lies.eq(1)]
         with m.Case(ENTER):
             with m.If(starting):
                 m.d.sync += [own.state.eq(abi.QpState.RTS.value), stage.eq(IDLE)]
@@ -133,7 +139,7 @@ def matcher(spec, m, w):
     flushing, done, qpn, posting, posted, more = w.flushing, w.done, w.qpn, w.posting, w.posted, w.more
     tags, owner = w.tags, w.owner
     tag = data.StructLayout({"valid": 1, "reserved": 1, "qpn": 1, "rsn": RSN_BITS, "count": COUNT_BITS,
-                             "line": 7, "block": params.block_bits})
+                             "line": 7, "block": params.block_bits, "lies": 1})
     copies = Array(Signal(tag, name=f"copy{k}") for k in range(entries))
     fill = cache.fill
     match = cache.match
@@ -153,8 +159,9 @@ def matcher(spec, m, w):
     m.d.comb += [match.flush_en.eq(flush & flushing & ~dut.exclusive), match.flush_qpn.eq(flushed),
                  flushed.eq(lives[1].flush)]
     evicting = fill.release_en & copies[fill.release_index].valid
-    landing = Signal(1)
-    m.d.comb += landing.eq(fill.fill_node.qpn)
+    landing, read_there = Signal(1), Signal()
+    m.d.comb += [landing.eq(fill.fill_node.qpn),
+                 read_there.eq(lies(params, dut, lives[landing].block, fill.fill_node.base_psn))]
     for k in range(entries):
         c = copies[k]
         with m.If(fill.reserve_en & (fill.free_index == k)):
@@ -166,7 +173,7 @@ def matcher(spec, m, w):
         with m.If(fill.fill_en & (fill.fill_index == k)):
             m.d.sync += [c.valid.eq(1), c.reserved.eq(0), c.qpn.eq(fill.fill_node.qpn),
                          c.rsn.eq(fill.fill_node.rsn), c.count.eq(fill.fill_node.count),
-                         c.line.eq(fill.fill_node.base_psn), c.block.eq(lives[landing].block)]
+                         c.line.eq(fill.fill_node.base_psn), c.block.eq(lives[landing].block), c.lies.eq(read_there)]
     behind = found(m, params, dut, fill.fill_node.next_line, "behind")
     with m.If(dropping):
         m.d.sync += lives[victim.qpn].rsn.eq(lives[victim.qpn].rsn + victim.count)
@@ -178,12 +185,13 @@ def matcher(spec, m, w):
         others = Cat(c.valid & (c.qpn == q) & ~(dropping & (dropped == k)) for k, c in enumerate(copies))
         with m.If(up):
             m.d.sync += [lives[q].line.eq(fill.fill_node.next_line),
-                         lives[q].block.eq(behind)]
+                         lives[q].block.eq(behind), lives[q].lies.eq(1)]
             with m.If(~others.any()):       # the first node of an empty list may have any RSN
                 m.d.sync += lives[q].rsn.eq(fill.fill_node.rsn)
         with m.Elif(down):
             m.d.sync += [lives[q].line.eq(copies[fill.release_index].line),
-                         lives[q].block.eq(copies[fill.release_index].block)]
+                         lives[q].block.eq(copies[fill.release_index].block),
+                         lives[q].lies.eq(copies[fill.release_index].lies)]
         v, retires = lives[q], dropping & (victim.qpn == q)
         with m.If(~(done & ~v.alive & (qpn == q))):
             m.d.sync += [v.left.eq(v.left + Mux(posting & (posted == q), more, 0) + down - up),
@@ -191,4 +199,4 @@ def matcher(spec, m, w):
         back = [(t != 0) & (o == q) for t, o in zip(tags, owner, strict=True)]
         m.d.comb += reads[q].eq(sum(back))
     return SimpleNamespace(copies=copies, fill=fill, match=match, dropping=dropping, victim=victim, evicting=evicting,
-                           landing=landing)
+                           landing=landing, read_there=read_there)

@@ -18,6 +18,10 @@ class RingReaderSpec(Spec):
     The host writes entries in order, each with its index and phase, rings with its newest index, and retires what it
     was given. The ring is empty at the start and runs, and all its indices are the same, whichever: so any lap and the
     turn from one to the next are seen.
+
+    Requests are proven for runs of any length, the rest for 16 cycles: in 14 all four entries are in flight, each by a
+    read of its own, and in 11 entries of two laps were delivered and all of a lap retired. Progress, which counts up
+    to 12 calm cycles, is proven for 22.
     """
 
     name = "ring_reader"
@@ -148,7 +152,7 @@ class RingReaderSpec(Spec):
 
 
 class LongRingReaderSpec(RingReaderSpec):
-    """The same from the reset on, with a ring of 8 entries, twice what may be in flight."""
+    """The same from the reset on, with a ring of 8 entries, twice what may be in flight; 19 cycles."""
 
     name = "ring_reader_long"
     log2, bound, calm_bound, anywhere_in_ring = 3, 19, 19, False

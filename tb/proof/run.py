@@ -5,6 +5,7 @@ Kinds of proof:
 ========== ============================================================================================
 unbounded  an inductive invariant was found: holds in runs of any length
 together   the same, an invariant of several checks, which strengthen each other
+induction  the same: all checks of a specification, in words instead of bits, if they hold for some cycles
 bounded    holds in all runs of up to ``bound`` cycles from reset, or from the state the name tells
 cover      some run gets there, early enough before the bound: what is proven is not proven of nothing
 broken     a broken copy of the block must violate the check that is named
@@ -32,11 +33,11 @@ prefetch, _rest       bounded                never outside the extents, past the
                                              from rest: no RSN in two entries, nodes conserved, progress,
                                              and every rest is such a one again
 window, _any_state    bounded                invariant 1: every PSN is received or a hole, exactly once
-unmatched             bounded                no header left to the driver is forgotten by the order that
+unmatched             induction              no header left to the driver is forgotten by the order that
                                              retires what it passed over
 wait_queue            unbounded, together    headers that wait: none lost or doubled, the oldest is tried first
 revocable_buffer      unbounded, together    a frame kept comes out once, in order; one taken back never does
-splitter              bounded                pieces of a DMA request: all of it, in order, none too large
+splitter              induction              pieces of a DMA request: all of it, in order, none too large
 ===================== ====================== ===========================================================
 """
 

@@ -16,6 +16,8 @@ from weft.tb.proof.ring_writer import RingWriterSpec
 from weft.tb.proof.run import MODULES, broken_copies, specifications
 from weft.tb.proof.sample import Counter, CounterSpec, HastyCounterSpec, HolderSpec, LateCounterSpec
 from weft.tb.proof.specification import MARGIN, Spec
+from weft.tb.proof.splitter import SplitterSpec
+from weft.tb.proof.unmatched import UnmatchedSpec
 from weft.tb.proof.window import WindowSpec
 from weft.tb.proof.work_list import FewPlacesSpec
 
@@ -29,6 +31,8 @@ QUICK = [
     (RetireSpec, ["no room", "a report of a later order"]),
     (HoldSpec, ["reports of source 0 leave in order, each once", "what is offered stays",
                 "a report waits for its packet", "a place is used a second time"]),
+    (SplitterSpec, ["pieces follow each other", "no deadlock: a request that was taken is offered, at once"]),
+    (UnmatchedSpec, ["an order goes as far as the newest header", "an order comes round"]),
     (FewPlacesSpec, ["no due QP is missing once nothing is offered for a while", "an empty list owes nothing",
                      "a search finds a QP for which there was no place"]),
     (PrefetchSpec, ["a bad node breaks its list", "a doorbell of a former life"]),
@@ -126,6 +130,12 @@ def test_block_meets_its_specification(spec, names):
 @pytest.mark.parametrize("broken", broken_copies("ring_writer"), ids=lambda broken: broken.check)
 def test_broken_ring_writer_is_caught(broken):
     assert refute(broken.spec(RingWriterSpec), broken.check).result == "caught"
+
+
+def test_an_induction_over_a_broken_copy_fails():
+    name = "no piece crosses a multiple of the size"
+    broken = next(broken for broken in broken_copies("splitter") if broken.check == name)
+    assert [result.result for result in prove(broken.spec(SplitterSpec), only=[name])] == ["failed"]
 
 
 def test_mutation_must_change_something():

@@ -1,25 +1,28 @@
 """What is proven of the lists whose headers go to the driver: no header of them is forgotten by its list's order."""
 
-from amaranth.hdl import Mux, Signal
+from amaranth.hdl import Cat, Mux, Signal
 
-from weft.hdl.adamap.unmatched import SLACK_MAX, Unmatched
+from weft.hdl.adamap.unmatched import SLACK_MAX, Passed, Unmatched
 from weft.hdl.params import preset
 from weft.tb.proof.broken import Broken
 from weft.tb.proof.specification import Spec
+
+LISTS = 2
 
 
 class UnmatchedSpec(Spec):
     """One list is followed, whichever it is, while headers and probes of any list come, and orders are taken.
 
     A header comes at most as long as an order may stay: RSNs of it lie within 2^23 of each other. The order owes the
-    newest RSN passed over, and the ticket of the last packet.
+    newest RSN passed over, and the ticket of the last packet. The checks are proven together: one of them says what the
+    places hold.
     """
 
     name = "unmatched"
     block = Unmatched
 
     def specify(self, m):
-        m.submodules.dut = dut = self.block(preset("test").with_(unmatched_lists=2))
+        m.submodules.dut = dut = self.block(preset("test").with_(unmatched_lists=LISTS))
         self.free_members(dut)
         qpn, generation = self.constant(m, 24, "some_qpn"), self.constant(m, 8, "some_generation")
         own, mine = Signal(), Signal()
@@ -45,19 +48,21 @@ class UnmatchedSpec(Spec):
         with m.Elif(~kept):
             m.d.sync += owed.eq(0)
 
-        bound = {"bound": 10, "seconds": 300}
-        self.check("a list with an order is known, no other", ~own | (dut.known == owed), **bound)
-        self.check("an order is owed", ~mine | owed, **bound)
-        self.check("an order goes as far as the newest header", ~mine | (dut.o.rsn == newest), **bound)
-        self.check("an order waits for the last packet", ~mine | (dut.o.ticket == ticket), **bound)
-        self.check("an order waits for the headers of its list", ~dut.due | ~dut.waiting, **bound)
-        self.check("empty means nothing is owed", ~dut.empty | ~owed, **bound)
+        together = {"kind": "induction", "bound": 2, "seconds": 100}
         unseen = Signal(3)      # cycles in which nothing waits and another is shown
+        self.check("what is owed lies in one place", self._held(qpn, generation, owed, newest, ticket, unseen),
+                   **together)
+        self.check("a list with an order is known, no other", ~own | (dut.known == owed), **together)
+        self.check("an order is owed", ~mine | owed, **together)
+        self.check("an order goes as far as the newest header", ~mine | (dut.o.rsn == newest), **together)
+        self.check("an order waits for the last packet", ~mine | (dut.o.ticket == ticket), **together)
+        self.check("an order waits for the headers of its list", ~dut.due | ~dut.waiting, **together)
+        self.check("empty means nothing is owed", ~dut.empty | ~owed, **together)
         with m.If(~owed | mine | (dut.due & ~dut.taken) | dut.waiting):
             m.d.sync += unseen.eq(0)
         with m.Else():
             m.d.sync += unseen.eq(unseen + (unseen != 7))
-        self.check("an order comes round", unseen < 4, **bound)
+        self.check("an order comes round", unseen < 4, **together)
 
         replaced, was_full = Signal(), Signal()
         with m.If(dut.i_stb & own & owed & ~dut.i.probe & ~ahead[-1] & (ahead != 0)):
@@ -68,9 +73,21 @@ class UnmatchedSpec(Spec):
         self.cover("all places are taken, then none is", was_full & dut.empty)
         self.cover("a header comes in the cycle in which its order is taken", mine & dut.taken & dut.i_stb & own)
 
+    def _held(self, qpn, generation, owed, newest, ticket, unseen):
+        """Whether the list has a place if something is owed, and that holds it; the place is shown in its turn."""
+        places = [self.inside(f"dut.passed{k}", Passed) for k in range(LISTS)]
+        shown = self.inside("dut.shown", LISTS)
+        own = Cat(p.valid & (p.qpn == qpn) & (p.generation == generation) for p in places)
+        return Cat(
+            owed == own.any(), ~own.all(), (shown == 1) | (shown == 2),
+            (unseen == 0) | ((unseen == 1) & (own == shown)),
+            *(~mine | ((p.rsn == newest) & (p.ticket == ticket)) for mine, p in zip(own, places, strict=True))).all()
+
 
 SPECS = [UnmatchedSpec]
 BROKEN = [
+    Broken(UnmatchedSpec, "what is owed lies in one place",
+           ("(own[k] | (~self.known & free[k]))", "(own[k] | free[k])")),
     Broken(UnmatchedSpec, "a list with an order is known, no other",
            ("self.known.eq(own.any())", "self.known.eq(own.all())")),
     Broken(UnmatchedSpec, "an order is owed", ("m.If(self.taken):", "m.If(self.taken & ~self.i_stb):")),

@@ -19,7 +19,9 @@ class WindowSpec(Spec):
 
     The window starts empty, at any base, and with any past of the PSN followed behind it. Then packets, probes and
     retransmissions of any PSN (24 bit, modulo) arrive, as fast as they can or slower, and hole runs and judgements are
-    taken at once or later.
+    taken at once or later. In 9 cycles, of which two packets of the same PSN take 6 (see the covers), each packet meets
+    what the one before left in the row, slides and waits; what a window may hold after longer runs is where
+    :class:`AnyWindowSpec` starts.
     """
 
     name = "window"
@@ -112,7 +114,7 @@ class WindowSpec(Spec):
 
 
 class AnyWindowSpec(WindowSpec):
-    """The same from any state of the window: any bitmap, too."""
+    """The same from any state of the window, any bitmap, too: 6 cycles, in which one packet is judged."""
 
     name = "window_any_state"
     depth, empty = 6, False
