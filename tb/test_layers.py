@@ -43,6 +43,7 @@ IMPORTS = {
     "driver/engine": "contracts driver/terms driver/queue driver/protocol driver/receive",
     "driver/verbs": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
                     "driver/send driver/receive driver/engine",
+    "driver/channel": "driver/terms driver/verbs",
     "driver/application": "driver/terms driver/verbs",
     # The models.
     "model": "contracts",
@@ -66,6 +67,7 @@ IMPORTS = {
                    "tb/lives",
     "tb/cards": "contracts driver/terms driver/verbs driver/application model model/functional tb/flow tb/world "
                 "tb/judge tb/blocks/receive tb/software",
+    "tb/channel": "driver/terms driver/verbs driver/channel",
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",
     "tb/wave": "contracts tb/flow tb/world",
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
