@@ -9,7 +9,9 @@ CAPACITY_MAX = 0xFFFF   # an acknowledgement counts in 16 bits
 
 @dataclass(frozen=True)
 class Capacities:
-    """Capacities of a channel; both ends are made with the same.
+    """Capacities of a channel.
+
+    Both ends are made with the same. Their thresholds may differ, unless ``max_send_imm_wr`` is 1.
 
     An end acknowledges when it has received *more than* ``data_threshold`` messages, or more than ``imm_threshold``
     acknowledgements, since it last did. Half of a capacity is rounded down, so that the default means:

@@ -55,6 +55,8 @@ class Ends:
     Parameters
     ----------
     capacities : Capacities
+    other : Capacities, optional
+        Of the second end, where its thresholds differ.
     rules : type
         :class:`Credits`, or one with a planted fault.
     exact : bool
@@ -70,10 +72,10 @@ class Ends:
         Both follow the same rule, so that a state and its mirror image are one.
     """
 
-    def __init__(self, capacities, *, rules=Credits, exact=False, yields=(True, False)):
+    def __init__(self, capacities, *, other=None, rules=Credits, exact=False, yields=(True, False)):
         self.capacities, self.exact = capacities, exact
-        self.alike = capacities.max_send_imm_wr > 1 or yields[0] == yields[1]
-        self._credits = [rules(capacities, yields=y) for y in yields]
+        self.alike = other in (None, capacities) and (capacities.max_send_imm_wr > 1 or yields[0] == yields[1])
+        self._credits = [rules(c, yields=y) for c, y in zip((capacities, other or capacities), yields, strict=True)]
         self._local = (capacities.max_send_data_wr, capacities.max_send_imm_wr) if exact else (1, 1)
         self._known = {}
 

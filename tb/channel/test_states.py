@@ -1,5 +1,6 @@
 """Every state of small channels: none is bad, every refused threshold is, and every planted fault is found."""
 
+import itertools
 import re
 
 import pytest
@@ -37,6 +38,22 @@ def test_thresholds_are_refused_that_lead_to_bad_states_and_no_others(capacities
     assert {refused for _, refused, _ in found} == {True, False}
     for thresholds, refused, bad in found:
         assert refused == (bad is not None), f"{thresholds}: {bad}"
+
+
+@pytest.mark.parametrize(("data", "imm"), [(1, 4), (3, 2)])
+def test_ends_may_differ_in_their_thresholds(data, imm):
+    possible = [thresholds for thresholds, refused in thresholds_up_to(Capacities(data, imm)) if not refused]
+    assert len(possible) > 1
+    for one, other in itertools.combinations(possible, 2):
+        print(one, other, Search(one, other=other).run())
+
+
+def test_ends_with_one_credit_for_acknowledgements_may_not():
+    """The one that yields has to know when the peer has received enough to acknowledge."""
+    for thresholds in ((0, 1), (1, 0)):
+        one, other = (Capacities(2, 1, data_threshold=threshold) for threshold in thresholds)
+        with pytest.raises(Violation, match="deadlock"):
+            Search(one, other=other).run()
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f"{f[0].__name__}{[*f[2].items()] or ''}")
