@@ -68,7 +68,7 @@ class Credits:
     Attributes
     ----------
     counts : collections.Counter
-        ``data_sent``, ``acks_sent``, ``data_received``, ``acks_received``; ``waited``: messages that did not leave at
+        ``data_sent``, ``acks_sent``, ``data_received``, ``acks_received``; ``waited``: requests that did not leave at
         once; ``peer_errors``.
     failure : ChannelError or None
         Why the connection ended.
