@@ -43,6 +43,7 @@ IMPORTS = {
     "driver/engine": "contracts driver/terms driver/queue driver/protocol driver/receive",
     "driver/verbs": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
                     "driver/send driver/receive driver/engine",
+    "driver/channel": "driver/terms driver/verbs",
     "driver/application": "driver/terms driver/verbs",
     # RDMA in software: beside the card's driver, of which it shares the words and nothing that moves.
     "driver/soft/ports": "",
@@ -75,6 +76,7 @@ IMPORTS = {
                 "tb/judge tb/blocks/receive tb/software",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
                "tb/blocks/receive tb/software tb/cards",
+    "tb/channel": "driver/terms driver/verbs driver/channel",
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",
     "tb/wave": "contracts tb/flow tb/world",
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "

@@ -126,7 +126,8 @@ class WindowBench:
         was_owed = window.owed
         judged = window.judge(psn % (1 << 24), **{name: bool(flag) for name, flag in flags.items()}, room=self.room,
                               reorder=self.reorder, guard=psn_guard)
-        self.ports.source.send_nowait(pack(JudgeRequest, psn=psn % (1 << 24), rsn=rsn, psn_guard=psn_guard, **about, **flags))
+        self.ports.source.send_nowait(
+            pack(JudgeRequest, psn=psn % (1 << 24), rsn=rsn, psn_guard=psn_guard, **about, **flags))
         self._judgements.append((judged.verdict, judged.psn % (1 << 32), judged.base % (1 << 32),
                                  judged.holes % (1 << HOLES_BITS), int(judged.progress)))
         if judged.verdict in MATCHED:

@@ -1,0 +1,200 @@
+"""Messages over a queue pair: :class:`Channel`."""
+
+import collections
+import contextlib
+
+from ..terms.checks import between
+from ..terms.enums import SendFlags, WCFlags, WCStatus, WROpcode
+from ..verbs.wr import SGE, RecvWR, SendWR
+from .credits import Credits, Work
+from .failure import ChannelError, PeerError
+
+POLL = 16
+_RECEIVE = len(Work)     # the kind, in a wr_id, of a receive
+_KIND_SHIFT = 32
+_ONE_SIDED = {WROpcode.RDMA_READ: Work.READ, WROpcode.ATOMIC_CMP_AND_SWP: Work.READ,
+              WROpcode.ATOMIC_FETCH_AND_ADD: Work.READ, WROpcode.RDMA_WRITE: Work.WRITE}
+
+
+def memory_bytes(capacities, message_bytes):
+    """Bytes of memory that a channel needs: a slot for each message that may be posted, and for each receive."""
+    return (capacities.max_send_data_wr + capacities.max_recv_wr) * message_bytes
+
+
+class Channel:
+    """Messages to and from the peer of a connection, each of which finds a receive.
+
+    Messages arrive whole and in order. Nothing blocks: what finds no credit waits here, and goes on when
+    :meth:`recv` or :meth:`progress` takes completions. So a program that only sends has to call one of them, too.
+    Messages that arrive are taken out of their receives at once, however slowly the program asks for them.
+
+    Both ends are made with the same capacities and message size, before either sends: the receives are posted here.
+    The QP and the CQ serve nothing else.
+
+    Parameters
+    ----------
+    qp
+        Has ``post_send`` and ``post_recv`` of a QP that is at least INIT, with ``max_send_wr`` and ``max_recv_wr`` of
+        the capacities.
+    cq
+        Has ``poll`` of a CQ; the send and the receive CQ of ``qp``, with ``max_cqe`` entries.
+    mr
+        Has ``buf``, ``lkey``, ``length``, ``read``, ``write`` of an MR of :func:`memory_bytes` bytes that may
+        be written locally.
+    capacities : Capacities
+    message_bytes : int
+        The longest message.
+    yields : bool, optional
+        See :class:`Credits`.
+
+    Attributes
+    ----------
+    credits : Credits
+    completions : collections.deque of WC
+        Of what :meth:`post` was given.
+
+    Raises
+    ------
+    ChannelError
+        By every method, when the connection failed; messages that came before can still be received.
+    """
+
+    def __init__(self, qp, cq, mr, capacities, *, message_bytes, yields=None):
+        self.message_bytes = between("message_bytes", message_bytes, 1, (1 << 31) - 1)
+        self.credits = Credits(capacities, yields=yields)
+        if mr.length < memory_bytes(capacities, message_bytes):
+            raise ValueError(f"the MR has {mr.length} bytes; {memory_bytes(capacities, message_bytes)} are needed")
+        self.qp, self.cq, self.mr = qp, cq, mr
+        self.completions = collections.deque()
+        self._inbox = collections.deque()
+        self._slots = list(range(capacities.max_send_data_wr))
+        self._one_sided, self._serial = {}, 0
+        for slot in range(capacities.max_send_data_wr, capacities.max_send_data_wr + capacities.max_recv_wr):
+            self._post_receive(slot)
+
+    # --------------------------------------------------------------------------------- the program
+
+    @property
+    def waiting(self):
+        """Requests that wait for a credit."""
+        return sum(map(len, self.credits.waiting.values()))
+
+    def send(self, data):
+        """Send a message, or queue it; ValueError if it is longer than ``message_bytes``."""
+        data = bytes(data)
+        if len(data) > self.message_bytes:
+            raise ValueError(f"a message of {len(data)} bytes; up to {self.message_bytes} are possible")
+        self._post(self.credits.want(Work.DATA, data))
+
+    def recv(self):
+        """The next message, or None if none is there."""
+        if not self._inbox:
+            self._take_completions()
+        if not self._inbox:
+            self.credits.check()
+        return self._inbox.popleft() if self._inbox else None
+
+    def post(self, wr):
+        """Post an RDMA read, a write without immediate, or an atomic, or queue it.
+
+        Each kind goes in order. It is signaled; the completion goes to :attr:`completions`.
+
+        Raises
+        ------
+        ValueError
+            If it is none of these, or the capacities have none of its kind.
+        """
+        if wr.opcode not in _ONE_SIDED:
+            raise ValueError(f"opcode {wr.opcode!r} would take a receive; messages go by send()")
+        self._post(self.credits.want(_ONE_SIDED[wr.opcode], wr))
+
+    def progress(self):
+        """Take all completions that are there, and post what they make possible."""
+        self._take_completions()
+        self.credits.check()
+
+    # --------------------------------------------------------------------------------------- posts
+
+    def _post(self, posts):
+        for work, item in posts:
+            if work in (Work.READ, Work.WRITE):
+                self._post_one_sided(work, item)
+            else:
+                self._give(self.qp.post_send, self._send_wr(work, item))
+
+    def _give(self, post, wr):
+        """Hand a work request over; whatever refuses it ends the channel."""
+        try:
+            post(wr)
+        except Exception as error:
+            self.credits.fail(ChannelError(f"a work request was refused: {error}"))
+            raise self.credits.failure from error
+
+    def _post_one_sided(self, work, wr):
+        """Under a number of ours, and signaled; the request itself stays as it was given."""
+        self._serial = (self._serial + 1) % (1 << _KIND_SHIFT)
+        self._one_sided[self._serial] = given = wr.wr_id
+        flags = wr.send_flags
+        wr.wr_id, wr.send_flags = _wr_id(work, self._serial), flags | SendFlags.SIGNALED
+        try:
+            self._give(self.qp.post_send, wr)
+        finally:
+            wr.wr_id, wr.send_flags = given, flags
+
+    def _send_wr(self, work, item):
+        if work is Work.IMM:
+            return SendWR(wr_id=_wr_id(work, 0), opcode=WROpcode.SEND_WITH_IMM, send_flags=SendFlags.SIGNALED,
+                          imm_data=item)
+        slot = self._slots.pop()
+        self.mr.write(item, len(item), slot * self.message_bytes)
+        sges = [self._sge(slot, len(item))] if item else []     # to some cards a length of 0 means 2 GiB
+        return SendWR(wr_id=_wr_id(work, slot), num_sge=len(sges), sg=sges, opcode=WROpcode.SEND,
+                      send_flags=SendFlags.SIGNALED)
+
+    def _post_receive(self, slot):
+        self._give(self.qp.post_recv,
+                   RecvWR(wr_id=_wr_id(_RECEIVE, slot), num_sge=1, sg=[self._sge(slot, self.message_bytes)]))
+
+    def _sge(self, slot, length):
+        return SGE(self.mr.buf + slot * self.message_bytes, length, self.mr.lkey)
+
+    # --------------------------------------------------------------------------------- completions
+
+    def _take_completions(self):
+        """After a failure, too: messages may have come before it."""
+        count = POLL
+        while count == POLL:
+            count, completions = self.cq.poll(POLL)
+            for wc in completions:
+                with contextlib.suppress(ChannelError):     # it is kept in the credits
+                    self._complete(wc)
+
+    def _complete(self, wc):
+        kind, index = wc.wr_id >> _KIND_SHIFT, wc.wr_id & (1 << _KIND_SHIFT) - 1
+        if kind in (Work.READ, Work.WRITE):
+            wc.wr_id = self._one_sided.pop(index)
+            self.completions.append(wc)
+        if wc.status != WCStatus.SUCCESS:
+            self.credits.fail(ChannelError(f"a work request failed: {WCStatus(wc.status).name}"))
+        elif kind == _RECEIVE:
+            self._receive(wc, index)
+        else:
+            if kind == Work.DATA:
+                self._slots.append(index)
+            self._post(self.credits.sent(Work(kind)))
+
+    def _receive(self, wc, slot):
+        if wc.wc_flags & WCFlags.WITH_IMM:
+            if wc.byte_len:
+                self.credits.fail(PeerError("the peer sent what is both a message and an acknowledgement"))
+            work, posts = Work.IMM, self.credits.received_ack(wc.imm_data)
+        else:
+            self._inbox.append(bytes(self.mr.read(wc.byte_len, slot * self.message_bytes)))
+            work, posts = Work.DATA, self.credits.received_data()
+        self._post_receive(slot)
+        self._post(posts)
+        self._post(self.credits.reposted(work))
+
+
+def _wr_id(kind, index):
+    return kind << _KIND_SHIFT | index
