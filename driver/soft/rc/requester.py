@@ -167,7 +167,7 @@ class Requester:
     def _on_nak(self, kind, syndrome, psn, now):
         """A NAK of the oldest packet that is not acknowledged."""
         if kind is Answer.SEQUENCE_NAK:
-            if self._gap != psn:
+            if self._gap != psn and self._rnr_until is None:    # of what followed the packet that has to wait
                 self._gap = psn
                 self.counts["sequence_naks"] += 1
                 self._go_back()
