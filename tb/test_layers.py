@@ -80,7 +80,7 @@ IMPORTS = {
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",
     "tb/wave": "contracts tb/flow tb/world",
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
-                   "model/functional tb/flow",
+                   "driver/soft/raw model/functional tb/flow",
     "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application model/functional "
                   "tb/flow tb/world tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/fuzz",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",

@@ -17,7 +17,7 @@ from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.command.qp_commands import QpCommands
 from weft.hdl.params import preset
 from weft.hdl.ring.reader import RingReader
-from weft.tb.document import house, imports, ports, qp_states, rooms, sizing, state_machines
+from weft.tb.document import house, imports, ports, qp_states, rooms, sizing, soft, state_machines
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = "docs/examples"
@@ -35,7 +35,11 @@ PARTS = {
     "states-builder": partial(_machine, NodeBuilder), "states-qp": qp_states.diagram,
     "holes": sizing.holes_table, "prefetch": sizing.prefetch_table, "pool": sizing.pool_table, "psn": sizing.psn_table,
     "default-pool": sizing.default_pool, "presets": sizing.preset_table,
+<<<<<<< HEAD
     "qp-entry": sizing.qp_entry_table,
+=======
+    "raw-header": soft.header_table,
+>>>>>>> soft
     "ports": ports.port_table, "house": house.house_table,
     "driver-rooms": partial(imports.flowchart, "driver"), "tb-rooms": partial(imports.flowchart, "tb"),
 }

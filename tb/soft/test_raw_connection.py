@@ -239,6 +239,17 @@ def test_ping():
     assert pair.ends[0].rdma_ping(MACS[1], 0, bytes(1461)) == -errno.EINVAL
 
 
+def test_impossible_addresses_are_refused():
+    end = Endpoint(1)
+    qp = end.rdma_qp_create()
+    for wrong in ((1 << 48, 0), (-1, 0), (1, 1 << 16), (1, -1)):
+        assert end.rdma_qp_connect(qp, *wrong) == -errno.EINVAL
+    for wrong in ({"tx_seq": 1 << 32}, {"rx_seq": -1}):
+        assert end.rdma_qp_connect(qp, 1, 0, **wrong) == -errno.EINVAL
+    assert end.rdma_discover(1 << 16, 0) == end.rdma_ping(1 << 48, 0) == -errno.EINVAL
+    assert end.qps.get(qp).state is State.INIT and not end.take_frames()
+
+
 def test_questions_have_a_limit():
     end = Endpoint(1)
     numbers = [end.rdma_ping(2, 0) for _ in range(17)]

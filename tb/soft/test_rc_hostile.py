@@ -7,7 +7,7 @@ import pytest
 
 from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
-from weft.driver.soft.rc.opcodes import EXTENSIONS, RcOpcode
+from weft.driver.soft.rc.opcodes import ATOMICETH, EXTENSIONS, RcOpcode
 from weft.driver.soft.rc.packet import Addresses, build
 from weft.driver.terms.enums import MTU, AccessFlag, QPState, WROpcode
 from weft.driver.verbs.pd import PD
@@ -35,7 +35,7 @@ def resealed(frame):
 
 def mutated(rng, frame, qp):
     """A frame for ``qp`` with something wrong: bits, length, or fields that were drawn anew under a right ICRC."""
-    kind = rng.randrange(5)
+    kind = rng.choice([0, 1, 2, 3, 4, 4, 4, 4])
     if kind == 0:
         return rng.randbytes(rng.randrange(200))
     if kind == 1:
@@ -50,10 +50,12 @@ def mutated(rng, frame, qp):
     packet.dest_qp = qp.qp_num
     if rng.random() < 0.8:
         near = qp.responder.epsn if rng.random() < 0.6 else qp.requester.una
-        packet.psn = (near + rng.randint(-3, 3)) % (1 << 24)
-    if rng.random() < 0.7 and any(header is wire.RETH for header in EXTENSIONS[packet.opcode]):
+        packet.psn = (near + rng.choice([0, 0, 0, -3, -2, -1, 1, 2, 3])) % (1 << 24)
+    if EXTENSIONS[packet.opcode] and EXTENSIONS[packet.opcode][0] in (wire.RETH, ATOMICETH):
         mr = rng.choice(list(qp.pd.mrs))
-        packet.va, packet.rkey, packet.dma_length = mr.buf, mr.rkey, rng.choice([len(packet.payload), 300, 5000])
+        packet.va = mr.buf + rng.choice([0, 0, 8, mr.length - 8, mr.length, -8])
+        packet.rkey = mr.rkey if rng.random() < 0.9 else packet.rkey
+        packet.dma_length = rng.choice([len(packet.payload), len(packet.payload), 300, 5000])
     me = 1 - MACS.index(qp.context.mac)
     return build(packet, Addresses(MACS[1 - me], IPS[1 - me], MACS[me], IPS[me], 1))
 

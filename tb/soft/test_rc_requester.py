@@ -198,6 +198,22 @@ def test_waiting_for_a_receiver_is_no_time_out():
     assert all_good(pair.done(0, 1))
 
 
+def test_sequence_nak_behind_an_rnr_nak_changes_nothing():
+    """Linux sends one for the packets that followed the one that has to wait."""
+    pair = RcPair(retry_cnt=0)
+    deaf(pair)
+    for n in range(3):
+        pair.post(0, W.SEND, wr_id=n)
+    pair.soon()
+    reply(pair, syndrome=Syndrome.RNR_NAK | 1)
+    reply(pair, syndrome=Syndrome.NAK_PSN_SEQUENCE)
+    assert len(pair.frames) == 3 and not pair.poll(0) and not pair.ends[0].counts["sequence_naks"]
+    pair.run(limit_ns=10_000)
+    assert len(pair.frames) == 6
+    reply(pair, ahead=2)
+    assert all_good(pair.poll(0))
+
+
 def test_long_message_asks_for_acknowledgements_on_its_way():
     pair = RcPair(path_mtu=MTU.MTU_256)
     pair.post(0, W.RDMA_WRITE, length=100 * 256)

@@ -254,7 +254,7 @@ def test_memory_the_peer_may_not_touch(opcode, wrong):
 
 
 def test_nothing_is_checked_where_nothing_is_touched():
-    """A zero-length WRITE or READ has no key (chapter 9.7.4.1.6)."""
+    """A zero-length WRITE or READ has no key."""
     peer = Peer()
     assert syndromes(peer.send(O.WRITE_ONLY, rkey=0, va=0)) == [ack(100)]
     assert [p.opcode for p in peer.send(O.READ_REQUEST, rkey=0, va=0)] == [O.READ_RESPONSE_ONLY]

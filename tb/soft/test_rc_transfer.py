@@ -15,6 +15,8 @@ from weft.tb.soft.world import BAD_LINK
 
 SEEDS = [int(s) for s in os.environ["WEFT_SEED"].split(",")] if os.environ.get("WEFT_SEED") else range(1, 21)
 W = WROpcode
+COUNT = 80   # requests each way of the test of bad links, and where in the memory of a host they lie
+WRITTEN, RECEIVED, READ, ATOMICS = 60_000, 120_000, 180_000, 240_000
 LENGTHS = [0, 1, 3, 4, 255, 256, 257, 512, 1000]
 
 
@@ -138,14 +140,13 @@ def test_bad_link_leaves_bytes_order_and_number(seed):
     """All operations both ways at once; losses of 5 %, reordering of 5 %, duplicates of 2 %."""
     again = f"WEFT_SEED={seed} python -m pytest tb/soft/test_rc_transfer.py -k bad_link"
     rng = random.Random(seed)
-    pair = RcPair(size=1 << 17, seed=seed, link=BAD_LINK, path_mtu=rng.choice([MTU.MTU_256, MTU.MTU_1024]),
+    pair = RcPair(size=1 << 18, seed=seed, link=BAD_LINK, path_mtu=rng.choice([MTU.MTU_256, MTU.MTU_1024]),
                   end_to_end_credits=(True, rng.random() < 0.5), max_rd_atomic=rng.choice([1, 4]))
-    # offsets: 0 sent or read from, 40000 written to, 70000 received into, 100000 read into, 130000 atomics
-    source = [rng.randbytes(30_000) for _ in range(2)]
+    source = [rng.randbytes(700 * COUNT) for _ in range(2)]
     plan = [[], []]
     for i in range(2):
         pair.mr[i].write(source[i])
-        for n in range(40):
+        for n in range(COUNT):
             plan[i].append((n + 1, rng.choice(list(W)), rng.choice([0, 1, 100, 700]), 700 * n))
     receiving = [[p for p in plan[1 - i] if p[1] in (W.SEND, W.SEND_WITH_IMM, W.RDMA_WRITE_WITH_IMM)] for i in range(2)]
     posted, seen, adds = [0, 0], [[], []], [0, 0]
@@ -154,19 +155,19 @@ def test_bad_link_leaves_bytes_order_and_number(seed):
             if opcode is W.ATOMIC_FETCH_AND_ADD:
                 adds[i] += wr_id
             if opcode in (W.ATOMIC_CMP_AND_SWP, W.ATOMIC_FETCH_AND_ADD):
-                pair.post(i, opcode, at=131_000 - 700 + 8 * (wr_id - 1), to=130_000, compare_add=wr_id, wr_id=wr_id)
+                pair.post(i, opcode, at=ATOMICS + 8 * wr_id, to=ATOMICS, compare_add=wr_id, wr_id=wr_id)
             elif opcode is W.RDMA_READ:
-                pair.post(i, opcode, length=length, at=100_000 + at, to=at, wr_id=wr_id)
+                pair.post(i, opcode, length=length, at=READ + at, to=at, wr_id=wr_id)
             else:
-                pair.post(i, opcode, length=length, at=at, to=40_000 + at, wr_id=wr_id, imm=wr_id)
+                pair.post(i, opcode, length=length, at=at, to=WRITTEN + at, wr_id=wr_id, imm=wr_id)
 
     def go_on():
         for i in range(2):
             seen[i] += pair.poll(i)
             while posted[i] < len(receiving[i]) and len(pair.qp[i].receives) < 3:
-                pair.post_recv(i, length=700, at=70_000 + 700 * posted[i], wr_id=1000 + posted[i])
+                pair.post_recv(i, length=700, at=RECEIVED + 700 * posted[i], wr_id=1000 + posted[i])
                 posted[i] += 1
-        return all(len(seen[i]) == 40 + len(receiving[i]) for i in range(2))
+        return all(len(seen[i]) == COUNT + len(receiving[i]) for i in range(2))
 
     go_on()
     assert pair.run(go_on, 10**10), again
@@ -175,20 +176,20 @@ def test_bad_link_leaves_bytes_order_and_number(seed):
     for i in range(2):
         other = pair.mr[1 - i]
         assert all_good(seen[i]), again
-        assert [wc.wr_id for wc in seen[i] if wc.wr_id < 1000] == list(range(1, 41)), again
+        assert [wc.wr_id for wc in seen[i] if wc.wr_id < 1000] == list(range(1, COUNT + 1)), again
         got = [wc for wc in seen[i] if wc.wr_id >= 1000]
         assert [wc.wr_id for wc in got] == list(range(1000, 1000 + len(receiving[i]))), again
         for number, (wc, (wr_id, opcode, length, at)) in enumerate(zip(got, receiving[i], strict=True)):
             assert wc.byte_len == length and wc.imm_data in (0, wr_id), again
-            place = 40_000 + at if opcode is W.RDMA_WRITE_WITH_IMM else 70_000 + 700 * number
+            place = WRITTEN + at if opcode is W.RDMA_WRITE_WITH_IMM else RECEIVED + 700 * number
             assert pair.mr[i].read(length, place) == source[1 - i][at:at + length], again
         for _wr_id, opcode, length, at in plan[i]:
             if opcode is W.RDMA_READ:
-                assert pair.mr[i].read(length, 100_000 + at) == other.read(length, at), again
+                assert pair.mr[i].read(length, READ + at) == other.read(length, at), again
             elif opcode is W.RDMA_WRITE:
-                assert other.read(length, 40_000 + at) == source[i][at:at + length], again
+                assert other.read(length, WRITTEN + at) == source[i][at:at + length], again
         if not any(p[1] is W.ATOMIC_CMP_AND_SWP for p in plan[i]):
-            assert int.from_bytes(other.read(8, 130_000), "little") == adds[i], again
+            assert int.from_bytes(other.read(8, ATOMICS), "little") == adds[i], again
         assert not pair.qp[i].requester.requests and not len(pair.qp[i].responder.replies), again
     counts = pair.ends[0].counts + pair.ends[1].counts
     assert counts["resent"] and counts["duplicates"] and counts["early_packets"], again

@@ -113,7 +113,9 @@ class Endpoint:
     def rdma_qp_connect(self, qp_num, remote_mac, remote_qp_num, *, tx_seq=0, rx_seq=0):
         """INIT to RTR: 0, or -EINVAL. RTS follows with the first packet that is sent or comes."""
         qp = self.qps.get(qp_num)
-        if qp is None or qp.state is not State.INIT:
+        possible = (remote_mac in range(1 << 48) and remote_qp_num in range(1 << 16)
+                    and tx_seq in range(1 << SEQ_BITS) and rx_seq in range(1 << SEQ_BITS))
+        if qp is None or qp.state is not State.INIT or not possible:
             return -errno.EINVAL
         qp.remote_mac, qp.remote_qp_num, qp.tx_seq, qp.rx_expected_seq = remote_mac, remote_qp_num, tx_seq, rx_seq
         qp.enter(State.RTR)
@@ -158,12 +160,14 @@ class Endpoint:
     # ---------------------------------------------------------------------------------- questions
 
     def rdma_discover(self, qp_num, now):
-        """Ask all hosts who has a QP: number of the question or -EBUSY."""
-        return self.inquiries.discover(qp_num, now)
+        """Ask all hosts who has a QP: number of the question, -EBUSY, or -EINVAL if no QP has such a number."""
+        return self.inquiries.discover(qp_num, now) if qp_num in range(1 << 16) else -errno.EINVAL
 
     def rdma_ping(self, mac, now, payload=b"rdma"):
-        """Ask whether a host is there: number of the question, -EBUSY, or -EINVAL if it is too long."""
-        return self.inquiries.ping(mac, payload, now) if len(payload) <= self.payload_max else -errno.EINVAL
+        """Ask whether a host is there: number of the question, -EBUSY, or -EINVAL if there is no such address
+        or the payload is too long."""
+        possible = mac in range(1 << 48) and len(payload) <= self.payload_max
+        return self.inquiries.ping(mac, payload, now) if possible else -errno.EINVAL
 
     def rdma_answer(self, number):
         """See :meth:`Inquiries.result`."""

@@ -5,10 +5,12 @@ from random import SystemRandom
 
 from ...memory.index_pool import IndexPool
 from ...terms.checks import unsigned
+from . import arp
 from .mr import MemoryTable
 from .packet import BadPacket, parse
 
 FIRST_QPN = 16
+ARP_ANSWERS = 16   # that wait to be sent
 BURST = 16     # frames of a queue pair before it is the turn of the next
 
 
@@ -41,7 +43,7 @@ class SoftContext:
         self.async_events = collections.deque()
         self._numbers = IndexPool(max_qp, "queue pairs")
         self._pds = 0
-        self._turns = collections.deque()
+        self._turns, self._answers = collections.deque(), collections.deque()
         self._now = 0
 
     # ------------------------------------------------------------------------- for PDs, CQs and QPs
@@ -73,7 +75,10 @@ class SoftContext:
     # ---------------------------------------------------------------------------- frames and time
 
     def receive(self, frame, now):
-        """A frame came. What is wrong with it is counted, never raised."""
+        """A frame came. What is wrong with it is counted, never raised. Whoever asks for the MAC address is told."""
+        if arp.is_arp(frame):
+            self._on_arp(frame)
+            return
         try:
             packet = parse(frame, self.mac, self.ip)
         except BadPacket as bad:
@@ -84,6 +89,15 @@ class SoftContext:
             self.counts["unknown_qp"] += 1
         else:
             qp.on_packet(packet, now)
+
+    def _on_arp(self, frame):
+        reply = arp.answer(frame, self.mac, self.ip)
+        if reply is None:
+            self.counts["arp_ignored"] += 1
+        elif len(self._answers) >= ARP_ANSWERS:
+            self.counts["arp_dropped"] += 1
+        else:
+            self._answers.append(reply)
 
     def process(self, now):
         """Do what is due.
@@ -98,7 +112,8 @@ class SoftContext:
 
     def take_frames(self, most=1024):
         """Up to ``most`` frames for the NIC, of all queue pairs in turns; :meth:`process` said what time it is."""
-        frames, idle = [], 0
+        frames = [self._answers.popleft() for _ in range(min(most, len(self._answers)))]
+        idle = 0
         while len(frames) < most and idle < len(self._turns):
             qp = self._turns[0]
             self._turns.rotate(-1)

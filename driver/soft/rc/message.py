@@ -1,5 +1,5 @@
-"""A SEND or WRITE of the peer of which some packets came, and what is wrong with one (IBTA 1.7, chapters 9.7.4.1.2
-to 9.7.4.1.7)."""
+"""A SEND or WRITE of the peer of which some packets came, and what is wrong with one (IBTA 1.7, chapter
+9.7.4)."""
 
 from dataclasses import dataclass
 

@@ -1,5 +1,5 @@
-"""What a responder sends, in the order of the PSNs it answers, and what it keeps to answer again (IBTA 1.7, chapters
-9.7.5.1.4, 9.7.5.1.5 and 9.7.7.1)."""
+"""What a responder sends, in the order of the PSNs it answers, and what it keeps to answer again (IBTA 1.7, chapter
+9.7.5)."""
 
 import collections
 from dataclasses import dataclass

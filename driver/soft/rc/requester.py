@@ -1,4 +1,4 @@
-"""The requester of a reliable connection: requests out, acknowledgements in (IBTA 1.7, chapters 9.7.3 to 9.7.5)."""
+"""The requester of a reliable connection: requests out, acknowledgements in (IBTA 1.7, chapters 9.7.3 and 9.7.6)."""
 
 import collections
 
@@ -103,7 +103,7 @@ class Requester:
         return None if self._stopped_by_credits(request) and self.send_psn > self.una else request
 
     def _stopped_by_credits(self, request):
-        """The peer may have no receive for it: it goes one packet at a time (chapter 9.7.7.2.5)."""
+        """The peer may have no receive for it: it goes one packet at a time (chapter 9.7.7.2)."""
         return request.takes_receive and self._limit is not None and request.ssn > self._limit
 
     # --------------------------------------------------------------------------------------- time
@@ -167,7 +167,7 @@ class Requester:
     def _on_nak(self, kind, syndrome, psn, now):
         """A NAK of the oldest packet that is not acknowledged."""
         if kind is Answer.SEQUENCE_NAK:
-            if self._gap != psn:
+            if self._gap != psn and self._rnr_until is None:    # of what followed the packet that has to wait
                 self._gap = psn
                 self.counts["sequence_naks"] += 1
                 self._go_back()
@@ -214,7 +214,7 @@ class Requester:
 
     def _advance(self, psn, now):
         """Everything below ``psn`` is acknowledged, unless a response is missing: then false, and it is asked for
-        again, once for each gap (chapter 9.7.5.1.1, implied NAK)."""
+        again, once for each gap (implied NAK)."""
         for request in self.requests:
             if request.first_psn >= psn:
                 break

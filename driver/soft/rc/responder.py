@@ -44,7 +44,7 @@ class Responder:
             self._on_duplicate(packet, psn)
         elif psn > self.epsn:
             self.counts["early_packets"] += 1
-            if not self._nak_sent:      # one for each gap (chapter 9.7.5.2.8)
+            if not self._nak_sent:      # one for each gap
                 self._nak_sent = True
                 self.replies.acknowledge(self.epsn, wire.Syndrome.NAK_PSN_SEQUENCE, self.msn)
         else:
@@ -157,7 +157,7 @@ class Responder:
 
     def _on_duplicate(self, packet, psn):
         """What was carried out already is answered again, and not done again, except that a READ reads what is there
-        now (chapter 9.7.5.1.4 and 9.7.5.1.5)."""
+        now."""
         self.counts["duplicates"] += 1
         if packet.opcode is RcOpcode.READ_REQUEST or packet.opcode in ATOMICS:
             if not self.replies.again(psn, packet):
