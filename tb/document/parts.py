@@ -35,11 +35,8 @@ PARTS = {
     "states-builder": partial(_machine, NodeBuilder), "states-qp": qp_states.diagram,
     "holes": sizing.holes_table, "prefetch": sizing.prefetch_table, "pool": sizing.pool_table, "psn": sizing.psn_table,
     "default-pool": sizing.default_pool, "presets": sizing.preset_table,
-<<<<<<< HEAD
     "qp-entry": sizing.qp_entry_table,
-=======
     "raw-header": soft.header_table,
->>>>>>> soft
     "ports": ports.port_table, "house": house.house_table,
     "driver-rooms": partial(imports.flowchart, "driver"), "tb-rooms": partial(imports.flowchart, "tb"),
 }
