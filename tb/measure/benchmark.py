@@ -88,7 +88,8 @@ BENCHMARKS = {
                       conditions="functional cards, 3 MB over 2 QPs, PMTU 256, 10 % loss, delay 100 µs one way"),
     "lives": Benchmark("Lives of nodes: blocks that leak and stale accepts, functional and in the RTL.",
                        "lives", conditions="QPs that come and go, reports and retransmissions that come late or never"),
-    "fuzz": Benchmark("Random and mutated frames: what raises, hangs, completes or writes beside.", "fuzz"),
+    "fuzz": Benchmark("Random and mutated frames: what raises, hangs, completes or writes beside.", "fuzz",
+                      conditions="an honest pair of QPs beside a pair of victims, frames for both hosts"),
     "pcie-faults": Benchmark("Faults of a PCIe host, each kind, and what they broke.", "pcie_faults",
                              conditions="the PCIe room alone, reads in 900 to 1100 ns, six tenths of the memory answer "
                                         "badly; lost tags or credits, hangs, wrong bytes, errors without a fault"),
