@@ -8,9 +8,8 @@ from .counting import count_outputs
 from .layouts import BEAT_BITS, TICKET_WIDTH, Report
 from .params import CardParams
 from .stream import Arbiter, Fifo, PipelineRegister
-from .ticket import extended, follow
+from .ticket import EXTENDED_TICKET_WIDTH, extended, follow
 
-REPORT_TICKET_WIDTH = 40      # a report may wait this many packets long without its ticket being misread
 FIRST_DEPTH = 16              # places of source 0, the receive path
 DEPTH = 4                     # places of each other source
 SPACE = 4
@@ -20,7 +19,7 @@ class HeldReport(data.Struct):
     """A report whose ticket was extended, so that it may wait for as long as the ring is full."""
 
     entry: BEAT_BITS
-    ticket: REPORT_TICKET_WIDTH
+    ticket: EXTENDED_TICKET_WIDTH
 
 
 class Reporter(wiring.Component):
@@ -76,7 +75,7 @@ class Reporter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        placed = Signal(REPORT_TICKET_WIDTH)
+        placed = Signal(EXTENDED_TICKET_WIDTH)
         follow(m, placed, self.placed_ticket)
 
         m.submodules.out = out = PipelineRegister(BEAT_BITS)
@@ -93,7 +92,7 @@ class Reporter(wiring.Component):
             if k in self.unticketed:
                 due = 1
             else:
-                behind = Signal(REPORT_TICKET_WIDTH, name=f"behind_{k}")
+                behind = Signal(EXTENDED_TICKET_WIDTH, name=f"behind_{k}")
                 m.d.comb += behind.eq(placed - queue.o.p.ticket)
                 due = ~behind[-1]
             idle &= ~queue.o.valid

@@ -8,6 +8,8 @@ from amaranth.hdl import Signal
 
 from .layouts import TICKET_WIDTH
 
+EXTENDED_TICKET_WIDTH = 40      # of what waits; half as many packets may pass meanwhile, two hours of the smallest ones
+
 
 def follow(m, placed, placed_ticket):
     """Extend ``placed_ticket`` into the register ``placed``, wider than it, one cycle later."""

@@ -6,15 +6,14 @@ from amaranth.lib.wiring import In, Out
 
 from ..layouts import BEAT_BITS, TICKET_WIDTH, Report
 from ..stream import Fifo
-from ..ticket import follow
-from .wait_queue import MATCH_TICKET_WIDTH
+from ..ticket import EXTENDED_TICKET_WIDTH, follow
 
 
 class LongReport(data.Struct):
     """A report with an extended ticket."""
 
     entry: BEAT_BITS
-    ticket: MATCH_TICKET_WIDTH
+    ticket: EXTENDED_TICKET_WIDTH
 
 
 class ReportHold(wiring.Component):
@@ -39,14 +38,14 @@ class ReportHold(wiring.Component):
             "i": In(stream.Signature(LongReport)),
             "o": Out(stream.Signature(Report)),
             "placed_ticket": In(TICKET_WIDTH),
-            "placed": Out(MATCH_TICKET_WIDTH),
+            "placed": Out(EXTENDED_TICKET_WIDTH),
             "idle": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.queue = queue = Fifo(LongReport, self.depth)
-        behind = Signal(MATCH_TICKET_WIDTH)
+        behind = Signal(EXTENDED_TICKET_WIDTH)
         due = Signal()          # stays while the first report waits for its taker
         follow(m, self.placed, self.placed_ticket)
         m.d.comb += [

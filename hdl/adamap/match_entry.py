@@ -7,9 +7,9 @@ from amaranth.lib.wiring import In, Out
 from ..layouts import MatchRequest
 from ..params import CardParams
 from ..stream import Fifo
-from ..ticket import extended
+from ..ticket import EXTENDED_TICKET_WIDTH, extended
 from .unmatched import Unmatched
-from .wait_queue import MATCH_TICKET_WIDTH, MatchItem
+from .wait_queue import MatchItem
 
 SHARE = 3       # waiting headers of one QP to free places
 
@@ -50,7 +50,7 @@ class MatchEntry(wiring.Component):
             "i": In(stream.Signature(MatchRequest)), "space": Out(1), "unmatched": In(1),
             "count": In(range(params.match_queue + 1)), "share": Out(1),
             "o": Out(stream.Signature(MatchItem)), "done": In(1),
-            "slack": In(24), "placed": In(MATCH_TICKET_WIDTH),
+            "slack": In(24), "placed": In(EXTENDED_TICKET_WIDTH),
             "waiting_qpn": Out(24), "waiting": In(1), "empty": Out(1),
         })
 

@@ -9,13 +9,14 @@ from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..layouts import MatchRequest, QpRef
 from ..params import CardParams
 from ..stream import Fifo
+from ..ticket import EXTENDED_TICKET_WIDTH
 from .control import ControlKind, ControlOp
 from .head_cache import COUNT_WIDTH, index_width, match_port, retire_port
 from .hold import LongReport
 from .mark_lane import MarkLane, judged_header
 from .match_entry import MatchEntry
 from .retire import RetireLane
-from .wait_queue import MATCH_TICKET_WIDTH, MatchItem, WaitQueue
+from .wait_queue import MatchItem, WaitQueue
 
 
 class ListView(data.Struct):
@@ -109,7 +110,7 @@ class Matcher(wiring.Component):
             "wake_stb": In(1), "wake_qpn": In(24),
             "o_demand": Out(stream.Signature(24)),
             "waiting_qpn": In(24), "waiting": Out(1),
-            "placed": In(MATCH_TICKET_WIDTH),
+            "placed": In(EXTENDED_TICKET_WIDTH),
             "o_report": Out(stream.Signature(LongReport)),
             "judged": Out(1), "refuse": Out(Refusal),
             **count_outputs(self.COUNTS),
@@ -172,13 +173,13 @@ class Matcher(wiring.Component):
 
     def _newest(self, m, look):
         """Ticket not older than that of any header matched so far, nor than the placed one."""
-        newest, behind = Signal(MATCH_TICKET_WIDTH), Signal(MATCH_TICKET_WIDTH)
-        candidate = Signal(MATCH_TICKET_WIDTH)
+        newest, behind = Signal(EXTENDED_TICKET_WIDTH), Signal(EXTENDED_TICKET_WIDTH)
+        candidate = Signal(EXTENDED_TICKET_WIDTH)
         m.d.comb += [
             behind.eq(newest - look.item.ticket),
             candidate.eq(Mux(look.valid & behind[-1], look.item.ticket, newest)),
         ]
-        m.d.sync += newest.eq(Mux((candidate - self.placed)[MATCH_TICKET_WIDTH - 1], self.placed, candidate))
+        m.d.sync += newest.eq(Mux((candidate - self.placed)[EXTENDED_TICKET_WIDTH - 1], self.placed, candidate))
         return candidate
 
     def _choose(self, m, waits, new, force, look, looked, quiet):

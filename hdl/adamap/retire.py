@@ -9,11 +9,11 @@ from ..counting import count_outputs
 from ..layouts import REPORT_RETIRE
 from ..params import CardParams
 from ..stream import Fifo
+from ..ticket import EXTENDED_TICKET_WIDTH
 from .block import line_of
 from .head_cache import COUNT_WIDTH, Pending, index_width, retire_port
 from .hold import LongReport
 from .mark_lane import MarkForward
-from .wait_queue import MATCH_TICKET_WIDTH
 
 UNDER_WAY = 3       # retirements between the order and the queue
 REPORTS = 8
@@ -23,7 +23,7 @@ def retirement(params):
     """A node that was taken out of its list: its cache entry, list, RSNs, and the ticket to wait for."""
     return data.StructLayout({
         "index": index_width(params), "qpn": 24, "generation": 8, "rsn": 32, "count": COUNT_WIDTH,
-        "ticket": MATCH_TICKET_WIDTH,
+        "ticket": EXTENDED_TICKET_WIDTH,
     })
 
 

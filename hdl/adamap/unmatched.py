@@ -5,7 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..params import CardParams
-from .wait_queue import MATCH_TICKET_WIDTH, MatchItem
+from ..ticket import EXTENDED_TICKET_WIDTH
+from .wait_queue import MatchItem
 
 SLACK_MAX = 1 << 22     # with more, headers pass nothing over
 
@@ -17,7 +18,7 @@ class Passed(data.Struct):
     qpn: 24
     generation: 8
     rsn: 24
-    ticket: MATCH_TICKET_WIDTH
+    ticket: EXTENDED_TICKET_WIDTH
 
 
 class Unmatched(wiring.Component):

@@ -6,8 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..params import CardParams
-
-MATCH_TICKET_WIDTH = 24     # a header may wait half as many packets long without its ticket being misread
+from ..ticket import EXTENDED_TICKET_WIDTH
 
 
 class MatchItem(data.Struct):
@@ -18,7 +17,7 @@ class MatchItem(data.Struct):
     psn: 32
     rsn: 24
     probe: 1
-    ticket: MATCH_TICKET_WIDTH
+    ticket: EXTENDED_TICKET_WIDTH
 
 
 class WaitQueue(wiring.Component):

@@ -8,14 +8,14 @@ from cocotb.triggers import RisingEdge
 from weft.hdl import abi
 from weft.hdl.adamap.hold import LongReport
 from weft.hdl.adamap.matcher import ListView
-from weft.hdl.adamap.wait_queue import MATCH_TICKET_WIDTH
+from weft.hdl.ticket import EXTENDED_TICKET_WIDTH
 from weft.tb.blocks.adamap.matched_list import List, payload
 from weft.tb.flow.payload import pack, unpack
 from weft.tb.flow.stream import StreamSink
 
 LOOK_TO_JUDGED = 3      # cycles
 SENT_TO_BUSY = 2
-TICKETS = 1 << MATCH_TICKET_WIDTH
+TICKETS = 1 << EXTENDED_TICKET_WIDTH
 FIRST_TICKETS = (TICKETS // 2 - 60, TICKETS * 5 // 6, TICKETS - 60)     # the highest bit is seen, and the wrap
 
 

@@ -184,6 +184,26 @@ async def qpns_are_handed_on_whole(dut):
     assert seen["OK"] > 100 and seen["cache_misses"] > 20 and seen["nodes_retired"] > 20 and seen["no place"], seen
 
 
+@cocotb.test(timeout_time=20, timeout_unit="us")
+async def header_may_wait_for_a_node_while_millions_of_packets_pass(dut):
+    """Its ticket is then far behind, and not ahead: what it retires need not wait for as many again."""
+    bench = await Bench.start(dut)
+    await bench.set(slack=1, depth=4, watermark=1)
+    one = bench.lists.lists[0]
+    bench.prefetch.on = False
+    bench.link(0, list_node(one, 0))
+    bench.ready.append(bench.header(0, *bench.todo[0][0]))
+    await ClockCycles(dut.clk, 20)
+    for _ in range(6):                      # no step so long that what is placed could be misread by itself
+        bench.ticket += 1 << 21
+        bench.lists.ticket = bench.ticket
+        await ClockCycles(dut.clk, 5)
+    assert bench.ticket - bench.lists.placed < 100
+    bench.prefetch.on = True
+    await bench.drain()
+    assert one.left == 1 and bench.seen["OK"] == 1
+
+
 class ShortNode(Node):
     """Its count is one less than its body has holes."""
 
