@@ -74,6 +74,10 @@ FIGURES = (
     Figure("of 10,000 QPs, as built", "{adamap_sram_total_10k_qps_5pct_default:.0f} KiB", "as above"),
     Figure("blocks leaked, stale nodes or packets accepted", "{adamap_block_leaks:.0f}, {adamap_stale_accepts:.0f}",
            "a million lives of nodes in the functional model, ten thousand in the RTL"),
+    Figure("random and mutated frames that raised, hung, completed or wrote what they must not", "{fuzz_failures:.0f}",
+           "a million into two drivers over functional cards, a hundred thousand into two real cards"),
+    Figure("PCIe faults that lost a tag or credit, hung, or put wrong bytes in", "{pcie_fault_failures:.0f}",
+           "ten thousand of 18 kinds into the PCIe room, reads in 1 µs"),
     Figure("small faults of the RTL that its tests notice", "{mutants_killed_fraction:.1%}",
            "drawn by rule and seed, each against the tests of its own room; those that change nothing are left out"),
 )
