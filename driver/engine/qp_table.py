@@ -53,8 +53,7 @@ class QpTable:
         return self._next_life(self.parts(qpn)[0])
 
     def _next_life(self, index):
-        lives = 1 << wire.QPN_BITS - self.index_bits
-        lives -= 1      # all ones: the last index of them would have the QPN of multicast
+        lives = (1 << wire.QPN_BITS - self.index_bits) - 1     # with all ones the last index would be multicast's QPN
         last = self._generations.get(index)
         self._generations[index] = self._random.randrange(lives) if last is None else (last + 1) % lives
         return abi.make_qpn(index, self._generations[index], self.index_bits)

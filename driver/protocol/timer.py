@@ -5,6 +5,11 @@ import enum
 from .round_trip import RoundTrip
 
 
+def ack_timeout_ns(code):
+    """Nanoseconds of ``timeout`` of ibv_qp_attr: 4.096 µs · 2^code; 0, which waits for ever, for code 0."""
+    return 4096 << code if code else 0
+
+
 class Expiry(enum.Enum):
     """What an expired timer asks for."""
 

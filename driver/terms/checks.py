@@ -2,6 +2,10 @@
 
 import operator
 
+from .enums import AccessFlag
+
+_REMOTE = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_ATOMIC
+
 
 def between(name, value, low, high):
     """``value`` as an int.
@@ -36,3 +40,17 @@ def member(name, value, kind):
         return kind(value)
     except ValueError:
         raise ValueError(f"{name} is {value!r}, which is no {kind.__name__}") from None
+
+
+def mr_access(access):
+    """``access`` as flags of a memory region.
+
+    Raises
+    ------
+    ValueError
+        If there are no such flags, or the peer may write where the host may not.
+    """
+    access = member("access", access, AccessFlag)
+    if access & _REMOTE and not access & AccessFlag.LOCAL_WRITE:
+        raise ValueError("memory that a peer may write must be writable locally as well")
+    return access

@@ -6,12 +6,11 @@ from weft.hdl import abi
 
 from ..memory.page_table import pack_ptes, page_list, pick_page_bytes
 from ..queue.remembered import RememberedCommand
-from ..terms.checks import between, member
+from ..terms.checks import between, mr_access
 from ..terms.enums import AccessFlag
 
 PTES_PER_COMMAND = 512
 TAGS_APART = 127   # lives of an index before a key tag may come again
-_REMOTE = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_ATOMIC
 
 
 class MR:
@@ -37,9 +36,7 @@ class MR:
 
     def __init__(self, pd, memory, access, *, address=None, length=None, page_bytes=None):
         pd.check_open()
-        self.pd, self.context, self.access = pd, pd.context, member("access", access, AccessFlag)
-        if self.access & _REMOTE and not self.access & AccessFlag.LOCAL_WRITE:
-            raise ValueError("memory that a peer may write must be writable locally as well")
+        self.pd, self.context, self.access = pd, pd.context, mr_access(access)
         if page_bytes not in (None, abi.PAGE_4K, abi.PAGE_2M):
             raise ValueError(f"page_bytes is {page_bytes}; {abi.PAGE_4K} and {abi.PAGE_2M} are possible")
         with self.context.lending() as lent:

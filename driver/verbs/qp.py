@@ -6,17 +6,17 @@ from weft.hdl import abi, wire
 
 from ..engine.qp_engine import QpEngine
 from ..protocol.path import Path
+from ..protocol.timer import ack_timeout_ns
 from ..queue.command import CommandTimeout
 from ..queue.remembered import RememberedCommand
 from ..receive.receiver import Receiver
 from ..send.sender import Sender
 from ..terms.checks import unsigned
-from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType, WCStatus
+from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, WCStatus
 from .qp_attr import QPAttr, QPCap, QPConnection, QPInitAttr
 from .requests import check_recv, send_request
 
 __all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr"]
-IBV_TIMEOUT_UNIT_NS = 4096
 
 
 class QP:
@@ -39,12 +39,7 @@ class QP:
 
     def __init__(self, pd, init_attr, *, psn=None):
         pd.check_open()
-        if init_attr.qp_type is not QPType.RC:
-            raise ValueError("only RC queue pairs exist")
-        for cq in (init_attr.scq, init_attr.rcq):
-            if cq is None or cq.closed or cq.context is not pd.context:
-                raise ValueError("a QP needs a send CQ and a receive CQ of its context")
-        init_attr.cap.check()
+        init_attr.check(pd.context)
         if psn is not None:
             unsigned("psn", psn, wire.PSN_BITS)
         self.pd, self.context = pd, pd.context
@@ -169,7 +164,7 @@ class QP:
             if attr.sq_psn is not None:
                 self.attr.sq_psn = attr.sq_psn
         probe_ns = self.attr.probe_timeout_ns or self.context.config.probe_timeout_ns
-        timeout_ns = IBV_TIMEOUT_UNIT_NS << self.attr.timeout if self.attr.timeout else 0
+        timeout_ns = ack_timeout_ns(self.attr.timeout)
         self.engine.start_sending(Sender(
             psn=self.attr.sq_psn,
             pmtu=wire.PMTUS[self.attr.path_mtu],

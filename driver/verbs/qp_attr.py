@@ -41,6 +41,15 @@ class QPInitAttr:
     sq_sig_all: bool = False
     qp_context: object = None
 
+    def check(self, context):
+        """Raise ValueError or TypeError if no QP of ``context`` can be made of it."""
+        if self.qp_type is not QPType.RC:
+            raise ValueError("only RC queue pairs exist")
+        for cq in (self.scq, self.rcq):
+            if cq is None or cq.closed or cq.context is not context:
+                raise ValueError("a QP needs a send CQ and a receive CQ of its context")
+        self.cap.check()
+
 
 @dataclass(frozen=True)
 class QPConnection:

@@ -44,17 +44,27 @@ def check_recv(wr, cap):
     _sges(wr, cap.max_recv_sge)
 
 
-def _sges(wr, most):
-    """(va, length, lkey) of its scatter-gather list."""
+def sges_of(wr, most):
+    """(va, length, lkey) of the entries of a scatter-gather list.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there are more than ``most``, or a value does not fit its field.
+    """
     if len(wr.sg) > most:
         raise ValueError(f"{len(wr.sg)} SGEs; at most {most}")
-    if wr.num_sge not in (0, len(wr.sg)):
-        raise ValueError(f"num_sge is {wr.num_sge}, but there are {len(wr.sg)}")
-    sges = []
-    for sge in wr.sg:
-        va, length = unsigned("addr", sge.addr, ADDRESS_BITS), unsigned("length", sge.length, WORD_BITS)
+    return [(unsigned("addr", sge.addr, ADDRESS_BITS), unsigned("length", sge.length, WORD_BITS),
+             unsigned("lkey", sge.lkey, WORD_BITS)) for sge in wr.sg]
+
+
+def _sges(wr, most):
+    """The same; the list is also as long as it says, and within the addresses that there are."""
+    sges = sges_of(wr, most)
+    if wr.num_sge not in (0, len(sges)):
+        raise ValueError(f"num_sge is {wr.num_sge}, but there are {len(sges)}")
+    for va, length, _ in sges:
         _check_end("an SGE", va, length)
-        sges.append((va, length, unsigned("lkey", sge.lkey, WORD_BITS)))
     return sges
 
 

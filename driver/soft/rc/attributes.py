@@ -1,4 +1,4 @@
-"""How a software queue pair is set up, and what its peer must know of it."""
+"""How a software queue pair is set up."""
 
 from dataclasses import dataclass
 
@@ -6,16 +6,6 @@ from ...terms.checks import member, unsigned
 from ...terms.enums import MTU, AccessFlag
 
 _BITS = {"timeout": 5, "retry_cnt": 3, "rnr_retry": 3, "min_rnr_timer": 5, "max_rd_atomic": 8, "max_dest_rd_atomic": 8}
-
-
-@dataclass(frozen=True)
-class RcConnection:
-    """What the peer must know, to be handed over out of band; ``mac`` is that of the next hop."""
-
-    qpn: int
-    psn: int
-    mac: int
-    ip: int
 
 
 @dataclass(frozen=True)

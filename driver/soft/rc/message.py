@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from weft.hdl import wire
 
 from ...protocol.aeth import Answer, answer_of
+from ...protocol.segment import MESSAGE_BYTES_MAX
 from ...terms.enums import AccessFlag, WCStatus
 from .opcodes import ENDS, SENDS, STARTS, WRITES
-
-MESSAGE_BYTES_MAX = 1 << 31
 
 
 class Refusal(Exception):

@@ -1,12 +1,10 @@
 """Registered memory of a software endpoint, in the shape of the verbs' MR."""
 
 from ...memory.index_pool import IndexPool
-from ...terms.checks import between, member
-from ...terms.enums import AccessFlag
+from ...terms.checks import between, mr_access
 
 FIRST_VA, VA_STEP = 1 << 40, 1 << 32
 TAG_BITS = 8
-_REMOTE = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_ATOMIC
 
 
 class SoftMR:
@@ -29,9 +27,7 @@ class SoftMR:
 
     def __init__(self, pd, memory, access):
         pd.check_open()
-        self.access = member("access", access, AccessFlag)
-        if self.access & _REMOTE and not self.access & AccessFlag.LOCAL_WRITE:
-            raise ValueError("memory that a peer may write must be writable locally as well")
+        self.access = mr_access(access)
         if isinstance(memory, int):
             memory = bytearray(between("length", memory, 1, VA_STEP - 1))
         self.view = memoryview(memory).cast("B")

@@ -4,17 +4,19 @@ import collections
 
 from weft.hdl import wire
 
+from ...protocol.timer import ack_timeout_ns
 from ...terms.checks import unsigned
-from ...terms.enums import QPState, QPType, WCOpcode, WCStatus
+from ...terms.enums import QPState, WCOpcode, WCStatus
 from ...terms.wc import WC
-from .attributes import RcAttr, RcConnection
+from ...verbs.qp_attr import QPConnection
+from ...verbs.requests import sges_of
+from .attributes import RcAttr
 from .opcodes import RESPONSES
 from .packet import Addresses, build
 from .requester import Requester
 from .responder import Responder
-from .wr import send_request, sges_of
+from .wr import send_request
 
-TIMEOUT_UNIT_NS = 4096
 FIRST_SPORT = 0xC000
 
 
@@ -42,12 +44,7 @@ class SoftQP:
     def __init__(self, pd, init_attr, *, psn=None):
         pd.check_open()
         self.pd, self.context, self.memory, self.counts = pd, pd.context, pd.context.memory, pd.context.counts
-        if init_attr.qp_type is not QPType.RC:
-            raise ValueError("only RC queue pairs exist")
-        for cq in (init_attr.scq, init_attr.rcq):
-            if cq is None or cq.closed or cq.context is not pd.context:
-                raise ValueError("a QP needs a send CQ and a receive CQ of its context")
-        init_attr.cap.check()
+        init_attr.check(pd.context)
         self.cap, self.scq, self.rcq = init_attr.cap, init_attr.scq, init_attr.rcq
         self._signal_all = init_attr.sq_sig_all
         self.psn = self.context.random.randrange(1 << wire.PSN_BITS) if psn is None else unsigned("psn", psn, 24)
@@ -62,21 +59,21 @@ class SoftQP:
     @property
     def connection(self):
         """What the peer needs."""
-        return RcConnection(self.qp_num, self.psn, self.context.mac, self.context.ip)
+        return QPConnection(self.qp_num, self.psn, self.context.mac, self.context.ip)
 
     def connect(self, peer, attr=None):
         """INIT to RTS.
 
         Parameters
         ----------
-        peer : RcConnection
+        peer : QPConnection
         attr : RcAttr or None
         """
         if self.qp_state is not QPState.INIT:
             raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not INIT")
         self.attr, self.peer = attr or RcAttr(), peer
         self.pmtu = wire.PMTUS[self.attr.path_mtu]
-        self.timeout_ns = TIMEOUT_UNIT_NS << self.attr.timeout if self.attr.timeout else 0
+        self.timeout_ns = ack_timeout_ns(self.attr.timeout)
         self._to = Addresses(peer.mac, peer.ip, self.context.mac, self.context.ip,
                              FIRST_SPORT | self.qp_num % (1 << 14))
         self.requester, self.responder = Requester(self, self.psn), Responder(self, peer.psn)

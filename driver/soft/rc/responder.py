@@ -4,10 +4,11 @@
 from weft.hdl import wire
 
 from ...protocol.aeth import rnr_syndrome
+from ...protocol.segment import MESSAGE_BYTES_MAX
 from ...protocol.wrap import near
 from ...terms.enums import AccessFlag, WCFlags, WCOpcode, WCStatus
 from ...terms.wc import WC
-from .message import MESSAGE_BYTES_MAX, Message, Refusal
+from .message import Message, Refusal
 from .opcodes import ATOMICS, ENDS, SENDS, STARTS, WITH_IMM, RcOpcode
 from .replies import Replies
 from .request import LocalError, gather

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from ...protocol.segment import MESSAGE_BYTES_MAX
 from ...terms.checks import member, unsigned
 from ...terms.enums import SendFlags, WROpcode
+from ...verbs.requests import sges_of
 from ...verbs.wr import SendWR
-from .message import MESSAGE_BYTES_MAX
 from .request import ATOMIC, ATOMIC_BYTES, Request
 
 _IGNORED = SendFlags.SOLICITED     # there are no solicited events
@@ -52,16 +53,3 @@ def send_request(wr, cap, *, signal_all):
         imm=unsigned("imm_data", wr.imm_data, 32), swap_add=unsigned("swap", swap_add, 64),
         compare=unsigned("compare_add", compare, 64), signaled=bool(signal_all or flags & SendFlags.SIGNALED),
         fence=bool(flags & SendFlags.FENCE), length=length)
-
-
-def sges_of(wr, most):
-    """(address, length, lkey) of a scatter-gather list.
-
-    Raises
-    ------
-    ValueError, TypeError
-    """
-    if len(wr.sg) > most:
-        raise ValueError(f"{len(wr.sg)} SGEs; at most {most}")
-    return [(unsigned("addr", sge.addr, 64), unsigned("length", sge.length, 32), unsigned("lkey", sge.lkey, 32))
-            for sge in wr.sg]
