@@ -1,9 +1,9 @@
 """The card's Simple NIC as a port: raw frames through its rings."""
 
-import collections
+from .inbox import Inbox
 
 
-class SimpleNicPort:
+class SimpleNicPort(Inbox):
     """An open card's raw frames.
 
     Parameters
@@ -13,31 +13,17 @@ class SimpleNicPort:
     wanted : callable(frame)
         Whether a raw frame of the card is one for this port; others stay with the other handlers.
     depth : int
-        Frames that wait to be received; more are lost, and counted.
-
-    Attributes
-    ----------
-    lost : int
+        See :class:`Inbox`.
     """
 
     def __init__(self, context, wanted, *, depth=1024):
-        self.context, self.wanted, self.depth = context, wanted, depth
-        self._came = collections.deque()
-        self.lost = 0
+        super().__init__(depth)
+        self.context, self.wanted = context, wanted
         context.raw_frame_handlers.append(self._arrive)
 
     def _arrive(self, frame, _entry):
-        if not self.wanted(frame):
-            return
-        if len(self._came) >= self.depth:
-            self.lost += 1
-        else:
-            self._came.append(bytes(frame))
-
-    def receive(self):
-        """The frames that came, oldest first."""
-        frames, self._came = self._came, collections.deque()
-        return frames
+        if self.wanted(frame):
+            self.arrive(bytes(frame))
 
     @property
     def room(self):
