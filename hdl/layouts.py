@@ -275,7 +275,7 @@ def qp_entry(params):
     return data.StructLayout({n: unsigned(w) for n, w in widths.items()})
 
 
-def mr_entry(_=None):
+def mr_entry():
     """Entry of the MR table."""
     return data.StructLayout({n: unsigned(w) for n, w in abi.MR_ENTRY_FIELDS})
 

@@ -5,9 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..stream import Fifo
-from .tlp import CompletionBeat, ReadTlp, WriteTlp
-
-TAGS = 256
+from .tlp import TAG_BITS, TAGS, CompletionBeat, ReadTlp, WriteTlp
 
 
 class BusMaster(wiring.Component):
@@ -43,7 +41,7 @@ class BusMaster(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.failed = failed = Fifo(8, TAGS)
+        m.submodules.failed = failed = Fifo(TAG_BITS, TAGS)
         shown_read, shown_write, inside, passing = Signal(), Signal(), Signal(), Signal()
         pass_read, pass_write = Signal(), Signal()
         m.d.comb += [
@@ -85,6 +83,5 @@ class BusMaster(wiring.Component):
         with m.If(self.i_completion.valid):
             m.d.comb += self.o_completion.payload.eq(self.i_completion.payload)
         with m.Else():
-            answer = self.o_completion.p
-            m.d.comb += [answer.tag.eq(failed.o.payload), answer.last.eq(1), answer.done.eq(1), answer.error.eq(1)]
+            m.d.comb += self.o_completion.p.end_badly(failed.o.payload)
         return m

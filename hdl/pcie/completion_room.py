@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..params import exact_log2
-from .tlp import LANES, CompletionBeat, ReadTlp
+from .tlp import LANES, TAGS, CompletionBeat, ReadTlp
 
 COMPLETION_LINES = 384        # lines asked for and not yet received: 24 KiB of the hard block's 32 KiB buffer
 COMPLETION_HEADERS = 128      # completions it holds (PG213)
@@ -43,7 +43,7 @@ class CompletionRoom(wiring.Component):
         m = Module()
         units = range(len(UNIT_LINES))
         amounts = data.ArrayLayout(AMOUNT_BITS, len(UNIT_LINES))
-        m.submodules.weights = weights = Memory(shape=amounts, depth=256, init=[])
+        m.submodules.weights = weights = Memory(shape=amounts, depth=TAGS, init=[])
         weights_write, weights_read = weights.write_port(), weights.read_port(domain="comb")
         trusted = self._trusted_units(m)
 

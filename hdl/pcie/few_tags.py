@@ -6,10 +6,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..stream import Fifo
-from .tlp import CompletionBeat, ReadTlp
+from .tlp import TAG_BITS, CompletionBeat, ReadTlp
 
 FEW = 32
-TAG_BITS = 8
 
 
 class FewTags(wiring.Component):

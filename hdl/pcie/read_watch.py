@@ -4,9 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .tlp import CompletionBeat, ReadTlp
-
-TAGS = 256
+from .tlp import TAGS, CompletionBeat, ReadTlp
 
 
 class ReadWatch(wiring.Component):
@@ -47,7 +45,7 @@ class ReadWatch(wiring.Component):
         with m.If(self.i_completion.valid):
             m.d.comb += answer.eq(back)
         with m.Else():
-            m.d.comb += [answer.tag.eq(at), answer.last.eq(1), answer.done.eq(1), answer.error.eq(1)]
+            m.d.comb += answer.end_badly(at)
         with m.If(self.o_read.valid & self.o_read.ready):
             m.d.sync += out.bit_select(self.o_read.p.tag, 1).eq(1)
         with m.If(known & back.done):

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..layouts import BEAT_BITS
-from .tlp import LANES, CompletionBeat, rotate_right
+from .tlp import LANES, TAG_BITS, CompletionBeat, rotate_right
 
 
 class ScatteredBeat(data.Struct):
@@ -18,7 +18,7 @@ class ScatteredBeat(data.Struct):
     lanes: LANES
     upper: LANES
     row: 6
-    tag: 8
+    tag: TAG_BITS
     done: 1
     error: 1
 

@@ -7,6 +7,8 @@ from ..layouts import BEAT_BITS
 
 DWORD_BITS = 32
 LANES = BEAT_BITS // DWORD_BITS     # double words of a beat
+TAG_BITS = 8
+TAGS = 1 << TAG_BITS
 PAGE_BYTES = 4096                   # no request crosses a multiple of this
 SIZE_CODE_WIDTH = 3                 # MPS and MRRS are coded: 128 bytes << code
 SIZE_CODE_MAX = 5
@@ -20,7 +22,7 @@ class ReadTlp(data.Struct):
     dwords: 11      # 1 to 1024
     first_be: 4
     last_be: 4      # 0 when there is one double word
-    tag: 8
+    tag: TAG_BITS
 
 
 class WriteTlp(data.Struct):
@@ -49,10 +51,14 @@ class CompletionBeat(data.Struct):
     data: BEAT_BITS
     lanes: LANES
     dword: 10
-    tag: 8
+    tag: TAG_BITS
     last: 1
     done: 1
     error: 1
+
+    def end_badly(self, tag):
+        """Assignments: the read with this tag failed, and nothing of it is here."""
+        return [self.tag.eq(tag), self.last.eq(1), self.done.eq(1), self.error.eq(1)]
 
 
 class Piece(data.Struct):

@@ -40,6 +40,6 @@ class TableKind:
 # What the card must know of a QP to let a packet in or out; state RESET (zero) is no QP.
 QP_TABLE = TableKind("qps", qp_entry)
 # The first level of translation, from key to range and permission; zero is no MR.
-MR_TABLE = TableKind("mrs", mr_entry)
+MR_TABLE = TableKind("mrs", lambda params: mr_entry())
 # The second level: physical addresses divided by 4096, one per 4 KiB or 2 MiB page of an MR.
 PAGE_TABLE = TableKind("ptes", lambda params: PTE_PAGE_BITS)
