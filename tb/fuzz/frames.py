@@ -15,6 +15,11 @@ LONGEST = 4400
 DESTINATION = 6      # bytes of the MAC address that a frame begins with
 
 
+def destination(frame):
+    """Destination QPN of a frame that is long enough."""
+    return int.from_bytes(frame[QPN_AT:QPN_AT + 3], "big")
+
+
 def _who(frame):
     """Source address and QPN, as bytes."""
     return frame[SRC_AT:SRC_AT + 4] + frame[QPN_AT:QPN_AT + 3]

@@ -6,24 +6,22 @@ there are genuine frames of every opcode; then nothing of theirs is outstanding,
 
 import random
 import traceback
+from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 
-from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.qp import QP, QPInitAttr
-from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.model.functional.host import FunctionalDevice
-from weft.tb.fuzz.frames import QPN_AT, FrameFuzzer
+from weft.tb.fuzz.traffic import LENGTH, PART, Overheard, check_quiet, check_write, has_ended, post_write
 from weft.tb.judge.growth import sizes
 from weft.tb.software.functional_pair import close_and_check, make_endpoints, make_pair
 
 ROUND = 2_000        # frames
 LOOK = 20            # frames between two looks of the drivers
 STEP_NS = 2_000
-LENGTH, PART = 16_384, 4_096
 PATIENCE = 5_000     # steps
 SLACK = 64           # objects that may come and go with a message
-LOST = 0.2
 
 
 @dataclass
@@ -43,13 +41,8 @@ class Outcome:
 
     frames: int = 0
     failures: list = field(default_factory=list)
-    kinds: dict = field(default_factory=dict)
-    drops: dict = field(default_factory=dict)
-
-
-def _add(sums, more):
-    for name, count in more.items():
-        sums[name] = sums.get(name, 0) + count
+    kinds: Counter = field(default_factory=Counter)
+    drops: Counter = field(default_factory=Counter)
 
 
 class Round:
@@ -68,19 +61,10 @@ class Round:
         self.victims = [QP(end.pd, QPInitAttr(scq=cq, rcq=cq)) for end, cq in zip(self.ends, self.cqs, strict=True)]
         for qp, peer in zip(self.victims, self.victims[::-1], strict=True):
             qp.connect(peer.connection, path_mtu=1, timeout=12)
-        self.genuine, self.spared = ([], []), ([], [])
-        for side in range(2):
-            self.pair.links[side].drop = lambda frame, side=side: self._seen(frame, side)
-
-    def _seen(self, frame, side):
-        """Keep what is sent to the QPs of the other side; some of what is for the victim is lost."""
-        qpn, other = int.from_bytes(frame[QPN_AT:QPN_AT + 3], "big"), 1 - side
-        if qpn == self.ends[other].qps[0].qp_num:
-            self.spared[other].append(bytes(frame))
-        if qpn != self.victims[other].qp_num:
-            return False
-        self.genuine[other].append(bytes(frame))
-        return self.rng.random() < LOST
+        self.overheard = [Overheard(self.rng) for _ in self.ends]
+        for link, heard, end, victim in zip(self.pair.links, self.overheard[::-1], self.ends[::-1], self.victims[::-1],
+                                            strict=True):
+            link.drop = partial(heard.hear, victim=victim, honest=end.qps[0])
 
     def _step(self):
         for context in self.pair.contexts:
@@ -89,23 +73,15 @@ class Round:
 
     def _transfer(self, qps, cqs):
         """A write each way, to the end of the peer's memory: completions and bytes are right."""
-        data = []
-        for me, you, qp, peer in zip(self.ends, self.ends[::-1], qps, qps[::-1], strict=True):
-            data.append(self.rng.randbytes(PART))
-            me.mr.write(data[-1])
-            peer.post_recv(RecvWR(7))
-            wr = SendWR(1, sg=[SGE(me.mr.buf, PART, me.mr.lkey)], opcode=WROpcode.RDMA_WRITE_WITH_IMM, imm_data=5)
-            wr.set_wr_rdma(you.mr.rkey, you.mr.buf + LENGTH - PART)
-            qp.post_send(wr)
+        data = [self.rng.randbytes(PART) for _ in self.ends]
+        for me, you, qp, peer, sent in zip(self.ends, self.ends[::-1], qps, qps[::-1], data, strict=True):
+            post_write(me, you, qp, peer, sent)
         for _ in range(PATIENCE):
             self._step()
-            if all(len(cq) >= 2 for cq in cqs):
+            if all(map(has_ended, cqs)):
                 break
-        for cq in cqs:
-            found = sorted((wc.wr_id, wc.status) for wc in cq.take(8)[1])
-            assert found == [(1, WCStatus.SUCCESS), (7, WCStatus.SUCCESS)], found
-        for end, sent in zip(self.ends, data[::-1], strict=True):
-            assert end.mr.read(PART, LENGTH - PART) == sent, "the bytes differ"
+        for end, cq, sent in zip(self.ends, cqs, data[::-1], strict=True):
+            check_write(end, cq, sent)
 
     def run(self, frames):
         """Fuzz with so many frames.
@@ -118,8 +94,7 @@ class Round:
         self._transfer(self.victims, self.cqs)
         self._transfer([end.qps[0] for end in self.ends], [end.cq for end in self.ends])
         before = [sizes(context, (FunctionalDevice,)) for context in pair.contexts]
-        fuzzers = [FrameFuzzer(self.rng, list(genuine), list(spared))
-                   for genuine, spared in zip(self.genuine, self.spared, strict=True)]
+        fuzzers = [heard.fuzzer() for heard in self.overheard]
         for number in range(frames):
             side = self.rng.randrange(2)
             pair.devices[side].card.receive(fuzzers[side].draw())
@@ -128,12 +103,11 @@ class Round:
         for _ in range(LOOK):
             self._step()
         for cq in self.cqs:
-            found = [(wc.wr_id, wc.status.name) for wc in cq.take(64)[1]]
-            assert not found and not cq.overrun, f"completions of nothing: {found}"
+            check_quiet(cq)
         self._transfer([end.qps[0] for end in self.ends], [end.cq for end in self.ends])
-        drops = {}
+        drops = Counter()
         for device in pair.devices:
-            _add(drops, {name: n for name, n in device.card.counters.items() if name.startswith("drop_")})
+            drops.update({name: number for name, number in device.card.counters.items() if name.startswith("drop_")})
         for cq, qp in zip(self.cqs, self.victims, strict=True):
             qp.close()
             cq.close()
@@ -146,10 +120,7 @@ class Round:
                 break
         assert not grown, f"grown: {grown}"
         close_and_check(pair, self.ends)
-        kinds = {}
-        for fuzzer in fuzzers:
-            _add(kinds, fuzzer.drawn)
-        return kinds, drops
+        return sum((fuzzer.drawn for fuzzer in fuzzers), Counter()), drops
 
 
 def fuzz(frames, seed, tell=lambda done: None):
@@ -173,8 +144,8 @@ def fuzz(frames, seed, tell=lambda done: None):
         count = min(ROUND, frames - outcome.frames)
         try:
             kinds, drops = Round(name).run(count)
-            _add(outcome.kinds, kinds)
-            _add(outcome.drops, drops)
+            outcome.kinds += kinds
+            outcome.drops += drops
         except Exception:
             last = traceback.format_exc().strip()
             outcome.failures.append(f"round of {count} frames with seed {name!r}:\n{last}")

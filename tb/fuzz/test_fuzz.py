@@ -9,7 +9,7 @@ from weft.driver.terms.enums import WCOpcode, WCStatus
 from weft.driver.terms.wc import WC
 from weft.driver.verbs.mr import MR
 from weft.tb.fuzz import functional
-from weft.tb.fuzz.frames import KINDS
+from weft.tb.fuzz.frames import KINDS, FrameFuzzer
 from weft.tb.fuzz.rtl import fuzz_rtl
 
 SEED = os.environ.get("WEFT_SEED", random.SystemRandom().randrange(1 << 30))
@@ -51,7 +51,7 @@ def _plant(fault, spot, monkeypatch):
 def test_a_round_notices(fault, words, monkeypatch):
     class Round(functional.Round):
         def run(self, frames):
-            draw, planted = functional.FrameFuzzer.draw, []
+            draw, planted = FrameFuzzer.draw, []
 
             def drawn(fuzzer):
                 if not planted:
@@ -59,7 +59,7 @@ def test_a_round_notices(fault, words, monkeypatch):
                     _plant(fault, self, monkeypatch)
                 return draw(fuzzer)
 
-            monkeypatch.setattr(functional.FrameFuzzer, "draw", drawn)
+            monkeypatch.setattr(FrameFuzzer, "draw", drawn)
             return super().run(frames)
 
     monkeypatch.setattr(functional, "Round", Round)
