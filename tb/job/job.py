@@ -10,6 +10,7 @@ import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from weft.tb.flow.progress import tell
 from weft.tb.world.host import HostConfig
 from weft.tb.world.link import LinkConfig
 
@@ -86,8 +87,7 @@ class Job:
 
     def tell(self, phase, *, done=0, total=0, time_ns=0, **numbers):
         """Append a line of progress: a phase, bytes done of all, simulated time, and other numbers worth showing."""
-        with open(self.progress, "a") as file:
-            file.write(json.dumps({"phase": phase, "done": done, "total": total, "time_ns": time_ns, **numbers}) + "\n")
+        tell(self.progress, phase, done, total, time_ns=time_ns, **numbers)
 
     def write_report(self, report):
         """Leave the report, an object that JSON can hold."""

@@ -21,6 +21,7 @@ import heapq
 import json
 import os
 from collections import Counter, defaultdict, deque
+from functools import partial
 from pathlib import Path
 
 import cocotb
@@ -32,6 +33,7 @@ from weft.hdl.layouts import Verdict
 from weft.model.functional.node import Node, open_holes
 from weft.tb.blocks.adamap.room_port import RoomPort
 from weft.tb.flow.clock import start_clock
+from weft.tb.flow.progress import tell
 from weft.tb.flow.simulate import bench_seed
 from weft.tb.lives.host_side import GENERATIONS, REORDER, HostQp, HostSide
 
@@ -360,14 +362,9 @@ class RoomLives(HostSide):
 async def lives(dut):
     """Leaves the sums in ``lives.json`` of the run's folder."""
     await start_clock(dut)
-    count, progress = int(os.environ["WEFT_LIVES"]), os.environ.get("WEFT_PROGRESS")
-
-    def tell(done):
-        if progress:
-            with open(progress, "a") as file:
-                file.write(json.dumps({"phase": "lives in the RTL", "done": done, "total": count}) + "\n")
-
+    count = int(os.environ["WEFT_LIVES"])
+    told = partial(tell, os.environ.get("WEFT_PROGRESS"), "lives in the RTL", total=count)
     forgetful = bool(int(os.environ.get("WEFT_FORGETFUL", "0")))
-    sums = await RoomLives(dut, forgetful=forgetful, seed=bench_seed()).live(count, tell)
+    sums = await RoomLives(dut, forgetful=forgetful, seed=bench_seed()).live(count, told)
     dut._log.info("%s", sums)
     Path(os.environ["WEFT_RUN"], "lives.json").write_text(json.dumps(sums))

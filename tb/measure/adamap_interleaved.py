@@ -21,6 +21,7 @@ from weft.hdl.params import preset
 from weft.tb.blocks.adamap.made_lists import now, pass_cycles
 from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.clock import start_clock
+from weft.tb.flow.progress import tell
 from weft.tb.flow.simulate import bench_seed, simulate
 from weft.tb.measure.benchmark import Row
 from weft.tb.measure.light_room import HitCounter, LightRoom
@@ -131,8 +132,7 @@ async def stalls(dut):
     await room.start()
     figures, cases = {}, [Case(**case) for case in json.loads(os.environ["WEFT_CASES"])]
     for number, case in enumerate(cases):
-        with open(os.environ["WEFT_PROGRESS"], "a") as file:
-            file.write(json.dumps({"phase": case.name, "done": number, "total": len(cases)}) + "\n")
+        tell(os.environ["WEFT_PROGRESS"], case.name, number, len(cases))
         figures[case.name] = await run_case(room, blocks, case, 1 + number % 255, random.Random(bench_seed()))
     Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(figures))
 

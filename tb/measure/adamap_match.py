@@ -27,6 +27,7 @@ from weft.tb.blocks.adamap.made_lists import LineMemory, create_list, link, now,
 from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack
+from weft.tb.flow.progress import tell
 from weft.tb.flow.simulate import simulate
 from weft.tb.measure import adamap_match_window
 from weft.tb.measure.benchmark import Row
@@ -152,8 +153,7 @@ async def matches(dut):
     await open_extent(dut)
     bench, figures = Bench(dut), {}
     for generation, name in enumerate(json.loads(os.environ["WEFT_CASES"]), 1):
-        with open(os.environ["WEFT_PROGRESS"], "a") as file:
-            file.write(json.dumps({"phase": name, "done": generation - 1, "total": len(CASES)}) + "\n")
+        tell(os.environ["WEFT_PROGRESS"], name, generation - 1, len(CASES))
         figures[name] = await bench.run(*CASES[name], generation)
     Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(figures))
 

@@ -32,6 +32,7 @@ from weft.hdl.params import preset
 from weft.tb.blocks.adamap.made_lists import now, pass_cycles
 from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.clock import start_clock
+from weft.tb.flow.progress import tell
 from weft.tb.flow.simulate import simulate
 from weft.tb.measure import adamap_interleaved
 from weft.tb.measure.benchmark import Row
@@ -105,9 +106,7 @@ async def stalls(dut):
     cases = json.loads(os.environ["WEFT_CASES"])
     figures = {}
     for k, (workload, depth, speed, builder) in enumerate(cases):
-        with open(os.environ["WEFT_PROGRESS"], "a") as file:
-            file.write(json.dumps({"phase": f"{workload} n={depth}{speed}{builder}", "done": k, "total": len(cases)})
-                       + "\n")
+        tell(os.environ["WEFT_PROGRESS"], f"{workload} n={depth}{speed}{builder}", k, len(cases))
         scenario, latency = Scenario(workload, builder, (k + 1) % 256, random.Random(7)), LATENCIES[speed]
         room.cache(depth)
         figures[f"{workload}_n{depth}{speed}{builder}"] = await run_scenario(room, scenario)

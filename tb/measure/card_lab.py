@@ -1,6 +1,5 @@
 """Two cards of preset ``test`` brought up, on a cable without length, for measurements."""
 
-import json
 import random
 
 import cocotb
@@ -10,6 +9,7 @@ from weft.driver.application.file_transfer import WINDOW, Endpoint, post_receive
 from weft.driver.terms.enums import MTU
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.hdl.params import preset
+from weft.tb.flow.progress import tell
 from weft.tb.flow.simulate import bench_seed
 from weft.tb.world.link import LinkConfig
 from weft.tb.world.two_cards import SIDES
@@ -41,8 +41,7 @@ class Lab:
 
     def tell(self, phase, done=0, total=1):
         """A line of progress."""
-        with open(self.settings["progress"], "a") as file:
-            file.write(json.dumps({"phase": phase, "done": done, "total": total}) + "\n")
+        tell(self.settings["progress"], phase, done, total)
 
     async def start(self):
         self.tell("enumerating the PCIe hosts")

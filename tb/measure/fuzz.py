@@ -1,9 +1,10 @@
 """Fuzzing: random and mutated frames into two drivers over functional cards, and into two real cards."""
 
-import json
 import random
 import sys
+from functools import partial
 
+from weft.tb.flow.progress import tell
 from weft.tb.fuzz.functional import fuzz
 from weft.tb.fuzz.rtl import fuzz_rtl
 from weft.tb.measure.benchmark import Row
@@ -15,12 +16,8 @@ def measure(progress):
     """The rows; what failed goes to the standard error output, with the seed that repeats it."""
     seed = random.SystemRandom().randrange(1 << 30)
 
-    def tell(done):
-        with open(progress, "a") as file:
-            file.write(json.dumps({"phase": f"fuzzing functional cards, seed {seed}", "done": done,
-                                   "total": FUNCTIONAL}) + "\n")
-
-    functional = fuzz(FUNCTIONAL, seed, tell)
+    functional = fuzz(FUNCTIONAL, seed, partial(tell, progress, f"fuzzing functional cards, seed {seed}",
+                                                total=FUNCTIONAL))
     for failure in functional.failures:
         print(failure, file=sys.stderr)
     try:

@@ -5,7 +5,6 @@ two cards that send to each other at line rate. What else the machine does slows
 """
 
 import io
-import json
 import os
 import statistics
 import subprocess
@@ -13,6 +12,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+from weft.tb.flow.progress import tell
 from weft.tb.flow.simulate import BUILD_ROOT
 from weft.tb.measure.benchmark import Row
 
@@ -71,8 +71,7 @@ def speedups(progress, pairs=PAIRS):
     for load in LOADS:
         found = []
         for number in range(pairs):
-            with open(progress, "a") as file:
-                file.write(json.dumps({"phase": f"{load} before and now", "done": number, "total": pairs}) + "\n")
+            tell(progress, f"{load} before and now", number, pairs)
             order = ("before", "now") if number % 2 else ("now", "before")
             speed = {when: cycles_per_second(when, load, folders[when]) for when in order}
             found.append((speed["now"], speed["now"] / speed["before"]))

@@ -19,6 +19,7 @@ from weft.hdl.params import preset
 from weft.tb.blocks.pcie.endpoint_room import BULKS, HALF, LINES, WRITERS, Bench
 from weft.tb.blocks.pcie.partners import group
 from weft.tb.flow.payload import beats, pack, receive, unpack
+from weft.tb.flow.progress import tell
 from weft.tb.world.faults import READ_FAULTS, FaultAgent, Weather
 
 READ_BYTES = 512
@@ -193,9 +194,7 @@ async def faults(dut):
         total = bench.injected + bench.agent.injected
         if sum(total.values()) >= wanted and set(total) >= {*READ_FAULTS, *CONTROLS, "write refused"}:
             break
-        if path := os.environ.get("WEFT_PROGRESS"):
-            with open(path, "a") as file:
-                file.write(json.dumps({"phase": "faults", "done": sum(total.values()), "total": wanted}) + "\n")
+        tell(os.environ.get("WEFT_PROGRESS"), "faults", sum(total.values()), wanted)
         await bench.a_round(next(controls))
         bench.weather.change()
         rounds += 1
