@@ -83,10 +83,7 @@ class ReceivePath:
         if entry.state not in (abi.QpState.RTR, abi.QpState.RTS):
             self.card.refuse(Reason.UNKNOWN_QP)
             if header.kind == "PROBE" and header.src_ip == entry.peer_ip:
-                self.card.report(abi.REPORT_EVENT.pack(
-                    kind=ReportKind.PROBE, reason=Reason.UNKNOWN_QP, opcode=header.opcode, qpn=header.dest_qp,
-                    generation=generation % (1 << abi.GENERATION_BITS), psn=header.psn, rsn=header.rsn,
-                    src_ip=header.src_ip))
+                self.card.report(self._event(ReportKind.PROBE, header, generation, reason=Reason.UNKNOWN_QP))
             return None
         if header.src_ip != entry.peer_ip:
             self.card.refuse(Reason.WRONG_PEER)
@@ -96,22 +93,7 @@ class ReceivePath:
     def _refuse(self, header, reason, entry):
         """Count what the peer must not do, and tell the driver."""
         self.card.refuse(reason)
-        self.card.report(
-            abi.REPORT_EVENT.pack(
-                kind=ReportKind.ERROR,
-                reason=reason,
-                opcode=header.opcode,
-                retransmission=header.retransmission,
-                qpn=header.dest_qp,
-                generation=entry.generation % (1 << abi.GENERATION_BITS),
-                psn=header.psn,
-                va=header.va,
-                key=header.rkey,
-                length=header.dma_length,
-                rsn=header.rsn,
-                src_ip=header.src_ip,
-            )
-        )
+        self.card.report(self._event(ReportKind.ERROR, header, entry.generation, reason=reason))
 
     def _data(self, header, payload, entry):
         result = translate(
@@ -142,7 +124,7 @@ class ReceivePath:
         if judged.verdict == judge.LATE:
             self.card.counters["rx_late_originals"] += 1
         elif header.ack_req:
-            merge.add("event", self._event(ReportKind.MESSAGE_END, header, life, judged))
+            merge.add("event", self._judged_event(ReportKind.MESSAGE_END, header, life, judged))
         if judged.verdict == judge.MATCH:
             self.card.counters["rx_retransmissions"] += 1
             slack = self.card.registers["retransmit_slack"]
@@ -167,7 +149,7 @@ class ReceivePath:
             self.card.refuse(REFUSAL[judged.verdict])
             return
         self._record(life, judged, merge, header)
-        merge.add("event", self._event(ReportKind.PROBE, header, life, judged))
+        merge.add("event", self._judged_event(ReportKind.PROBE, header, life, judged))
         self._walk(header, life, lambda: life.matcher.probe(header.rsn))
         self.card.found_by_probe += [(header.dest_qp, psn, n) for psn, n in judged.lost]
         self.card.found_by_probe += [
@@ -203,7 +185,7 @@ class ReceivePath:
         elif key in self.card.builder.open:
             self.card.loop.call_in(self.card.registers["node_age_ns"], self._age, key, self.card.builder.open[key])
         if judged.progress:
-            merge.add("event", self._event(ReportKind.PROGRESS, header, life, judged))
+            merge.add("event", self._judged_event(ReportKind.PROGRESS, header, life, judged))
 
     def _seal(self, node, merge):
         self.card.counters["nodes_sealed"] += 1
@@ -234,24 +216,19 @@ class ReceivePath:
                 ),
             )
 
-    def _event(self, kind, header, life, judged):
-        return abi.REPORT_EVENT.pack(
-            kind=kind,
-            has_imm=header.has_imm,
-            retransmission=header.retransmission,
-            opcode=header.opcode,
-            qpn=header.dest_qp,
-            generation=life.matcher.generation,
-            psn=judged.psn % (1 << 32),
-            base=judged.base % (1 << 32),
-            holes=judged.holes % (1 << abi.HOLES_BITS),
-            va=header.va,
-            key=header.rkey,
-            length=header.dma_length,
-            imm=header.imm,
-            rsn=header.rsn,
-            src_ip=header.src_ip,
-        )
+    @staticmethod
+    def _event(kind, header, generation, **more):
+        """A report that a packet causes: what its header says, and ``more``."""
+        return abi.REPORT_EVENT.pack(**{
+            "kind": kind, "retransmission": header.retransmission, "opcode": header.opcode, "qpn": header.dest_qp,
+            "generation": generation % (1 << abi.GENERATION_BITS), "psn": header.psn, "va": header.va,
+            "key": header.rkey, "length": header.dma_length, "rsn": header.rsn, "src_ip": header.src_ip, **more})
+
+    def _judged_event(self, kind, header, life, judged):
+        """The same of a packet that the window judged."""
+        return self._event(
+            kind, header, life.matcher.generation, has_imm=header.has_imm, imm=header.imm, psn=judged.psn % (1 << 32),
+            base=judged.base % (1 << 32), holes=judged.holes % (1 << abi.HOLES_BITS))
 
     def _emit(self, merge):
         """Events go late; a retirement goes behind the events of all packets so far, other reports as they come."""
