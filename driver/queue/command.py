@@ -2,6 +2,8 @@
 
 from weft.hdl import abi
 
+from ..device.health import DeviceFatal
+
 
 class CommandError(Exception):
     """The card refused a command.
@@ -57,24 +59,41 @@ class CommandQueue:
     device : Device
     ring, responses : HostToCardRing, CardToHostRing
     drain : callable
-        Called while somebody waits: the card may need room elsewhere before it can answer.
+        Called while somebody waits: the card may need room elsewhere before it can answer, or be gone.
     timeout_ns : int
         How long :meth:`call` waits.
+
+    Attributes
+    ----------
+    fatal : str or None
+        Why the card takes no command until it is reset.
     """
 
     POLL_NS = 2_000
 
     def __init__(self, device, ring, responses, *, drain=lambda: None, timeout_ns=100_000_000):
         self.device, self.ring, self.responses, self.timeout_ns = device, ring, responses, timeout_ns
-        self.drain = drain
+        self.drain, self.fatal = drain, None
         self._tag = 0
         self._waiting = {}     # tag -> callback(response)
         self._backlog = []     # (fields, callback) that found the ring full
 
     def submit(self, opcode, done=None, **fields):
-        """Queue a command; ``done(response)`` is called from :meth:`progress`."""
+        """Queue a command; ``done(response)`` is called from :meth:`progress`.
+
+        Raises
+        ------
+        DeviceFatal
+        """
+        if self.fatal is not None:
+            raise DeviceFatal(self.fatal)
         self._backlog.append((opcode, fields, done))
         self._push()
+
+    @property
+    def waiting(self):
+        """Some command was not answered yet."""
+        return bool(self._waiting or self._backlog)
 
     def _push(self):
         while self._backlog and self.ring.room and len(self._waiting) < min(self.ring.depth, self.responses.depth):
@@ -117,6 +136,8 @@ class CommandQueue:
             With the status the card gave.
         CommandTimeout
             If no answer came. What the command speaks of belongs to the card until :meth:`finish` says otherwise.
+        DeviceFatal
+            If the card failed.
         """
         pending = PendingCommand(opcode)
         self.submit(opcode, pending, **fields)
@@ -127,7 +148,7 @@ class CommandQueue:
 
         Raises
         ------
-        CommandError, CommandTimeout
+        CommandError, CommandTimeout, DeviceFatal
             As :meth:`call`.
         """
         deadline = self.device.now_ns() + self.timeout_ns
@@ -140,6 +161,8 @@ class CommandQueue:
             self.responses.arm()
             self.device.wait(self.POLL_NS)
         response = pending.response
+        if response is None and self.fatal is not None:
+            raise DeviceFatal(self.fatal)
         if response is not None and response.status is not abi.CommandStatus.OK:
             raise CommandError(pending.opcode, response.status)
         return response

@@ -25,6 +25,7 @@ class EventType(enum.IntEnum):
     """Kind of an asynchronous event (ibv_event_type)."""
 
     CQ_ERR = 0
+    DEVICE_FATAL = 8
 
 
 class WROpcode(enum.IntEnum):
