@@ -67,13 +67,13 @@ IMPORTS = {
     "tb/blocks": "contracts hdl hdl/card tb/flow tb/blocks/pcie",
     "tb/lives": "contracts hdl hdl/adamap driver/queue driver/protocol driver/knitting driver/receive driver/engine "
                 "model model/functional tb/flow tb/blocks/adamap",
-    "tb/software": "contracts driver/terms driver/memory driver/queue driver/protocol driver/knitting driver/send "
-                   "driver/receive driver/engine driver/verbs driver/application model model/functional tb/judge "
-                   "tb/lives",
+    "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
+                   "driver/send driver/receive driver/engine driver/verbs driver/application model model/functional "
+                   "tb/judge tb/lives",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",
-    "tb/cards": "contracts driver/terms driver/verbs driver/application model model/functional tb/flow tb/world "
-                "tb/judge tb/blocks/receive tb/software",
+    "tb/cards": "contracts driver/terms driver/device driver/verbs driver/application model model/functional tb/flow "
+                "tb/world tb/judge tb/blocks/receive tb/software",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
                "tb/blocks/receive tb/software tb/cards",
     "tb/channel": "driver/terms driver/verbs driver/channel",
