@@ -34,8 +34,8 @@ IMPORTS = {
     # The driver: from the device up to the programs.
     "driver/terms": "",
     "driver/device": "contracts",
-    "driver/memory": "contracts",
-    "driver/queue": "contracts",
+    "driver/memory": "contracts driver/terms",
+    "driver/queue": "contracts driver/terms",
     "driver/protocol": "contracts",
     "driver/knitting": "contracts driver/protocol",
     "driver/send": "contracts driver/terms driver/protocol driver/knitting",

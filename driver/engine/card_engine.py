@@ -9,6 +9,7 @@ from ..queue.meta_report import ReportWorker
 from ..queue.ring import CardToHostRing, HostToCardRing
 from ..queue.simple_nic import SimpleNic, control_extension, parse_control
 from ..queue.transmit_turns import TransmitTurns, enough_bytes
+from ..terms.errors import TimedOut
 from .qp_table import QpTable
 
 Ring = abi.Ring
@@ -158,7 +159,7 @@ class CardEngine:
                 return
             now = self.device.now_ns()
             if deadline is not None and now >= deadline:
-                raise TimeoutError(f"nothing came within {timeout_ns} ns")
+                raise TimedOut(f"nothing came within {timeout_ns} ns")
             if not busy:
                 self.wait(1_000_000 if deadline is None else deadline - now)
 

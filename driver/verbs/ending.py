@@ -1,6 +1,7 @@
 """How a context ends what lives on it."""
 
 from ..device.bringup import reset_card
+from ..terms.errors import TimedOut
 
 
 def end_all(context):
@@ -17,7 +18,7 @@ def end_all(context):
     _close_the_rest(context)
     context.run_until(lambda: not context.transmitting and not context.knitting.changing, context.commands.timeout_ns)
     if context.kept:
-        raise TimeoutError("the card never answered a command")
+        raise TimedOut("the card never answered a command")
 
 
 def abandon_all(context):
