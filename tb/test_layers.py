@@ -33,9 +33,9 @@ IMPORTS = {
     "hdl/verilog": "contracts hdl/card",
     # The driver: from the device up to the programs.
     "driver/terms": "",
-    "driver/device": "contracts",
-    "driver/memory": "contracts",
-    "driver/queue": "contracts driver/device",
+    "driver/device": "contracts driver/terms",
+    "driver/memory": "contracts driver/terms",
+    "driver/queue": "contracts driver/device driver/terms",
     "driver/protocol": "contracts",
     "driver/knitting": "contracts driver/protocol",
     "driver/send": "contracts driver/terms driver/protocol driver/knitting",
@@ -67,9 +67,9 @@ IMPORTS = {
     "tb/blocks": "contracts hdl hdl/card tb/flow tb/blocks/pcie",
     "tb/lives": "contracts hdl hdl/adamap driver/queue driver/protocol driver/knitting driver/receive driver/engine "
                 "model model/functional tb/flow tb/blocks/adamap",
-    "tb/software": "contracts driver/terms driver/memory driver/queue driver/protocol driver/knitting driver/send "
-                   "driver/receive driver/engine driver/verbs driver/application model model/functional tb/judge "
-                   "tb/lives",
+    "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
+                   "driver/send driver/receive driver/engine driver/verbs driver/application model model/functional "
+                   "tb/judge tb/lives",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",
     "tb/cards": "contracts driver/terms driver/verbs driver/application model model/functional tb/flow tb/world "

@@ -11,6 +11,7 @@ from ..queue.ring import CardToHostRing, HostToCardRing
 from ..queue.simple_nic import SimpleNic, control_extension, parse_control
 from ..queue.transmit_turns import TransmitTurns, enough_bytes
 from ..terms.enums import WCStatus
+from ..terms.errors import TimedOut
 from .qp_table import QpTable
 
 Ring = abi.Ring
@@ -207,7 +208,7 @@ class CardEngine:
                 raise DeviceFatal(self.fatal)
             now = self.device.now_ns()
             if deadline is not None and now >= deadline:
-                raise TimeoutError(f"nothing came within {timeout_ns} ns")
+                raise TimedOut(f"nothing came within {timeout_ns} ns")
             if not busy:
                 self.wait(1_000_000 if deadline is None else deadline - now)
 

@@ -3,6 +3,7 @@
 import collections
 
 from ..protocol.segment import MESSAGE_BYTES_MAX, split
+from ..terms.errors import InvalidValue
 from .piece_log import PieceLog
 
 
@@ -49,7 +50,7 @@ class SendQueue:
     def check(self, request):
         """Raise ValueError if a request is longer than 2^31 bytes."""
         if request.length > MESSAGE_BYTES_MAX:
-            raise ValueError(f"a request of {request.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
+            raise InvalidValue(f"a request of {request.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
 
     def post(self, request):
         """Accept a request that :meth:`check` let pass."""

@@ -13,6 +13,7 @@ from ..receive.receiver import Receiver
 from ..send.sender import Sender
 from ..terms.checks import unsigned
 from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, WCStatus
+from ..terms.errors import InvalidValue, QueueFull
 from .qp_attr import QPAttr, QPCap, QPConnection, QPInitAttr
 from .requests import check_recv, send_request
 
@@ -93,7 +94,7 @@ class QP:
     def _check(self, attr=None):
         """Raise ValueError if the QP can change no more, or to attributes that are impossible."""
         if self.closed:
-            raise ValueError(f"QP {self.qp_num} is closed")
+            raise InvalidValue(f"QP {self.qp_num} is closed")
         if attr is not None:
             attr.check()
 
@@ -101,9 +102,9 @@ class QP:
         """RESET to INIT."""
         self._check(attr)
         if self.scq.overrun or self.rcq.overrun:
-            raise ValueError(f"a CQ of QP {self.qp_num} overran")
+            raise InvalidValue(f"a CQ of QP {self.qp_num} overran")
         if self.qp_state is not QPState.RESET:
-            raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not RESET")
+            raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}, not RESET")
         if attr is not None:
             self.attr.qp_access_flags = AccessFlag(attr.qp_access_flags)
         self.attr.qp_state = QPState.INIT
@@ -118,9 +119,9 @@ class QP:
         """
         self._check(attr)
         if self.qp_state is not QPState.INIT:
-            raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not INIT")
+            raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}, not INIT")
         if self._commands.pending is not None:
-            raise ValueError(f"the card never answered for QP {self.qp_num}; it can only be closed")
+            raise InvalidValue(f"the card never answered for QP {self.qp_num}; it can only be closed")
         for name in ("path_mtu", "rq_psn", "dest_qp_num", "dest_mac", "dest_ip", "min_rnr_timer", "outstanding_log2"):
             setattr(self.attr, name, getattr(attr, name))
         receiver = Receiver(
@@ -157,7 +158,7 @@ class QP:
         """RTR to RTS."""
         self._check(attr)
         if self.qp_state is not QPState.RTR:
-            raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}, not RTR")
+            raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}, not RTR")
         if attr is not None:
             for name in ("timeout", "retry_cnt", "rnr_retry", "probe_timeout_ns"):
                 setattr(self.attr, name, getattr(attr, name))
@@ -202,7 +203,7 @@ class QP:
         elif attr.qp_state in steps:
             steps[attr.qp_state](attr)
         else:
-            raise ValueError(f"no transition to {attr.qp_state.name}")
+            raise InvalidValue(f"no transition to {attr.qp_state.name}")
 
     def _set_access(self, access):
         if self.engine.on_card and not self.engine.in_error:
@@ -242,10 +243,10 @@ class QP:
             If ``max_send_wr`` requests are outstanding.
         """
         if self.sender is None:
-            raise ValueError(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
+            raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
         request = send_request(wr, self.cap, signal_all=self.init_attr.sq_sig_all)
         if self.sender.outstanding >= self.cap.max_send_wr:
-            raise BufferError(f"{self.cap.max_send_wr} send requests are outstanding")
+            raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
         self.engine.post_send(request)
 
     def post_recv(self, wr):
@@ -259,10 +260,10 @@ class QP:
             If ``max_recv_wr`` requests are outstanding.
         """
         if self.qp_state is QPState.RESET:
-            raise ValueError(f"QP {self.qp_num} is RESET; it cannot receive")
+            raise InvalidValue(f"QP {self.qp_num} is RESET; it cannot receive")
         check_recv(wr, self.cap)
         if self.engine.receives >= self.cap.max_recv_wr:
-            raise BufferError(f"{self.cap.max_recv_wr} receive requests are outstanding")
+            raise QueueFull(f"{self.cap.max_recv_wr} receive requests are outstanding")
         self.engine.post_recv(wr)
 
     # ------------------------------------------------------------------------------------- endings

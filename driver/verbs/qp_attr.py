@@ -7,6 +7,7 @@ from weft.hdl import wire
 from ..receive.receiver import RNR_TIMER
 from ..terms.checks import between, member, unsigned
 from ..terms.enums import MTU, AccessFlag, QPState, QPType
+from ..terms.errors import InvalidValue, NotSupported
 
 _BITS = {"sq_psn": wire.PSN_BITS, "rq_psn": wire.PSN_BITS, "dest_qp_num": wire.QPN_BITS, "dest_mac": 48,
          "dest_ip": 32, "timeout": 5, "retry_cnt": 3, "rnr_retry": 3, "min_rnr_timer": 5, "probe_timeout_ns": 62}
@@ -27,7 +28,7 @@ class QPCap:
         for name, low in (("max_send_wr", 1), ("max_recv_wr", 0), ("max_send_sge", 1), ("max_recv_sge", 0)):
             between(name, getattr(self, name), low, 1 << 20)
         if self.max_inline_data:
-            raise ValueError("inline data do not exist here")
+            raise NotSupported("inline data do not exist here")
 
 
 @dataclass
@@ -44,10 +45,10 @@ class QPInitAttr:
     def check(self, context):
         """Raise ValueError or TypeError if no QP of ``context`` can be made of it."""
         if self.qp_type is not QPType.RC:
-            raise ValueError("only RC queue pairs exist")
+            raise NotSupported("only RC queue pairs exist")
         for cq in (self.scq, self.rcq):
             if cq is None or cq.closed or cq.context is not context:
-                raise ValueError("a QP needs a send CQ and a receive CQ of its context")
+                raise InvalidValue("a QP needs a send CQ and a receive CQ of its context")
         self.cap.check()
 
 

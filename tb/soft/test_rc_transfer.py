@@ -7,6 +7,7 @@ import pytest
 
 from weft.driver.soft.rc.opcodes import RcOpcode as O
 from weft.driver.soft.rc.qp import SoftQP
+from weft.driver.soft.rc.wr import OPCODES
 from weft.driver.terms.enums import MTU, SendFlags, WCFlags, WCOpcode, WROpcode
 from weft.driver.verbs.qp_attr import QPInitAttr
 from weft.driver.verbs.wr import SGE, SendWR
@@ -147,7 +148,7 @@ def test_bad_link_leaves_bytes_order_and_number(seed):
     for i in range(2):
         pair.mr[i].write(source[i])
         for n in range(COUNT):
-            plan[i].append((n + 1, rng.choice(list(W)), rng.choice([0, 1, 100, 700]), 700 * n))
+            plan[i].append((n + 1, rng.choice(OPCODES), rng.choice([0, 1, 100, 700]), 700 * n))
     receiving = [[p for p in plan[1 - i] if p[1] in (W.SEND, W.SEND_WITH_IMM, W.RDMA_WRITE_WITH_IMM)] for i in range(2)]
     posted, seen, adds = [0, 0], [[], []], [0, 0]
     for i in range(2):

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from ...protocol.segment import MESSAGE_BYTES_MAX
 from ...terms.checks import member, unsigned
 from ...terms.enums import SendFlags, WROpcode
+from ...terms.errors import NotSupported
 from ...verbs.requests import sges_of
 from ...verbs.wr import SendWR
 from .request import ATOMIC, ATOMIC_BYTES, Request
 
+OPCODES = tuple(opcode for opcode in WROpcode if opcode <= WROpcode.ATOMIC_FETCH_AND_ADD)
 _IGNORED = SendFlags.SOLICITED     # there are no solicited events
 
 
@@ -33,6 +35,8 @@ def send_request(wr, cap, *, signal_all):
         If one of its values is impossible.
     """
     opcode = member("opcode", wr.opcode, WROpcode)
+    if opcode not in OPCODES:
+        raise NotSupported(f"{opcode.name} does not exist here")
     flags = member("send_flags", wr.send_flags, SendFlags) & ~_IGNORED
     if flags & ~(SendFlags.FENCE | SendFlags.SIGNALED):
         raise ValueError("inline data do not exist here")
