@@ -80,7 +80,7 @@ async def reset_waits(dut):
         assert value(dut, "enable") == int(control & ENABLE and inputs["tables_clear"])
         status = value(dut, "registers__status")
         assert status & IDLE == idle_before
-        assert status & DMA_LOST == DMA_LOST * lost
+        assert status & DMA_LOST == DMA_LOST * lost and int(dut.stop.value) == lost
         assert status & RESET_DONE == RESET_DONE * (inputs["tables_clear"] and not hold and not core_reset)
         quiet = inputs["dma_idle"] and not inputs["sending"]
         seen["DMA in flight"] += bool(hold and not inputs["dma_idle"] and not inputs["sending"])

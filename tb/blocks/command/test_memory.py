@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from weft.hdl import abi
 from weft.hdl.abi import PAGE_2M, PAGE_4K
 from weft.model.functional.translate import MrEntry, page_count
 from weft.tb.blocks.command.surroundings import PARAMS, CommandBench, Op, Status, limit, start
@@ -72,13 +73,13 @@ async def page_table_is_copied(dut):
         count = 512 if case == "full" else rng.randrange(1, 40) if case == "good" else rng.randrange(100, 400)
         first = PARAMS.ptes - count if case == "full" else rng.randrange(PARAMS.ptes - count + 1)
         line = rng.getrandbits(50)
-        entries = [rng.getrandbits(52) << 12 for _ in range(count)]
+        entries = [page | abi.pte_damage(page) for page in (rng.getrandbits(52) << 12 for _ in range(count))]
         env.bad_lines = set()
         bad = set()
         if case in ("bad value", "both"):
             bad = set(rng.sample(range(count), 3))
             for n in bad:
-                entries[n] |= 1 << rng.randrange(12)
+                entries[n] ^= 1 << rng.randrange(64)
         if case in ("dma error", "both"):
             dead = rng.randrange((count + 7) // 8)
             env.bad_lines = {line + dead}
