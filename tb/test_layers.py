@@ -33,14 +33,14 @@ IMPORTS = {
     "hdl/verilog": "contracts hdl/card",
     # The driver: from the device up to the programs.
     "driver/terms": "",
-    "driver/device": "contracts",
+    "driver/device": "contracts driver/terms",
     "driver/memory": "contracts driver/terms",
-    "driver/queue": "contracts driver/terms",
+    "driver/queue": "contracts driver/terms driver/device",
     "driver/protocol": "contracts",
     "driver/knitting": "contracts driver/protocol",
     "driver/send": "contracts driver/terms driver/protocol driver/knitting",
     "driver/receive": "contracts driver/protocol driver/knitting",
-    "driver/engine": "contracts driver/terms driver/queue driver/protocol driver/receive",
+    "driver/engine": "contracts driver/terms driver/device driver/queue driver/protocol driver/receive",
     "driver/verbs": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
                     "driver/send driver/receive driver/engine",
     "driver/channel": "driver/terms driver/verbs",
@@ -67,8 +67,8 @@ IMPORTS = {
     "tb/blocks": "contracts hdl hdl/card tb/flow tb/blocks/pcie",
     "tb/lives": "contracts hdl hdl/adamap driver/queue driver/protocol driver/knitting driver/receive driver/engine "
                 "model model/functional tb/flow tb/blocks/adamap",
-    "tb/software": "contracts driver/terms driver/memory driver/queue driver/protocol driver/knitting driver/send "
-                   "driver/receive driver/engine driver/verbs driver/application model model/functional tb/judge "
+    "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
+                   "driver/send driver/receive driver/engine driver/verbs driver/application model model/functional tb/judge "
                    "tb/lives",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",

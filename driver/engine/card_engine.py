@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from weft.hdl import abi, wire
 
+from ..device.health import DeviceFatal, SilenceWatch
 from ..protocol.arp import is_arp
 from ..queue.command import CommandQueue
 from ..queue.meta_report import ReportWorker
@@ -48,6 +49,12 @@ class CardEngine:
         Get the raw frames that are no control frames of a QP.
     counts : Counter
         Control frames sent by opcode, raw frames, and what came of strangers.
+    fatal_handlers : list of callable(reason)
+        Called when the card fails, before everything that waits for it ends.
+    fatal : str or None
+        Why the card is of no use until it is reset.
+    stopped : bool
+        Set by a handler: nothing of the card is under way any more, so what it knew of may be given back.
     """
 
     def __init__(self, device, config, *, mac, ip, max_qp):
@@ -60,8 +67,10 @@ class CardEngine:
         self.qps = QpTable(max_qp, config.random)
         self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.qps.find)
         self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE],
-                                     drain=self.reports.collect)
-        self.balancers, self.raw_frame_handlers = [], []
+                                     drain=self._while_waiting)
+        self.balancers, self.raw_frame_handlers, self.fatal_handlers = [], [], []
+        self.fatal, self.stopped = None, False
+        self._watch = SilenceWatch(device, config.silence_ns)
         self.counts = collections.Counter()
         self.neighbours = Neighbours(mac, ip, send=self._send_arp, found=self._neighbour_found,
                                      missing=self._neighbour_missing)
@@ -75,10 +84,12 @@ class CardEngine:
         for ring in self.rings.values():
             ring.enable()
 
-    def forget(self):
-        """The card was reset: it knows no QP any more, and nothing is on its way."""
+    def forget(self, status=WCStatus.WR_FLUSH_ERR):
+        """The card was reset: it knows no QP any more, and nothing is on its way. The oldest request of each QP ends
+        with ``status``."""
+        self.fatal, self.stopped, self.commands.fatal = None, False, None
         for qp in self.qps:
-            qp.on_card_reset()
+            qp.on_card_reset(status)
             self.qps.remove(qp)
         self._turns.clear()
         self.status.write(0, bytes(abi.BLOCK_BYTES))
@@ -88,6 +99,29 @@ class CardEngine:
         self.reports.forget()
         self.nic.forget()
         self.neighbours.forget()
+
+    def fail(self, reason):
+        """The card is of no use any more: everything that waits for it ends, and nothing new begins until a reset."""
+        for handler in self.fatal_handlers:
+            handler(reason)
+        stopped = self.stopped
+        self.forget(WCStatus.FATAL_ERR)
+        self.fatal, self.stopped, self.commands.fatal = reason, stopped, reason
+
+    def _look_after_card(self):
+        """Fail if it was silent for long and its status speaks against it."""
+        if self._awaited and (reason := self._watch.look()):
+            self.fail(reason)
+
+    @property
+    def _awaited(self):
+        return self.fatal is None and (self.qps.any or self.commands.waiting)
+
+    def _while_waiting(self):
+        """What a wait for a command's answer asks for."""
+        if self.fatal is None:
+            self.reports.collect()
+            self._look_after_card()
 
     def close(self):
         """Stop the rings of a disabled card and give their memory back."""
@@ -103,6 +137,8 @@ class CardEngine:
 
     def progress(self):
         """One round of everything, without waiting; true if something happened."""
+        if self.fatal is not None:
+            return False
         status = abi.STATUS_BLOCK.unpack(self.status.read(0, abi.BLOCK_BYTES))
         busy = self._turns.advance(status, self.device.now_ns())
         busy |= self.commands.progress()
@@ -111,6 +147,12 @@ class CardEngine:
         for entry, frame in self.nic.poll():
             busy = True
             self._take_frame(entry, frame, now)
+        if busy:
+            self._watch.heard()
+        else:
+            self._look_after_card()
+            if self.fatal is not None:
+                return True
         for qp in self.qps.due(now):
             qp.progress(now)
             if qp.path.mac is not None:
@@ -155,7 +197,9 @@ class CardEngine:
                 timeout_ns = min(timeout_ns, due - now)
         if self.transmitting:
             timeout_ns = min(timeout_ns, poll_ns)
-        if timeout_ns > poll_ns:
+        if self._awaited:
+            timeout_ns = min(timeout_ns, self._watch.due - now)
+        if timeout_ns > poll_ns and self.fatal is None:
             for ring in abi.CARD_TO_HOST:
                 self.rings[ring].arm()
         return self.device.wait(max(self.device.shortest_wait_ns, timeout_ns))
@@ -166,12 +210,16 @@ class CardEngine:
         Raises
         ------
         TimeoutError
+        DeviceFatal
+            If the card failed, so that nothing will come.
         """
         deadline = None if timeout_ns is None else self.device.now_ns() + timeout_ns
         while True:
             busy = self.progress()
             if condition():
                 return
+            if self.fatal is not None:
+                raise DeviceFatal(self.fatal)
             now = self.device.now_ns()
             if deadline is not None and now >= deadline:
                 raise TimedOut(f"nothing came within {timeout_ns} ns")

@@ -169,10 +169,10 @@ class QpEngine:
         elif frame.opcode is wire.Opcode.REPORT_REQUEST:
             self.receiver.on_report_request(frame.rsn)
 
-    def on_card_reset(self):
-        """The card was reset and does not know the QP any more."""
+    def on_card_reset(self, status):
+        """The card was reset and does not know the QP any more. The oldest request ends with ``status``."""
         self.leaving = True
-        self.fail(WCStatus.WR_FLUSH_ERR)
+        self.fail(status)
         if self.sender is not None:
             self._collect_completions()
         self.receiver.close()

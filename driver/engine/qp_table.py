@@ -96,6 +96,10 @@ class QpTable:
             self._active[qp] = None
 
     @property
+    def any(self):
+        return bool(self._qps)
+
+    @property
     def any_active(self):
         return bool(self._active)
 

@@ -4,6 +4,7 @@ import errno
 
 from weft.hdl import abi
 
+from ..device.health import DeviceFatal
 from ..terms.errors import PyverbsRDMAError
 
 
@@ -61,24 +62,41 @@ class CommandQueue:
     device : Device
     ring, responses : HostToCardRing, CardToHostRing
     drain : callable
-        Called while somebody waits: the card may need room elsewhere before it can answer.
+        Called while somebody waits: the card may need room elsewhere before it can answer, or be gone.
     timeout_ns : int
         How long :meth:`call` waits.
+
+    Attributes
+    ----------
+    fatal : str or None
+        Why the card takes no command until it is reset.
     """
 
     POLL_NS = 2_000
 
     def __init__(self, device, ring, responses, *, drain=lambda: None, timeout_ns=100_000_000):
         self.device, self.ring, self.responses, self.timeout_ns = device, ring, responses, timeout_ns
-        self.drain = drain
+        self.drain, self.fatal = drain, None
         self._tag = 0
         self._waiting = {}     # tag -> callback(response)
         self._backlog = []     # (fields, callback) that found the ring full
 
     def submit(self, opcode, done=None, **fields):
-        """Queue a command; ``done(response)`` is called from :meth:`progress`."""
+        """Queue a command; ``done(response)`` is called from :meth:`progress`.
+
+        Raises
+        ------
+        DeviceFatal
+        """
+        if self.fatal is not None:
+            raise DeviceFatal(self.fatal)
         self._backlog.append((opcode, fields, done))
         self._push()
+
+    @property
+    def waiting(self):
+        """Some command was not answered yet."""
+        return bool(self._waiting or self._backlog)
 
     def _push(self):
         while self._backlog and self.ring.room and len(self._waiting) < min(self.ring.depth, self.responses.depth):
@@ -121,6 +139,8 @@ class CommandQueue:
             With the status the card gave.
         CommandTimeout
             If no answer came. What the command speaks of belongs to the card until :meth:`finish` says otherwise.
+        DeviceFatal
+            If the card failed.
         """
         pending = PendingCommand(opcode)
         self.submit(opcode, pending, **fields)
@@ -131,7 +151,7 @@ class CommandQueue:
 
         Raises
         ------
-        CommandError, CommandTimeout
+        CommandError, CommandTimeout, DeviceFatal
             As :meth:`call`.
         """
         deadline = self.device.now_ns() + self.timeout_ns
@@ -144,6 +164,8 @@ class CommandQueue:
             self.responses.arm()
             self.device.wait(self.POLL_NS)
         response = pending.response
+        if response is None and self.fatal is not None:
+            raise DeviceFatal(self.fatal)
         if response is not None and response.status is not abi.CommandStatus.OK:
             raise CommandError(pending.opcode, response.status)
         return response

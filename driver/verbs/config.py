@@ -16,7 +16,7 @@ _RANGES = (
     ("nic_slot_log2", 9, 14), ("reorder_distance", 1, _WORD), ("retransmit_slack", 0, _WORD), ("node_age_ns", 0, _WORD),
     ("prefetch_depth", 1, _WORD), ("prefetch_watermark", 1, _WORD), ("probe_timeout_ns", 1, 1 << 62),
     ("chunk_bytes", 1, MESSAGE_BYTES_MAX), ("extent_bytes", abi.BLOCK_BYTES, 1 << 62), ("max_extents", 1, _WORD),
-    ("waiting_runs_max", 1, _WORD), ("tx_poll_ns", 1, 1 << 62))
+    ("waiting_runs_max", 1, _WORD), ("tx_poll_ns", 1, 1 << 62), ("silence_ns", 1, 1 << 62))
 
 
 @dataclass
@@ -40,6 +40,8 @@ class ContextConfig:
     tx_poll_ns : int
         How often memory is looked at while descriptors are in the card, of which no interrupt tells when they are
         finished. Waits as short as this ask for no interrupt at all.
+    silence_ns : int
+        When so long nothing was heard of a card that somebody waits for, its status register is read: it may be gone.
     random : random.Random
         Of first PSNs and key tags; the system's by default, which nobody can foresee.
     """
@@ -58,6 +60,7 @@ class ContextConfig:
     knitting_alpha: float = QUOTA_ALPHA
     waiting_runs_max: int = WAITING_RUNS_MAX
     tx_poll_ns: int = 2_000
+    silence_ns: int = 10_000_000
     reset: bool = True
     random: Random = field(default_factory=SystemRandom)
 

@@ -7,17 +7,20 @@ from weft.hdl import abi
 
 from ..device.bringup import disable_card, enable_card, reset_card, set_registers
 from ..device.capabilities import Capabilities, IncompatibleCard
+from ..device.health import DeviceFatal
 from ..engine.card_engine import CardEngine
 from ..knitting.buffer import KnittingBuffer
 from ..memory.index_pool import IndexPool
 from ..memory.page_table import RangeAllocator
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.checks import unsigned
+from ..terms.enums import EventType
 from ..terms.errors import InvalidValue
 from .config import ContextConfig
 from .ending import abandon_all, end_all
+from .events import AsyncEvent
 
-__all__ = ["Context", "ContextConfig", "IncompatibleCard"]
+__all__ = ["Context", "ContextConfig", "DeviceFatal", "IncompatibleCard"]
 
 
 class Context:
@@ -89,6 +92,7 @@ class Context:
             alpha=config.knitting_alpha,
         )
         self.engine.balancers.append(self.knitting.balance)
+        self.engine.fatal_handlers.append(self._failed)
         self.open = True
         self._knit()
 
@@ -107,6 +111,12 @@ class Context:
 
         All QPs go to ERR and their requests are flushed; a QP has to be reset and connected anew. Memory stays
         registered under its keys. Commands that nobody waits for are forgotten.
+
+        Raises
+        ------
+        TimeoutError
+        DeviceFatal
+            If the card is gone.
         """
         self.check_open()
         reset_card(self.device)
@@ -118,6 +128,17 @@ class Context:
         for mr in self.mrs.values():
             if not mr.closing:
                 mr.install()
+
+    def _failed(self, reason):
+        """The card is of no use any more: make sure that it leaves memory alone, and tell."""
+        try:
+            reset_card(self.device)
+            self.engine.stopped = True
+        except DeviceFatal:
+            self.engine.stopped = True     # a card that is gone reads and writes nothing
+        except TimeoutError:
+            pass
+        self.async_events.append(AsyncEvent(EventType.DEVICE_FATAL, self, reason))
 
     def _knit(self):
         """Wait until the card knows the extents."""
@@ -140,7 +161,7 @@ class Context:
         with contextlib.ExitStack() as lent:
             try:
                 yield lent
-            except CommandTimeout:
+            except (CommandTimeout, DeviceFatal):
                 self.kept.append(lent.pop_all().close)
                 raise
 
@@ -265,7 +286,7 @@ class Context:
             return
         try:
             end_all(self)
-        except (CommandError, CommandTimeout, TimeoutError):
+        except (CommandError, CommandTimeout, DeviceFatal, TimeoutError):
             abandon_all(self)
         self.open = False
         disable_card(self.device)

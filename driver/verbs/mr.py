@@ -123,12 +123,12 @@ class MR:
 
         Raises
         ------
-        CommandError, CommandTimeout
+        CommandError, CommandTimeout, DeviceFatal
             If the card does not confirm it. Nothing is freed then, and the call may be repeated.
         """
         if self.closed:
             return
-        if self._commands.settle() is None:
+        if not self.context.engine.stopped and self._commands.settle() is None:
             self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
         self.forget()
 
