@@ -31,12 +31,15 @@ class SendQueue:
         Oldest unacknowledged.
     limit : int or None
         PSN from which on nothing is handed over for now.
+    closed : bool
+        Requests that were not begun wait.
     """
 
     def __init__(self, *, psn, pmtu, chunk_bytes, max_outstanding):
         self.pmtu, self.chunk_bytes, self.max_outstanding = pmtu, chunk_bytes, max_outstanding
         self.next_psn = self.sent_psn = self.una = psn
         self.limit = None
+        self.closed = False
         self._waiting = collections.deque()   # requests not cut yet
         self._requests = collections.deque()  # cut, not complete
         self._pieces = PieceLog()
@@ -59,7 +62,7 @@ class SendQueue:
     # --------------------------------------------------------------------------------- to the card
 
     def _cut(self):
-        while self._waiting and not self._chunks and self._refused is None:
+        while self._waiting and not (self._chunks or self.closed) and self._refused is None:
             request = self._waiting.popleft()
             self._requests.append(request)
             for piece in split(request, self.next_psn, self.pmtu):
@@ -86,6 +89,11 @@ class SendQueue:
             count = allowed
         self.sent_psn = piece.psn + first + count
         return piece, first, count
+
+    @property
+    def drained(self):
+        """Nothing that was begun is unfinished."""
+        return not self._requests
 
     @property
     def has_more(self):

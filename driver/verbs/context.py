@@ -197,6 +197,11 @@ class Context:
         return self.engine.counts
 
     @property
+    def neighbours(self):
+        """The :class:`~weft.driver.engine.neighbours.Neighbours`: whose MAC address is whose."""
+        return self.engine.neighbours
+
+    @property
     def raw_frame_handlers(self):
         """List of callable(frame, entry): they get the raw frames that are no control frames of a QP."""
         return self.engine.raw_frame_handlers
