@@ -33,9 +33,9 @@ IMPORTS = {
     "hdl/verilog": "contracts hdl/card",
     # The driver: from the device up to the programs.
     "driver/terms": "",
-    "driver/device": "contracts",
-    "driver/memory": "contracts",
-    "driver/queue": "contracts driver/device",
+    "driver/device": "contracts driver/terms",
+    "driver/memory": "contracts driver/terms",
+    "driver/queue": "contracts driver/device driver/terms",
     "driver/protocol": "contracts",
     "driver/knitting": "contracts driver/protocol",
     "driver/send": "contracts driver/terms driver/protocol driver/knitting",

@@ -1,5 +1,8 @@
 """Is the card still there, and is it to be trusted?"""
 
+import errno
+
+from ..terms.errors import PyverbsRDMAError
 from .capabilities import read_register
 
 ALL_ONES = (1 << 32) - 1
@@ -10,8 +13,10 @@ RESET = "the card was reset, and not by its driver"
 DMA_LOST = "the card was to read or write memory while the host did not let it be bus master"
 
 
-class DeviceFatal(Exception):
+class DeviceFatal(PyverbsRDMAError):
     """The card is of no use any more; at the best, a reset makes it so again."""
+
+    code = errno.EIO
 
 
 def fatal_reason(device):

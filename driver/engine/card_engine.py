@@ -1,16 +1,20 @@
 """What moves everything on an open card: status, reports, frames and time in; work and doorbells out."""
 
 import collections
+from dataclasses import replace
 
 from weft.hdl import abi, wire
 
 from ..device.health import DeviceFatal, SilenceWatch
+from ..protocol.arp import is_arp
 from ..queue.command import CommandQueue
 from ..queue.meta_report import ReportWorker
 from ..queue.ring import CardToHostRing, HostToCardRing
 from ..queue.simple_nic import SimpleNic, control_extension, parse_control
 from ..queue.transmit_turns import TransmitTurns, enough_bytes
 from ..terms.enums import WCStatus
+from ..terms.errors import QueueFull, TimedOut
+from .neighbours import Neighbours
 from .qp_table import QpTable
 
 Ring = abi.Ring
@@ -38,6 +42,7 @@ class CardEngine:
     qps : QpTable
         Of :class:`~weft.driver.engine.qp_engine.QpEngine`.
     reports : ReportWorker
+    neighbours : Neighbours
     balancers : list of callable(now)
         Called in every round.
     raw_frame_handlers : list of callable(frame, entry)
@@ -68,6 +73,8 @@ class CardEngine:
         self.fatal, self.stopped = None, False
         self._watch = SilenceWatch(device, config.silence_ns)
         self.counts = collections.Counter()
+        self.neighbours = Neighbours(mac, ip, send=self._send_arp, found=self._neighbour_found,
+                                     missing=self._neighbour_missing)
         self._turns = TransmitTurns(self.rings, self.qps.mark_active, enough_bytes=enough_bytes(config.tx_poll_ns))
 
     # ------------------------------------------------------------------------------ start and end
@@ -93,6 +100,7 @@ class CardEngine:
         self.commands.forget()
         self.reports.forget()
         self.nic.forget()
+        self.neighbours.forget()
 
     def fail(self, reason):
         """The card is of no use any more: everything that waits for it ends, and nothing new begins until a reset."""
@@ -149,8 +157,12 @@ class CardEngine:
             return True
         for qp in self.qps.due(now):
             qp.progress(now)
-            self._turns.offer(qp)
+            if qp.path.mac is not None:
+                self._turns.offer(qp)
+            elif qp.sender is not None and qp.sender.has_work:
+                self.neighbours.want(qp.path.ip, now)
         self._turns.fill()
+        self.neighbours.progress(now)
         self.nic.flush()
         for balance in self.balancers:
             balance(now)
@@ -166,6 +178,8 @@ class CardEngine:
             qp.on_control(control, now)
             return
         self.counts["raw_frames"] += 1
+        if is_arp(frame):
+            self.neighbours.on_frame(frame)
         for handler in self.raw_frame_handlers:
             handler(frame, entry)
 
@@ -183,8 +197,9 @@ class CardEngine:
         """
         now = self.device.now_ns()
         poll_ns = self.config.tx_poll_ns
-        if (due := self.qps.deadline) is not None:
-            timeout_ns = min(timeout_ns, due - now)
+        for due in (self.qps.deadline, self.neighbours.deadline):
+            if due is not None:
+                timeout_ns = min(timeout_ns, due - now)
         if self.transmitting:
             timeout_ns = min(timeout_ns, poll_ns)
         if self._awaited:
@@ -212,7 +227,7 @@ class CardEngine:
                 raise DeviceFatal(self.fatal)
             now = self.device.now_ns()
             if deadline is not None and now >= deadline:
-                raise TimeoutError(f"nothing came within {timeout_ns} ns")
+                raise TimedOut(f"nothing came within {timeout_ns} ns")
             if not busy:
                 self.wait(1_000_000 if deadline is None else deadline - now)
 
@@ -221,6 +236,31 @@ class CardEngine:
     def mark_active(self, qp):
         """``qp`` has something to do in the next :meth:`progress`."""
         self.qps.mark_active(qp)
+
+    def find_way(self, qp):
+        """Who takes the packets of ``qp``: as long as nobody knows, its work waits and its control frames get lost."""
+        mac = self.neighbours.find(qp.path.ip)
+        if mac is None:
+            self.neighbours.want(qp.path.ip, self.device.now_ns())
+        else:
+            self._neighbour_found(qp.path.ip, mac)
+
+    def _neighbour_found(self, ip, mac):
+        for qp in self.qps:
+            if qp.path.ip == ip and qp.path.mac is None:
+                qp.path = replace(qp.path, mac=mac)
+                self.mark_active(qp)
+
+    def _neighbour_missing(self, ip):
+        for qp in self.qps:
+            if qp.path.ip == ip and qp.path.mac is None and qp.sender is not None and not qp.sender.idle:
+                qp.fail(WCStatus.RETRY_EXC_ERR)
+
+    def _send_arp(self, frame):
+        try:
+            self.nic.send(frame, self.neighbours)
+        except QueueFull:
+            self.counts["arp_frames_dropped"] += 1
 
     def drain_transmit(self, qp, timeout_ns=100_000_000):
         """Wait until no descriptor of ``qp`` is in the card."""
@@ -241,6 +281,9 @@ class CardEngine:
     def send_control(self, qp, frame):
         """Queue a control frame of a QP. When too many of it wait it gets lost: what any may do on the way."""
         path = qp.path
+        if path.mac is None:
+            self.counts["control_frames_dropped"] += 1
+            return
         data = wire.build_frame(
             opcode=frame.opcode,
             dst_mac=path.mac,

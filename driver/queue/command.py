@@ -1,13 +1,15 @@
 """Commands to the card: several in flight, told apart by their tag."""
 
+import errno
 from dataclasses import dataclass
 
 from weft.hdl import abi
 
 from ..device.health import DeviceFatal
+from ..terms.errors import PyverbsRDMAError
 
 
-class CommandError(Exception):
+class CommandError(PyverbsRDMAError):
     """The card refused a command.
 
     Attributes
@@ -17,11 +19,11 @@ class CommandError(Exception):
     """
 
     def __init__(self, opcode, status):
-        super().__init__(f"{abi.CommandOpcode(opcode).name} failed: {getattr(status, 'name', status)}")
+        super().__init__(f"{abi.CommandOpcode(opcode).name} failed: {getattr(status, 'name', status)}", errno.EIO)
         self.opcode, self.status = opcode, status
 
 
-class CommandTimeout(Exception):
+class CommandTimeout(PyverbsRDMAError):
     """The card did not answer yet: it may still do what it was asked, and use memory that it was told of.
 
     Attributes
@@ -31,7 +33,7 @@ class CommandTimeout(Exception):
     """
 
     def __init__(self, pending, timeout_ns):
-        super().__init__(f"{pending.opcode.name}: no response within {timeout_ns} ns")
+        super().__init__(f"{pending.opcode.name}: no response within {timeout_ns} ns", errno.ETIMEDOUT)
         self.pending = pending
 
 

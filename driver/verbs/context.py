@@ -15,6 +15,7 @@ from ..memory.page_table import RangeAllocator
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.checks import unsigned
 from ..terms.enums import EventType
+from ..terms.errors import InvalidValue
 from .config import ContextConfig
 from .ending import abandon_all, end_all
 from .events import AsyncEvent
@@ -69,9 +70,9 @@ class Context:
 
     def _open(self, device, config, can):
         if config.reorder_distance > can.window_bits:
-            raise ValueError(f"reorder_distance is {config.reorder_distance}; the window has {can.window_bits} bits")
+            raise InvalidValue(f"reorder_distance is {config.reorder_distance}; the window has {can.window_bits} bits")
         if config.extent_bytes > can.max_extent_bytes:
-            raise ValueError(f"extent_bytes is {config.extent_bytes}; this card takes {can.max_extent_bytes} or less")
+            raise InvalidValue(f"extent_bytes is {config.extent_bytes}; this card takes {can.max_extent_bytes} or less")
         if config.reset:
             reset_card(device)
         self.engine = CardEngine(device, config, mac=self.mac, ip=self.ip, max_qp=can.max_qp)
@@ -171,7 +172,7 @@ class Context:
     def check_open(self):
         """Raise ValueError if it is closed."""
         if not self.open:
-            raise ValueError("the context is closed")
+            raise InvalidValue("the context is closed")
 
     # ---------------------------------------------------------------------------------- the engine
 
@@ -194,6 +195,11 @@ class Context:
     def counts(self):
         """Counter of control frames sent, raw frames, and of what came of strangers."""
         return self.engine.counts
+
+    @property
+    def neighbours(self):
+        """The :class:`~weft.driver.engine.neighbours.Neighbours`: whose MAC address is whose."""
+        return self.engine.neighbours
 
     @property
     def raw_frame_handlers(self):

@@ -4,6 +4,7 @@ import contextlib
 
 from ..device.bringup import reset_card
 from ..device.health import DeviceFatal
+from ..terms.errors import TimedOut
 
 
 def end_all(context):
@@ -20,7 +21,7 @@ def end_all(context):
     _close_the_rest(context)
     context.run_until(lambda: not context.transmitting and not context.knitting.changing, context.commands.timeout_ns)
     if context.kept:
-        raise TimeoutError("the card never answered a command")
+        raise TimedOut("the card never answered a command")
 
 
 def abandon_all(context):

@@ -9,7 +9,7 @@ from weft.driver.application.file_transfer import Endpoint, post_receives, recei
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.mr import MR
-from weft.driver.verbs.qp import QP, QPCap, QPInitAttr
+from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.hdl import abi, wire
 from weft.hdl.wire import Opcode
 from weft.tb.blocks.receive.frames import edit, seal
@@ -33,7 +33,7 @@ class Flood:
         self.endpoint = Endpoint(self.context, FILE_BYTES)
         self.mr = MR(self.endpoint.pd, 3 * abi.PAGE_4K, WRITE)
         cq = CQ(self.context, 64)
-        self.victim = QP(self.endpoint.pd, QPInitAttr(scq=cq, rcq=cq, cap=QPCap(max_send_wr=4)))
+        self.victim = QP(self.endpoint.pd, rc_init_attr(cq, max_send_wr=4))
         pair.spy(self.victim)
 
     def target(self):

@@ -11,7 +11,7 @@ from weft.driver.terms.enums import AccessFlag, QPAttrMask, QPState, SendFlags, 
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from weft.driver.verbs.qp import QP, QPAttr, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import abi, wire
 from weft.hdl.abi import Reason, split_qpn
@@ -71,7 +71,7 @@ class Receiver:
         self.gone = (gone.rkey, gone.buf)
         gone.close()
         self.domains = [pd, other]
-        init = QPInitAttr(scq=self.endpoint.cq, rcq=self.endpoint.cq, cap=QPCap(max_send_wr=4, max_recv_wr=4))
+        init = rc_init_attr(self.endpoint.cq, max_send_wr=4, max_recv_wr=4)
         self.victim, self.closed = QP(pd, init), QP(pd, init)
         for qp in (self.victim, self.closed):
             pair.spy(qp)

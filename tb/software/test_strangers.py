@@ -41,7 +41,7 @@ class Scene:
     def receive(self, host, opcode, extensions, src_ip, *, psn=0, ack_req=0, payload=b""):
         context, qp = self.pair.contexts[host], self.qps[host]
         self.pair.devices[host].card.receive(wire.build_frame(
-            opcode=opcode, dst_mac=context.mac, src_mac=2, src_ip=src_ip or qp.attr.dest_ip, dst_ip=context.ip,
+            opcode=opcode, dst_mac=context.mac, src_mac=2, src_ip=src_ip or qp.engine.path.ip, dst_ip=context.ip,
             sport=0xC000, dest_qp=qp.qp_num, psn=psn % (1 << wire.PSN_BITS), ack_req=ack_req, payload=payload,
             extensions=extensions))
         self.run()

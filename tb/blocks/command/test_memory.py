@@ -50,11 +50,13 @@ async def memory_regions_must_fit(dut):
         va = rng.choice([rng.getrandbits(64), (1 << 64) - length + rng.randrange(-1, 2), 0, size, size - 1]) % (1 << 64)
         good = (length < 1 << 48 and va + length <= 1 << 64
                 and pte_index + page_count(va, length, size) <= PARAMS.ptes)
-        fields = {"mr_index": rng.randrange(PARAMS.mrs), "va": va, "length": length, "pte_index": pte_index,
-                  "page_2m": page_2m}
-        await env.do(Op.MR_CREATE, Status.OK if good else Status.BAD_VALUE, **fields)
+        index = rng.randrange(PARAMS.mrs)
+        fields = {"key_tag": rng.getrandbits(8), "access": rng.getrandbits(4), "pd": rng.getrandbits(24), "va": va,
+                  "length": length, "pte_index": pte_index, "page_2m": page_2m}
+        await env.do(Op.MR_CREATE, Status.OK if good else Status.BAD_VALUE, mr_index=index, **fields)
         if good:
-            await env.do(Op.MR_DESTROY, mr_index=fields["mr_index"])
+            assert await env.mr(index) == MrEntry(**fields)
+            await env.do(Op.MR_DESTROY, mr_index=index)
     assert env.seen[Op.MR_CREATE, Status.OK] > 50 and env.seen[Op.MR_CREATE, Status.BAD_VALUE] > 50, env.seen
 
 
