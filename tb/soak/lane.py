@@ -67,7 +67,7 @@ class Lane:
     def excuse(self):
         """Whatever lives now may fail, and starts anew."""
         self.excused = True
-        if self.state == RUNNING:
+        if self.state in (OPENING, CONNECTING, RUNNING):
             self._enter(CLOSING)
 
     def finish(self):
