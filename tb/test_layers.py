@@ -76,17 +76,19 @@ IMPORTS = {
                 "tb/world tb/judge tb/blocks/receive tb/software",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
                "tb/blocks/receive tb/software tb/cards",
+    "tb/soak": "contracts driver/terms driver/queue driver/verbs tb/flow tb/world tb/cards tb/fuzz",
     "tb/channel": "driver/terms driver/verbs driver/channel",
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",
     "tb/wave": "contracts tb/flow tb/world",
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
                    "driver/soft/raw model/functional tb/flow",
     "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application model/functional "
-                  "tb/flow tb/world tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/fuzz",
+                  "tb/flow tb/world tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/fuzz "
+                  "tb/soak",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application tb/flow tb/world "
               "tb/judge tb/cards tb/wave",
-    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job",
+    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job tb/soak",
     "tb": "contracts tb/flow tb/document tb/measure tb/job tb/cli",
 }
 
