@@ -89,7 +89,7 @@ IMPORTS = {
     "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application tb/flow tb/world "
               "tb/judge tb/cards tb/wave",
     "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job tb/soak",
-    "tb": "contracts tb/flow tb/document tb/measure tb/job tb/cli",
+    "tb": "contracts tb/flow tb/document tb/measure tb/job tb/soak tb/cli",
 }
 
 
