@@ -1,9 +1,9 @@
 """``weft soak``: runs whose seeds are drawn anew, for as long as one likes.
 
-First the seeds of the main job on a bad link that ``make test`` leaves out. Then in turns: the main job in RTL on a
-link as bad as drawn; the tests of recovery between functional cards; those of software RDMA over bad links and under
-bad input; and two cards under everything that makes life hard for them (:mod:`weft.tb.soak`). Each run is announced with
-the command that repeats it; the first that fails ends the soak.
+First the seeds of the main job on a bad link that ``make test`` leaves out. Then in turns: the main job in RTL
+on a link as bad as drawn; the tests of recovery between functional cards; those of software RDMA over bad links and
+under bad input; and two cards under everything that makes life hard for them (:mod:`weft.tb.soak`). Each run is
+announced with the command that repeats it; the first that fails ends the soak.
 """
 
 import itertools
