@@ -130,6 +130,7 @@ class Card(wiring.Component):
         m.d.comb += [
             supervisor.idle.eq(Cat(*(room.idle for room in rooms), ~command.busy).all()),
             supervisor.dma_idle.eq(self.endpoint.idle), supervisor.dma_lost.eq(self.endpoint.lost),
+            self.endpoint.stop.eq(supervisor.stop),
             supervisor.function_reset.eq(self.endpoint.function_reset),
             self.endpoint.function_reset_done.eq(supervisor.function_reset_done),
             supervisor.sending.eq(self.mac_tx.sending),

@@ -1,9 +1,9 @@
 """Registers that a card is reset, set up, enabled and stopped with."""
 
 from .capabilities import read_register, write_register
-from .health import ALL_ONES, GONE, DeviceFatal
+from .health import ALL_ONES, CONTROL_ENABLE, GONE, DeviceFatal
 
-CONTROL_ENABLE, CONTROL_RESET = 1, 2
+CONTROL_RESET = 2
 STATUS_RESET_DONE = 2
 RESET_TIMEOUT_NS = 10_000_000
 RESET_POLL_NS = 1_000

@@ -67,7 +67,8 @@ class CardEngine:
         self.qps = QpTable(max_qp, config.random)
         self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.qps.find)
         self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE],
-                                     drain=self._while_waiting)
+                                     drain=self._while_waiting, fail=self.fail,
+                                     card_cons=lambda: self._read_status().command_cons)
         self.balancers, self.raw_frame_handlers, self.fatal_handlers = [], [], []
         self.fatal, self.stopped = None, False
         self._watch = SilenceWatch(device, config.silence_ns)
@@ -80,6 +81,7 @@ class CardEngine:
 
     def start(self):
         """Tell a card that is out of reset of its rings."""
+        self._watch.heard()
         self.nic.start()
         for ring in self.rings.values():
             ring.enable()
@@ -139,7 +141,7 @@ class CardEngine:
         """One round of everything, without waiting; true if something happened."""
         if self.fatal is not None:
             return False
-        status = abi.STATUS_BLOCK.unpack(self.status.read(0, abi.BLOCK_BYTES))
+        status = self._read_status()
         busy = self._turns.advance(status, self.device.now_ns())
         busy |= self.commands.progress()
         busy |= self.reports.progress()
@@ -151,8 +153,8 @@ class CardEngine:
             self._watch.heard()
         else:
             self._look_after_card()
-            if self.fatal is not None:
-                return True
+        if self.fatal is not None:
+            return True
         for qp in self.qps.due(now):
             qp.progress(now)
             if qp.path.mac is not None:
@@ -165,6 +167,9 @@ class CardEngine:
         for balance in self.balancers:
             balance(now)
         return busy or self.qps.any_active
+
+    def _read_status(self):
+        return abi.STATUS_BLOCK.unpack(self.status.read(0, abi.BLOCK_BYTES))
 
     def _take_frame(self, entry, frame, now):
         control = parse_control(frame) if entry.roce else None

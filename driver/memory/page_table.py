@@ -41,7 +41,7 @@ def pick_page_bytes(buffer, va, length):
 
 def pack_ptes(pages):
     """Page-table entries (abi.PTE) of page addresses, as the card reads them from memory."""
-    return b"".join(abi.PTE.pack(page=p // abi.PAGE_4K) for p in pages)
+    return b"".join((p | abi.pte_damage(p)).to_bytes(abi.PTE_BYTES, "little") for p in pages)
 
 
 class RangeAllocator:

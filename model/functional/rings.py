@@ -60,12 +60,13 @@ class CardRings:
         Raises
         ------
         AssertionError
-            If its phase is wrong: the driver rang before it wrote.
+            If its phase is wrong: the driver rang before it wrote. Or if it is damaged.
         """
         if not self.enabled(ring) or self.prod[ring] == self.cons[ring]:
             return None
         entry = self.card.memory.read(self._address(ring, self.cons[ring]), abi.BLOCK_BYTES)
         assert entry[0] & 1 == self._phase(ring, self.cons[ring]), f"{ring.name}[{self.cons[ring]}] has a wrong phase"
+        assert not abi.damage(entry), f"{ring.name}[{self.cons[ring]}] is damaged"
         return entry
 
     def finish(self, ring):

@@ -201,7 +201,7 @@ def unreadable_payload(card):
     pair, context = card.pair, card.context
     qp, mr, host = card.qps[3], card.endpoint.mr, pair.env.host("a")
     page = context.device.alloc(abi.PAGE_4K, align=abi.PAGE_4K)
-    page.write(0, NOWHERE.to_bytes(8, "little"))
+    page.write(0, (NOWHERE | abi.pte_damage(NOWHERE)).to_bytes(abi.PTE_BYTES, "little"))
     context.commands.call(CommandOpcode.PAGE_TABLE_WRITE, pte_index=4000, count=1, address=page.physical(0))
     context.commands.call(CommandOpcode.MR_CREATE, mr_index=20, key_tag=1, va=0, length=4096, access=0,
                           pd=card.pd.handle, pte_index=4000)

@@ -78,7 +78,7 @@ async def every_hole_is_filled(dut):
     for qp in qps:
         assert qp.lost == qp.filled, f"QP {qp.qpn}: {sorted(qp.lost ^ qp.filled)[:20]}"
         assert await query(dut, qp.qpn) == [qp.next_psn & MASK, len(qp.lost), 0, 0]
-    assert sorted([*world.free, *(q.spare for q in qps)]) == sorted(world.lines), "blocks were lost or doubled"
+    assert sorted([*world.free, *(q.spare for q in qps)]) == sorted(world.memory.lines), "blocks were lost or doubled"
     dut._log.info("%s", dict(world.seen))
     assert all(world.seen[name] for name in WANTED) and len(world.port.errors) == 0
 
