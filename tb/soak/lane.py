@@ -7,7 +7,7 @@ from weft.driver.terms.enums import MTU, AccessFlag, SendFlags, WCOpcode, WCStat
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, QPCap, QPInitAttr
+from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl import wire
 from weft.tb.cards.open_pair import PEER
@@ -120,7 +120,7 @@ class Lane:
             return
         finally:
             self.registering = False
-        qp = self.qps[side] = QP(pd, QPInitAttr(scq=cq, rcq=cq, cap=QPCap(max_send_wr=SLOTS, max_recv_wr=2 * SLOTS)),
+        qp = self.qps[side] = QP(pd, rc_init_attr(cq, max_send_wr=SLOTS, max_recv_wr=2 * SLOTS),
                                  psn=self.psns[side])
         last = self._generations.get((side, qp.index))
         self.met["generation wrap"] += last is not None and qp.generation < last
