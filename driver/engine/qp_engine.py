@@ -8,13 +8,15 @@ from ..protocol.control import ControlFrame
 from ..queue.command import PendingCommand
 from ..receive.hole_list import LinkDoorbell
 from ..receive.receiver import CumDoorbell
-from ..terms.enums import WCFlags, WCOpcode, WCStatus, WROpcode
+from ..terms.enums import EventType, WCFlags, WCOpcode, WCStatus, WROpcode
 from ..terms.wc import WC
 
 COMPLETION_OPCODE = {WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE}
 _OF_PACKETS = frozenset({
     abi.ReportKind.MESSAGE_END, abi.ReportKind.PROGRESS, abi.ReportKind.PROBE, abi.ReportKind.ERROR,
     abi.ReportKind.UNMATCHED})
+_REFUSED = {wire.Syndrome.NAK_REMOTE_ACCESS: EventType.QP_ACCESS_ERR,
+            wire.Syndrome.NAK_INVALID_REQUEST: EventType.QP_REQ_ERR}
 _LOCAL_PROTECTION = frozenset(
     {abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD}
 )
@@ -29,6 +31,8 @@ class QpEngine:
     qp_num : int
     scq, rcq
         Completion queues: they have ``push(wc)``.
+    tell : callable(EventType)
+        Gets what happens that no completion speaks of.
 
     Attributes
     ----------
@@ -49,13 +53,16 @@ class QpEngine:
         The command that tells the card so.
     leaving : bool
         The card is about to forget the QP and need not be told of an error.
+    draining : bool
+        No request is begun any more, and not all that were are finished.
     """
 
-    def __init__(self, card, qp_num, scq, rcq):
+    def __init__(self, card, qp_num, scq, rcq, tell=lambda event_type: None):
         self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
         self.index, self.generation = card.qps.parts(qp_num)
         self.path = self.receiver = self.sender = None
-        self.on_card = self.in_error = self.leaving = False
+        self.on_card = self.in_error = self.leaving = self.draining = False
+        self._tell, self._tell_drained, self._heard = tell, False, False
         self.told_card = None
         self._receives = collections.deque()
 
@@ -65,10 +72,22 @@ class QpEngine:
         """The card has the QP, which receives from ``path``."""
         self.path, self.receiver, self.on_card = path, receiver, True
         self.card.qps.add(self)
+        self.card.find_way(self)
 
     def start_sending(self, sender):
         """It sends as well."""
         self.sender = sender
+
+    def drain(self, tell):
+        """Begin no further request; ``tell`` says whether there is an event when those that were begun are finished."""
+        self.sender.queue.closed = self.draining = True
+        self._tell_drained = tell
+        self.card.mark_active(self)
+
+    def resume(self):
+        """Begin requests again."""
+        self.sender.queue.closed = self.draining = False
+        self.card.mark_active(self)
 
     def stop(self):
         """The card has it no more, and gives back what it held for it; nothing that was posted is completed."""
@@ -105,6 +124,10 @@ class QpEngine:
         if kind in _OF_PACKETS and report.src_ip != self.path.ip:
             self.card.counts["reports_of_strangers"] += 1
             return
+        if kind in _OF_PACKETS and not self._heard:
+            self._heard = True
+            if self.sender is None:
+                self._tell(EventType.COMM_EST)
         self.card.mark_active(self)
         if kind is abi.ReportKind.NODE:
             self.receiver.on_node(report)
@@ -117,6 +140,7 @@ class QpEngine:
         else:
             self.receiver.on_event(report)
             if kind is abi.ReportKind.QP_ERROR:
+                self._tell(EventType.QP_FATAL)
                 self.fail(WCStatus.FATAL_ERR)
 
     def _on_refused(self, report):
@@ -145,10 +169,10 @@ class QpEngine:
         elif frame.opcode is wire.Opcode.REPORT_REQUEST:
             self.receiver.on_report_request(frame.rsn)
 
-    def on_card_reset(self):
-        """The card was reset and does not know the QP any more."""
+    def on_card_reset(self, status):
+        """The card was reset and does not know the QP any more. The oldest request ends with ``status``."""
         self.leaving = True
-        self.fail(WCStatus.WR_FLUSH_ERR)
+        self.fail(status)
         if self.sender is not None:
             self._collect_completions()
         self.receiver.close()
@@ -170,6 +194,10 @@ class QpEngine:
             self._collect_completions()
             if self.sender.failed is not None:
                 self._enter_error()
+            elif self.draining and self.sender.queue.drained:
+                self.draining = False
+                if self._tell_drained:
+                    self._tell(EventType.SQ_DRAINED)
 
     def _progress_receiver(self):
         receiver = self.receiver
@@ -187,6 +215,7 @@ class QpEngine:
         receiver.acknowledge()
         self._carry_out(receiver.actions)
         if receiver.nak_sent:
+            self._tell(_REFUSED.get(receiver.nak[1], EventType.QP_FATAL))
             self.fail(WCStatus.WR_FLUSH_ERR)
 
     def _carry_out(self, actions):
@@ -214,7 +243,10 @@ class QpEngine:
 
     @property
     def sport(self):
-        """UDP source port: 0xC000 to 0xFFFF, different for different QPs, so that routers spread them."""
+        """UDP source port: 0xC000 to 0xFFFF, different for different QPs, so that routers spread them; a flow label
+        says it as in libibverbs."""
+        if label := self.path.flow_label:
+            return 0xC000 | (label ^ label >> 14) & 0x3FFF
         return 0xC000 | (self.qp_num * 0x9E37 >> 2) & 0x3FFF
 
     # ------------------------------------------------------------------------------- completions
@@ -226,14 +258,14 @@ class QpEngine:
     def _complete_send(self, request, status):
         if request.signaled or status is not WCStatus.SUCCESS:
             opcode = COMPLETION_OPCODE[request.cookie]
-            self.scq.push(WC(request.wr_id, status, opcode, self.qp_num, byte_len=request.length))
+            self.scq.push(WC(request.wr_id, status, opcode, qp_num=self.qp_num, byte_len=request.length))
 
     def _complete_recv(self, wr, status, message=None):
         if message is None:
-            self.rcq.push(WC(wr.wr_id, status, WCOpcode.RECV, self.qp_num))
+            self.rcq.push(WC(wr.wr_id, status, WCOpcode.RECV, qp_num=self.qp_num))
         else:
-            self.rcq.push(WC(wr.wr_id, status, WCOpcode.RECV_RDMA_WITH_IMM, self.qp_num, byte_len=message.length,
-                             imm_data=message.imm, wc_flags=WCFlags.WITH_IMM))
+            self.rcq.push(WC(wr.wr_id, status, WCOpcode.RECV_RDMA_WITH_IMM, qp_num=self.qp_num,
+                             byte_len=message.length, imm_data=message.imm, wc_flags=WCFlags.WITH_IMM))
 
     def fail(self, status):
         """Into ERR: the oldest send request gets ``status``, everything else is flushed."""

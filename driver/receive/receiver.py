@@ -80,7 +80,7 @@ class Receiver:
         self.counts = collections.Counter()
         self.holes = HoleList(qpn=qpn, generation=generation, pool=pool, waiting_runs_max=waiting_runs_max,
                               actions=self.actions, counts=self.counts)
-        self._rnr_timer, self._messages_max = rnr_timer, messages_max
+        self.rnr_timer, self._messages_max = rnr_timer, messages_max
         self._holes_seen = 0
         self._limit_serial = 0
         self._events = collections.deque()  # (base, holes, probe rsn or None) not yet covered
@@ -211,7 +211,7 @@ class Receiver:
         """Queue the ACK, RNR NAK or NAK that is due, after the owner took what it could from :attr:`messages`."""
         if self._delivered_any or self._probed:
             if self.messages and self._probed:
-                psn, syndrome = self.messages[0].psn, rnr_syndrome(self._rnr_timer)
+                psn, syndrome = self.messages[0].psn, rnr_syndrome(self.rnr_timer)
             else:
                 psn, syndrome = (self.messages[0].psn if self.messages else self.cum) - 1, wire.Syndrome.ACK
             self.actions.append(ControlFrame(wire.Opcode.ACKNOWLEDGE, psn, syndrome=syndrome, msn=self.msn))

@@ -3,6 +3,7 @@
 import collections
 
 from ..protocol.segment import MESSAGE_BYTES_MAX, split
+from ..terms.errors import InvalidValue
 from .piece_log import PieceLog
 
 
@@ -30,12 +31,15 @@ class SendQueue:
         Oldest unacknowledged.
     limit : int or None
         PSN from which on nothing is handed over for now.
+    closed : bool
+        Requests that were not begun wait.
     """
 
     def __init__(self, *, psn, pmtu, chunk_bytes, max_outstanding):
         self.pmtu, self.chunk_bytes, self.max_outstanding = pmtu, chunk_bytes, max_outstanding
         self.next_psn = self.sent_psn = self.una = psn
         self.limit = None
+        self.closed = False
         self._waiting = collections.deque()   # requests not cut yet
         self._requests = collections.deque()  # cut, not complete
         self._pieces = PieceLog()
@@ -49,7 +53,7 @@ class SendQueue:
     def check(self, request):
         """Raise ValueError if a request is longer than 2^31 bytes."""
         if request.length > MESSAGE_BYTES_MAX:
-            raise ValueError(f"a request of {request.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
+            raise InvalidValue(f"a request of {request.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
 
     def post(self, request):
         """Accept a request that :meth:`check` let pass."""
@@ -58,7 +62,7 @@ class SendQueue:
     # --------------------------------------------------------------------------------- to the card
 
     def _cut(self):
-        while self._waiting and not self._chunks and self._refused is None:
+        while self._waiting and not (self._chunks or self.closed) and self._refused is None:
             request = self._waiting.popleft()
             self._requests.append(request)
             for piece in split(request, self.next_psn, self.pmtu):
@@ -85,6 +89,11 @@ class SendQueue:
             count = allowed
         self.sent_psn = piece.psn + first + count
         return piece, first, count
+
+    @property
+    def drained(self):
+        """Nothing that was begun is unfinished."""
+        return not self._requests
 
     @property
     def has_more(self):

@@ -3,6 +3,7 @@
 import operator
 
 from .enums import AccessFlag
+from .errors import InvalidValue
 
 _REMOTE = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_ATOMIC
 
@@ -19,7 +20,7 @@ def between(name, value, low, high):
     """
     value = operator.index(value)
     if not low <= value <= high:
-        raise ValueError(f"{name} is {value}; {low} to {high} are possible")
+        raise InvalidValue(f"{name} is {value}; {low} to {high} are possible")
     return value
 
 
@@ -39,7 +40,7 @@ def member(name, value, kind):
     try:
         return kind(value)
     except ValueError:
-        raise ValueError(f"{name} is {value!r}, which is no {kind.__name__}") from None
+        raise InvalidValue(f"{name} is {value!r}, which is no {kind.__name__}") from None
 
 
 def mr_access(access):
@@ -52,5 +53,5 @@ def mr_access(access):
     """
     access = member("access", access, AccessFlag)
     if access & _REMOTE and not access & AccessFlag.LOCAL_WRITE:
-        raise ValueError("memory that a peer may write must be writable locally as well")
+        raise InvalidValue("memory that a peer may write must be writable locally as well")
     return access

@@ -7,16 +7,20 @@ from weft.hdl import abi
 
 from ..device.bringup import disable_card, enable_card, reset_card, set_registers
 from ..device.capabilities import Capabilities, IncompatibleCard
+from ..device.health import DeviceFatal
 from ..engine.card_engine import CardEngine
 from ..knitting.buffer import KnittingBuffer
 from ..memory.index_pool import IndexPool
 from ..memory.page_table import RangeAllocator
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.checks import unsigned
+from ..terms.enums import EventType
+from ..terms.errors import InvalidValue
 from .config import ContextConfig
 from .ending import abandon_all, end_all
+from .events import AsyncEvent
 
-__all__ = ["Context", "ContextConfig", "IncompatibleCard"]
+__all__ = ["Context", "ContextConfig", "DeviceFatal", "IncompatibleCard"]
 
 
 class Context:
@@ -66,9 +70,9 @@ class Context:
 
     def _open(self, device, config, can):
         if config.reorder_distance > can.window_bits:
-            raise ValueError(f"reorder_distance is {config.reorder_distance}; the window has {can.window_bits} bits")
+            raise InvalidValue(f"reorder_distance is {config.reorder_distance}; the window has {can.window_bits} bits")
         if config.extent_bytes > can.max_extent_bytes:
-            raise ValueError(f"extent_bytes is {config.extent_bytes}; this card takes {can.max_extent_bytes} or less")
+            raise InvalidValue(f"extent_bytes is {config.extent_bytes}; this card takes {can.max_extent_bytes} or less")
         if config.reset:
             reset_card(device)
         self.engine = CardEngine(device, config, mac=self.mac, ip=self.ip, max_qp=can.max_qp)
@@ -88,6 +92,7 @@ class Context:
             alpha=config.knitting_alpha,
         )
         self.engine.balancers.append(self.knitting.balance)
+        self.engine.fatal_handlers.append(self._failed)
         self.open = True
         self._knit()
 
@@ -106,6 +111,12 @@ class Context:
 
         All QPs go to ERR and their requests are flushed; a QP has to be reset and connected anew. Memory stays
         registered under its keys. Commands that nobody waits for are forgotten.
+
+        Raises
+        ------
+        TimeoutError
+        DeviceFatal
+            If the card is gone.
         """
         self.check_open()
         reset_card(self.device)
@@ -117,6 +128,17 @@ class Context:
         for mr in self.mrs.values():
             if not mr.closing:
                 mr.install()
+
+    def _failed(self, reason):
+        """The card is of no use any more: make sure that it leaves memory alone, and tell."""
+        try:
+            reset_card(self.device)
+            self.engine.stopped = True
+        except DeviceFatal:
+            self.engine.stopped = True     # a card that is gone reads and writes nothing
+        except TimeoutError:
+            pass
+        self.async_events.append(AsyncEvent(EventType.DEVICE_FATAL, self, reason))
 
     def _knit(self):
         """Wait until the card knows the extents."""
@@ -139,7 +161,7 @@ class Context:
         with contextlib.ExitStack() as lent:
             try:
                 yield lent
-            except CommandTimeout:
+            except (CommandTimeout, DeviceFatal):
                 self.kept.append(lent.pop_all().close)
                 raise
 
@@ -150,7 +172,7 @@ class Context:
     def check_open(self):
         """Raise ValueError if it is closed."""
         if not self.open:
-            raise ValueError("the context is closed")
+            raise InvalidValue("the context is closed")
 
     # ---------------------------------------------------------------------------------- the engine
 
@@ -173,6 +195,11 @@ class Context:
     def counts(self):
         """Counter of control frames sent, raw frames, and of what came of strangers."""
         return self.engine.counts
+
+    @property
+    def neighbours(self):
+        """The :class:`~weft.driver.engine.neighbours.Neighbours`: whose MAC address is whose."""
+        return self.engine.neighbours
 
     @property
     def raw_frame_handlers(self):
@@ -259,7 +286,7 @@ class Context:
             return
         try:
             end_all(self)
-        except (CommandError, CommandTimeout, TimeoutError):
+        except (CommandError, CommandTimeout, DeviceFatal, TimeoutError):
             abandon_all(self)
         self.open = False
         disable_card(self.device)

@@ -4,6 +4,7 @@ import collections
 
 from ..terms.checks import between
 from ..terms.enums import EventType, WCStatus
+from ..terms.errors import InUse, InvalidValue, NotSupported, QueueOverrun
 from .events import AsyncEvent
 
 CQE_MAX = 1 << 22
@@ -53,7 +54,7 @@ class CQ:
     def __init__(self, context, cqe, cq_context=None, channel=None):
         context.check_open()
         if channel is not None and channel.context is not context:
-            raise ValueError("the completion channel is of another context")
+            raise InvalidValue("the completion channel is of another context")
         self.context, self.cq_context, self.channel = context, cq_context, channel
         self.cqe = between("cqe", cqe, 1, CQE_MAX)
         self._queue = collections.deque()
@@ -101,7 +102,7 @@ class CQ:
     def take(self, num_entries):
         """The same, of what is already there."""
         if self.overrun and not self._queue:
-            raise OverflowError(f"CQ overrun: {self.lost} completions beyond {self.cqe} are lost")
+            raise QueueOverrun(f"CQ overrun: {self.lost} completions beyond {self.cqe} are lost")
         wcs = [self._queue.popleft() for _ in range(min(num_entries, len(self._queue)))]
         return len(wcs), wcs
 
@@ -118,7 +119,7 @@ class CQ:
     def req_notify(self, solicited_only=False):
         """The next completion makes an event on the channel. There are no solicited ones."""
         if solicited_only:
-            raise ValueError("solicited events do not exist here")
+            raise NotSupported("solicited events do not exist here")
         self._notify = True
 
     def __len__(self):
@@ -133,7 +134,7 @@ class CQ:
     def close(self):
         """Destroy it; not while a QP uses it."""
         if self.qps:
-            raise ValueError(f"the CQ is in use by QPs {[qp.qp_num for qp in self.qps]}")
+            raise InUse(f"the CQ is in use by QPs {[qp.qp_num for qp in self.qps]}")
         self.closed = True
         self._queue.clear()
         self.context.cqs.pop(self, None)

@@ -1,6 +1,10 @@
 """How a context ends what lives on it."""
 
+import contextlib
+
 from ..device.bringup import reset_card
+from ..device.health import DeviceFatal
+from ..terms.errors import TimedOut
 
 
 def end_all(context):
@@ -8,7 +12,7 @@ def end_all(context):
 
     Raises
     ------
-    CommandError, CommandTimeout, TimeoutError
+    CommandError, CommandTimeout, DeviceFatal, TimeoutError
         If the card does not take part, or left a command unanswered before.
     """
     for pd in list(context.pds):
@@ -17,7 +21,7 @@ def end_all(context):
     _close_the_rest(context)
     context.run_until(lambda: not context.transmitting and not context.knitting.changing, context.commands.timeout_ns)
     if context.kept:
-        raise TimeoutError("the card never answered a command")
+        raise TimedOut("the card never answered a command")
 
 
 def abandon_all(context):
@@ -28,7 +32,8 @@ def abandon_all(context):
     TimeoutError
         If it does not come out of reset.
     """
-    reset_card(context.device)
+    with contextlib.suppress(DeviceFatal):      # a card that is gone touches nothing
+        reset_card(context.device)
     context.engine.forget()
     for pd in list(context.pds):
         for mr in list(pd.mrs):

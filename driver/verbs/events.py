@@ -7,7 +7,9 @@ from ..terms.enums import EventType
 
 @dataclass(frozen=True)
 class AsyncEvent:
-    """Something went wrong that no work request asked for; ``element`` is the object it happened to."""
+    """Something went wrong that no work request asked for; ``element`` is the object it happened to, ``reason`` a
+    sentence if there is one."""
 
     event_type: EventType
     element: object
+    reason: str = ""

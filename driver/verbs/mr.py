@@ -8,6 +8,7 @@ from ..memory.page_table import pack_ptes, page_list, pick_page_bytes
 from ..queue.remembered import RememberedCommand
 from ..terms.checks import between, mr_access
 from ..terms.enums import AccessFlag
+from ..terms.errors import InvalidValue
 
 PTES_PER_COMMAND = 512
 TAGS_APART = 127   # lives of an index before a key tag may come again
@@ -38,7 +39,7 @@ class MR:
         pd.check_open()
         self.pd, self.context, self.access = pd, pd.context, mr_access(access)
         if page_bytes not in (None, abi.PAGE_4K, abi.PAGE_2M):
-            raise ValueError(f"page_bytes is {page_bytes}; {abi.PAGE_4K} and {abi.PAGE_2M} are possible")
+            raise InvalidValue(f"page_bytes is {page_bytes}; {abi.PAGE_4K} and {abi.PAGE_2M} are possible")
         with self.context.lending() as lent:
             self.buffer = self._allocate(memory, lent) if isinstance(memory, int) else memory
             self.buf = self.buffer.va if address is None else address
@@ -122,12 +123,12 @@ class MR:
 
         Raises
         ------
-        CommandError, CommandTimeout
+        CommandError, CommandTimeout, DeviceFatal
             If the card does not confirm it. Nothing is freed then, and the call may be repeated.
         """
         if self.closed:
             return
-        if self._commands.settle() is None:
+        if not self.context.engine.stopped and self._commands.settle() is None:
             self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
         self.forget()
 

@@ -1,5 +1,7 @@
 """Protection domains."""
 
+from ..terms.errors import InvalidValue
+
 
 class PD:
     """A protection domain: QPs may only use MRs of their own.
@@ -20,7 +22,7 @@ class PD:
 
     def check_open(self):
         if self.closed:
-            raise ValueError("the protection domain is closed")
+            raise InvalidValue("the protection domain is closed")
         self.context.check_open()
 
     def __enter__(self):

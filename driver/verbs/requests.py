@@ -4,6 +4,7 @@ from ..engine.qp_engine import COMPLETION_OPCODE
 from ..protocol.segment import Request
 from ..terms.checks import member, unsigned
 from ..terms.enums import SendFlags, WROpcode
+from ..terms.errors import InvalidValue, NotSupported
 
 ADDRESS_BITS, WORD_BITS = 64, 32
 _EXISTING = SendFlags.FENCE | SendFlags.SIGNALED   # a fence waits for reads and atomics, of which there are none
@@ -19,10 +20,10 @@ def send_request(wr, cap, *, signal_all):
     """
     opcode = member("opcode", wr.opcode, WROpcode)
     if opcode not in COMPLETION_OPCODE:
-        raise ValueError(f"{opcode.name} is not a write")
+        raise NotSupported(f"{opcode.name} is not a write")
     flags = member("send_flags", wr.send_flags, SendFlags)
     if int(flags) & ~int(_EXISTING):
-        raise ValueError(f"send_flags is {flags!r}; of these only {_EXISTING!r} exist here")
+        raise NotSupported(f"send_flags is {flags!r}; of these only {_EXISTING!r} exist here")
     sges = _sges(wr, cap.max_send_sge)
     remote = unsigned("remote_addr", wr.remote_addr, ADDRESS_BITS)
     _check_end("the remote range", remote, sum(length for _, length, _ in sges))
@@ -53,7 +54,7 @@ def sges_of(wr, most):
         If there are more than ``most``, or a value does not fit its field.
     """
     if len(wr.sg) > most:
-        raise ValueError(f"{len(wr.sg)} SGEs; at most {most}")
+        raise InvalidValue(f"{len(wr.sg)} SGEs; at most {most}")
     return [(unsigned("addr", sge.addr, ADDRESS_BITS), unsigned("length", sge.length, WORD_BITS),
              unsigned("lkey", sge.lkey, WORD_BITS)) for sge in wr.sg]
 
@@ -62,7 +63,7 @@ def _sges(wr, most):
     """The same; the list is also as long as it says, and within the addresses that there are."""
     sges = sges_of(wr, most)
     if wr.num_sge not in (0, len(sges)):
-        raise ValueError(f"num_sge is {wr.num_sge}, but there are {len(sges)}")
+        raise InvalidValue(f"num_sge is {wr.num_sge}, but there are {len(sges)}")
     for va, length, _ in sges:
         _check_end("an SGE", va, length)
     return sges
@@ -70,4 +71,4 @@ def _sges(wr, most):
 
 def _check_end(what, va, length):
     if va + length > 1 << ADDRESS_BITS:
-        raise ValueError(f"{what} of {length} bytes at {va:#x} ends behind the last address")
+        raise InvalidValue(f"{what} of {length} bytes at {va:#x} ends behind the last address")
