@@ -53,6 +53,10 @@ IMPORTS = {
     # The models.
     "model": "contracts",
     "model/functional": "contracts model driver/device",
+    "model/wan/path": "",
+    "model/wan/adamap": "contracts model/wan/path",
+    "model/wan/scheme": "model/wan/path model/wan/adamap",
+    "model/wan": "contracts model/wan/path model/wan/adamap model/wan/scheme",
     # The benches, and above all the command line, which starts them.
     "tb/flow": "contracts hdl hdl/verilog",
     "tb/world": "contracts hdl hdl/pcie hdl/verilog driver/device tb/flow",
@@ -88,8 +92,11 @@ IMPORTS = {
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application tb/flow tb/world "
               "tb/judge tb/cards tb/wave",
-    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job tb/soak",
-    "tb": "contracts tb/flow tb/document tb/measure tb/job tb/soak tb/cli",
+    "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
+    "tb/sweep": "model/wan tb/flow",
+    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job tb/soak "
+              "tb/sweep",
+    "tb": "contracts tb/flow tb/document tb/measure tb/job tb/soak tb/wan tb/sweep tb/cli",
 }
 
 
