@@ -52,7 +52,7 @@ IMPORTS = {
     "driver/soft": "contracts driver/soft/raw",
     # The models.
     "model": "contracts",
-    "model/functional": "contracts model driver/device",
+    "model/functional": "contracts model driver/device driver/terms",
     # The benches, and above all the command line, which starts them.
     "tb/flow": "contracts hdl hdl/verilog",
     "tb/world": "contracts hdl hdl/pcie hdl/verilog driver/device tb/flow",
