@@ -161,7 +161,7 @@ class Reason(enum.IntEnum):
     STALE_RSN = 15           # behind the head node
     NOT_IN_NODE = 16         # PSN and RSN do not name the same hole
     BUFFER_FULL = 17         # dropped at the MAC: receive buffer or report ring full
-    NIC_RING_FULL = 18       # no NIC_RX slot
+    NIC_RING_FULL = 18       # no NIC_RX slot; frames that are no packets of a QP get half of the slots at most
     FRAME_TOO_LONG = 19      # longer than a NIC_RX slot, or than the card carries
     BAD_DESCRIPTOR = 20      # a descriptor with a wrong phase, opcode, QP, length or PMTU
     DMA_ERROR = 21           # a read completed with an error
@@ -170,6 +170,7 @@ class Reason(enum.IntEnum):
     NOT_READY = 24           # the card is disabled
     WRONG_PEER = 25          # from another address than that of the QP's peer
     FAR_PSN = 26             # further ahead than the QP's peer may be
+    NIC_BUSY = 27            # too many raw frames wait in the receive path already
 
 
 # (name, sentence); 48 bits each, read as two 32-bit words at COUNTER_BASE + 8*i, low word first (it latches the high
@@ -196,6 +197,9 @@ COUNTERS = [
     ("match_stall_cycles", "Cycles in which a retransmission waited for a node."),
     ("prefetches", "Node fetches issued."),
     ("reports", "Meta reports written."),
+    ("reports_coalesced",
+     "Refused packets that the driver was not told of: it had yet to take what it was told of the same QP, or half of "
+     "META_REPORT was taken."),
     ("window_stall_cycles", "Cycles in which the window kept a packet waiting."),
     ("rx_stall_cycles", "Cycles in which the receive path kept the MAC buffer waiting."),
     ("tx_stall_cycles", "Cycles in which the MAC kept the transmit path waiting."),

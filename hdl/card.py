@@ -212,7 +212,10 @@ class Card(wiring.Component):
         wiring.connect(m, rings.slot[frames], nic.slot)
         wiring.connect(m, adamap.o_line, endpoint.i_line[LINE_ADAMAP])
         wiring.connect(m, endpoint.o_line[LINE_ADAMAP], adamap.i_line)
+        reports = rings.slot[abi.CARD_TO_HOST.index(abi.Ring.META_REPORT)]
         m.d.comb += [
+            reports.mark.eq(reporter.refusal), receive.refusals.written.eq(reporter.refusal),
+            receive.refusals.unread.eq(reports.marked), receive.refusals.half.eq(reports.half),
             receive.space.eq(reporter.space),
             *[room.placed_ticket.eq(receive.placed_ticket) for room in (reporter, adamap)],
         ]

@@ -147,9 +147,9 @@ class CardToHostRing(_Ring):
         self._armed = False   # the interrupt came, or comes, for the first of them
         return [data[i : i + abi.BLOCK_BYTES] for i in range(0, len(data), abi.BLOCK_BYTES)]
 
-    def release(self):
-        """Everything polled may be overwritten; the card learns of it before the ring runs full."""
-        if (self.prod - self.cons) * self.RELEASED_AT_ONCE >= self.depth:
+    def release(self, at_once=False):
+        """Everything polled may be overwritten; the card learns of it before the ring runs full, or ``at_once``."""
+        if at_once or (self.prod - self.cons) * self.RELEASED_AT_ONCE >= self.depth:
             self.cons = self.prod
             self.device.write32(self.registers["cons"], self._wrap(self.cons))
 

@@ -86,7 +86,8 @@ class UsplusShim(wiring.Component):
     stop : In(1)
         The card reads and writes no host memory, as if it might not be bus master.
     refused : Out(1)
-        Strobe: a request of the card ended in an error or in nothing, because it may not be bus master or is to stop.
+        Strobe: a request of the card ended in an error or in nothing, or may have, because it may not be bus master or
+        is to stop.
     busy : Out(1)
         A request was accepted and has not left; a write may still be in the hard block.
     count_host_refused : Out(1)
@@ -116,6 +117,9 @@ class UsplusShim(wiring.Component):
         m.submodules.bus_master = bus_master = BusMaster()
         m.submodules.tags = tags = FewTags()
         m.submodules.watch = watch = ReadWatch()
+        master_q, dropped = Signal(), Signal()      # writes that the hard block has may never leave it
+        m.d.sync += master_q.eq(self.bus_master)
+        m.d.comb += dropped.eq(master_q & ~self.bus_master & requests.busy)
         silence = Signal(self._silence_log2 + 1)
         gone = silence[-1]
         with m.If(self.bus_master | requests.m_axis_rq.tvalid):
@@ -138,7 +142,7 @@ class UsplusShim(wiring.Component):
         connect(m, registers.m_axis_cc, flipped(self.m_axis_cc))
         connect(m, registers.registers, flipped(self.registers))
         m.d.comb += [
-            self.busy.eq(requests.busy | bus_master.busy), self.refused.eq(bus_master.refused),
+            self.busy.eq(requests.busy | bus_master.busy), self.refused.eq(bus_master.refused | dropped),
             bus_master.enable.eq(self.bus_master & ~self.stop), requests.gone.eq(gone), watch.gone.eq(gone),
             tags.extended.eq(self.cfg_ext_tag_enable),
             requests.nonposted_credits.eq(self.pcie_tfc_nph_av),

@@ -1,5 +1,7 @@
 """A host takes the card away from its driver amid traffic: for a while, or for good."""
 
+from collections import Counter
+
 import cocotb
 from cocotb.task import bridge, resume
 from cocotb.triggers import Timer, gather
@@ -10,6 +12,15 @@ from weft.tb.cards.reset_cases import SERVICE_NS, SILENCE_NS, ResetRun, nodes_ar
 from weft.tb.world import outage
 
 AWAY_NS = 20_000
+
+
+def fatal_sentence(call):
+    """What the DeviceFatal says that a call raises; nothing if it raises none."""
+    try:
+        call()
+    except DeviceFatal as error:
+        return str(error)
+    return ""
 
 
 class OutageRun(ResetRun):
@@ -43,15 +54,11 @@ class OutageRun(ResetRun):
         context.progress()
         wcs = self.end.cq.take(1000)[1]
         self.completions[self.victim] += wcs
-        statuses = [wc.status for wc in self.completions[self.victim]]
-        assert statuses.count(WCStatus.FATAL_ERR) == len(self.end.qps), statuses
+        statuses = Counter(wc.status for wc in self.completions[self.victim])
+        assert 1 <= statuses[WCStatus.FATAL_ERR] <= len(self.end.qps), statuses
+        assert set(statuses) <= {WCStatus.SUCCESS, WCStatus.FATAL_ERR, WCStatus.WR_FLUSH_ERR}, statuses
         for wait in (self.end.cq.wait, context.statistics):
-            try:
-                wait()
-            except DeviceFatal as error:
-                assert str(error).startswith(self.reason)
-            else:
-                raise AssertionError("nothing said that the card failed")
+            assert fatal_sentence(wait).startswith(self.reason)
         if self.give_back:
             self.give_back(env, self.victim)
 
@@ -95,12 +102,7 @@ class RemovalRun(OutageRun):
         super().__init__(dut, victim, due, outage.pull_out)
 
     def _bring_back(self):
-        try:
-            self.context.reset()
-        except DeviceFatal as error:
-            assert str(error).startswith(GONE)
-        else:
-            raise AssertionError("a card that is gone was reset")
+        assert fatal_sentence(self.context.reset).startswith(GONE)
 
     async def run(self):
         pair, victim, peer = self.pair, self.victim, self.peer

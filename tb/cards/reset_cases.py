@@ -46,7 +46,8 @@ class ResetRun:
         self.before = before or (lambda run: None)
         self.rng = random.Random(bench_seed())
         config = EnvConfig(a_to_b=LOSSY, b_to_a=LOSSY, host=HostConfig(read_latency_ns=1_500, read_jitter=0.5))
-        self.pair = CardPair(dut, config, ContextConfig(probe_timeout_ns=25_000, node_age_ns=300, silence_ns=self.silence_ns), seed=bench_seed())
+        context = ContextConfig(probe_timeout_ns=25_000, node_age_ns=300, silence_ns=self.silence_ns)
+        self.pair = CardPair(dut, config, context, seed=bench_seed())
         self.ends, self.completions, self.again = {}, {"a": [], "b": []}, []
         self.busy, self.sent, self.done, self.arrived_late = {}, {}, set(), []
 

@@ -27,7 +27,7 @@ class Entries:
         taken, self.entries = self.entries[: self.batch], self.entries[self.batch :]
         return taken
 
-    def release(self):
+    def release(self, at_once=False):
         pass
 
 

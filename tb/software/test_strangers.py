@@ -113,10 +113,21 @@ def test_frame_of_the_peer_counts_and_the_same_of_a_stranger_does_not(frame):
     assert scene.state(host) == before
     assert not any(len(end.cq) for end in scene.ends) and scene.qps[host].qp_state is QPState.RTS
     context, card = scene.pair.contexts[host], scene.pair.devices[host].card
-    if frame in OF_DRIVER:
-        assert context.counts["control_frames_of_strangers"] == 1
-    else:
-        assert card.counters["drop_wrong_peer"] == 1
+    assert card.counters["drop_wrong_peer"] == 1 and not card.counters["rx_raw_frames"]
+    assert not context.counts["control_frames_of_strangers"]
+    close_and_check(scene.pair, scene.ends)
+
+
+@pytest.mark.parametrize("frame", OF_DRIVER, ids=lambda frame: frame.__name__)
+def test_the_driver_drops_control_frames_of_strangers_too(frame, monkeypatch):
+    """No card hands one over."""
+    scene = Scene()
+    path = scene.pair.devices[0].card.receive_path
+    monkeypatch.setattr(path, "_live", lambda header, generation: True)
+    before = scene.state(0)
+    frame(scene, STRANGER)
+    assert scene.state(0) == before
+    assert scene.pair.contexts[0].counts["control_frames_of_strangers"] == 1
     close_and_check(scene.pair, scene.ends)
 
 

@@ -70,10 +70,16 @@ class CardDevice(Device):
         """Without a card there is no answer, and the root complex makes one of ones."""
         unplugged = self.host.unplugged
         if not unplugged.is_set():
-            answer = cocotb.start_soon(self.host.bar.read(offset, size))
-            await First(answer, unplugged.wait())
-            if answer.done():
-                return int.from_bytes(answer.result(), "little")
+            answer, answered = [], Event()
+
+            async def ask():
+                answer.append(await self.host.bar.read(offset, size))
+                answered.set()
+
+            cocotb.start_soon(ask())
+            await First(answered.wait(), unplugged.wait())
+            if answer:
+                return int.from_bytes(answer[0], "little")
         await Timer(UNANSWERED_NS, "ns")
         return (1 << 8 * size) - 1
 
