@@ -52,7 +52,7 @@ IMPORTS = {
     "driver/soft": "contracts driver/soft/raw",
     # The models.
     "model": "contracts",
-    "model/functional": "contracts model driver/device",
+    "model/functional": "contracts model driver/device driver/terms",
     "model/wan/path": "",
     "model/wan/adamap": "contracts model/wan/path",
     "model/wan/scheme": "model/wan/path model/wan/adamap",
@@ -76,6 +76,7 @@ IMPORTS = {
                    "tb/judge tb/lives",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",
+    "tb/conformance": "driver/terms driver/verbs model model/functional",
     "tb/cards": "contracts driver/terms driver/device driver/verbs driver/application model model/functional tb/flow "
                 "tb/world tb/judge tb/blocks/receive tb/software",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
