@@ -52,7 +52,11 @@ IMPORTS = {
     "driver/soft": "contracts driver/soft/raw",
     # The models.
     "model": "contracts",
-    "model/functional": "contracts model driver/device",
+    "model/functional": "contracts model driver/device driver/terms",
+    "model/wan/path": "",
+    "model/wan/adamap": "contracts model/wan/path",
+    "model/wan/scheme": "model/wan/path model/wan/adamap",
+    "model/wan": "contracts model/wan/path model/wan/adamap model/wan/scheme",
     # The benches, and above all the command line, which starts them.
     "tb/flow": "contracts hdl hdl/verilog",
     "tb/world": "contracts hdl hdl/pcie hdl/verilog driver/device tb/flow",
@@ -72,6 +76,7 @@ IMPORTS = {
                    "tb/judge tb/lives",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",
+    "tb/conformance": "driver/terms driver/verbs model model/functional",
     "tb/cards": "contracts driver/terms driver/device driver/queue driver/verbs driver/application model "
                 "model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
@@ -88,8 +93,11 @@ IMPORTS = {
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application tb/flow tb/world "
               "tb/judge tb/cards tb/wave",
-    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job tb/soak",
-    "tb": "contracts tb/flow tb/document tb/measure tb/job tb/soak tb/cli",
+    "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
+    "tb/sweep": "model/wan tb/flow",
+    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job tb/soak "
+              "tb/sweep",
+    "tb": "contracts tb/flow tb/document tb/measure tb/job tb/soak tb/wan tb/sweep tb/cli",
 }
 
 
