@@ -15,6 +15,7 @@ from weft.tb.world.two_cards import SIDES
 
 SLOTS, SLOT_BYTES = 4, 6_000
 CLOSE_TO_WRAP = 12
+EAGER = (0.5, 0.05, 0.01)      # chance that a side posts something, a microsecond or so: a life is busy or calm
 PATIENCE_NS = 3_000_000        # so long a request of an honest lane may take
 OPENING, CONNECTING, RUNNING, CLOSING, CLOSED = range(5)
 
@@ -100,7 +101,7 @@ class Lane:
         rng, context = self.rng, self.contexts[side]
         if not self._done:
             self.excused = False
-            self.mtu = rng.choice(list(MTU))
+            self.mtu, self._eager = rng.choice(list(MTU)), rng.choice(EAGER)
             top = 1 << wire.PSN_BITS
             self.psns = {s: top - rng.randint(1, CLOSE_TO_WRAP) if rng.random() < 0.5 else rng.randrange(top)
                          for s in SIDES}
@@ -153,7 +154,7 @@ class Lane:
         if self._ending and idle or not self._ending and self.until is not None and now >= self.until:
             self.met["QP churn"] += not idle
             self._enter(CLOSING)
-        elif not self._ending and self._free[side] and self.rng.random() < 0.5:
+        elif not self._ending and self._free[side] and self.rng.random() < self._eager:
             self._post(side, now)
 
     def _close(self, side, now):

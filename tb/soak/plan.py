@@ -62,7 +62,7 @@ def draw(seed, cycles=CYCLES, hazards=None):
     distance = REORDER_DISTANCE if rough else 1
     return Plan(
         seed, cycles, card, tuple(sorted(drawn if hazards is None else hazards)),
-        lanes=12 if card == "few" else rng.randint(3, 7), rough=rough,
+        lanes=10 if card == "few" else rng.randint(3, 6), rough=rough,
         env=EnvConfig(a_to_b=link, b_to_a=link, host=host, vectors=CARDS[card].msix_vectors,
                       mac_idle=rng.choice([0, 0.2])),
         context=ContextConfig(
