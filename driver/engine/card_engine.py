@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from weft.hdl import abi, wire
 
+from ..device.bringup import come_to_rest
+from ..device.capabilities import write_register
 from ..device.health import DeviceFatal, SilenceWatch
 from ..protocol.arp import is_arp
 from ..queue.command import CommandQueue
@@ -136,9 +138,10 @@ class CardEngine:
 
     def close(self):
         """Stop the rings of a disabled card and give their memory back."""
+        write_register(self.device, "status_block", 0)     # it tells that the rings are at their beginning again
         for ring in self.rings.values():
             ring.disable()
-        self.device.read32(abi.REGISTER["status"].offset)  # everything posted before has arrived
+        come_to_rest(self.device)
         for ring in self.rings.values():
             ring.close()
         self.nic.close()

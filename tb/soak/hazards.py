@@ -14,7 +14,7 @@ from weft.tb.world import outage
 from weft.tb.world.faults import DAMAGED, ENDS_BADLY, HARMLESS, FaultAgent
 from weft.tb.world.function_reset import reset_function
 
-AWAY_NS, MOMENT_NS, NOTICE_NS = 10_000, 2_000, 1_000_000
+AWAY_NS, MOMENT_NS, NOTICE_NS = 10_000, 2_000, 300_000
 BURST, BURST_NS = 6, 2_000
 KEPT = 40              # genuine frames of a victim
 PAYLOAD = "payload"

@@ -127,7 +127,7 @@ class Run:
         if kind == bins.REMOVAL:
             self._finish()
         for lane in self.lanes:
-            lane.excuse()
+            lane.excused = True
         take_away(self.pair.env, side, self.pair.contexts[side], kind)
         for lane in self.lanes:
             lane.excuse()
