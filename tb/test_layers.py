@@ -52,7 +52,7 @@ IMPORTS = {
     "driver/soft": "contracts driver/soft/raw",
     # The models.
     "model": "contracts",
-    "model/functional": "contracts model driver/device driver/terms",
+    "model/functional": "contracts model driver/device",
     "model/wan/path": "",
     "model/wan/adamap": "contracts model/wan/path",
     "model/wan/scheme": "model/wan/path model/wan/adamap",

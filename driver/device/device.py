@@ -131,6 +131,18 @@ class Device(abc.ABC):
         """
         raise NotSupported("this back end cannot pin the program's own memory; it allocates what it registers")
 
+    def buffer_at(self, va, length):
+        """The :class:`DmaBuffer` that holds a range of what :meth:`alloc` and :meth:`pin` returned.
+
+        Raises
+        ------
+        PyverbsRDMAError
+            With EFAULT, if none does.
+        NotSupported
+            If this back end does not know.
+        """
+        raise NotSupported("this back end does not find its buffers by address")
+
     def unpin(self, buffer):
         """What :meth:`pin` returned is not registered any more."""
         return

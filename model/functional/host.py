@@ -4,11 +4,10 @@ Each application runs in a thread of its own, but only one thread runs at any mo
 application runs until it waits, so runs are deterministic.
 """
 
-import errno
 import threading
 
+from weft.driver.device.buffers import Buffers
 from weft.driver.device.device import Device
-from weft.driver.terms.errors import PyverbsRDMAError
 from weft.model.link import EventLoop, Link, LinkConfig
 
 from .card import FunctionalCard
@@ -33,7 +32,7 @@ class FunctionalDevice(Device):
         self.transmit = None     # set by whoever connects the card
         self.card = FunctionalCard(self.memory, loop, lambda frame: self.transmit(frame), self._interrupt,
                                    seed=seed, **card_options)
-        self._buffers = {}       # va -> what is allocated there
+        self._buffers = Buffers()
         self._latched = False
         self._sleeping = None    # number of the present sleep
         self._sleeps = 0
@@ -58,19 +57,19 @@ class FunctionalDevice(Device):
 
     def alloc(self, size, *, align=64, contiguous=True, page_bytes=4096):
         buffer = self.memory.alloc(size, align, contiguous, page_bytes)
-        self._buffers[buffer.va] = buffer
+        self._buffers.add(buffer)
         return buffer
 
     def free(self, buffer):
-        del self._buffers[buffer.va]
+        self._buffers.remove(buffer)
         self.memory.free(buffer)
 
     def pin(self, address, length):
         """What was allocated there: a program here has no other memory."""
-        for va, buffer in self._buffers.items():
-            if va <= address and address + length <= va + buffer.size:
-                return buffer
-        raise PyverbsRDMAError(f"no memory of {length} bytes is at {address:#x}", errno.EFAULT)
+        return self.buffer_at(address, length)
+
+    def buffer_at(self, va, length):
+        return self._buffers.find(va, length)
 
     def now_ns(self):
         return self.loop.now_ns
