@@ -149,5 +149,5 @@ def soak(*, cycles, first_seed=1, run_cycles=CYCLES, scheduler=None, jobs=1, ove
             if total.failures and len(total.failures) >= 5:
                 break
     finally:
-        executor.shutdown(wait=True, cancel_futures=True)
+        executor.shutdown()
     return total
