@@ -189,8 +189,8 @@ class QPLife:
             self.context.commands.finish(self.engine.told_card)
 
     def reset(self):
-        """Any state to RESET, with another PSN and, unless the context is set to keep it, number. Nothing that was posted
-        is completed any more, and what was completed and not polled is gone from the CQs.
+        """Any state to RESET, with another PSN and, unless the context is set to keep it, number. Nothing that was
+        posted is completed any more, and what was completed and not polled is gone from the CQs.
 
         Raises
         ------
