@@ -77,8 +77,8 @@ IMPORTS = {
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",
     "tb/conformance": "driver/terms driver/verbs model model/functional",
-    "tb/cards": "contracts driver/terms driver/device driver/verbs driver/application model model/functional tb/flow "
-                "tb/world tb/judge tb/blocks/receive tb/software",
+    "tb/cards": "contracts driver/terms driver/device driver/queue driver/verbs driver/application model "
+                "model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
                "tb/blocks/receive tb/software tb/cards",
     "tb/soak": "contracts driver/terms driver/queue driver/verbs tb/flow tb/world tb/cards tb/fuzz",

@@ -15,14 +15,14 @@ from .scheme.dispatch import arrive, expired, hear, own_time, sent
 def _start(w):
     """Everybody is ready."""
     start_losses(w)
-    for qp in range(w.s[0].qps):
+    for qp in range(w.s.qps):
         wake(w, qp)
 
 
 @entry
 def run(w, until):
     """Go on to slot ``until``, or until every QP has all of its data acknowledged, or an array is full."""
-    s = w.s[0]
+    s = w.s
     if s.now == 0:
         _start(w)
     while s.now < until and s.done < s.qps and s.overflow == 0:

@@ -33,7 +33,7 @@ ENDLESS = 1 << 60
 class World(NamedTuple):
     """Arrays of records."""
 
-    s: np.ndarray         # one: configuration, state, counts
+    s: np.void            # configuration, state, counts
     qp: np.ndarray        # QPs
     flight: np.ndarray    # packets on the line, by slot
     queue: np.ndarray     # queues
@@ -67,9 +67,9 @@ def make(x):
              queue.DUE: power(settings["due_slots"] + 65536) if timed else 1, queue.OPENED: by_node,
              queue.SEALED: by_node, queue.BLOCKLESS: by_node, queue.FETCHES: qps}
     settings |= {"flight_mask": flight - 1, "seen_log2": room.bit_length() - 1, "blocks_free": x.blocks - x.qps,
-                 "outstanding_max": min(settings["window"] or room - 1, room - 1)}
+                 "node_free": -1, "outstanding_max": min(settings["window"] or room - 1, room - 1)}
     w = World(
-        s=np.zeros(1, RUN), qp=np.zeros(x.qps, QP), flight=np.zeros(flight, line.FLIGHT),
+        s=np.zeros(1, RUN)[0], qp=np.zeros(x.qps, QP), flight=np.zeros(flight, line.FLIGHT),
         queue=np.zeros(len(sizes), queue.QUEUE), entry=np.zeros(sum(sizes.values()), queue.ENTRY),
         seen=np.zeros((x.qps, max(1, room // 64)), np.uint64),
         window=np.zeros(x.qps * settings["lanes"] if adamap else 1, window.WINDOW), node=np.zeros(nodes, node.NODE),
@@ -81,7 +81,6 @@ def make(x):
     w.queue["mask"] = np.array([sizes[at] for at in range(len(sizes))]) - 1
     w.queue["first"][1:] = np.cumsum(w.queue["mask"] + 1)[:-1]
     w.flight["bucket"] = -1
-    w.node["next"] = [*range(1, nodes), -1]
     w.waiting["next"] = [*range(1, x.match_queue), -1]
     w.window["open"], w.window["reorder"] = -1, x.reorder
     for name in ("list_head", "list_tail", "wait_head", "wait_tail", "sent_at", "came_at", "done_at", "nak_rsn"):

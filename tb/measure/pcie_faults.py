@@ -17,7 +17,7 @@ from weft.tb.soak.one import run
 FAULTS, RUNS = 10_000, 2
 CARD_RUNS = (("PCIe faults",),) * 4 + tuple((outage,) for outage in OUTAGES)
 CARD_CYCLES = 100_000
-TURNS = 4                  # seeds apart that have the same card
+TURNS = 8                  # seeds apart that have the same card
 OF_CARDS = (*OUTAGES, *(f"{how} {area}" for area in AREAS for how in ("damaged", "unreadable")))
 OF_READS = "PCIe fault, "
 

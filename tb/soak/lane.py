@@ -29,6 +29,8 @@ class Lane:
     rng : random.Random
     met : Counter
         Of :data:`~weft.tb.soak.bins.BINS`.
+    eager : tuple of float
+        Of which each life draws its chance to post something when it may.
     fragile : bool
         Its QPs may fail, for somebody makes them fail; they are started anew then.
     trusted : bool
@@ -48,9 +50,9 @@ class Lane:
         A memory region is being registered.
     """
 
-    def __init__(self, number, contexts, rng, met, *, fragile=False, trusted=True, life_ns=lambda: None):
+    def __init__(self, number, contexts, rng, met, *, eager, fragile=False, trusted=True, life_ns=lambda: None):
         self.number, self.contexts, self.rng, self.met = number, contexts, rng, met
-        self.fragile, self.trusted, self._life_ns = fragile, trusted, life_ns
+        self.fragile, self.trusted, self._life_ns, self._eagers = fragile, trusted, life_ns, eager
         self.completed, self.refused, self.excused, self.registering, self._ending = 0, 0, False, False, False
         self.pds, self.cqs, self.mrs, self.qps = {}, {}, {}, {}
         self._generations, self._posted = {}, {}
@@ -100,7 +102,7 @@ class Lane:
         rng, context = self.rng, self.contexts[side]
         if not self._done:
             self.excused = False
-            self.mtu = rng.choice(list(MTU))
+            self.mtu, self._eager = rng.choice(list(MTU)), rng.choice(self._eagers)
             top = 1 << wire.PSN_BITS
             self.psns = {s: top - rng.randint(1, CLOSE_TO_WRAP) if rng.random() < 0.5 else rng.randrange(top)
                          for s in SIDES}
@@ -153,7 +155,7 @@ class Lane:
         if self._ending and idle or not self._ending and self.until is not None and now >= self.until:
             self.met["QP churn"] += not idle
             self._enter(CLOSING)
-        elif not self._ending and self._free[side] and self.rng.random() < 0.5:
+        elif not self._ending and self._free[side] and self.rng.random() < self._eager:
             self._post(side, now)
 
     def _close(self, side, now):

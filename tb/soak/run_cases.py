@@ -50,7 +50,7 @@ class Run:
         await pair.start()
         fragile = {"PCIe faults", "hostile frames"} & set(plan.hazards)
         self.lanes = [Lane(number, pair.contexts, random.Random(f"{plan.seed}/lane {number}"), self.met,
-                           fragile=bool(fragile) and number == FRAGILE,
+                           eager=plan.eager, fragile=bool(fragile) and number == FRAGILE,
                            trusted="hostile frames" not in plan.hazards or number != FRAGILE,
                            life_ns=self._life if number % 2 else lambda: None) for number in range(plan.lanes)]
         self.end_ns = self._now() + plan.cycles * CLOCK_PERIOD_NS

@@ -15,7 +15,7 @@ COUNTS = [("holes", "i8"), ("nodes_sealed", "i8")]
 @compiled
 def hand_over(w, at):
     """A node is on its way to the driver."""
-    s, e = w.s[0], w.entry[push(w, SEALED)]
+    s, e = w.s, w.entry[push(w, SEALED)]
     e.at, e.a = s.now + s.host_slots, at
     s.nodes_sealed += 1
 
@@ -26,7 +26,7 @@ def seal(w, window):
     win = w.window[window]
     if win.open >= 0:
         at, win.open = win.open, -1
-        w.s[0].open_nodes -= 1
+        w.s.open_nodes -= 1
         w.node[at].serial += 1
         hand_over(w, at)
 
@@ -44,8 +44,8 @@ def _oldest(w):
 @compiled
 def add_hole(w, window, psn):
     """A PSN of a window is lost."""
-    s, win = w.s[0], w.window[window]
-    w.s[0].holes += 1
+    s, win = w.s, w.window[window]
+    w.s.holes += 1
     if win.open >= 0 and not take_hole(w.node[win.open], psn):
         seal(w, window)
     elif win.open >= 0:

@@ -20,21 +20,21 @@ COUNTS = [("reads", "i8"), ("turned_out", "i8"), ("cache_peak", "i8")]
 @compiled
 def _turn_out(w, qp):
     """Take the place of a node of another list."""
-    s = w.s[0]
+    s = w.s
     for _ in range(s.qps):
         s.hand = (s.hand + 1) % s.qps
         other = w.qp[s.hand]
         if s.hand != qp and other.cached > 0 and other.wait_head < 0:
             other.cached -= 1
             s.cache_used -= 1
-            w.s[0].turned_out += 1
+            w.s.turned_out += 1
             return
 
 
 @compiled
 def prefetch(w, qp):
     """Start a read of the list if one is due."""
-    s, q = w.s[0], w.qp[qp]
+    s, q = w.s, w.qp[qp]
     wanted, depth = q.wait_head >= 0, max(s.depth, 1)
     if q.fetching > 0 or q.cached >= min(q.list_nodes, depth):
         return
@@ -62,18 +62,18 @@ def leave(w, q, count):
     """So many of the list's first nodes leave the cache, as far as they are there."""
     gone = min(q.cached, count)
     q.cached -= gone
-    w.s[0].cache_used -= gone
+    w.s.cache_used -= gone
 
 
 @compiled
 def keep(w, q):
     """A node was put at the end of a list: a card that writes its nodes itself keeps it, while all before it are
     there and there is room."""
-    s = w.s[0]
+    s = w.s
     if s.resident and q.fetching == 0 and q.cached == q.list_nodes - 1 and s.cache_used < s.cache_entries:
         q.cached += 1
         s.cache_used += 1
-        w.s[0].cache_peak = max(w.s[0].cache_peak, s.cache_used)
+        w.s.cache_peak = max(w.s.cache_peak, s.cache_used)
 
 
 @compiled
@@ -81,6 +81,6 @@ def fetched(w, qp):
     """A read is answered: the nodes are cached, unless the list is shorter by now."""
     q = w.qp[qp]
     kept = min(q.fetching, q.list_nodes - q.cached)
-    w.s[0].cache_used -= q.fetching - kept
+    w.s.cache_used -= q.fetching - kept
     q.cached += kept
     q.fetching = 0

@@ -16,7 +16,7 @@ COUNTS = [("nodes_linked", "i8"), ("blocks_peak", "i8"), ("waited_nodes", "i8"),
 @compiled
 def link(w, at):
     """Link a node and report it to the sender; false if there is no block for it."""
-    s, node = w.s[0], w.node[at]
+    s, node = w.s, w.node[at]
     qp = node.window // s.lanes
     q = w.qp[qp]
     if s.blocks_free <= 0 or q.blocks >= s.alpha * s.blocks_free:
@@ -43,7 +43,7 @@ def link(w, at):
 @inlined
 def take_sealed(w):
     """What the driver has been handed: link it, or let it wait for a block."""
-    s = w.s[0]
+    s = w.s
     at = front(w, BLOCKLESS)
     while at >= 0 and link(w, w.entry[at].a):
         pop(w, BLOCKLESS)
@@ -65,7 +65,7 @@ def repeat(w, qp, rsn, limit):
     at = w.qp[qp].list_head
     while at >= 0 and limit > 0:
         if w.node[at].rsn >= rsn:
-            w.s[0].reports_repeated += 1
+            w.s.reports_repeated += 1
             answer(w, qp, REPORT, at, w.node[at].rsn, False)
             limit -= 1
         at = w.node[at].next

@@ -23,7 +23,7 @@ def _leave_residue(w, node):
     at = -1
     for slot in range(node.count):
         if node.state[slot] == OPEN:
-            w.s[0].residue += 1
+            w.s.residue += 1
             psn = node.first + node.offset[slot]
             if at >= 0 and not take_hole(w.node[at], psn):
                 hand_over(w, at)
@@ -41,7 +41,7 @@ def _leave_residue(w, node):
 @compiled
 def retire(w, qp):
     """The head of a list leaves."""
-    s, q = w.s[0], w.qp[qp]
+    s, q = w.s, w.qp[qp]
     at = q.list_head
     node = w.node[at]
     q.list_head = node.next
@@ -76,7 +76,7 @@ def retire_passed(w, qp, rsn, beyond, needs_cache):
 def match(w, qp, psn, rsn, needs_cache):
     """Fill the hole of a retransmission, numbers as in the window: one of the outcomes above."""
     q = w.qp[qp]
-    if not retire_passed(w, qp, rsn, max(w.s[0].slack, 1) - 1, needs_cache):
+    if not retire_passed(w, qp, rsn, max(w.s.slack, 1) - 1, needs_cache):
         return WAIT
     if q.list_head < 0 or rsn < w.node[q.list_head].rsn:
         return STALE_RSN
@@ -104,7 +104,7 @@ def match(w, qp, psn, rsn, needs_cache):
 
 @compiled
 def _after_match(w, qp):
-    if w.s[0].depth == 0:
+    if w.s.depth == 0:
         leave(w, w.qp[qp], 1)
     prefetch(w, qp)
 
@@ -112,7 +112,7 @@ def _after_match(w, qp):
 @compiled
 def take(w, qp, psn, rsn):
     """A retransmission came; ``psn`` as its window numbers it."""
-    s, q = w.s[0], w.qp[qp]
+    s, q = w.s, w.qp[qp]
     s.matches += 1
     if q.wait_head < 0 and match(w, qp, psn, rsn, True) != WAIT:
         _after_match(w, qp)
@@ -150,16 +150,16 @@ def _to_driver(w, qp, psn, rsn):
 @compiled
 def drain(w, qp):
     """Nodes came: match who waited."""
-    s, q = w.s[0], w.qp[qp]
+    s, q = w.s, w.qp[qp]
     while q.wait_head >= 0:
         at = q.wait_head
         e = w.waiting[at]
         if match(w, qp, e.psn, e.rsn, True) == WAIT:
             break
-        w.s[0].stall_slots += s.now - e.since
+        w.s.stall_slots += s.now - e.since
         q.wait_head = e.next
         e.next = s.wait_free
         s.wait_free = at
-        if w.s[0].depth == 0:
+        if w.s.depth == 0:
             leave(w, q, 1)
     prefetch(w, qp)

@@ -19,31 +19,35 @@ NODE = [("first", "i8"), ("rsn", "i8"), ("serial", "i8"), ("window", "i4"), ("ne
         ("left", "i4"), ("runs", "i4"), ("last", "i4"), ("fits", "u1"), ("told", "u1"), ("linked", "u1"),
         ("offset", "i4", (HOLES,)), ("state", "u1", (HOLES,))]
 CONFIG = [("encodings", "i8")]
-STATE = [("node_free", "i8"), ("nodes_used", "i8")]
+STATE = [("node_free", "i8"), ("node_fresh", "i8"), ("nodes_used", "i8")]
 
 
 @compiled
 def new_node(w, window, first):
     """A node whose first hole is this PSN, or -1 when the experiment has no more room for nodes."""
-    s = w.s[0]
+    s = w.s
     at = s.node_free
-    if at < 0:
+    if at >= 0:
+        s.node_free = w.node[at].next
+    elif s.node_fresh < len(w.node):   # none that was used before
+        at = s.node_fresh
+        s.node_fresh += 1
+    else:
         s.overflow = OPENED + 1
         return -1
     node = w.node[at]
-    s.node_free = node.next
     s.nodes_used += 1
     node.window, node.first, node.next = window, first, -1
     node.count = node.left = node.runs = node.told = node.linked = 0
     node.last = -2
-    node.fits = w.s[0].encodings
+    node.fits = w.s.encodings
     return at
 
 
 @compiled
 def free_node(w, at):
     """The node is of no use any more."""
-    s, node = w.s[0], w.node[at]
+    s, node = w.s, w.node[at]
     node.serial += 1
     node.next = s.node_free
     s.node_free = at
@@ -77,5 +81,5 @@ def take_hole(node, psn):
 @compiled
 def hole_psn(w, node, slot):
     """PSN of a hole, lanes put together again."""
-    lanes = w.s[0].lanes
+    lanes = w.s.lanes
     return (node.first + node.offset[slot]) * lanes + node.window % lanes

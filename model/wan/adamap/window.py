@@ -44,7 +44,7 @@ def _clear(win, psn, bits):
 @compiled
 def slide(w, window, end):
     """Move the base to ``end`` if that is ahead; what is missing before it are holes."""
-    win, bits = w.window[window], w.s[0].window_bits
+    win, bits = w.window[window], w.s.window_bits
     while win.base < end:
         if win.base < win.top and _has(win, win.base, bits):
             _clear(win, win.base, bits)
@@ -66,13 +66,13 @@ def _follow(win, bits):
 def passed(w, window, end):
     """A probe: everything before ``end`` was sent."""
     slide(w, window, end)
-    _follow(w.window[window], w.s[0].window_bits)
+    _follow(w.window[window], w.s.window_bits)
 
 
 @compiled
 def judge(w, window, psn, again):
     """Judge a packet by its low PSN bits; ``again``: it is a retransmission."""
-    s, win = w.s[0], w.window[window]
+    s, win = w.s, w.window[window]
     bits = s.window_bits
     low = _PSN_BITS
     lanes = s.lanes
@@ -81,7 +81,7 @@ def judge(w, window, psn, again):
         lanes >>= 1
     at = extend(psn, win.base, low)
     if at != psn:
-        w.s[0].aliases += 1
+        w.s.aliases += 1
     if at < win.base and at < win.cum:
         return STALE
     if again:
@@ -101,7 +101,7 @@ def judge(w, window, psn, again):
 @compiled
 def adapt(w, window, verdict):
     """Let the reorder distance follow the path."""
-    s, win = w.s[0], w.window[window]
+    s, win = w.s, w.window[window]
     if verdict == LATE:
         win.reorder = min(2 * win.reorder, s.window_bits)
         win.late_at = s.now

@@ -15,9 +15,9 @@ COUNTS = [("messages_back", "i8"), ("messages_lost", "i8")]
 @compiled
 def answer(w, qp, kind, a, b, reliable):
     """Send a message to the sender; a ``reliable`` one stands for information that later messages repeat."""
-    s = w.s[0]
+    s = w.s
     s.messages_back += 1
-    if not reliable and s.back_loss > 0.0 and uniform(w.s[0].random, ACKS) < s.back_loss:
+    if not reliable and s.back_loss > 0.0 and uniform(w.s.random, ACKS) < s.back_loss:
         s.messages_lost += 1
         return
     m = w.entry[push(w, BACK)]

@@ -9,9 +9,9 @@ STATE = [("comb_count", "i8")]
 @inlined
 def lost(w):
     """Whether the packet that is sent now is lost."""
-    s = w.s[0]
+    s = w.s
     s.comb_count += 1
-    if s.comb_count < w.s[0].comb_every:
+    if s.comb_count < w.s.comb_every:
         return False
     s.comb_count = 0
     return True

@@ -15,12 +15,12 @@ CONFIG = [("delay", "i8"), ("swap", "f8"), ("swap_slots", "i8"), ("paths", "i8")
 @inlined
 def delay(w, psn, original):
     """Slots from sending to arrival."""
-    s = w.s[0]
+    s = w.s
     slots = s.delay
     if s.paths > 1 and original:
         slots += psn % s.paths * s.skew_slots // (s.paths - 1)
-    if s.switch_slots > 0 and w.s[0].now < s.switch_at:
+    if s.switch_slots > 0 and w.s.now < s.switch_at:
         slots += s.switch_slots
-    if s.swap > 0.0 and uniform(w.s[0].random, SWAP) < s.swap:
-        slots += int(uniform(w.s[0].random, SWAP) * s.swap_slots)
+    if s.swap > 0.0 and uniform(w.s.random, SWAP) < s.swap:
+        slots += int(uniform(w.s.random, SWAP) * s.swap_slots)
     return slots

@@ -17,22 +17,22 @@ STATE = [("loss_left", "i8"), ("loss_now", "f8"), ("drift_at", "i8")]
 @compiled
 def start(w):
     """Draw the first loss."""
-    s = w.s[0]
+    s = w.s
     s.loss_now = s.loss
-    s.loss_left = geometric(w.s[0].random, LOSS, s.loss_now)
+    s.loss_left = geometric(w.s.random, LOSS, s.loss_now)
     s.drift_at = s.drift_slots
 
 
 @inlined
 def lost(w):
     """Whether the packet that is sent now is lost."""
-    s = w.s[0]
+    s = w.s
     if s.drift_slots > 0 and s.now >= s.drift_at:
         s.loss_now = s.drift_loss if s.loss_now == s.loss else s.loss
-        s.loss_left = geometric(w.s[0].random, LOSS, s.loss_now)
-        s.drift_at = s.now + 1 - int(s.drift_slots * math.log(1.0 - uniform(w.s[0].random, DRIFT)))
+        s.loss_left = geometric(w.s.random, LOSS, s.loss_now)
+        s.drift_at = s.now + 1 - int(s.drift_slots * math.log(1.0 - uniform(w.s.random, DRIFT)))
     s.loss_left -= 1
     if s.loss_left > 0:
         return False
-    s.loss_left = geometric(w.s[0].random, LOSS, s.loss_now)
+    s.loss_left = geometric(w.s.random, LOSS, s.loss_now)
     return True

@@ -19,7 +19,7 @@ COUNTS = [("originals", "i8"), ("retransmissions", "i8"), ("lost", "i8"), ("prob
 @inlined
 def transmit(w, qp, psn, rsn, kind, last):
     """Send a packet in this slot; ``last``: it ends a message."""
-    s = w.s[0]
+    s = w.s
     at = s.now & s.flight_mask
     p, q = w.flight[at], w.qp[qp]
     p.qp, p.psn, p.rsn, p.kind, p.last, p.before = qp, psn, rsn, kind, last, q.sent_at

@@ -18,7 +18,7 @@ def start(w):
 @inlined
 def lost(w):
     """Whether the packet that is sent now is lost; every pattern takes its step, whatever the others say."""
-    s = w.s[0]
+    s = w.s
     gone = iid.lost(w)
     if s.burst_enter > 0.0 and bursts.lost(w):
         gone = True

@@ -9,8 +9,8 @@ STATE = []
 @inlined
 def lost(w):
     """Whether the packet that is sent now is lost."""
-    s = w.s[0]
-    since = w.s[0].now - s.outage_start
+    s = w.s
+    since = w.s.now - s.outage_start
     if since < 0:
         return False
     if s.outage_period > 0:

@@ -18,7 +18,7 @@ def push(w, queue):
     """The place of a new entry at the end. When there is none, the run is over: ``overflow`` names the queue."""
     q = w.queue[queue]
     if q.tail - q.head > q.mask:
-        w.s[0].overflow = queue + 1
+        w.s.overflow = queue + 1
         return q.first
     q.tail += 1
     return q.first + ((q.tail - 1) & q.mask)
@@ -35,7 +35,7 @@ def front(w, queue):
 def due(w, queue):
     """The place of the oldest entry if its time has come, or -1."""
     at = front(w, queue)
-    return at if at >= 0 and w.entry[at].at <= w.s[0].now else -1
+    return at if at >= 0 and w.entry[at].at <= w.s.now else -1
 
 
 @inlined

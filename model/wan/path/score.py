@@ -20,14 +20,14 @@ def seen(w, qp, psn):
     """Whether a PSN was placed; ``psn`` is not further ahead than the sender may be."""
     if psn < w.qp[qp].cum:
         return True
-    at = psn & ((1 << w.s[0].seen_log2) - 1)
+    at = psn & ((1 << w.s.seen_log2) - 1)
     return w.seen[qp, at >> 6] >> np.uint64(at & 63) & _ONE != 0
 
 
 @compiled
 def place(w, qp, psn):
     """A packet's payload is placed; false if it had been before."""
-    s, q, mask = w.s[0], w.qp[qp], (1 << w.s[0].seen_log2) - 1
+    s, q, mask = w.s, w.qp[qp], (1 << w.s.seen_log2) - 1
     if seen(w, qp, psn):
         s.placed_again += 1
         return False
@@ -49,6 +49,6 @@ def place(w, qp, psn):
 def acknowledge(w, qp, at_once):
     """Tell the sender how far all is there: ``at_once``, or when ``ack_every`` packets came since the last time."""
     q = w.qp[qp]
-    if at_once or q.cum - q.cum_told >= w.s[0].ack_every or (q.cum == q.total and q.cum_told < q.cum):
+    if at_once or q.cum - q.cum_told >= w.s.ack_every or (q.cum == q.total and q.cum_told < q.cum):
         q.cum_told = q.cum
         answer(w, qp, ACK, q.cum, 0, False)

@@ -21,7 +21,7 @@ COUNTS = [("idle_slots", "i8"), ("limited", "i8"), ("expiries", "i8"), ("not_nee
 def may_send(w, qp):
     """Whether a QP has something new and may send it."""
     q = w.qp[qp]
-    return q.next < q.total and q.next - q.una < w.s[0].outstanding_max
+    return q.next < q.total and q.next - q.una < w.s.outstanding_max
 
 
 @compiled
@@ -65,12 +65,12 @@ def probe(w, qp):
 @compiled
 def acknowledged(w, qp, cum):
     """Everything below ``cum`` arrived."""
-    s, q = w.s[0], w.qp[qp]
+    s, q = w.s, w.qp[qp]
     if cum <= q.una:
         return
     q.una = cum
     q.next = max(q.next, cum)
-    q.deadline = s.now + w.s[0].patience
+    q.deadline = s.now + w.s.patience
     if cum == q.total and q.done_at < 0:
         q.done_at = s.now
         s.done += 1
@@ -80,15 +80,15 @@ def acknowledged(w, qp, cum):
 @inlined
 def _sent(w, qp):
     q = w.qp[qp]
-    q.deadline = w.s[0].now + w.s[0].patience
-    if w.s[0].marker and not q.ready and q.again_count == 0:
+    q.deadline = w.s.now + w.s.patience
+    if w.s.marker and not q.ready and q.again_count == 0:
         probe(w, qp)
 
 
 @inlined
 def _send_again(w):
     """Use this slot for the oldest of what is to be sent again; false if there is nothing."""
-    s = w.s[0]
+    s = w.s
     while front(w, RESENDS) >= 0:
         e = w.entry[front(w, RESENDS)]
         pop(w, RESENDS)
@@ -114,7 +114,7 @@ def _send_probe(w):
         if q.probe_due and q.una < q.next:
             q.probe_due = 0
             transmit(w, qp, q.next, q.rsn_sent, PROBE, 0)
-            q.deadline = w.s[0].now + w.s[0].patience
+            q.deadline = w.s.now + w.s.patience
             return True
     return False
 
@@ -122,7 +122,7 @@ def _send_probe(w):
 @inlined
 def _send_new(w):
     """Use this slot for something new; its QP, or -1."""
-    s = w.s[0]
+    s = w.s
     while front(w, READY) >= 0:
         qp = w.entry[front(w, READY)].qp
         pop(w, READY)
@@ -145,5 +145,5 @@ def send(w):
     if _send_again(w) or _send_probe(w):
         return -1
     qp = _send_new(w)
-    w.s[0].idle_slots += qp < 0
+    w.s.idle_slots += qp < 0
     return qp

@@ -19,7 +19,7 @@ REPEATED_MAX, ASKED_MAX = 64, 16   # reports that a probe, a request brings agai
 @compiled
 def arrive(w, p):
     """A packet at the receiver."""
-    s, qp = w.s[0], p.qp
+    s, qp = w.s, p.qp
     if p.kind == REQUEST:
         repeat(w, qp, p.rsn, ASKED_MAX)
         return
@@ -49,7 +49,7 @@ def arrive(w, p):
 @compiled
 def _told(w, qp):
     """Acknowledge if it is due; the card is told, too, what is acknowledged."""
-    s, q = w.s[0], w.qp[qp]
+    s, q = w.s, w.qp[qp]
     before = q.cum_told
     acknowledge(w, qp, False)
     if q.cum_told != before:
@@ -59,7 +59,7 @@ def _told(w, qp):
 
 @compiled
 def _probed(w, p):
-    s, qp = w.s[0], p.qp
+    s, qp = w.s, p.qp
     for lane in range(s.lanes):
         passed(w, qp * s.lanes + lane, (p.psn - lane + s.lanes - 1) // s.lanes)
         seal(w, qp * s.lanes + lane)
@@ -93,8 +93,8 @@ def hear(w, m):
         return
     w.node[m.a].told = 1
     if m.b > q.rsn_sent:
-        if w.s[0].now >= q.ask_at:
-            q.ask_at = w.s[0].now + w.s[0].patience
+        if w.s.now >= q.ask_at:
+            q.ask_at = w.s.now + w.s.patience
             ask(w, m.qp, q.rsn_sent)
         return
     at = m.a

@@ -18,14 +18,14 @@ CONFIG = [("header_loss", "f8")]
 @compiled
 def vanish(w, p):
     """The header of a packet that was dropped arrives, perhaps."""
-    if (p.kind == ORIGINAL or p.kind == AGAIN) and uniform(w.s[0].random, HEADER) >= w.s[0].header_loss:
+    if (p.kind == ORIGINAL or p.kind == AGAIN) and uniform(w.s.random, HEADER) >= w.s.header_loss:
         answer(w, p.qp, NACK, p.psn, 0, True)
 
 
 @compiled
 def sent(w, qp, psn):
     """A new packet left: the message it ends is to be there in time."""
-    s, q = w.s[0], w.qp[qp]
+    s, q = w.s, w.qp[qp]
     if q.next == q.total or q.next % s.message_packets == 0:
         first = psn - psn % s.message_packets
         expect(w, qp, first, psn + 1 - first)

@@ -15,7 +15,7 @@ CONFIG = [("due_slots", "i8")]
 @compiled
 def expect(w, qp, first, count):
     """Look after these packets when the time is over."""
-    s, e = w.s[0], w.entry[push(w, DUE)]
+    s, e = w.s, w.entry[push(w, DUE)]
     e.at, e.a, e.b, e.qp = s.now + s.due_slots, first, count, qp
 
 
@@ -30,7 +30,7 @@ def overdue(w):
         for psn in range(e.a, e.a + e.b):
             missing = missing or not seen(w, e.qp, psn)
         if missing:
-            w.s[0].expiries += 1
+            w.s.expiries += 1
             for psn in range(e.a, e.a + e.b):
                 send_again(w, e.qp, psn, 0)
             expect(w, e.qp, e.a, e.b)

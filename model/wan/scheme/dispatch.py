@@ -15,7 +15,7 @@ COUNTS = melo.COUNTS
 @compiled
 def arrive(w, p):
     """A packet is at the receiver, or would be if it had not been lost."""
-    scheme = w.s[0].scheme
+    scheme = w.s.scheme
     if p.lost:
         if scheme == ORACLE:
             oracle.vanish(w, p)
@@ -40,7 +40,7 @@ def arrive(w, p):
 @inlined
 def own_time(w):
     """What a scheme does in every slot."""
-    scheme = w.s[0].scheme
+    scheme = w.s.scheme
     if scheme == ADAMAP:
         adamap.host(w)
     elif scheme in (TIMER_ONLY, DCP):
@@ -50,7 +50,7 @@ def own_time(w):
 @compiled
 def hear(w, m):
     """A message is at the sender."""
-    scheme = w.s[0].scheme
+    scheme = w.s.scheme
     if scheme == ADAMAP:
         adamap.hear(w, m)
     elif scheme == GO_BACK_N:
@@ -62,7 +62,7 @@ def hear(w, m):
 @inlined
 def sent(w, qp, psn):
     """A new packet left."""
-    scheme = w.s[0].scheme
+    scheme = w.s.scheme
     if scheme == TIMER_ONLY:
         timer_only.sent(w, qp, psn)
     elif scheme == DCP:
@@ -72,9 +72,9 @@ def sent(w, qp, psn):
 @compiled
 def expired(w, qp):
     """A QP heard nothing new for long."""
-    scheme = w.s[0].scheme
-    w.s[0].expiries += 1
-    w.qp[qp].deadline = w.s[0].now + w.s[0].patience
+    scheme = w.s.scheme
+    w.s.expiries += 1
+    w.qp[qp].deadline = w.s.now + w.s.patience
     if scheme == GO_BACK_N:
         go_back_n.go_back(w, qp)
     elif scheme in (IRN, MELO):

@@ -47,5 +47,5 @@ def go_back(w, qp):
     q = w.qp[qp]
     q.next = q.una
     q.rsn_sent += 1
-    q.deadline = w.s[0].now + w.s[0].patience
+    q.deadline = w.s.now + w.s.patience
     wake(w, qp)

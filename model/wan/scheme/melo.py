@@ -19,16 +19,16 @@ COUNTS = [("pool_peak", "i8"), ("pool_drops", "i8")]
 @compiled
 def _blocks(w, cum, top):
     """Blocks that a bitmap from ``cum`` to before ``top`` takes."""
-    bits = w.s[0].pool_block_bits
+    bits = w.s.pool_block_bits
     return 0 if top <= cum else (top - 1) // bits - cum // bits + 1
 
 
 @compiled
 def _hold(w, q, blocks):
-    s = w.s[0]
+    s = w.s
     s.pool_used += blocks - q.pool_blocks
     q.pool_blocks = blocks
-    w.s[0].pool_peak = max(w.s[0].pool_peak, s.pool_used)
+    w.s.pool_peak = max(w.s.pool_peak, s.pool_used)
 
 
 @compiled
@@ -41,8 +41,8 @@ def arrive(w, p):
     q = w.qp[p.qp]
     top = max(q.pool_top, p.psn + 1)
     need = _blocks(w, q.cum, top) if p.psn > q.cum else q.pool_blocks
-    if need > q.pool_blocks and w.s[0].pool_used + need - q.pool_blocks > w.s[0].pool_size:
-        w.s[0].pool_drops += 1
+    if need > q.pool_blocks and w.s.pool_used + need - q.pool_blocks > w.s.pool_size:
+        w.s.pool_drops += 1
         answer(w, p.qp, NACK, p.psn, 0, True)
         return
     q.pool_top = top

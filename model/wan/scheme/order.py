@@ -18,9 +18,9 @@ def report_gap(w, p):
     q, slot = w.qp[p.qp], p.sent_at
     if slot < q.came_at:
         return False
-    mask = w.s[0].flight_mask
+    mask = w.s.flight_mask
     at, after = p.before, slot
-    while at > q.came_at and w.s[0].now - at <= mask:
+    while at > q.came_at and w.s.now - at <= mask:
         w.flight[at & mask].after = after
         at, after = w.flight[at & mask].before, at
     while after != slot:

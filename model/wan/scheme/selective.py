@@ -19,5 +19,5 @@ def hear(w, m):
 def expired(w, qp):
     """Nothing was acknowledged for long: the oldest packet again."""
     q = w.qp[qp]
-    q.deadline = w.s[0].now + w.s[0].patience
+    q.deadline = w.s.now + w.s.patience
     send_again(w, qp, q.una, 0)
