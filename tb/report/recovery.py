@@ -32,8 +32,8 @@ def draw(x=PATH):
     packets, known = trace(x)
 
     def inside(axes):
-        kinds = (("sent", False, False, ".", "tab:blue", 3), ("sent again", True, False, "^", "tab:green", 5),
-                 ("lost", False, True, "x", "tab:red", 5), ("sent again and lost", True, True, "X", "black", 7))
+        kinds = (("sent", False, False, ".", "tab:blue", 3), ("sent again", True, False, "^", "tab:green", 3),
+                 ("lost", False, True, "x", "tab:red", 4), ("sent again and lost", True, True, "X", "black", 7))
         for name, again, lost, marker, colour, size in kinds:
             found = [(at, psn) for at, psn, *kind in packets if kind == [again, lost]]
             if found:
