@@ -76,8 +76,9 @@ IMPORTS = {
                    "tb/judge tb/lives",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",
-    "tb/cards": "contracts driver/terms driver/device driver/verbs driver/application model model/functional tb/flow "
-                "tb/world tb/judge tb/blocks/receive tb/software",
+    "tb/conformance": "driver/terms driver/verbs model model/functional",
+    "tb/cards": "contracts driver/terms driver/device driver/queue driver/verbs driver/application model "
+                "model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
                "tb/blocks/receive tb/software tb/cards",
     "tb/soak": "contracts driver/terms driver/queue driver/verbs tb/flow tb/world tb/cards tb/fuzz",
@@ -97,7 +98,7 @@ IMPORTS = {
     "tb/report": "model/wan/path model/wan tb/sweep",
     "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job tb/soak "
               "tb/sweep tb/report",
-    "tb": "contracts model/wan tb/flow tb/document tb/measure tb/job tb/wan tb/sweep tb/report tb/cli",
+    "tb": "contracts model/wan tb/flow tb/document tb/measure tb/job tb/soak tb/wan tb/sweep tb/report tb/cli",
 }
 
 

@@ -51,7 +51,8 @@ class Endpoint:
         self.context, self.length, self.window = context, length, window
         self.pd = PD(context)
         self.cq = CQ(context, qps * (2 * window + 4))
-        self.mr = MR(self.pd, memory or max(length, 1), AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE, **mr_options)
+        self.mr = MR(self.pd, 0 if memory else max(length, 1), AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE,
+                     buffer=memory, **mr_options)
         init = rc_init_attr(self.cq, max_send_wr=window, max_recv_wr=4)
         self.qps = [QP(self.pd, init, psn=psns[i] if psns else None) for i in range(qps)]
 

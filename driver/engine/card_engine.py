@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from weft.hdl import abi, wire
 
+from ..device.bringup import come_to_rest
+from ..device.capabilities import write_register
 from ..device.health import DeviceFatal, SilenceWatch
 from ..protocol.arp import is_arp
 from ..queue.command import CommandQueue
@@ -14,8 +16,10 @@ from ..queue.simple_nic import SimpleNic, control_extension, parse_control
 from ..queue.transmit_turns import TransmitTurns, enough_bytes
 from ..terms.enums import WCStatus
 from ..terms.errors import QueueFull, TimedOut
+from .loopback import Loopback
 from .neighbours import Neighbours
 from .qp_table import QpTable
+from .table_mirror import TableMirror
 
 Ring = abi.Ring
 
@@ -43,6 +47,9 @@ class CardEngine:
         Of :class:`~weft.driver.engine.qp_engine.QpEngine`.
     reports : ReportWorker
     neighbours : Neighbours
+    loopback : Loopback
+        Carries what QPs send to QPs of the same card.
+    tables : TableMirror
     balancers : list of callable(now)
         Called in every round.
     raw_frame_handlers : list of callable(frame, entry)
@@ -73,6 +80,8 @@ class CardEngine:
         self.fatal, self.stopped = None, False
         self._watch = SilenceWatch(device, config.silence_ns)
         self.counts = collections.Counter()
+        self.tables, self.loopback = TableMirror(self.qps.index_bits), Loopback(self)
+        self.commands.observers.append(self.tables.on_command)
         self.neighbours = Neighbours(mac, ip, send=self._send_arp, found=self._neighbour_found,
                                      missing=self._neighbour_missing)
         self._turns = TransmitTurns(self.rings, self.qps.mark_active, enough_bytes=enough_bytes(config.tx_poll_ns))
@@ -101,6 +110,8 @@ class CardEngine:
         self.reports.forget()
         self.nic.forget()
         self.neighbours.forget()
+        self.tables.forget()
+        self.loopback.forget()
 
     def fail(self, reason):
         """The card is of no use any more: everything that waits for it ends, and nothing new begins until a reset."""
@@ -127,9 +138,10 @@ class CardEngine:
 
     def close(self):
         """Stop the rings of a disabled card and give their memory back."""
+        write_register(self.device, "status_block", 0)     # it tells that the rings are at their beginning again
         for ring in self.rings.values():
             ring.disable()
-        self.device.read32(abi.REGISTER["status"].offset)  # everything posted before has arrived
+        come_to_rest(self.device)
         for ring in self.rings.values():
             ring.close()
         self.nic.close()
@@ -155,9 +167,12 @@ class CardEngine:
             self._look_after_card()
         if self.fatal is not None:
             return True
+        self.loopback.progress(now)
         for qp in self.qps.due(now):
             qp.progress(now)
-            if qp.path.mac is not None:
+            if self.loopback.serves(qp):
+                self.loopback.carry(qp, now)
+            elif qp.path.mac is not None:
                 self._turns.offer(qp)
             elif qp.sender is not None and qp.sender.has_work:
                 self.neighbours.want(qp.path.ip, now)
@@ -166,7 +181,7 @@ class CardEngine:
         self.nic.flush()
         for balance in self.balancers:
             balance(now)
-        return busy or self.qps.any_active
+        return busy or self.qps.any_active or self.loopback.busy
 
     def _read_status(self):
         return abi.STATUS_BLOCK.unpack(self.status.read(0, abi.BLOCK_BYTES))
@@ -273,6 +288,7 @@ class CardEngine:
         """The card does not know ``qp`` any more."""
         self.qps.remove(qp)
         self._turns.remove(qp)
+        self.loopback.forget(qp)
 
     def doorbell(self, register, layout, **fields):
         """Write a doorbell word."""
@@ -281,6 +297,10 @@ class CardEngine:
     def send_control(self, qp, frame):
         """Queue a control frame of a QP. When too many of it wait it gets lost: what any may do on the way."""
         path = qp.path
+        if self.loopback.serves(qp):
+            self.loopback.send_control(qp, frame)
+            self.counts[frame.opcode.name] += 1
+            return
         if path.mac is None:
             self.counts["control_frames_dropped"] += 1
             return

@@ -233,6 +233,8 @@ class QpEngine:
         return not self.in_error or frame.opcode is wire.Opcode.ACKNOWLEDGE
 
     def _doorbell(self, register, layout, **fields):
+        if self.card.loopback.serves(self):
+            return     # the card saw nothing that it could forget
         self.card.doorbell(register, layout, qpn=self.index, generation=self.generation, **fields)
 
     def work_descriptor(self, fields):
@@ -240,6 +242,10 @@ class QpEngine:
         path = self.path
         return abi.WORK.pack(pmtu=path.mtu, sqpn=self.index, dqpn=path.qpn, dst_mac=path.mac, dst_ip=path.ip,
                              sport=self.sport, **fields)
+
+    def own_memory(self, key):
+        """Memory of the driver's own behind a key of this QP, as a buffer, or None if it is the program's."""
+        return
 
     @property
     def sport(self):

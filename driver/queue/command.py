@@ -90,6 +90,8 @@ class CommandQueue:
         Why the card takes no command until it is reset.
     repeated : int
         Commands given again.
+    observers : list of callable(opcode, fields)
+        Hear of every command that the card did.
     """
 
     POLL_NS = 2_000
@@ -100,6 +102,7 @@ class CommandQueue:
                  card_cons=lambda: 0, fail=lambda reason: None):
         self.device, self.ring, self.responses, self.timeout_ns = device, ring, responses, timeout_ns
         self.drain, self.card_cons, self.fail, self.fatal, self.repeated = drain, card_cons, fail, None, 0
+        self.observers = []
         self._tag = 0
         self._waiting = {}     # tag -> _Given, in order of the ring
         self._backlog = []     # of _Given: those that found the ring full
@@ -153,6 +156,9 @@ class CommandQueue:
             if self.fatal is not None:
                 return True
             given = self._retire()
+            if response.status is abi.CommandStatus.OK:
+                for observer in self.observers:
+                    observer(given.opcode, given.fields)
             if given.done is not None:
                 given.done(response)
         if entries:

@@ -3,8 +3,10 @@
 import operator
 
 from .enums import AccessFlag
-from .errors import InvalidValue
+from .errors import InvalidValue, NotSupported
 
+_EXISTING = (AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
+             | AccessFlag.HUGETLB | AccessFlag.RELAXED_ORDERING)   # the last one may be ignored, as the verbs say
 _REMOTE = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_ATOMIC
 
 
@@ -52,6 +54,8 @@ def mr_access(access):
         If there are no such flags, or the peer may write where the host may not.
     """
     access = member("access", access, AccessFlag)
+    if absent := int(access) & ~int(_EXISTING):
+        raise NotSupported(f"Failed to register a MR: access {absent:#x} does not exist here")
     if access & _REMOTE and not access & AccessFlag.LOCAL_WRITE:
-        raise InvalidValue("memory that a peer may write must be writable locally as well")
+        raise InvalidValue("Failed to register a MR: memory that a peer may write must be writable locally as well")
     return access

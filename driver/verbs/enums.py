@@ -1,6 +1,6 @@
 """Enumerations and members by their names in libibverbs, as ``pyverbs.enums`` has them: ``IBV_QPS_INIT`` and so on."""
 
-from ..terms import enums, port_enums
+from ..terms import enums, init_enums, port_enums
 
 # The enumeration's name there, its class here, and what stands before the names of its members.
 NAMES = (
@@ -18,6 +18,10 @@ NAMES = (
     ("ibv_mtu", enums.MTU, "IBV_"),
     ("ibv_qp_attr_mask", enums.QPAttrMask, "IBV_QP_"),
     ("ibv_srq_attr_mask", enums.SrqAttrMask, "IBV_SRQ_"),
+    ("ibv_qp_init_attr_mask", init_enums.QPInitAttrMask, "IBV_QP_INIT_ATTR_"),
+    ("ibv_qp_create_flags", init_enums.QPCreateFlag, "IBV_QP_CREATE_"),
+    ("ibv_srq_type", init_enums.SrqType, "IBV_SRQT_"),
+    ("ibv_srq_init_attr_mask", init_enums.SrqInitAttrMask, "IBV_SRQ_INIT_ATTR_"),
     ("ibv_node_type", port_enums.NodeType, "IBV_NODE_"),
     ("ibv_transport_type", port_enums.TransportType, "IBV_TRANSPORT_"),
     ("ibv_port_state", port_enums.PortState, "IBV_PORT_"),

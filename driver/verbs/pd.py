@@ -1,6 +1,6 @@
 """Protection domains."""
 
-from ..terms.errors import InvalidValue
+from ..terms.errors import InvalidValue, PyverbsUserError
 
 
 class PD:
@@ -12,9 +12,11 @@ class PD:
         What lives in it, oldest first, as keys.
     """
 
-    def __init__(self, context):
-        context.check_open()
-        self.context = context
+    def __init__(self, creator):
+        if not hasattr(creator, "new_pd"):
+            raise PyverbsUserError(f"Cannot create PD from {type(creator)}")
+        creator.check_open()
+        self.context = context = creator
         self.handle = context.new_pd()
         self.qps, self.mrs = {}, {}
         self.closed = False
@@ -33,7 +35,8 @@ class PD:
 
     def close(self):
         """Destroy the QPs of the domain, then its MRs, which none of them uses any more."""
-        for child in [*self.qps, *self.mrs]:
-            child.close()
+        for children in (self.qps, self.mrs):
+            for child in list(children):
+                child.close()
         self.closed = True
         self.context.pds.pop(self, None)

@@ -30,7 +30,7 @@ _USUAL = {"qp_access_flags": AccessFlag.REMOTE_WRITE, "timeout": 14, "retry_cnt"
 def connected_attr(peer, **attributes):
     """:class:`QPAttr` that leads to RTS with the peer's :class:`QPConnection`."""
     route = AHAttr(is_global=1, gr=GlobalRoute(dgid=peer.gid, hop_limit=64))
-    return QPAttr(rq_psn=peer.psn, dest_qp_num=peer.qpn, ah_attr=route, **_USUAL | attributes)
+    return QPAttr(**{"rq_psn": peer.psn, "dest_qp_num": peer.qpn, "ah_attr": route} | _USUAL | attributes)
 
 
 class QP(QPLife):

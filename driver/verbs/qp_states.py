@@ -8,8 +8,8 @@ _OF_INIT = Mask.PKEY_INDEX | Mask.PORT | Mask.ACCESS_FLAGS
 _WHILE_SENDING = Mask.CUR_STATE | Mask.ALT_PATH | Mask.ACCESS_FLAGS | Mask.MIN_RNR_TIMER | Mask.PATH_MIG_STATE
 NOTHING = Mask(0)
 
-# (state, next state): attributes that are necessary; further ones that are possible. STATE itself is not named, and
-# every state leads to RESET and to ERR with nothing else.
+# (state, next state): attributes that are necessary; further ones that are possible. STATE itself is not named.
+# Every state leads to RESET, and every one but RESET to ERR, with nothing else.
 TRANSITIONS = {
     (QPState.RESET, QPState.INIT): (_OF_INIT, NOTHING),
     (QPState.INIT, QPState.INIT): (NOTHING, _OF_INIT),
@@ -34,7 +34,7 @@ def necessary(start, goal):
 
 def check_transition(start, goal, mask):
     """Raise InvalidValue if a QP cannot go from ``start`` to ``goal``, or not with the attributes of ``mask``."""
-    if goal in (QPState.RESET, QPState.ERR):
+    if goal is QPState.RESET or goal is QPState.ERR and start is not QPState.RESET:
         need, may = NOTHING, NOTHING
     elif (start, goal) in TRANSITIONS:
         need, may = TRANSITIONS[start, goal]
@@ -44,7 +44,7 @@ def check_transition(start, goal, mask):
         raise InvalidValue(f"a QP that is {start.name} cannot become {goal.name}")
     if missing := need & ~mask:
         raise InvalidValue(f"from {start.name} to {goal.name} also these have to be given: {_names(missing)}")
-    if beyond := mask & ~(need | may | Mask.STATE):
+    if beyond := int(mask) & ~int(need | may | Mask.STATE):
         raise InvalidValue(f"from {start.name} to {goal.name} these cannot be given: {_names(beyond)}")
 
 

@@ -64,7 +64,7 @@ class Receiver:
         write = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
         # Not whole pages: both ends lie inside one.
         buffer = self.context.device.alloc(4 * abi.PAGE_4K, contiguous=False)
-        self.mr = MR(pd, buffer, write, address=buffer.va + 100, length=9000)
+        self.mr = MR(pd, 9000, write, buffer.va + 100, buffer=buffer)
         self.read_only = MR(pd, 4096, AccessFlag.LOCAL_WRITE)
         self.other_pd = MR(other, 4096, write)
         gone = MR(pd, 4096, write)

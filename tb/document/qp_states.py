@@ -58,10 +58,12 @@ def transitions():
 def diagram():
     """Mermaid state diagram, and in words where every state may go."""
     found = transitions()
-    anywhere = [goal for goal in QPState if {start for start, end in found if end is goal} >= set(WAYS) - {goal}]
+    others = set(WAYS) - {QPState.RESET}
+    anywhere = [goal for goal in QPState if {start for start, end in found if end is goal} >= others - {goal}]
     lines = ["```mermaid", "stateDiagram-v2", "  [*] --> RESET"]
     lines += [f"  {start.name} --> {goal.name}" for start, goal in found if goal not in anywhere]
     lines += [f"  {start.name} --> {goal.name}" for start, goal in found
               if goal in anywhere and start in (QPState.RTS, QPState.SQD, QPState.ERR)]
-    lines += ["```", "", f"From every state `modify` also leads to {' and to '.join(f'`{g.name}`' for g in anywhere)}."]
+    ways = " and to ".join(f"`{goal.name}`" for goal in anywhere)
+    lines += ["```", "", f"From every state but `RESET` `modify` also leads to {ways}."]
     return "\n".join(lines)

@@ -3,7 +3,8 @@
 from weft.hdl import wire
 from weft.tb.world.faults import READ_FAULTS
 
-OUTAGES = ("card reset", "function reset", "hot reset", "bus master cleared")
+REMOVAL = "surprise removal"
+OUTAGES = ("card reset", "function reset", "hot reset", "bus master cleared", REMOVAL)
 AREAS = ("send entries", "retransmission entries", "commands", "raw frame entries", "nodes", "page lists")
 MANY_LISTS = "more lists than cache entries"
 

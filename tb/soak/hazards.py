@@ -9,12 +9,12 @@ from cocotb.triggers import Timer
 
 from weft.hdl import abi
 from weft.tb.fuzz.frames import FrameFuzzer, destination
-from weft.tb.soak.bins import AREAS
+from weft.tb.soak.bins import AREAS, REMOVAL
 from weft.tb.world import outage
 from weft.tb.world.faults import DAMAGED, ENDS_BADLY, HARMLESS, FaultAgent
 from weft.tb.world.function_reset import reset_function
 
-AWAY_NS, MOMENT_NS, NOTICE_NS = 10_000, 2_000, 1_000_000
+AWAY_NS, MOMENT_NS, NOTICE_NS = 10_000, 2_000, 300_000
 BURST, BURST_NS = 6, 2_000
 KEPT = 40              # genuine frames of a victim
 PAYLOAD = "payload"
@@ -131,7 +131,7 @@ class Strangers:
 
 def take_away(env, side, context, kind):
     """The card of a side is reset by its driver or its host, or may not be bus master for a while, and is brought up
-    again. Called from the side's thread."""
+    again; or it is pulled out. Called from the side's thread."""
     host = env.host(side)
     if kind == "function reset":
         resume(reset_function)(host)
@@ -144,6 +144,10 @@ def take_away(env, side, context, kind):
         resume(outage.set_bus_master)(env, side)
         with contextlib.suppress(TimeoutError):    # nobody may have wanted to read or write meanwhile
             context.get_async_event(NOTICE_NS)
+    elif kind == REMOVAL:
+        resume(outage.pull_out)(env, side)
+        context.get_async_event(NOTICE_NS)
+        return
     context.reset()
 
 

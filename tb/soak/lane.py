@@ -7,7 +7,7 @@ from weft.driver.terms.enums import MTU, AccessFlag, SendFlags, WCOpcode, WCStat
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, QPCap, QPInitAttr
+from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl import wire
 from weft.tb.cards.open_pair import PEER
@@ -29,6 +29,8 @@ class Lane:
     rng : random.Random
     met : Counter
         Of :data:`~weft.tb.soak.bins.BINS`.
+    eager : tuple of float
+        Of which each life draws its chance to post something when it may.
     fragile : bool
         Its QPs may fail, for somebody makes them fail; they are started anew then.
     trusted : bool
@@ -48,9 +50,9 @@ class Lane:
         A memory region is being registered.
     """
 
-    def __init__(self, number, contexts, rng, met, *, fragile=False, trusted=True, life_ns=lambda: None):
+    def __init__(self, number, contexts, rng, met, *, eager, fragile=False, trusted=True, life_ns=lambda: None):
         self.number, self.contexts, self.rng, self.met = number, contexts, rng, met
-        self.fragile, self.trusted, self._life_ns = fragile, trusted, life_ns
+        self.fragile, self.trusted, self._life_ns, self._eagers = fragile, trusted, life_ns, eager
         self.completed, self.refused, self.excused, self.registering, self._ending = 0, 0, False, False, False
         self.pds, self.cqs, self.mrs, self.qps = {}, {}, {}, {}
         self._generations, self._posted = {}, {}
@@ -67,7 +69,7 @@ class Lane:
     def excuse(self):
         """Whatever lives now may fail, and starts anew."""
         self.excused = True
-        if self.state == RUNNING:
+        if self.state in (OPENING, CONNECTING, RUNNING):
             self._enter(CLOSING)
 
     def finish(self):
@@ -100,7 +102,7 @@ class Lane:
         rng, context = self.rng, self.contexts[side]
         if not self._done:
             self.excused = False
-            self.mtu = rng.choice(list(MTU))
+            self.mtu, self._eager = rng.choice(list(MTU)), rng.choice(self._eagers)
             top = 1 << wire.PSN_BITS
             self.psns = {s: top - rng.randint(1, CLOSE_TO_WRAP) if rng.random() < 0.5 else rng.randrange(top)
                          for s in SIDES}
@@ -120,7 +122,7 @@ class Lane:
             return
         finally:
             self.registering = False
-        qp = self.qps[side] = QP(pd, QPInitAttr(scq=cq, rcq=cq, cap=QPCap(max_send_wr=SLOTS, max_recv_wr=2 * SLOTS)),
+        qp = self.qps[side] = QP(pd, rc_init_attr(cq, max_send_wr=SLOTS, max_recv_wr=2 * SLOTS),
                                  psn=self.psns[side])
         last = self._generations.get((side, qp.index))
         self.met["generation wrap"] += last is not None and qp.generation < last
@@ -153,7 +155,7 @@ class Lane:
         if self._ending and idle or not self._ending and self.until is not None and now >= self.until:
             self.met["QP churn"] += not idle
             self._enter(CLOSING)
-        elif not self._ending and self._free[side] and self.rng.random() < 0.5:
+        elif not self._ending and self._free[side] and self.rng.random() < self._eager:
             self._post(side, now)
 
     def _close(self, side, now):

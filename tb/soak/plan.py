@@ -12,7 +12,8 @@ from weft.tb.world.two_hosts import EnvConfig
 
 CYCLES = 400_000               # of a run, unless said otherwise
 CARDS = {"test": preset("test"), "basic": preset("basic"), "few": preset("test").with_(name="few", cache_entries=8)}
-TURNS = ("test", "few", "test", "basic")       # whose card, by seed
+TURNS = ("test", "few", "test", "basic", "test", "test", "basic", "test")       # whose card, by seed
+EAGER = (0.5, 0.05, 0.01)      # chance that a side of a lane posts something, each microsecond or so
 HAZARDS = ("PCIe faults", "hostile frames", *OUTAGES, None)
 REORDER_DISTANCE = 64
 BLOCKS = 64                    # of an extent
@@ -31,6 +32,8 @@ class Plan:
         Of :data:`HAZARDS`.
     lanes : int
         Pairs of QPs.
+    eager : tuple of float
+        Each life of a lane draws one: how busy it is, a chance to post something.
     rough : bool
         The link reorders, doubles and damages frames, and the hard blocks hold their streams back.
     env : EnvConfig
@@ -42,6 +45,7 @@ class Plan:
     card: str
     hazards: tuple
     lanes: int
+    eager: tuple
     rough: bool
     env: EnvConfig
     context: ContextConfig
@@ -52,9 +56,10 @@ def draw(seed, cycles=CYCLES, hazards=None):
     ``hazards`` are given."""
     rng = random.Random(f"soak plan {seed}")
     card = TURNS[seed % len(TURNS)]
-    drawn = {HAZARDS[seed % len(HAZARDS)], rng.choice(HAZARDS)} - {None}
+    drawn = {HAZARDS[(seed + seed // len(TURNS)) % len(HAZARDS)], rng.choice(HAZARDS)} - {None}
     rough = rng.random() < 0.5
-    link = LinkConfig(delay_ns=rng.choice([300, 1_500, 4_000]), loss=rng.choice([0.002, 0.02, 0.08]))
+    link = LinkConfig(delay_ns=rng.choice([300, 1_500, 4_000]),
+                      loss=0.08 if card == "few" else rng.choice([0.002, 0.02, 0.08]))
     if rough:
         link = replace(link, reorder=0.03, duplicate=0.02, corrupt=0.01)
     host = HostConfig(read_latency_ns=rng.choice([300, 1_000]), read_jitter=0.5, stall=0.1 * rough,
@@ -62,7 +67,7 @@ def draw(seed, cycles=CYCLES, hazards=None):
     distance = REORDER_DISTANCE if rough else 1
     return Plan(
         seed, cycles, card, tuple(sorted(drawn if hazards is None else hazards)),
-        lanes=12 if card == "few" else rng.randint(3, 7), rough=rough,
+        lanes=12 if card == "few" else rng.randint(3, 6), eager=EAGER[:1] if card == "few" else EAGER, rough=rough,
         env=EnvConfig(a_to_b=link, b_to_a=link, host=host, vectors=CARDS[card].msix_vectors,
                       mac_idle=rng.choice([0, 0.2])),
         context=ContextConfig(

@@ -50,7 +50,7 @@ class Run:
         await pair.start()
         fragile = {"PCIe faults", "hostile frames"} & set(plan.hazards)
         self.lanes = [Lane(number, pair.contexts, random.Random(f"{plan.seed}/lane {number}"), self.met,
-                           fragile=bool(fragile) and number == FRAGILE,
+                           eager=plan.eager, fragile=bool(fragile) and number == FRAGILE,
                            trusted="hostile frames" not in plan.hazards or number != FRAGILE,
                            life_ns=self._life if number % 2 else lambda: None) for number in range(plan.lanes)]
         self.end_ns = self._now() + plan.cycles * CLOCK_PERIOD_NS
@@ -70,7 +70,8 @@ class Run:
             await bridge(self._close)(side)
             pair.guards[side].check()
         pair.env.finish()
-        assert all(lane.completed for lane in self.lanes if not lane.fragile), [lane.completed for lane in self.lanes]
+        done = [lane.completed for lane in self.lanes if not lane.fragile]
+        assert all(done), f"requests that ended well, by lane: {done}"
 
     @staticmethod
     def _now():
@@ -105,9 +106,7 @@ class Run:
         while True:
             now = self._now()
             if not self.finishing and now >= self.end_ns - (1 - DRAIN) * self.plan.cycles * CLOCK_PERIOD_NS:
-                self.finishing = True
-                for lane in self.lanes:
-                    lane.finish()
+                self._finish()
             if due and now >= due[0][0]:
                 self._take_away(side, due.pop(0)[2])
             for lane in self.lanes:
@@ -119,9 +118,16 @@ class Run:
             context.wait(STEP_NS)
         self.done.add(side)
 
-    def _take_away(self, side, kind):
+    def _finish(self):
+        self.finishing = True
         for lane in self.lanes:
-            lane.excuse()
+            lane.finish()
+
+    def _take_away(self, side, kind):
+        if kind == bins.REMOVAL:
+            self._finish()
+        for lane in self.lanes:
+            lane.excused = True
         take_away(self.pair.env, side, self.pair.contexts[side], kind)
         for lane in self.lanes:
             lane.excuse()
@@ -135,10 +141,11 @@ class Run:
 
     def _close(self, side):
         context = self.pair.contexts[side]
-        counters, blocks = context.statistics(), context.knitting.check()
+        blocks = context.knitting.check()
         assert not missing_blocks(blocks), f"{side}: {blocks}"
         assert context.pte_ranges.free_total == context.capabilities.max_pte
-        self.met["ticket wrap"] += counters["rx_packets"] // TICKETS
+        if context.engine.fatal is None:
+            self.met["ticket wrap"] += context.statistics()["rx_packets"] // TICKETS
         self.met["extent added"] += context.knitting.counts["grown"] - 1
         self.met["extent given up"] += context.knitting.counts["shrunk"]
         context.close()

@@ -113,7 +113,7 @@ def test_scattered_pages_reach_the_page_table():
         assert len(pages) == 701 and sorted(pages) != pages
         entry = context.device.card.tables.mrs[mr.index]
         assert [context.device.card.tables.ptes[entry.pte_index + i] for i in range(701)] == pages
-        part = MR(pd, mr.buffer, WRITE, address=mr.buf + 5_000, length=10_000)
+        part = MR(pd, 10_000, WRITE, mr.buf + 5_000, buffer=mr.buffer)
         assert part.read(100, 0) == mr.read(100, 5_000)
         assert context.device.card.tables.ptes[context.device.card.tables.mrs[part.index].pte_index] == pages[1]
         part.close()
@@ -207,7 +207,7 @@ def test_loopback_and_completion_channel():
     wr = SendWR(wr_id=3, sg=halves, opcode=WROpcode.RDMA_WRITE)
     wr.set_wr_rdma(mr.rkey, mr.buf + 10_000)
     qp.post_send(wr)
-    assert channel.get_cq_event(10**6) is cq
+    assert channel.get_cq_event(timeout_ns=10**6) is cq
     count, (wc,) = cq.poll(4)
     assert count == 1 and wc.wr_id == 3 and wc.byte_len == 10_000
     assert mr.read(10_000, 10_000) == bytes(range(250)) * 40

@@ -7,6 +7,8 @@ import pytest
 from weft.driver.knitting.buffer import KnittingBuffer
 from weft.driver.queue.command import CommandTimeout
 from weft.driver.terms.enums import AccessFlag, EventType, QPAttrMask, QPState, WCStatus, WROpcode
+from weft.driver.terms.errors import PyverbsRDMAError
+from weft.driver.terms.wc import WC
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.cq import CQ, CompChannel
 from weft.driver.verbs.mr import MR
@@ -175,12 +177,11 @@ def test_a_closed_qp_stays_closed():
         heir.close()
 
 
-def test_a_cq_in_use_cannot_be_closed():
+def test_a_cq_takes_the_qps_that_use_it_with_it():
     context = open_one()
     qp = make_qp(context)
-    with pytest.raises(ValueError, match="in use"):
-        qp.scq.close()
-    qp.close()
+    qp.scq.close()
+    assert qp.closed and not qp.pd.qps and not context.cqs
     qp.scq.close()
     with pytest.raises(ValueError, match="CQ"):
         QP(qp.pd, rc_init_attr(qp.scq))
@@ -239,7 +240,7 @@ def test_a_cq_that_overruns_tells_and_stops_its_qps():
     assert [qp.qp_state for qp in qps] == [QPState.ERR] * 2 and ends[0].qps[0].qp_state is QPState.RTS
     event = context.get_async_event(0)
     assert (event.event_type, event.element) == (EventType.CQ_ERR, cq) and not context.async_events
-    assert channel.get_cq_event(0) is cq
+    assert channel.get_cq_event(timeout_ns=0) is cq
     assert [wc.wr_id for wc in cq.take(8)[1]] == [0, 1] and cq.lost >= 1
     with pytest.raises(OverflowError, match="lost"):
         cq.poll()
@@ -248,9 +249,32 @@ def test_a_cq_that_overruns_tells_and_stops_its_qps():
         qps[0].connect(peers[0].connection)
 
 
-def test_solicited_events_are_refused():
-    with pytest.raises(ValueError, match="solicited"):
-        CQ(open_one(), 4).req_notify(solicited_only=True)
+def test_an_event_that_is_asked_for_only_of_solicited_completions_comes_of_those_and_of_errors():
+    context = open_one()
+    channel = CompChannel(context)
+    cq = CQ(context, 100, channel=channel)
+    for solicited_only, wc, solicited, comes in (
+            (True, WC(), False, False), (True, WC(), True, True), (True, WC(status=WCStatus.WR_FLUSH_ERR), False, True),
+            (False, WC(), False, True)):
+        cq.req_notify(solicited_only)
+        cq.push(wc, solicited)
+        assert bool(channel.events) is comes
+        cq.push(WC(), solicited=True)     # whatever was asked for, this one serves
+        while channel.events:
+            assert channel.get_cq_event(cq) is cq
+    cq.req_notify()
+    cq.req_notify(solicited_only=True)    # takes nothing back
+    cq.push(WC())
+    assert channel.get_cq_event(cq, timeout_ns=0) is cq
+    with pytest.raises(PyverbsRDMAError):
+        cq.ack_events(cq.unacknowledged + 1)
+    cq.ack_events(cq.unacknowledged)
+    assert cq.unacknowledged == 0
+    other = CQ(context, 1, channel=channel)
+    other.req_notify()
+    other.push(WC())
+    with pytest.raises(PyverbsRDMAError, match="unexpected"):
+        channel.get_cq_event(cq)
 
 
 # ---------------------------------------------------------------------------------- a silent card

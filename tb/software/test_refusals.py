@@ -2,9 +2,10 @@
 
 import random
 
+from weft.driver.terms.enums import WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.cq import CQ
-from weft.driver.verbs.qp import QP, QPInitAttr
+from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import abi, wire
 from weft.tb.software.functional_pair import close_and_check, make_endpoints, make_pair
@@ -21,7 +22,7 @@ class Scene:
         self.pair = make_pair(ContextConfig(ring_log2={Ring.META_REPORT: REPORTS_LOG2}), seed=SEED)
         self.ends = make_endpoints(self.pair, LENGTH, path_mtu=1)
         self.cq = CQ(self.pair.contexts[1], 64)
-        self.victims = [QP(self.ends[1].pd, QPInitAttr(scq=self.cq, rcq=self.cq)) for _ in range(2)]
+        self.victims = [QP(self.ends[1].pd, rc_init_attr(self.cq)) for _ in range(2)]
         for qp in self.victims:
             qp.connect(self.ends[0].qps[0].connection, path_mtu=1)
         self.card = self.pair.devices[1].card
@@ -31,7 +32,7 @@ class Scene:
         """A frame in the name of the QP's peer; without a key that it may use if nothing else is said."""
         context = self.context
         self.card.receive(wire.build_frame(**{
-            "opcode": opcode, "dst_mac": context.mac, "src_mac": 2, "src_ip": qp.attr.dest_ip, "dst_ip": context.ip,
+            "opcode": opcode, "dst_mac": context.mac, "src_mac": 2, "src_ip": qp.engine.path.ip, "dst_ip": context.ip,
             "sport": 0xC000, "dest_qp": qp.qp_num, "psn": (qp.attr.rq_psn - 9) % (1 << wire.PSN_BITS),
             "payload": payload,
             "extensions": wire.RETH.pack(rkey=77, dma_length=4) if extensions is None else extensions, **changes}))
@@ -46,7 +47,7 @@ class Scene:
         me, you = self.ends
         data = random.Random(SEED).randbytes(LENGTH)
         me.mr.write(data)
-        wr = SendWR(5, sg=[SGE(me.mr.buf, LENGTH, me.mr.lkey)])
+        wr = SendWR(5, WROpcode.RDMA_WRITE, sg=[SGE(me.mr.buf, LENGTH, me.mr.lkey)])
         wr.set_wr_rdma(you.mr.rkey, you.mr.buf)
         me.qps[0].post_send(wr)
         self.run(lambda: len(me.cq))

@@ -40,6 +40,14 @@ ENUMERATIONS = {
         RATE_LIMIT=33554432""",
     ("ibv_srq_attr_mask", "IBV_SRQ_"): """
         MAX_WR=1 LIMIT=2""",
+    ("ibv_qp_init_attr_mask", "IBV_QP_INIT_ATTR_"): """
+        PD=1 XRCD=2 CREATE_FLAGS=4 MAX_TSO_HEADER=8 IND_TABLE=16 RX_HASH=32 SEND_OPS_FLAGS=64""",
+    ("ibv_qp_create_flags", "IBV_QP_CREATE_"): """
+        BLOCK_SELF_MCAST_LB=2 SCATTER_FCS=256 CVLAN_STRIPPING=512 SOURCE_QPN=1024 PCI_WRITE_END_PADDING=2048""",
+    ("ibv_srq_type", "IBV_SRQT_"): """
+        BASIC=0 XRC=1 TM=2""",
+    ("ibv_srq_init_attr_mask", "IBV_SRQ_INIT_ATTR_"): """
+        TYPE=1 PD=2 XRCD=4 CQ=8 TM=16""",
     ("ibv_node_type", "IBV_NODE_"): """
         UNKNOWN=-1 CA=1 SWITCH=2 ROUTER=3 RNIC=4 USNIC=5 USNIC_UDP=6 UNSPECIFIED=7""",
     ("ibv_transport_type", "IBV_TRANSPORT_"): """

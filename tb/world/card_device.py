@@ -9,6 +9,7 @@ from cocotb.task import resume
 from cocotb.triggers import Event, First, Timer
 from cocotb.utils import get_sim_time
 
+from weft.driver.device.buffers import Buffers
 from weft.driver.device.device import Device
 from weft.tb.world.host_memory import PAGE_BYTES, HostBuffer
 
@@ -36,6 +37,7 @@ class CardDevice(Device):
     def __init__(self, host):
         self.host = host
         self.interrupts = {}
+        self._buffers = Buffers()
         self._arrived, self._latched = Event(), False
         self._next_va = VA_BASE + host.rng.randrange(1 << 12) * PAGE_SIZES[1]
         for number in range(len(host.function.msi_vectors)):
@@ -105,9 +107,15 @@ class CardDevice(Device):
             offset = 0
         va = _round_up(self._next_va, unit)
         self._next_va = va + whole + PAGE_BYTES  # a hole between buffers
-        return HostBuffer(memory, va + offset, size, page_bytes, blocks, offset)
+        buffer = HostBuffer(memory, va + offset, size, page_bytes, blocks, offset)
+        self._buffers.add(buffer)
+        return buffer
+
+    def buffer_at(self, va, length):
+        return self._buffers.find(va, length)
 
     def free(self, buffer):
+        self._buffers.remove(buffer)
         for address, size in buffer.blocks:
             self.host.memory.release(address, size)
 

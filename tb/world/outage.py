@@ -4,7 +4,7 @@ from cocotb.triggers import RisingEdge, Timer
 
 from weft.tb.world.function_reset import msix_table
 
-PATIENCE_CYCLES = 50_000
+PATIENCE_CYCLES, AFTER_EDGE_PS = 50_000, 500
 
 
 async def clear_bus_master(env, side):
@@ -37,6 +37,7 @@ async def hot_reset(env, side, down_ns):
     await pull_out(env, side)
     for _ in range(PATIENCE_CYCLES):
         await clk
+        await Timer(AFTER_EDGE_PS, "ps")     # the reset is seen at the next edge, and so is what is offered now
         if not _inside_a_packet(end):
             break
     else:
@@ -61,7 +62,7 @@ def _may_be_master(end, allowed):
 def _inside_a_packet(end):
     """Whether something is on one of the card's streams, or about to be."""
     block, mac = end.hard_block, end.mac_tx.stream
-    return bool(
+    return any(int(sink.bus.tvalid.value) for sink in (block.rq_sink, block.cc_sink, mac)) or bool(
         block.rq_sink._content or block.cc_sink._content or not block.rc_source.idle() or block.rc_source._valid
         or not block.cq_source.idle() or block.cq_source._valid or not block.rc_queue.empty()
         or not block.cq_queue.empty() or not block.rq_seq_num.empty() or not mac.idle() or mac._finished
