@@ -61,7 +61,7 @@ def rivals():
                         conditions=f"go-back-N, {path(x)}"))
         rows.append(Row(f"model_go_back_n_error_loss_{loss:g}", f"of {share:.2g}", abs(got / share - 1), at_most=0.25,
                         conditions=f"go-back-N, {path(x)}"))
-    return rows
+    return sorted(rows, key=lambda row: row.conditions)
 
 
 def bursts():
@@ -77,7 +77,7 @@ def bursts():
                                                            "packet"))
         rows.append(Row(f"model_{name}_spurious", "of retransmissions", ours.spurious / max(1, ours.retransmissions),
                         at_most=SPURIOUS_MAX, conditions="the same; sent again for nothing"))
-    return rows
+    return sorted(rows, key=lambda row: row.conditions)
 
 
 def recovery_ms(x):
