@@ -88,16 +88,17 @@ IMPORTS = {
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
                    "driver/soft/raw model/functional tb/flow",
     "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application model/functional "
-                  "tb/flow tb/world tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/fuzz "
+                  "model/wan tb/flow tb/world tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/fuzz "
                   "tb/soak",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application tb/flow tb/world "
               "tb/judge tb/cards tb/wave",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
+    "tb/report": "model/wan/path model/wan tb/sweep",
     "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job tb/soak "
-              "tb/sweep",
-    "tb": "contracts tb/flow tb/document tb/measure tb/job tb/soak tb/wan tb/sweep tb/cli",
+              "tb/sweep tb/report",
+    "tb": "contracts model/wan tb/flow tb/document tb/measure tb/job tb/soak tb/wan tb/sweep tb/report tb/cli",
 }
 
 
