@@ -1,23 +1,31 @@
 """Is the card still there, and is it to be trusted?"""
 
+import errno
+
+from ..terms.errors import PyverbsRDMAError
 from .capabilities import read_register
 
 ALL_ONES = (1 << 32) - 1
-STATUS_DMA_LOST = 4
+CONTROL_ENABLE, STATUS_DMA_LOST = 1, 4
 
 GONE = "the card is gone: its registers read all ones"
+RESET = "the card was reset, and not by its driver"
 DMA_LOST = "the card was to read or write memory while the host did not let it be bus master"
 
 
-class DeviceFatal(Exception):
+class DeviceFatal(PyverbsRDMAError):
     """The card is of no use any more; at the best, a reset makes it so again."""
+
+    code = errno.EIO
 
 
 def fatal_reason(device):
-    """What speaks against the card, a sentence, or None. Reads a register."""
+    """What speaks against an enabled card, a sentence, or None. Reads registers."""
     status = read_register(device, "status")
     if status == ALL_ONES:
         return GONE
+    if not read_register(device, "control") & CONTROL_ENABLE:
+        return RESET
     return DMA_LOST if status & STATUS_DMA_LOST else None
 
 

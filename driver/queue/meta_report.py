@@ -4,6 +4,15 @@ import collections
 
 from weft.hdl import abi
 
+_KIND_AT, _REASON_AT = (abi.REPORT_EVENT.offsets[name] for name in ("kind", "reason"))
+_KIND_MASK = (1 << abi.REPORT_EVENT.by_name["kind"].width) - 1
+
+
+def _tells_of_refusal(entry):
+    """Whether an entry says that a packet was refused."""
+    kind = entry[0] >> _KIND_AT & _KIND_MASK
+    return kind == abi.ReportKind.ERROR or (kind == abi.ReportKind.PROBE and entry[_REASON_AT // 8])
+
 
 class ReportWorker:
     """The META_REPORT ring.
@@ -41,12 +50,13 @@ class ReportWorker:
         entries = self.ring.poll()
         if not entries:
             return False
+        refusals = any(map(_tells_of_refusal, entries))
         if len(self._collected) >= self.COLLECTED_MAX:
             kept = [entry for entry in entries if abi.REPORT_EVENT.unpack(entry).kind is not abi.ReportKind.ERROR]
             self.counts["errors_dropped"] += len(entries) - len(kept)
             entries = kept
         self._collected.extend(entries)
-        self.ring.release()
+        self.ring.release(at_once=refusals)     # until then the card tells of no other packet of those QPs
         return True
 
     def progress(self):

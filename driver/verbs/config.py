@@ -9,6 +9,7 @@ from ..knitting.buffer import EXTENT_BYTES, QUOTA_ALPHA
 from ..protocol.segment import CHUNK_BYTES, MESSAGE_BYTES_MAX
 from ..receive.hole_list import WAITING_RUNS_MAX
 from ..terms.checks import between
+from ..terms.errors import InvalidValue
 
 _WORD = (1 << 32) - 1
 _RANGES = (
@@ -68,9 +69,9 @@ class ContextConfig:
         for name, low, high in _RANGES:
             between(name, getattr(self, name), low, high)
         if self.extent_bytes % abi.BLOCK_BYTES:
-            raise ValueError(f"extent_bytes is {self.extent_bytes}, no multiple of {abi.BLOCK_BYTES}")
+            raise InvalidValue(f"extent_bytes is {self.extent_bytes}, no multiple of {abi.BLOCK_BYTES}")
         if not self.knitting_alpha > 0:
-            raise ValueError(f"knitting_alpha is {self.knitting_alpha}, not more than 0")
+            raise InvalidValue(f"knitting_alpha is {self.knitting_alpha}, not more than 0")
 
     def log2(self, ring):
         return self.ring_log2 if isinstance(self.ring_log2, int) else self.ring_log2.get(ring, 6)

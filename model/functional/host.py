@@ -6,6 +6,7 @@ application runs until it waits, so runs are deterministic.
 
 import threading
 
+from weft.driver.device.buffers import Buffers
 from weft.driver.device.device import Device
 from weft.model.link import EventLoop, Link, LinkConfig
 
@@ -31,6 +32,7 @@ class FunctionalDevice(Device):
         self.transmit = None     # set by whoever connects the card
         self.card = FunctionalCard(self.memory, loop, lambda frame: self.transmit(frame), self._interrupt,
                                    seed=seed, **card_options)
+        self._buffers = Buffers()
         self._latched = False
         self._sleeping = None    # number of the present sleep
         self._sleeps = 0
@@ -54,10 +56,20 @@ class FunctionalDevice(Device):
         self.card.write(offset, value)
 
     def alloc(self, size, *, align=64, contiguous=True, page_bytes=4096):
-        return self.memory.alloc(size, align, contiguous, page_bytes)
+        buffer = self.memory.alloc(size, align, contiguous, page_bytes)
+        self._buffers.add(buffer)
+        return buffer
 
     def free(self, buffer):
+        self._buffers.remove(buffer)
         self.memory.free(buffer)
+
+    def pin(self, address, length):
+        """What was allocated there: a program here has no other memory."""
+        return self.buffer_at(address, length)
+
+    def buffer_at(self, va, length):
+        return self._buffers.find(va, length)
 
     def now_ns(self):
         return self.loop.now_ns

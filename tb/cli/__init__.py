@@ -7,6 +7,7 @@ import typer
 from weft.tb.cli.card import regs, synth, verilog
 from weft.tb.cli.failures import told
 from weft.tb.cli.simulation import sim
+from weft.tb.cli.sweep import sweep
 from weft.tb.cli.verdicts import bench, coverage, formal, mutants, soak
 
 COMMANDS = (
@@ -15,6 +16,7 @@ COMMANDS = (
     synth,
     regs,
     bench,
+    sweep,
     formal,
     mutants,
     coverage,

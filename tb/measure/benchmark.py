@@ -92,7 +92,13 @@ BENCHMARKS = {
                       conditions="an honest pair of QPs beside a pair of victims, frames for both hosts"),
     "pcie-faults": Benchmark("Faults of a PCIe host, each kind, and what they broke.", "pcie_faults",
                              conditions="the PCIe room alone, reads in 900 to 1100 ns, six tenths of the memory answer "
-                                        "badly; lost tags or credits, hangs, wrong bytes, errors without a fault"),
+                                        "badly; and two cards under their drivers: payload, ring entries, nodes and "
+                                        "page lists that are damaged or unreadable, cards that are reset, cut off or "
+                                        "pulled out; lost tags, credits or blocks, hangs, wrong bytes, errors without "
+                                        "a fault"),
+    "soak": Benchmark("Random runs of two cards under everything that makes life hard for them.", "soak",
+                      conditions="clock cycles of two real cards, presets test and basic; runs by seed, each with its "
+                                 "own path MTUs, lives, losses, faults and resets; finished runs are kept"),
     "simulation": Benchmark("How fast simulation is.", "simulation",
                             conditions="wall clock of this machine, one run; two idle cards of preset test, Verilator"),
 }

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Signal
 
 from weft.hdl.layouts import REQUEST_LINES_MAX
 from weft.hdl.params import preset
-from weft.hdl.ring.reader import RingReader
+from weft.hdl.ring.reader import CHECK_BITS, RingReader
 from weft.tb.proof.broken import Broken
 from weft.tb.proof.specification import Spec
 
@@ -83,7 +83,8 @@ class RingReaderSpec(Spec):
                              tags[k].eq(request.p.tag)]
         with m.If(taken):
             m.d.sync += fetched.eq(fetched + request.p.count)
-        m.d.comb += line.p.data.eq(Cat(~index[log2], index))
+        content = Cat(~index[log2], index)      # twice: so the words XOR to 0
+        m.d.comb += [line.p.data[:CHECK_BITS].eq(content), line.p.data[-CHECK_BITS:].eq(content)]
         in_flight = Cat(live).any()
 
         # The user: retires what was delivered.

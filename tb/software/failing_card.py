@@ -15,9 +15,9 @@ class FailingCard:
     Parameters
     ----------
     device : FunctionalDevice
-    gone : bool
-        It was pulled out: reads give all ones, writes vanish. Otherwise it cannot reach memory: its status says so
-        until a reset, which finds everything well again.
+    how : str
+        "gone": it was pulled out; reads give all ones, writes vanish. "without memory": it cannot reach memory, and
+        its status says so until a reset, which finds everything well again. "reset": it was reset, and knows nothing.
 
     Attributes
     ----------
@@ -25,8 +25,8 @@ class FailingCard:
         Registers that were read or written since.
     """
 
-    def __init__(self, device, *, gone):
-        self.device, self.card, self.gone, self.touched = device, device.card, gone, 0
+    def __init__(self, device, how):
+        self.device, self.card, self.how, self.touched = device, device.card, how, 0
         device.card = self
         card, rings = self.card, self.card.rings
         card.receive_path = SimpleNamespace(receive=lambda frame: None)
@@ -36,12 +36,14 @@ class FailingCard:
 
     def read(self, offset):
         self.touched += 1
-        if self.gone:
+        if self.how == "gone":
             return (1 << 64) - 1
-        return self.card.read(offset) | (STATUS_DMA_LOST if offset == STATUS else 0)
+        if self.how == "reset" and offset == CONTROL:
+            return 0
+        return self.card.read(offset) | (STATUS_DMA_LOST if offset == STATUS and self.how == "without memory" else 0)
 
     def write(self, offset, value):
         self.touched += 1
-        if not self.gone and offset == CONTROL and value & CONTROL_RESET:
+        if self.how != "gone" and offset == CONTROL and value & CONTROL_RESET:
             self.device.card = self.card
             self.card.write(offset, value)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.driver.device.health import DMA_LOST, GONE, DeviceFatal
+from weft.driver.device.health import DMA_LOST, GONE, RESET, DeviceFatal
 from weft.driver.terms.enums import EventType, QPState, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.mr import MR
@@ -12,7 +12,8 @@ from weft.tb.software.failing_card import FailingCard
 from weft.tb.software.functional_pair import make_endpoints, make_pair, transfer
 
 LENGTH, SILENCE_NS = 1 << 16, 200_000
-HOW = pytest.mark.parametrize("gone", [True, False], ids=["gone", "without memory"])
+REASONS = {"gone": GONE, "reset": RESET, "without memory": DMA_LOST}
+HOW = pytest.mark.parametrize("how", REASONS)
 
 
 def post(ends, count, flags=SendFlags.SIGNALED):
@@ -23,7 +24,7 @@ def post(ends, count, flags=SendFlags.SIGNALED):
         ends[0].qps[number % len(ends[0].qps)].post_send(wr)
 
 
-def failing(gone, qps=2):
+def failing(how, qps=2):
     """Requests under way, receives posted, and the card fails: (pair, ends, failing card)."""
     pair = make_pair(ContextConfig(silence_ns=SILENCE_NS), seed=5)
     ends = make_endpoints(pair, LENGTH, qps=qps)
@@ -31,12 +32,12 @@ def failing(gone, qps=2):
     post(ends, 3 * qps)
     pair.contexts[0].progress()
     pair.loop.run(pair.loop.now_ns + 500)
-    return pair, ends, FailingCard(pair.devices[0], gone=gone)
+    return pair, ends, FailingCard(pair.devices[0], how)
 
 
 @HOW
-def test_everything_that_waits_ends(gone):
-    pair, ends, card = failing(gone)
+def test_everything_that_waits_ends(how):
+    pair, ends, card = failing(how)
     context, began = pair.contexts[0], pair.loop.now_ns
     found = {qp.qp_num: [] for qp in ends[0].qps}
     for _ in range(7):
@@ -49,7 +50,7 @@ def test_everything_that_waits_ends(gone):
     assert second == [(1, WCStatus.FATAL_ERR), (3, flushed), (5, flushed)]
     assert all(qp.qp_state is QPState.ERR for qp in ends[0].qps)
     event = context.get_async_event(0)
-    reason = GONE if gone else DMA_LOST
+    reason = REASONS[how]
     assert (event.event_type, event.element, event.reason) == (EventType.DEVICE_FATAL, context, reason)
     assert not context.async_events, "told once"
     for wait in (ends[0].cq.wait, context.get_async_event, lambda: MR(ends[0].pd, 4_096, 0), context.statistics,
@@ -65,8 +66,8 @@ def test_everything_that_waits_ends(gone):
 
 
 @HOW
-def test_nothing_is_left_on_the_host(gone):
-    pair, ends, _ = failing(gone)
+def test_nothing_is_left_on_the_host(how):
+    pair, ends, _ = failing(how)
     ends[0].cq.wait(1)
     ends[0].qps[0].close()
     ends[0].mr.close()
@@ -77,9 +78,9 @@ def test_nothing_is_left_on_the_host(gone):
 
 
 @HOW
-def test_close_does_not_wait_for_a_card_that_failed(gone):
+def test_close_does_not_wait_for_a_card_that_failed(how):
     """Nobody has noticed yet."""
-    pair, _, _ = failing(gone)
+    pair, _, _ = failing(how)
     began = pair.loop.now_ns
     pair.contexts[0].close()
     assert pair.loop.now_ns - began < 3 * SILENCE_NS
@@ -87,8 +88,8 @@ def test_close_does_not_wait_for_a_card_that_failed(gone):
 
 
 @HOW
-def test_a_command_that_is_waited_for_ends(gone):
-    pair, ends, _ = failing(gone)
+def test_a_command_that_is_waited_for_ends(how):
+    pair, ends, _ = failing(how)
     began = pair.loop.now_ns
     with pytest.raises(DeviceFatal):
         MR(ends[0].pd, 4_096, 0)
@@ -96,8 +97,9 @@ def test_a_command_that_is_waited_for_ends(gone):
     assert pair.contexts[0].get_async_event(0).event_type is EventType.DEVICE_FATAL
 
 
-def test_a_reset_brings_a_card_back_that_lost_its_memory():
-    pair, ends, _ = failing(gone=False)
+@pytest.mark.parametrize("how", ["reset", "without memory"])
+def test_a_reset_brings_it_back(how):
+    pair, ends, _ = failing(how)
     while ends[0].qps[0].qp_state is QPState.RTS:
         pair.contexts[0].serve(SILENCE_NS)
     ends[0].cq.take(100)
@@ -113,7 +115,7 @@ def test_a_reset_brings_a_card_back_that_lost_its_memory():
 
 
 def test_a_card_that_is_gone_cannot_be_reset():
-    pair, ends, _ = failing(gone=True)
+    pair, ends, _ = failing("gone")
     with pytest.raises(DeviceFatal, match=GONE):
         pair.contexts[0].reset()
     pair.contexts[0].close()

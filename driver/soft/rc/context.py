@@ -4,8 +4,8 @@ import collections
 from random import SystemRandom
 
 from ...memory.index_pool import IndexPool
+from ...protocol import arp
 from ...terms.checks import unsigned
-from . import arp
 from .mr import MemoryTable
 from .packet import BadPacket, parse
 

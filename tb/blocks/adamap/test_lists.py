@@ -6,7 +6,6 @@ from cocotb.triggers import RisingEdge, Timer
 
 from weft.hdl import abi
 from weft.tb.blocks.adamap.closed_loop import room, set_up
-from weft.tb.blocks.adamap.connection import EXTENTS
 from weft.tb.blocks.adamap.peer import Sender
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
@@ -78,8 +77,8 @@ async def consecutive_blocks_are_read_at_once(dut):
     world = await set_up(dut, depth=4, watermark=1, latency=(60, 80))
     sender, seen = Sender(world), world.seen
     world.free.clear()
-    ends = [first + count for first, count in EXTENTS]
-    world.free += [*range(0x1001, 0x100A), *range(ends[1] - 7, ends[1]), *range(ends[0] - 16, ends[0])]
+    small, ends = world.memory.small, [first + count for first, count in world.memory.extents]
+    world.free += [*small[1:10], *range(ends[1] - 7, ends[1]), *range(ends[0] - 16, ends[0])]
     qp = await world.create(0, 1)
     count = 20
     first = await world.behind_window(qp, 20 * count)

@@ -17,12 +17,14 @@ from weft.hdl.params import preset
 from weft.hdl.table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from weft.model.functional.translate import MrEntry, QpEntry
 from weft.tb.flow.clock import start_clock
+from weft.tb.flow.reserved import junk
 from weft.tb.flow.simulate import bench_seed
 from weft.tb.flow.stream import StreamSink, StreamSource
 
 PARAMS = preset("test").with_(ptes=1024)
 Op, Status = CommandOpcode, CommandStatus
 RESULTS = (0x11111111, 0x22222222, 0x33333333, 0x44444444)
+DRAIN_CYCLES = 20       # at most
 HOST_COUNTERS = [(0x9000_0000_0001 * (n + 3)) % (1 << COUNTER_WIDTH) for n in range(len(COUNTERS))]
 
 
@@ -102,7 +104,7 @@ class Env:
             await RisingEdge(self.dut.clk)
             if not int(self.dut.drain_request.value):
                 continue
-            await self.cycles(20)
+            await self.cycles(DRAIN_CYCLES)
             if self.before_drained:
                 await self.before_drained()
             assert int(self.dut.drain_request.value)
@@ -169,7 +171,8 @@ class Env:
     def post(self, opcode, **fields):
         """Queue a command; its tag."""
         self.tag = self.tag + 1 & 0xFFFF
-        self.commands.send_nowait(COMMAND.pack(phase=self.rng.randrange(2), opcode=opcode, tag=self.tag, **fields))
+        self.commands.send_nowait(COMMAND.pack(phase=self.rng.randrange(2), opcode=opcode, tag=self.tag, **fields,
+                                               **junk(COMMAND, self.rng)))
         return self.tag
 
     async def answer(self, tag, opcode):
