@@ -40,9 +40,11 @@ IMPORTS = {
     "driver/knitting": "contracts driver/protocol",
     "driver/send": "contracts driver/terms driver/protocol driver/knitting",
     "driver/receive": "contracts driver/protocol driver/knitting",
-    "driver/engine": "contracts driver/terms driver/device driver/queue driver/protocol driver/receive",
+    "driver/operation": "contracts driver/terms driver/memory driver/protocol",
+    "driver/engine": "contracts driver/terms driver/device driver/queue driver/protocol driver/receive "
+                     "driver/operation",
     "driver/verbs": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
-                    "driver/send driver/receive driver/engine",
+                    "driver/send driver/receive driver/operation driver/engine",
     "driver/channel": "driver/terms driver/verbs",
     "driver/application": "driver/terms driver/verbs",
     # RDMA in software: beside the card's driver, of which it shares the words and nothing that moves.
@@ -72,8 +74,8 @@ IMPORTS = {
     "tb/lives": "contracts hdl hdl/adamap driver/queue driver/protocol driver/knitting driver/receive driver/engine "
                 "model model/functional tb/flow tb/blocks/adamap",
     "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
-                   "driver/send driver/receive driver/engine driver/verbs driver/application model model/functional "
-                   "tb/judge tb/lives",
+                   "driver/send driver/receive driver/operation driver/engine driver/verbs driver/application model "
+                   "model/functional tb/judge tb/lives",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",
     "tb/conformance": "driver/terms driver/verbs model model/functional",
