@@ -287,6 +287,10 @@ class QpEngine:
         return abi.WORK.pack(pmtu=path.mtu, sqpn=self.index, dqpn=path.qpn, dst_mac=path.mac, dst_ip=path.ip,
                              sport=self.sport, **fields)
 
+    def own_memory(self, key):
+        """Memory of the driver's own behind a key of this QP, as a buffer, or None if it is the program's."""
+        return
+
     @property
     def sport(self):
         """UDP source port: 0xC000 to 0xFFFF, different for different QPs, so that routers spread them; a flow label

@@ -152,6 +152,10 @@ class CQ:
         wcs = [self._queue.popleft() for _ in range(min(num_entries, len(self._queue)))]
         return len(wcs), wcs
 
+    def forget(self, qp_num):
+        """A QP is reset: none of its completions can be polled any more."""
+        self._queue = collections.deque(wc for wc in self._queue if wc.qp_num != qp_num)
+
     def wait(self, num_entries=1, timeout_ns=None):
         """Up to ``num_entries`` completions; blocks for the first one.
 

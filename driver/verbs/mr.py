@@ -129,7 +129,7 @@ class MR:
             If the card does not confirm it. Only closing is possible then.
         """
         flags = member("flags", flags, ReregFlag)
-        if self.closed or self.closing or not flags or flags & ~_REREG:
+        if self.closed or self.closing or not flags or int(flags) & ~int(_REREG):
             raise InvalidValue(f"Failed to rereg MR: IBV_REREG_MR_ERR_INPUT, with flags {flags!r}"
                                + (" of a closed region" if self.closed else ""))
         if flags & ReregFlag.CHANGE_PD:

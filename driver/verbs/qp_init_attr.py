@@ -96,7 +96,7 @@ class QPInitAttrEx(QPInitAttr):
                      "send_ops_flags"):
             if getattr(self, name):
                 raise NotSupported(f"{name} is {getattr(self, name)!r}, and means nothing here")
-        if self.comp_mask & ~(QPInitAttrMask.PD | QPInitAttrMask.CREATE_FLAGS):
+        if self.comp_mask & ~int(QPInitAttrMask.PD | QPInitAttrMask.CREATE_FLAGS):
             raise NotSupported(f"comp_mask is {self.comp_mask:#x}; only a PD and no creation flags are possible")
         if self.pd is None or self.pd.context is not context:
             raise InvalidValue("a QP needs a PD of its context")

@@ -193,7 +193,8 @@ class QPLife:
             self.context.commands.finish(self.engine.told_card)
 
     def reset(self):
-        """Any state to RESET, with another number and PSN; nothing that was posted is completed any more.
+        """Any state to RESET, with another PSN and, unless the context is set to keep it, number. Nothing that was
+        posted is completed any more, and what was completed and not polled is gone from the CQs.
 
         Raises
         ------
@@ -207,7 +208,13 @@ class QPLife:
                 self._commands.call(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
         self._commands.pending = None
         self.engine.stop()
-        self._begin_life(self.context.qps.next_number(self.qp_num))
+        for cq in (self.scq, self.rcq):
+            cq.forget(self.qp_num)
+        if self.context.config.keep_qp_num:
+            self.context.progress()       # what the card told of the former life is heard before the next one begins
+            self._begin_life(self.qp_num)
+        else:
+            self._begin_life(self.context.qps.next_number(self.qp_num))
 
     def _still_on_card(self):
         settled = self._commands.settle()

@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from weft.driver.terms.errors import NotSupported
+from weft.driver.verbs.config import ContextConfig
 from weft.driver.verbs.device import add_device
 from weft.model.functional.host import FunctionalDevice
 from weft.model.link import EventLoop
@@ -79,7 +80,7 @@ def judge(source, names=TESTS):
         sys.path[:0] = [scratch, str(tests)]
         device = TickingDevice(EventLoop())
         device.transmit = lambda frame: None
-        add_device(device, mac=0x02_0000_0000_01, ip=0x0A00_0001)
+        add_device(device, mac=0x02_0000_0000_01, ip=0x0A00_0001, config=ContextConfig(keep_qp_num=True))
         install(mem_alloc={
             "posix_memalign": lambda size, alignment=8: device.alloc(size, align=max(alignment, 64)).va,
             "free": lambda address: device.free(device.pin(address, 1))})
