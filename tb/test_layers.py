@@ -62,7 +62,7 @@ IMPORTS = {
     # The benches, and above all the command line, which starts them.
     "tb/flow": "contracts hdl hdl/verilog",
     "tb/world": "contracts hdl hdl/pcie hdl/verilog driver/device tb/flow",
-    "tb/judge": "contracts model/functional tb/flow",
+    "tb/judge": "contracts driver/queue model/functional tb/flow",
     "tb/blocks/pcie": "contracts hdl hdl/pcie tb/flow tb/world",
     "tb/blocks/ring": "contracts hdl hdl/ring tb/flow tb/blocks/pcie",
     "tb/blocks/table": "contracts hdl hdl/table model/functional tb/flow",
