@@ -75,8 +75,8 @@ IMPORTS = {
     "tb/lives": "contracts hdl hdl/adamap driver/queue driver/protocol driver/knitting driver/receive driver/engine "
                 "model model/functional tb/flow tb/blocks/adamap",
     "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
-                   "driver/send driver/receive driver/operation driver/engine driver/verbs driver/aio driver/application "
-                   "model model/functional tb/judge tb/lives",
+                   "driver/send driver/receive driver/operation driver/engine driver/verbs driver/aio "
+                   "driver/application model model/functional tb/judge tb/lives",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",
     "tb/conformance": "driver/terms driver/verbs model model/functional",
