@@ -16,12 +16,14 @@ from ..queue.simple_nic import SimpleNic, control_extension, parse_control
 from ..queue.transmit_turns import TransmitTurns, enough_bytes
 from ..terms.enums import WCStatus
 from ..terms.errors import QueueFull, TimedOut
+from .card_lock import CardLock
 from .loopback import Loopback
 from .neighbours import Neighbours
 from .qp_table import QpTable
 from .table_mirror import TableMirror
 
 Ring = abi.Ring
+SHARED_WAIT_NS = 50_000     # at most between two looks of a thread, when another one sleeps until the card has news
 
 
 class CardEngine:
@@ -49,6 +51,7 @@ class CardEngine:
     lender : Lender
         Memory for operations, set by whoever knows what is registered.
     neighbours : Neighbours
+    lock : CardLock
     loopback : Loopback
         Carries what QPs send to QPs of the same card.
     tables : TableMirror
@@ -83,8 +86,10 @@ class CardEngine:
         self.fatal, self.stopped = None, False
         self._watch = SilenceWatch(device, config.silence_ns)
         self.counts = collections.Counter()
+        self.lock, self._waiting = CardLock(device), 0
         self.tables, self.loopback = TableMirror(self.qps.index_bits), Loopback(self)
         self.commands.observers.append(self.tables.on_command)
+        self.commands.pause = self._pause
         self.neighbours = Neighbours(mac, ip, send=self._send_arp, found=self._neighbour_found,
                                      missing=self._neighbour_missing)
         self._turns = TransmitTurns(self.rings, self.qps.mark_active, enough_bytes=enough_bytes(config.tx_poll_ns))
@@ -226,7 +231,19 @@ class CardEngine:
         if timeout_ns > poll_ns and self.fatal is None:
             for ring in abi.CARD_TO_HOST:
                 self.rings[ring].arm()
-        return self.device.wait(max(self.device.shortest_wait_ns, timeout_ns))
+        if self._waiting:      # the news may be for somebody else
+            timeout_ns = min(timeout_ns, SHARED_WAIT_NS)
+        self._waiting += 1
+        try:
+            with self.lock.given_up():
+                return self.device.wait(max(self.device.shortest_wait_ns, timeout_ns))
+        finally:
+            self._waiting -= 1
+
+    def _pause(self, timeout_ns):
+        """Wait for the card while others may use the driver."""
+        with self.lock.given_up():
+            self.device.wait(timeout_ns)
 
     def run_until(self, condition, timeout_ns=None):
         """Make progress until ``condition()`` holds.
@@ -238,17 +255,18 @@ class CardEngine:
             If the card failed, so that nothing will come.
         """
         deadline = None if timeout_ns is None else self.device.now_ns() + timeout_ns
-        while True:
-            busy = self.progress()
-            if condition():
-                return
-            if self.fatal is not None:
-                raise DeviceFatal(self.fatal)
-            now = self.device.now_ns()
-            if deadline is not None and now >= deadline:
-                raise TimedOut(f"nothing came within {timeout_ns} ns")
-            if not busy:
-                self.wait(1_000_000 if deadline is None else deadline - now)
+        with self.lock:
+            while True:
+                busy = self.progress()
+                if condition():
+                    return
+                if self.fatal is not None:
+                    raise DeviceFatal(self.fatal)
+                now = self.device.now_ns()
+                if deadline is not None and now >= deadline:
+                    raise TimedOut(f"nothing came within {timeout_ns} ns")
+                if not busy:
+                    self.wait(1_000_000 if deadline is None else deadline - now)
 
     # ----------------------------------------------------------------------------------- for a QP
 

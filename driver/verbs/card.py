@@ -19,6 +19,7 @@ from ..terms.enums import EventType
 from ..terms.errors import InvalidValue
 from .config import ContextConfig
 from .events import AsyncEvent
+from .locking import locked
 
 PD_BITS = 24
 
@@ -106,6 +107,7 @@ class Card:
         enable_card(self.device)
         self.engine.commands.call(abi.CommandOpcode.SET_NETWORK, mac=self.mac, ip=self.ip)
 
+    @locked
     def reset(self):
         """Reset the card, whatever is in flight, and bring it up again.
 
@@ -171,6 +173,11 @@ class Card:
         while self.kept:
             self.kept.pop()()
 
+    @property
+    def lock(self):
+        """The :class:`~weft.driver.engine.card_lock.CardLock`."""
+        return self.engine.lock
+
     def check_open(self):
         """Raise InvalidValue if it is closed."""
         if not self.open:
@@ -185,12 +192,14 @@ class Card:
             if not any(pd.handle == self._pds for context in self.contexts for pd in context.pds):
                 return self._pds
 
+    @locked
     def send_raw(self, frame):
         """Send a raw Ethernet frame (without FCS)."""
         self.check_open()
         self.engine.nic.send(frame)
         self.engine.nic.flush()
 
+    @locked
     def statistics(self):
         """Counters of the card by name."""
         self.check_open()

@@ -9,6 +9,7 @@ from ..queue.remembered import RememberedCommand
 from ..terms.checks import between, member, mr_access
 from ..terms.enums import AccessFlag, ReregFlag
 from ..terms.errors import InvalidValue, NotSupported, PyverbsUserError
+from .locking import locked, made_locked
 
 PTES_PER_COMMAND = 512
 _LENGTH_MAX = (1 << 64) - 1
@@ -40,6 +41,7 @@ class MR:
     lkey, rkey : int
     """
 
+    @made_locked
     def __init__(self, creator, length=0, access=0, address=None, implicit=False, *, buffer=None, page_bytes=None):
         creator.check_open()
         if implicit:
@@ -117,6 +119,7 @@ class MR:
                     address=staging.physical(0),
                 )
 
+    @locked
     def rereg(self, flags, pd=None, addr=0, length=0, access=0):
         """Change what ``flags`` name, under the same keys: the memory (``addr`` and ``length`` of the program's own),
         the protection domain, the access. Nobody may be using the region meanwhile.
@@ -183,6 +186,7 @@ class MR:
     def __exit__(self, *_):
         self.close()
 
+    @locked
     def close(self):
         """Deregister: when this returns, neither key works and the card does not touch the memory any more.
 

@@ -1,6 +1,7 @@
 """Protection domains."""
 
 from ..terms.errors import InvalidValue, PyverbsUserError
+from .locking import locked, made_locked
 
 
 class PD:
@@ -12,6 +13,7 @@ class PD:
         What lives in it, oldest first, as keys.
     """
 
+    @made_locked
     def __init__(self, creator):
         if not hasattr(creator, "new_pd"):
             raise PyverbsUserError(f"Cannot create PD from {type(creator)}")
@@ -21,6 +23,11 @@ class PD:
         self.qps, self.srqs, self.mrs = {}, {}, {}
         self.closed = False
         context.pds[self] = None
+
+    @property
+    def lock(self):
+        """That of its card."""
+        return self.context.lock
 
     def check_open(self):
         if self.closed:
@@ -33,6 +40,7 @@ class PD:
     def __exit__(self, *_):
         self.close()
 
+    @locked
     def close(self):
         """Destroy the QPs of the domain, then its SRQs and MRs, which none of them uses any more."""
         for children in (self.qps, self.srqs, self.mrs):

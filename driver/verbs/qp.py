@@ -11,6 +11,7 @@ from ..terms.checks import unsigned
 from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType
 from ..terms.errors import InvalidValue, QueueFull
 from .addr import GID, AHAttr, GlobalRoute
+from .locking import locked, made_locked
 from .qp_attr import RD_ATOMIC_MAX, QPAttr, QPConnection
 from .qp_init_attr import QPCap, QPInitAttr, QPInitAttrEx, rc_init_attr
 from .qp_life import QPLife
@@ -48,6 +49,7 @@ class QP(QPLife):
         life.
     """
 
+    @made_locked
     def __init__(self, creator, init_attr, qp_attr=None, *, psn=None):
         self.pd = init_attr.pd if isinstance(init_attr, QPInitAttrEx) else creator
         if not hasattr(self.pd, "mrs"):
@@ -105,12 +107,14 @@ class QP(QPLife):
         """What the peer needs."""
         return QPConnection(self.qp_num, self.attr.sq_psn, str(GID.of_ipv4(self.context.ip)))
 
+    @locked
     def connect(self, peer, *, path_mtu=MTU.MTU_1024, **attributes):
         """RESET to RTS with the peer's :class:`QPConnection`; ``attributes`` are others of :class:`QPAttr`."""
         attr = connected_attr(peer, **{"path_mtu": path_mtu, "sq_psn": self.attr.sq_psn} | attributes)
         attr.check(CONNECTED)
         self.to_rts(attr)
 
+    @locked
     def query(self, attr_mask=None):
         """(QPAttr, QPInitAttr) as they are now; changing them changes nothing. All of them, whatever ``attr_mask``
         asks for."""
@@ -125,6 +129,7 @@ class QP(QPLife):
 
     # --------------------------------------------------------------------------------------- work
 
+    @locked
     def post_send(self, wr):
         """Queue a send work request, and those that follow it by ``next_wr``.
 
@@ -147,6 +152,7 @@ class QP(QPLife):
             self.engine.post_send(operation)
             wr = wr.next_wr
 
+    @locked
     def post_recv(self, wr):
         """Queue a receive work request, and those that follow it by ``next_wr``: each SEND and each RDMA WRITE WITH
         IMMEDIATE of the peer takes one.
@@ -177,6 +183,7 @@ class QP(QPLife):
     def __exit__(self, *_):
         self.close()
 
+    @locked
     def close(self):
         """Destroy the QP: when this returns nothing of it is in flight and its blocks are free."""
         if self.closed:
