@@ -85,7 +85,7 @@ IMPORTS = {
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
                "tb/blocks/receive tb/software tb/cards",
     "tb/soak": "contracts driver/terms driver/device driver/queue driver/verbs tb/flow tb/world tb/cards tb/fuzz",
-    "tb/channel": "driver/terms driver/verbs driver/channel",
+    "tb/channel": "driver/terms driver/verbs driver/channel model tb/software",
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",
     "tb/wave": "contracts tb/flow tb/world",
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "

@@ -131,7 +131,7 @@ class Requester:
             ahead -= 1
             if op.unready is None and not self._make_windows(op):
                 break
-        return not self.waiting[0].unready
+        return self.waiting[0].unready == 0
 
     def _make_windows(self, op):
         """Destinations of a read; false if there is no index for one at present."""

@@ -8,6 +8,7 @@ from .message_end import Kind, MessageEnd
 
 CHUNK_BYTES = 64 * 1024
 MESSAGE_BYTES_MAX = 1 << 31
+_BULK = frozenset({Kind.SEND_DATA, Kind.READ_DATA})
 
 
 @dataclass(eq=False)
@@ -57,6 +58,11 @@ class Request:
     def end_psn(self):
         """PSN behind the last packet."""
         return self.psn + self.packets
+
+    @property
+    def bulk(self):
+        """Data that somebody waits for as a whole: what comes behind it, and is no data, may go first."""
+        return self.end is not None and self.end.kind in _BULK
 
     def writes(self):
         """(local va, lkey, remote va, rkey, length) of what is written, none empty."""

@@ -56,8 +56,13 @@ class SendQueue:
             raise InvalidValue(f"a request of {request.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
 
     def post(self, request):
-        """Accept a request that :meth:`check` let pass."""
-        self._waiting.append(request)
+        """Accept a request that :meth:`check` let pass. What asks for something, or grants it, overtakes the data of
+        answers and of granted sends at the end of the queue: the peer has what to do while these are on their way."""
+        at = len(self._waiting)
+        if request.end is not None and not request.bulk:
+            while at and self._waiting[at - 1].bulk:
+                at -= 1
+        self._waiting.insert(at, request)
 
     # --------------------------------------------------------------------------------- to the card
 

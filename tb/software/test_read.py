@@ -145,3 +145,29 @@ def test_local_memory_that_is_not_the_program_s_own_fails_in_turn():
     pair.send(READ, (0, 100), wr_id=9)
     assert pair.statuses(0, 3) == [WCStatus.SUCCESS, WCStatus.LOC_PROT_ERR, WCStatus.WR_FLUSH_ERR]
     assert a.mr.read(100, 0) == b"y" * 100 and not any(read_only.read(4096, 0))
+
+
+def test_reads_wait_for_regions_that_the_card_can_spare():
+    """A card with few of them: 16 stay for whoever receives, and yet all reads are done."""
+    pair = OperationPair(length=1 << 17, card={"preset": "test"})
+    a, b = pair.hosts
+    data = random.Random(8).randbytes(1 << 17)
+    b.mr.write(data)
+    few = [MR(a.pd, 64, LOCAL) for _ in range(12)]
+    for n in range(4):
+        pair.send(READ, *((n * 20_000 + 1_200 * i, 1_200) for i in range(16)), at=n * 20_000, wr_id=n)
+    least = []
+
+    def done():
+        least.append(a.context.mr_indices.free)
+        return len(a.cq) == 4
+
+    pair.run_until(done)
+    assert min(least) < 16 < 32 - len(few)
+    assert pair.statuses(0, 4) == [WCStatus.SUCCESS] * 4
+    for n in range(4):
+        assert a.mr.read(19_200, n * 20_000) == data[n * 20_000 : n * 20_000 + 19_200]
+    few += [MR(a.pd, 64, LOCAL) for _ in range(a.context.mr_indices.free - 3)]
+    pair.send(READ, *((1_200 * i, 1_200) for i in range(16)), at=0)
+    assert pair.statuses(0, 1) == [WCStatus.LOC_QP_OP_ERR]
+    pair.close()
