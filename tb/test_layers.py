@@ -40,9 +40,11 @@ IMPORTS = {
     "driver/knitting": "contracts driver/protocol",
     "driver/send": "contracts driver/terms driver/protocol driver/knitting",
     "driver/receive": "contracts driver/protocol driver/knitting",
-    "driver/engine": "contracts driver/terms driver/device driver/queue driver/protocol driver/receive",
+    "driver/operation": "contracts driver/terms driver/memory driver/protocol",
+    "driver/engine": "contracts driver/terms driver/device driver/queue driver/protocol driver/receive "
+                     "driver/operation",
     "driver/verbs": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
-                    "driver/send driver/receive driver/engine",
+                    "driver/send driver/receive driver/operation driver/engine",
     "driver/aio": "driver/terms driver/verbs",
     "driver/channel": "driver/terms driver/verbs",
     "driver/application": "driver/terms driver/verbs",
@@ -73,8 +75,8 @@ IMPORTS = {
     "tb/lives": "contracts hdl hdl/adamap driver/queue driver/protocol driver/knitting driver/receive driver/engine "
                 "model model/functional tb/flow tb/blocks/adamap",
     "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
-                   "driver/send driver/receive driver/engine driver/verbs driver/aio driver/application model "
-                   "model/functional tb/judge tb/lives",
+                   "driver/send driver/receive driver/operation driver/engine driver/verbs driver/aio "
+                   "driver/application model model/functional tb/judge tb/lives",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",
     "tb/conformance": "driver/terms driver/verbs model model/functional",
@@ -89,16 +91,17 @@ IMPORTS = {
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
                    "driver/soft/raw model/functional tb/flow",
     "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application model/functional "
-                  "tb/flow tb/world tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/fuzz "
+                  "model/wan tb/flow tb/world tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/fuzz "
                   "tb/soak",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application tb/flow tb/world "
               "tb/judge tb/cards tb/wave",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
+    "tb/report": "model/wan/path model/wan tb/sweep",
     "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job tb/soak "
-              "tb/sweep",
-    "tb": "contracts tb/flow tb/document tb/measure tb/job tb/soak tb/wan tb/sweep tb/cli",
+              "tb/sweep tb/report",
+    "tb": "contracts model/wan tb/flow tb/document tb/measure tb/job tb/soak tb/wan tb/sweep tb/report tb/cli",
 }
 
 

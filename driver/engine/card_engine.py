@@ -48,6 +48,8 @@ class CardEngine:
     qps : QpTable
         Of :class:`~weft.driver.engine.qp_engine.QpEngine`.
     reports : ReportWorker
+    lender : Lender
+        Memory for operations, set by whoever knows what is registered.
     neighbours : Neighbours
     lock : CardLock
     loopback : Loopback
@@ -79,6 +81,7 @@ class CardEngine:
         self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE],
                                      drain=self._while_waiting, fail=self.fail,
                                      card_cons=lambda: self._read_status().command_cons)
+        self.lender = None
         self.balancers, self.raw_frame_handlers, self.fatal_handlers = [], [], []
         self.fatal, self.stopped = None, False
         self._watch = SilenceWatch(device, config.silence_ns)
@@ -107,6 +110,7 @@ class CardEngine:
         for qp in self.qps:
             qp.on_card_reset(status)
             self.qps.remove(qp)
+        self.lender.windows.forget()
         self._turns.clear()
         self.status.write(0, bytes(abi.BLOCK_BYTES))
         for ring in self.rings.values():
@@ -296,11 +300,15 @@ class CardEngine:
             self.counts["arp_frames_dropped"] += 1
 
     def drain_transmit(self, qp, timeout_ns=100_000_000):
-        """Wait until no descriptor of ``qp`` is in the card."""
+        """Wait until no descriptor of ``qp`` is in the card, and no memory is lent to its peer."""
         qp.leaving = True
+        qp.operations.abandon()
         if qp.sender is not None:
             qp.sender.abandon()
             self.run_until(lambda: not qp.sender.in_card, timeout_ns)
+        qp.operations.close()
+        if not qp.operations.closed:
+            self.run_until(lambda: qp.operations.closed, timeout_ns)
 
     def remove_qp(self, qp):
         """The card does not know ``qp`` any more."""

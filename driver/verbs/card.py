@@ -10,7 +10,9 @@ from ..device.health import DeviceFatal
 from ..engine.card_engine import CardEngine
 from ..knitting.buffer import KnittingBuffer
 from ..memory.index_pool import IndexPool
+from ..memory.key_tags import KeyTags
 from ..memory.page_table import RangeAllocator
+from ..operation.lender import Lender
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.checks import unsigned
 from ..terms.enums import EventType
@@ -79,7 +81,9 @@ class Card:
         self.kept = []
         self.mr_indices = IndexPool(can.max_mr, "memory regions")
         self.pte_ranges = RangeAllocator(can.max_pte)
-        self.key_tags = {}     # index -> tags of its last lives
+        self.key_tags = KeyTags(config.random)
+        self.engine.lender = Lender(device, self.engine.commands, mrs=self.mrs, indices=self.mr_indices,
+                                    tags=self.key_tags, pte_ranges=self.pte_ranges, kept=self.kept)
         self._start()
         self.knitting = KnittingBuffer(
             device,

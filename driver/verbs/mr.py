@@ -1,6 +1,5 @@
 """Memory regions."""
 
-import collections
 import contextlib
 
 from weft.hdl import abi
@@ -15,7 +14,6 @@ from .locking import locked, made_locked
 PTES_PER_COMMAND = 512
 _LENGTH_MAX = (1 << 64) - 1
 _REREG = ReregFlag.CHANGE_TRANSLATION | ReregFlag.CHANGE_PD | ReregFlag.CHANGE_ACCESS
-TAGS_APART = 127   # lives of an index before a key tag may come again
 
 
 class MR:
@@ -57,7 +55,7 @@ class MR:
             own = lent.enter_context(contextlib.ExitStack())
             self.index = self.context.mr_indices.take()
             own.callback(self.context.mr_indices.give, self.index)
-            self.lkey = self.rkey = abi.make_key(self.index, self._new_tag())
+            self.lkey = self.rkey = abi.make_key(self.index, self.context.key_tags.new(self.index))
             self.install()
             self._own, self._memory = own.pop_all(), lent.pop_all()
         self._commands = RememberedCommand(self.context.commands)
@@ -86,12 +84,10 @@ class MR:
         lent.callback(self.context.device.free, buffer)
         return buffer
 
-    def _new_tag(self):
-        """A tag that none of the last lives of this index had, and not zero."""
-        last = self.context.key_tags.setdefault(self.index, collections.deque(maxlen=TAGS_APART))
-        last.append(self.context.config.random.choice(
-            [tag for tag in range(1, 1 << abi.KEY_TAG_BITS) if tag not in last]))
-        return last[-1]
+    @property
+    def pte_index(self):
+        """First entry of its pages in the page table."""
+        return self._ptes[0]
 
     def install(self):
         """Tell the card: first the pages, then the region."""
@@ -150,6 +146,7 @@ class MR:
                 self._place(lent, None, addr or None, length)
             after, (self.buffer, self.buf, self.length, self.page_bytes, self._ptes) = (
                 (self.buffer, self.buf, self.length, self.page_bytes, self._ptes), before)
+            self.context.engine.lender.windows.revoke(self)
             self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
             self.buffer, self.buf, self.length, self.page_bytes, self._ptes = after
             self.access = access
@@ -200,6 +197,7 @@ class MR:
         """
         if self.closed:
             return
+        self.context.engine.lender.windows.revoke(self)
         if not self.context.engine.stopped and self._commands.settle() is None:
             self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
         self.forget()

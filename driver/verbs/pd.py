@@ -9,7 +9,7 @@ class PD:
 
     Attributes
     ----------
-    qps, mrs : dict
+    qps, srqs, mrs : dict
         What lives in it, oldest first, as keys.
     """
 
@@ -20,7 +20,7 @@ class PD:
         creator.check_open()
         self.context = context = creator
         self.handle = context.new_pd()
-        self.qps, self.mrs = {}, {}
+        self.qps, self.srqs, self.mrs = {}, {}, {}
         self.closed = False
         context.pds[self] = None
 
@@ -42,8 +42,8 @@ class PD:
 
     @locked
     def close(self):
-        """Destroy the QPs of the domain, then its MRs, which none of them uses any more."""
-        for children in (self.qps, self.mrs):
+        """Destroy the QPs of the domain, then its SRQs and MRs, which none of them uses any more."""
+        for children in (self.qps, self.srqs, self.mrs):
             for child in list(children):
                 child.close()
         self.closed = True

@@ -5,6 +5,7 @@ import copy
 from weft.hdl import abi, wire
 
 from ..engine.qp_engine import QpEngine
+from ..operation.receives import Receives
 from ..protocol.path import Path
 from ..protocol.timer import ack_timeout_ns
 from ..queue.command import CommandTimeout
@@ -40,7 +41,10 @@ class QPLife:
 
     def _begin_life(self, qp_num, psn=None):
         self.qp_num = qp_num
-        self.engine = QpEngine(self.context.engine, qp_num, self.scq, self.rcq, self._tell)
+        self.engine = QpEngine(
+            self.context.engine, qp_num, self.scq, self.rcq, pd=self.pd.handle, rights=lambda: self.attr,
+            receives=Receives() if self.srq is None else self.srq.receives, shared=self.srq is not None,
+            tell=self._tell)
         self.attr = QPAttr(qp_state=QPState.RESET)
         self.attr.sq_psn = self.context.config.random.randrange(1 << wire.PSN_BITS) if psn is None else psn
 
