@@ -63,7 +63,7 @@ IMPORTS = {
     # The benches, and above all the command line, which starts them.
     "tb/flow": "contracts hdl hdl/verilog",
     "tb/world": "contracts hdl hdl/pcie hdl/verilog driver/device tb/flow",
-    "tb/judge": "contracts model/functional tb/flow",
+    "tb/judge": "contracts driver/queue model/functional tb/flow",
     "tb/blocks/pcie": "contracts hdl hdl/pcie tb/flow tb/world",
     "tb/blocks/ring": "contracts hdl hdl/ring tb/flow tb/blocks/pcie",
     "tb/blocks/table": "contracts hdl hdl/table model/functional tb/flow",
@@ -84,7 +84,7 @@ IMPORTS = {
                 "model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
                "tb/blocks/receive tb/software tb/cards",
-    "tb/soak": "contracts driver/terms driver/queue driver/verbs tb/flow tb/world tb/cards tb/fuzz",
+    "tb/soak": "contracts driver/terms driver/device driver/queue driver/verbs tb/flow tb/world tb/cards tb/fuzz",
     "tb/channel": "driver/terms driver/verbs driver/channel",
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",
     "tb/wave": "contracts tb/flow tb/world",
