@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from ..operation.mailbox import EAGER_BYTES
 from ..terms.checks import between, member
 from ..terms.enums import QPType
 from ..terms.errors import InvalidValue, NotSupported
@@ -9,7 +10,7 @@ from ..terms.init_enums import QPInitAttrMask
 
 QP_WR_MAX = 1 << 20
 SGE_MAX = 16
-INLINE_MAX = 0
+INLINE_MAX = EAGER_BYTES
 
 
 @dataclass

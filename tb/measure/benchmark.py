@@ -77,6 +77,8 @@ BENCHMARKS = {
                            "line_rate", conditions=CARDS),
     "latency": Benchmark("Latencies of a small write.", "latency",
                          conditions=f"{CARDS}; a write of 64 bytes with an immediate, one at a time, median of 5"),
+    "verbs": Benchmark("Payload rates of sends and reads, and what the driver takes.", "verbs",
+                       conditions=CARDS),
     "message-rate": Benchmark("Register accesses per message, and messages per second of 64 bytes.", "message_rate",
                               conditions=CARDS),
     "adamap-match": Benchmark("Interval and latency of matching a retransmission, whatever the list.",
