@@ -74,7 +74,7 @@ verilog: $(VENV)/.sim
 synth: $(VENV)/.dev
 	@$(BIN)/weft synth $(PRESET_OPTION)
 
-bench: $(VENV)/.sim
+bench: $(VENV)/.dev
 	@$(BIN)/weft bench $(ONLY_OPTION)
 
 formal: $(VENV)/.dev

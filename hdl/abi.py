@@ -101,7 +101,7 @@ REGISTERS = [
              "Bit 0: receive and transmit enabled. Bit 1: reset of everything but the PCIe side, while set."),
     Register("status", 0x024, _RO,
              "Bit 0: all engines idle. Bit 1: reset finished. Bit 2: the card was to read or write host memory while "
-             "the host did not let it be bus master; nothing it says is to be trusted until a reset."),
+             "the host did not let it be bus master; from then on it reads and writes none, until a reset."),
     Register("time_ns", 0x028, _RO, "Nanoseconds since reset.", width=64),
     Register("status_block", 0x030, _RW,
              "Physical address of the status block, 64-byte aligned; 0: none is written.", width=64),

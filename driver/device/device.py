@@ -151,6 +151,10 @@ class Device(abc.ABC):
         """Route MSI-X vectors 0 to ``vectors`` − 1 to :meth:`wait`. A back end that needs no set-up leaves it."""
         return
 
+    def acquire(self, lock):
+        """Take a lock that another thread has. A back end in whose time only one thread moves lets time go on."""
+        lock.acquire()
+
     @abc.abstractmethod
     def wait(self, timeout_ns):
         """Block until an interrupt arrives or ``timeout_ns`` have passed; true for an interrupt."""

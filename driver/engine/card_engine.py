@@ -16,12 +16,14 @@ from ..queue.simple_nic import SimpleNic, control_extension, parse_control
 from ..queue.transmit_turns import TransmitTurns, enough_bytes
 from ..terms.enums import WCStatus
 from ..terms.errors import QueueFull, TimedOut
+from .card_lock import CardLock
 from .loopback import Loopback
 from .neighbours import Neighbours
 from .qp_table import QpTable
 from .table_mirror import TableMirror
 
 Ring = abi.Ring
+SHARED_WAIT_NS = 50_000     # at most between two looks of a thread, when another one sleeps until the card has news
 
 
 class CardEngine:
@@ -46,7 +48,10 @@ class CardEngine:
     qps : QpTable
         Of :class:`~weft.driver.engine.qp_engine.QpEngine`.
     reports : ReportWorker
+    lender : Lender
+        Memory for operations, set by whoever knows what is registered.
     neighbours : Neighbours
+    lock : CardLock
     loopback : Loopback
         Carries what QPs send to QPs of the same card.
     tables : TableMirror
@@ -76,12 +81,15 @@ class CardEngine:
         self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE],
                                      drain=self._while_waiting, fail=self.fail,
                                      card_cons=lambda: self._read_status().command_cons)
+        self.lender = None
         self.balancers, self.raw_frame_handlers, self.fatal_handlers = [], [], []
         self.fatal, self.stopped = None, False
         self._watch = SilenceWatch(device, config.silence_ns)
         self.counts = collections.Counter()
+        self.lock, self._waiting = CardLock(device), 0
         self.tables, self.loopback = TableMirror(self.qps.index_bits), Loopback(self)
         self.commands.observers.append(self.tables.on_command)
+        self.commands.pause = self._pause
         self.neighbours = Neighbours(mac, ip, send=self._send_arp, found=self._neighbour_found,
                                      missing=self._neighbour_missing)
         self._turns = TransmitTurns(self.rings, self.qps.mark_active, enough_bytes=enough_bytes(config.tx_poll_ns))
@@ -102,6 +110,7 @@ class CardEngine:
         for qp in self.qps:
             qp.on_card_reset(status)
             self.qps.remove(qp)
+        self.lender.windows.forget()
         self._turns.clear()
         self.status.write(0, bytes(abi.BLOCK_BYTES))
         for ring in self.rings.values():
@@ -222,7 +231,19 @@ class CardEngine:
         if timeout_ns > poll_ns and self.fatal is None:
             for ring in abi.CARD_TO_HOST:
                 self.rings[ring].arm()
-        return self.device.wait(max(self.device.shortest_wait_ns, timeout_ns))
+        if self._waiting:      # the news may be for somebody else
+            timeout_ns = min(timeout_ns, SHARED_WAIT_NS)
+        self._waiting += 1
+        try:
+            with self.lock.given_up():
+                return self.device.wait(max(self.device.shortest_wait_ns, timeout_ns))
+        finally:
+            self._waiting -= 1
+
+    def _pause(self, timeout_ns):
+        """Wait for the card while others may use the driver."""
+        with self.lock.given_up():
+            self.device.wait(timeout_ns)
 
     def run_until(self, condition, timeout_ns=None):
         """Make progress until ``condition()`` holds.
@@ -234,17 +255,18 @@ class CardEngine:
             If the card failed, so that nothing will come.
         """
         deadline = None if timeout_ns is None else self.device.now_ns() + timeout_ns
-        while True:
-            busy = self.progress()
-            if condition():
-                return
-            if self.fatal is not None:
-                raise DeviceFatal(self.fatal)
-            now = self.device.now_ns()
-            if deadline is not None and now >= deadline:
-                raise TimedOut(f"nothing came within {timeout_ns} ns")
-            if not busy:
-                self.wait(1_000_000 if deadline is None else deadline - now)
+        with self.lock:
+            while True:
+                busy = self.progress()
+                if condition():
+                    return
+                if self.fatal is not None:
+                    raise DeviceFatal(self.fatal)
+                now = self.device.now_ns()
+                if deadline is not None and now >= deadline:
+                    raise TimedOut(f"nothing came within {timeout_ns} ns")
+                if not busy:
+                    self.wait(1_000_000 if deadline is None else deadline - now)
 
     # ----------------------------------------------------------------------------------- for a QP
 
@@ -278,11 +300,15 @@ class CardEngine:
             self.counts["arp_frames_dropped"] += 1
 
     def drain_transmit(self, qp, timeout_ns=100_000_000):
-        """Wait until no descriptor of ``qp`` is in the card."""
+        """Wait until no descriptor of ``qp`` is in the card, and no memory is lent to its peer."""
         qp.leaving = True
+        qp.operations.abandon()
         if qp.sender is not None:
             qp.sender.abandon()
             self.run_until(lambda: not qp.sender.in_card, timeout_ns)
+        qp.operations.close()
+        if not qp.operations.closed:
+            self.run_until(lambda: qp.operations.closed, timeout_ns)
 
     def remove_qp(self, qp):
         """The card does not know ``qp`` any more."""

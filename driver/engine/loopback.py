@@ -94,17 +94,22 @@ class Loopback:
             return False
         refused = self.card.tables.refusal(peer.index, packet.rkey, packet.va, packet.length,
                                            abi.AccessFlag.REMOTE_WRITE)
-        if not packet.length and not entry.access & abi.AccessFlag.REMOTE_WRITE:
-            refused = abi.Reason.NO_PERMISSION
         if refused is not abi.Reason.OK:
             self._report(peer, abi.ReportKind.ERROR, packet, reason=refused)
             return False
         if packet.length:
-            source = self.card.device.buffer_at(local_va, packet.length)
-            target = self.card.device.buffer_at(packet.va, packet.length)
-            target.write(packet.va - target.va, source.read(local_va - source.va, packet.length))
+            source, start = self._place(qp, lkey, local_va, packet.length)
+            target, at = self._place(peer, packet.rkey, packet.va, packet.length)
+            target.write(at, source.read(start, packet.length))
         self._next[peer] = (packet.psn + 1) & _WORD
         return True
+
+    def _place(self, qp, key, va, length):
+        """Buffer and offset of a range that a QP may use."""
+        if (own := qp.own_memory(key)) is not None:
+            return own, va
+        buffer = self.card.device.buffer_at(va, length)
+        return buffer, va - buffer.va
 
     def _report(self, qp, kind, packet, **fields):
         """Tell a QP what its card would."""

@@ -31,6 +31,11 @@ class IndexPool:
             raise NoRoom(f"all {self.size} {self.what} are in use")
         return self._free.popleft()
 
+    @property
+    def free(self):
+        """How many are free."""
+        return len(self._free)
+
     def give(self, index):
         """It is free again."""
         self._free.append(index)

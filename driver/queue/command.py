@@ -90,6 +90,8 @@ class CommandQueue:
         Why the card takes no command until it is reset.
     repeated : int
         Commands given again.
+    pause : callable(timeout_ns)
+        Waits for the card.
     observers : list of callable(opcode, fields)
         Hear of every command that the card did.
     """
@@ -102,7 +104,7 @@ class CommandQueue:
                  card_cons=lambda: 0, fail=lambda reason: None):
         self.device, self.ring, self.responses, self.timeout_ns = device, ring, responses, timeout_ns
         self.drain, self.card_cons, self.fail, self.fatal, self.repeated = drain, card_cons, fail, None, 0
-        self.observers = []
+        self.observers, self.pause = [], device.wait
         self._tag = 0
         self._waiting = {}     # tag -> _Given, in order of the ring
         self._backlog = []     # of _Given: those that found the ring full
@@ -227,7 +229,7 @@ class CommandQueue:
             if self.device.now_ns() >= deadline:
                 raise CommandTimeout(pending, self.timeout_ns)
             self.responses.arm()
-            self.device.wait(self.POLL_NS)
+            self.pause(self.POLL_NS)
         response = pending.response
         if response is None and self.fatal is not None:
             raise DeviceFatal(self.fatal)

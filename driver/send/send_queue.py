@@ -128,15 +128,17 @@ class SendQueue:
 
     def refuse(self, psn, status):
         """The card refused the descriptor with this PSN: nothing of its request, and of those behind it, is sent."""
-        first = next((r.psn for r in self._requests if r.psn <= psn < r.end_psn), self.una)
+        request = self.request_at(psn)
+        first = self.una if request is None else request.psn
         if self._refused is None or first < self._refused[0]:
             self._refused = (first, status)
             self._chunks = collections.deque(c for c in self._chunks if c[0].psn < first)
 
     @property
     def failure(self):
-        """Status of the oldest request if the card refused it, and everything before it is complete, or None."""
-        return self._refused[1] if self._refused is not None and self.una >= self._refused[0] else None
+        """(first PSN, status) of the oldest request if the card refused it, and everything before it arrived, or
+        None."""
+        return self._refused if self._refused is not None and self.una >= self._refused[0] else None
 
     def piece_at(self, psn):
         """The sent, unacknowledged piece that holds ``psn``, or None. Refused requests have none."""
@@ -145,6 +147,10 @@ class SendQueue:
         if self._refused is not None and psn >= self._refused[0]:
             return None
         return self._pieces.find(psn)
+
+    def request_at(self, psn):
+        """The cut request that is not complete and holds ``psn``, or None."""
+        return next((r for r in self._requests if r.psn <= psn < r.end_psn), None)
 
     def flush(self):
         """Forget everything; the requests that were not complete."""

@@ -54,8 +54,8 @@ def mr_access(access):
         If there are no such flags, or the peer may write where the host may not.
     """
     access = member("access", access, AccessFlag)
-    if absent := access & ~_EXISTING:
-        raise NotSupported(f"Failed to register a MR: {absent!r} does not exist here")
+    if absent := int(access) & ~int(_EXISTING):
+        raise NotSupported(f"Failed to register a MR: access {absent:#x} does not exist here")
     if access & _REMOTE and not access & AccessFlag.LOCAL_WRITE:
         raise InvalidValue("Failed to register a MR: memory that a peer may write must be writable locally as well")
     return access

@@ -10,13 +10,16 @@ from ..device.health import DeviceFatal
 from ..engine.card_engine import CardEngine
 from ..knitting.buffer import KnittingBuffer
 from ..memory.index_pool import IndexPool
+from ..memory.key_tags import KeyTags
 from ..memory.page_table import RangeAllocator
+from ..operation.lender import Lender
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.checks import unsigned
 from ..terms.enums import EventType
 from ..terms.errors import InvalidValue
 from .config import ContextConfig
 from .events import AsyncEvent
+from .locking import locked
 
 PD_BITS = 24
 
@@ -78,7 +81,9 @@ class Card:
         self.kept = []
         self.mr_indices = IndexPool(can.max_mr, "memory regions")
         self.pte_ranges = RangeAllocator(can.max_pte)
-        self.key_tags = {}     # index -> tags of its last lives
+        self.key_tags = KeyTags(config.random)
+        self.engine.lender = Lender(device, self.engine.commands, mrs=self.mrs, indices=self.mr_indices,
+                                    tags=self.key_tags, pte_ranges=self.pte_ranges, kept=self.kept)
         self._start()
         self.knitting = KnittingBuffer(
             device,
@@ -102,6 +107,7 @@ class Card:
         enable_card(self.device)
         self.engine.commands.call(abi.CommandOpcode.SET_NETWORK, mac=self.mac, ip=self.ip)
 
+    @locked
     def reset(self):
         """Reset the card, whatever is in flight, and bring it up again.
 
@@ -167,6 +173,11 @@ class Card:
         while self.kept:
             self.kept.pop()()
 
+    @property
+    def lock(self):
+        """The :class:`~weft.driver.engine.card_lock.CardLock`."""
+        return self.engine.lock
+
     def check_open(self):
         """Raise InvalidValue if it is closed."""
         if not self.open:
@@ -181,12 +192,14 @@ class Card:
             if not any(pd.handle == self._pds for context in self.contexts for pd in context.pds):
                 return self._pds
 
+    @locked
     def send_raw(self, frame):
         """Send a raw Ethernet frame (without FCS)."""
         self.check_open()
         self.engine.nic.send(frame)
         self.engine.nic.flush()
 
+    @locked
     def statistics(self):
         """Counters of the card by name."""
         self.check_open()

@@ -42,6 +42,9 @@ class ContextConfig:
         finished. Waits as short as this ask for no interrupt at all.
     silence_ns : int
         When so long nothing was heard of a card that somebody waits for, its status register is read: it may be gone.
+    keep_qp_num : bool
+        A QP keeps its number over RESET, as in the verbs. What is still on its way of a former life is then told from
+        the present one by its PSN alone; otherwise each life has a number of its own.
     random : random.Random
         Of first PSNs and key tags; the system's by default, which nobody can foresee.
     """
@@ -62,6 +65,7 @@ class ContextConfig:
     tx_poll_ns: int = 2_000
     silence_ns: int = 10_000_000
     reset: bool = True
+    keep_qp_num: bool = False
     random: Random = field(default_factory=SystemRandom)
 
     def check(self):

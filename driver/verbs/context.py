@@ -1,6 +1,9 @@
 """The context: what a program has of an open card."""
 
 import collections
+import contextlib
+import threading
+import time
 from operator import attrgetter
 
 from ..device.capabilities import IncompatibleCard
@@ -13,11 +16,13 @@ from .device_list import open_card
 from .ending import abandon_all, end_all, end_mine
 from .queries import Queries
 
+TURN_S = 1e-5           # the progress thread lets others in for so long
+IDLE_NS = 1_000_000     # at most between two looks of the progress thread
 __all__ = ["Context", "ContextConfig", "DeviceFatal", "IncompatibleCard"]
 
 _OF_CARD = ("device", "mac", "ip", "config", "capabilities", "engine", "knitting", "mrs", "kept", "mr_indices",
             "pte_ranges", "key_tags", "lending", "new_pd", "send_raw", "statistics", "reset")
-_OF_ENGINE = ("commands", "qps", "rings", "counts", "neighbours", "raw_frame_handlers", "transmitting")
+_OF_ENGINE = ("lock", "commands", "qps", "rings", "counts", "neighbours", "raw_frame_handlers", "transmitting")
 
 
 class Context(Queries):
@@ -61,6 +66,7 @@ class Context(Queries):
         self.pds, self.cqs, self.channels = {}, {}, {}
         self.async_events = collections.deque()
         self.card.contexts[self] = None
+        self._thread = None
 
     @property
     def open(self):
@@ -79,13 +85,15 @@ class Context(Queries):
 
     def progress(self):
         """One round of everything, without waiting; true if something happened."""
-        self.check_open()
-        return self.engine.progress()
+        with self.lock:
+            self.check_open()
+            return self.engine.progress()
 
     def wait(self, timeout_ns):
         """See :meth:`~weft.driver.engine.card_engine.CardEngine.wait`."""
-        self.check_open()
-        return self.engine.wait(timeout_ns)
+        with self.lock:
+            self.check_open()
+            return self.engine.wait(timeout_ns)
 
     def run_until(self, condition, timeout_ns=None):
         """See :meth:`~weft.driver.engine.card_engine.CardEngine.run_until`."""
@@ -99,6 +107,22 @@ class Context(Queries):
             if not self.progress():
                 self.wait(left)
 
+    def start_progress(self):
+        """Let a thread of the driver's own make progress until the context is closed, so that the peers are answered
+        whatever the program does. Simulated devices need none: there it is :meth:`serve` in a thread of its own."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._keep_going, name=f"progress of {self.name}", daemon=True)
+            self._thread.start()
+
+    def _keep_going(self):
+        with contextlib.suppress(DeviceFatal):      # whoever waits for something is told as well
+            while self.open:
+                with self.lock:
+                    if self.open and not self.engine.progress():
+                        self.engine.wait(IDLE_NS)
+                if self.lock.wanted:
+                    time.sleep(TURN_S)
+
     def get_async_event(self, timeout_ns=None):
         """Wait for an :class:`~weft.driver.verbs.events.AsyncEvent` and return it.
 
@@ -106,8 +130,9 @@ class Context(Queries):
         ------
         TimedOut
         """
-        self.run_until(lambda: self.async_events, timeout_ns)
-        return self.async_events.popleft()
+        with self.lock:
+            self.run_until(lambda: self.async_events, timeout_ns)
+            return self.async_events.popleft()
 
     # ------------------------------------------------------------------------------------------ end
 
@@ -128,8 +153,13 @@ class Context(Queries):
         CommandError, CommandTimeout
             If others use a card that does not answer. The call may be repeated.
         """
-        if not self.open:
-            return
+        with self.lock:
+            if self.open:
+                self._close()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _close(self):
         if len(self.card.contexts) > 1:
             end_mine(self)
         else:

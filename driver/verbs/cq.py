@@ -6,6 +6,7 @@ from ..terms.checks import between
 from ..terms.enums import EventType, WCStatus
 from ..terms.errors import InvalidValue, PyverbsRDMAError, QueueOverrun
 from .events import AsyncEvent
+from .locking import locked, made_locked
 
 CQE_MAX = 1 << 22
 COMP_VECTORS = 1
@@ -21,6 +22,7 @@ class CompChannel:
     events : deque of CQ
     """
 
+    @made_locked
     def __init__(self, context):
         context.check_open()
         self.context = context
@@ -29,6 +31,7 @@ class CompChannel:
         self.closed = False
         context.channels[self] = None
 
+    @locked
     def get_cq_event(self, expected_cq=None, *, timeout_ns=None):
         """Wait for an event and return its CQ.
 
@@ -51,6 +54,7 @@ class CompChannel:
     def __exit__(self, *_):
         self.close()
 
+    @locked
     def close(self):
         """Destroy it, and before it the CQs that tell it."""
         for cq in list(self.cqs):
@@ -86,6 +90,7 @@ class CQ:
         Events that were taken and not acknowledged.
     """
 
+    @made_locked
     def __init__(self, context, cqe, cq_context=None, channel=None, comp_vector=0):
         context.check_open()
         if channel is not None and channel.context is not context:
@@ -134,6 +139,7 @@ class CQ:
         if self.comp_channel is not None:
             self.comp_channel.events.append(self)
 
+    @locked
     def poll(self, num_entries=1):
         """(count, completions), without waiting.
 
@@ -145,6 +151,7 @@ class CQ:
         self.context.progress()
         return self.take(num_entries)
 
+    @locked
     def take(self, num_entries):
         """The same, of what is already there."""
         if self.overrun and not self._queue:
@@ -152,6 +159,11 @@ class CQ:
         wcs = [self._queue.popleft() for _ in range(min(num_entries, len(self._queue)))]
         return len(wcs), wcs
 
+    def forget(self, qp_num):
+        """A QP is reset: none of its completions can be polled any more."""
+        self._queue = collections.deque(wc for wc in self._queue if wc.qp_num != qp_num)
+
+    @locked
     def wait(self, num_entries=1, timeout_ns=None):
         """Up to ``num_entries`` completions; blocks for the first one.
 
@@ -162,12 +174,14 @@ class CQ:
         self.context.run_until(lambda: self._queue or self.overrun, timeout_ns)
         return self.take(num_entries)[1]
 
+    @locked
     def req_notify(self, solicited_only=False):
         """The next completion makes an event on the channel; with ``solicited_only`` the next one that the peer asked
         for, or that is an error. What was asked for with less stays asked for."""
         self._solicited_only = bool(solicited_only) and (self._solicited_only or not self._notify)
         self._notify = True
 
+    @locked
     def ack_events(self, num_events):
         """So many events that were taken from the channel are done with.
 
@@ -178,6 +192,7 @@ class CQ:
         """
         self.unacknowledged -= between("num_events", num_events, 0, self.unacknowledged)
 
+    @locked
     def resize(self, cqe):
         """Let it hold another number of completions.
 
@@ -204,6 +219,7 @@ class CQ:
     def __exit__(self, *_):
         self.close()
 
+    @locked
     def close(self):
         """Destroy it, and before it the QPs that use it."""
         if self.closed:

@@ -1,5 +1,6 @@
 """The devices that a program can open by name."""
 
+import threading
 from dataclasses import dataclass
 
 from ..terms.checks import unsigned
@@ -8,6 +9,7 @@ from ..terms.port_enums import NodeType, TransportType
 from .card import Card
 
 _devices = {}    # name -> _Entry
+_opening = threading.Lock()
 
 
 @dataclass
@@ -72,8 +74,9 @@ def get_device_list():
 def open_card(name):
     """The :class:`Card` of a device, brought up if it is not."""
     entry = _find(name)
-    if entry.card is None or not entry.card.open:
-        entry.card = Card(entry.device, mac=entry.mac, ip=entry.ip, config=entry.config)
+    with _opening:
+        if entry.card is None or not entry.card.open:
+            entry.card = Card(entry.device, mac=entry.mac, ip=entry.ip, config=entry.config)
     return entry.card
 
 

@@ -13,3 +13,6 @@ class AsyncEvent:
     event_type: EventType
     element: object
     reason: str = ""
+
+    def ack(self):
+        """It is done with (ibv_ack_async_event); nothing waits for that here."""

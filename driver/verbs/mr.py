@@ -1,6 +1,5 @@
 """Memory regions."""
 
-import collections
 import contextlib
 
 from weft.hdl import abi
@@ -10,11 +9,11 @@ from ..queue.remembered import RememberedCommand
 from ..terms.checks import between, member, mr_access
 from ..terms.enums import AccessFlag, ReregFlag
 from ..terms.errors import InvalidValue, NotSupported, PyverbsUserError
+from .locking import locked, made_locked
 
 PTES_PER_COMMAND = 512
 _LENGTH_MAX = (1 << 64) - 1
 _REREG = ReregFlag.CHANGE_TRANSLATION | ReregFlag.CHANGE_PD | ReregFlag.CHANGE_ACCESS
-TAGS_APART = 127   # lives of an index before a key tag may come again
 
 
 class MR:
@@ -42,6 +41,7 @@ class MR:
     lkey, rkey : int
     """
 
+    @made_locked
     def __init__(self, creator, length=0, access=0, address=None, implicit=False, *, buffer=None, page_bytes=None):
         creator.check_open()
         if implicit:
@@ -55,7 +55,7 @@ class MR:
             own = lent.enter_context(contextlib.ExitStack())
             self.index = self.context.mr_indices.take()
             own.callback(self.context.mr_indices.give, self.index)
-            self.lkey = self.rkey = abi.make_key(self.index, self._new_tag())
+            self.lkey = self.rkey = abi.make_key(self.index, self.context.key_tags.new(self.index))
             self.install()
             self._own, self._memory = own.pop_all(), lent.pop_all()
         self._commands = RememberedCommand(self.context.commands)
@@ -84,12 +84,10 @@ class MR:
         lent.callback(self.context.device.free, buffer)
         return buffer
 
-    def _new_tag(self):
-        """A tag that none of the last lives of this index had, and not zero."""
-        last = self.context.key_tags.setdefault(self.index, collections.deque(maxlen=TAGS_APART))
-        last.append(self.context.config.random.choice(
-            [tag for tag in range(1, 1 << abi.KEY_TAG_BITS) if tag not in last]))
-        return last[-1]
+    @property
+    def pte_index(self):
+        """First entry of its pages in the page table."""
+        return self._ptes[0]
 
     def install(self):
         """Tell the card: first the pages, then the region."""
@@ -121,6 +119,7 @@ class MR:
                     address=staging.physical(0),
                 )
 
+    @locked
     def rereg(self, flags, pd=None, addr=0, length=0, access=0):
         """Change what ``flags`` name, under the same keys: the memory (``addr`` and ``length`` of the program's own),
         the protection domain, the access. Nobody may be using the region meanwhile.
@@ -133,7 +132,7 @@ class MR:
             If the card does not confirm it. Only closing is possible then.
         """
         flags = member("flags", flags, ReregFlag)
-        if self.closed or self.closing or not flags or flags & ~_REREG:
+        if self.closed or self.closing or not flags or int(flags) & ~int(_REREG):
             raise InvalidValue(f"Failed to rereg MR: IBV_REREG_MR_ERR_INPUT, with flags {flags!r}"
                                + (" of a closed region" if self.closed else ""))
         if flags & ReregFlag.CHANGE_PD:
@@ -147,6 +146,7 @@ class MR:
                 self._place(lent, None, addr or None, length)
             after, (self.buffer, self.buf, self.length, self.page_bytes, self._ptes) = (
                 (self.buffer, self.buf, self.length, self.page_bytes, self._ptes), before)
+            self.context.engine.lender.windows.revoke(self)
             self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
             self.buffer, self.buf, self.length, self.page_bytes, self._ptes = after
             self.access = access
@@ -186,6 +186,7 @@ class MR:
     def __exit__(self, *_):
         self.close()
 
+    @locked
     def close(self):
         """Deregister: when this returns, neither key works and the card does not touch the memory any more.
 
@@ -196,6 +197,7 @@ class MR:
         """
         if self.closed:
             return
+        self.context.engine.lender.windows.revoke(self)
         if not self.context.engine.stopped and self._commands.settle() is None:
             self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
         self.forget()

@@ -1,6 +1,7 @@
 """Protection domains."""
 
 from ..terms.errors import InvalidValue, PyverbsUserError
+from .locking import locked, made_locked
 
 
 class PD:
@@ -8,19 +9,25 @@ class PD:
 
     Attributes
     ----------
-    qps, mrs : dict
+    qps, srqs, mrs : dict
         What lives in it, oldest first, as keys.
     """
 
+    @made_locked
     def __init__(self, creator):
         if not hasattr(creator, "new_pd"):
             raise PyverbsUserError(f"Cannot create PD from {type(creator)}")
         creator.check_open()
         self.context = context = creator
         self.handle = context.new_pd()
-        self.qps, self.mrs = {}, {}
+        self.qps, self.srqs, self.mrs = {}, {}, {}
         self.closed = False
         context.pds[self] = None
+
+    @property
+    def lock(self):
+        """That of its card."""
+        return self.context.lock
 
     def check_open(self):
         if self.closed:
@@ -33,9 +40,10 @@ class PD:
     def __exit__(self, *_):
         self.close()
 
+    @locked
     def close(self):
-        """Destroy the QPs of the domain, then its MRs, which none of them uses any more."""
-        for children in (self.qps, self.mrs):
+        """Destroy the QPs of the domain, then its SRQs and MRs, which none of them uses any more."""
+        for children in (self.qps, self.srqs, self.mrs):
             for child in list(children):
                 child.close()
         self.closed = True

@@ -11,11 +11,12 @@ from ..terms.checks import unsigned
 from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType
 from ..terms.errors import InvalidValue, QueueFull
 from .addr import GID, AHAttr, GlobalRoute
+from .locking import locked, made_locked
 from .qp_attr import RD_ATOMIC_MAX, QPAttr, QPConnection
 from .qp_init_attr import QPCap, QPInitAttr, QPInitAttrEx, rc_init_attr
 from .qp_life import QPLife
 from .qp_states import necessary
-from .requests import check_recv, send_request
+from .requests import receive_request, send_operation
 
 __all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr", "QPInitAttrEx", "rc_init_attr"]
 
@@ -48,6 +49,7 @@ class QP(QPLife):
         life.
     """
 
+    @made_locked
     def __init__(self, creator, init_attr, qp_attr=None, *, psn=None):
         self.pd = init_attr.pd if isinstance(init_attr, QPInitAttrEx) else creator
         if not hasattr(self.pd, "mrs"):
@@ -105,12 +107,14 @@ class QP(QPLife):
         """What the peer needs."""
         return QPConnection(self.qp_num, self.attr.sq_psn, str(GID.of_ipv4(self.context.ip)))
 
+    @locked
     def connect(self, peer, *, path_mtu=MTU.MTU_1024, **attributes):
         """RESET to RTS with the peer's :class:`QPConnection`; ``attributes`` are others of :class:`QPAttr`."""
         attr = connected_attr(peer, **{"path_mtu": path_mtu, "sq_psn": self.attr.sq_psn} | attributes)
         attr.check(CONNECTED)
         self.to_rts(attr)
 
+    @locked
     def query(self, attr_mask=None):
         """(QPAttr, QPInitAttr) as they are now; changing them changes nothing. All of them, whatever ``attr_mask``
         asks for."""
@@ -125,39 +129,51 @@ class QP(QPLife):
 
     # --------------------------------------------------------------------------------------- work
 
+    @locked
     def post_send(self, wr):
-        """Queue a send work request.
+        """Queue a send work request, and those that follow it by ``next_wr``.
 
         Raises
         ------
-        ValueError, TypeError
-            If the QP is not in RTS or ERR, or the request is impossible; nothing is queued then.
-        BufferError
+        InvalidValue, NotSupported, TypeError
+            If the QP is not in RTS, SQD or ERR, or a request is impossible; neither it nor those behind it are queued.
+        QueueFull
             If ``max_send_wr`` requests are outstanding.
+        NoRoom
+            If the card has no room for what the first request takes that is no write.
         """
-        if self.sender is None:
-            raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
-        request = send_request(wr, self.cap, signal_all=self.init_attr.sq_sig_all)
-        if self.sender.outstanding >= self.cap.max_send_wr:
-            raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
-        self.engine.post_send(request)
+        while wr is not None:
+            if self.sender is None:
+                raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
+            operation = send_operation(
+                wr, self.cap, self.context.engine.lender.memory, signal_all=self.init_attr.sq_sig_all)
+            if self.engine.outstanding >= self.cap.max_send_wr:
+                raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
+            self.engine.post_send(operation)
+            wr = wr.next_wr
 
+    @locked
     def post_recv(self, wr):
-        """Queue a receive work request: each RDMA WRITE WITH IMMEDIATE of the peer takes one.
+        """Queue a receive work request, and those that follow it by ``next_wr``: each SEND and each RDMA WRITE WITH
+        IMMEDIATE of the peer takes one.
 
         Raises
         ------
-        ValueError, TypeError
-            If the QP is in RESET, or the request is impossible.
-        BufferError
+        InvalidValue, TypeError
+            If the QP is in RESET or uses an SRQ, or a request is impossible; neither it nor those behind it are queued.
+        QueueFull
             If ``max_recv_wr`` requests are outstanding.
         """
-        if self.qp_state is QPState.RESET:
-            raise InvalidValue(f"QP {self.qp_num} is RESET; it cannot receive")
-        check_recv(wr, self.cap)
-        if self.engine.receives >= self.cap.max_recv_wr:
-            raise QueueFull(f"{self.cap.max_recv_wr} receive requests are outstanding")
-        self.engine.post_recv(wr)
+        while wr is not None:
+            if self.qp_state is QPState.RESET:
+                raise InvalidValue(f"QP {self.qp_num} is RESET; it cannot receive")
+            if self.srq is not None:
+                raise InvalidValue(f"QP {self.qp_num} takes its receive requests from an SRQ")
+            receive = receive_request(wr, self.cap.max_recv_sge)
+            if self.engine.receives >= self.cap.max_recv_wr:
+                raise QueueFull(f"{self.cap.max_recv_wr} receive requests are outstanding")
+            self.engine.post_recv(receive)
+            wr = wr.next_wr
 
     # ------------------------------------------------------------------------------------- the end
 
@@ -167,6 +183,7 @@ class QP(QPLife):
     def __exit__(self, *_):
         self.close()
 
+    @locked
     def close(self):
         """Destroy the QP: when this returns nothing of it is in flight and its blocks are free."""
         if self.closed:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from weft.hdl import wire
 
+from ..operation.mailbox import SLOTS
 from ..terms.checks import between, member, unsigned
 from ..terms.enums import MTU, AccessFlag, MigState, QPState
 from ..terms.enums import QPAttrMask as Mask
@@ -13,7 +14,7 @@ from .addr import AHAttr
 from .qp_init_attr import QPCap
 
 PORTS, GIDS, PKEYS = 1, 1, 1
-RD_ATOMIC_MAX = 16
+RD_ATOMIC_MAX = SLOTS
 _QP_ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 
 # By the bit of the mask that names it: the attribute, and the largest value of those that are plain numbers.

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from ..operation.mailbox import EAGER_BYTES
 from ..terms.checks import between, member
 from ..terms.enums import QPType
 from ..terms.errors import InvalidValue, NotSupported
@@ -9,7 +10,7 @@ from ..terms.init_enums import QPInitAttrMask
 
 QP_WR_MAX = 1 << 20
 SGE_MAX = 16
-INLINE_MAX = 0
+INLINE_MAX = EAGER_BYTES
 
 
 @dataclass
@@ -95,7 +96,7 @@ class QPInitAttrEx(QPInitAttr):
                      "send_ops_flags"):
             if getattr(self, name):
                 raise NotSupported(f"{name} is {getattr(self, name)!r}, and means nothing here")
-        if self.comp_mask & ~(QPInitAttrMask.PD | QPInitAttrMask.CREATE_FLAGS):
+        if self.comp_mask & ~int(QPInitAttrMask.PD | QPInitAttrMask.CREATE_FLAGS):
             raise NotSupported(f"comp_mask is {self.comp_mask:#x}; only a PD and no creation flags are possible")
         if self.pd is None or self.pd.context is not context:
             raise InvalidValue("a QP needs a PD of its context")

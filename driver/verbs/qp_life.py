@@ -5,6 +5,7 @@ import copy
 from weft.hdl import abi, wire
 
 from ..engine.qp_engine import QpEngine
+from ..operation.receives import Receives
 from ..protocol.path import Path
 from ..protocol.timer import ack_timeout_ns
 from ..queue.command import CommandTimeout
@@ -16,6 +17,7 @@ from ..terms.enums import AccessFlag, EventType, QPAttrMask, QPState, WCStatus
 from ..terms.errors import InvalidValue
 from .addr import ipv4_of
 from .events import AsyncEvent
+from .locking import locked
 from .qp_attr import QPAttr
 from .qp_states import check_transition, necessary
 
@@ -39,7 +41,10 @@ class QPLife:
 
     def _begin_life(self, qp_num, psn=None):
         self.qp_num = qp_num
-        self.engine = QpEngine(self.context.engine, qp_num, self.scq, self.rcq, self._tell)
+        self.engine = QpEngine(
+            self.context.engine, qp_num, self.scq, self.rcq, pd=self.pd.handle, rights=lambda: self.attr,
+            receives=Receives() if self.srq is None else self.srq.receives, shared=self.srq is not None,
+            tell=self._tell)
         self.attr = QPAttr(qp_state=QPState.RESET)
         self.attr.sq_psn = self.context.config.random.randrange(1 << wire.PSN_BITS) if psn is None else psn
 
@@ -59,6 +64,7 @@ class QPLife:
 
     # -------------------------------------------------------------------------------- transitions
 
+    @locked
     def modify(self, qp_attr, comp_mask):
         """Change the state, and the attributes that ``comp_mask`` names; it obeys the table of transitions, and what
         it does not name is not looked at.
@@ -86,16 +92,19 @@ class QPLife:
             attr.take(qp_attr, mask)
             self._go(start, goal, attr, qp_attr, mask)
 
+    @locked
     def to_init(self, qp_attr):
         """To INIT, with the attributes that needs."""
         self._step(qp_attr, QPState.RESET, QPState.INIT)
 
+    @locked
     def to_rtr(self, qp_attr):
         """To RTR, by way of INIT if it is not there."""
         if self.qp_state is not QPState.INIT:
             self.to_init(qp_attr)
         self._step(qp_attr, QPState.INIT, QPState.RTR)
 
+    @locked
     def to_rts(self, qp_attr):
         """To RTS, by way of RTR if it is not there."""
         if self.qp_state is not QPState.RTR:
@@ -188,8 +197,10 @@ class QPLife:
         if self.engine.told_card is not None:
             self.context.commands.finish(self.engine.told_card)
 
+    @locked
     def reset(self):
-        """Any state to RESET, with another number and PSN; nothing that was posted is completed any more.
+        """Any state to RESET, with another PSN and, unless the context is set to keep it, number. Nothing that was
+        posted is completed any more, and what was completed and not polled is gone from the CQs.
 
         Raises
         ------
@@ -203,7 +214,13 @@ class QPLife:
                 self._commands.call(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
         self._commands.pending = None
         self.engine.stop()
-        self._begin_life(self.context.qps.next_number(self.qp_num))
+        for cq in (self.scq, self.rcq):
+            cq.forget(self.qp_num)
+        if self.context.config.keep_qp_num:
+            self.context.progress()       # what the card told of the former life is heard before the next one begins
+            self._begin_life(self.qp_num)
+        else:
+            self._begin_life(self.context.qps.next_number(self.qp_num))
 
     def _still_on_card(self):
         settled = self._commands.settle()

@@ -44,7 +44,7 @@ def check_transition(start, goal, mask):
         raise InvalidValue(f"a QP that is {start.name} cannot become {goal.name}")
     if missing := need & ~mask:
         raise InvalidValue(f"from {start.name} to {goal.name} also these have to be given: {_names(missing)}")
-    if beyond := mask & ~(need | may | Mask.STATE):
+    if beyond := int(mask) & ~int(need | may | Mask.STATE):
         raise InvalidValue(f"from {start.name} to {goal.name} these cannot be given: {_names(beyond)}")
 
 

@@ -28,8 +28,8 @@ class RxCheck(wiring.Component):
     RAW frames pass, unless they are packets of a QP (``roce``): then the QP is checked. What is wrong with it comes
     first: there is none that receives (UNKNOWN_QP), it is in another life than the QPN says (STALE_GENERATION), its
     peer has another address (WRONG_PEER). Of probes, of control frames, and of data packets with a wrong length,
-    nothing else is looked at. A write without payload names no memory that counts: the QP must allow writes, but key,
-    protection domain and bounds are not looked at.
+    nothing else is looked at. A write without payload names no memory that counts: key, permission, protection domain
+    and bounds are not looked at.
 
     Parameters
     ----------

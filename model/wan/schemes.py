@@ -7,11 +7,14 @@ MIN_PATIENCE_US = 50          # the driver's default probe_timeout_ns
 ACK_EVERY = 64                # packets, or a part of the window
 DUE_RTTS = 3                  # of timer-only and of DCP's messages
 LANES = 8
-# Bytes on the card. Adamap: `weft bench --only adamap-memory` (content: per QP, per place of the builder and entry of
-# the cache). The others as published: three PSNs; IRN's state and bitmaps for 128 packets; MELO; DCP.
-ADAMAP_QP, ADAMAP_PLACE, ADAMAP_ENTRY = 31.1, 52.0, 74.0
-GO_BACK_N_QP, IRN_QP, IRN_PER_PACKET, MELO_QP, DCP_QP = 12, 38, 31.5 / 128, 23, 32
-MELO_BLOCK_BITS = 128
+# Bytes on the card. Adamap: what one more QP, place of the builder, entry of the cache adds to the elaborated room, at
+# a window of 128 bits; `weft bench --only card-bytes` compares them with the netlist.
+ADAMAP_QP, ADAMAP_PLACE, ADAMAP_ENTRY = 31.9, 54.7, 66.2
+GO_BACK_N_QP = 12                          # an estimate: three PSNs of 32 bits
+IRN_QP, IRN_PER_PACKET = 38, 31.5 / 128    # Mittal et al., SIGCOMM 2018: state, and bitmaps at a window of 128 packets
+MELO_QP = 23                               # Lu et al., APNet 2017, abstract; the pool is what is left
+DCP_QP = 32                                # Li et al., SIGCOMM 2025, as cited: counts per message, no bitmap
+MELO_BLOCK_BITS = 128                      # an estimate: the paper leaves it open
 
 _KIND = {"go-back-n": dispatch.GO_BACK_N, "melo": dispatch.MELO, "dcp": dispatch.DCP,
          "timer-only": dispatch.TIMER_ONLY, "oracle": dispatch.ORACLE}

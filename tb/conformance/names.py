@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import itertools
 import sys
 import types
 
@@ -35,6 +36,9 @@ NUMBERS = ("IBV_", "_IBV_", "RDMA_", "EFA", "_EFA", "MLX5", "_MLX5")     # how n
 PASSIVE = ("Attr", "AttrEx", "Info", "InitAttr", "ParentDomainContext")  # and how those end that only hold something
 
 
+_bits = itertools.count(40)
+
+
 class Absent:
     """What exists in pyverbs and not here: making one is refused as not supported."""
 
@@ -59,7 +63,11 @@ class NamedModule(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         if name.startswith(NUMBERS):
-            return 0
+            number = 1 << next(_bits)      # like none that means something
+            setattr(self, name, number)
+            return number
+        if name.startswith("ibv_"):
+            return ()      # members of an enumeration
         kind = type(name, (Passive if name.endswith(PASSIVE) else Absent,), {})
         setattr(self, name, kind)
         return kind

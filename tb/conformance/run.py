@@ -6,6 +6,7 @@ The tests are not part of the project. They are looked for in the folder that is
 
 import argparse
 import gzip
+import importlib
 import shutil
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from weft.driver.terms.errors import NotSupported
+from weft.driver.verbs.config import ContextConfig
 from weft.driver.verbs.device import add_device
 from weft.model.functional.host import FunctionalDevice
 from weft.model.link import EventLoop
@@ -79,11 +81,11 @@ def judge(source, names=TESTS):
         sys.path[:0] = [scratch, str(tests)]
         device = TickingDevice(EventLoop())
         device.transmit = lambda frame: None
-        add_device(device, mac=0x02_0000_0000_01, ip=0x0A00_0001)
+        add_device(device, mac=0x02_0000_0000_01, ip=0x0A00_0001, config=ContextConfig(keep_qp_num=True))
         install(mem_alloc={
             "posix_memalign": lambda size, alignment=8: device.alloc(size, align=max(alignment, 64)).va,
             "free": lambda address: device.free(device.pin(address, 1))})
-        from args_parser import parser  # rdma-core's own, which its tests ask for their settings
+        parser = importlib.import_module("args_parser").parser      # rdma-core's own: what its tests are told
         sys.argv[1:] = []
         parser.parse_args()
         result, loader = _Verdicts(), unittest.TestLoader()

@@ -4,6 +4,7 @@ What a run found is kept by what it depends on: the files of the card, of its dr
 was stopped goes on where it was, and one after a change begins anew.
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -17,6 +18,7 @@ from weft.tb.soak.bins import BINS
 from weft.tb.soak.one import run as run_one
 from weft.tb.soak.plan import CYCLES
 
+FAILURES_MAX = 5       # after which no other run is started
 ROOT = Path(__file__).resolve().parents[2]
 DEPENDS_ON = ("hdl", "driver", "model", "tb/soak", "tb/world", "tb/cards", "tb/fuzz", "tb/judge", "tb/flow")
 
@@ -95,8 +97,9 @@ class Kept:
         part.rename(self._path(found["seed"]))
 
 
+@contextlib.contextmanager
 def crew(scheduler, jobs):
-    """Something with ``submit`` that returns futures, and how many to keep under way.
+    """Something with ``submit`` that returns futures, and how many to keep under way; waits for them in the end.
 
     Parameters
     ----------
@@ -111,11 +114,13 @@ def crew(scheduler, jobs):
         If Dask is asked for and not installed.
     """
     if scheduler is None:
-        return ThreadPoolExecutor(jobs), jobs
+        with ThreadPoolExecutor(jobs) as executor:
+            yield executor, jobs
+        return
     from distributed import Client
 
-    client = Client(scheduler)
-    return client.get_executor(pure=False), max(1, sum(client.nthreads().values()))
+    with Client(scheduler) as client, client.get_executor(pure=False) as executor:
+        yield executor, max(1, sum(client.nthreads().values()))
 
 
 def soak(*, cycles, first_seed=1, run_cycles=CYCLES, scheduler=None, jobs=1, over=lambda: False,
@@ -127,27 +132,23 @@ def soak(*, cycles, first_seed=1, run_cycles=CYCLES, scheduler=None, jobs=1, ove
     Soak
     """
     kept, total = kept or Kept(run_cycles), Soak()
-    executor, most = crew(scheduler, jobs)
     seeds, under_way = itertools.count(first_seed), set()
-    try:
+    with crew(scheduler, jobs) as (executor, most):
         while under_way or total.cycles < cycles and not over():
             while len(under_way) < most and total.cycles + run_cycles * len(under_way) < cycles and not over():
                 seed = next(seeds)
-                if (found := kept.get(seed)) is not None:
+                if (found := kept.get(seed)) is None:
+                    under_way.add(executor.submit(run, seed, run_cycles))
+                else:
                     total.add(found)
                     tell(total)
-                    continue
-                under_way.add(executor.submit(run, seed, run_cycles))
             if not under_way:
                 continue
             done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-            for future in done:
-                found = future.result()
+            for found in (future.result() for future in done):
                 kept.put(found)
                 total.add(found)
                 tell(total)
-            if total.failures and len(total.failures) >= 5:
+            if len(total.failures) >= FAILURES_MAX:
                 break
-    finally:
-        executor.shutdown(wait=True, cancel_futures=True)
     return total

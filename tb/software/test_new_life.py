@@ -7,9 +7,10 @@ import pytest
 
 from weft.driver.engine.qp_table import FIRST_INDEX, QpTable
 from weft.driver.memory.index_pool import IndexPool
+from weft.driver.memory.key_tags import TAGS_APART
 from weft.driver.terms.enums import QPState, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
-from weft.driver.verbs.mr import MR, TAGS_APART
+from weft.driver.verbs.mr import MR
 from weft.driver.verbs.qp import QPAttr, connected_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl import abi, wire

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from weft.driver.terms.enums import AccessFlag, EventType, MigState, QPState, QPType, WROpcode
+from weft.driver.terms.enums import AccessFlag, EventType, MigState, QPState, QPType, WCStatus, WROpcode
 from weft.driver.terms.enums import QPAttrMask as Mask
 from weft.driver.terms.errors import PyverbsRDMAError
 from weft.driver.verbs.addr import AHAttr, GlobalRoute
@@ -105,7 +105,7 @@ def test_every_transition_is_as_in_the_table(start):
         need, may = map(bits, TABLE[start, goal])
         for bit in need:
             scene.refused(Mask.STATE | need & ~bit, qp_state=goal)
-        for bit in Mask:
+        for bit in (*Mask, Mask(1 << 30)):
             if not bit & (need | may | Mask.STATE):
                 scene.refused(Mask.STATE | need | bit, qp_state=goal)
         scene.qp.modify(scene.attr(qp_state=goal, cur_qp_state=start), Mask.STATE | need | may & ~ABSENT)
@@ -210,3 +210,45 @@ def test_a_refused_access_is_told_to_the_one_who_refused():
     scene.write(send_flags=2)
     scene.run(lambda: len(scene.cqs[0]) and scene.peer.qp_state is ERR)
     assert scene.events(1) == [EventType.QP_ACCESS_ERR]
+
+
+# What a request does that is posted in a state: refused, waiting, done, or flushed.
+POSTS = {RESET: ("refused", "refused"), INIT: ("refused", "waiting"), RTR: ("refused", "waiting"),
+         RTS: ("done", "waiting"), SQD: ("waiting", "waiting"), ERR: ("flushed", "flushed")}
+
+
+@pytest.mark.parametrize("state", POSTS, ids=lambda state: state.name)
+def test_a_request_is_taken_as_the_state_allows(state):
+    scene = Scene()
+    scene.bring(state)
+    if state is ERR:       # the way there was short: a QP that never could send takes nothing to send
+        scene.qp.close()
+        scene.renew()
+        scene.bring(RTS)
+        scene.qp.modify(QPAttr(qp_state=ERR), Mask.STATE)
+    if scene.qp.qp_state in (RTS, SQD):
+        scene.peer.to_rts(connected_attr(scene.qp.connection))
+    for kind, post in (("send", lambda: scene.write(wr_id=1)), ("receive", lambda: scene.qp.post_recv(RecvWR(2)))):
+        what = POSTS[state][kind == "receive"]
+        if what == "refused":
+            with pytest.raises(PyverbsRDMAError) as error:
+                post()
+            assert error.value.error_code == errno.EINVAL
+            continue
+        post()
+        for _ in range(200):
+            scene.run(lambda: True)
+            scene.pair.contexts[0].wait(1_000)
+        found = [wc.status for wc in scene.cqs[0].poll(4)[1]]
+        assert found == {"waiting": [], "done": [WCStatus.SUCCESS], "flushed": [WCStatus.WR_FLUSH_ERR]}[what], kind
+
+
+def test_what_is_closed_takes_nothing():
+    scene = Scene()
+    scene.bring(RTS)
+    scene.qp.close()
+    for call in (lambda: scene.write(), lambda: scene.qp.post_recv(RecvWR()), lambda: scene.qp.modify(QPAttr(), 1),
+                 lambda: scene.qp.to_init(QPAttr()), scene.qp.reset, lambda: scene.qp.connect(scene.peer.connection)):
+        with pytest.raises(PyverbsRDMAError) as error:
+            call()
+        assert error.value.error_code == errno.EINVAL

@@ -1,6 +1,5 @@
 """Whoever is not the peer of a QP says nothing: neither to its card nor to its driver."""
 
-import dataclasses
 
 import pytest
 
@@ -144,14 +143,3 @@ def test_report_of_a_strangers_packet_is_dropped_by_the_driver_too(kind):
     assert scene.state(1) == before | {"reports": before["reports"] + 1}
     assert scene.pair.contexts[1].counts["reports_of_strangers"] == 1
     close_and_check(scene.pair, scene.ends)
-
-
-def test_empty_write_needs_the_permission_of_the_qp():
-    """It carries no key that says what it may do."""
-    scene = Scene()
-    entry = scene.pair.devices[1].card.tables.qps
-    (index,) = entry
-    entry[index] = dataclasses.replace(entry[index], access=int(abi.AccessFlag.LOCAL_WRITE))
-    empty_write(scene, None)
-    assert scene.pair.devices[1].card.counters["drop_no_permission"] == 1
-    assert not len(scene.ends[1].cq) or scene.qps[1].qp_state is QPState.ERR

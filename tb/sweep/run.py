@@ -24,17 +24,7 @@ def run(plan, output, *, command, scheduler, jobs):
     ------
     BadTable, Unreachable
     """
-    made_by = version("weft-rnic")
-    rows = table.load(output, made_by)
-    finished = {table.key(row) for row in rows}
-    missing = [x for x in plan.points if table.key(dataclasses.asdict(x)) not in finished]
-    problems = []
-    if missing:
-        with client(scheduler, jobs) as dask:
-            problems = _run_points(dask, missing, rows, lambda: table.save(
-                output, rows, command=command, version=made_by), len(plan.points))
-    wanted = {table.key(dataclasses.asdict(x)) for x in plan.points}
-    shown = [row for row in rows if table.key(row) in wanted]
+    shown, problems = complete(plan, output, command=command, scheduler=scheduler, jobs=jobs)
     console = Console(soft_wrap=True)
     _show(console, plan, shown)
     console.print(f"table {output}", style="dim")
@@ -46,6 +36,26 @@ def run(plan, output, *, command, scheduler, jobs):
     for problem in problems:
         print(f"weft: {problem}", file=sys.stderr)
     return 1 if problems else 0
+
+
+def complete(plan, output, *, command, scheduler, jobs):
+    """Run what is not in the table ``output`` yet; rows of all points of the Plan, and what went wrong in sentences.
+
+    Raises
+    ------
+    BadTable, Unreachable
+    """
+    made_by = version("weft-rnic")
+    rows = table.load(output, made_by)
+    finished = {table.key(row) for row in rows}
+    missing = [x for x in plan.points if table.key(dataclasses.asdict(x)) not in finished]
+    problems = []
+    if missing:
+        with client(scheduler, jobs) as dask:
+            problems = _run_points(dask, missing, rows, lambda: table.save(
+                output, rows, command=command, version=made_by), len(plan.points))
+    wanted = {table.key(dataclasses.asdict(x)) for x in plan.points}
+    return [row for row in rows if table.key(row) in wanted], problems
 
 
 def _run_points(dask, missing, rows, save, total):

@@ -16,6 +16,7 @@ from weft.tb.world.host_memory import PAGE_BYTES, HostBuffer
 VA_BASE = 0x7F00_0000_0000
 PAGE_SIZES = (PAGE_BYTES, 1 << 21)
 UNANSWERED_NS = 1_000
+LOCK_POLL_NS = 100
 
 
 def _round_up(value, unit):
@@ -120,6 +121,11 @@ class CardDevice(Device):
             self.host.memory.release(address, size)
 
     # ----------------------------------------------------------- interrupts, time
+
+    @resume
+    async def acquire(self, lock):
+        while not lock.acquire(blocking=False):
+            await Timer(LOCK_POLL_NS, "ns")
 
     @resume
     async def wait(self, timeout_ns):

@@ -11,7 +11,17 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from cocotb.triggers import FallingEdge, RisingEdge
 
 from weft.hdl import layouts
-from weft.hdl.abi import COMMAND, COUNTER_WIDTH, COUNTERS, RESPONSE, CommandOpcode, CommandStatus
+from weft.hdl.abi import (
+    BLOCK_BYTES,
+    COMMAND,
+    COUNTER_WIDTH,
+    COUNTERS,
+    PTE_BYTES,
+    RESPONSE,
+    CommandOpcode,
+    CommandStatus,
+    pte_damage,
+)
 from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.params import preset
 from weft.hdl.table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
@@ -25,6 +35,7 @@ PARAMS = preset("test").with_(ptes=1024)
 Op, Status = CommandOpcode, CommandStatus
 RESULTS = (0x11111111, 0x22222222, 0x33333333, 0x44444444)
 DRAIN_CYCLES = 20       # at most
+NO_PAGES = pte_damage(0).to_bytes(PTE_BYTES, "little") * (BLOCK_BYTES // PTE_BYTES)     # a line of whole entries
 HOST_COUNTERS = [(0x9000_0000_0001 * (n + 3)) % (1 << COUNTER_WIDTH) for n in range(len(COUNTERS))]
 
 
@@ -159,7 +170,7 @@ class Env:
                     waiting.remove(pick)
                 self.dut.i_line__valid.value = 1
                 self.dut.i_line__payload.value = layouts.LineData.const({
-                    "data": int.from_bytes(self.memory.get(line, bytes(64)), "little"), "tag": request.tag | 0x3000,
+                    "data": int.from_bytes(self.memory.get(line, NO_PAGES), "little"), "tag": request.tag | 0x3000,
                     "index": index, "last": last, "error": line in self.bad_lines}).as_bits()
             await RisingEdge(self.dut.clk)
 
