@@ -8,8 +8,8 @@ export AMARANTH_USE_YOSYS := builtin
 
 # What a person may set: of `make sim` and `make wave` (what is not given is left to `weft sim`), and of the others.
 PARAMETERS := FILE LOSS REORDER DUP CORRUPT BACK_LOSS BACK_REORDER BACK_DUP BACK_CORRUPT RTT_US QPS SEED PMTU SIM PRESET
-OTHERS := WAVES ONLY BUDGET PYTEST_ARGS PYTHON
-unexport $(PARAMETERS) WAVES ONLY BUDGET
+OTHERS := WAVES ONLY BUDGET SCHEDULER PYTEST_ARGS PYTHON
+unexport $(PARAMETERS) WAVES ONLY BUDGET SCHEDULER
 quoted = '$(subst ','\'',$(1))'
 option = $(if $($(1)),--$(subst _,-,$(shell tr A-Z a-z <<< $(1))) $(call quoted,$($(1))))
 OPTIONS = $(foreach name,$(PARAMETERS),$(call option,$(name)))
@@ -32,7 +32,7 @@ endif
 MOVED := $(shell made=$$(grep -s '^command *=' $(VENV)/pyvenv.cfg); here=" $$(pwd -P)/$(VENV)"; \
   [ "$$made" = "" ] || [ "$$made" != "$${made%"$$here"}" ] || echo moved)
 
-.PHONY: help sim test soak wave verilog synth bench formal mutants coverage lint clean tools moved
+.PHONY: help sim test soak conformance wave verilog synth bench formal mutants coverage lint clean tools moved
 .DEFAULT_GOAL := help
 
 help:
@@ -41,7 +41,9 @@ help:
 	@echo '               BACK_LOSS= BACK_REORDER= BACK_DUP= BACK_CORRUPT= for the way back'
 	@echo 'make wave      the same run with waves, opened in GTKWave'
 	@echo 'make test      all tests'
-	@echo 'make soak      more seeds than the tests have, then seeds drawn anew, for BUDGET= seconds'
+	@echo 'make soak      more seeds than the tests have, then seeds drawn anew, for BUDGET= seconds;'
+	@echo '               two cards alone on the workers of a Dask scheduler, SCHEDULER=tcp://...'
+	@echo 'make conformance  rdma-core'"'"'s own tests of pyverbs (Debian: python3-pyverbs) against the driver'
 	@echo 'make verilog   Verilog for FPGA in three sizes, or PRESET=, under sim_build/verilog'
 	@echo 'make bench     benchmarks, or ONLY= some; JSON under sim_build/reports'
 	@echo 'make synth     cells and memories by block and room; PRESET=; JSON under sim_build/reports'
@@ -60,8 +62,11 @@ wave: $(VENV)/.sim
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
+conformance: $(VENV)/.sim
+	@$(BIN)/python -m weft.tb.conformance.run
+
 soak: $(VENV)/.dev
-	@$(BIN)/weft soak $(call option,BUDGET)
+	@$(BIN)/weft soak $(call option,BUDGET) $(call option,SCHEDULER)
 
 verilog: $(VENV)/.sim
 	@for preset in $(if $(PRESET),$(call quoted,$(PRESET)),test basic full); do $(BIN)/weft verilog --preset "$$preset" || exit 1; done
@@ -69,7 +74,7 @@ verilog: $(VENV)/.sim
 synth: $(VENV)/.dev
 	@$(BIN)/weft synth $(PRESET_OPTION)
 
-bench: $(VENV)/.sim
+bench: $(VENV)/.dev
 	@$(BIN)/weft bench $(ONLY_OPTION)
 
 formal: $(VENV)/.dev

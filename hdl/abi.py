@@ -5,7 +5,10 @@ from this module. Standard library only. Everything here is little-endian.
 """
 
 import enum
+import struct
 from dataclasses import dataclass
+from functools import reduce
+from operator import xor
 
 from .layout import Field, Layout
 from .wire import QPN_BITS
@@ -18,6 +21,16 @@ BAR_BYTES = 1 << 16
 BLOCK_BYTES = 64          # a descriptor, an Adamap node, a read line
 PTE_BYTES = 8
 PAGE_4K, PAGE_2M = 1 << 12, 1 << 21
+
+
+def damage(block):
+    """XOR of the 16-bit words of a block: 0 if nothing happened to it since its check word was set."""
+    return reduce(xor, struct.unpack(f"<{len(block) // 2}H", block))
+
+
+def sealed(entry):
+    """An entry of a host-to-card ring whose check word, the last one, was 0, with the right one."""
+    return entry[:-2] + damage(entry).to_bytes(2, "little")
 
 
 def _host(name, doc, *fields):
@@ -88,7 +101,7 @@ REGISTERS = [
              "Bit 0: receive and transmit enabled. Bit 1: reset of everything but the PCIe side, while set."),
     Register("status", 0x024, _RO,
              "Bit 0: all engines idle. Bit 1: reset finished. Bit 2: the card was to read or write host memory while "
-             "the host did not let it be bus master; nothing it says is to be trusted until a reset."),
+             "the host did not let it be bus master; from then on it reads and writes none, until a reset."),
     Register("time_ns", 0x028, _RO, "Nanoseconds since reset.", width=64),
     Register("status_block", 0x030, _RW,
              "Physical address of the status block, 64-byte aligned; 0: none is written.", width=64),
@@ -148,7 +161,7 @@ class Reason(enum.IntEnum):
     STALE_RSN = 15           # behind the head node
     NOT_IN_NODE = 16         # PSN and RSN do not name the same hole
     BUFFER_FULL = 17         # dropped at the MAC: receive buffer or report ring full
-    NIC_RING_FULL = 18       # no NIC_RX slot
+    NIC_RING_FULL = 18       # no NIC_RX slot; frames that are no packets of a QP get half of the slots at most
     FRAME_TOO_LONG = 19      # longer than a NIC_RX slot, or than the card carries
     BAD_DESCRIPTOR = 20      # a descriptor with a wrong phase, opcode, QP, length or PMTU
     DMA_ERROR = 21           # a read completed with an error
@@ -157,6 +170,7 @@ class Reason(enum.IntEnum):
     NOT_READY = 24           # the card is disabled
     WRONG_PEER = 25          # from another address than that of the QP's peer
     FAR_PSN = 26             # further ahead than the QP's peer may be
+    NIC_BUSY = 27            # too many raw frames wait in the receive path already
 
 
 # (name, sentence); 48 bits each, read as two 32-bit words at COUNTER_BASE + 8*i, low word first (it latches the high
@@ -183,6 +197,9 @@ COUNTERS = [
     ("match_stall_cycles", "Cycles in which a retransmission waited for a node."),
     ("prefetches", "Node fetches issued."),
     ("reports", "Meta reports written."),
+    ("reports_coalesced",
+     "Refused packets that the driver was not told of: it had yet to take what it was told of the same QP, or half of "
+     "META_REPORT was taken."),
     ("window_stall_cycles", "Cycles in which the window kept a packet waiting."),
     ("rx_stall_cycles", "Cycles in which the receive path kept the MAC buffer waiting."),
     ("tx_stall_cycles", "Cycles in which the MAC kept the transmit path waiting."),
@@ -227,6 +244,8 @@ class WorkOpcode(enum.IntEnum):
     WRITE_IMM = 2   # the last packet carries the immediate
 
 
+_CHECK = ("check", 16, "Makes the XOR of the entry's 16-bit words 0.")
+
 WORK = _host("WORK", "A chunk to be written to the peer: the send path knows nothing else.",
     ("phase", 1, "Lap phase."),
     ("opcode", 4, "Operation.", WorkOpcode),
@@ -248,12 +267,12 @@ WORK = _host("WORK", "A chunk to be written to the peer: the send path knows not
     ("dst_mac", 48, "Next hop."),
     ("sport", 16, "UDP source port."),
     ("dst_ip", 32, "Peer's address."),
-    ("_r1", 32))
+    ("_r1", 16), _CHECK)
 
 NIC_TX = _host("NIC_TX", "A raw frame to send, physically contiguous, without FCS.",
     ("phase", 1, "Lap phase."), ("_r0", 63),
     ("address", 64, "Physical address of the frame."),
-    ("length", 16, "Bytes, 14 to 9216; short frames are padded to 60."), ("_r1", 48), ("_r2", 320))
+    ("length", 16, "Bytes, 14 to 9216; short frames are padded to 60."), ("_r1", 48), ("_r2", 304), _CHECK)
 
 NIC_RX = _host("NIC_RX", "A raw frame arrived in this entry's slot.",
     ("phase", 1, "Lap phase."),
@@ -334,7 +353,7 @@ COMMAND = _host("COMMAND", "A command; each opcode says which fields it reads.",
      "whole 64-byte blocks)."),
     ("mr_index", 24), ("_r1", 8), ("ip", 32, "IPv4 address: of the card (SET_NETWORK), of the QP's peer (QP_CREATE)."),
     ("pte_index", 32), ("psn", 32, "First PSN expected from the peer."),
-    ("mac", 48, "MAC address of the card."), ("_r2", 16))
+    ("mac", 48, "MAC address of the card."), _CHECK)
 
 RESPONSE = _host("RESPONSE", "Answer to a command.",
     ("phase", 1, "Lap phase."), ("opcode", 7, "", CommandOpcode), ("tag", 16),
@@ -434,5 +453,14 @@ QP_ENTRY_FIELDS = [("state", 3), ("generation", QPN_BITS), ("pd", 24), ("access"
 MR_ENTRY_FIELDS = [("valid", 1), ("key_tag", 8), ("access", 4), ("pd", 24), ("page_2m", 1),
                    ("va", 64), ("length", 48), ("pte_index", 32)]
 PTE = Layout("PTE", "An entry of the list that PAGE_TABLE_WRITE copies: the physical address of a page.", [
-    Field("_offset", 12), Field("page", 52, "Physical address divided by 4096.")], size_bytes=PTE_BYTES)
-PTE_PAGE_BITS = PTE.by_name["page"].width
+    Field("check", 12, "Makes the XOR of the entry's 12-bit words, the topmost filled up with zeros, 0xFFF."),
+    Field("page", 52, "Physical address divided by 4096.")], size_bytes=PTE_BYTES)
+PTE_PAGE_BITS, PTE_CHECK_BITS = PTE.by_name["page"].width, PTE.by_name["check"].width
+
+
+def pte_damage(entry):
+    """The check of a page-table entry, a number, whose own check is 0; 0 for an entry that is whole."""
+    ones, folded = (1 << PTE_CHECK_BITS) - 1, 0
+    while entry:
+        entry, folded = entry >> PTE_CHECK_BITS, folded ^ entry & ones
+    return folded ^ ones

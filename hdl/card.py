@@ -130,6 +130,7 @@ class Card(wiring.Component):
         m.d.comb += [
             supervisor.idle.eq(Cat(*(room.idle for room in rooms), ~command.busy).all()),
             supervisor.dma_idle.eq(self.endpoint.idle), supervisor.dma_lost.eq(self.endpoint.lost),
+            self.endpoint.stop.eq(supervisor.stop),
             supervisor.function_reset.eq(self.endpoint.function_reset),
             self.endpoint.function_reset_done.eq(supervisor.function_reset_done),
             supervisor.sending.eq(self.mac_tx.sending),
@@ -211,7 +212,10 @@ class Card(wiring.Component):
         wiring.connect(m, rings.slot[frames], nic.slot)
         wiring.connect(m, adamap.o_line, endpoint.i_line[LINE_ADAMAP])
         wiring.connect(m, endpoint.o_line[LINE_ADAMAP], adamap.i_line)
+        reports = rings.slot[abi.CARD_TO_HOST.index(abi.Ring.META_REPORT)]
         m.d.comb += [
+            reports.mark.eq(reporter.refusal), receive.refusals.written.eq(reporter.refusal),
+            receive.refusals.unread.eq(reports.marked), receive.refusals.half.eq(reports.half),
             receive.space.eq(reporter.space),
             *[room.placed_ticket.eq(receive.placed_ticket) for room in (reporter, adamap)],
         ]

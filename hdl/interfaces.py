@@ -34,5 +34,12 @@ QpLife = wiring.Signature({
 # The command processor tells the addresses of the card: transmit puts them into frames, receive compares.
 Network = wiring.Signature({"mac": Out(48), "ip": Out(32)})
 
-# A ring writer tells where its next entry goes, and whether it takes none.
-RingSlot = wiring.Signature({"position": Out(abi.RING_LOG2_MAX), "full": Out(1)})
+# A ring writer tells where its next entry goes, whether it takes none, and whether half of its entries are taken. An
+# entry may be marked as it is accepted; `marked` until the host has consumed the newest such one.
+RingSlot = wiring.Signature({
+    "position": Out(abi.RING_LOG2_MAX), "full": Out(1), "half": Out(1), "mark": In(1), "marked": Out(1),
+})
+
+# What becomes of reports of refused packets: one is `written` to its ring, some are `unread`, and `half` of the ring is
+# taken.
+RefusalReports = wiring.Signature({"written": Out(1), "unread": Out(1), "half": Out(1)})

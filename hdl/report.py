@@ -4,8 +4,9 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .abi import Reason, ReportKind
 from .counting import count_outputs
-from .layouts import BEAT_BITS, TICKET_WIDTH, Report
+from .layouts import BEAT_BITS, REPORT_EVENT, TICKET_WIDTH, Report
 from .params import CardParams
 from .stream import Arbiter, Fifo, PipelineRegister
 from .ticket import EXTENDED_TICKET_WIDTH, extended, follow
@@ -48,6 +49,8 @@ class Reporter(wiring.Component):
         Newest ticket whose payload, and that of all before it, was accepted by ``DmaWrite``.
     o : Out(stream.Signature(512))
         Entries without phase, for the ring writer.
+    refusal : Out(1)
+        The entry that is being taken at ``o`` tells of a refused packet: ERROR, or PROBE with a reason.
     space : Out(1)
         Source 0 has at least 4 free places. Registered.
     idle : Out(1)
@@ -68,6 +71,7 @@ class Reporter(wiring.Component):
             "i": In(stream.Signature(Report)).array(n),
             "placed_ticket": In(TICKET_WIDTH),
             "o": Out(stream.Signature(BEAT_BITS)),
+            "refusal": Out(1),
             "space": Out(1),
             "idle": Out(1),
             **count_outputs(self.COUNTS),
@@ -78,6 +82,7 @@ class Reporter(wiring.Component):
         placed = Signal(EXTENDED_TICKET_WIDTH)
         follow(m, placed, self.placed_ticket)
 
+        said = data.View(REPORT_EVENT, self.o.payload)
         m.submodules.out = out = PipelineRegister(BEAT_BITS)
         m.submodules.others = others = Arbiter(BEAT_BITS, max(1, self.n - 1))
         idle = ~out.o.valid & ~others.o.valid
@@ -115,6 +120,8 @@ class Reporter(wiring.Component):
             self.o.valid.eq(out.o.valid),
             out.o.ready.eq(self.o.ready),
             self.count_reports.eq(self.o.valid & self.o.ready),
+            self.refusal.eq(self.count_reports & ((said.kind == ReportKind.ERROR) | (
+                (said.kind == ReportKind.PROBE) & (said.reason != Reason.OK)))),
             self.idle.eq(idle),
         ]
         return m

@@ -132,7 +132,8 @@ class SimpleNicRx(wiring.Component):
 
     One frame at a time: 5 cycles, one more per 4096 bytes, one per beat, and what the consumers of ``o_*``
     take. It never waits for the host: a frame that finds no free slot, or is longer than its slot, is
-    read and dropped at once. ``o_request`` and ``o_data`` go straight to ``DmaWrite`` and ``o_entry``
+    read and dropped at once. Half of the slots are kept for the packets of QPs (``roce``): no other frame takes one
+    when half are taken. ``o_request`` and ``o_data`` go straight to ``DmaWrite`` and ``o_entry``
     to the ring writer, so that a frame is ordered before its entry.
 
     A frame's info is taken when its requests were accepted, or the frame refused. So whoever sends frames and
@@ -197,7 +198,9 @@ class SimpleNicRx(wiring.Component):
         offset, address = Signal(INDEX_WIDTH - 1 + self.SLOT_LOG2_MAX), Signal(64)
         left, entry = Signal(FRAME_LENGTH_WIDTH), Signal(NIC_RX)
         info, request, final = self.i_info.p, self.o_request.p, Signal()
+        no_slot = Signal()
         m.d.comb += [
+            no_slot.eq(self.slot.full | (self.slot.half & ~info.roce)),
             self.o_data.payload.eq(self.i.payload),
             self.o_entry.payload.eq(entry),
             request.address.eq(address),
@@ -216,12 +219,12 @@ class SimpleNicRx(wiring.Component):
                 ]
                 with m.If(self.i_info.valid):
                     m.next = "SLOT"
-                    with m.If(self.slot.full | (info.length > slot_bytes)):
+                    with m.If(no_slot | (info.length > slot_bytes)):
                         m.d.comb += self.i_info.ready.eq(1)
                         m.d.sync += [
                             self.refuse.stb.eq(1),
                             self.refuse.reason.eq(
-                                Mux(self.slot.full, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
+                                Mux(no_slot, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
                         ]
                         m.next = "DISCARD"
             with m.State("SLOT"):

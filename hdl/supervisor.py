@@ -31,6 +31,8 @@ class Supervisor(wiring.Component):
         No DMA is in flight, and no write can still be overtaken by the answer to a register read.
     dma_lost : In(1)
         Strobe: DMA was attempted that the host does not allow. Bit 2 of the status says so until the next reset.
+    stop : Out(1)
+        The same: nothing that follows what was lost may reach the host.
     sending : In(1)
         The MAC is amid a frame.
     tables_clear : In(1)
@@ -54,7 +56,7 @@ class Supervisor(wiring.Component):
             "registers": In(register_port("card")),
             "idle": In(1), "dma_idle": In(1), "sending": In(1), "tables_clear": In(1),
             "dma_lost": In(1), "function_reset": In(1), "function_reset_done": Out(1),
-            "time_ns": Out(64), "enable": Out(1), "hold": Out(1), "core_reset": Out(1),
+            "time_ns": Out(64), "enable": Out(1), "hold": Out(1), "stop": Out(1), "core_reset": Out(1),
         })
 
     def elaborate(self, platform):
@@ -64,7 +66,7 @@ class Supervisor(wiring.Component):
         function_reset_q, whole, asked = Signal(), Signal(), Signal()     # `whole`: the registers, too
         m.d.comb += [
             asked.eq(self.function_reset & ~function_reset_q),
-            self.function_reset_done.eq(self.core_reset & whole),
+            self.function_reset_done.eq(self.core_reset & whole), self.stop.eq(lost),
         ]
         quiet = self.dma_idle & ~self.sending
         m.d.sync += [

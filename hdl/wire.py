@@ -168,8 +168,9 @@ def build_frame(*, opcode, dst_mac, src_mac, src_ip, dst_ip, sport, dest_qp, psn
     udp_length = UDP.size_bytes + BTH.size_bytes + len(body) + ICRC_BYTES
     ip = {"version": 4, "ihl": 5, "tos": tos, "total_length": IPV4.size_bytes + udp_length, "flags": 2, "ttl": ttl,
           "protocol": IP_PROTO_UDP, "src": src_ip, "dst": dst_ip}
-    ip["checksum"] = ipv4_checksum(IPV4.pack(**ip))
-    frame = (ETH.pack(dst=dst_mac, src=src_mac, ethertype=ETHERTYPE_IPV4) + IPV4.pack(**ip)
+    header = IPV4.pack(**ip)
+    header = header[:10] + ipv4_checksum(header).to_bytes(2, "big") + header[12:]
+    frame = (ETH.pack(dst=dst_mac, src=src_mac, ethertype=ETHERTYPE_IPV4) + header
              + UDP.pack(sport=sport, dport=ROCE_UDP_PORT, length=udp_length)
              + BTH.pack(opcode=opcode, migreq=1, pad_count=pad, pkey=0xFFFF, dest_qp=dest_qp, ack_req=ack_req,
                         psn=psn & 0xFF_FFFF) + body)

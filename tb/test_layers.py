@@ -33,16 +33,19 @@ IMPORTS = {
     "hdl/verilog": "contracts hdl/card",
     # The driver: from the device up to the programs.
     "driver/terms": "",
-    "driver/device": "contracts",
-    "driver/memory": "contracts",
-    "driver/queue": "contracts",
+    "driver/device": "contracts driver/terms",
+    "driver/memory": "contracts driver/terms",
+    "driver/queue": "contracts driver/device driver/terms",
     "driver/protocol": "contracts",
     "driver/knitting": "contracts driver/protocol",
     "driver/send": "contracts driver/terms driver/protocol driver/knitting",
     "driver/receive": "contracts driver/protocol driver/knitting",
-    "driver/engine": "contracts driver/terms driver/queue driver/protocol driver/receive",
+    "driver/operation": "contracts driver/terms driver/memory driver/protocol",
+    "driver/engine": "contracts driver/terms driver/device driver/queue driver/protocol driver/receive "
+                     "driver/operation",
     "driver/verbs": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
-                    "driver/send driver/receive driver/engine",
+                    "driver/send driver/receive driver/operation driver/engine",
+    "driver/aio": "driver/terms driver/verbs",
     "driver/channel": "driver/terms driver/verbs",
     "driver/application": "driver/terms driver/verbs",
     # RDMA in software: beside the card's driver, of which it shares the words and nothing that moves.
@@ -53,10 +56,14 @@ IMPORTS = {
     # The models.
     "model": "contracts",
     "model/functional": "contracts model driver/device",
+    "model/wan/path": "",
+    "model/wan/adamap": "contracts model/wan/path",
+    "model/wan/scheme": "model/wan/path model/wan/adamap",
+    "model/wan": "contracts model/wan/path model/wan/adamap model/wan/scheme",
     # The benches, and above all the command line, which starts them.
     "tb/flow": "contracts hdl hdl/verilog",
     "tb/world": "contracts hdl hdl/pcie hdl/verilog driver/device tb/flow",
-    "tb/judge": "contracts model/functional tb/flow",
+    "tb/judge": "contracts driver/queue model/functional tb/flow",
     "tb/blocks/pcie": "contracts hdl hdl/pcie tb/flow tb/world",
     "tb/blocks/ring": "contracts hdl hdl/ring tb/flow tb/blocks/pcie",
     "tb/blocks/table": "contracts hdl hdl/table model/functional tb/flow",
@@ -67,27 +74,34 @@ IMPORTS = {
     "tb/blocks": "contracts hdl hdl/card tb/flow tb/blocks/pcie",
     "tb/lives": "contracts hdl hdl/adamap driver/queue driver/protocol driver/knitting driver/receive driver/engine "
                 "model model/functional tb/flow tb/blocks/adamap",
-    "tb/software": "contracts driver/terms driver/memory driver/queue driver/protocol driver/knitting driver/send "
-                   "driver/receive driver/engine driver/verbs driver/application model model/functional tb/judge "
-                   "tb/lives",
+    "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
+                   "driver/send driver/receive driver/operation driver/engine driver/verbs driver/aio "
+                   "driver/application model model/functional tb/judge tb/lives",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",
-    "tb/cards": "contracts driver/terms driver/verbs driver/application model model/functional tb/flow tb/world "
-                "tb/judge tb/blocks/receive tb/software",
+    "tb/conformance": "driver/terms driver/verbs model model/functional",
+    "tb/cards": "contracts driver/terms driver/device driver/queue driver/verbs driver/application model "
+                "model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
                "tb/blocks/receive tb/software tb/cards",
-    "tb/channel": "driver/terms driver/verbs driver/channel",
+    "tb/soak": "contracts driver/terms driver/device driver/queue driver/verbs tb/flow tb/world tb/cards tb/fuzz",
+    "tb/channel": "driver/terms driver/verbs driver/channel model tb/software",
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",
     "tb/wave": "contracts tb/flow tb/world",
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
                    "driver/soft/raw model/functional tb/flow",
     "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application model/functional "
-                  "tb/flow tb/world tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/fuzz",
+                  "model/wan tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards "
+                  "tb/fuzz tb/soak",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application tb/flow tb/world "
               "tb/judge tb/cards tb/wave",
-    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job",
-    "tb": "contracts tb/flow tb/document tb/measure tb/job tb/cli",
+    "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
+    "tb/sweep": "model/wan tb/flow",
+    "tb/report": "model/wan/path model/wan tb/sweep",
+    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job tb/soak "
+              "tb/sweep tb/report",
+    "tb": "contracts model/wan tb/flow tb/document tb/measure tb/job tb/soak tb/wan tb/sweep tb/report tb/cli",
 }
 
 

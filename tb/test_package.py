@@ -79,6 +79,8 @@ def test_every_dependency_is_used_and_everything_used_is_a_dependency():
     for module, distributions in packages_distributions().items():
         for name in {plain(name) for name in distributions} & required():
             brought[name].add(name.replace("-", ".") if module == "cocotbext" else module)
+    for name, modules in brought.items():
+        modules.update(() if modules else {name})     # of an extra that is not installed
     names = imported()
     for name in required() - NOT_IMPORTED:
         assert brought[name] & names, f"{name} is imported nowhere"

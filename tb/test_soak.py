@@ -25,6 +25,7 @@ def runs(monkeypatch):
     monkeypatch.setattr(soak, "job", drawn)
     monkeypatch.setattr(soak, "recovery", drawn)
     monkeypatch.setattr(soak, "soft", drawn)
+    monkeypatch.setattr(soak, "cards", drawn)
     monkeypatch.setattr(soak, "bad_links", lambda: (drawn(random.Random("bad link")) for _ in range(1)))
     monkeypatch.setattr(soak.time, "monotonic", lambda: state["now"])
     return state
@@ -42,6 +43,26 @@ def test_failed_run_ends_it_and_is_named(runs, capsys):
     printed = capsys.readouterr()
     assert len(runs["drawn"]) == 4 and printed.out.count("WEFT_SEED=") == 4
     assert f"WEFT_SEED={runs['drawn'][-1]} " in printed.err
+
+
+@pytest.mark.parametrize(("options", "called"), [
+    (["--seed", "5"], ("repeat", (5,), {})),
+    (["--cards", "--budget", "9", "--first", "3", "--jobs", "2"],
+     ("report", (9.0,), {"first_seed": 3, "jobs": 2, "scheduler": None})),
+    (["--scheduler", "tcp://there:8786"],
+     ("report", (600.0,), {"first_seed": 1, "jobs": 1, "scheduler": "tcp://there:8786"})),
+])
+def test_two_cards_are_soaked_by_option(options, called, monkeypatch):
+    from typer.testing import CliRunner
+
+    from weft.tb.cli import app
+    from weft.tb.soak import report
+
+    seen = []
+    for name in ("repeat", "report"):
+        monkeypatch.setattr(report, name, lambda *args, name=name, **options: seen.append((name, args, options)) or 0)
+    assert CliRunner().invoke(app, ["soak", *options]).exit_code == 0
+    assert seen == [called]
 
 
 def test_drawn_jobs_are_jobs():
@@ -81,5 +102,5 @@ def test_software_rdma_takes_its_turn():
     for seed in variables["WEFT_SEED"].split(","):
         assert said.stdout.count(f"bad_link_leaves_bytes_order_and_number[{seed}]") == 2, said.stdout
     assert said.stdout.count("test_random_and_mutated_frames_raise_nothing") == 2
-    kinds = [drawn[1] for drawn in itertools.islice(soak.turns(random.Random(1)), 3, 6)]
-    assert kinds[2] == soak.SOFT
+    kinds = [drawn[1] for drawn in itertools.islice(soak.turns(random.Random(1)), 3, 7)]
+    assert kinds[2] == soak.SOFT and kinds[3][:-1] == soak.CARDS

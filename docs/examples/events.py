@@ -11,7 +11,7 @@ b.qp.post_recv(RecvWR(wr_id=5))
 
 
 def sending():
-    a.context.wait(100_000)
+    a.context.serve(100_000)
     a.write(b, 64, imm=1)
     a.cq.wait(1, timeout_ns=1_000_000)
 

@@ -1,11 +1,11 @@
 """One host writes 1 MiB into the memory of another, over a link that loses one packet in fifty."""
 
-from weft.driver.terms.enums import AccessFlag
+from weft.driver.terms.enums import AccessFlag, WROpcode
 from weft.driver.verbs.context import Context
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, QPInitAttr
+from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.model.functional.host import connected_pair
 from weft.model.link import LinkConfig
@@ -16,12 +16,12 @@ hosts = [Context(device, mac=0x020000000001 + i, ip=0x0A000001 + i) for i, devic
 pds = [PD(host) for host in hosts]
 cqs = [CQ(host, 16) for host in hosts]
 mrs = [MR(pd, SIZE, AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE) for pd in pds]
-qps = [QP(pd, QPInitAttr(scq=cq, rcq=cq)) for pd, cq in zip(pds, cqs, strict=True)]
+qps = [QP(pd, rc_init_attr(cq)) for pd, cq in zip(pds, cqs, strict=True)]
 for qp, peer in zip(qps, reversed(qps), strict=True):
     qp.connect(peer.connection)
 
 mrs[0].write(bytes(range(256)) * (SIZE // 256))
-work = SendWR(wr_id=7, sg=[SGE(mrs[0].buf, SIZE, mrs[0].lkey)])
+work = SendWR(wr_id=7, sg=[SGE(mrs[0].buf, SIZE, mrs[0].lkey)], opcode=WROpcode.RDMA_WRITE)
 work.set_wr_rdma(mrs[1].rkey, mrs[1].buf)
 qps[0].post_send(work)
 while not len(cqs[0]):

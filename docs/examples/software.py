@@ -8,7 +8,7 @@ from weft.driver.soft.rc.qp import SoftQP
 from weft.driver.terms.enums import AccessFlag, WROpcode
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp_attr import QPInitAttr
+from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.model.link import EventLoop, Link, LinkConfig
 
@@ -20,7 +20,7 @@ for host, link in zip(hosts, links, strict=True):
     pumps.append(Pump(host, ports[-1]))
 cqs = [CQ(host, 64) for host in hosts]
 mrs = [SoftMR(PD(host), 100_000, AccessFlag.LOCAL_WRITE) for host in hosts]
-qps = [SoftQP(mr.pd, QPInitAttr(scq=cq, rcq=cq)) for mr, cq in zip(mrs, cqs, strict=True)]
+qps = [SoftQP(mr.pd, rc_init_attr(cq)) for mr, cq in zip(mrs, cqs, strict=True)]
 for qp, peer in zip(qps, reversed(qps), strict=True):
     qp.connect(peer.connection)
 

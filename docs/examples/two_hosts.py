@@ -7,7 +7,7 @@ from weft.driver.verbs.context import Context
 from weft.driver.verbs.cq import CQ, CompChannel
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, QPInitAttr
+from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.model.functional.host import connected_pair, run_apps
 from weft.model.link import LinkConfig
@@ -53,7 +53,7 @@ class TwoHosts:
             pd, channel = PD(context), CompChannel(context)
             cq = CQ(context, 64, channel=channel)
             mr = MR(pd, size, AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE)
-            hosts.append(Host(context, channel, cq, mr, QP(pd, QPInitAttr(scq=cq, rcq=cq))))
+            hosts.append(Host(context, channel, cq, mr, QP(pd, rc_init_attr(cq))))
         self.a, self.b = hosts
         self.a.qp.connect(self.b.qp.connection, **attributes)
         self.b.qp.connect(self.a.qp.connection, **attributes)

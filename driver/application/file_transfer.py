@@ -11,7 +11,7 @@ from ..terms.enums import MTU, AccessFlag, SendFlags, WCStatus, WROpcode
 from ..verbs.cq import CQ
 from ..verbs.mr import MR
 from ..verbs.pd import PD
-from ..verbs.qp import QP, QPCap, QPInitAttr
+from ..verbs.qp import QP, rc_init_attr
 from ..verbs.wr import SGE, RecvWR, SendWR
 
 MESSAGE_BYTES = 64 * 1024
@@ -51,8 +51,9 @@ class Endpoint:
         self.context, self.length, self.window = context, length, window
         self.pd = PD(context)
         self.cq = CQ(context, qps * (2 * window + 4))
-        self.mr = MR(self.pd, memory or max(length, 1), AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE, **mr_options)
-        init = QPInitAttr(scq=self.cq, rcq=self.cq, cap=QPCap(max_send_wr=window, max_recv_wr=4))
+        self.mr = MR(self.pd, 0 if memory else max(length, 1), AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE,
+                     buffer=memory, **mr_options)
+        init = rc_init_attr(self.cq, max_send_wr=window, max_recv_wr=4)
         self.qps = [QP(self.pd, init, psn=psns[i] if psns else None) for i in range(qps)]
 
     @property

@@ -1,9 +1,10 @@
 """Registers that a card is reset, set up, enabled and stopped with."""
 
 from .capabilities import read_register, write_register
+from .health import ALL_ONES, CONTROL_ENABLE, GONE, DeviceFatal
 
-CONTROL_ENABLE, CONTROL_RESET = 1, 2
-STATUS_RESET_DONE = 2
+CONTROL_RESET = 2
+STATUS_IDLE, STATUS_RESET_DONE = 1, 2
 RESET_TIMEOUT_NS = 10_000_000
 RESET_POLL_NS = 1_000
 
@@ -14,14 +15,18 @@ def reset_card(device):
     Raises
     ------
     TimeoutError
+    DeviceFatal
+        If there is none any more.
     """
     write_register(device, "control", CONTROL_RESET)
     write_register(device, "control", 0)
     deadline = device.now_ns() + RESET_TIMEOUT_NS
-    while not read_register(device, "status") & STATUS_RESET_DONE:
+    while not (status := read_register(device, "status")) & STATUS_RESET_DONE:
         if device.now_ns() > deadline:
             raise TimeoutError("the card does not come out of reset")
         device.wait(RESET_POLL_NS)
+    if status == ALL_ONES:
+        raise DeviceFatal(GONE)
 
 
 def set_registers(device, config, capabilities, *, status_block):
@@ -36,6 +41,23 @@ def set_registers(device, config, capabilities, *, status_block):
         ("prefetch_watermark", min(config.prefetch_watermark, depth)),
     ):
         write_register(device, name, value)
+
+
+def come_to_rest(device):
+    """Wait until a disabled card, whose rings are disabled and which has no status block any more, touches no memory.
+    One that does not come to rest by itself is reset.
+
+    Raises
+    ------
+    TimeoutError
+        If it does not even come out of reset.
+    """
+    deadline = device.now_ns() + RESET_TIMEOUT_NS
+    while not read_register(device, "status") & STATUS_IDLE:
+        if device.now_ns() > deadline:
+            reset_card(device)
+            return
+        device.wait(RESET_POLL_NS)
 
 
 def enable_card(device):

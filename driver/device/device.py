@@ -6,6 +6,8 @@ hardware is below: a back end is one subclass of :class:`Device`.
 
 import abc
 
+from ..terms.errors import NotSupported
+
 
 class DmaBuffer(abc.ABC):
     """Pinned host memory: contiguous in virtual addresses, made of physical pages.
@@ -119,9 +121,39 @@ class Device(abc.ABC):
     def free(self, buffer):
         """Give a buffer back. The card must not know its addresses any more."""
 
+    def pin(self, address, length):
+        """Pin memory of the program's own and return it as a :class:`DmaBuffer`.
+
+        Raises
+        ------
+        NotSupported
+            If this back end cannot.
+        """
+        raise NotSupported("this back end cannot pin the program's own memory; it allocates what it registers")
+
+    def buffer_at(self, va, length):
+        """The :class:`DmaBuffer` that holds a range of what :meth:`alloc` and :meth:`pin` returned.
+
+        Raises
+        ------
+        PyverbsRDMAError
+            With EFAULT, if none does.
+        NotSupported
+            If this back end does not know.
+        """
+        raise NotSupported("this back end does not find its buffers by address")
+
+    def unpin(self, buffer):
+        """What :meth:`pin` returned is not registered any more."""
+        return
+
     def enable_interrupts(self, vectors):
         """Route MSI-X vectors 0 to ``vectors`` − 1 to :meth:`wait`. A back end that needs no set-up leaves it."""
         return
+
+    def acquire(self, lock):
+        """Take a lock that another thread has. A back end in whose time only one thread moves lets time go on."""
+        lock.acquire()
 
     @abc.abstractmethod
     def wait(self, timeout_ns):

@@ -1,17 +1,29 @@
 """What moves everything on an open card: status, reports, frames and time in; work and doorbells out."""
 
 import collections
+from dataclasses import replace
 
 from weft.hdl import abi, wire
 
+from ..device.bringup import come_to_rest
+from ..device.capabilities import write_register
+from ..device.health import DeviceFatal, SilenceWatch
+from ..protocol.arp import is_arp
 from ..queue.command import CommandQueue
 from ..queue.meta_report import ReportWorker
 from ..queue.ring import CardToHostRing, HostToCardRing
 from ..queue.simple_nic import SimpleNic, control_extension, parse_control
 from ..queue.transmit_turns import TransmitTurns, enough_bytes
+from ..terms.enums import WCStatus
+from ..terms.errors import QueueFull, TimedOut
+from .card_lock import CardLock
+from .loopback import Loopback
+from .neighbours import Neighbours
 from .qp_table import QpTable
+from .table_mirror import TableMirror
 
 Ring = abi.Ring
+SHARED_WAIT_NS = 50_000     # at most between two looks of a thread, when another one sleeps until the card has news
 
 
 class CardEngine:
@@ -36,12 +48,25 @@ class CardEngine:
     qps : QpTable
         Of :class:`~weft.driver.engine.qp_engine.QpEngine`.
     reports : ReportWorker
+    lender : Lender
+        Memory for operations, set by whoever knows what is registered.
+    neighbours : Neighbours
+    lock : CardLock
+    loopback : Loopback
+        Carries what QPs send to QPs of the same card.
+    tables : TableMirror
     balancers : list of callable(now)
         Called in every round.
     raw_frame_handlers : list of callable(frame, entry)
         Get the raw frames that are no control frames of a QP.
     counts : Counter
         Control frames sent by opcode, raw frames, and what came of strangers.
+    fatal_handlers : list of callable(reason)
+        Called when the card fails, before everything that waits for it ends.
+    fatal : str or None
+        Why the card is of no use until it is reset.
+    stopped : bool
+        Set by a handler: nothing of the card is under way any more, so what it knew of may be given back.
     """
 
     def __init__(self, device, config, *, mac, ip, max_qp):
@@ -54,24 +79,38 @@ class CardEngine:
         self.qps = QpTable(max_qp, config.random)
         self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.qps.find)
         self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE],
-                                     drain=self.reports.collect)
-        self.balancers, self.raw_frame_handlers = [], []
+                                     drain=self._while_waiting, fail=self.fail,
+                                     card_cons=lambda: self._read_status().command_cons)
+        self.lender = None
+        self.balancers, self.raw_frame_handlers, self.fatal_handlers = [], [], []
+        self.fatal, self.stopped = None, False
+        self._watch = SilenceWatch(device, config.silence_ns)
         self.counts = collections.Counter()
+        self.lock, self._waiting = CardLock(device), 0
+        self.tables, self.loopback = TableMirror(self.qps.index_bits), Loopback(self)
+        self.commands.observers.append(self.tables.on_command)
+        self.commands.pause = self._pause
+        self.neighbours = Neighbours(mac, ip, send=self._send_arp, found=self._neighbour_found,
+                                     missing=self._neighbour_missing)
         self._turns = TransmitTurns(self.rings, self.qps.mark_active, enough_bytes=enough_bytes(config.tx_poll_ns))
 
     # ------------------------------------------------------------------------------ start and end
 
     def start(self):
         """Tell a card that is out of reset of its rings."""
+        self._watch.heard()
         self.nic.start()
         for ring in self.rings.values():
             ring.enable()
 
-    def forget(self):
-        """The card was reset: it knows no QP any more, and nothing is on its way."""
+    def forget(self, status=WCStatus.WR_FLUSH_ERR):
+        """The card was reset: it knows no QP any more, and nothing is on its way. The oldest request of each QP ends
+        with ``status``."""
+        self.fatal, self.stopped, self.commands.fatal = None, False, None
         for qp in self.qps:
-            qp.on_card_reset()
+            qp.on_card_reset(status)
             self.qps.remove(qp)
+        self.lender.windows.forget()
         self._turns.clear()
         self.status.write(0, bytes(abi.BLOCK_BYTES))
         for ring in self.rings.values():
@@ -79,12 +118,39 @@ class CardEngine:
         self.commands.forget()
         self.reports.forget()
         self.nic.forget()
+        self.neighbours.forget()
+        self.tables.forget()
+        self.loopback.forget()
+
+    def fail(self, reason):
+        """The card is of no use any more: everything that waits for it ends, and nothing new begins until a reset."""
+        for handler in self.fatal_handlers:
+            handler(reason)
+        stopped = self.stopped
+        self.forget(WCStatus.FATAL_ERR)
+        self.fatal, self.stopped, self.commands.fatal = reason, stopped, reason
+
+    def _look_after_card(self):
+        """Fail if it was silent for long and its status speaks against it."""
+        if self._awaited and (reason := self._watch.look()):
+            self.fail(reason)
+
+    @property
+    def _awaited(self):
+        return self.fatal is None and (self.qps.any or self.commands.waiting)
+
+    def _while_waiting(self):
+        """What a wait for a command's answer asks for."""
+        if self.fatal is None:
+            self.reports.collect()
+            self._look_after_card()
 
     def close(self):
         """Stop the rings of a disabled card and give their memory back."""
+        write_register(self.device, "status_block", 0)     # it tells that the rings are at their beginning again
         for ring in self.rings.values():
             ring.disable()
-        self.device.read32(abi.REGISTER["status"].offset)  # everything posted before has arrived
+        come_to_rest(self.device)
         for ring in self.rings.values():
             ring.close()
         self.nic.close()
@@ -94,7 +160,9 @@ class CardEngine:
 
     def progress(self):
         """One round of everything, without waiting; true if something happened."""
-        status = abi.STATUS_BLOCK.unpack(self.status.read(0, abi.BLOCK_BYTES))
+        if self.fatal is not None:
+            return False
+        status = self._read_status()
         busy = self._turns.advance(status, self.device.now_ns())
         busy |= self.commands.progress()
         busy |= self.reports.progress()
@@ -102,14 +170,30 @@ class CardEngine:
         for entry, frame in self.nic.poll():
             busy = True
             self._take_frame(entry, frame, now)
+        if busy:
+            self._watch.heard()
+        else:
+            self._look_after_card()
+        if self.fatal is not None:
+            return True
+        self.loopback.progress(now)
         for qp in self.qps.due(now):
             qp.progress(now)
-            self._turns.offer(qp)
+            if self.loopback.serves(qp):
+                self.loopback.carry(qp, now)
+            elif qp.path.mac is not None:
+                self._turns.offer(qp)
+            elif qp.sender is not None and qp.sender.has_work:
+                self.neighbours.want(qp.path.ip, now)
         self._turns.fill()
+        self.neighbours.progress(now)
         self.nic.flush()
         for balance in self.balancers:
             balance(now)
-        return busy or self.qps.any_active
+        return busy or self.qps.any_active or self.loopback.busy
+
+    def _read_status(self):
+        return abi.STATUS_BLOCK.unpack(self.status.read(0, abi.BLOCK_BYTES))
 
     def _take_frame(self, entry, frame, now):
         control = parse_control(frame) if entry.roce else None
@@ -118,6 +202,8 @@ class CardEngine:
             qp.on_control(control, now)
             return
         self.counts["raw_frames"] += 1
+        if is_arp(frame):
+            self.neighbours.on_frame(frame)
         for handler in self.raw_frame_handlers:
             handler(frame, entry)
 
@@ -135,14 +221,29 @@ class CardEngine:
         """
         now = self.device.now_ns()
         poll_ns = self.config.tx_poll_ns
-        if (due := self.qps.deadline) is not None:
-            timeout_ns = min(timeout_ns, due - now)
+        for due in (self.qps.deadline, self.neighbours.deadline):
+            if due is not None:
+                timeout_ns = min(timeout_ns, due - now)
         if self.transmitting:
             timeout_ns = min(timeout_ns, poll_ns)
-        if timeout_ns > poll_ns:
+        if self._awaited:
+            timeout_ns = min(timeout_ns, self._watch.due - now)
+        if timeout_ns > poll_ns and self.fatal is None:
             for ring in abi.CARD_TO_HOST:
                 self.rings[ring].arm()
-        return self.device.wait(max(self.device.shortest_wait_ns, timeout_ns))
+        if self._waiting:      # the news may be for somebody else
+            timeout_ns = min(timeout_ns, SHARED_WAIT_NS)
+        self._waiting += 1
+        try:
+            with self.lock.given_up():
+                return self.device.wait(max(self.device.shortest_wait_ns, timeout_ns))
+        finally:
+            self._waiting -= 1
+
+    def _pause(self, timeout_ns):
+        """Wait for the card while others may use the driver."""
+        with self.lock.given_up():
+            self.device.wait(timeout_ns)
 
     def run_until(self, condition, timeout_ns=None):
         """Make progress until ``condition()`` holds.
@@ -150,17 +251,22 @@ class CardEngine:
         Raises
         ------
         TimeoutError
+        DeviceFatal
+            If the card failed, so that nothing will come.
         """
         deadline = None if timeout_ns is None else self.device.now_ns() + timeout_ns
-        while True:
-            busy = self.progress()
-            if condition():
-                return
-            now = self.device.now_ns()
-            if deadline is not None and now >= deadline:
-                raise TimeoutError(f"nothing came within {timeout_ns} ns")
-            if not busy:
-                self.wait(1_000_000 if deadline is None else deadline - now)
+        with self.lock:
+            while True:
+                busy = self.progress()
+                if condition():
+                    return
+                if self.fatal is not None:
+                    raise DeviceFatal(self.fatal)
+                now = self.device.now_ns()
+                if deadline is not None and now >= deadline:
+                    raise TimedOut(f"nothing came within {timeout_ns} ns")
+                if not busy:
+                    self.wait(1_000_000 if deadline is None else deadline - now)
 
     # ----------------------------------------------------------------------------------- for a QP
 
@@ -168,17 +274,47 @@ class CardEngine:
         """``qp`` has something to do in the next :meth:`progress`."""
         self.qps.mark_active(qp)
 
+    def find_way(self, qp):
+        """Who takes the packets of ``qp``: as long as nobody knows, its work waits and its control frames get lost."""
+        mac = self.neighbours.find(qp.path.ip)
+        if mac is None:
+            self.neighbours.want(qp.path.ip, self.device.now_ns())
+        else:
+            self._neighbour_found(qp.path.ip, mac)
+
+    def _neighbour_found(self, ip, mac):
+        for qp in self.qps:
+            if qp.path.ip == ip and qp.path.mac is None:
+                qp.path = replace(qp.path, mac=mac)
+                self.mark_active(qp)
+
+    def _neighbour_missing(self, ip):
+        for qp in self.qps:
+            if qp.path.ip == ip and qp.path.mac is None and qp.sender is not None and not qp.sender.idle:
+                qp.fail(WCStatus.RETRY_EXC_ERR)
+
+    def _send_arp(self, frame):
+        try:
+            self.nic.send(frame, self.neighbours)
+        except QueueFull:
+            self.counts["arp_frames_dropped"] += 1
+
     def drain_transmit(self, qp, timeout_ns=100_000_000):
-        """Wait until no descriptor of ``qp`` is in the card."""
+        """Wait until no descriptor of ``qp`` is in the card, and no memory is lent to its peer."""
         qp.leaving = True
+        qp.operations.abandon()
         if qp.sender is not None:
             qp.sender.abandon()
             self.run_until(lambda: not qp.sender.in_card, timeout_ns)
+        qp.operations.close()
+        if not qp.operations.closed:
+            self.run_until(lambda: qp.operations.closed, timeout_ns)
 
     def remove_qp(self, qp):
         """The card does not know ``qp`` any more."""
         self.qps.remove(qp)
         self._turns.remove(qp)
+        self.loopback.forget(qp)
 
     def doorbell(self, register, layout, **fields):
         """Write a doorbell word."""
@@ -187,6 +323,13 @@ class CardEngine:
     def send_control(self, qp, frame):
         """Queue a control frame of a QP. When too many of it wait it gets lost: what any may do on the way."""
         path = qp.path
+        if self.loopback.serves(qp):
+            self.loopback.send_control(qp, frame)
+            self.counts[frame.opcode.name] += 1
+            return
+        if path.mac is None:
+            self.counts["control_frames_dropped"] += 1
+            return
         data = wire.build_frame(
             opcode=frame.opcode,
             dst_mac=path.mac,

@@ -1,20 +1,22 @@
 """What moves a queue pair: reports, control frames and time in; doorbells, frames and completions out."""
 
-import collections
-
 from weft.hdl import abi, wire
 
+from ..operation.connection import Connection
+from ..operation.operation import COMPLETION_OPCODE
 from ..protocol.control import ControlFrame
+from ..protocol.message_end import Kind
 from ..queue.command import PendingCommand
 from ..receive.hole_list import LinkDoorbell
 from ..receive.receiver import CumDoorbell
-from ..terms.enums import WCFlags, WCOpcode, WCStatus, WROpcode
+from ..terms.enums import EventType, WCFlags, WCOpcode, WCStatus
 from ..terms.wc import WC
 
-COMPLETION_OPCODE = {WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE}
 _OF_PACKETS = frozenset({
     abi.ReportKind.MESSAGE_END, abi.ReportKind.PROGRESS, abi.ReportKind.PROBE, abi.ReportKind.ERROR,
     abi.ReportKind.UNMATCHED})
+_REFUSED = {wire.Syndrome.NAK_REMOTE_ACCESS: EventType.QP_ACCESS_ERR,
+            wire.Syndrome.NAK_INVALID_REQUEST: EventType.QP_REQ_ERR}
 _LOCAL_PROTECTION = frozenset(
     {abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD}
 )
@@ -28,7 +30,15 @@ class QpEngine:
     card : CardEngine
     qp_num : int
     scq, rcq
-        Completion queues: they have ``push(wc)``.
+        Completion queues: they have ``push(wc, solicited)``.
+    pd : int
+        The protection domain.
+    rights
+        What the QP permits: see :class:`~weft.driver.operation.connection.Connection`.
+    receives : Receives
+        Of this QP, unless they are ``shared`` with others.
+    tell : callable(EventType)
+        Gets what happens that no completion speaks of.
 
     Attributes
     ----------
@@ -40,6 +50,8 @@ class QpEngine:
         From RTR on.
     sender : Sender or None
         From RTS on.
+    operations : Connection
+        What was posted, and what the peer asked for.
     on_card : bool
         The card knows the QP.
     in_error : bool
@@ -49,15 +61,19 @@ class QpEngine:
         The command that tells the card so.
     leaving : bool
         The card is about to forget the QP and need not be told of an error.
+    draining : bool
+        No request is begun any more, and not all that were are finished.
     """
 
-    def __init__(self, card, qp_num, scq, rcq):
+    def __init__(self, card, qp_num, scq, rcq, *, pd, rights, receives, shared=False, tell=lambda event_type: None):
         self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
         self.index, self.generation = card.qps.parts(qp_num)
         self.path = self.receiver = self.sender = None
-        self.on_card = self.in_error = self.leaving = False
+        self.on_card = self.in_error = self.leaving = self.draining = False
+        self._tell, self._tell_drained, self._heard = tell, False, False
         self.told_card = None
-        self._receives = collections.deque()
+        self._receives, self._shared = receives, shared
+        self.operations = Connection(self, card.lender, rights, pd, receives)
 
     # ------------------------------------------------------------------------------- from the QP
 
@@ -65,10 +81,24 @@ class QpEngine:
         """The card has the QP, which receives from ``path``."""
         self.path, self.receiver, self.on_card = path, receiver, True
         self.card.qps.add(self)
+        self.card.find_way(self)
 
     def start_sending(self, sender):
         """It sends as well."""
         self.sender = sender
+        sender.in_turn = self.operations.fail_in_turn
+        self.wake()
+
+    def drain(self, tell):
+        """Begin no further request; ``tell`` says whether there is an event when those that were begun are finished."""
+        self.operations.requester.closed = self.draining = True
+        self._tell_drained = tell
+        self.card.mark_active(self)
+
+    def resume(self):
+        """Begin requests again."""
+        self.operations.requester.closed = self.draining = False
+        self.card.mark_active(self)
 
     def stop(self):
         """The card has it no more, and gives back what it held for it; nothing that was posted is completed."""
@@ -76,26 +106,43 @@ class QpEngine:
             self.card.remove_qp(self)
             self.receiver.close()
         self.on_card = False
-        self._receives.clear()
+        self.operations.receives.leave(self.operations.wake)
+        if not self._shared:
+            self._receives.clear()
 
-    def post_send(self, request):
-        """Take a :class:`~weft.driver.protocol.segment.Request`."""
-        self.sender.post(request)
+    def wake(self):
+        """There is something to do in the next round."""
         self.card.mark_active(self)
-        if not self.on_card:
-            self._collect_completions()
 
-    def post_recv(self, wr):
-        """Take a receive work request."""
-        if self.in_error:
-            self._complete_recv(wr, WCStatus.WR_FLUSH_ERR)
+    def post_send(self, op):
+        """Take an :class:`~weft.driver.operation.operation.Operation`.
+
+        Raises
+        ------
+        MemoryError
+            If what it takes beyond a write finds no room on the card.
+        """
+        self.operations.post_send(op)
+        if self.on_card:
+            self.wake()
         else:
-            self._receives.append(wr)
-            self.card.mark_active(self)
+            self.operations.requester.pump()
+
+    def post_recv(self, receive):
+        """Take a :class:`~weft.driver.operation.receives.Receive`."""
+        if self.in_error:
+            self.complete_receive(receive, WCStatus.WR_FLUSH_ERR)
+        else:
+            self._receives.post(receive)
+
+    @property
+    def outstanding(self):
+        """Send requests not completed."""
+        return len(self.operations.requester)
 
     @property
     def receives(self):
-        """Receive requests not completed."""
+        """Receive requests that no message took."""
         return len(self._receives)
 
     # ----------------------------------------------------------------------------- from the card
@@ -105,6 +152,10 @@ class QpEngine:
         if kind in _OF_PACKETS and report.src_ip != self.path.ip:
             self.card.counts["reports_of_strangers"] += 1
             return
+        if kind in _OF_PACKETS and not self._heard:
+            self._heard = True
+            if self.sender is None:
+                self._tell(EventType.COMM_EST)
         self.card.mark_active(self)
         if kind is abi.ReportKind.NODE:
             self.receiver.on_node(report)
@@ -117,6 +168,7 @@ class QpEngine:
         else:
             self.receiver.on_event(report)
             if kind is abi.ReportKind.QP_ERROR:
+                self._tell(EventType.QP_FATAL)
                 self.fail(WCStatus.FATAL_ERR)
 
     def _on_refused(self, report):
@@ -135,7 +187,7 @@ class QpEngine:
         self.card.mark_active(self)
         if frame.opcode is wire.Opcode.ACKNOWLEDGE:
             if self.sender:
-                self.sender.on_ack(frame.psn, frame.syndrome, now)
+                self.sender.on_ack(frame.psn, frame.syndrome, now, frame.msn)
         elif frame.opcode is wire.Opcode.LOSS_REPORT:
             if self.sender and len(frame.payload) >= abi.BLOCK_BYTES:
                 self.sender.on_loss_report(abi.NODE.unpack(frame.payload), now)
@@ -145,12 +197,11 @@ class QpEngine:
         elif frame.opcode is wire.Opcode.REPORT_REQUEST:
             self.receiver.on_report_request(frame.rsn)
 
-    def on_card_reset(self):
-        """The card was reset and does not know the QP any more."""
+    def on_card_reset(self, status):
+        """The card was reset and does not know the QP any more. The oldest request ends with ``status``."""
         self.leaving = True
-        self.fail(WCStatus.WR_FLUSH_ERR)
-        if self.sender is not None:
-            self._collect_completions()
+        self.operations.forget()
+        self.fail(status)
         self.receiver.close()
         self.on_card = False
 
@@ -162,32 +213,54 @@ class QpEngine:
         return self.sender.deadline if self.sender is not None else None
 
     def progress(self, now):
-        """Everything that is due: deliveries, acknowledgements, timers, completions."""
-        self._progress_receiver()
+        """Everything that is due: deliveries, answers, acknowledgements, timers, completions."""
+        self._take_messages()
+        self.operations.pump()
+        self._acknowledge()
         if self.sender is not None:
-            self.sender.poll(now)
-            self._carry_out(self.sender.frames)
-            self._collect_completions()
-            if self.sender.failed is not None:
-                self._enter_error()
+            self._progress_sender(now)
 
-    def _progress_receiver(self):
+    def _take_messages(self):
         receiver = self.receiver
         if receiver.holes.waits_for_blocks:
             receiver.link_waiting()
+        if not self.in_error:
+            receiver.settle()
+        while receiver.messages and not self.in_error:
+            message = receiver.take_message()
+            self.operations.on_message(message.psn, message.end)
+
+    def _acknowledge(self):
+        receiver, responder = self.receiver, self.operations.responder
         if self.in_error:
             receiver.repeat_nak()
-            self._carry_out(receiver.actions)
-            return
-        receiver.settle()
-        while receiver.messages and (receiver.messages[0].imm is None or self._receives):
-            message = receiver.take_message()
-            if message.imm is not None:
-                self._complete_recv(self._receives.popleft(), WCStatus.SUCCESS, message)
-        receiver.acknowledge()
+        else:
+            receiver.held = len(responder)
+            receiver.acknowledge(responder.waiting_psn, responder.quiet)
         self._carry_out(receiver.actions)
-        if receiver.nak_sent:
+        if receiver.nak_sent and not self.in_error:
+            self._tell(_REFUSED.get(receiver.nak[1], EventType.QP_FATAL))
             self.fail(WCStatus.WR_FLUSH_ERR)
+
+    def _progress_sender(self, now):
+        sender, requester = self.sender, self.operations.requester
+        sender.requests, sender.oldest_psn = requester.started, requester.oldest_psn
+        sender.spares = not len(requester)
+        sender.await_peer(requester.awaiting, now)
+        sender.poll(now)
+        self._carry_out(sender.frames)
+        while sender.completions:
+            request, status = sender.completions.popleft()
+            if status is WCStatus.SUCCESS:
+                self.operations.on_sent(request)
+        if sender.failed is not None and not self.in_error:
+            self.fail(sender.failed)
+        self.operations.pump()
+        sender.await_peer(requester.awaiting, now)
+        if self.draining and not self.in_error and not requester.open:
+            self.draining = False
+            if self._tell_drained:
+                self._tell(EventType.SQ_DRAINED)
 
     def _carry_out(self, actions):
         while actions:
@@ -204,6 +277,8 @@ class QpEngine:
         return not self.in_error or frame.opcode is wire.Opcode.ACKNOWLEDGE
 
     def _doorbell(self, register, layout, **fields):
+        if self.card.loopback.serves(self):
+            return     # the card saw nothing that it could forget
         self.card.doorbell(register, layout, qpn=self.index, generation=self.generation, **fields)
 
     def work_descriptor(self, fields):
@@ -212,35 +287,51 @@ class QpEngine:
         return abi.WORK.pack(pmtu=path.mtu, sqpn=self.index, dqpn=path.qpn, dst_mac=path.mac, dst_ip=path.ip,
                              sport=self.sport, **fields)
 
+    def own_memory(self, key):
+        """Memory of the driver's own behind a key of this QP, as a buffer, or None if it is the program's."""
+        return self.operations.mailbox.memory(key)
+
     @property
     def sport(self):
-        """UDP source port: 0xC000 to 0xFFFF, different for different QPs, so that routers spread them."""
+        """UDP source port: 0xC000 to 0xFFFF, different for different QPs, so that routers spread them; a flow label
+        says it as in libibverbs."""
+        if label := self.path.flow_label:
+            return 0xC000 | (label ^ label >> 14) & 0x3FFF
         return 0xC000 | (self.qp_num * 0x9E37 >> 2) & 0x3FFF
 
     # ------------------------------------------------------------------------------- completions
 
-    def _collect_completions(self):
-        while self.sender.completions:
-            self._complete_send(*self.sender.completions.popleft())
+    def complete_send(self, op, status):
+        """A send work request is done with."""
+        if op.signaled or status is not WCStatus.SUCCESS:
+            opcode = COMPLETION_OPCODE[op.opcode]
+            self.scq.push(WC(op.wr_id, status, opcode, qp_num=self.qp_num, byte_len=op.length))
 
-    def _complete_send(self, request, status):
-        if request.signaled or status is not WCStatus.SUCCESS:
-            opcode = COMPLETION_OPCODE[request.cookie]
-            self.scq.push(WC(request.wr_id, status, opcode, self.qp_num, byte_len=request.length))
+    def complete_receive(self, receive, status, end=None):
+        """A receive work request is: by the message with this end, if it succeeded."""
+        if end is None:
+            self.rcq.push(WC(receive.wr_id, status, WCOpcode.RECV, qp_num=self.qp_num))
+            return
+        opcode = WCOpcode.RECV_RDMA_WITH_IMM if end.kind is Kind.WRITE_IMM else WCOpcode.RECV
+        self.rcq.push(WC(receive.wr_id, status, opcode, qp_num=self.qp_num, byte_len=end.length, imm_data=end.imm,
+                         wc_flags=WCFlags.WITH_IMM if end.has_imm else WCFlags(0)), bool(end.solicited))
 
-    def _complete_recv(self, wr, status, message=None):
-        if message is None:
-            self.rcq.push(WC(wr.wr_id, status, WCOpcode.RECV, self.qp_num))
-        else:
-            self.rcq.push(WC(wr.wr_id, status, WCOpcode.RECV_RDMA_WITH_IMM, self.qp_num, byte_len=message.length,
-                             imm_data=message.imm, wc_flags=WCFlags.WITH_IMM))
+    def flush_receives(self):
+        """Those that no message took; shared ones stay."""
+        if self._shared:
+            self._receives.leave(self.operations.wake)
+            self._tell(EventType.QP_LAST_WQE_REACHED)
+            return
+        for receive in self._receives.clear():
+            self.complete_receive(receive, WCStatus.WR_FLUSH_ERR)
 
     def fail(self, status):
         """Into ERR: the oldest send request gets ``status``, everything else is flushed."""
         if self.sender is not None:
             self.sender.fail(status)
-            self.card.mark_active(self)
         self._enter_error()
+        self.operations.fail_all(status)
+        self.wake()
 
     def _enter_error(self):
         if self.on_card and not self.in_error and not self.leaving:
@@ -248,5 +339,3 @@ class QpEngine:
             self.card.commands.submit(abi.CommandOpcode.QP_MODIFY, self.told_card, qpn=self.qp_num,
                                       qp_state=abi.QpState.ERR)
         self.in_error = True
-        while self._receives:
-            self._complete_recv(self._receives.popleft(), WCStatus.WR_FLUSH_ERR)

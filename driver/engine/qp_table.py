@@ -6,6 +6,8 @@ import itertools
 
 from weft.hdl import abi, wire
 
+from ..terms.errors import NoRoom
+
 FIRST_INDEX = 2  # QPNs 0 and 1 are special on InfiniBand
 
 
@@ -33,6 +35,11 @@ class QpTable:
         self._times = []      # heap of the same, with what is not true any more
         self._number = itertools.count()
 
+    @property
+    def most(self):
+        """QPs there can be."""
+        return self.size - FIRST_INDEX
+
     def __iter__(self):
         return iter(list(self._qps.values()))
 
@@ -45,7 +52,7 @@ class QpTable:
             If all are in use.
         """
         if not self._free:
-            raise MemoryError(f"all {self.size - FIRST_INDEX} QPs are in use")
+            raise NoRoom(f"all {self.most} QPs are in use")
         return self._next_life(self._free.popleft())
 
     def next_number(self, qpn):
@@ -92,6 +99,10 @@ class QpTable:
         """``qp`` has something to do in the next round, if the card knows it."""
         if self._qps.get(qp.index) is qp:
             self._active[qp] = None
+
+    @property
+    def any(self):
+        return bool(self._qps)
 
     @property
     def any_active(self):

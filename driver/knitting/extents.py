@@ -1,6 +1,6 @@
 """Host memory that the card may fetch nodes from, in extents, and what the card has been told of it."""
 
-import collections
+import itertools
 
 from weft.hdl import abi
 
@@ -37,7 +37,8 @@ class Extents:
         self.device, self.announce, self.extent_bytes, self.max_extents = device, announce, extent_bytes, max_extents
         self._known = {}        # index -> Extent
         self._at_page = {}      # page number of a line -> Extent
-        self._told = collections.deque()   # what each announcement the card has not answered yet leads to
+        self._order = itertools.count()
+        self._told = {}   # order → what each announcement the card has not answered yet leads to
 
     def __len__(self):
         return len(self._known)
@@ -88,16 +89,18 @@ class Extents:
         self._tell(extent, 0, forgotten)
 
     def _tell(self, extent, length, then):
-        self._told.append(then)
-        self.announce(extent.index, extent.base * abi.BLOCK_BYTES if length else 0, length, self._answered)
+        order = next(self._order)
+        self._told[order] = then
+        self.announce(extent.index, extent.base * abi.BLOCK_BYTES if length else 0, length,
+                      lambda: self._answered(order))
 
-    def _answered(self):
-        self._told.popleft()()
+    def _answered(self, order):
+        self._told.pop(order)()
 
     def announce_again(self):
         """The card was reset and knows of no extent; what it was about to be told has come true."""
         while self._told:
-            self._answered()
+            self._answered(min(self._told))
         for extent in self:
             self._tell(extent, self.extent_bytes, lambda: None)
 

@@ -1,9 +1,6 @@
 """The bytes of an Adamap node and the holes they stand for."""
 
-import struct
 from dataclasses import dataclass
-from functools import reduce
-from operator import xor
 
 from weft.hdl import abi
 
@@ -67,14 +64,9 @@ class Node:
         return [(self.base_psn + hole) % (1 << 32) for hole in self.holes]
 
 
-def damage(block):
-    """XOR of the 16-bit words of a block: 0 if nothing happened to it since :func:`pack_block`."""
-    return reduce(xor, struct.unpack(f"<{len(block) // 2}H", block))
-
-
 def pack_block(**fields):
     """The 64 bytes of a block of the knitting buffer: NODE fields, and the word that tells if they are damaged."""
-    return abi.NODE.pack(**fields, check=damage(abi.NODE.pack(**fields)))
+    return abi.NODE.pack(**fields, check=abi.damage(abi.NODE.pack(**fields)))
 
 
 def runs_of(holes):

@@ -2,6 +2,8 @@
 
 import collections
 
+from ..terms.errors import NoRoom
+
 
 class IndexPool:
     """Free indices, the one that was given back longest ago first.
@@ -26,8 +28,13 @@ class IndexPool:
             If there is none.
         """
         if not self._free:
-            raise MemoryError(f"all {self.size} {self.what} are in use")
+            raise NoRoom(f"all {self.size} {self.what} are in use")
         return self._free.popleft()
+
+    @property
+    def free(self):
+        """How many are free."""
+        return len(self._free)
 
     def give(self, index):
         """It is free again."""

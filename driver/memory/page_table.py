@@ -4,6 +4,8 @@ import bisect
 
 from weft.hdl import abi
 
+from ..terms.errors import InvalidValue, NoRoom
+
 
 def page_list(buffer, va, length, page_bytes):
     """Physical addresses of the pages that ``length`` bytes at ``va`` of a buffer touch.
@@ -14,13 +16,13 @@ def page_list(buffer, va, length, page_bytes):
         If the range leaves the buffer, or its pages are not physically whole.
     """
     if va < buffer.va or va + length > buffer.va + buffer.size:
-        raise ValueError(f"{length} bytes at {va:#x} are not inside the buffer")
+        raise InvalidValue(f"{length} bytes at {va:#x} are not inside the buffer")
     pages = []
     for page in range(va // page_bytes * page_bytes, va + length, page_bytes):
         inside = max(page, buffer.va)
         physical = buffer.physical(inside - buffer.va) - (inside - page)
         if physical % page_bytes:
-            raise ValueError(f"the page at {page:#x} is not physically aligned to {page_bytes} bytes")
+            raise InvalidValue(f"the page at {page:#x} is not physically aligned to {page_bytes} bytes")
         pages.append(physical)
     return pages
 
@@ -39,7 +41,7 @@ def pick_page_bytes(buffer, va, length):
 
 def pack_ptes(pages):
     """Page-table entries (abi.PTE) of page addresses, as the card reads them from memory."""
-    return b"".join(abi.PTE.pack(page=p // abi.PAGE_4K) for p in pages)
+    return b"".join((p | abi.pte_damage(p)).to_bytes(abi.PTE_BYTES, "little") for p in pages)
 
 
 class RangeAllocator:
@@ -65,7 +67,7 @@ class RangeAllocator:
             if length >= count:
                 self._free[i:i + 1] = [(start + count, length - count)] if length > count else []
                 return start
-        raise MemoryError(f"no {count} consecutive page-table entries of {self.size} are free")
+        raise NoRoom(f"no {count} consecutive page-table entries of {self.size} are free")
 
     def free(self, start, count):
         i = bisect.bisect(self._free, (start, 0))

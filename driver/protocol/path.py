@@ -13,11 +13,16 @@ class Path:
         Path MTU.
     qpn : int
         The peer's QP.
-    mac, ip : int
-        Its card; ``mac`` is that of the next hop.
+    mac : int or None
+        Of the next hop; None as long as nobody knows it.
+    ip : int
+        Its card.
+    flow_label : int
+        Says the UDP source port; 0 leaves it to the QP.
     """
 
     mtu: int
     qpn: int
-    mac: int
+    mac: int | None
     ip: int
+    flow_label: int = 0

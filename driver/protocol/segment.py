@@ -4,13 +4,16 @@ from dataclasses import dataclass, field
 
 from weft.hdl import abi, wire
 
+from .message_end import Kind, MessageEnd
+
 CHUNK_BYTES = 64 * 1024
 MESSAGE_BYTES_MAX = 1 << 31
+_BULK = frozenset({Kind.SEND_DATA, Kind.READ_DATA})
 
 
-@dataclass
+@dataclass(eq=False)
 class Request:
-    """A send work request on its way.
+    """A message on its way: what is written, and what its end says.
 
     Attributes
     ----------
@@ -22,10 +25,16 @@ class Request:
         Where the data goes.
     imm : int or None
         Immediate data of the last packet.
-    signaled : bool
-        A success is reported on the CQ (errors always are).
     cookie : object
         Whatever the owner wants back with the completion.
+    end : MessageEnd or None
+        What a packet of its own says behind the data.
+    targets : list of (va, rkey, length) or None
+        Where the data goes if it is more than one place: as many bytes as ``sges`` have.
+    sequence : int
+        Number of the request among those of its sender.
+    solicited : bool
+        With ``imm``: the receiver's event is asked for.
     """
 
     wr_id: int
@@ -33,8 +42,11 @@ class Request:
     remote_va: int
     rkey: int
     imm: int | None = None
-    signaled: bool = True
     cookie: object = None
+    end: MessageEnd | None = None
+    targets: list | None = None
+    sequence: int = 0
+    solicited: bool = False
     psn: int = field(default=None, init=False)
     packets: int = field(default=None, init=False)
 
@@ -46,6 +58,23 @@ class Request:
     def end_psn(self):
         """PSN behind the last packet."""
         return self.psn + self.packets
+
+    @property
+    def bulk(self):
+        """Data that somebody waits for as a whole: what comes behind it, and is no data, may go first."""
+        return self.end is not None and self.end.kind in _BULK
+
+    def writes(self):
+        """(local va, lkey, remote va, rkey, length) of what is written, none empty."""
+        targets = iter(self.targets if self.targets is not None else [(self.remote_va, self.rkey, self.length)])
+        at, rkey, room = 0, 0, 0
+        for va, left, lkey in self.sges:
+            while left:
+                while not room:
+                    at, rkey, room = next(targets)
+                count = min(left, room)
+                yield va, lkey, at, rkey, count
+                va, at, left, room = va + count, at + count, left - count, room - count
 
 
 @dataclass(eq=False)
@@ -62,6 +91,7 @@ class Piece:
     last: bool       # the last packet ends the message
     pmtu: int        # bytes
     rkey: int
+    imm: int | None = None   # of the last packet
 
     def _edge(self, packet):
         """Remote address where packet number ``packet`` of the piece starts."""
@@ -81,12 +111,12 @@ class Piece:
         """
         local_va, remote_va, length = self.span(first, count)
         ends = self.last and first + count == self.packets
-        with_imm = ends and self.request.imm is not None
+        with_imm = ends and self.imm is not None
         fields = {
             "opcode": abi.WorkOpcode.WRITE_IMM if with_imm else abi.WorkOpcode.WRITE,
             "ack_req": int(ends), "local_va": local_va, "remote_va": remote_va, "length": length,
             "lkey": self.lkey, "rkey": self.rkey, "psn": (self.psn + first) & 0xFFFF_FFFF,
-            "imm": self.request.imm if with_imm else 0}
+            "imm": self.imm if with_imm else 0}
         if rsn is not None:
             fields |= {"retransmit": 1, "rsn": rsn & 0xFF_FFFF}
         return fields
@@ -98,34 +128,27 @@ class Piece:
             yield first, min(step, self.packets - first)
 
 
-def request_packets(request, pmtu):
-    """PSNs a request needs."""
-    at, total = request.remote_va, 0
-    for _, length, _ in request.sges:
-        if length:
-            total += wire.packet_count(at, length, pmtu)
-            at += length
-    return (total or 1) + (request.imm is not None and total > 1)
-
-
 def split(request, psn, pmtu):
     """Pieces of a request whose first packet has the given PSN; sets its ``psn`` and ``packets``.
 
-    Every packet says its own place and length alone. So that the receiver learns those of the message, an immediate
-    that ends several packets comes in one of its own: without payload, with the message's address, and with its
-    length in place of the key, which nobody asks for when there is no payload.
+    Every packet says its own place and length alone. What is to be known of the message as a whole, or does not fit
+    a packet with data, comes in one of its own: without payload, its address, key and immediate are a MESSAGE_END.
     """
-    sges = [s for s in request.sges if s[1]] or [(request.sges[0] if request.sges else (0, 0, 0))]
-    pieces, at, next_psn, packets = [], request.remote_va, psn, request_packets(request, pmtu)
-    for va, length, lkey in sges:
+    pieces, next_psn = [], psn
+    for va, lkey, at, rkey, length in request.writes():
         count = wire.packet_count(at, length, pmtu)
-        pieces.append(Piece(request, next_psn, count, va, lkey, at, length, False, pmtu, request.rkey))
-        at += length
+        pieces.append(Piece(request, next_psn, count, va, lkey, at, length, False, pmtu, rkey))
         next_psn += count
-    if next_psn < psn + packets:
-        pieces.append(Piece(request, next_psn, 1, 0, 0, request.remote_va, 0, False, pmtu, request.length))
-    elif request.imm is not None and not request.length:
-        pieces[-1].rkey = 0
+    end = request.end
+    if request.imm is not None and (next_psn != psn + 1 or request.solicited):
+        end = MessageEnd(Kind.WRITE_IMM, request.sequence, request.length, 0, request.imm, 1, int(request.solicited))
+    if end is not None:
+        va, key, imm = end.words()
+        pieces.append(Piece(request, next_psn, 1, 0, 0, va, 0, True, pmtu, key, imm))
+    elif not pieces:
+        pieces.append(Piece(request, psn, 1, 0, 0, request.remote_va, 0, True, pmtu, request.rkey))
+    else:
+        pieces[-1].imm = request.imm
     pieces[-1].last = True
-    request.psn, request.packets = psn, packets
+    request.psn, request.packets = psn, pieces[-1].psn + pieces[-1].packets - psn
     return pieces

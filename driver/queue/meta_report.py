@@ -4,6 +4,21 @@ import collections
 
 from weft.hdl import abi
 
+_KIND_AT, _REASON_AT = (abi.REPORT_EVENT.offsets[name] for name in ("kind", "reason"))
+_KIND_MASK = (1 << abi.REPORT_EVENT.by_name["kind"].width) - 1
+_KINDS = {int(kind): kind for kind in abi.ReportKind}
+
+
+def _kind(entry):
+    """What an entry is, a plain number."""
+    return entry[0] >> _KIND_AT & _KIND_MASK
+
+
+def _tells_of_refusal(entry):
+    """Whether an entry says that a packet was refused."""
+    kind = _kind(entry)
+    return kind == abi.ReportKind.ERROR or (kind == abi.ReportKind.PROBE and entry[_REASON_AT // 8])
+
 
 class ReportWorker:
     """The META_REPORT ring.
@@ -41,12 +56,13 @@ class ReportWorker:
         entries = self.ring.poll()
         if not entries:
             return False
+        refusals = any(map(_tells_of_refusal, entries))
         if len(self._collected) >= self.COLLECTED_MAX:
-            kept = [entry for entry in entries if abi.REPORT_EVENT.unpack(entry).kind is not abi.ReportKind.ERROR]
+            kept = [entry for entry in entries if _kind(entry) != abi.ReportKind.ERROR]
             self.counts["errors_dropped"] += len(entries) - len(kept)
             entries = kept
         self._collected.extend(entries)
-        self.ring.release()
+        self.ring.release(at_once=refusals)     # until then the card tells of no other packet of those QPs
         return True
 
     def progress(self):
@@ -72,8 +88,8 @@ class ReportWorker:
         self._collected.clear()
 
     def _dispatch(self, entry):
-        kind = abi.REPORT_EVENT.unpack(entry).kind
-        if not isinstance(kind, abi.ReportKind):
+        kind = _KINDS.get(_kind(entry))
+        if kind is None:
             self.counts["unknown"] += 1
             return
         report = (abi.NODE if kind is abi.ReportKind.NODE else abi.REPORT_LAYOUT[kind]).unpack(entry)

@@ -70,7 +70,7 @@ class HostToCardRing(_Ring):
         return self.depth - (self.prod - self.cons)
 
     def push(self, entry, cookie=None):
-        """Store an entry (64 bytes, phase 0); its index.
+        """Store an entry (64 bytes, phase and check word 0); its index.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class HostToCardRing(_Ring):
         if not self.room:
             raise BufferError(f"{self.ring.name} is full")
         index = self.prod
-        data = bytes([entry[0] & ~_PHASE | self._phase(index)]) + entry[1:]
+        data = abi.sealed(bytes([entry[0] & ~_PHASE | self._phase(index)]) + entry[1:])
         self.buffer.write(index % self.depth * abi.BLOCK_BYTES, data)
         self._cookies.append(cookie)
         self.prod += 1
@@ -92,6 +92,10 @@ class HostToCardRing(_Ring):
             self._rung = self.prod
             self.device.write32(self.registers["prod"], self._wrap(self.prod))
 
+    def finished(self, card_cons):
+        """How many entries the card finished that :meth:`advance` did not take yet."""
+        return self._wrap(card_cons - self.cons)
+
     def advance(self, card_cons):
         """The card finished entries up to its index ``card_cons``: their cookies, in order.
 
@@ -100,7 +104,7 @@ class HostToCardRing(_Ring):
         RuntimeError
             If the card claims more than it was given.
         """
-        finished = self._wrap(card_cons - self.cons)
+        finished = self.finished(card_cons)
         if finished > self.prod - self.cons:
             raise RuntimeError(f"{self.ring.name}: the card finished {finished} of {self.prod - self.cons} entries")
         self.cons += finished
@@ -143,9 +147,9 @@ class CardToHostRing(_Ring):
         self._armed = False   # the interrupt came, or comes, for the first of them
         return [data[i : i + abi.BLOCK_BYTES] for i in range(0, len(data), abi.BLOCK_BYTES)]
 
-    def release(self):
-        """Everything polled may be overwritten; the card learns of it before the ring runs full."""
-        if (self.prod - self.cons) * self.RELEASED_AT_ONCE >= self.depth:
+    def release(self, at_once=False):
+        """Everything polled may be overwritten; the card learns of it before the ring runs full, or ``at_once``."""
+        if at_once or (self.prod - self.cons) * self.RELEASED_AT_ONCE >= self.depth:
             self.cons = self.prod
             self.device.write32(self.registers["cons"], self._wrap(self.cons))
 

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 from weft.hdl import abi, wire
 
+from ..terms.errors import InvalidValue, QueueFull
+
 
 class SimpleNic:
     """NIC_TX and NIC_RX with their frame slots.
@@ -53,9 +55,9 @@ class SimpleNic:
             If ``QUEUED_MAX`` frames of this owner wait.
         """
         if not wire.ETH.size_bytes <= len(frame) <= self.slot_bytes:
-            raise ValueError(f"a frame of {len(frame)} bytes; {wire.ETH.size_bytes} to {self.slot_bytes} can be sent")
+            raise InvalidValue(f"a frame of {len(frame)} bytes; {wire.ETH.size_bytes} to {self.slot_bytes} can be sent")
         if self._waiting[owner] >= self.QUEUED_MAX:
-            raise BufferError(f"{self.QUEUED_MAX} frames wait for the NIC_TX ring")
+            raise QueueFull(f"{self.QUEUED_MAX} frames wait for the NIC_TX ring")
         self._queue.append((owner, frame))
         self._waiting[owner] += 1
 

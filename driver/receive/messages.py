@@ -3,25 +3,34 @@
 import heapq
 from dataclasses import dataclass
 
+from ..protocol.message_end import Kind, MessageEnd, message_end
 
-@dataclass
-class MessageEnd:
-    """A message: PSN of its last packet, and the immediate if it had one.
 
-    With an immediate ``length`` and ``va`` are those of the message, otherwise of its last packet.
+@dataclass(slots=True)
+class Message:
+    """A message of the peer: PSN of its last packet, and what its end says.
+
+    Of plain writes ``end`` knows no more than how long the last packet was.
     """
 
     psn: int
-    imm: int | None
-    length: int
-    va: int
+    end: MessageEnd
+
+
+def _end_of(report):
+    """What a MESSAGE_END report says of its message."""
+    if not report.has_imm:
+        return MessageEnd(Kind.WRITE, None, report.length)
+    if report.length:
+        return MessageEnd(Kind.WRITE_IMM, None, report.length, imm=report.imm, has_imm=1)
+    return message_end(report.va, report.key, report.imm)
 
 
 class MessageOrder:
     """Message ends that are known, until everything before them is in place."""
 
     def __init__(self):
-        self._ends = {}      # psn -> MessageEnd
+        self._ends = {}      # psn -> Message
         self._heap = []
         self._released = None   # every end below this PSN was delivered: none is reported behind what lets it pass
 
@@ -32,9 +41,7 @@ class MessageOrder:
     def add(self, psn, report):
         """A MESSAGE_END report."""
         if psn not in self._ends and (self._released is None or psn >= self._released):
-            apart = report.has_imm and not report.length   # see :func:`weft.driver.protocol.segment.split`
-            self._ends[psn] = MessageEnd(psn, report.imm if report.has_imm else None,
-                                         report.key if apart else report.length, report.va)
+            self._ends[psn] = Message(psn, _end_of(report))
             heapq.heappush(self._heap, psn)
 
     def release(self, cum):

@@ -59,12 +59,16 @@ class Receiver:
         Window base that is covered by reported holes.
     actions : deque
         To be carried out in order.
-    messages : deque of MessageEnd
+    messages : deque of Message
         Complete, in order, not yet delivered: the owner takes them from the left.
     broken : abi.Reason or None
         Why the card gave the list up.
     limit : int or None
         PSN from which on the peer shall send nothing new.
+    msn : int
+        Requests of the peer that are complete, in order.
+    held : int
+        Messages that the owner took and that are not complete: they count as waiting.
     """
 
     def __init__(self, *, qpn, generation, psn, pool, waiting_runs_max=WAITING_RUNS_MAX, rnr_timer=RNR_TIMER,
@@ -75,12 +79,12 @@ class Receiver:
         self.broken = None
         self.nak = None  # (psn, syndrome): oldest refused packet
         self.nak_sent = False
-        self.msn = 0
+        self.msn = self.held = 0
         self.limit = None
         self.counts = collections.Counter()
         self.holes = HoleList(qpn=qpn, generation=generation, pool=pool, waiting_runs_max=waiting_runs_max,
                               actions=self.actions, counts=self.counts)
-        self._rnr_timer, self._messages_max = rnr_timer, messages_max
+        self.rnr_timer, self._messages_max = rnr_timer, messages_max
         self._holes_seen = 0
         self._limit_serial = 0
         self._events = collections.deque()  # (base, holes, probe rsn or None) not yet covered
@@ -159,7 +163,7 @@ class Receiver:
             return
         psn = near(report.psn, self.cum, 32)
         if kind is abi.ReportKind.MESSAGE_END:
-            if len(self._order) + len(self.messages) < self._messages_max:
+            if len(self._order) + len(self.messages) + self.held < self._messages_max:
                 self._order.add(psn, report)
             else:
                 self.counts["messages_refused"] += 1
@@ -204,25 +208,43 @@ class Receiver:
     def take_message(self):
         """The next complete message; it counts as delivered and is acknowledged."""
         self._delivered_any = True
-        self.msn += 1
         return self.messages.popleft()
 
-    def acknowledge(self):
-        """Queue the ACK, RNR NAK or NAK that is due, after the owner took what it could from :attr:`messages`."""
+    def completed(self, requests=1):
+        """So many more requests are done with; the peer is told."""
+        self._delivered_any = True
+        self.msn += requests
+
+    def refuse(self, psn, syndrome):
+        """The peer asked for what it must not have: the message with this PSN, which was taken."""
+        self.nak, self.nak_sent = (psn, syndrome), False
+
+    def acknowledge(self, waiting=None, may_refuse=True):
+        """Queue the ACK, RNR NAK or NAK that is due, after the owner took what it could from :attr:`messages`.
+
+        Parameters
+        ----------
+        waiting : int or None
+            PSN of the message that waits for a receive request before anything else can complete.
+        may_refuse : bool
+            Everything that was asked for before the refused packet is answered.
+        """
+        if self._probed and waiting is not None:
+            self._acknowledge(waiting, rnr_syndrome(self.rnr_timer))
         if self._delivered_any or self._probed:
-            if self.messages and self._probed:
-                psn, syndrome = self.messages[0].psn, rnr_syndrome(self._rnr_timer)
-            else:
-                psn, syndrome = (self.messages[0].psn if self.messages else self.cum) - 1, wire.Syndrome.ACK
-            self.actions.append(ControlFrame(wire.Opcode.ACKNOWLEDGE, psn, syndrome=syndrome, msn=self.msn))
+            self._acknowledge((self.messages[0].psn if self.messages else self.cum) - 1, wire.Syndrome.ACK)
             self._delivered_any = self._probed = False
-        self.repeat_nak()
+        if may_refuse:
+            self.repeat_nak()
+
+    def _acknowledge(self, psn, syndrome):
+        self.actions.append(ControlFrame(wire.Opcode.ACKNOWLEDGE, psn, syndrome=syndrome, msn=self.msn))
 
     def repeat_nak(self):
         """Queue the NAK that is due."""
         if self.nak and self.cum >= self.nak[0] and not self.nak_sent:
             self.nak_sent = True
-            self.actions.append(ControlFrame(wire.Opcode.ACKNOWLEDGE, self.nak[0], syndrome=self.nak[1], msn=self.msn))
+            self._acknowledge(*self.nak)
 
     def close(self):
         """Give all blocks back: the QP is destroyed, the card does not know them any more."""

@@ -3,6 +3,7 @@
 import collections
 
 from ..protocol.segment import MESSAGE_BYTES_MAX, split
+from ..terms.errors import InvalidValue
 from .piece_log import PieceLog
 
 
@@ -30,12 +31,15 @@ class SendQueue:
         Oldest unacknowledged.
     limit : int or None
         PSN from which on nothing is handed over for now.
+    closed : bool
+        Requests that were not begun wait.
     """
 
     def __init__(self, *, psn, pmtu, chunk_bytes, max_outstanding):
         self.pmtu, self.chunk_bytes, self.max_outstanding = pmtu, chunk_bytes, max_outstanding
         self.next_psn = self.sent_psn = self.una = psn
         self.limit = None
+        self.closed = False
         self._waiting = collections.deque()   # requests not cut yet
         self._requests = collections.deque()  # cut, not complete
         self._pieces = PieceLog()
@@ -49,16 +53,21 @@ class SendQueue:
     def check(self, request):
         """Raise ValueError if a request is longer than 2^31 bytes."""
         if request.length > MESSAGE_BYTES_MAX:
-            raise ValueError(f"a request of {request.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
+            raise InvalidValue(f"a request of {request.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
 
     def post(self, request):
-        """Accept a request that :meth:`check` let pass."""
-        self._waiting.append(request)
+        """Accept a request that :meth:`check` let pass. What asks for something, or grants it, overtakes the data of
+        answers and of granted sends at the end of the queue: the peer has what to do while these are on their way."""
+        at = len(self._waiting)
+        if request.end is not None and not request.bulk:
+            while at and self._waiting[at - 1].bulk:
+                at -= 1
+        self._waiting.insert(at, request)
 
     # --------------------------------------------------------------------------------- to the card
 
     def _cut(self):
-        while self._waiting and not self._chunks and self._refused is None:
+        while self._waiting and not (self._chunks or self.closed) and self._refused is None:
             request = self._waiting.popleft()
             self._requests.append(request)
             for piece in split(request, self.next_psn, self.pmtu):
@@ -85,6 +94,11 @@ class SendQueue:
             count = allowed
         self.sent_psn = piece.psn + first + count
         return piece, first, count
+
+    @property
+    def drained(self):
+        """Nothing that was begun is unfinished."""
+        return not self._requests
 
     @property
     def has_more(self):
@@ -119,15 +133,17 @@ class SendQueue:
 
     def refuse(self, psn, status):
         """The card refused the descriptor with this PSN: nothing of its request, and of those behind it, is sent."""
-        first = next((r.psn for r in self._requests if r.psn <= psn < r.end_psn), self.una)
+        request = self.request_at(psn)
+        first = self.una if request is None else request.psn
         if self._refused is None or first < self._refused[0]:
             self._refused = (first, status)
             self._chunks = collections.deque(c for c in self._chunks if c[0].psn < first)
 
     @property
     def failure(self):
-        """Status of the oldest request if the card refused it, and everything before it is complete, or None."""
-        return self._refused[1] if self._refused is not None and self.una >= self._refused[0] else None
+        """(first PSN, status) of the oldest request if the card refused it, and everything before it arrived, or
+        None."""
+        return self._refused if self._refused is not None and self.una >= self._refused[0] else None
 
     def piece_at(self, psn):
         """The sent, unacknowledged piece that holds ``psn``, or None. Refused requests have none."""
@@ -136,6 +152,10 @@ class SendQueue:
         if self._refused is not None and psn >= self._refused[0]:
             return None
         return self._pieces.find(psn)
+
+    def request_at(self, psn):
+        """The cut request that is not complete and holds ``psn``, or None."""
+        return next((r for r in self._requests if r.psn <= psn < r.end_psn), None)
 
     def flush(self):
         """Forget everything; the requests that were not complete."""

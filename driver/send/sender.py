@@ -49,6 +49,19 @@ class Sender:
         Why the QP is in error.
     in_card : int
         Descriptors handed over and not reported finished.
+    msn : int
+        Requests that the peer says are complete.
+    requests : int
+        Requests there were: the peer cannot be done with more.
+    awaiting : bool
+        The owner waits for more than that what was sent arrived: for the peer to be done with it, or for an answer.
+    oldest_psn : int or None
+        First PSN of the oldest request that the owner waits for so: the peer may still refuse it.
+    in_turn : callable(psn, status) or None
+        Told of a request that will not succeed, instead of everything failing at once: its owner calls :meth:`fail`
+        when all before it are complete.
+    spares : bool
+        Nobody waits for what is on its way: if the peer does not answer any more, sending rests until it speaks.
     counts : Counter
         Statistics by name.
     """
@@ -64,6 +77,9 @@ class Sender:
         self.failed = None
         self.counts = collections.Counter()
         self.in_card = 0
+        self.msn = self.requests = 0
+        self.awaiting = self.spares = False
+        self.oldest_psn = self.in_turn = None
         self._recovery = Recovery(longest=max(1, chunk_bytes // pmtu), counts=self.counts)
         self._rnr = 0
         self._limit_serial = 0
@@ -125,7 +141,7 @@ class Sender:
         """The card finished one descriptor of this QP: new work, of which there is not without end, or one that was
         sent again."""
         self.in_card -= 1
-        if self.failed is None and self.queue.in_flight:
+        if self.failed is None and (self.queue.in_flight or self.awaiting):
             (self.timer.restart if again else self.timer.progress)(now)
 
     def on_refused(self, psn, status, now):
@@ -138,23 +154,30 @@ class Sender:
             self.timer.progress(now)
 
     def _fail_if_refused(self):
-        if (status := self.queue.failure) is not None:
+        if (failure := self.queue.failure) is not None:
+            self._fail_in_turn(*failure)
+
+    def _fail_in_turn(self, psn, status):
+        if self.in_turn is None:
             self.fail(status)
+        else:
+            self.in_turn(psn, status)
 
     # --------------------------------------------------------------------------------- from the peer
 
-    def on_ack(self, psn, syndrome, now):
-        """An ACKNOWLEDGE frame with 24-bit ``psn``. What its ``syndrome`` does not say is not done."""
+    def on_ack(self, psn, syndrome, now, msn=None):
+        """An ACKNOWLEDGE frame with 24-bit ``psn`` and ``msn``. What its ``syndrome`` does not say is not done."""
         if self.failed is not None:
             return
         answer = answer_of(syndrome)
         named = near(psn, self.queue.una - 1, wire.PSN_BITS)
         if answer is Answer.ACK:
-            self._acknowledge(named + 1, now)
+            if self._acknowledge(named + 1, now):
+                self._on_msn(msn, now)
         elif answer is Answer.NAK:
-            self._on_nak(named, _NAK_STATUS[syndrome], now)
+            self._on_nak(named, _NAK_STATUS[syndrome], now, msn)
         elif answer is Answer.RNR_NAK:
-            self._on_rnr_nak(named, rnr_wait_ns(syndrome), now)
+            self._on_rnr_nak(named, rnr_wait_ns(syndrome), now, msn)
         elif answer is Answer.SEQUENCE_NAK:
             self.counts["sequence_naks"] += 1
             self.timer.hurry(now)
@@ -170,37 +193,74 @@ class Sender:
         self.timer.answered(now)
         if cum == queue.una:
             return True
-        self._rnr = 0
+        if not self.awaiting:
+            self._rnr = 0
         self.completions.extend((request, WCStatus.SUCCESS) for request in queue.acknowledge(cum))
         if not queue.in_flight:
             self._recovery.forget_held()
-        if queue.awaits_peer:
-            self.timer.progress(now)
-        else:
-            self.timer.stop()
+        self.moved(now)
         self._fail_if_refused()
         return True
 
-    def _on_rnr_nak(self, psn, wait_ns, now):
+    def _on_msn(self, msn, now):
+        """The peer is done with so many requests; the owner knows how many there were."""
+        if msn is None:
+            return
+        msn = near(msn, self.msn, wire.PSN_BITS)
+        if self.msn < msn <= self.requests:
+            self.msn = msn
+            self._rnr = 0
+            self.moved(now)
+
+    @property
+    def awaits_peer(self):
+        """The peer has to say something."""
+        return self.awaiting or self.queue.awaits_peer
+
+    def moved(self, now):
+        """Something that was waited for came, or there is something to wait for."""
+        if self.awaits_peer:
+            self.timer.progress(now)
+        else:
+            self.timer.stop()
+
+    def await_peer(self, awaiting, now):
+        """Set :attr:`awaiting`."""
+        if awaiting != self.awaiting:
+            self.awaiting = awaiting
+            if awaiting != self.timer.running:
+                self.moved(now)
+
+    def _nameable(self, psn):
+        """A packet that the peer may say something bad of."""
+        oldest = self.queue.una if self.oldest_psn is None else min(self.oldest_psn, self.queue.una)
+        if oldest <= psn < self.queue.sent_psn:
+            return True
+        self.counts["stray_acks"] += 1
+        return False
+
+    def _on_rnr_nak(self, psn, wait_ns, now, msn):
         """Everything before the packet it names arrived; that one found no receive request. One for each probe counts,
         however many come."""
-        asked = self.timer.round_trip.asking
-        if psn == self.queue.sent_psn or not self._acknowledge(psn, now):
-            self.counts["stray_acks"] += psn == self.queue.sent_psn
+        if not self._nameable(psn):
             return
+        asked = self.timer.round_trip.asking
+        self._acknowledge(max(psn, self.queue.una), now)
+        self._on_msn(msn, now)
         if self.failed is not None:
             return
         self.timer.not_ready(now, wait_ns)
         self._rnr += asked
         if self.rnr_retry != RNR_RETRY_FOREVER and self._rnr > self.rnr_retry:
-            self.fail(WCStatus.RNR_RETRY_EXC_ERR)
+            self._fail_in_turn(psn, WCStatus.RNR_RETRY_EXC_ERR)
 
-    def _on_nak(self, psn, status, now):
-        if not self.queue.una <= psn < self.queue.sent_psn:
-            self.counts["stray_acks"] += 1
+    def _on_nak(self, psn, status, now, msn):
+        if not self._nameable(psn):
             return
-        self._acknowledge(psn, now)
-        self.fail(status)
+        self._acknowledge(max(psn, self.queue.una), now)
+        self._on_msn(msn, now)
+        if self.failed is None:
+            self._fail_in_turn(psn, status)
 
     def on_receive_limit(self, psn, limited, serial, now):
         """A RECEIVE_LIMIT frame with 24-bit ``psn``. The timer runs while it holds new data back: the news of its end
@@ -218,7 +278,7 @@ class Sender:
         self._limit_serial = serial
         self.queue.limit = psn if limited else None
         self.counts["limits"] += 1
-        if self.queue.awaits_peer:
+        if self.awaits_peer:
             self.timer.restart(now)
 
     def on_loss_report(self, node, now):
@@ -261,13 +321,16 @@ class Sender:
             self.counts["probes_midway"] += self.queue.has_more
             self.frames.append(ControlFrame(wire.Opcode.PROBE, self.queue.sent_psn, self.expected_rsn))
         elif expiry is Expiry.EXHAUSTED:
-            self.fail(WCStatus.RETRY_EXC_ERR)
+            if self.spares:
+                self.counts["rests"] += 1
+            else:
+                self.fail(WCStatus.RETRY_EXC_ERR)
 
     @property
     def _peers_turn(self):
         """The timer counts. While the card has descriptors, or is to get some, it says nothing of the peer; when the
         last of them is finished the time begins anew."""
-        return (self.timer.running and self.queue.awaits_peer
+        return (self.timer.running and self.awaits_peer
                 and not (self.in_card or self.has_work or self.has_retransmission))
 
     @property

@@ -3,7 +3,10 @@
 import operator
 
 from .enums import AccessFlag
+from .errors import InvalidValue, NotSupported
 
+_EXISTING = (AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
+             | AccessFlag.HUGETLB | AccessFlag.RELAXED_ORDERING)   # the last one may be ignored, as the verbs say
 _REMOTE = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_ATOMIC
 
 
@@ -19,7 +22,7 @@ def between(name, value, low, high):
     """
     value = operator.index(value)
     if not low <= value <= high:
-        raise ValueError(f"{name} is {value}; {low} to {high} are possible")
+        raise InvalidValue(f"{name} is {value}; {low} to {high} are possible")
     return value
 
 
@@ -39,7 +42,7 @@ def member(name, value, kind):
     try:
         return kind(value)
     except ValueError:
-        raise ValueError(f"{name} is {value!r}, which is no {kind.__name__}") from None
+        raise InvalidValue(f"{name} is {value!r}, which is no {kind.__name__}") from None
 
 
 def mr_access(access):
@@ -51,6 +54,8 @@ def mr_access(access):
         If there are no such flags, or the peer may write where the host may not.
     """
     access = member("access", access, AccessFlag)
+    if absent := int(access) & ~int(_EXISTING):
+        raise NotSupported(f"Failed to register a MR: access {absent:#x} does not exist here")
     if access & _REMOTE and not access & AccessFlag.LOCAL_WRITE:
-        raise ValueError("memory that a peer may write must be writable locally as well")
+        raise InvalidValue("Failed to register a MR: memory that a peer may write must be writable locally as well")
     return access

@@ -4,9 +4,15 @@ import enum
 
 
 class QPType(enum.IntEnum):
-    """Type of a QP; only RC exists."""
+    """Type of a QP (ibv_qp_type); only RC can be created."""
 
     RC = 2
+    UC = 3
+    UD = 4
+    RAW_PACKET = 8
+    XRC_SEND = 9
+    XRC_RECV = 10
+    DRIVER = 255
 
 
 class QPState(enum.IntEnum):
@@ -19,12 +25,40 @@ class QPState(enum.IntEnum):
     SQD = 4
     SQE = 5
     ERR = 6
+    UNKNOWN = 7
+
+
+class MigState(enum.IntEnum):
+    """State of path migration (ibv_mig_state), which does not exist: always MIGRATED."""
+
+    MIGRATED = 0
+    REARM = 1
+    ARMED = 2
 
 
 class EventType(enum.IntEnum):
     """Kind of an asynchronous event (ibv_event_type)."""
 
     CQ_ERR = 0
+    QP_FATAL = 1
+    QP_REQ_ERR = 2
+    QP_ACCESS_ERR = 3
+    COMM_EST = 4
+    SQ_DRAINED = 5
+    PATH_MIG = 6
+    PATH_MIG_ERR = 7
+    DEVICE_FATAL = 8
+    PORT_ACTIVE = 9
+    PORT_ERR = 10
+    LID_CHANGE = 11
+    PKEY_CHANGE = 12
+    SM_CHANGE = 13
+    SRQ_ERR = 14
+    SRQ_LIMIT_REACHED = 15
+    QP_LAST_WQE_REACHED = 16
+    CLIENT_REREGISTER = 17
+    GID_CHANGE = 18
+    WQ_FATAL = 19
 
 
 class WROpcode(enum.IntEnum):
@@ -37,6 +71,11 @@ class WROpcode(enum.IntEnum):
     RDMA_READ = 4
     ATOMIC_CMP_AND_SWP = 5
     ATOMIC_FETCH_AND_ADD = 6
+    LOCAL_INV = 7
+    BIND_MW = 8
+    SEND_WITH_INV = 9
+    TSO = 10
+    DRIVER1 = 11
 
 
 class WCOpcode(enum.IntEnum):
@@ -47,6 +86,9 @@ class WCOpcode(enum.IntEnum):
     RDMA_READ = 2
     COMP_SWAP = 3
     FETCH_ADD = 4
+    BIND_MW = 5
+    LOCAL_INV = 6
+    TSO = 7
     RECV = 128
     RECV_RDMA_WITH_IMM = 129
 
@@ -57,16 +99,27 @@ class WCStatus(enum.IntEnum):
     SUCCESS = 0
     LOC_LEN_ERR = 1
     LOC_QP_OP_ERR = 2
+    LOC_EEC_OP_ERR = 3
     LOC_PROT_ERR = 4
     WR_FLUSH_ERR = 5
+    MW_BIND_ERR = 6
     BAD_RESP_ERR = 7
+    LOC_ACCESS_ERR = 8
     REM_INV_REQ_ERR = 9
     REM_ACCESS_ERR = 10
     REM_OP_ERR = 11
     RETRY_EXC_ERR = 12
     RNR_RETRY_EXC_ERR = 13
+    LOC_RDD_VIOL_ERR = 14
+    REM_INV_RD_REQ_ERR = 15
+    REM_ABORT_ERR = 16
+    INV_EECN_ERR = 17
+    INV_EEC_STATE_ERR = 18
     FATAL_ERR = 19
+    RESP_TIMEOUT_ERR = 20
     GENERAL_ERR = 21
+    TM_ERR = 22
+    TM_RNDV_INCOMPLETE = 23
 
 
 class SendFlags(enum.IntFlag):
@@ -76,12 +129,19 @@ class SendFlags(enum.IntFlag):
     SIGNALED = 2
     SOLICITED = 4
     INLINE = 8
+    IP_CSUM = 16
 
 
 class WCFlags(enum.IntFlag):
     """Flags of a completion (ibv_wc_flags)."""
 
+    GRH = 1
     WITH_IMM = 2
+    IP_CSUM_OK = 4
+    WITH_INV = 8
+    TM_SYNC_REQ = 16
+    TM_MATCH = 32
+    TM_DATA_VALID = 64
 
 
 class AccessFlag(enum.IntFlag):
@@ -91,7 +151,19 @@ class AccessFlag(enum.IntFlag):
     REMOTE_WRITE = 2
     REMOTE_READ = 4
     REMOTE_ATOMIC = 8
+    MW_BIND = 16
+    ZERO_BASED = 32
+    ON_DEMAND = 64
     HUGETLB = 128
+    RELAXED_ORDERING = 1 << 20
+
+
+class ReregFlag(enum.IntFlag):
+    """What ``MR.rereg`` changes (ibv_rereg_mr_flags)."""
+
+    CHANGE_TRANSLATION = 1
+    CHANGE_PD = 2
+    CHANGE_ACCESS = 4
 
 
 class MTU(enum.IntEnum):
@@ -105,15 +177,34 @@ class MTU(enum.IntEnum):
 
 
 class QPAttrMask(enum.IntFlag):
-    """Which attributes ``QP.modify`` applies (ibv_qp_attr_mask)."""
+    """Attributes of a QP that a call speaks of (ibv_qp_attr_mask)."""
 
     STATE = 1
+    CUR_STATE = 2
+    EN_SQD_ASYNC_NOTIFY = 4
     ACCESS_FLAGS = 8
+    PKEY_INDEX = 16
+    PORT = 32
+    QKEY = 64
+    AV = 128
     PATH_MTU = 256
     TIMEOUT = 512
     RETRY_CNT = 1024
     RNR_RETRY = 2048
     RQ_PSN = 4096
+    MAX_QP_RD_ATOMIC = 8192
+    ALT_PATH = 16384
     MIN_RNR_TIMER = 32768
     SQ_PSN = 65536
+    MAX_DEST_RD_ATOMIC = 131072
+    PATH_MIG_STATE = 262144
+    CAP = 524288
     DEST_QPN = 1048576
+    RATE_LIMIT = 33554432
+
+
+class SrqAttrMask(enum.IntFlag):
+    """Which attributes ``SRQ.modify`` applies (ibv_srq_attr_mask)."""
+
+    MAX_WR = 1
+    LIMIT = 2

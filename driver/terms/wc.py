@@ -7,13 +7,18 @@ from .enums import WCFlags, WCOpcode, WCStatus
 
 @dataclass
 class WC:
-    """A work completion (ibv_wc)."""
+    """A work completion (ibv_wc). What comes after ``wc_flags`` is of InfiniBand's link layer and of UD: always 0."""
 
-    wr_id: int
-    status: WCStatus
-    opcode: WCOpcode
-    qp_num: int
+    wr_id: int = 0
+    status: WCStatus = WCStatus.SUCCESS
+    opcode: WCOpcode = WCOpcode.SEND
+    vendor_err: int = 0
     byte_len: int = 0
+    qp_num: int = 0
+    src_qp: int = 0
     imm_data: int = 0
     wc_flags: WCFlags = WCFlags(0)
-    vendor_err: int = 0
+    pkey_index: int = 0
+    slid: int = 0
+    sl: int = 0
+    dlid_path_bits: int = 0

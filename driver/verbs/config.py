@@ -9,13 +9,14 @@ from ..knitting.buffer import EXTENT_BYTES, QUOTA_ALPHA
 from ..protocol.segment import CHUNK_BYTES, MESSAGE_BYTES_MAX
 from ..receive.hole_list import WAITING_RUNS_MAX
 from ..terms.checks import between
+from ..terms.errors import InvalidValue
 
 _WORD = (1 << 32) - 1
 _RANGES = (
     ("nic_slot_log2", 9, 14), ("reorder_distance", 1, _WORD), ("retransmit_slack", 0, _WORD), ("node_age_ns", 0, _WORD),
     ("prefetch_depth", 1, _WORD), ("prefetch_watermark", 1, _WORD), ("probe_timeout_ns", 1, 1 << 62),
     ("chunk_bytes", 1, MESSAGE_BYTES_MAX), ("extent_bytes", abi.BLOCK_BYTES, 1 << 62), ("max_extents", 1, _WORD),
-    ("waiting_runs_max", 1, _WORD), ("tx_poll_ns", 1, 1 << 62))
+    ("waiting_runs_max", 1, _WORD), ("tx_poll_ns", 1, 1 << 62), ("silence_ns", 1, 1 << 62))
 
 
 @dataclass
@@ -39,6 +40,11 @@ class ContextConfig:
     tx_poll_ns : int
         How often memory is looked at while descriptors are in the card, of which no interrupt tells when they are
         finished. Waits as short as this ask for no interrupt at all.
+    silence_ns : int
+        When so long nothing was heard of a card that somebody waits for, its status register is read: it may be gone.
+    keep_qp_num : bool
+        A QP keeps its number over RESET, as in the verbs. What is still on its way of a former life is then told from
+        the present one by its PSN alone; otherwise each life has a number of its own.
     random : random.Random
         Of first PSNs and key tags; the system's by default, which nobody can foresee.
     """
@@ -57,7 +63,9 @@ class ContextConfig:
     knitting_alpha: float = QUOTA_ALPHA
     waiting_runs_max: int = WAITING_RUNS_MAX
     tx_poll_ns: int = 2_000
+    silence_ns: int = 10_000_000
     reset: bool = True
+    keep_qp_num: bool = False
     random: Random = field(default_factory=SystemRandom)
 
     def check(self):
@@ -65,9 +73,9 @@ class ContextConfig:
         for name, low, high in _RANGES:
             between(name, getattr(self, name), low, high)
         if self.extent_bytes % abi.BLOCK_BYTES:
-            raise ValueError(f"extent_bytes is {self.extent_bytes}, no multiple of {abi.BLOCK_BYTES}")
+            raise InvalidValue(f"extent_bytes is {self.extent_bytes}, no multiple of {abi.BLOCK_BYTES}")
         if not self.knitting_alpha > 0:
-            raise ValueError(f"knitting_alpha is {self.knitting_alpha}, not more than 0")
+            raise InvalidValue(f"knitting_alpha is {self.knitting_alpha}, not more than 0")
 
     def log2(self, ring):
         return self.ring_log2 if isinstance(self.ring_log2, int) else self.ring_log2.get(ring, 6)

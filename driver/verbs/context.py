@@ -1,198 +1,99 @@
-"""The open card: what belongs to it, from bring-up to close."""
+"""The context: what a program has of an open card."""
 
 import collections
 import contextlib
+import threading
+import time
+from operator import attrgetter
 
-from weft.hdl import abi
-
-from ..device.bringup import disable_card, enable_card, reset_card, set_registers
-from ..device.capabilities import Capabilities, IncompatibleCard
-from ..engine.card_engine import CardEngine
-from ..knitting.buffer import KnittingBuffer
-from ..memory.index_pool import IndexPool
-from ..memory.page_table import RangeAllocator
+from ..device.capabilities import IncompatibleCard
+from ..device.health import DeviceFatal
 from ..queue.command import CommandError, CommandTimeout
-from ..terms.checks import unsigned
+from ..terms.errors import InvalidValue, PyverbsUserError
+from .card import Card
 from .config import ContextConfig
-from .ending import abandon_all, end_all
+from .device_list import open_card
+from .ending import abandon_all, end_all, end_mine
+from .queries import Queries
 
-__all__ = ["Context", "ContextConfig", "IncompatibleCard"]
+TURN_S = 1e-5           # the progress thread lets others in for so long
+IDLE_NS = 1_000_000     # at most between two looks of the progress thread
+__all__ = ["Context", "ContextConfig", "DeviceFatal", "IncompatibleCard"]
+
+_OF_CARD = ("device", "mac", "ip", "config", "capabilities", "engine", "knitting", "mrs", "kept", "mr_indices",
+            "pte_ranges", "key_tags", "lending", "new_pd", "send_raw", "statistics", "reset")
+_OF_ENGINE = ("lock", "commands", "qps", "rings", "counts", "neighbours", "raw_frame_handlers", "transmitting")
 
 
-class Context:
-    """An open card.
+class Context(Queries):
+    """An open device.
+
+    By its ``name`` in :func:`~weft.driver.verbs.device_list.get_device_list` any number of contexts of a program share
+    a card. With a ``device`` of the program's own, its card belongs to this context alone.
 
     Parameters
     ----------
-    device : Device
+    device : Device or None
+    name : str or None
     mac, ip : int
-        Addresses of the card.
-    config : ContextConfig
+        Addresses of the card, with ``device``.
+    config : ContextConfig or None
 
     Attributes
     ----------
-    capabilities : Capabilities
-    engine : CardEngine
-        What moves everything; :meth:`progress`, :meth:`wait` and :meth:`run_until` are its own.
-    knitting : KnittingBuffer
-    mrs : dict of int to MR
-        Registered memory by index.
-    pds, cqs : dict
-        Protection domains and completion queues, oldest first, as keys.
+    card : Card
+        ``device, mac, ip, config, capabilities, engine, knitting, mrs, statistics(), send_raw()`` and ``reset()`` are
+        its own; ``commands, qps, rings, counts, neighbours, raw_frame_handlers`` are those of its engine.
+    pds, cqs, channels : dict
+        What was made of it, oldest first, as keys.
     async_events : deque of AsyncEvent
-    kept : list
-        What to call after a reset: see :meth:`lending`.
 
     Raises
     ------
     IncompatibleCard
         If magic or major version differ.
-    ValueError
+    InvalidValue
         If a setting is impossible, or another context uses the device.
+    PyverbsUserError
+        If no device is named.
     """
 
-    def __init__(self, device, *, mac, ip, config=None):
-        self.device, self.mac, self.ip = device, unsigned("mac", mac, 48), unsigned("ip", ip, 32)
-        self.config = config or ContextConfig()
-        self.open = False
-        self.config.check()
-        self.capabilities = Capabilities.of(device)
-        device.claim(self)
-        try:
-            self._open(device, self.config, self.capabilities)
-        except BaseException:
-            device.release(self)
-            raise
-
-    def _open(self, device, config, can):
-        if config.reorder_distance > can.window_bits:
-            raise ValueError(f"reorder_distance is {config.reorder_distance}; the window has {can.window_bits} bits")
-        if config.extent_bytes > can.max_extent_bytes:
-            raise ValueError(f"extent_bytes is {config.extent_bytes}; this card takes {can.max_extent_bytes} or less")
-        if config.reset:
-            reset_card(device)
-        self.engine = CardEngine(device, config, mac=self.mac, ip=self.ip, max_qp=can.max_qp)
-        self._pds = 0
-        self.mrs, self.pds, self.cqs = {}, {}, {}
+    def __init__(self, device=None, *, name=None, mac=None, ip=None, config=None, attr=None):
+        if device is None and name is None:
+            raise PyverbsUserError("Device name must be provided")
+        self._name = name
+        self.card = open_card(name) if device is None else Card(device, mac=mac, ip=ip, config=config)
+        self.pds, self.cqs, self.channels = {}, {}, {}
         self.async_events = collections.deque()
-        self.kept = []
-        self.mr_indices = IndexPool(can.max_mr, "memory regions")
-        self.pte_ranges = RangeAllocator(can.max_pte)
-        self.key_tags = {}     # index -> tags of its last lives
-        self._start()
-        self.knitting = KnittingBuffer(
-            device,
-            self._announce_extent,
-            extent_bytes=config.extent_bytes,
-            max_extents=min(config.max_extents, can.max_extents),
-            alpha=config.knitting_alpha,
-        )
-        self.engine.balancers.append(self.knitting.balance)
-        self.open = True
-        self._knit()
+        self.card.contexts[self] = None
+        self._thread = None
 
-    # --------------------------------------------------------------------------------------- start
+    @property
+    def open(self):
+        return self in self.card.contexts
 
-    def _start(self):
-        """Tell a card that is out of reset everything but what lies in its tables."""
-        self.device.enable_interrupts(max(abi.VECTOR.values()) + 1)
-        set_registers(self.device, self.config, self.capabilities, status_block=self.engine.status.physical(0))
-        self.engine.start()
-        enable_card(self.device)
-        self.commands.call(abi.CommandOpcode.SET_NETWORK, mac=self.mac, ip=self.ip)
-
-    def reset(self):
-        """Reset the card, whatever is in flight, and bring it up again.
-
-        All QPs go to ERR and their requests are flushed; a QP has to be reset and connected anew. Memory stays
-        registered under its keys. Commands that nobody waits for are forgotten.
-        """
-        self.check_open()
-        reset_card(self.device)
-        self.engine.forget()
-        self._release_kept()
-        self._start()
-        self.knitting.extents.announce_again()
-        self._knit()
-        for mr in self.mrs.values():
-            if not mr.closing:
-                mr.install()
-
-    def _knit(self):
-        """Wait until the card knows the extents."""
-        self.run_until(lambda: not self.knitting.changing, self.commands.timeout_ns)
-
-    def _announce_extent(self, index, address, length, done):
-        def answered(response):
-            if response.status is not abi.CommandStatus.OK:
-                raise CommandError(abi.CommandOpcode.EXTENT_SET, response.status)
-            done()
-
-        self.commands.submit(abi.CommandOpcode.EXTENT_SET, answered, extent=index, address=address, length=length)
-
-    @contextlib.contextmanager
-    def lending(self):
-        """An ``ExitStack`` that gives back what the commands of the block speak of.
-
-        If one of them stays unanswered, the card may use it as long as it is not reset: only then it is given back.
-        """
-        with contextlib.ExitStack() as lent:
-            try:
-                yield lent
-            except CommandTimeout:
-                self.kept.append(lent.pop_all().close)
-                raise
-
-    def _release_kept(self):
-        while self.kept:
-            self.kept.pop()()
+    @property
+    def name(self):
+        return self._name
 
     def check_open(self):
-        """Raise ValueError if it is closed."""
+        """Raise InvalidValue if it is closed."""
         if not self.open:
-            raise ValueError("the context is closed")
+            raise InvalidValue("the context is closed")
 
-    # ---------------------------------------------------------------------------------- the engine
-
-    @property
-    def commands(self):
-        """The :class:`~weft.driver.queue.command.CommandQueue`."""
-        return self.engine.commands
-
-    @property
-    def qps(self):
-        """The :class:`~weft.driver.engine.qp_table.QpTable`."""
-        return self.engine.qps
-
-    @property
-    def rings(self):
-        """The rings by :class:`~weft.hdl.abi.Ring`."""
-        return self.engine.rings
-
-    @property
-    def counts(self):
-        """Counter of control frames sent, raw frames, and of what came of strangers."""
-        return self.engine.counts
-
-    @property
-    def raw_frame_handlers(self):
-        """List of callable(frame, entry): they get the raw frames that are no control frames of a QP."""
-        return self.engine.raw_frame_handlers
-
-    @property
-    def transmitting(self):
-        """See :attr:`~weft.driver.engine.card_engine.CardEngine.transmitting`."""
-        return self.engine.transmitting
+    # ------------------------------------------------------------------------------------ progress
 
     def progress(self):
         """One round of everything, without waiting; true if something happened."""
-        self.check_open()
-        return self.engine.progress()
+        with self.lock:
+            self.check_open()
+            return self.engine.progress()
 
     def wait(self, timeout_ns):
         """See :meth:`~weft.driver.engine.card_engine.CardEngine.wait`."""
-        self.check_open()
-        return self.engine.wait(timeout_ns)
+        with self.lock:
+            self.check_open()
+            return self.engine.wait(timeout_ns)
 
     def run_until(self, condition, timeout_ns=None):
         """See :meth:`~weft.driver.engine.card_engine.CardEngine.run_until`."""
@@ -206,37 +107,32 @@ class Context:
             if not self.progress():
                 self.wait(left)
 
-    # ------------------------------------------------------------------------------- small services
+    def start_progress(self):
+        """Let a thread of the driver's own make progress until the context is closed, so that the peers are answered
+        whatever the program does. Simulated devices need none: there it is :meth:`serve` in a thread of its own."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._keep_going, name=f"progress of {self.name}", daemon=True)
+            self._thread.start()
 
-    def new_pd(self):
-        self._pds += 1
-        return self._pds
+    def _keep_going(self):
+        with contextlib.suppress(DeviceFatal):      # whoever waits for something is told as well
+            while self.open:
+                with self.lock:
+                    if self.open and not self.engine.progress():
+                        self.engine.wait(IDLE_NS)
+                if self.lock.wanted:
+                    time.sleep(TURN_S)
 
     def get_async_event(self, timeout_ns=None):
         """Wait for an :class:`~weft.driver.verbs.events.AsyncEvent` and return it.
 
         Raises
         ------
-        TimeoutError
+        TimedOut
         """
-        self.run_until(lambda: self.async_events, timeout_ns)
-        return self.async_events.popleft()
-
-    def send_raw(self, frame):
-        """Send a raw Ethernet frame (without FCS)."""
-        self.check_open()
-        self.engine.nic.send(frame)
-        self.engine.nic.flush()
-
-    def statistics(self):
-        """Counters of the card by name."""
-        self.check_open()
-        with self.lending() as lent:
-            buffer = self.device.alloc(-(-8 * len(abi.COUNTERS) // 64) * 64, align=4096)
-            lent.callback(self.device.free, buffer)
-            self.commands.call(abi.CommandOpcode.STATISTICS, address=buffer.physical(0))
-            data = buffer.read(0, 8 * len(abi.COUNTERS))
-        return {name: int.from_bytes(data[8 * i : 8 * i + 8], "little") for i, (name, _) in enumerate(abi.COUNTERS)}
+        with self.lock:
+            self.run_until(lambda: self.async_events, timeout_ns)
+            return self.async_events.popleft()
 
     # ------------------------------------------------------------------------------------------ end
 
@@ -247,23 +143,35 @@ class Context:
         self.close()
 
     def close(self):
-        """End what lives on the card, stop it and give the memory back: QPs first, then MRs and PDs, then CQs, each
-        oldest first. A card that does not answer any more is reset instead.
+        """End what was made of it: QPs first, then MRs and PDs, then CQs and channels, each oldest first. The last
+        context of a card stops it and gives its memory back; a card that does not answer any more is reset instead.
 
         Raises
         ------
         TimeoutError
             If the card does not even come out of reset: it may still use all of its memory, and nothing is freed.
+        CommandError, CommandTimeout
+            If others use a card that does not answer. The call may be repeated.
         """
-        if not self.open:
-            return
-        try:
-            end_all(self)
-        except (CommandError, CommandTimeout, TimeoutError):
-            abandon_all(self)
-        self.open = False
-        disable_card(self.device)
-        self.engine.close()
-        self.knitting.extents.close()
-        self._release_kept()
-        self.device.release(self)
+        with self.lock:
+            if self.open:
+                self._close()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _close(self):
+        if len(self.card.contexts) > 1:
+            end_mine(self)
+        else:
+            try:
+                end_all(self)
+            except (CommandError, CommandTimeout, DeviceFatal, TimeoutError):
+                abandon_all(self)
+            self.card.stop()
+        del self.card.contexts[self]
+
+
+for _name in _OF_CARD:
+    setattr(Context, _name, property(attrgetter("card." + _name)))
+for _name in _OF_ENGINE:
+    setattr(Context, _name, property(attrgetter("card.engine." + _name)))

@@ -4,28 +4,64 @@ import collections
 
 from ..terms.checks import between
 from ..terms.enums import EventType, WCStatus
+from ..terms.errors import InvalidValue, PyverbsRDMAError, QueueOverrun
 from .events import AsyncEvent
+from .locking import locked, made_locked
 
 CQE_MAX = 1 << 22
+COMP_VECTORS = 1
 
 
 class CompChannel:
-    """Where CQs tell of completions: one event per :meth:`CQ.req_notify`."""
+    """Where CQs tell of completions: one event per :meth:`CQ.req_notify`.
 
+    Attributes
+    ----------
+    cqs : dict
+        Those that tell it, as keys.
+    events : deque of CQ
+    """
+
+    @made_locked
     def __init__(self, context):
         context.check_open()
         self.context = context
         self.events = collections.deque()
+        self.cqs = {}
+        self.closed = False
+        context.channels[self] = None
 
-    def get_cq_event(self, timeout_ns=None):
+    @locked
+    def get_cq_event(self, expected_cq=None, *, timeout_ns=None):
         """Wait for an event and return its CQ.
 
         Raises
         ------
-        TimeoutError
+        TimedOut
+        PyverbsRDMAError
+            If it is of another CQ than the one that is expected, and gone with that.
         """
         self.context.run_until(lambda: self.events, timeout_ns)
-        return self.events.popleft()
+        cq = self.events.popleft()
+        cq.unacknowledged += 1
+        if expected_cq is not None and cq is not expected_cq:
+            raise PyverbsRDMAError("Received event on an unexpected CQ")
+        return cq
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    @locked
+    def close(self):
+        """Destroy it, and before it the CQs that tell it."""
+        for cq in list(self.cqs):
+            cq.close()
+        self.closed = True
+        self.events.clear()
+        self.context.channels.pop(self, None)
 
 
 class CQ:
@@ -40,6 +76,8 @@ class CQ:
     cq_context : object
         The application's.
     channel : CompChannel or None
+    comp_vector : int
+        0: there is one.
 
     Attributes
     ----------
@@ -48,29 +86,43 @@ class CQ:
     overrun : bool
     lost : int
         Completions that did not fit.
+    unacknowledged : int
+        Events that were taken and not acknowledged.
     """
 
-    def __init__(self, context, cqe, cq_context=None, channel=None):
+    @made_locked
+    def __init__(self, context, cqe, cq_context=None, channel=None, comp_vector=0):
         context.check_open()
         if channel is not None and channel.context is not context:
-            raise ValueError("the completion channel is of another context")
-        self.context, self.cq_context, self.channel = context, cq_context, channel
-        self.cqe = between("cqe", cqe, 1, CQE_MAX)
+            raise InvalidValue("the completion channel is of another context")
+        self.context, self.cq_context, self.comp_channel = context, cq_context, channel
+        self.cqe = self._size(cqe)
+        between("comp_vector", comp_vector, 0, COMP_VECTORS - 1)
         self._queue = collections.deque()
-        self._notify = False
+        self._notify = self._solicited_only = False
         self.overrun = self.closed = False
-        self.lost = 0
+        self.lost = self.unacknowledged = 0
         self.qps = {}
         context.cqs[self] = None
+        if channel is not None:
+            channel.cqs[self] = None
 
-    def push(self, wc):
-        """Add a completion (the QPs do)."""
+    @staticmethod
+    def _size(cqe):
+        return between("cqe", int(cqe) if isinstance(cqe, float) and cqe.is_integer() else cqe, 1, CQE_MAX)
+
+    @property
+    def channel(self):
+        return self.comp_channel
+
+    def push(self, wc, solicited=False):
+        """Add a completion (the QPs do); ``solicited`` if the peer asked for an event, as an error always does."""
         if self.overrun or len(self._queue) >= self.cqe:
             self.lost += 1
             self._overrun()
             return
         self._queue.append(wc)
-        if self._notify:
+        if self._notify and (solicited or not self._solicited_only or wc.status is not WCStatus.SUCCESS):
             self._tell()
 
     def _overrun(self):
@@ -84,45 +136,82 @@ class CQ:
 
     def _tell(self):
         self._notify = False
-        if self.channel is not None:
-            self.channel.events.append(self)
+        if self.comp_channel is not None:
+            self.comp_channel.events.append(self)
 
+    @locked
     def poll(self, num_entries=1):
         """(count, completions), without waiting.
 
         Raises
         ------
-        OverflowError
+        QueueOverrun
             If the queue overran, and what it held was polled.
         """
         self.context.progress()
         return self.take(num_entries)
 
+    @locked
     def take(self, num_entries):
         """The same, of what is already there."""
         if self.overrun and not self._queue:
-            raise OverflowError(f"CQ overrun: {self.lost} completions beyond {self.cqe} are lost")
+            raise QueueOverrun(f"CQ overrun: {self.lost} completions beyond {self.cqe} are lost")
         wcs = [self._queue.popleft() for _ in range(min(num_entries, len(self._queue)))]
         return len(wcs), wcs
 
+    def forget(self, qp_num):
+        """A QP is reset: none of its completions can be polled any more."""
+        self._queue = collections.deque(wc for wc in self._queue if wc.qp_num != qp_num)
+
+    @locked
     def wait(self, num_entries=1, timeout_ns=None):
         """Up to ``num_entries`` completions; blocks for the first one.
 
         Raises
         ------
-        TimeoutError, OverflowError
+        TimedOut, QueueOverrun
         """
         self.context.run_until(lambda: self._queue or self.overrun, timeout_ns)
         return self.take(num_entries)[1]
 
+    @locked
     def req_notify(self, solicited_only=False):
-        """The next completion makes an event on the channel. There are no solicited ones."""
-        if solicited_only:
-            raise ValueError("solicited events do not exist here")
+        """The next completion makes an event on the channel; with ``solicited_only`` the next one that the peer asked
+        for, or that is an error. What was asked for with less stays asked for."""
+        self._solicited_only = bool(solicited_only) and (self._solicited_only or not self._notify)
         self._notify = True
+
+    @locked
+    def ack_events(self, num_events):
+        """So many events that were taken from the channel are done with.
+
+        Raises
+        ------
+        InvalidValue
+            If there are not so many.
+        """
+        self.unacknowledged -= between("num_events", num_events, 0, self.unacknowledged)
+
+    @locked
+    def resize(self, cqe):
+        """Let it hold another number of completions.
+
+        Raises
+        ------
+        InvalidValue
+            If it holds more already, or overran.
+        """
+        size = self._size(cqe)
+        if self.overrun or self.closed or size < len(self._queue):
+            raise InvalidValue(f"Failed to resize CQ: it holds {len(self._queue)} completions"
+                               + (", and overran" if self.overrun else ""))
+        self.cqe = size
 
     def __len__(self):
         return len(self._queue)
+
+    def __bool__(self):
+        return True
 
     def __enter__(self):
         return self
@@ -130,10 +219,15 @@ class CQ:
     def __exit__(self, *_):
         self.close()
 
+    @locked
     def close(self):
-        """Destroy it; not while a QP uses it."""
-        if self.qps:
-            raise ValueError(f"the CQ is in use by QPs {[qp.qp_num for qp in self.qps]}")
+        """Destroy it, and before it the QPs that use it."""
+        if self.closed:
+            return
+        for qp in list(self.qps):
+            qp.close()
         self.closed = True
         self._queue.clear()
         self.context.cqs.pop(self, None)
+        if self.comp_channel is not None:
+            self.comp_channel.cqs.pop(self, None)

@@ -7,7 +7,12 @@ from ..terms.enums import EventType
 
 @dataclass(frozen=True)
 class AsyncEvent:
-    """Something went wrong that no work request asked for; ``element`` is the object it happened to."""
+    """Something went wrong that no work request asked for; ``element`` is the object it happened to, ``reason`` a
+    sentence if there is one."""
 
     event_type: EventType
     element: object
+    reason: str = ""
+
+    def ack(self):
+        """It is done with (ibv_ack_async_event); nothing waits for that here."""

@@ -1,16 +1,19 @@
 """Memory regions."""
 
-import collections
+import contextlib
 
 from weft.hdl import abi
 
 from ..memory.page_table import pack_ptes, page_list, pick_page_bytes
 from ..queue.remembered import RememberedCommand
-from ..terms.checks import between, mr_access
-from ..terms.enums import AccessFlag
+from ..terms.checks import between, member, mr_access
+from ..terms.enums import AccessFlag, ReregFlag
+from ..terms.errors import InvalidValue, NotSupported, PyverbsUserError
+from .locking import locked, made_locked
 
 PTES_PER_COMMAND = 512
-TAGS_APART = 127   # lives of an index before a key tag may come again
+_LENGTH_MAX = (1 << 64) - 1
+_REREG = ReregFlag.CHANGE_TRANSLATION | ReregFlag.CHANGE_PD | ReregFlag.CHANGE_ACCESS
 
 
 class MR:
@@ -18,12 +21,16 @@ class MR:
 
     Parameters
     ----------
-    pd : PD
-    memory : int or DmaBuffer
-        A length, for which memory is allocated, or a buffer.
+    creator : PD
+    length : int
+        Bytes. Memory is allocated for them, if none is named.
     access : AccessFlag
-    address, length : int or None
-        Part of the buffer; default all of it.
+    address : int or None
+        Where the memory starts that is registered: the program's own, or in ``buffer``.
+    implicit : bool
+        Of all memory: refused, that does not exist here.
+    buffer : DmaBuffer or None
+        What it is part of; all of it from ``address`` on if there is no ``length``.
     page_bytes : int or None
         4096 or 2 MiB; default the larger one that fits the memory.
 
@@ -34,44 +41,53 @@ class MR:
     lkey, rkey : int
     """
 
-    def __init__(self, pd, memory, access, *, address=None, length=None, page_bytes=None):
-        pd.check_open()
-        self.pd, self.context, self.access = pd, pd.context, mr_access(access)
+    @made_locked
+    def __init__(self, creator, length=0, access=0, address=None, implicit=False, *, buffer=None, page_bytes=None):
+        creator.check_open()
+        if implicit:
+            raise NotSupported("Failed to register a MR: memory is registered piece by piece here")
+        self.pd, self.context, self.access = creator, creator.context, mr_access(access)
         if page_bytes not in (None, abi.PAGE_4K, abi.PAGE_2M):
-            raise ValueError(f"page_bytes is {page_bytes}; {abi.PAGE_4K} and {abi.PAGE_2M} are possible")
+            raise InvalidValue(f"page_bytes is {page_bytes}; {abi.PAGE_4K} and {abi.PAGE_2M} are possible")
+        self._page_bytes = page_bytes
         with self.context.lending() as lent:
-            self.buffer = self._allocate(memory, lent) if isinstance(memory, int) else memory
-            self.buf = self.buffer.va if address is None else address
-            if length is None:
-                length = memory if isinstance(memory, int) else self.buffer.va + self.buffer.size - self.buf
-            self.length = between("length", length, 1, (1 << 64) - 1)
-            self.page_bytes = page_bytes or pick_page_bytes(self.buffer, self.buf, self.length)
-            pages = len(page_list(self.buffer, self.buf, self.length, self.page_bytes))
+            self._place(lent, buffer, address, length)
+            own = lent.enter_context(contextlib.ExitStack())
             self.index = self.context.mr_indices.take()
-            lent.callback(self.context.mr_indices.give, self.index)
-            self._ptes = (self.context.pte_ranges.alloc(pages), pages)
-            lent.callback(self.context.pte_ranges.free, *self._ptes)
-            self.lkey = self.rkey = abi.make_key(self.index, self._new_tag())
+            own.callback(self.context.mr_indices.give, self.index)
+            self.lkey = self.rkey = abi.make_key(self.index, self.context.key_tags.new(self.index))
             self.install()
-            self._release = lent.pop_all().close
+            self._own, self._memory = own.pop_all(), lent.pop_all()
         self._commands = RememberedCommand(self.context.commands)
         self.closed = False
-        pd.mrs[self] = None
+        creator.mrs[self] = None
         self.context.mrs[self.index] = self
+
+    def _place(self, lent, buffer, address, length):
+        """Find, pin or allocate the memory, and a place for its pages; ``lent`` gives both back."""
+        if buffer is None and address:
+            buffer = self.context.device.pin(address, between("length", length, 1, _LENGTH_MAX))
+            lent.callback(self.context.device.unpin, buffer)
+        elif buffer is None:
+            buffer = self._allocate(length, lent)
+        self.buffer, self.buf = buffer, address or buffer.va
+        self.length = between("length", length or buffer.va + buffer.size - self.buf, 1, _LENGTH_MAX)
+        self.page_bytes = self._page_bytes or pick_page_bytes(buffer, self.buf, self.length)
+        pages = len(page_list(buffer, self.buf, self.length, self.page_bytes))
+        self._ptes = (self.context.pte_ranges.alloc(pages), pages)
+        lent.callback(self.context.pte_ranges.free, *self._ptes)
 
     def _allocate(self, size, lent):
         page_bytes = abi.PAGE_2M if self.access & AccessFlag.HUGETLB else abi.PAGE_4K
-        buffer = self.context.device.alloc(between("length", size, 1, (1 << 64) - 1), contiguous=False,
+        buffer = self.context.device.alloc(between("length", size, 1, _LENGTH_MAX), contiguous=False,
                                            page_bytes=page_bytes)
         lent.callback(self.context.device.free, buffer)
         return buffer
 
-    def _new_tag(self):
-        """A tag that none of the last lives of this index had, and not zero."""
-        last = self.context.key_tags.setdefault(self.index, collections.deque(maxlen=TAGS_APART))
-        last.append(self.context.config.random.choice(
-            [tag for tag in range(1, 1 << abi.KEY_TAG_BITS) if tag not in last]))
-        return last[-1]
+    @property
+    def pte_index(self):
+        """First entry of its pages in the page table."""
+        return self._ptes[0]
 
     def install(self):
         """Tell the card: first the pages, then the region."""
@@ -103,13 +119,66 @@ class MR:
                     address=staging.physical(0),
                 )
 
+    @locked
+    def rereg(self, flags, pd=None, addr=0, length=0, access=0):
+        """Change what ``flags`` name, under the same keys: the memory (``addr`` and ``length`` of the program's own),
+        the protection domain, the access. Nobody may be using the region meanwhile.
+
+        Raises
+        ------
+        InvalidValue, NotSupported, NoRoom
+            Nothing changed then.
+        CommandError, CommandTimeout
+            If the card does not confirm it. Only closing is possible then.
+        """
+        flags = member("flags", flags, ReregFlag)
+        if self.closed or self.closing or not flags or int(flags) & ~int(_REREG):
+            raise InvalidValue(f"Failed to rereg MR: IBV_REREG_MR_ERR_INPUT, with flags {flags!r}"
+                               + (" of a closed region" if self.closed else ""))
+        if flags & ReregFlag.CHANGE_PD:
+            if pd is None or pd.context is not self.context:
+                raise InvalidValue("Failed to rereg MR: a PD of its context is needed")
+            pd.check_open()
+        access = mr_access(access) if flags & ReregFlag.CHANGE_ACCESS else self.access
+        with self.context.lending() as lent:
+            before = self.buffer, self.buf, self.length, self.page_bytes, self._ptes
+            if flags & ReregFlag.CHANGE_TRANSLATION:
+                self._place(lent, None, addr or None, length)
+            after, (self.buffer, self.buf, self.length, self.page_bytes, self._ptes) = (
+                (self.buffer, self.buf, self.length, self.page_bytes, self._ptes), before)
+            self.context.engine.lender.windows.revoke(self)
+            self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
+            self.buffer, self.buf, self.length, self.page_bytes, self._ptes = after
+            self.access = access
+            if flags & ReregFlag.CHANGE_PD:
+                self.pd.mrs.pop(self, None)
+                self.pd = pd
+                pd.mrs[self] = None
+            self.install()
+            if flags & ReregFlag.CHANGE_TRANSLATION:
+                self._memory.close()
+                self._memory = lent.pop_all()
+
     def read(self, length, offset):
         """Bytes of the region."""
+        self._check_inside(length, offset)
         return self.buffer.read(self.buf - self.buffer.va + offset, length)
 
     def write(self, data, length=None, offset=0):
-        """Store bytes in the region."""
-        self.buffer.write(self.buf - self.buffer.va + offset, bytes(data if length is None else data[:length]))
+        """Store bytes, or text, in the region; ``length`` of them, or all."""
+        data = data.encode() if isinstance(data, str) else bytes(data)
+        data = data if length is None else data[:length]
+        self._check_inside(len(data), offset)
+        self.buffer.write(self.buf - self.buffer.va + offset, data)
+
+    def _check_inside(self, length, offset):
+        if self.closed or length < 0 or offset < 0:
+            raise PyverbsUserError(f"The MR buffer isn't allocated or length {length} or offset {offset} is invalid")
+
+    @property
+    def handle(self):
+        """Its place in the card's table."""
+        return self.index
 
     def __enter__(self):
         return self
@@ -117,17 +186,19 @@ class MR:
     def __exit__(self, *_):
         self.close()
 
+    @locked
     def close(self):
         """Deregister: when this returns, neither key works and the card does not touch the memory any more.
 
         Raises
         ------
-        CommandError, CommandTimeout
+        CommandError, CommandTimeout, DeviceFatal
             If the card does not confirm it. Nothing is freed then, and the call may be repeated.
         """
         if self.closed:
             return
-        if self._commands.settle() is None:
+        self.context.engine.lender.windows.revoke(self)
+        if not self.context.engine.stopped and self._commands.settle() is None:
             self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
         self.forget()
 
@@ -141,4 +212,5 @@ class MR:
         self.context.mrs.pop(self.index, None)
         self.closed = True
         self.pd.mrs.pop(self, None)
-        self._release()
+        self._memory.close()
+        self._own.close()

@@ -1,26 +1,37 @@
 """Protection domains."""
 
+from ..terms.errors import InvalidValue, PyverbsUserError
+from .locking import locked, made_locked
+
 
 class PD:
     """A protection domain: QPs may only use MRs of their own.
 
     Attributes
     ----------
-    qps, mrs : dict
+    qps, srqs, mrs : dict
         What lives in it, oldest first, as keys.
     """
 
-    def __init__(self, context):
-        context.check_open()
-        self.context = context
+    @made_locked
+    def __init__(self, creator):
+        if not hasattr(creator, "new_pd"):
+            raise PyverbsUserError(f"Cannot create PD from {type(creator)}")
+        creator.check_open()
+        self.context = context = creator
         self.handle = context.new_pd()
-        self.qps, self.mrs = {}, {}
+        self.qps, self.srqs, self.mrs = {}, {}, {}
         self.closed = False
         context.pds[self] = None
 
+    @property
+    def lock(self):
+        """That of its card."""
+        return self.context.lock
+
     def check_open(self):
         if self.closed:
-            raise ValueError("the protection domain is closed")
+            raise InvalidValue("the protection domain is closed")
         self.context.check_open()
 
     def __enter__(self):
@@ -29,9 +40,11 @@ class PD:
     def __exit__(self, *_):
         self.close()
 
+    @locked
     def close(self):
-        """Destroy the QPs of the domain, then its MRs, which none of them uses any more."""
-        for child in [*self.qps, *self.mrs]:
-            child.close()
+        """Destroy the QPs of the domain, then its SRQs and MRs, which none of them uses any more."""
+        for children in (self.qps, self.srqs, self.mrs):
+            for child in list(children):
+                child.close()
         self.closed = True
         self.context.pds.pop(self, None)

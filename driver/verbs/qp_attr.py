@@ -1,97 +1,113 @@
-"""What a QP is made of and how it is set up."""
+"""Attributes of a queue pair, and what its peer must know of it."""
 
+import copy
 from dataclasses import dataclass, field
 
 from weft.hdl import wire
 
-from ..receive.receiver import RNR_TIMER
+from ..operation.mailbox import SLOTS
 from ..terms.checks import between, member, unsigned
-from ..terms.enums import MTU, AccessFlag, QPState, QPType
+from ..terms.enums import MTU, AccessFlag, MigState, QPState
+from ..terms.enums import QPAttrMask as Mask
+from ..terms.errors import NotSupported
+from .addr import AHAttr
+from .qp_init_attr import QPCap
 
-_BITS = {"sq_psn": wire.PSN_BITS, "rq_psn": wire.PSN_BITS, "dest_qp_num": wire.QPN_BITS, "dest_mac": 48,
-         "dest_ip": 32, "timeout": 5, "retry_cnt": 3, "rnr_retry": 3, "min_rnr_timer": 5, "probe_timeout_ns": 62}
+PORTS, GIDS, PKEYS = 1, 1, 1
+RD_ATOMIC_MAX = SLOTS
+_QP_ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 
-
-@dataclass
-class QPCap:
-    """Capacities of a QP."""
-
-    max_send_wr: int = 128
-    max_recv_wr: int = 128
-    max_send_sge: int = 16
-    max_recv_sge: int = 16
-    max_inline_data: int = 0
-
-    def check(self):
-        """Raise ValueError or TypeError if a capacity is impossible."""
-        for name, low in (("max_send_wr", 1), ("max_recv_wr", 0), ("max_send_sge", 1), ("max_recv_sge", 0)):
-            between(name, getattr(self, name), low, 1 << 20)
-        if self.max_inline_data:
-            raise ValueError("inline data do not exist here")
-
-
-@dataclass
-class QPInitAttr:
-    """What a QP is created with."""
-
-    qp_type: QPType = QPType.RC
-    scq: object = None
-    rcq: object = None
-    cap: QPCap = field(default_factory=QPCap)
-    sq_sig_all: bool = False
-    qp_context: object = None
-
-    def check(self, context):
-        """Raise ValueError or TypeError if no QP of ``context`` can be made of it."""
-        if self.qp_type is not QPType.RC:
-            raise ValueError("only RC queue pairs exist")
-        for cq in (self.scq, self.rcq):
-            if cq is None or cq.closed or cq.context is not context:
-                raise ValueError("a QP needs a send CQ and a receive CQ of its context")
-        self.cap.check()
+# By the bit of the mask that names it: the attribute, and the largest value of those that are plain numbers.
+_NUMBERS = {
+    Mask.TIMEOUT: ("timeout", 31), Mask.RETRY_CNT: ("retry_cnt", 7), Mask.RNR_RETRY: ("rnr_retry", 7),
+    Mask.MIN_RNR_TIMER: ("min_rnr_timer", 31), Mask.RQ_PSN: ("rq_psn", (1 << wire.PSN_BITS) - 1),
+    Mask.SQ_PSN: ("sq_psn", (1 << wire.PSN_BITS) - 1), Mask.DEST_QPN: ("dest_qp_num", (1 << wire.QPN_BITS) - 1),
+    Mask.MAX_QP_RD_ATOMIC: ("max_rd_atomic", RD_ATOMIC_MAX),
+    Mask.MAX_DEST_RD_ATOMIC: ("max_dest_rd_atomic", RD_ATOMIC_MAX),
+    Mask.PKEY_INDEX: ("pkey_index", PKEYS - 1), Mask.EN_SQD_ASYNC_NOTIFY: ("en_sqd_async_notify", 1)}
+_OTHERS = {
+    Mask.ACCESS_FLAGS: "qp_access_flags", Mask.PORT: "port_num", Mask.AV: "ah_attr", Mask.PATH_MTU: "path_mtu",
+    Mask.PATH_MIG_STATE: "path_mig_state"}
+_ABSENT = {
+    Mask.ALT_PATH: "there is no alternative path", Mask.RATE_LIMIT: "the card has no rate limit",
+    Mask.CAP: "the capacities of a QP do not change", Mask.QKEY: "Q_Keys are of UD queue pairs"}
 
 
 @dataclass(frozen=True)
 class QPConnection:
-    """What the peer must know of a QP, to be handed over out of band."""
+    """What the peer must know of a QP, to be handed over out of band: its number, its first PSN, its card's GID."""
 
     qpn: int
     psn: int
-    mac: int
-    ip: int
+    gid: str
 
 
 @dataclass
 class QPAttr:
-    """Attributes of a QP.
+    """Attributes of a QP (ibv_qp_attr), units and defaults as in the verbs.
 
-    ``timeout`` and ``retry_cnt``, ``rnr_retry``, ``min_rnr_timer`` as in the verbs (timeout: 4.096 µs · 2^timeout,
-    0 waits for ever, 14 is 67 ms; the RNR timer in the steps of IBTA table 46: 4 is 40 µs).
-    ``probe_timeout_ns`` (0: the context's) is the silence before the first tail probe. ``sq_psn`` None leaves the one
-    that the QP chose. Both ends have less than 2^``outstanding_log2`` packets unacknowledged, at most 23: as with
-    ``path_mtu``, both take the same. The card drops what is further ahead.
+    ``timeout`` is 4.096 µs · 2^timeout, 0 waits for ever, 14 is 67 ms; the RNR timer has the steps of IBTA table 46: 4
+    is 40 µs. ``probe_timeout_ns`` (0: the context's) is the silence before the first tail probe. Both ends have less
+    than 2^``outstanding_log2`` packets unacknowledged, at most 23: as with ``path_mtu``, both take the same; the card
+    drops what is further ahead. These two are this card's own: no mask names them, the first counts from RTS on, the
+    second from RTR on.
     """
 
-    qp_state: QPState = QPState.RESET
+    qp_state: QPState = QPState.INIT
+    cur_qp_state: QPState = QPState.RESET
+    port_num: int = 1
     path_mtu: MTU = MTU.MTU_1024
-    sq_psn: int | None = None
-    rq_psn: int = 0
-    dest_qp_num: int = 0
-    qp_access_flags: AccessFlag = AccessFlag.REMOTE_WRITE
-    timeout: int = 14
-    retry_cnt: int = 7
-    rnr_retry: int = 7
-    min_rnr_timer: int = RNR_TIMER
-    dest_mac: int = 0
-    dest_ip: int = 0
-    probe_timeout_ns: int = 0
-    outstanding_log2: int = wire.PSN_OUTSTANDING_DEFAULT_LOG2
+    path_mig_state: MigState = field(default=MigState.MIGRATED, kw_only=True)
+    qkey: int = field(default=0, kw_only=True)
+    rq_psn: int = field(default=0, kw_only=True)
+    sq_psn: int = field(default=0, kw_only=True)
+    dest_qp_num: int = field(default=0, kw_only=True)
+    qp_access_flags: AccessFlag = field(default=AccessFlag(0), kw_only=True)
+    cap: QPCap = field(default_factory=lambda: QPCap(0, 0, 0, 0, 0), kw_only=True)
+    ah_attr: AHAttr = field(default_factory=AHAttr, kw_only=True)
+    alt_ah_attr: AHAttr = field(default_factory=AHAttr, kw_only=True)
+    pkey_index: int = field(default=0, kw_only=True)
+    alt_pkey_index: int = field(default=0, kw_only=True)
+    en_sqd_async_notify: int = field(default=0, kw_only=True)
+    sq_draining: int = field(default=0, kw_only=True)
+    max_rd_atomic: int = field(default=0, kw_only=True)
+    max_dest_rd_atomic: int = field(default=0, kw_only=True)
+    min_rnr_timer: int = field(default=0, kw_only=True)
+    timeout: int = field(default=0, kw_only=True)
+    retry_cnt: int = field(default=0, kw_only=True)
+    rnr_retry: int = field(default=0, kw_only=True)
+    alt_port_num: int = field(default=0, kw_only=True)
+    alt_timeout: int = field(default=0, kw_only=True)
+    rate_limit: int = field(default=0, kw_only=True)
+    probe_timeout_ns: int = field(default=0, kw_only=True)
+    outstanding_log2: int = field(default=wire.PSN_OUTSTANDING_DEFAULT_LOG2, kw_only=True)
 
-    def check(self):
-        """Raise ValueError or TypeError if an attribute is impossible."""
-        for name, bits in _BITS.items():
-            if name != "sq_psn" or self.sq_psn is not None:
-                unsigned(name, getattr(self, name), bits)
+    def check(self, mask):
+        """Raise InvalidValue or TypeError if an attribute that ``mask`` names is impossible."""
+        for bit, reason in _ABSENT.items():
+            if bit & mask:
+                raise NotSupported(f"{bit.name}: {reason}")
+        for bit, (name, most) in _NUMBERS.items():
+            if bit & mask:
+                between(name, getattr(self, name), 0, most)
+        for bit, name, kind in ((Mask.STATE, "qp_state", QPState), (Mask.CUR_STATE, "cur_qp_state", QPState),
+                                (Mask.PATH_MTU, "path_mtu", MTU), (Mask.PATH_MIG_STATE, "path_mig_state", MigState)):
+            if bit & mask:
+                member(name, getattr(self, name), kind)
+        if mask & Mask.ACCESS_FLAGS:
+            between("qp_access_flags", self.qp_access_flags, 0, int(_QP_ACCESS))
+        if mask & Mask.PORT:
+            between("port_num", self.port_num, 1, PORTS)
+        if mask & Mask.PATH_MIG_STATE and self.path_mig_state != MigState.MIGRATED:
+            raise NotSupported("paths do not migrate here; path_mig_state is always MIGRATED")
+        if mask & Mask.AV:
+            self.ah_attr.check(GIDS)
+        unsigned("probe_timeout_ns", self.probe_timeout_ns, 62)
         between("outstanding_log2", self.outstanding_log2, 1, wire.PSN_OUTSTANDING_LOG2)
-        for name, kind in (("path_mtu", MTU), ("qp_access_flags", AccessFlag), ("qp_state", QPState)):
-            member(name, getattr(self, name), kind)
+
+    def take(self, other, mask, *more):
+        """Copy from ``other`` what ``mask`` names, and the attributes ``more``."""
+        named = [name for bit, (name, _) in _NUMBERS.items() if bit & mask]
+        named += [name for bit, name in _OTHERS.items() if bit & mask]
+        for name in (*named, *more):
+            setattr(self, name, copy.deepcopy(getattr(other, name)))

@@ -1,5 +1,6 @@
 """Work requests."""
 
+import contextlib
 from dataclasses import dataclass, field
 
 from ..terms.enums import SendFlags, WROpcode
@@ -16,26 +17,45 @@ class SGE:
 
 @dataclass
 class SendWR:
-    """A send work request."""
+    """A send work request. ``num_sge`` 0 means all of ``sg``; ``next_wr`` is posted together with it."""
 
     wr_id: int = 0
+    opcode: WROpcode = WROpcode.SEND
     num_sge: int = 0
-    sg: list = field(default_factory=list)
-    opcode: WROpcode = WROpcode.RDMA_WRITE
-    send_flags: SendFlags = SendFlags.SIGNALED
     imm_data: int = 0
-    rkey: int = 0
-    remote_addr: int = 0
+    sg: list = field(default_factory=list)
+    send_flags: SendFlags = SendFlags.SIGNALED
+    next_wr: "SendWR | None" = None
+    rkey: int = field(default=0, kw_only=True)
+    remote_addr: int = field(default=0, kw_only=True)
+    compare_add: int = field(default=0, kw_only=True)
+    swap: int = field(default=0, kw_only=True)
 
     def set_wr_rdma(self, rkey, addr):
         """Where an RDMA operation goes."""
         self.rkey, self.remote_addr = rkey, addr
 
+    def set_wr_atomic(self, rkey, addr, compare_add, swap=0):
+        """Where an atomic goes, and with what: to compare or to add, and to swap in."""
+        self.rkey, self.remote_addr, self.compare_add, self.swap = rkey, addr, compare_add, swap
+
 
 @dataclass
 class RecvWR:
-    """A receive work request."""
+    """A receive work request; ``num_sge`` and ``next_wr`` as of a :class:`SendWR`."""
 
     wr_id: int = 0
     num_sge: int = 0
     sg: list = field(default_factory=list)
+    next_wr: "RecvWR | None" = None
+
+
+@contextlib.contextmanager
+def note_bad(wr, bad_wr):
+    """If the block refuses ``wr``, ``bad_wr`` becomes like it, unless that is None."""
+    try:
+        yield
+    except Exception:
+        if bad_wr is not None:
+            vars(bad_wr).update(vars(wr))
+        raise

@@ -1,10 +1,13 @@
 """Copies page-table entries from host memory."""
 
+from functools import reduce
+from operator import xor
+
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import BLOCK_BYTES, PAGE_4K, PTE_BYTES, CommandStatus
+from ..abi import BLOCK_BYTES, PAGE_4K, PTE_BYTES, PTE_CHECK_BITS, CommandStatus
 from ..layouts import BEAT_BITS, LINE_WIDTH, REQUEST_LINES_MAX, LineData, LineRequest
 from ..params import exact_log2
 from ..stream import Fifo
@@ -34,7 +37,7 @@ class PageLine(data.Struct):
 class PageWriter(wiring.Component):
     """Reads up to 64 lines, several requests in flight, and writes one entry per cycle.
 
-    Lines are written in the order of their arrival. An entry with any of its low 12 bits set is not written, nor
+    Lines are written in the order of their arrival. An entry that is damaged (its check is wrong) is not written, nor
     is a line that came with an error; the rest of the job is. Up to 16 lines are held, 8 cycles each.
 
     Parameters
@@ -118,23 +121,23 @@ class PageWriter(wiring.Component):
         number = Signal(range(PTES_PER_COMMAND))
         entry = Signal(PTE_BYTES * 8)
         page_bits = exact_log2(PAGE_4K)
-        wanted, aligned = Signal(), Signal()
+        wanted, whole = Signal(), Signal()
         m.d.comb += [
             number.eq(line.number * ENTRIES_PER_LINE + slot),
             entry.eq(line.data.word_select(slot, PTE_BYTES * 8)),
             wanted.eq(lines.o.valid & (number < job.count) & ~line.error),
-            aligned.eq(~entry[:page_bits].any()),
+            whole.eq(reduce(xor, (entry[at:at + PTE_CHECK_BITS] for at in range(0, len(entry), PTE_CHECK_BITS))).all()),
             lines.o.ready.eq(slot == ENTRIES_PER_LINE - 1),
         ]
         m.d.sync += [
-            self.write.en.eq(wanted & aligned), self.write.index.eq(job.pte_index + number),
+            self.write.en.eq(wanted & whole), self.write.index.eq(job.pte_index + number),
             self.write.entry.eq(entry[page_bits:]),
         ]
         with m.If(lines.o.valid):
             m.d.sync += slot.eq(slot + 1)
             with m.If(line.error):
                 m.d.sync += dma_error.eq(1)
-            with m.If(wanted & ~aligned):
+            with m.If(wanted & ~whole):
                 m.d.sync += bad_value.eq(1)
 
         finished = busy & (to_request == 0) & (in_flight == 0) & ~lines.o.valid & ~self.write.en & (requested != 0)

@@ -47,7 +47,9 @@ class Endpoint(wiring.Component):
     idle : Out(1)
         No DMA is in flight, and no write can still be overtaken by the answer to a register read.
     lost : Out(1)
-        Strobe: a request came to nothing, because the card may not be bus master.
+        Strobe: a request came to nothing, because the card may not be bus master or is to stop.
+    stop : In(1)
+        From now on every request comes to nothing.
     function_reset, function_reset_done : Out(1), In(1)
         The host resets the function; strobe: the rest of the card is reset. The MSI-X table is with it.
     count_host_refused : Out(1)
@@ -68,7 +70,8 @@ class Endpoint(wiring.Component):
             "i_request": In(stream.Signature(DmaRequest)).array(write_clients),
             "i_data": In(stream.Signature(Beat)).array(write_clients),
             "i_interrupt": In(stream.Signature(VECTOR_WIDTH)),
-            "hold": In(1), "idle": Out(1), "lost": Out(1), "function_reset": Out(1), "function_reset_done": In(1),
+            "hold": In(1), "idle": Out(1), "lost": Out(1), "stop": In(1),
+            "function_reset": Out(1), "function_reset_done": In(1),
             **count_outputs(self.COUNTS),
         })
 
@@ -86,7 +89,7 @@ class Endpoint(wiring.Component):
         wiring.connect(m, shim.registers, flipped(self.registers))
         m.d.comb += [
             self.function_reset.eq(shim.function_reset), shim.function_reset_done.eq(self.function_reset_done),
-            msix.enable.eq(shim.msix_enable), self.lost.eq(shim.refused),
+            msix.enable.eq(shim.msix_enable), self.lost.eq(shim.refused), shim.stop.eq(self.stop),
             dma_read.cfg_max_read_req.eq(shim.max_read_req), dma_write.cfg_max_payload.eq(shim.max_payload),
             self.idle.eq(~dma_read.busy & ~dma_write.busy & ~shim.busy),
         ]

@@ -83,8 +83,11 @@ class UsplusShim(wiring.Component):
     i_write : In(stream.Signature(WriteTlp))
     o_completion : Out(stream.Signature(CompletionBeat))
     registers : Out(RegisterBus)
+    stop : In(1)
+        The card reads and writes no host memory, as if it might not be bus master.
     refused : Out(1)
-        Strobe: a request of the card ended in an error or in nothing, because it may not be bus master.
+        Strobe: a request of the card ended in an error or in nothing, or may have, because it may not be bus master or
+        is to stop.
     busy : Out(1)
         A request was accepted and has not left; a write may still be in the hard block.
     count_host_refused : Out(1)
@@ -101,7 +104,7 @@ class UsplusShim(wiring.Component):
             "i_read": In(stream.Signature(ReadTlp)),
             "i_write": In(stream.Signature(WriteTlp)),
             "o_completion": Out(stream.Signature(CompletionBeat)),
-            "registers": Out(RegisterBus), "busy": Out(1), "refused": Out(1),
+            "registers": Out(RegisterBus), "busy": Out(1), "stop": In(1), "refused": Out(1),
             "bus_master": Out(1), "msix_enable": Out(1), "function_reset": Out(1), "function_reset_done": In(1),
             **count_outputs(self.COUNTS),
         })
@@ -114,6 +117,9 @@ class UsplusShim(wiring.Component):
         m.submodules.bus_master = bus_master = BusMaster()
         m.submodules.tags = tags = FewTags()
         m.submodules.watch = watch = ReadWatch()
+        master_q, dropped = Signal(), Signal()      # writes that the hard block has may never leave it
+        m.d.sync += master_q.eq(self.bus_master)
+        m.d.comb += dropped.eq(master_q & ~self.bus_master & requests.busy)
         silence = Signal(self._silence_log2 + 1)
         gone = silence[-1]
         with m.If(self.bus_master | requests.m_axis_rq.tvalid):
@@ -136,8 +142,8 @@ class UsplusShim(wiring.Component):
         connect(m, registers.m_axis_cc, flipped(self.m_axis_cc))
         connect(m, registers.registers, flipped(self.registers))
         m.d.comb += [
-            self.busy.eq(requests.busy | bus_master.busy), self.refused.eq(bus_master.refused),
-            bus_master.enable.eq(self.bus_master), requests.gone.eq(gone), watch.gone.eq(gone),
+            self.busy.eq(requests.busy | bus_master.busy), self.refused.eq(bus_master.refused | dropped),
+            bus_master.enable.eq(self.bus_master & ~self.stop), requests.gone.eq(gone), watch.gone.eq(gone),
             tags.extended.eq(self.cfg_ext_tag_enable),
             requests.nonposted_credits.eq(self.pcie_tfc_nph_av),
             requests.sequence[0].eq(self.pcie_rq_seq_num0), requests.sequence[1].eq(self.pcie_rq_seq_num1),

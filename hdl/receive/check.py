@@ -14,16 +14,22 @@ DEPTH = 16      # headers waiting for their translation; more than Translate hol
 assert DEPTH > Translate.LATENCY
 
 
+def _is_raw(header):
+    """Whether a frame is no packet of a QP."""
+    return (header.kind == RxKind.RAW) & ~header.roce
+
+
 class RxCheck(wiring.Component):
     """Checks QP, generation, sender, permission, key, protection domain and bounds of every packet, in order.
 
-    At least one packet every two cycles, as fast as the translation; RAW frames one per cycle.
+    At least one packet every two cycles, as fast as the translation; frames that are no packets one per cycle.
     Latency 2 cycles and that of the translation. Stalls when ``o`` or the translation does.
 
-    RAW frames pass. What is wrong with the QP comes first: there is none that receives (UNKNOWN_QP), it is in
-    another life than the QPN says (STALE_GENERATION), its peer has another address (WRONG_PEER). Of
-    probes, and of data packets with a wrong length, nothing else is looked at. A write without payload names no memory
-    that counts: the QP must allow writes, but key, protection domain and bounds are not looked at.
+    RAW frames pass, unless they are packets of a QP (``roce``): then the QP is checked. What is wrong with it comes
+    first: there is none that receives (UNKNOWN_QP), it is in another life than the QPN says (STALE_GENERATION), its
+    peer has another address (WRONG_PEER). Of probes, of control frames, and of data packets with a wrong length,
+    nothing else is looked at. A write without payload names no memory that counts: key, permission, protection domain
+    and bounds are not looked at.
 
     Parameters
     ----------
@@ -51,7 +57,7 @@ class RxCheck(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.waiting = waiting = Fifo(RxHeader, DEPTH)
-        fork(m, self.i, [(self.o_translate, self.i.p.kind != RxKind.RAW), (waiting.i, 1)])
+        fork(m, self.i, [(self.o_translate, ~_is_raw(self.i.p)), (waiting.i, 1)])
         m.d.comb += [
             waiting.i.p.eq(self.i.p),
             self.o_translate.p.key.eq(self.i.p.rkey),
@@ -66,7 +72,7 @@ class RxCheck(wiring.Component):
         raw, free, take = Signal(), Signal(), Signal()
         no_qp, stranger = Signal(), Signal()
         m.d.comb += [
-            raw.eq(header.kind == RxKind.RAW),
+            raw.eq(_is_raw(header)),
             free.eq(~self.o.valid | self.o.ready),
             take.eq(waiting.o.valid & (raw | self.i_translate.valid) & free),
             waiting.o.ready.eq(take),

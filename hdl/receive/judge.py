@@ -6,7 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from .. import layouts
 from ..abi import QpState, Reason, ReportKind
-from ..counting import Refusal, count_outputs
+from ..counting import Refusal, count_outputs, pass_counts
+from ..interfaces import RefusalReports
 from ..layouts import (
     FRAME_LENGTH_WIDTH,
     TICKET_WIDTH,
@@ -21,6 +22,7 @@ from ..layouts import (
 from ..stream import Fifo
 from ..table.kinds import QP_TABLE
 from .fork import fork
+from .refusals import Refusals
 
 DEPTH = 16          # packets that may wait for their judgement
 
@@ -66,9 +68,10 @@ class Judge(wiring.Component):
     ``space`` is low, so that a packet is never marked without its reports having a place.
 
     Every packet gets the next ticket. Reports: MESSAGE_END for an accepted original and for a
-    retransmission with ``ack_req``, PROGRESS when the window owes one, PROBE (for a QP in ERR, too, of whose window
-    nothing is said), UNMATCHED for a retransmission that the match queue had no place for, and ERROR for a refused
-    packet if the peer asked for what it must not (BAD_KEY to LENGTH_MISMATCH).
+    retransmission with ``ack_req``, PROGRESS when the window owes one, PROBE, UNMATCHED for a retransmission that the
+    match queue had no place for. As far as :class:`~weft.hdl.receive.refusals.Refusals` permits also ERROR for a
+    refused packet if the peer asked for what it must not (BAD_KEY to LENGTH_MISMATCH), and PROBE for a QP in ERR, of
+    whose window nothing is said: these take a cycle more.
 
     The QP is looked at once more in the last moment: payload of one that does not receive any more is discarded, though
     the window took its packet. That costs no cycle, as the table answers when the placement is offered.
@@ -90,11 +93,12 @@ class Judge(wiring.Component):
     qp_read : Out(QP_TABLE.read_port(params))
         A read for each packet.
     o_report : Out(stream.Signature(Report))
+    refusals : In(RefusalReports)
     count_rx_packets, count_rx_retransmissions, count_rx_unmatched, count_rx_late_originals : Out(1)
     refuse : Out(Refusal)
     """
 
-    COUNTS = {"rx_packets": 1, "rx_retransmissions": 1, "rx_unmatched": 1, "rx_late_originals": 1}
+    COUNTS = {"rx_packets": 1, "rx_retransmissions": 1, "rx_unmatched": 1, "rx_late_originals": 1} | Refusals.COUNTS
 
     def __init__(self, params):
         self.params = params
@@ -106,6 +110,7 @@ class Judge(wiring.Component):
             "i_judgement": In(stream.Signature(Judgement)),
             "o": Out(stream.Signature(Placement)),
             "o_report": Out(stream.Signature(Report)),
+            "refusals": In(RefusalReports),
             **count_outputs(self.COUNTS),
             "refuse": Out(Refusal),
         })
@@ -113,8 +118,11 @@ class Judge(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.waiting = waiting = Fifo(_Waiting, DEPTH)
+        m.submodules.gate = gate = Refusals(self.params)
+        wiring.connect(m, wiring.flipped(self.refusals), gate.reports)
+        pass_counts(m, [gate], self)
         self._ask(m, waiting)
-        self._answer(m, waiting)
+        self._answer(m, waiting, gate)
         return m
 
     def _ask(self, m, waiting):
@@ -147,7 +155,7 @@ class Judge(wiring.Component):
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += ticket.eq(ticket + 1)
 
-    def _answer(self, m, waiting):
+    def _answer(self, m, waiting, gate):
         """Joins packets with judgements; a register holds one packet until all it causes was handed on."""
         head, packet, header = waiting.o.p, waiting.o.p.packet, waiting.o.p.packet.header
         verdict = self.i_judgement.p.verdict
@@ -189,7 +197,7 @@ class Judge(wiring.Component):
             m.d.sync += [
                 self.o.valid.eq(1),
                 action.eq(Mux(header.length == 0, Action.NOTHING, Mux(
-                    header.kind == RxKind.RAW, Action.RAW, Mux(accepted, Action.WRITE, Action.DISCARD)))),
+                    accepted, Action.WRITE, Mux((header.kind == RxKind.RAW) & ~refused, Action.RAW, Action.DISCARD)))),
                 self.o.p.length.eq(header.length),
                 self.o.p.roce.eq(header.roce),
                 self.o.p.segment0.eq(packet.segment0),
@@ -200,26 +208,33 @@ class Judge(wiring.Component):
             m.d.sync += self.o.valid.eq(0)
 
         first, second = Signal(), Signal()      # reports to be sent
+        asking = Signal()                       # whether the first is one
         first_kind, second_kind = Signal(ReportKind), Signal(ReportKind)
         told, judged, last = Signal(_Waiting), Signal(Judgement), Signal(8)
         sent = self.o_report.valid & self.o_report.ready
         m.d.comb += [
-            free.eq((~self.o.valid | self.o.ready) & ~(first & second) & (~(first | second) | self.o_report.ready)),
+            free.eq((~self.o.valid | self.o.ready) & ~asking & ~(first & second)
+                    & (~(first | second) | self.o_report.ready)),
             self.o_report.valid.eq(first | second),
         ]
         message_end = accepted & header.ack_req & ((verdict == Verdict.ACCEPT) | sent_again)
-        probe = packet.in_error | (head.live & (verdict == Verdict.PROBE))
+        probe = head.live & (verdict == Verdict.PROBE)
         error = (packet.reason >= Reason.BAD_KEY) & (packet.reason <= Reason.LENGTH_MISMATCH)
+        m.d.comb += [gate.ask.eq(take & (error | packet.in_error)), gate.index.eq(header.dest_qp)]
+        m.d.sync += asking.eq(gate.ask)
         with m.If(take):
             m.d.sync += [
-                first.eq(message_end | probe | error),
+                first.eq(message_end | probe),
                 second.eq(head.live & (self.i_judgement.p.progress | unmatched)),
                 second_kind.eq(Mux(unmatched, ReportKind.UNMATCHED, ReportKind.PROGRESS)),
-                first_kind.eq(Mux(probe, ReportKind.PROBE, Mux(error, ReportKind.ERROR, ReportKind.MESSAGE_END))),
+                first_kind.eq(Mux(probe | packet.in_error, ReportKind.PROBE,
+                                  Mux(error, ReportKind.ERROR, ReportKind.MESSAGE_END))),
                 told.eq(head),
                 judged.eq(Mux(head.live, self.i_judgement.p.as_value(), 0)),
                 last.eq(reason),
             ]
+        with m.Elif(asking):
+            m.d.sync += first.eq(gate.tell)
         with m.Elif(sent):
             m.d.sync += first.eq(0)
             with m.If(~first):

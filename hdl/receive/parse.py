@@ -16,6 +16,7 @@ from .classify import ROCE_MIN_BYTES, SUM_BITS, FrameType, Headers, checksum_goo
 from .revocable_buffer import RevocableBuffer
 
 HEADER_DEPTH = 64
+RAW_MAX = 16                    # frames that are no packets of a QP, waiting for the Simple NIC
 _CYCLES_TO_VERDICT = 3          # from the last beat behind the delay line to the decision
 
 
@@ -33,7 +34,8 @@ class Parse(wiring.Component):
     wrong becomes REFUSED, so that the driver can be told.
     The first of these reasons counts: NOT_READY, BAD_FRAME, FRAME_TOO_LONG, TRUNCATED, LENGTH_MISMATCH
     (of frame, IP and UDP), BAD_ICRC, BAD_HEADER (a fixed field or the IPv4 checksum is wrong, or the frame is not for
-    this card), UNKNOWN_OPCODE, BUFFER_FULL.
+    this card), UNKNOWN_OPCODE, NIC_BUSY (``RAW_MAX`` frames that are no packets of a QP are under way to the
+    Simple NIC, which is slower with small frames than the line: packets do not wait for more), BUFFER_FULL.
 
     Parameters
     ----------
@@ -51,6 +53,8 @@ class Parse(wiring.Component):
     o_header : Out(stream.Signature(RxHeader))
     o_payload : Out(stream.Signature(Beat))
         Payload of the headers with ``length`` other than 0, in order.
+    raw_done : In(1)
+        A frame that is no packet of a QP was handed to the Simple NIC.
     header_stb : Out(1)
         A header was queued for ``o_header``.
     count_rx_frames : Out(1)
@@ -70,6 +74,7 @@ class Parse(wiring.Component):
             "network": In(Network),
             "o_header": Out(stream.Signature(RxHeader)),
             "o_payload": Out(stream.Signature(Beat)),
+            "raw_done": In(1),
             "header_stb": Out(1),
             **count_outputs(self.COUNTS),
             "refuse": Out(Refusal),
@@ -183,6 +188,9 @@ class Parse(wiring.Component):
 
         # Cycle 2: the decision, with the verdict on the ICRC and the last beat at the buffer.
         reason, refused_data = Signal(8), Signal()
+        raw, raws = Signal(), Signal(range(RAW_MAX + 1))
+        m.d.comb += raw.eq(~roce)
+        m.d.sync += raws.eq(raws + (queue.i.valid & raw) - self.raw_done)
         with m.If(plain != Reason.OK):
             m.d.comb += reason.eq(plain)
         with m.Elif(roce & ~icrc.o.p):
@@ -191,6 +199,8 @@ class Parse(wiring.Component):
             m.d.comb += reason.eq(Reason.BAD_HEADER)
         with m.Elif(~known):
             m.d.comb += reason.eq(Reason.UNKNOWN_OPCODE)
+        with m.Elif(raw & (raws >= RAW_MAX)):
+            m.d.comb += reason.eq(Reason.NIC_BUSY)
         with m.Elif(~queue.i.ready | (~mismatch & ~buffer.fits)):
             m.d.comb += reason.eq(Reason.BUFFER_FULL)
         with m.Elif(mismatch):

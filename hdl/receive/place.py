@@ -14,6 +14,7 @@ AHEAD = 4       # packets whose requests may run ahead of their payload
 
 class _Move(data.Struct):
     action: Action
+    roce: 1
     length: FRAME_LENGTH_WIDTH
     ticket: TICKET_WIDTH
 
@@ -39,6 +40,8 @@ class Place(wiring.Component):
         The newest packet whose payload was taken completely, and all before it. Before the first one: 255.
     done_stb : Out(1)
         A packet is done; ``placed_ticket`` follows in the next cycle.
+    raw_stb : Out(1)
+        With ``done_stb``: it was a frame that is no packet of a QP.
     stalled : Out(1)
         A beat waits for its taker.
     count_rx_bytes : Out(14)
@@ -57,6 +60,7 @@ class Place(wiring.Component):
             "o_raw": Out(stream.Signature(Beat)),
             "placed_ticket": Out(TICKET_WIDTH, init=(1 << TICKET_WIDTH) - 1),
             "done_stb": Out(1),
+            "raw_stb": Out(1),
             "stalled": Out(1),
             **count_outputs(self.COUNTS),
         })
@@ -89,6 +93,7 @@ class Place(wiring.Component):
         m.d.comb += [
             asked.i.valid.eq(self.i.valid & (settled | accepted)),
             asked.i.p.action.eq(self.i.p.action),
+            asked.i.p.roce.eq(self.i.p.roce),
             asked.i.p.length.eq(self.i.p.length),
             asked.i.p.ticket.eq(self.i.p.ticket),
             self.i.ready.eq(asked.i.ready & (settled | accepted)),
@@ -110,6 +115,7 @@ class Place(wiring.Component):
             self.stalled.eq(asked.o.valid & self.i_payload.valid & (move.action != Action.NOTHING) & ~moved),
             asked.o.ready.eq((move.action == Action.NOTHING) | (moved & self.i_payload.p.last)),
             self.done_stb.eq(asked.o.valid & asked.o.ready),
+            self.raw_stb.eq(self.done_stb & (move.action == Action.RAW) & ~move.roce),
         ]
         with m.If(asked.o.valid), m.Switch(move.action):
             with m.Case(Action.DISCARD):

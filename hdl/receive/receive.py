@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..counting import Refusal, count_outputs, merged, pass_counts
-from ..interfaces import Network
+from ..interfaces import Network, RefusalReports
 from ..layouts import TICKET_WIDTH, Beat, DmaRequest, Judgement, JudgeRequest, RawFrame, Report
 from ..table.kinds import QP_TABLE
 from ..table.translate import TranslateRequest, Translation
@@ -35,8 +35,8 @@ class Receive(wiring.Component):
         To and from the receive side's ``Translate``.
     qp_read : Out(QP_TABLE.read_port(params))
         See :class:`Judge`.
-    o_judge, i_judgement, space
-        To and from the window; space in the report ring.
+    o_judge, i_judgement, space, refusals
+        To and from the window; space in the report ring; see :class:`~weft.hdl.receive.refusals.Refusals`.
     o_report : Out(stream.Signature(Report))
     o_request, o_data
         A client of the DMA write engine.
@@ -67,6 +67,7 @@ class Receive(wiring.Component):
             "o_judge": Out(stream.Signature(JudgeRequest)),
             "i_judgement": In(stream.Signature(Judgement)),
             "space": In(1),
+            "refusals": In(RefusalReports),
             "o_report": Out(stream.Signature(Report)),
             "o_request": Out(stream.Signature(DmaRequest)),
             "o_data": Out(stream.Signature(Beat)),
@@ -93,6 +94,7 @@ class Receive(wiring.Component):
         connect(m, check.o_translate, flipped(self.o_translate))
         connect(m, flipped(self.i_translate), check.i_translate)
         connect(m, check.o, judge.i)
+        connect(m, flipped(self.refusals), judge.refusals)
         connect(m, judge.o_judge, flipped(self.o_judge))
         connect(m, flipped(self.i_judgement), judge.i_judgement)
         connect(m, judge.o_report, flipped(self.o_report))
@@ -107,6 +109,7 @@ class Receive(wiring.Component):
         m.d.comb += [
             parse.enable.eq(self.enable),
             judge.space.eq(self.space),
+            parse.raw_done.eq(place.raw_stb),
             self.placed_ticket.eq(place.placed_ticket),
             drain.enter_stb.eq(parse.header_stb),
             drain.leave_stb.eq(place.done_stb),

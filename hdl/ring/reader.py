@@ -1,5 +1,8 @@
 """Host-to-card ring: fetches descriptors ahead and delivers them in order."""
 
+from functools import reduce
+from operator import xor
+
 from amaranth import Array, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
@@ -12,6 +15,7 @@ from ..params import CardParams, exact_log2
 from .size import INDEX_WIDTH, RingSize
 
 PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
+CHECK_BITS = abi.WORK.by_name["check"].width
 
 
 class RingReader(wiring.Component):
@@ -22,7 +26,8 @@ class RingReader(wiring.Component):
     per 3 cycles. Answers may come in any order. Descriptors are delivered in ring order, one per cycle
     while the buffer holds the next one, 3 cycles after its line came.
 
-    A descriptor with a wrong phase, or whose read failed, is refused: when everything before it is
+    A descriptor that is damaged (its words do not XOR to 0) or has a wrong phase, or whose read failed, is refused:
+    when everything before it is
     retired it is skipped and counts as finished. A producer index that moves backwards or holds more
     than the ring is ignored and refused.
 
@@ -155,12 +160,16 @@ class RingReader(wiring.Component):
             in_flight.eq(in_flight + (take != 0) - answered),
             held.eq(held + take - pop),
         ]
-        present, failed = Signal(slots), Signal(slots)
-        present_set, failed_set, clear = Signal(slots), Signal(slots), Signal(slots)
+        present, failed, damaged = Signal(slots), Signal(slots), Signal(slots)
+        present_set, failed_set, damaged_set, clear = (Signal(slots, name=n) for n in (
+            "present_set", "failed_set", "damaged_set", "clear"))
         m.submodules.buffer = buffer = Memory(shape=BEAT_BITS, depth=slots, init=[])
         write, read = buffer.write_port(), buffer.read_port(domain="comb")
-        self._arrive(m, write, present_set, failed_set, answered)
-        m.d.sync += [present.eq((present | present_set) & ~clear), failed.eq((failed | failed_set) & ~clear)]
+        self._arrive(m, write, present_set, failed_set, damaged_set, answered)
+        m.d.sync += [
+            present.eq((present | present_set) & ~clear), failed.eq((failed | failed_set) & ~clear),
+            damaged.eq((damaged | damaged_set) & ~clear),
+        ]
 
         # Delivery.
         slot_out = Signal(slot_width)
@@ -170,7 +179,7 @@ class RingReader(wiring.Component):
         load = Signal()
         m.d.comb += [
             read.addr.eq(slot_out),
-            bad.eq(Array(failed)[slot_out] | (read.data[0] != phase)),
+            bad.eq(Array(failed)[slot_out] | Array(damaged)[slot_out] | (read.data[0] != phase)),
             load.eq(running & Array(present)[slot_out] & (~self.o.valid | self.o.ready)),
             pop.eq(load & (~bad | (deliver == cons))),
             at_end.eq((deliver & (ring.size - 1)) == ring.size - 1),
@@ -198,7 +207,7 @@ class RingReader(wiring.Component):
         with m.If(start):
             m.d.sync += [
                 fetch.eq(0), deliver.eq(0), cons.eq(0), position.eq(0), held.eq(0), present.eq(0), failed.eq(0),
-                slot_in.eq(0), slot_out.eq(0), phase.eq(1),
+                damaged.eq(0), slot_in.eq(0), slot_out.eq(0), phase.eq(1),
             ]
         m.d.comb += [
             self.cons.eq(Mux(running, cons, 0)),
@@ -235,7 +244,7 @@ class RingReader(wiring.Component):
             m.d.sync += prod.eq(value & ring.mask)
         return bad
 
-    def _arrive(self, m, write, present_set, failed_set, answered):
+    def _arrive(self, m, write, present_set, failed_set, damaged_set, answered):
         """Writes a line to its place; one that ends its request early fails the lines it leaves out."""
         slots = len(present_set)
         slot_width = exact_log2(slots)
@@ -244,6 +253,8 @@ class RingReader(wiring.Component):
         tag = data.View(self._tag(slot_width), line.tag[:self._tag(slot_width).size])
         slot = Signal(slot_width)
         missing = Signal(2)
+        words = (line.data.word_select(k, CHECK_BITS) for k in range(BEAT_BITS // CHECK_BITS))
+        damage = reduce(xor, words)
         m.d.comb += [
             self.i_line.ready.eq(1),
             slot.eq(tag.slot + line.index),
@@ -261,4 +272,6 @@ class RingReader(wiring.Component):
                 with m.If(step <= missing):
                     for k in range(slots):
                         with m.If(at == k):
+                            if step == 0:
+                                m.d.comb += damaged_set[k].eq(damage != 0)
                             m.d.comb += [present_set[k].eq(1), failed_set[k].eq(line.error if step == 0 else 1)]

@@ -107,6 +107,8 @@ class Rings(wiring.Component):
                 writer.cons_stb.eq(register(ring, "cons_stb")),
                 register(ring, "prod").eq(writer.prod),
                 self.slot[k].position.eq(writer.position), self.slot[k].full.eq(writer.full),
+                self.slot[k].half.eq(writer.half), self.slot[k].marked.eq(writer.marked),
+                writer.mark.eq(self.slot[k].mark),
             ]
             wiring.connect(m, flipped(self.i[k]), writer.i)
             wiring.connect(m, writer.refuse, flipped(self.refuse[DOWN + k]))

@@ -49,8 +49,14 @@ class RingWriter(wiring.Component):
         Slot that the next entry accepted on ``i`` gets.
     full : Out(1)
         No entry is accepted: the ring is full, or not running.
+    half : Out(1)
+        Half of the ring's entries are taken at least, or it is not running.
     free : Out(16)
         Entries that will be accepted before ``full``, at least.
+    mark : In(1)
+        With the acceptance of an entry: it is a marked one.
+    marked : Out(1)
+        The newest marked entry is not consumed yet. From the cycle after its acceptance on.
     idle : Out(1)
         Nothing is on the way.
     refuse : Out(Refusal)
@@ -71,6 +77,9 @@ class RingWriter(wiring.Component):
             "prod": Out(INDEX_WIDTH),
             "position": Out(INDEX_WIDTH - 1),
             "full": Out(1),
+            "half": Out(1),
+            "mark": In(1),
+            "marked": Out(1),
             "free": Out(INDEX_WIDTH),
             "idle": Out(1),
             "refuse": Out(Refusal),
@@ -93,6 +102,7 @@ class RingWriter(wiring.Component):
             settled.eq(~request_left & ~data_left),
             start.eq(~running & self.enable & settled),
             self.full.eq(~running | (used == ring.size)),
+            self.half.eq(~running | (used >= ring.size >> 1)),
             self.free.eq(Mux(running, ring.size - used, 0)),
             load.eq(self.i.valid & self.enable & ~self.full & settled),
             self.i.ready.eq(load if not self.discard else (load | ~running)),
@@ -132,12 +142,17 @@ class RingWriter(wiring.Component):
         ]
         m.d.comb += [ahead.eq((value - cons) & ring.mask), known.eq((prod - cons) & ring.mask)]
         m.d.sync += used.eq(used + load)
+        marked = Signal(INDEX_WIDTH)       # entries not consumed, up to the newest marked one
+        m.d.comb += self.marked.eq(marked != 0)
+        with m.If(load & self.mark):
+            m.d.sync += marked.eq(used + 1)
         with m.If(rung & ~running):
             m.d.sync += armed.eq(arm)      # the ring is about to start with both indices at zero
         with m.Elif(rung & (ahead > known)):
             m.d.sync += self.refuse.stb.eq(1)
         with m.Elif(rung):
-            m.d.sync += [cons.eq(value & ring.mask), used.eq(used + load - ahead), armed.eq(armed | arm)]
+            m.d.sync += [cons.eq(value & ring.mask), used.eq(used + load - ahead), armed.eq(armed | arm),
+                         marked.eq(Mux(load & self.mark, used + 1 - ahead, Mux(ahead < marked, marked - ahead, 0)))]
 
         # Interrupt.
         m.d.comb += self.o_interrupt.payload.eq(self.vector)
@@ -151,5 +166,6 @@ class RingWriter(wiring.Component):
         with m.Elif(start):
             m.d.sync += running.eq(1)
         with m.If(start):
-            m.d.sync += [issue.eq(0), prod.eq(0), cons.eq(0), used.eq(0), self.position.eq(0), phase.eq(1)]
+            m.d.sync += [issue.eq(0), prod.eq(0), cons.eq(0), used.eq(0), marked.eq(0), self.position.eq(0),
+                         phase.eq(1)]
         return m

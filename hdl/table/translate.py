@@ -4,21 +4,22 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, REMOTE_ACCESS, AccessFlag, QpState, Reason
+from ..abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, AccessFlag, QpState, Reason
 from ..layouts import LENGTH_WIDTH, PAYLOAD_MAX, Segment, mr_entry, qp_entry
 from ..params import exact_log2
 from .kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 
+LOCAL_WRITE_BIT, REMOTE_WRITE_BIT = exact_log2(AccessFlag.LOCAL_WRITE), exact_log2(AccessFlag.REMOTE_WRITE)
 SHIFT_4K, SHIFT_2M = exact_log2(PAGE_4K), exact_log2(PAGE_2M)
 
 
 class TranslateRequest(data.Struct):
-    """An access to be checked. With ``length`` 0 no MR is looked at, only the QP: its state, and its access."""
+    """An access to be checked. With ``length`` 0 nothing but the state of the QP is looked at."""
 
     key: 32               # lkey or rkey
     va: 64
     length: LENGTH_WIDTH  # at most PAYLOAD_MAX; more is OUT_OF_RANGE
-    need: 4               # AccessFlag bits the MR must have; the remote ones the QP must have too
+    need: 4               # AccessFlag bits the MR must have; the remote ones the QP too, unless the MR is a window
     qpn: 24               # receiving: whole; sending: the index
     qp_need: 1            # 0: the QP must be able to receive (RTR, RTS); 1: to send (RTS)
 
@@ -45,6 +46,9 @@ class Translate(wiring.Component):
     ``o`` makes it longer, and then the whole pipeline stands. The first refusal in this order counts:
     UNKNOWN_QP (in RESET), STALE_GENERATION, UNKNOWN_QP (in another state than is needed), BAD_KEY, WRONG_PD,
     OUT_OF_RANGE, NO_PERMISSION.
+
+    An MR that the peer may write and the host may not is a window: it belongs to one QP, whose index it has in place of
+    a protection domain, and is open whatever that QP permits otherwise.
 
     Requests that were taken before a table entry changed may still be answered by the old entry:
     whoever revokes a key waits for the pipelines behind this block to drain.
@@ -131,7 +135,9 @@ class Translate(wiring.Component):
         offset_4 = Signal(65)  # from the MR's first byte; bit 64: before it
         no_qp, other_life, not_ready, bad_key, wrong_pd, no_permission, bad_range_4 = (Signal() for _ in range(7))
         any_3, need_3 = request[3].length.any(), request[3].need
-        granted_3 = mr[3].access & (qp[3].access | AccessFlag.LOCAL_WRITE)
+        window_3 = mr[3].access[REMOTE_WRITE_BIT] & ~mr[3].access[LOCAL_WRITE_BIT]
+        granted_3 = mr[3].access & (qp[3].access | AccessFlag.LOCAL_WRITE | window_3.replicate(4))
+        owner_3 = Mux(window_3, request[3].qpn[:params.qpn_width], qp[3].pd)
         with m.If(advance):
             m.d.sync += [
                 offset_4.eq(request[3].va - mr[3].va),
@@ -139,9 +145,8 @@ class Translate(wiring.Component):
                 not_ready.eq((qp[3].state != QpState.RTS) & (request[3].qp_need | (qp[3].state != QpState.RTR))),
                 other_life.eq(~request[3].qp_need & (request[3].qpn[params.qpn_width:] != qp[3].generation)),
                 bad_key.eq(any_3 & ~(mr_in_table_3 & mr[3].valid & (mr[3].key_tag == request[3].key[:KEY_TAG_BITS]))),
-                wrong_pd.eq(any_3 & (mr[3].pd != qp[3].pd)),
-                no_permission.eq((any_3 & (need_3 & ~granted_3).any())
-                                 | (need_3 & ~qp[3].access & REMOTE_ACCESS).any()),
+                wrong_pd.eq(any_3 & (mr[3].pd != owner_3)),
+                no_permission.eq(any_3 & (need_3 & ~granted_3).any()),
                 bad_range_4.eq(past_end_3 | too_long_3),
             ]
         reason_4 = Signal(8)

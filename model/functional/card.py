@@ -140,13 +140,13 @@ class FunctionalCard:
         """Count a refusal."""
         self.counters[f"drop_{reason.name.lower()}"] += 1
 
-    def report(self, entry):
-        """Write a META_REPORT entry, or keep it until the ring has room."""
+    def report(self, entry, mark=False):
+        """Write a META_REPORT entry, or keep it until the ring has room; for ``mark`` see :meth:`CardRings.put`."""
         self.counters["reports"] += 1
         if self.backlog or not self.rings.room(Ring.META_REPORT):
             self.backlog.append(entry)
         else:
-            self.rings.put(Ring.META_REPORT, entry)
+            self.rings.put(Ring.META_REPORT, entry, mark)
 
 
 _NAME_AT = {r.offset: r.name for r in abi.REGISTERS}

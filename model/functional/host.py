@@ -6,6 +6,7 @@ application runs until it waits, so runs are deterministic.
 
 import threading
 
+from weft.driver.device.buffers import Buffers
 from weft.driver.device.device import Device
 from weft.model.link import EventLoop, Link, LinkConfig
 
@@ -31,15 +32,15 @@ class FunctionalDevice(Device):
         self.transmit = None     # set by whoever connects the card
         self.card = FunctionalCard(self.memory, loop, lambda frame: self.transmit(frame), self._interrupt,
                                    seed=seed, **card_options)
+        self._buffers = Buffers()
         self._latched = False
-        self._sleeping = None    # number of the present sleep
-        self._sleeps = 0
-        self._app = None
+        self._apps = {}          # thread -> App of a program on this host
 
     def _interrupt(self, vector):
         self._latched = True
-        if self._sleeping is not None:
-            self.loop.call_in(0, self._wake, self._sleeping)
+        for app in self._apps.values():
+            if app.sleeping is not None:
+                self.loop.call_in(0, app.wake, app.sleeping)
 
     def read32(self, offset):
         return self.card.read(offset) & 0xFFFF_FFFF
@@ -54,41 +55,51 @@ class FunctionalDevice(Device):
         self.card.write(offset, value)
 
     def alloc(self, size, *, align=64, contiguous=True, page_bytes=4096):
-        return self.memory.alloc(size, align, contiguous, page_bytes)
+        buffer = self.memory.alloc(size, align, contiguous, page_bytes)
+        self._buffers.add(buffer)
+        return buffer
 
     def free(self, buffer):
+        self._buffers.remove(buffer)
         self.memory.free(buffer)
+
+    def pin(self, address, length):
+        """What was allocated there: a program here has no other memory."""
+        return self.buffer_at(address, length)
+
+    def buffer_at(self, va, length):
+        return self._buffers.find(va, length)
 
     def now_ns(self):
         return self.loop.now_ns
 
     def wait(self, timeout_ns):
         if not self._latched:
-            if self._app is not None and threading.current_thread() is self._app.thread:
-                self._sleeps += 1
-                self._sleeping = self._sleeps
-                self.loop.call_in(timeout_ns, self._wake, self._sleeping)
-                self._app.yield_()
-            else:
+            app = self._apps.get(threading.current_thread())
+            if app is None:
                 self.loop.run(self.loop.now_ns + timeout_ns, lambda: self._latched)
+            else:
+                app.sleep(timeout_ns)
         latched, self._latched = self._latched, False
         return latched
 
-    def _wake(self, sleep):
-        if self._sleeping == sleep:
-            self._sleeping = None
-            self._app.resume()
-
 
 class App:
-    """An application of one host in its own thread, run in turns with the event loop."""
+    """An application of one host in its own thread, run in turns with the event loop. A host may have several.
+
+    Attributes
+    ----------
+    sleeping : int or None
+        Number of the present sleep.
+    """
 
     def __init__(self, device, function):
         self.device, self.result, self.error, self.done = device, None, None, False
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._function = function
+        self.sleeping, self._sleeps = None, 0
         self.thread = threading.Thread(target=self._run, daemon=True)
-        device._app = self
+        device._apps[self.thread] = self
 
     def _run(self):
         self._go.acquire()
@@ -104,10 +115,19 @@ class App:
         self._go.release()
         self._back.acquire()
 
-    def yield_(self):
-        """Called by the application: let the loop run."""
+    def sleep(self, timeout_ns):
+        """Called by the application: let the loop run for so long, or until it is woken."""
+        self._sleeps += 1
+        self.sleeping = self._sleeps
+        self.device.loop.call_in(timeout_ns, self.wake, self.sleeping)
         self._back.release()
         self._go.acquire()
+
+    def wake(self, sleep):
+        """End a sleep, by its number, if that was not done."""
+        if self.sleeping == sleep:
+            self.sleeping = None
+            self.resume()
 
 
 def run_apps(loop, apps, limit_ns):
@@ -124,8 +144,9 @@ def run_apps(loop, apps, limit_ns):
         loop.call_in(0, app.resume)
     loop.run(loop.now_ns + limit_ns, lambda: all(a.done for a in apps) or any(a.error for a in apps))
     for app in apps:
-        app.device._app = None
-        app.device._sleeping = None
+        del app.device._apps[app.thread]
+        app.sleeping = None
+    for app in apps:
         if app.error:
             raise app.error
     if not all(a.done for a in apps):

@@ -26,6 +26,7 @@ class ReceivePath:
     def __init__(self, card):
         self.card = card
         self._event_time = 0   # when the newest event report goes out
+        self._told = set()     # indices of the QPs whose refused packet the driver was told of, and has not yet read
 
     def receive(self, frame):
         """A frame from the line."""
@@ -37,7 +38,7 @@ class ReceivePath:
             self.card.refuse(Reason.BUFFER_FULL)
             return
         header, payload = parse(frame, mac=self.card.mac, ip=self.card.ip)
-        if header.kind == "RAW":
+        if header.kind == "RAW" and not header.roce:
             self._raw(header, frame)
         else:
             self.take(header, payload)
@@ -53,6 +54,8 @@ class ReceivePath:
             return
         if header.kind == "REFUSED":
             self._refuse(header, header.reason, entry)
+        elif header.kind == "RAW":
+            self._raw(header, payload)
         elif header.kind == "PROBE":
             self._probe(header, entry)
         else:
@@ -63,7 +66,8 @@ class ReceivePath:
         if len(frame) > slot:
             self.card.refuse(Reason.FRAME_TOO_LONG)
             return
-        if not self.card.rings.room(Ring.NIC_RX):
+        rings = self.card.rings
+        if not rings.room(Ring.NIC_RX) or (rings.half_taken(Ring.NIC_RX) and not header.roce):
             self.card.refuse(Reason.NIC_RING_FULL)
             return
         self.card.counters["rx_raw_frames"] += 1
@@ -83,7 +87,8 @@ class ReceivePath:
         if entry.state not in (abi.QpState.RTR, abi.QpState.RTS):
             self.card.refuse(Reason.UNKNOWN_QP)
             if header.kind == "PROBE" and header.src_ip == entry.peer_ip:
-                self.card.report(self._event(ReportKind.PROBE, header, generation, reason=Reason.UNKNOWN_QP))
+                self._tell(header.dest_qp,
+                           self._event(ReportKind.PROBE, header, generation, reason=Reason.UNKNOWN_QP))
             return None
         if header.src_ip != entry.peer_ip:
             self.card.refuse(Reason.WRONG_PEER)
@@ -93,7 +98,17 @@ class ReceivePath:
     def _refuse(self, header, reason, entry):
         """Count what the peer must not do, and tell the driver."""
         self.card.refuse(reason)
-        self.card.report(self._event(ReportKind.ERROR, header, entry.generation, reason=reason))
+        self._tell(header.dest_qp, self._event(ReportKind.ERROR, header, entry.generation, reason=reason))
+
+    def _tell(self, index, report):
+        """Report a refused packet of a QP, unless the driver has not yet read of one, or has much to read."""
+        if not self.card.rings.marked[Ring.META_REPORT]:
+            self._told.clear()
+        if index in self._told or self.card.rings.half_taken(Ring.META_REPORT):
+            self.card.counters["reports_coalesced"] += 1
+            return
+        self._told.add(index)
+        self.card.report(report, mark=True)
 
     def _data(self, header, payload, entry):
         result = translate(

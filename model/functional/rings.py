@@ -13,6 +13,7 @@ class CardRings:
         self.card = card
         self.prod = dict.fromkeys(Ring, 0)
         self.cons = dict.fromkeys(Ring, 0)
+        self.marked = dict.fromkeys(abi.CARD_TO_HOST, 0)   # entries not consumed, up to the newest marked one
         self.armed = dict.fromkeys(abi.CARD_TO_HOST, False)
 
     def _log2(self, ring):
@@ -35,6 +36,7 @@ class CardRings:
         ring, part = _PART.get(name, (None, None))
         if part == "log2" and value >> abi.RING_ENABLE_BIT & 1:
             self.prod[ring] = self.cons[ring] = 0
+            self.marked[ring] = 0
 
     def doorbell(self, name, value):
         """A producer or consumer index was written."""
@@ -42,6 +44,8 @@ class CardRings:
         if part == "prod" and ring in abi.HOST_TO_CARD:
             self.prod[ring] = value % self._wrap(ring)
         elif part == "cons" and ring in abi.CARD_TO_HOST:
+            consumed = (value - self.cons[ring]) % self._wrap(ring)
+            self.marked[ring] = max(0, self.marked[ring] - consumed)
             self.cons[ring] = value % self._wrap(ring)
             self.armed[ring] |= bool(value >> abi.ARM_BIT & 1)
             self._interrupt(ring)
@@ -60,12 +64,13 @@ class CardRings:
         Raises
         ------
         AssertionError
-            If its phase is wrong: the driver rang before it wrote.
+            If its phase is wrong: the driver rang before it wrote. Or if it is damaged.
         """
         if not self.enabled(ring) or self.prod[ring] == self.cons[ring]:
             return None
         entry = self.card.memory.read(self._address(ring, self.cons[ring]), abi.BLOCK_BYTES)
         assert entry[0] & 1 == self._phase(ring, self.cons[ring]), f"{ring.name}[{self.cons[ring]}] has a wrong phase"
+        assert not abi.damage(entry), f"{ring.name}[{self.cons[ring]}] is damaged"
         return entry
 
     def finish(self, ring):
@@ -84,15 +89,21 @@ class CardRings:
             else 0
         )
 
+    def half_taken(self, ring):
+        """Whether half of the entries of a card-to-host ring are taken, or it is not enabled."""
+        return 2 * self.room(ring) <= 1 << self._log2(ring)
+
     def slot(self, ring):
         return self.prod[ring] % (1 << self._log2(ring))
 
-    def put(self, ring, entry):
-        """Write an entry to the host."""
+    def put(self, ring, entry, mark=False):
+        """Write an entry to the host; :attr:`marked` tells when the host has consumed those with ``mark``."""
         assert self.room(ring), f"{ring.name} overflows"
         data = bytes([entry[0] & ~1 | self._phase(ring, self.prod[ring])]) + entry[1:]
         self.card.memory.write(self._address(ring, self.prod[ring]), data)
         self.prod[ring] = (self.prod[ring] + 1) % self._wrap(ring)
+        if mark:
+            self.marked[ring] = (self.prod[ring] - self.cons[ring]) % self._wrap(ring)
         self._interrupt(ring)
 
     def _interrupt(self, ring):

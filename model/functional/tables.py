@@ -92,11 +92,11 @@ class Tables:
         data = self.card.memory.read(c.address, c.count * abi.PTE_BYTES)
         status = None
         for i in range(c.count):
-            address = int.from_bytes(data[abi.PTE_BYTES * i:abi.PTE_BYTES * (i + 1)], "little")
-            if address % abi.PAGE_4K:
+            entry = int.from_bytes(data[abi.PTE_BYTES * i:abi.PTE_BYTES * (i + 1)], "little")
+            if abi.pte_damage(entry):
                 status = Status.BAD_VALUE   # this one is left out, the others are written
             else:
-                self.ptes[c.pte_index + i] = address
+                self.ptes[c.pte_index + i] = entry // abi.PAGE_4K * abi.PAGE_4K
         return status
 
     def _extent_set(self, c, _):

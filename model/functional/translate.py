@@ -6,7 +6,7 @@ The tables are dictionaries by index: ``qp_table`` of :class:`QpEntry`, ``mr_tab
 
 from dataclasses import dataclass
 
-from weft.hdl.abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, REMOTE_ACCESS, QpState, Reason
+from weft.hdl.abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, REMOTE_ACCESS, AccessFlag, QpState, Reason
 from weft.hdl.wire import PMTUS
 
 PAYLOAD_MAX = max(PMTUS.values())
@@ -37,6 +37,12 @@ class MrEntry:
     pte_index: int
     page_2m: int = 0
     valid: int = 1
+
+    @property
+    def window(self):
+        """The peer may write it and the host may not: it belongs to the QP whose index is ``pd``, whatever that one
+        permits."""
+        return self.access & AccessFlag.REMOTE_WRITE and not self.access & AccessFlag.LOCAL_WRITE
 
     @property
     def page_bytes(self):
@@ -87,18 +93,17 @@ def check(qp_table, mr_table, request):
         return Reason.STALE_GENERATION
     if qp.state not in ((QpState.RTS,) if request.qp_need == CAN_SEND else (QpState.RTR, QpState.RTS)):
         return Reason.UNKNOWN_QP
-    permitted = not request.need & REMOTE_ACCESS & ~qp.access
     if request.length == 0:
-        return Reason.OK if permitted else Reason.NO_PERMISSION
+        return Reason.OK
     mr = mr_table.get(request.key >> KEY_TAG_BITS)
     if mr is None or not mr.valid or mr.key_tag != request.key & (1 << KEY_TAG_BITS) - 1:
         return Reason.BAD_KEY
-    if mr.pd != qp.pd:
+    if mr.pd != (request.qpn if mr.window else qp.pd):
         return Reason.WRONG_PD
     end = request.va + request.length
     if end > 1 << 64 or request.length > PAYLOAD_MAX or request.va < mr.va or end > mr.va + mr.length:
         return Reason.OUT_OF_RANGE
-    if request.need & ~mr.access or not permitted:
+    if request.need & ~mr.access or request.need & REMOTE_ACCESS & ~qp.access and not mr.window:
         return Reason.NO_PERMISSION
     return Reason.OK
 

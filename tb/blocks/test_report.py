@@ -7,6 +7,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 
+from weft.hdl import abi
 from weft.hdl.layouts import BEAT_BITS, Report
 from weft.hdl.params import preset
 from weft.tb.flow.clock import CLOCK_PERIOD_NS, start_clock
@@ -156,6 +157,28 @@ async def first_source_overtakes_the_others(dut):
     # Only what needs no ticket can have been in the output register already.
     assert 0 in order[:2]
     assert order[0] in (0, UNTICKETED)
+
+
+@bench_test
+async def reports_of_refusals_are_marked(dut):
+    """As they are taken, once each: ERROR, and PROBE with a reason."""
+    rng = random.Random(bench_seed())
+    sources, sink = await setup(dut, rng, 0.4)
+    dut.placed_ticket.value = 0
+    kinds = [abi.ReportKind.ERROR, abi.ReportKind.PROBE, *abi.ReportKind]
+    said = [(rng.choice(kinds), rng.choice([abi.Reason.OK, *abi.Reason])) for _ in range(200)]
+    for kind, reason in said:
+        entry = int.from_bytes(abi.REPORT_EVENT.pack(kind=kind, reason=reason, va=rng.getrandbits(64)), "little")
+        sources[0].send_nowait(Report.const({"entry": entry, "ticket": 0}).as_bits())
+    marked = []
+    while len(marked) < len(said):
+        await RisingEdge(dut.clk)
+        taken = int(dut.o__valid.value) and int(dut.o__ready.value)
+        assert taken or not int(dut.refusal.value)
+        marked += [bool(int(dut.refusal.value))] * taken
+    assert marked == [kind is abi.ReportKind.ERROR or (kind is abi.ReportKind.PROBE and reason is not abi.Reason.OK)
+                      for kind, reason in said]
+    assert set(marked) == {False, True} and len(await sink.recv_many(len(said))) == len(said)
 
 
 @bench_test

@@ -151,6 +151,7 @@ class NicRx:
             self.dut.o_entry__ready.value = int(ready)
             self.dut.slot__position.value = self.prod % self.slots
             self.dut.slot__full.value = int(self.prod - self.cons == self.slots)
+            self.dut.slot__half.value = int(self.prod - self.cons >= self.slots // 2)
             await RisingEdge(self.dut.clk)
             if ready and int(self.dut.o_entry__valid.value):
                 payload = int(self.dut.o_entry__payload.value).to_bytes(64, "little")
@@ -191,16 +192,18 @@ async def setup_rx(dut, rng, **options):
 @rx_test
 async def frames_reach_their_slots(dut):
     rng = random.Random(bench_seed())
-    nic, seen = await setup_rx(dut, rng, slots_log2=2, slot_log2=10, pause=0.3)
+    nic, seen = await setup_rx(dut, rng, slots_log2=3, slot_log2=10, pause=0.3)
     beats_so_far, delivered, expected_reasons = 0, 0, []
-    for k in range(40):
+    kept = 0
+    for k in range(80):
         room = nic.slots - (nic.prod - nic.cons)
         frame = rng.randbytes(rng.choice([14, 60, 64, 65, 500, 1023, 1024, 1025, 2000]))
         roce = rng.getrandbits(1)
         dut.time_ns.value = k << 33
         nic.send(frame, roce)
         await nic.idle()
-        if not room:
+        if not room or (not roce and room <= nic.slots // 2):
+            kept += room > 0
             expected_reasons.append(Reason.NIC_RING_FULL)
         elif len(frame) > 1024:
             expected_reasons.append(Reason.FRAME_TOO_LONG)
@@ -213,9 +216,9 @@ async def frames_reach_their_slots(dut):
             assert nic.dma.groups[-1] == ([(slot, len(frame))], frame)
             delivered += 1
         assert len(nic.entries) == delivered == len(nic.dma.groups)
-        if rng.random() < 0.25 or not room:
+        if rng.random() < 0.1 or not room:
             nic.cons = rng.randint(nic.cons, nic.prod)
-    assert seen["refused"] == expected_reasons
+    assert seen["refused"] == expected_reasons and kept, "no slot was kept for packets"
     assert set(expected_reasons) == {Reason.NIC_RING_FULL, Reason.FRAME_TOO_LONG}
     assert seen["count_rx_raw_frames"] == delivered
 
@@ -223,13 +226,13 @@ async def frames_reach_their_slots(dut):
 @rx_test
 async def long_frames_are_split(dut):
     rng = random.Random(bench_seed())
-    nic, seen = await setup_rx(dut, rng, slots_log2=1, slot_log2=14, pause=0.1)
+    nic, seen = await setup_rx(dut, rng, slots_log2=2, slot_log2=14, pause=0.1)
     for length in (9216, 4097, 16383, 4096):
         frame = rng.randbytes(length)
         nic.send(frame, 0)
         await nic.idle()
         pieces, data = nic.dma.groups[-1]
-        slot = nic.buffer + ((nic.prod - 1) % 2 << 14)
+        slot = nic.buffer + ((nic.prod - 1) % 4 << 14)
         assert data == frame and len(pieces) == -(-length // 4096)
         assert pieces[0][0] == slot and nic.dma.read(slot, length) == frame
         nic.cons = nic.prod
@@ -238,22 +241,26 @@ async def long_frames_are_split(dut):
 
 @rx_test
 async def full_ring_never_blocks(dut):
+    """Half of it is kept for packets of QPs."""
     rng = random.Random(bench_seed())
-    nic, seen = await setup_rx(dut, rng, slots_log2=2, slot_log2=9, pause=0.0)
+    nic, seen = await setup_rx(dut, rng, slots_log2=3, slot_log2=9, pause=0.0)
     start = get_sim_time("ns")
     for _ in range(4):
         nic.send(rng.randbytes(60), 0)
     await nic.idle()
     cocotb.log.info("4 short frames in %d cycles", (get_sim_time("ns") - start) // CLOCK_PERIOD_NS - 30)
     assert nic.prod == 4
-    for _ in range(50):
-        nic.send(rng.randbytes(rng.randint(60, 400)), 0)
+    for roce, prod in ((0, 4), (1, 8)):
+        refused = len(seen.get("refused", []))
+        for _ in range(50):
+            nic.send(rng.randbytes(rng.randint(60, 400)), roce)
+        await nic.idle()
+        assert seen["refused"][refused:] == [Reason.NIC_RING_FULL] * (50 + 4 - prod if roce else 50)
+        assert nic.prod == prod
+    nic.cons = 8
+    nic.send(b"x" * 60, 0)
     await nic.idle()
-    assert seen["refused"] == [Reason.NIC_RING_FULL] * 50 and nic.prod == 4
-    nic.cons = 4
-    nic.send(b"x" * 60, 1)
-    await nic.idle()
-    assert nic.prod == 5 and nic.entries[-1][0].roce == 1
+    assert nic.prod == 9 and nic.entries[-1][0].roce == 0
 
 
 @rx_test

@@ -57,10 +57,12 @@ async def reset_waits(dut):
     for a cycle and control bit 0 is clear, for a cycle, and again while bit 1 stays. A reset of the function asks for
     it once, and does not look at control bit 0."""
     await start_clock(dut)
-    rng, seen = random.Random(bench_seed()), Counter()
+    await ReadOnly()
+    rng, seen, began = random.Random(bench_seed()), Counter(), value(dut, "time_ns")
+    await RisingEdge(dut.clk)
     hold = at_rest = core_reset = idle_before = lost = whole = function_before = 0
     control = function_reset = 0
-    for _ in range(6000):
+    for cycle in range(1, 6001):
         if rng.random() < 0.1:
             control = rng.choice([0, 0, ENABLE, ENABLE, RESET, ENABLE | RESET])
         if rng.random() < 0.02:
@@ -73,11 +75,12 @@ async def reset_waits(dut):
         dut.registers__control.value = control | rng.getrandbits(30) << 2
         await ReadOnly()
         assert (value(dut, "hold"), value(dut, "core_reset")) == (hold, core_reset)
+        assert value(dut, "time_ns") == value(dut, "registers__time_ns") == began + cycle * CLOCK_PERIOD_NS
         assert value(dut, "function_reset_done") == (core_reset and whole)
         assert value(dut, "enable") == int(control & ENABLE and inputs["tables_clear"])
         status = value(dut, "registers__status")
         assert status & IDLE == idle_before
-        assert status & DMA_LOST == DMA_LOST * lost
+        assert status & DMA_LOST == DMA_LOST * lost and int(dut.stop.value) == lost
         assert status & RESET_DONE == RESET_DONE * (inputs["tables_clear"] and not hold and not core_reset)
         quiet = inputs["dma_idle"] and not inputs["sending"]
         seen["DMA in flight"] += bool(hold and not inputs["dma_idle"] and not inputs["sending"])

@@ -5,13 +5,13 @@ from collections import Counter
 
 import cocotb
 from cocotb.task import bridge
-from cocotb.triggers import gather
+from cocotb.triggers import Timer, gather
 
 from weft.driver.application.file_transfer import Endpoint
 from weft.driver.terms.enums import MTU, QPState, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
-from weft.tb.cards.card_pair import missing_blocks
+from weft.tb.cards.card_pair import LINGER_NS, missing_blocks
 from weft.tb.cards.open_pair import OpenPair
 from weft.tb.flow.simulate import bench_seed
 from weft.tb.world.faults import ENDS_BADLY, HARMLESS, FaultAgent
@@ -64,8 +64,12 @@ class PayloadRun:
         await gather(bridge(self._write)(), bridge(self._serve)())
         self.check()
         self.agent.remove()
+        host.strict = True
+        host.complaints.clear()
         blocks = [await bridge(self._close)(side) for side in "ab"]
         assert not any(map(missing_blocks, blocks)), blocks
+        await Timer(LINGER_NS, "ns")         # a card that goes on writing finds no memory
+        assert not any(pair.env.host(side).memory.pages for side in "ab")
         pair.env.finish()
 
     @staticmethod
@@ -102,7 +106,9 @@ class PayloadRun:
 
     def _close(self, side):
         self.ends[side].close()
-        return self.pair.contexts[side].knitting.check()
+        blocks = self.pair.contexts[side].knitting.check()
+        self.pair.contexts[side].close()
+        return blocks
 
     def check(self):
         for number, qp in enumerate(self.ends["a"].qps):

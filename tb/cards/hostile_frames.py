@@ -13,6 +13,7 @@ IP_AT, UDP_AT = wire.ETH.size_bytes, wire.ETH.size_bytes + wire.IPV4.size_bytes
 BROADCAST = (1 << 48) - 1
 QPN_WIDTH = preset("test").qpn_width
 WRAP = 1 << 64
+CONTROL = (*sorted(wire.DRIVER_OPCODES), Opcode.PROBE)
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ def data_frame(target, *, opcode=Opcode.WRITE_ONLY, payload=bytes(range(64)), of
         opcode=opcode, dst_mac=fields["dst_mac"], src_mac=MAC["a"], src_ip=fields["src_ip"], dst_ip=fields["dst_ip"],
         sport=0xC000, dest_qp=fields["dest_qp"], psn=fields["psn"], ack_req=fields["ack_req"], payload=payload,
         extensions=extensions)
+
+
+def control_frame(target, opcode, **changes):
+    """A frame with an opcode of :data:`CONTROL` for the target, right in itself."""
+    return data_frame(target, opcode=opcode, payload=bytes(64 if opcode is Opcode.LOSS_REPORT else 0), **changes)
 
 
 def _flip(frame, at, bit=0):
@@ -182,8 +188,9 @@ def stale(target):
         for opcode in sorted(wire.DATA_OPCODES):
             yield Case(f"{opcode.name} for the life {name}", data_frame(target, opcode=opcode, **other),
                        Reason.STALE_GENERATION)
-        yield Case(f"probe of the life {name}", data_frame(target, opcode=Opcode.PROBE, payload=b"", **other),
-                   Reason.STALE_GENERATION)
+        for opcode in CONTROL:
+            yield Case(f"{opcode.name} for the life {name}", control_frame(target, opcode, **other),
+                       Reason.STALE_GENERATION)
         yield Case(f"nothing at all for the life {name}",
                    data_frame(target, psn=target.psn + 12 & 0xFF_FFFF, payload=b"", rkey=0, ack_req=1, **other),
                    Reason.STALE_GENERATION)
@@ -200,6 +207,8 @@ def of_strangers(target, address):
         ("wrong key", {"rkey": 1}), ("wrong length", {"dma_length": 65}),
     ):
         yield Case(f"{name}, of a stranger", data_frame(target, src_ip=address, **changes), Reason.WRONG_PEER)
+    for opcode in CONTROL:
+        yield Case(f"{opcode.name} of a stranger", control_frame(target, opcode, src_ip=address), Reason.WRONG_PEER)
 
 
 def far(target, most):
@@ -245,5 +254,5 @@ def raw_frames(rng, slot_bytes):
     yield Case("IP version 6 in IPv4", edit(udp, wire.IPV4, IP_AT, version=6), raw=True)
     ack = wire.build_frame(opcode=Opcode.ACKNOWLEDGE, dst_mac=MAC["b"], src_mac=MAC["a"], src_ip=IP["a"],
                            dst_ip=IP["b"], sport=0xC000, dest_qp=15, psn=3, extensions=wire.AETH.pack(syndrome=0x1F))
-    yield Case("acknowledgement for no QP", ack, raw=True)
+    yield Case("acknowledgement for no QP", ack, Reason.UNKNOWN_QP)
     yield Case("acknowledgement with a wrong ICRC", _flip(ack, -1), Reason.BAD_ICRC)

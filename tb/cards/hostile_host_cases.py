@@ -10,7 +10,7 @@ from weft.driver.application.file_transfer import Endpoint, post_receives, recei
 from weft.driver.terms.enums import QPState
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, QPCap, QPInitAttr
+from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.hdl import abi
 from weft.hdl.abi import CommandOpcode, CommandStatus, Reason, ReportKind, Ring
 from weft.tb.cards.hostile_pair import HostilePair
@@ -30,7 +30,7 @@ class Card:
         self.pair, self.context = pair, pair.contexts["a"]
         self.endpoint = Endpoint(self.context, FILE_BYTES)
         self.pd = PD(self.context)
-        self.qps = [QP(self.pd, QPInitAttr(scq=self.endpoint.cq, rcq=self.endpoint.cq, cap=QPCap(max_send_wr=4)))
+        self.qps = [QP(self.pd, rc_init_attr(self.endpoint.cq, max_send_wr=4))
                     for _ in range(5)]
 
     @property
@@ -52,7 +52,7 @@ class Card:
         return abi.WORK.pack(**{
             "opcode": abi.WorkOpcode.WRITE, "pmtu": 3, "sqpn": qp.index, "dqpn": qp.attr.dest_qp_num,
             "local_va": mr.buf, "lkey": mr.lkey, "remote_va": 0x1000, "rkey": 0, "length": 100, "psn": 77,
-            "dst_mac": qp.attr.dest_mac, "dst_ip": qp.attr.dest_ip, "sport": 0xC000} | changes)
+            "dst_mac": qp.engine.path.mac, "dst_ip": qp.engine.path.ip, "sport": 0xC000} | changes)
 
     def push(self, ring, entry, spoil_phase=False):
         """An entry into a ring, and the doorbell."""
@@ -201,7 +201,7 @@ def unreadable_payload(card):
     pair, context = card.pair, card.context
     qp, mr, host = card.qps[3], card.endpoint.mr, pair.env.host("a")
     page = context.device.alloc(abi.PAGE_4K, align=abi.PAGE_4K)
-    page.write(0, NOWHERE.to_bytes(8, "little"))
+    page.write(0, (NOWHERE | abi.pte_damage(NOWHERE)).to_bytes(abi.PTE_BYTES, "little"))
     context.commands.call(CommandOpcode.PAGE_TABLE_WRITE, pte_index=4000, count=1, address=page.physical(0))
     context.commands.call(CommandOpcode.MR_CREATE, mr_index=20, key_tag=1, va=0, length=4096, access=0,
                           pd=card.pd.handle, pte_index=4000)

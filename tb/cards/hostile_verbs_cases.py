@@ -11,7 +11,7 @@ from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, QPCap, QPInitAttr
+from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl import abi
 from weft.tb.cards.hostile_pair import HostilePair
@@ -43,7 +43,7 @@ class Party:
         self.qps = {name: self.new_qp() for name in names}
 
     def new_qp(self):
-        return QP(self.pd, QPInitAttr(scq=self.cq, rcq=self.cq, cap=QPCap(max_send_wr=8, max_recv_wr=4)))
+        return QP(self.pd, rc_init_attr(self.cq, max_send_wr=8, max_recv_wr=4))
 
     def close(self):
         self.pd.close()

@@ -11,7 +11,7 @@ from weft.driver.terms.enums import AccessFlag, QPAttrMask, QPState, SendFlags, 
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from weft.driver.verbs.qp import QP, QPAttr, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import abi, wire
 from weft.hdl.abi import Reason, split_qpn
@@ -64,14 +64,14 @@ class Receiver:
         write = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
         # Not whole pages: both ends lie inside one.
         buffer = self.context.device.alloc(4 * abi.PAGE_4K, contiguous=False)
-        self.mr = MR(pd, buffer, write, address=buffer.va + 100, length=9000)
+        self.mr = MR(pd, 9000, write, buffer.va + 100, buffer=buffer)
         self.read_only = MR(pd, 4096, AccessFlag.LOCAL_WRITE)
         self.other_pd = MR(other, 4096, write)
         gone = MR(pd, 4096, write)
         self.gone = (gone.rkey, gone.buf)
         gone.close()
         self.domains = [pd, other]
-        init = QPInitAttr(scq=self.endpoint.cq, rcq=self.endpoint.cq, cap=QPCap(max_send_wr=4, max_recv_wr=4))
+        init = rc_init_attr(self.endpoint.cq, max_send_wr=4, max_recv_wr=4)
         self.victim, self.closed = QP(pd, init), QP(pd, init)
         for qp in (self.victim, self.closed):
             pair.spy(qp)
@@ -110,6 +110,7 @@ class Attack:
         assert len(errors) == case.told, f"{case.name}: {len(errors)} error reports"
         if case.told:
             self._check_report(case, errors[0])
+            pair.contexts["b"].device.read32(abi.REGISTER["status"].offset)   # the card knows that it was taken
         self.pair.guards["b"].check()
         self.tried[case.drop] += 1
 
@@ -201,16 +202,17 @@ def stopped(hit, victim, at):
         frames.Case("empty, into a QP in ERR", at(5, payload=b"", rkey=0, ack_req=1), Reason.UNKNOWN_QP),
         frames.Case("sent again into a QP in ERR", at(3, **place, opcode=Opcode.RETX_WRITE), Reason.UNKNOWN_QP),
         frames.Case("wrong key into a QP in ERR", at(5, rkey=1), Reason.UNKNOWN_QP),
-        frames.Case("probe of a QP in ERR", at(6, payload=b"", opcode=Opcode.PROBE), Reason.UNKNOWN_QP)])
+        *[frames.Case(f"{opcode.name} for a QP in ERR", at(6, payload=b"", opcode=opcode), Reason.UNKNOWN_QP)
+          for opcode in frames.CONTROL]])
     assert hit.receiver.mr.read(4, 100) != b"late" and victim.receiver.cum == at.psn + 5
 
 
 def full_raw_ring(pair, rng):
-    """More raw frames than NIC_RX has slots, before the driver looks."""
-    frame = next(frames.raw_frames(rng, 1 << 11)).frame
-    pair.inject("b", [frame] * ((1 << NIC_LOG2) + 5))
+    """More raw frames than half of NIC_RX has slots for, before the driver looks: the rest is kept for packets."""
+    frame, half = next(frames.raw_frames(rng, 1 << 11)).frame, 1 << NIC_LOG2 - 1
+    pair.inject("b", [frame] * (half + 5))
     assert pair.new_drops("b") == {"nic_ring_full": 5}
-    assert pair.take_raw("b") == [frame] * (1 << NIC_LOG2)
+    assert pair.take_raw("b") == [frame] * half
     pair.inject("b", [frame])
     assert pair.take_raw("b") == [frame] and not pair.new_drops("b")
 

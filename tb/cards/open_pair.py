@@ -46,4 +46,5 @@ class OpenPair:
     def _open(self, side):
         """Runs in the side's thread."""
         self.contexts[side] = Context(self.env.device(side), mac=MAC[side], ip=IP[side], config=self._configs[side])
+        self.contexts[side].neighbours.add(IP[PEER[side]], MAC[PEER[side]])
         self.guards[side] = DmaGuard(self.env.host(side), self.contexts[side])

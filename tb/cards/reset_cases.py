@@ -46,9 +46,12 @@ class ResetRun:
         self.before = before or (lambda run: None)
         self.rng = random.Random(bench_seed())
         config = EnvConfig(a_to_b=LOSSY, b_to_a=LOSSY, host=HostConfig(read_latency_ns=1_500, read_jitter=0.5))
-        self.pair = CardPair(dut, config, ContextConfig(probe_timeout_ns=25_000, node_age_ns=300), seed=bench_seed())
+        context = ContextConfig(probe_timeout_ns=25_000, node_age_ns=300, silence_ns=self.silence_ns)
+        self.pair = CardPair(dut, config, context, seed=bench_seed())
         self.ends, self.completions, self.again = {}, {"a": [], "b": []}, []
         self.busy, self.sent, self.done, self.arrived_late = {}, {}, set(), []
+
+    silence_ns = 10_000_000
 
     @property
     def context(self):
@@ -74,13 +77,18 @@ class ResetRun:
         """Each QP of the peer waits for some of its requests."""
         return all(qp.sender.outstanding > 1 for qp in self.ends[self.peer].qps)
 
-    async def run(self):
+    async def start(self):
+        """Bring up both sides and connect them."""
         pair = self.pair
         await pair.start()
         for side in "ab":
             self.ends[side] = await bridge(Endpoint)(pair.contexts[side], LENGTH, qps=QPS, window=LENGTH // MESSAGE + 1)
         await pair.connect(self.ends, **QUICK)
         pair.env.link(f"{self.peer}_to_{self.victim}").arrival_watchers.append(self._keep)
+
+    async def run(self):
+        pair = self.pair
+        await self.start()
         await gather(*(bridge(self._first_life)(side) for side in "ab"))
         await self._between()
         await gather(*(bridge(self._second_life)(side) for side in "ab"))
@@ -97,6 +105,9 @@ class ResetRun:
 
     # Each of these runs in the thread of a side.
 
+    def _bring_back(self):
+        self.context.reset()
+
     def _first_life(self, side):
         """Writes from everything to everything; the victim's card is reset, the peer's requests fail."""
         end, context = self.ends[side], self.pair.contexts[side]
@@ -107,7 +118,7 @@ class ResetRun:
             self.busy = {"node reads": self.node_reads, "linked": self.linked,
                          "reads": len(self.pair.env.host(side).reading)}
             self.before(self)
-            context.reset()
+            self._bring_back()
         while len(self.completions[side]) < count:
             self.completions[side] += end.cq.wait(16, SILENCE_NS)
         assert all(qp.qp_state is QPState.ERR for qp in end.qps), f"{side}: {[qp.qp_state for qp in end.qps]}"

@@ -152,8 +152,8 @@ class MemoryQP:
         assert len(send.payload) <= sge.length, "the message is longer than the receive"
         self._region(sge, peer.mr).write(send.payload, offset=sge.addr - peer.mr.buf)
         with_imm = send.opcode is WROpcode.SEND_WITH_IMM
-        peer.cq.push(WC(wr_id, WCStatus.SUCCESS, WCOpcode.RECV, 1, len(send.payload), send.imm if with_imm else 0,
-                        WCFlags.WITH_IMM if with_imm else WCFlags(0)))
+        peer.cq.push(WC(wr_id, WCStatus.SUCCESS, WCOpcode.RECV, byte_len=len(send.payload), qp_num=1,
+                        imm_data=send.imm if with_imm else 0, wc_flags=WCFlags.WITH_IMM if with_imm else WCFlags(0)))
 
     def complete(self):
         """The oldest send that arrived completes; until now the card might have had to send it again."""
@@ -161,15 +161,15 @@ class MemoryQP:
         if send.opcode is not WROpcode.RDMA_READ:
             again = b"".join(self.mr.read(sge.length, sge.addr - self.mr.buf) for sge in send.sges)
             assert again == send.payload, "the memory of a send was changed before it completed"
-        self.cq.push(WC(send.wr_id, WCStatus.SUCCESS, OPCODES[send.opcode], 1))
+        self.cq.push(WC(send.wr_id, WCStatus.SUCCESS, OPCODES[send.opcode], qp_num=1))
 
     def die(self):
         """The connection fails: everything that is outstanding is flushed."""
         self.dead = True
         for send in (*self._delivered, *self._under_way):
-            self.cq.push(WC(send.wr_id, WCStatus.WR_FLUSH_ERR, OPCODES[send.opcode], 1))
+            self.cq.push(WC(send.wr_id, WCStatus.WR_FLUSH_ERR, OPCODES[send.opcode], qp_num=1))
         for wr_id, _ in self.receives:
-            self.cq.push(WC(wr_id, WCStatus.WR_FLUSH_ERR, WCOpcode.RECV, 1))
+            self.cq.push(WC(wr_id, WCStatus.WR_FLUSH_ERR, WCOpcode.RECV, qp_num=1))
         for queue in (self._delivered, self._under_way, self.receives):
             queue.clear()
 

@@ -175,7 +175,7 @@ class TestConnection:
 
     def test_too_many_completions(self):
         qp, _ = connected(SMALL, 64)
-        wc = WC(0, WCStatus.SUCCESS, WCOpcode.SEND, 1)
+        wc = WC(0, WCStatus.SUCCESS, WCOpcode.SEND, qp_num=1)
         for _ in range(SMALL.max_cqe):
             qp.cq.push(wc)
         with pytest.raises(AssertionError, match="CQ overflow"):

@@ -6,7 +6,9 @@ import typer
 
 from weft.tb.cli.card import regs, synth, verilog
 from weft.tb.cli.failures import told
+from weft.tb.cli.report import report
 from weft.tb.cli.simulation import sim
+from weft.tb.cli.sweep import sweep
 from weft.tb.cli.verdicts import bench, coverage, formal, mutants, soak
 
 COMMANDS = (
@@ -15,6 +17,8 @@ COMMANDS = (
     synth,
     regs,
     bench,
+    sweep,
+    report,
     formal,
     mutants,
     coverage,

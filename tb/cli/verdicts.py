@@ -1,5 +1,6 @@
 """``weft bench``, ``formal``, ``mutants``, ``coverage``: figures, proofs, what the tests notice and reach."""
 
+import contextlib
 from typing import Annotated
 
 import typer
@@ -66,9 +67,23 @@ def coverage():
         raise typer.Exit(run())
 
 
-def soak(budget: Annotated[str, option("Seconds after which no other run is started.", "SECONDS")] = "600"):
-    """Runs with seeds drawn anew, of the main job and of recovery, until the time is over or one fails."""
+def soak(budget: Annotated[str, option("Seconds after which no other run is started.", "SECONDS")] = "600",
+         cards: Annotated[bool, typer.Option("--cards", help="Two real cards alone, seed after seed.")] = False,
+         seed: Annotated[str | None, option("Two real cards, the run of this seed alone.")] = None,
+         first: Annotated[str, option("With --cards: the first seed.")] = "1",
+         jobs: Annotated[str, option("With --cards: simulators at once.")] = "1",
+         scheduler: Annotated[str | None, option("With --cards: on the workers of this Dask scheduler, tcp://...",
+                                                 "ADDRESS")] = None):
+    """Runs with seeds drawn anew, of cards, the main job and recovery, until the time is over or one fails."""
     seconds = number("--budget", budget, float, 1, 10**6)
+    if seed is not None:
+        from weft.tb.soak.report import repeat
+        raise typer.Exit(repeat(number("--seed", seed, int, 0, 2**31 - 1)))
+    if cards or scheduler:
+        from weft.tb.soak.report import report
+        with needs("dask") if scheduler else contextlib.nullcontext():
+            raise typer.Exit(report(seconds, first_seed=number("--first", first, int, 0, 2**31 - 1),
+                                    jobs=number("--jobs", jobs, int, 1, 1024), scheduler=scheduler))
     with needs("dev"):
         from weft.tb.job.soak import run
         raise typer.Exit(run(seconds))

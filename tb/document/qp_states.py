@@ -1,10 +1,12 @@
 """States of a QP and how one gets from one to another, found by trying every way on functional cards."""
 
 from weft.driver.terms.enums import QPAttrMask, QPState
+from weft.driver.verbs.addr import AHAttr, GlobalRoute
 from weft.driver.verbs.context import Context
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, QPAttr, QPInitAttr
+from weft.driver.verbs.qp import QP, QPAttr, rc_init_attr
+from weft.driver.verbs.qp_states import TRANSITIONS, necessary
 from weft.model.functional.host import connected_pair
 
 WAYS = {
@@ -12,13 +14,15 @@ WAYS = {
     QPState.INIT: (QPState.INIT,),
     QPState.RTR: (QPState.INIT, QPState.RTR),
     QPState.RTS: (QPState.INIT, QPState.RTR, QPState.RTS),
+    QPState.SQD: (QPState.INIT, QPState.RTR, QPState.RTS, QPState.SQD),
     QPState.ERR: (QPState.INIT, QPState.RTR, QPState.RTS, QPState.ERR),
 }
 
 
 def _modify(qp, peer, state):
-    qp.modify(QPAttr(qp_state=state, rq_psn=peer.psn, dest_qp_num=peer.qpn,
-                     dest_mac=peer.mac, dest_ip=peer.ip), QPAttrMask.STATE)
+    route = AHAttr(is_global=1, gr=GlobalRoute(dgid=peer.gid))
+    mask = necessary(qp.qp_state, state) if (qp.qp_state, state) in TRANSITIONS else QPAttrMask.STATE
+    qp.modify(QPAttr(qp_state=state, rq_psn=peer.psn, dest_qp_num=peer.qpn, ah_attr=route), mask)
 
 
 def transitions():
@@ -31,7 +35,7 @@ def transitions():
             qps = []
             for context in contexts:
                 cq = CQ(context, 4)
-                qps.append(QP(PD(context), QPInitAttr(scq=cq, rcq=cq)))
+                qps.append(QP(PD(context), rc_init_attr(cq)))
             qp, peer = qps[0], qps[1].connection
             for step in way:
                 _modify(qp, peer, step)
@@ -54,10 +58,12 @@ def transitions():
 def diagram():
     """Mermaid state diagram, and in words where every state may go."""
     found = transitions()
-    anywhere = [goal for goal in QPState if {start for start, end in found if end is goal} >= set(WAYS) - {goal}]
+    others = set(WAYS) - {QPState.RESET}
+    anywhere = [goal for goal in QPState if {start for start, end in found if end is goal} >= others - {goal}]
     lines = ["```mermaid", "stateDiagram-v2", "  [*] --> RESET"]
     lines += [f"  {start.name} --> {goal.name}" for start, goal in found if goal not in anywhere]
     lines += [f"  {start.name} --> {goal.name}" for start, goal in found
-              if goal in anywhere and start in (QPState.RTS, QPState.ERR)]
-    lines += ["```", "", f"From every state `modify` also leads to {' and to '.join(f'`{g.name}`' for g in anywhere)}."]
+              if goal in anywhere and start in (QPState.RTS, QPState.SQD, QPState.ERR)]
+    ways = " and to ".join(f"`{goal.name}`" for goal in anywhere)
+    lines += ["```", "", f"From every state but `RESET` `modify` also leads to {ways}."]
     return "\n".join(lines)

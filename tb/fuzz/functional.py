@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from weft.driver.verbs.cq import CQ
-from weft.driver.verbs.qp import QP, QPInitAttr
+from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.model.functional.host import FunctionalDevice
 from weft.tb.fuzz.traffic import LENGTH, PART, Overheard, check_quiet, check_write, has_ended, post_write
 from weft.tb.judge.growth import sizes
@@ -58,7 +58,7 @@ class Round:
         self.pair = make_pair(seed=seed)
         self.ends = make_endpoints(self.pair, LENGTH, timeout=16)
         self.cqs = [CQ(context, 64) for context in self.pair.contexts]
-        self.victims = [QP(end.pd, QPInitAttr(scq=cq, rcq=cq)) for end, cq in zip(self.ends, self.cqs, strict=True)]
+        self.victims = [QP(end.pd, rc_init_attr(cq)) for end, cq in zip(self.ends, self.cqs, strict=True)]
         for qp, peer in zip(self.victims, self.victims[::-1], strict=True):
             qp.connect(peer.connection, path_mtu=1, timeout=12)
         self.overheard = [Overheard(self.rng) for _ in self.ends]

@@ -14,7 +14,7 @@ from cocotb.triggers import Timer
 
 from weft.driver.application.file_transfer import Endpoint
 from weft.driver.verbs.cq import CQ
-from weft.driver.verbs.qp import QP, QPInitAttr
+from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.tb.cards.hostile_pair import HostilePair
 from weft.tb.cards.open_pair import PEER
 from weft.tb.flow.progress import tell
@@ -68,7 +68,7 @@ class Fuzzing:
         """A new pair of victims, and so many frames."""
         for side in SIDES:
             cq = self.cqs[side] = await bridge(CQ)(self.pair.contexts[side], 64)
-            self.victims[side] = await bridge(QP)(self.ends[side].pd, QPInitAttr(scq=cq, rcq=cq))
+            self.victims[side] = await bridge(QP)(self.ends[side].pd, rc_init_attr(cq))
             self.overheard[side].forget()
         for side, peer in PEER.items():
             await bridge(self.victims[side].connect)(self.victims[peer].connection, path_mtu=1, timeout=5)

@@ -36,7 +36,7 @@ def test_no_frame_harms_real_cards():
 def _plant(fault, spot, monkeypatch):
     """Something that a round must notice."""
     if fault == "completion":
-        spot.cqs[0].push(WC(9, WCStatus.SUCCESS, WCOpcode.RECV, 1))
+        spot.cqs[0].push(WC(9, WCStatus.SUCCESS, WCOpcode.RECV, qp_num=1))
     elif fault == "bytes":
         read = MR.read
         monkeypatch.setattr(MR, "read", lambda mr, *place: bytes([read(mr, *place)[0] ^ 1]) + read(mr, *place)[1:])

@@ -1,9 +1,9 @@
 """``weft soak``: runs whose seeds are drawn anew, for as long as one likes.
 
-First the seeds of the main job on a bad link that ``make test`` leaves out. Then in turns: the main job in the RTL on a
-link as bad as drawn, the tests of recovery between functional cards, and those of software RDMA over bad links and
-under bad input. Each run is announced with the command that
-repeats it; the first that fails ends the soak.
+First the seeds of the main job on a bad link that ``make test`` leaves out. Then in turns: the main job in RTL
+on a link as bad as drawn; the tests of recovery between functional cards; those of software RDMA over bad links and
+under bad input; and two cards under everything that makes life hard for them (:mod:`weft.tb.soak`). Each run is
+announced with the command that repeats it; the first that fails ends the soak.
 """
 
 import itertools
@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 SIM = [sys.executable, "-m", "weft.tb.cli", "sim"]
+CARDS = [sys.executable, "-m", "weft.tb.cli", "soak", "--seed"]
 TB = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-n", "0"]
 RECOVERY = [*PYTEST, *(str(TB / "software" / f"test_{name}.py") for name in ("recovery", "pool"))]
@@ -49,6 +50,11 @@ def soft(rng):
     return {**recovery(rng)[0], "WEFT_FRAMES": str(SOFT_FRAMES)}, SOFT
 
 
+def cards(rng):
+    """Command of a run of two cards."""
+    return {}, [*CARDS, str(rng.randrange(1 << 31))]
+
+
 def bad_links():
     """Environments and commands of the main job's seeds that the tests leave out."""
     for seeds in BAD_LINK_SEEDS:
@@ -58,7 +64,7 @@ def bad_links():
 def turns(rng):
     """Environments and commands of all runs, without end."""
     yield from bad_links()
-    for kind in itertools.cycle((job, recovery, soft)):
+    for kind in itertools.cycle((job, recovery, soft, cards)):
         yield kind(rng)
 
 

@@ -7,6 +7,7 @@ code with the card.
 import collections
 from dataclasses import dataclass
 
+from weft.driver.queue.command import PendingCommand
 from weft.hdl import abi
 
 CommandOpcode = abi.CommandOpcode
@@ -65,6 +66,7 @@ class DmaGuard:
         self._allow("frames", slots.physical(0), slots.size)
         self._allow("status block", context.engine.status.physical(0), abi.BLOCK_BYTES)
         self._command, context.commands.call = context.commands.call, self._call
+        self._submitted, context.commands.submit = context.commands.submit, self._submit
         self._memory.dma_watchers.append(self._written)
 
     def check(self):
@@ -75,7 +77,7 @@ class DmaGuard:
     def close(self):
         """Watch no longer."""
         self._memory.dma_watchers.remove(self._written)
-        self._context.commands.call = self._command
+        self._context.commands.call, self._context.commands.submit = self._command, self._submitted
 
     # -------------------------------------------------------------------------- what is allowed
 
@@ -94,6 +96,26 @@ class DmaGuard:
 
     def _call(self, opcode, **fields):
         """Stands in for ``CommandQueue.call``."""
+        self._asked(opcode, fields)
+        try:
+            return self._command(opcode, **fields)
+        finally:
+            self._answered(opcode, fields)
+
+    def _submit(self, opcode, done=None, **fields):
+        """Stands in for ``CommandQueue.submit``, of which ``call`` makes use with a command that it waits for."""
+        if done is None or isinstance(done, PendingCommand):
+            self._submitted(opcode, done, **fields)
+            return
+
+        def answered(response):
+            self._answered(opcode, fields)
+            done(response)
+
+        self._asked(opcode, fields)
+        self._submitted(opcode, answered, **fields)
+
+    def _asked(self, opcode, fields):
         if opcode is CommandOpcode.PAGE_TABLE_WRITE:
             entries = self._memory.read(fields["address"], fields["count"] * abi.PTE_BYTES)
             for i in range(fields["count"]):
@@ -103,13 +125,12 @@ class DmaGuard:
             self._allow_mr(**fields)
         elif opcode is CommandOpcode.STATISTICS:
             self._allow("statistics", fields["address"], STATISTICS_BYTES)
-        try:
-            return self._command(opcode, **fields)
-        finally:
-            if opcode is CommandOpcode.MR_DESTROY:
-                self._forbid(f"MR {fields['mr_index']}")
-            elif opcode is CommandOpcode.STATISTICS:
-                self._forbid("statistics")
+
+    def _answered(self, opcode, fields):
+        if opcode is CommandOpcode.MR_DESTROY:
+            self._forbid(f"MR {fields['mr_index']}")
+        elif opcode is CommandOpcode.STATISTICS:
+            self._forbid("statistics")
 
     def _allow_mr(self, *, mr_index, va, length, page_2m, pte_index, **_):
         page_bytes = abi.PAGE_2M if page_2m else abi.PAGE_4K

@@ -54,7 +54,7 @@ class _Entries:
         entry, self.life = self.waiting.popleft()
         return [entry]
 
-    def release(self):
+    def release(self, at_once=False):
         pass
 
 

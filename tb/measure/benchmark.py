@@ -70,12 +70,15 @@ class Benchmark:
 # What the benchmarks of two cards have in common.
 CARDS = ("two cards of preset test with 100 Gb/s between them, hosts that answer a read in 1 µs (±10 %), a cable "
          "without length, and a driver that takes no time")
+WIDE_AREA = "packet-level model, seed 1, no congestion control, a way back that loses nothing"
 
 BENCHMARKS = {
     "line-rate": Benchmark("Payload rates of two cards at 100 Gb/s, both directions at once and one alone.",
                            "line_rate", conditions=CARDS),
     "latency": Benchmark("Latencies of a small write.", "latency",
                          conditions=f"{CARDS}; a write of 64 bytes with an immediate, one at a time, median of 5"),
+    "verbs": Benchmark("Payload rates of sends and reads, and what the driver takes.", "verbs",
+                       conditions=CARDS),
     "message-rate": Benchmark("Register accesses per message, and messages per second of 64 bytes.", "message_rate",
                               conditions=CARDS),
     "adamap-match": Benchmark("Interval and latency of matching a retransmission, whatever the list.",
@@ -90,9 +93,26 @@ BENCHMARKS = {
                        "lives", conditions="QPs that come and go, reports and retransmissions that come late or never"),
     "fuzz": Benchmark("Random and mutated frames: what raises, hangs, completes or writes beside.", "fuzz",
                       conditions="an honest pair of QPs beside a pair of victims, frames for both hosts"),
+    "hostile": Benchmark("What attacks at 45 Gb/s leave of an honest transfer at 50 Gb/s, and what they leave behind.",
+                         "hostile", conditions=f"{CARDS}; one way, PMTU 1024, 8 messages of 16 KiB in flight"),
     "pcie-faults": Benchmark("Faults of a PCIe host, each kind, and what they broke.", "pcie_faults",
                              conditions="the PCIe room alone, reads in 900 to 1100 ns, six tenths of the memory answer "
-                                        "badly; lost tags or credits, hangs, wrong bytes, errors without a fault"),
+                                        "badly; and two cards under their drivers: payload, ring entries, nodes and "
+                                        "page lists that are damaged or unreadable, cards that are reset, cut off or "
+                                        "pulled out; lost tags, credits or blocks, hangs, wrong bytes, errors without "
+                                        "a fault"),
+    "soak": Benchmark("Random runs of two cards under everything that makes life hard for them.", "soak",
+                      conditions="clock cycles of two real cards, presets test and basic; runs by seed, each with its "
+                                 "own path MTUs, lives, losses, faults and resets; finished runs are kept"),
+    "model": Benchmark("Wide-area experiments: goodput, rivals, bursts, outages, many QPs.", "wide_area",
+                       conditions=WIDE_AREA),
+    "model-completion": Benchmark("Wide-area experiments: how long transfers take, on average and at worst.",
+                                  "wide_area_long", "completion", conditions=WIDE_AREA),
+    "model-wraps": Benchmark("Wide-area experiments: as many packets as PSNs come round, and where PSNs are the limit.",
+                             "wide_area_long", "wraps", conditions=WIDE_AREA),
+    "card-bytes": Benchmark("The card memory that wide-area experiments count against the elaborated design.",
+                            "wide_area_long", "card_memory",
+                            conditions="memories and registers of the netlist"),
     "simulation": Benchmark("How fast simulation is.", "simulation",
                             conditions="wall clock of this machine, one run; two idle cards of preset test, Verilator"),
 }

@@ -52,7 +52,9 @@ class Lab:
 
     def _open(self, side):
         config = ContextConfig(ring_log2=8, random=random.Random(f"{bench_seed()}/{side}/driver"))
-        return Context(self.env.device(side), mac=MACS[side], ip=IP[side], config=config)
+        context = Context(self.env.device(side), mac=MACS[side], ip=IP[side], config=config)
+        context.neighbours.add(IP[PEER[side]], MACS[PEER[side]])
+        return context
 
     async def connect(self, length, pmtu, window=WINDOW, qps=1):
         """An endpoint on each side, connected with each other, a receive posted on each QP."""

@@ -6,7 +6,7 @@ from amaranth.hdl import Array, Cat, Signal
 
 from weft.hdl.layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData
 from weft.hdl.params import preset
-from weft.hdl.ring.reader import RingReader
+from weft.hdl.ring.reader import CHECK_BITS, RingReader
 from weft.tb.proof.broken import Broken, mutant, named
 from weft.tb.proof.specification import Spec
 
@@ -14,7 +14,7 @@ PARAMS = preset("test").with_(ring_prefetch=4)
 BASE = 0x1000
 MEASURE, CHOOSE, REQUEST = range(3)
 NAMED = mutant(     # the same with names for its registers, by which they are seen
-    named(RingReader, "present, failed = Signal(slots), Signal(slots)",
+    named(RingReader, "present, failed, damaged = Signal(slots), Signal(slots), Signal(slots)",
           "value, ahead, known = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)"),
     ("early, rung, bad = Signal(), Signal(),", 'early, rung, bad = Signal(name="early"), Signal(name="rung"),'),
     ("        valid = Signal()\n        line = Signal(LineData)\n",
@@ -92,7 +92,8 @@ class RingReaderSpec(Spec):
                              tags[k].eq(request.p.tag)]
         with m.If(taken):
             m.d.sync += fetched.eq(fetched + request.p.count)
-        m.d.comb += line.p.data.eq(Cat(~index[log2], index))
+        content = Cat(~index[log2], index)      # twice: so the words XOR to 0
+        m.d.comb += [line.p.data[:CHECK_BITS].eq(content), line.p.data[-CHECK_BITS:].eq(content)]
         in_flight = Cat(live).any()
 
         # The user: retires what was delivered.
@@ -151,7 +152,7 @@ class RingReaderSpec(Spec):
             **dict.fromkeys(("running", "phase", "early", "rung", "arrives"), 1), "arrived": LineData, "line": 58,
             **dict.fromkeys(("prod_q", "cons_q", "fetch", "deliver", "value_q", "ring.size", "ring.mask"), 16),
             "position": 15, **dict.fromkeys(("slot_in", "slot_out", "fsm_state"), 2), "present_q": size,
-            "failed_q": size, **dict.fromkeys(("in_flight", "held", "to_prod", "to_end"), 3)}
+            "failed_q": size, "damaged_q": size, **dict.fromkeys(("in_flight", "held", "to_prod", "to_end"), 3)}
         d = SimpleNamespace(**{name.removeprefix("ring.").removesuffix("_q"): self.inside(f"dut.{name}", shape)
                                for name, shape in shapes.items()})
         words = Array(self.inside(f"dut.buffer[{k}]", BEAT_BITS) for k in range(size))
@@ -179,9 +180,10 @@ class RingReaderSpec(Spec):
 
         place, its = Signal(2), Signal(2)      # of the line that arrives
         m.d.comb += [place.eq(d.arrived.tag[:2] + d.arrived.index), its.eq(place - d.slot_out)]
-        parts = [(d.failed == 0) & (
+        parts = [(d.failed == 0) & (d.damaged == 0) & (
                      d.in_flight == sum(live for live, *_ in w.requests) + (d.arrives & d.arrived.last)),
                  ~d.arrives | ((its < d.held) & self._right(d.arrived.data, d.deliver + its) & ~d.arrived.error
+                               & (d.arrived.data[:CHECK_BITS] == d.arrived.data[-CHECK_BITS:])
                                & (~d.arrived.last | (d.arrived.index == d.arrived.tag[2:4])))]
         spans = []
         for k, (live, left, first, its_tag, at) in enumerate(w.requests):
@@ -195,7 +197,7 @@ class RingReaderSpec(Spec):
             m.d.comb += [slot.eq(d.slot_out + j), present.eq(d.present.bit_select(slot, 1))]
             under_way = [live & (ahead <= j) & (j < ahead + left) for live, ahead, left in spans]
             parts += [(present + (d.arrives & (place == slot)) + sum(under_way)) == (j < d.held),
-                      ~present | ((d.failed == 0) & self._right(words[slot], d.deliver + j))]
+                      ~present | self._right(words[slot], d.deliver + j)]
         self.check("every entry asked for is on its way or in its place", parts, **self.proofs[0])
 
     def _right(self, word, index):

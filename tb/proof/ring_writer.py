@@ -82,7 +82,7 @@ class RingWriterSpec(Spec):
 SPECS = [RingWriterSpec]
 BROKEN = [
     Broken(RingWriterSpec, "never overwrites an unconsumed entry", ("| (used == ring.size)", "| (used > ring.size)")),
-    Broken(RingWriterSpec, "never overwrites an unconsumed entry", ("running | (used", "running & (used")),
+    Broken(RingWriterSpec, "never overwrites an unconsumed entry", ("running | (used ==", "running & (used ==")),
     Broken(RingWriterSpec, "each entry once, in order", ("m.If(self.o_data.ready)", "m.If(1)")),
     Broken(RingWriterSpec, "each entry once, in order",
            ("load.eq(self.i.valid & self.enable & ~self.full & settled)",

@@ -8,12 +8,11 @@ from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
 from weft.driver.soft.rc.packet import Addresses, BadPacket, build, parse
 from weft.driver.soft.rc.qp import SoftQP
-from weft.driver.soft.rc.wr import AtomicWR
 from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp_attr import QPCap, QPInitAttr
-from weft.driver.verbs.wr import SGE, RecvWR
+from weft.driver.verbs.qp_init_attr import rc_init_attr
+from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.tb.soft.world import MACS, Pair
 
 IPS = (0x0A00_000A, 0x0A00_000B)
@@ -30,17 +29,17 @@ class RcPair(Pair):
     size : int
         Bytes of each MR.
     psns : (int, int)
-    cap : QPCap or None
+    caps : dict or None
     attributes
         Of :class:`~weft.driver.soft.rc.attributes.RcAttr`; a pair of values is for host 0 and host 1.
     """
 
-    def __init__(self, size=1 << 16, *, psns=(None, None), seed=0, link=None, cap=None, connected=True, **attributes):
+    def __init__(self, size=1 << 16, *, psns=(None, None), seed=0, link=None, caps=None, connected=True, **attributes):
         super().__init__(lambda i, random: SoftContext(mac=MACS[i], ip=IPS[i], random=random), seed, link)
         self.pd = [PD(end) for end in self.ends]
         self.cq = [CQ(end, 1024) for end in self.ends]
         self.mr = [SoftMR(pd, size, ALL) for pd in self.pd]
-        self.qp = [SoftQP(pd, QPInitAttr(scq=cq, rcq=cq, cap=replace(cap or QPCap())), psn=psn)
+        self.qp = [SoftQP(pd, rc_init_attr(cq, **(caps or {})), psn=psn)
                    for pd, cq, psn in zip(self.pd, self.cq, psns, strict=True)]
         if connected:
             for i in range(2):
@@ -52,7 +51,7 @@ class RcPair(Pair):
         """Post a request of host ``i``: bytes from offset ``at`` of its MR to offset ``to`` of the other's."""
         length = (8 if opcode in ATOMICS else 64) if length is None else length
         mine, there = self.mr[i], self.mr[1 - i]
-        wr = AtomicWR(wr_id, sg=[SGE(mine.buf + at, length, mine.lkey)], opcode=opcode, send_flags=flags, imm_data=imm)
+        wr = SendWR(wr_id, sg=[SGE(mine.buf + at, length, mine.lkey)], opcode=opcode, send_flags=flags, imm_data=imm)
         wr.set_wr_atomic(there.rkey if rkey is None else rkey, there.buf + to if remote is None else remote,
                          compare_add, swap)
         self.qp[i].post_send(wr)

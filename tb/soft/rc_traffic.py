@@ -2,6 +2,7 @@
 
 import random
 
+from weft.driver.soft.rc.wr import OPCODES
 from weft.driver.terms.enums import MTU, WROpcode
 from weft.tb.soft.rc_pair import RcPair
 from weft.tb.soft.world import BAD_LINK
@@ -14,7 +15,7 @@ def traffic(seed, *, requests=30, lengths=(0, 1, 63, 256, 257, 1000)):
     for i in range(2):
         pair.mr[i].write(rng.randbytes(8192))
         for n in range(requests):
-            opcode = list(WROpcode)[n % len(WROpcode)]
+            opcode = OPCODES[n % len(OPCODES)]
             atomic = opcode in (WROpcode.ATOMIC_CMP_AND_SWP, WROpcode.ATOMIC_FETCH_AND_ADD)
             pair.post(i, opcode, length=8 if atomic else rng.choice(lengths), to=8 * rng.randrange(512), wr_id=n,
                       imm=rng.getrandbits(32), compare_add=rng.getrandbits(64), swap=rng.getrandbits(64))

@@ -9,6 +9,7 @@ from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
 from weft.driver.soft.rc.opcodes import ATOMICETH, EXTENSIONS, RcOpcode
 from weft.driver.soft.rc.packet import Addresses, build
+from weft.driver.soft.rc.wr import OPCODES
 from weft.driver.terms.enums import MTU, AccessFlag, QPState, WROpcode
 from weft.driver.verbs.pd import PD
 from weft.hdl import wire
@@ -71,7 +72,7 @@ def test_random_and_mutated_frames_raise_nothing():
             pair.post_recv(1)
         pair.links[0].drop = lambda frame: rng.random() < 0.5
         for n in range(4):
-            pair.post(n % 2, rng.choice(list(WROpcode)), length=8, wr_id=n)
+            pair.post(n % 2, rng.choice(OPCODES), length=8, wr_id=n)
         pair.run(limit_ns=rng.randrange(200_000))
         for _ in range(100):
             to = rng.randrange(2)

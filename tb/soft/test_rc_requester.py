@@ -7,7 +7,6 @@ from weft.driver.soft.rc.opcodes import RcOpcode as O
 from weft.driver.soft.rc.packet import RcPacket
 from weft.driver.soft.rc.requester import WINDOW
 from weft.driver.terms.enums import MTU, QPState, SendFlags, WCStatus, WROpcode
-from weft.driver.verbs.qp_attr import QPCap
 from weft.hdl.wire import Syndrome
 from weft.tb.soft.rc_pair import RcPair, all_good, statuses
 
@@ -250,7 +249,7 @@ def test_writes_go_on_without_credits():
 
 
 def test_window_and_reads_are_bounded():
-    pair = RcPair(max_rd_atomic=3, path_mtu=MTU.MTU_256, cap=QPCap(max_send_wr=500))
+    pair = RcPair(max_rd_atomic=3, path_mtu=MTU.MTU_256, caps={"max_send_wr": 500})
     deaf(pair)
     for n in range(200):
         pair.post(0, W.RDMA_WRITE, length=1, wr_id=n)
@@ -278,7 +277,7 @@ def test_fence_waits_for_reads():
 
 
 def test_send_queue_has_a_limit():
-    pair = RcPair(cap=QPCap(max_send_wr=3, max_recv_wr=2))
+    pair = RcPair(caps={"max_send_wr": 3, "max_recv_wr": 2})
     for _ in range(3):
         pair.post(0, W.RDMA_WRITE)
     with pytest.raises(BufferError, match="3 send requests"):

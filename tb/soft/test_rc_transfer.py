@@ -7,8 +7,9 @@ import pytest
 
 from weft.driver.soft.rc.opcodes import RcOpcode as O
 from weft.driver.soft.rc.qp import SoftQP
+from weft.driver.soft.rc.wr import OPCODES
 from weft.driver.terms.enums import MTU, SendFlags, WCFlags, WCOpcode, WROpcode
-from weft.driver.verbs.qp_attr import QPInitAttr
+from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.tb.soft.rc_pair import RcPair, all_good
 from weft.tb.soft.world import BAD_LINK
@@ -116,7 +117,7 @@ def test_queue_pairs_of_a_host_take_turns():
     pair = RcPair(size=1 << 18, path_mtu=MTU.MTU_256)
     data = random.Random(8).randbytes(8 * 20_000)
     pair.mr[0].write(data)
-    more = [[SoftQP(pair.pd[i], QPInitAttr(scq=pair.cq[i], rcq=pair.cq[i])) for _ in range(7)] for i in range(2)]
+    more = [[SoftQP(pair.pd[i], rc_init_attr(pair.cq[i])) for _ in range(7)] for i in range(2)]
     for i in range(2):
         for mine, other in zip(more[i], more[1 - i], strict=True):
             mine.connect(other.connection, pair.qp[i].attr)
@@ -147,7 +148,7 @@ def test_bad_link_leaves_bytes_order_and_number(seed):
     for i in range(2):
         pair.mr[i].write(source[i])
         for n in range(COUNT):
-            plan[i].append((n + 1, rng.choice(list(W)), rng.choice([0, 1, 100, 700]), 700 * n))
+            plan[i].append((n + 1, rng.choice(OPCODES), rng.choice([0, 1, 100, 700]), 700 * n))
     receiving = [[p for p in plan[1 - i] if p[1] in (W.SEND, W.SEND_WITH_IMM, W.RDMA_WRITE_WITH_IMM)] for i in range(2)]
     posted, seen, adds = [0, 0], [[], []], [0, 0]
     for i in range(2):

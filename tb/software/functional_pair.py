@@ -24,6 +24,8 @@ class FunctionalPair:
         self.contexts = [
             Context(d, mac=0x02_0000_0000_01 + i, ip=0x0A00_0001 + i, config=config) for i, d in enumerate(self.devices)
         ]
+        for context, peer in zip(self.contexts, self.contexts[::-1], strict=True):
+            context.neighbours.add(peer.ip, peer.mac)
         return self
 
     def run(self, *functions):

@@ -11,12 +11,12 @@ from weft.driver.protocol.control import ControlFrame
 from weft.driver.queue.command import CommandError
 from weft.driver.queue.ring import CardToHostRing, HostToCardRing
 from weft.driver.queue.simple_nic import control_extension, parse_control
-from weft.driver.terms.enums import AccessFlag, QPState
+from weft.driver.terms.enums import AccessFlag, QPState, WROpcode
 from weft.driver.verbs.context import Context, ContextConfig, IncompatibleCard
 from weft.driver.verbs.cq import CQ, CompChannel
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, QPInitAttr
+from weft.driver.verbs.qp import QP, QPAttr, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import abi, wire
 from weft.model.functional.host import FunctionalDevice, connected_pair
@@ -113,7 +113,7 @@ def test_scattered_pages_reach_the_page_table():
         assert len(pages) == 701 and sorted(pages) != pages
         entry = context.device.card.tables.mrs[mr.index]
         assert [context.device.card.tables.ptes[entry.pte_index + i] for i in range(701)] == pages
-        part = MR(pd, mr.buffer, WRITE, address=mr.buf + 5_000, length=10_000)
+        part = MR(pd, 10_000, WRITE, mr.buf + 5_000, buffer=mr.buffer)
         assert part.read(100, 0) == mr.read(100, 5_000)
         assert context.device.card.tables.ptes[context.device.card.tables.mrs[part.index].pte_index] == pages[1]
         part.close()
@@ -152,7 +152,7 @@ def test_random_choices_come_from_the_given_source():
     def choices(seed):
         context = open_one(random=random.Random(seed))
         pd, cq = PD(context), CQ(context, 4)
-        psns = [QP(pd, QPInitAttr(scq=cq, rcq=cq)).attr.sq_psn for _ in range(3)]
+        psns = [QP(pd, rc_init_attr(cq)).attr.sq_psn for _ in range(3)]
         return psns + [MR(pd, 64, AccessFlag.LOCAL_WRITE).lkey for _ in range(3)]
 
     assert choices(1) == choices(1)
@@ -178,14 +178,14 @@ def test_range_allocator_merges():
 def test_states_are_enforced():
     context = open_one()
     pd, cq = PD(context), CQ(context, 8)
-    qp = QP(pd, QPInitAttr(scq=cq, rcq=cq))
-    wr = SendWR(sg=[SGE(0, 1, 0)])
+    qp = QP(pd, rc_init_attr(cq))
+    wr = SendWR(sg=[SGE(0, 1, 0)], opcode=WROpcode.RDMA_WRITE)
     with pytest.raises(ValueError, match="RESET"):
         qp.post_send(wr)
     qp.connect(qp.connection)
     assert qp.qp_state is QPState.RTS
-    with pytest.raises(ValueError, match="not RESET"):
-        qp.to_init()
+    with pytest.raises(ValueError, match="RTS cannot become INIT"):
+        qp.to_init(QPAttr())
     qp.close()
     with pytest.raises(ValueError, match="cannot send"):
         qp.post_send(wr)
@@ -198,15 +198,16 @@ def test_loopback_and_completion_channel():
     device.transmit = lambda frame: device.loop.call_in(1_000, device.card.receive, frame)
     pd, channel = PD(context), CompChannel(context)
     cq = CQ(context, 8, channel=channel)
-    qp = QP(pd, QPInitAttr(scq=cq, rcq=cq))
+    qp = QP(pd, rc_init_attr(cq))
     qp.connect(qp.connection)
     mr = MR(pd, 20_000, WRITE)
     mr.write(bytes(range(250)) * 40)
     cq.req_notify()
-    wr = SendWR(wr_id=3, sg=[SGE(mr.buf, 5_000, mr.lkey), SGE(mr.buf + 5_000, 5_000, mr.lkey)])
+    halves = [SGE(mr.buf, 5_000, mr.lkey), SGE(mr.buf + 5_000, 5_000, mr.lkey)]
+    wr = SendWR(wr_id=3, sg=halves, opcode=WROpcode.RDMA_WRITE)
     wr.set_wr_rdma(mr.rkey, mr.buf + 10_000)
     qp.post_send(wr)
-    assert channel.get_cq_event(10**6) is cq
+    assert channel.get_cq_event(timeout_ns=10**6) is cq
     count, (wc,) = cq.poll(4)
     assert count == 1 and wc.wr_id == 3 and wc.byte_len == 10_000
     assert mr.read(10_000, 10_000) == bytes(range(250)) * 40

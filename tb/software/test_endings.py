@@ -73,7 +73,7 @@ def test_requests_before_a_refused_one_succeed():
     def sending():
         end, got = ends[0], []
         for n in range(6):
-            wr = SendWR(wr_id=n, sg=[SGE(end.mr.buf, 10_000, end.mr.lkey)])
+            wr = SendWR(wr_id=n, sg=[SGE(end.mr.buf, 10_000, end.mr.lkey)], opcode=WROpcode.RDMA_WRITE)
             wr.set_wr_rdma(ends[1].mr.rkey ^ (1 if n == 4 else 0), ends[1].mr.buf)
             end.qps[0].post_send(wr)
         while len(got) < 6:
@@ -92,7 +92,7 @@ def test_missing_permission_is_refused():
     finished = []
 
     def sending():
-        wr = SendWR(wr_id=9, sg=[SGE(ends[0].mr.buf, 100, ends[0].mr.lkey)])
+        wr = SendWR(wr_id=9, sg=[SGE(ends[0].mr.buf, 100, ends[0].mr.lkey)], opcode=WROpcode.RDMA_WRITE)
         wr.set_wr_rdma(locked.rkey, locked.buf)
         ends[0].qps[0].post_send(wr)
         got = ends[0].cq.wait(1, 10**9)
@@ -166,7 +166,7 @@ def test_a_target_that_looks_away_for_a_while_keeps_its_peer():
     finished = []
 
     def sending():
-        wr = SendWR(wr_id=9, sg=[SGE(ends[0].mr.buf, 4_096, ends[0].mr.lkey)])
+        wr = SendWR(wr_id=9, sg=[SGE(ends[0].mr.buf, 4_096, ends[0].mr.lkey)], opcode=WROpcode.RDMA_WRITE)
         wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
         ends[0].qps[0].post_send(wr)
         got = ends[0].cq.wait(1, 10**9)

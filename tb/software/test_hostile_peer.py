@@ -11,7 +11,7 @@ from weft.driver.knitting.holes import encode
 from weft.driver.knitting.node import pack_block
 from weft.driver.terms.enums import QPState, WCStatus, WROpcode
 from weft.driver.verbs.cq import CQ
-from weft.driver.verbs.qp import QP, QPInitAttr
+from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import wire
 from weft.model.functional.host import FunctionalDevice
@@ -39,7 +39,7 @@ class Scene:
         self.ends = make_endpoints(self.pair, LENGTH, timeout=16)
         self.honest = [end.qps[0] for end in self.ends]
         self.cqs = [CQ(context, 64) for context in self.pair.contexts]
-        self.victims = [QP(end.pd, QPInitAttr(scq=cq, rcq=cq)) for end, cq in zip(self.ends, self.cqs, strict=True)]
+        self.victims = [QP(end.pd, rc_init_attr(cq)) for end, cq in zip(self.ends, self.cqs, strict=True)]
         for qp, peer in zip(self.victims, self.victims[::-1], strict=True):
             qp.connect(peer.connection, timeout=16, path_mtu=1)
         self.pair.links[0].drop = self._is_of_victim

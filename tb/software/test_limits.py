@@ -8,7 +8,7 @@ import pytest
 
 from weft.driver.engine.qp_table import QpTable
 from weft.driver.queue.transmit_turns import AHEAD_BYTES, TransmitTurns
-from weft.driver.terms.enums import SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import abi, wire
 from weft.model.link import LinkConfig
@@ -149,7 +149,7 @@ def test_a_stream_of_probes_of_a_peer_or_a_stranger_fills_no_queue(stranger):
     ends = make_endpoints(pair, 400_000, path_mtu=1)
     qp, context = ends[1].qps[0], pair.contexts[1]
     pair.links[1].drop = lambda frame: frame[wire.BTH_OFFSET] == wire.Opcode.LOSS_REPORT
-    wr = SendWR(sg=[SGE(ends[0].mr.buf, 400_000, ends[0].mr.lkey)], send_flags=SendFlags.SIGNALED)
+    wr = SendWR(sg=[SGE(ends[0].mr.buf, 400_000, ends[0].mr.lkey)], opcode=WROpcode.RDMA_WRITE)
     wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
     ends[0].qps[0].post_send(wr)
     for _ in range(60):
@@ -199,7 +199,7 @@ def test_immediates_wait_for_receives_and_no_longer_than_that():
         return got
 
     assert pair.run(sending, service(pair, finished))[0][0].status is WCStatus.RNR_RETRY_EXC_ERR
-    assert len(ends[1].qps[0].receiver.messages) == 64
+    assert len(ends[1].qps[0].engine.operations.responder) == 64
 
 
 class Idle:

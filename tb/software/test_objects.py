@@ -6,12 +6,15 @@ import pytest
 
 from weft.driver.knitting.buffer import KnittingBuffer
 from weft.driver.queue.command import CommandTimeout
-from weft.driver.terms.enums import AccessFlag, EventType, QPAttrMask, QPState, WCStatus
+from weft.driver.terms.enums import AccessFlag, EventType, QPAttrMask, QPState, WCStatus, WROpcode
+from weft.driver.terms.errors import PyverbsRDMAError
+from weft.driver.terms.wc import WC
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.cq import CQ, CompChannel
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from weft.driver.verbs.qp import QP, QPAttr, connected_attr, rc_init_attr
+from weft.driver.verbs.qp_states import necessary
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl import abi
 from weft.model.functional.host import FunctionalDevice
@@ -27,7 +30,7 @@ def open_one(**config):
 
 def make_qp(context, pd=None, **options):
     cq = CQ(context, 8)
-    return QP(pd or PD(context), QPInitAttr(scq=cq, rcq=cq), **options)
+    return QP(pd or PD(context), rc_init_attr(cq), **options)
 
 
 # ------------------------------------------------------------------------------------------ making
@@ -63,12 +66,13 @@ def test_impossible_attributes_are_refused_and_change_nothing(attribute):
     qp.connect(qp.connection)
 
 
-@pytest.mark.parametrize("cap", [{"max_send_wr": 0}, {"max_recv_wr": -1}, {"max_inline_data": 64}], ids=str)
+@pytest.mark.parametrize("cap", [{"max_send_wr": -1}, {"max_recv_wr": 1 << 21}, {"max_send_sge": 17},
+                                 {"max_inline_data": 257}], ids=str)
 def test_impossible_capacities_are_refused(cap):
     context = open_one()
     cq = CQ(context, 8)
     with pytest.raises(ValueError):
-        QP(PD(context), QPInitAttr(scq=cq, rcq=cq, cap=QPCap(**cap)))
+        QP(PD(context), rc_init_attr(cq, **cap))
     cq.close()
 
 
@@ -82,7 +86,7 @@ def test_objects_of_two_contexts_do_not_mix():
     one, other = open_one(), open_one()
     cq = CQ(other, 8)
     with pytest.raises(ValueError, match="of its context"):
-        QP(PD(one), QPInitAttr(scq=cq, rcq=cq))
+        QP(PD(one), rc_init_attr(cq))
     with pytest.raises(ValueError, match="another context"):
         CQ(one, 8, channel=CompChannel(other))
 
@@ -139,9 +143,8 @@ def test_neither_an_index_nor_a_key_tag_comes_again_soon():
 @pytest.mark.parametrize("psn", [0, 7])
 def test_the_psn_that_is_asked_for_is_used(psn):
     qp = make_qp(open_one(), psn=1234)
-    qp.modify(QPAttr(qp_state=QPState.INIT), QPAttrMask.STATE)
-    qp.modify(QPAttr(qp_state=QPState.RTR, dest_qp_num=3), QPAttrMask.STATE)
-    qp.modify(QPAttr(qp_state=QPState.RTS, sq_psn=psn), QPAttrMask.STATE | QPAttrMask.SQ_PSN)
+    qp.to_rtr(connected_attr(qp.connection))
+    qp.modify(QPAttr(qp_state=QPState.RTS, sq_psn=psn), necessary(QPState.RTR, QPState.RTS))
     assert qp.attr.sq_psn == psn == qp.sender.queue.next_psn
 
 
@@ -150,7 +153,7 @@ def test_what_query_returns_is_a_copy():
     attr, init = qp.query()
     attr.qp_state, init.cap.max_send_wr = QPState.INIT, 0
     assert qp.qp_state is QPState.RESET and qp.cap.max_send_wr == 128
-    qp.modify(attr, QPAttrMask.STATE)
+    qp.modify(attr, necessary(QPState.RESET, QPState.INIT))
     assert qp.qp_state is QPState.INIT
 
 
@@ -174,21 +177,20 @@ def test_a_closed_qp_stays_closed():
         heir.close()
 
 
-def test_a_cq_in_use_cannot_be_closed():
+def test_a_cq_takes_the_qps_that_use_it_with_it():
     context = open_one()
     qp = make_qp(context)
-    with pytest.raises(ValueError, match="in use"):
-        qp.scq.close()
-    qp.close()
+    qp.scq.close()
+    assert qp.closed and not qp.pd.qps and not context.cqs
     qp.scq.close()
     with pytest.raises(ValueError, match="CQ"):
-        QP(qp.pd, QPInitAttr(scq=qp.scq, rcq=qp.scq))
+        QP(qp.pd, rc_init_attr(qp.scq))
 
 
 def test_a_context_ends_what_lives_on_it_in_order(monkeypatch):
     pair = make_pair()
     ends = make_endpoints(pair, 8_192, qps=3)
-    wr = SendWR(sg=[SGE(ends[0].mr.buf, 8_192, ends[0].mr.lkey)])
+    wr = SendWR(sg=[SGE(ends[0].mr.buf, 8_192, ends[0].mr.lkey)], opcode=WROpcode.RDMA_WRITE)
     wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
     ends[0].qps[0].post_send(wr)
     context, order = pair.contexts[0], []
@@ -222,13 +224,13 @@ def test_a_cq_that_overruns_tells_and_stops_its_qps():
     context, pd = pair.contexts[0], ends[0].pd
     channel = CompChannel(context)
     cq = CQ(context, 2, channel=channel)
-    qps = [QP(pd, QPInitAttr(scq=cq, rcq=ends[0].cq)) for _ in range(2)]
-    peers = [QP(ends[1].pd, QPInitAttr(scq=ends[1].cq, rcq=ends[1].cq)) for _ in range(2)]
+    qps = [QP(pd, rc_init_attr(cq, ends[0].cq)) for _ in range(2)]
+    peers = [QP(ends[1].pd, rc_init_attr(ends[1].cq)) for _ in range(2)]
     for qp, peer in zip(qps, peers, strict=True):
         qp.connect(peer.connection)
         peer.connect(qp.connection)
     for n in range(4):
-        wr = SendWR(wr_id=n, sg=[SGE(ends[0].mr.buf, 64, ends[0].mr.lkey)])
+        wr = SendWR(wr_id=n, sg=[SGE(ends[0].mr.buf, 64, ends[0].mr.lkey)], opcode=WROpcode.RDMA_WRITE)
         wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
         qps[0].post_send(wr)
     while not cq.overrun:
@@ -238,7 +240,7 @@ def test_a_cq_that_overruns_tells_and_stops_its_qps():
     assert [qp.qp_state for qp in qps] == [QPState.ERR] * 2 and ends[0].qps[0].qp_state is QPState.RTS
     event = context.get_async_event(0)
     assert (event.event_type, event.element) == (EventType.CQ_ERR, cq) and not context.async_events
-    assert channel.get_cq_event(0) is cq
+    assert channel.get_cq_event(timeout_ns=0) is cq
     assert [wc.wr_id for wc in cq.take(8)[1]] == [0, 1] and cq.lost >= 1
     with pytest.raises(OverflowError, match="lost"):
         cq.poll()
@@ -247,9 +249,32 @@ def test_a_cq_that_overruns_tells_and_stops_its_qps():
         qps[0].connect(peers[0].connection)
 
 
-def test_solicited_events_are_refused():
-    with pytest.raises(ValueError, match="solicited"):
-        CQ(open_one(), 4).req_notify(solicited_only=True)
+def test_an_event_that_is_asked_for_only_of_solicited_completions_comes_of_those_and_of_errors():
+    context = open_one()
+    channel = CompChannel(context)
+    cq = CQ(context, 100, channel=channel)
+    for solicited_only, wc, solicited, comes in (
+            (True, WC(), False, False), (True, WC(), True, True), (True, WC(status=WCStatus.WR_FLUSH_ERR), False, True),
+            (False, WC(), False, True)):
+        cq.req_notify(solicited_only)
+        cq.push(wc, solicited)
+        assert bool(channel.events) is comes
+        cq.push(WC(), solicited=True)     # whatever was asked for, this one serves
+        while channel.events:
+            assert channel.get_cq_event(cq) is cq
+    cq.req_notify()
+    cq.req_notify(solicited_only=True)    # takes nothing back
+    cq.push(WC())
+    assert channel.get_cq_event(cq, timeout_ns=0) is cq
+    with pytest.raises(PyverbsRDMAError):
+        cq.ack_events(cq.unacknowledged + 1)
+    cq.ack_events(cq.unacknowledged)
+    assert cq.unacknowledged == 0
+    other = CQ(context, 1, channel=channel)
+    other.req_notify()
+    other.push(WC())
+    with pytest.raises(PyverbsRDMAError, match="unexpected"):
+        channel.get_cq_event(cq)
 
 
 # ---------------------------------------------------------------------------------- a silent card
@@ -362,7 +387,7 @@ def test_flushed_receives_fit_or_overrun():
     """An end that fills the CQ while it is being told of one is one overrun, and no exception."""
     context = open_one()
     cq = CQ(context, 2)
-    qp = QP(PD(context), QPInitAttr(scq=cq, rcq=cq))
+    qp = QP(PD(context), rc_init_attr(cq))
     qp.connect(qp.connection)
     for n in range(5):
         qp.post_recv(RecvWR(wr_id=n))

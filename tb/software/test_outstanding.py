@@ -19,7 +19,7 @@ def receive(pair, qp, opcode, ahead):
     life = card.qps[qp.index]
     before = card.counters.copy()
     card.receive(wire.build_frame(
-        opcode=opcode, dst_mac=context.mac, src_mac=2, src_ip=qp.attr.dest_ip, dst_ip=context.ip, sport=0xC000,
+        opcode=opcode, dst_mac=context.mac, src_mac=2, src_ip=qp.engine.path.ip, dst_ip=context.ip, sport=0xC000,
         dest_qp=qp.qp_num, psn=(life.window.base + ahead) % PSNS, extensions=extensions))
     return {name for name, value in card.counters.items() if value != before[name]}, life.window.base
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from weft.driver.terms.enums import MTU, WCStatus
+from weft.driver.terms.enums import MTU, WCStatus, WROpcode
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import abi, wire
@@ -200,7 +200,7 @@ def test_reports_of_a_dead_generation_change_nothing():
 
 
 def post_write(ends, qp, length, wr_id=0):
-    wr = SendWR(wr_id=wr_id, sg=[SGE(ends[0].mr.buf, length, ends[0].mr.lkey)])
+    wr = SendWR(wr_id=wr_id, sg=[SGE(ends[0].mr.buf, length, ends[0].mr.lkey)], opcode=WROpcode.RDMA_WRITE)
     wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
     qp.post_send(wr)
 

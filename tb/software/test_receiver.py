@@ -90,6 +90,7 @@ def test_message_waits_for_its_holes_and_for_their_node():
     retire(receiver, head)
     receiver.settle()
     assert receiver.take_message().psn == PSN + 9 and receiver.cum == PSN + 10
+    receiver.completed()
     receiver.acknowledge()
     doorbell, frame = actions(receiver)
     assert isinstance(doorbell, CumDoorbell) and doorbell.psn == PSN + 10
@@ -139,7 +140,7 @@ def test_message_end_is_counted_once():
     for _ in range(2):
         event(receiver, abi.ReportKind.MESSAGE_END, PSN, PSN + 1, 0, imm=3)
         receiver.settle()
-    assert [m.imm for m in receiver.messages] == [3]
+    assert [m.end.imm for m in receiver.messages] == [3]
 
 
 def test_probe_is_answered_with_the_state_and_the_unknown_reports():

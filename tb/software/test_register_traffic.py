@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from weft.driver.terms.enums import MTU, WCStatus
+from weft.driver.terms.enums import MTU, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.model.link import LinkConfig
@@ -61,7 +61,7 @@ def test_small_messages_share_their_register_accesses(window):
             while done < total:
                 while posted < total and posted - done < window:
                     at = posted * length
-                    wr = SendWR(wr_id=posted, sg=[SGE(me.mr.buf + at, length, me.mr.lkey)])
+                    wr = SendWR(wr_id=posted, sg=[SGE(me.mr.buf + at, length, me.mr.lkey)], opcode=WROpcode.RDMA_WRITE)
                     wr.set_wr_rdma(peer.mr.rkey, peer.mr.buf + total * length + at)
                     qp.post_send(wr)
                     posted += 1
@@ -100,7 +100,7 @@ def test_an_interrupt_that_came_to_another_waiter_is_armed_for_again():
     context.progress()
     context.wait(10_000)                # everything is armed
     qp, end = ends[0].qps[0], ends[0]
-    wr = SendWR(sg=[SGE(end.mr.buf, 64, end.mr.lkey)])
+    wr = SendWR(sg=[SGE(end.mr.buf, 64, end.mr.lkey)], opcode=WROpcode.RDMA_WRITE)
     wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
     qp.post_send(wr)
     pair.contexts[0].progress()

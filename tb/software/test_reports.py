@@ -4,7 +4,7 @@ import pytest
 
 from weft.driver.queue.meta_report import ReportWorker
 from weft.driver.queue.ring import CardToHostRing
-from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus
+from weft.driver.terms.enums import AccessFlag, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.wr import SGE, SendWR
@@ -27,7 +27,7 @@ class Entries:
         taken, self.entries = self.entries[: self.batch], self.entries[self.batch :]
         return taken
 
-    def release(self):
+    def release(self, at_once=False):
         pass
 
 
@@ -118,7 +118,7 @@ def test_closing_makes_room_for_the_reports_it_waits_for():
     other = MR(ends[1].pd, 4_096, AccessFlag.LOCAL_WRITE)
     card = NeedsRoom(pair.devices[1].card)
     for n in range(COUNT):
-        wr = SendWR(wr_id=n, sg=[SGE(ends[0].mr.buf, 8, ends[0].mr.lkey)], send_flags=SendFlags.SIGNALED)
+        wr = SendWR(wr_id=n, sg=[SGE(ends[0].mr.buf, 8, ends[0].mr.lkey)], opcode=WROpcode.RDMA_WRITE)
         wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
         ends[0].qps[0].post_send(wr)
     pair.contexts[0].run_until(lambda: not ends[0].qps[0].sender.in_card, 10**8)   # the other host does not look

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from weft.driver.knitting.holes import encode
+from weft.driver.protocol.message_end import Kind, MessageEnd
 from weft.driver.protocol.segment import Request
 from weft.driver.send.sender import Sender
 from weft.driver.terms.enums import WCStatus
@@ -46,6 +47,20 @@ def test_exactly_the_packets_asked_for_merged_inside_a_request():
     sender = make_sender()
     sender.on_loss_report(loss_report(0, (PSN + 1, 5), (PSN + 7, 1), (PSN + 9, 2)), 0)
     assert drain(sender) == [(PSN + 1, 0, 3), (PSN + 4, 3, 2), (PSN + 7, 5, 1), (PSN + 9, 6, 2)]
+
+
+def test_what_asks_for_something_overtakes_data_but_nothing_else():
+    sender = make_sender(messages=0, probe_ns=100)
+    data = [Request(n, [(0, 512, 1)], 0, 2, end=MessageEnd(kind, n)) for n, kind in
+            enumerate((Kind.SEND_DATA, Kind.READ_DATA, Kind.SEND_DATA))]
+    write, ask, grant = Request(3, [(0, 256, 1)], 0, 2), *(
+        Request(n, [], 0, 2, end=MessageEnd(kind, n)) for n, kind in ((4, Kind.SEND_REQUEST), (5, Kind.GRANT)))
+    for request in (data[0], write, data[1], data[2], ask, grant):
+        sender.post(request)
+    while sender.next_work():
+        pass
+    assert sorted((0, 3, 4, 5, 1, 2), key=lambda n: {r.wr_id: r.psn for r in (*data, write, ask, grant)}[n]) == [
+        0, 3, 4, 5, 1, 2]
 
 
 def test_reports_take_effect_once_and_in_order():

@@ -70,7 +70,7 @@ def test_qp_whose_request_failed_takes_no_write_either():
     scene = Scene()
     scene.pair.links[1].drop = lambda frame: True      # the second one's own write goes nowhere
     other = scene.ends[1]
-    wr = SendWR(7, sg=[SGE(other.mr.buf, 8, other.mr.lkey)], send_flags=SendFlags.SIGNALED)
+    wr = SendWR(7, sg=[SGE(other.mr.buf, 8, other.mr.lkey)], send_flags=SendFlags.SIGNALED, opcode=WROpcode.RDMA_WRITE)
     wr.set_wr_rdma(scene.ends[0].mr.rkey, scene.ends[0].mr.buf)
     scene.qps[1].post_send(wr)
     scene.run(500)

@@ -1,6 +1,5 @@
 """Whoever is not the peer of a QP says nothing: neither to its card nor to its driver."""
 
-import dataclasses
 
 import pytest
 
@@ -41,7 +40,7 @@ class Scene:
     def receive(self, host, opcode, extensions, src_ip, *, psn=0, ack_req=0, payload=b""):
         context, qp = self.pair.contexts[host], self.qps[host]
         self.pair.devices[host].card.receive(wire.build_frame(
-            opcode=opcode, dst_mac=context.mac, src_mac=2, src_ip=src_ip or qp.attr.dest_ip, dst_ip=context.ip,
+            opcode=opcode, dst_mac=context.mac, src_mac=2, src_ip=src_ip or qp.engine.path.ip, dst_ip=context.ip,
             sport=0xC000, dest_qp=qp.qp_num, psn=psn % (1 << wire.PSN_BITS), ack_req=ack_req, payload=payload,
             extensions=extensions))
         self.run()
@@ -113,10 +112,21 @@ def test_frame_of_the_peer_counts_and_the_same_of_a_stranger_does_not(frame):
     assert scene.state(host) == before
     assert not any(len(end.cq) for end in scene.ends) and scene.qps[host].qp_state is QPState.RTS
     context, card = scene.pair.contexts[host], scene.pair.devices[host].card
-    if frame in OF_DRIVER:
-        assert context.counts["control_frames_of_strangers"] == 1
-    else:
-        assert card.counters["drop_wrong_peer"] == 1
+    assert card.counters["drop_wrong_peer"] == 1 and not card.counters["rx_raw_frames"]
+    assert not context.counts["control_frames_of_strangers"]
+    close_and_check(scene.pair, scene.ends)
+
+
+@pytest.mark.parametrize("frame", OF_DRIVER, ids=lambda frame: frame.__name__)
+def test_the_driver_drops_control_frames_of_strangers_too(frame, monkeypatch):
+    """No card hands one over."""
+    scene = Scene()
+    path = scene.pair.devices[0].card.receive_path
+    monkeypatch.setattr(path, "_live", lambda header, generation: True)
+    before = scene.state(0)
+    frame(scene, STRANGER)
+    assert scene.state(0) == before
+    assert scene.pair.contexts[0].counts["control_frames_of_strangers"] == 1
     close_and_check(scene.pair, scene.ends)
 
 
@@ -133,14 +143,3 @@ def test_report_of_a_strangers_packet_is_dropped_by_the_driver_too(kind):
     assert scene.state(1) == before | {"reports": before["reports"] + 1}
     assert scene.pair.contexts[1].counts["reports_of_strangers"] == 1
     close_and_check(scene.pair, scene.ends)
-
-
-def test_empty_write_needs_the_permission_of_the_qp():
-    """It carries no key that says what it may do."""
-    scene = Scene()
-    entry = scene.pair.devices[1].card.tables.qps
-    (index,) = entry
-    entry[index] = dataclasses.replace(entry[index], access=int(abi.AccessFlag.LOCAL_WRITE))
-    empty_write(scene, None)
-    assert scene.pair.devices[1].card.counters["drop_no_permission"] == 1
-    assert not len(scene.ends[1].cq) or scene.qps[1].qp_state is QPState.ERR

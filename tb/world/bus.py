@@ -97,9 +97,9 @@ class End:
         self._paused, self._pauses = False, None
 
     def pause_by(self, pauses):
-        """Hold the stream back in the cycles in which the endless generator ``pauses`` says so."""
-        self._pauses = pauses
-        self.ticker.wake(self._edge)      # and never to sleep again: a pause may come in any cycle
+        """Hold the stream back in the cycles in which the endless generator ``pauses`` says so; None: never more."""
+        self._pauses, self._paused = pauses, False
+        self.ticker.wake(self._edge)      # and not to sleep again: a pause may come in any cycle
 
     def _draw(self):
         """Whether this cycle is a pause."""

@@ -4,15 +4,19 @@ The driver is ordinary blocking Python. It runs in a thread of its own through `
 computes, simulated time stands still, and each blocking call here lets time go on until its answer is there.
 """
 
+import cocotb
 from cocotb.task import resume
 from cocotb.triggers import Event, First, Timer
 from cocotb.utils import get_sim_time
 
+from weft.driver.device.buffers import Buffers
 from weft.driver.device.device import Device
 from weft.tb.world.host_memory import PAGE_BYTES, HostBuffer
 
 VA_BASE = 0x7F00_0000_0000
 PAGE_SIZES = (PAGE_BYTES, 1 << 21)
+UNANSWERED_NS = 1_000
+LOCK_POLL_NS = 100
 
 
 def _round_up(value, unit):
@@ -34,6 +38,7 @@ class CardDevice(Device):
     def __init__(self, host):
         self.host = host
         self.interrupts = {}
+        self._buffers = Buffers()
         self._arrived, self._latched = Event(), False
         self._next_va = VA_BASE + host.rng.randrange(1 << 12) * PAGE_SIZES[1]
         for number in range(len(host.function.msi_vectors)):
@@ -50,19 +55,40 @@ class CardDevice(Device):
 
     @resume
     async def read32(self, offset):
-        return int.from_bytes(await self.host.bar.read(offset, 4), "little")
+        return await self._read(offset, 4)
 
     @resume
     async def read64(self, offset):
-        return int.from_bytes(await self.host.bar.read(offset, 8), "little")
+        return await self._read(offset, 8)
 
     @resume
     async def write32(self, offset, value):
-        await self.host.bar.write(offset, value.to_bytes(4, "little"))
+        await self._write(offset, value.to_bytes(4, "little"))
 
     @resume
     async def write64(self, offset, value):
-        await self.host.bar.write(offset, value.to_bytes(8, "little"))
+        await self._write(offset, value.to_bytes(8, "little"))
+
+    async def _read(self, offset, size):
+        """Without a card there is no answer, and the root complex makes one of ones."""
+        unplugged = self.host.unplugged
+        if not unplugged.is_set():
+            answer, answered = [], Event()
+
+            async def ask():
+                answer.append(await self.host.bar.read(offset, size))
+                answered.set()
+
+            cocotb.start_soon(ask())
+            await First(answered.wait(), unplugged.wait())
+            if answer:
+                return int.from_bytes(answer[0], "little")
+        await Timer(UNANSWERED_NS, "ns")
+        return (1 << 8 * size) - 1
+
+    async def _write(self, offset, data):
+        if not self.host.unplugged.is_set():
+            await self.host.bar.write(offset, data)
 
     # --------------------------------------------------------------------- memory
 
@@ -82,13 +108,24 @@ class CardDevice(Device):
             offset = 0
         va = _round_up(self._next_va, unit)
         self._next_va = va + whole + PAGE_BYTES  # a hole between buffers
-        return HostBuffer(memory, va + offset, size, page_bytes, blocks, offset)
+        buffer = HostBuffer(memory, va + offset, size, page_bytes, blocks, offset)
+        self._buffers.add(buffer)
+        return buffer
+
+    def buffer_at(self, va, length):
+        return self._buffers.find(va, length)
 
     def free(self, buffer):
+        self._buffers.remove(buffer)
         for address, size in buffer.blocks:
             self.host.memory.release(address, size)
 
     # ----------------------------------------------------------- interrupts, time
+
+    @resume
+    async def acquire(self, lock):
+        while not lock.acquire(blocking=False):
+            await Timer(LOCK_POLL_NS, "ns")
 
     @resume
     async def wait(self, timeout_ns):

@@ -18,6 +18,8 @@ ENDS_BADLY = ("unsupported", "aborted", "retry", "poisoned", "lost", "partly los
               "mismatched", "without data", "discontinued", "late")
 HARMLESS = ("split and stalled", "stray", "twice")
 READ_FAULTS = ENDS_BADLY + HARMLESS
+DAMAGED = "damaged"        # in memory, before anybody read it: the bus knows nothing of it
+DAMAGED_BITS = 12          # at most, one after the other
 
 
 class FaultAgent:
@@ -30,7 +32,7 @@ class FaultAgent:
         With its card plugged in.
     rng : random.Random
     choose : callable(int) → str or None
-        The fault, of :data:`READ_FAULTS`, that a read of this address meets.
+        The fault, of :data:`READ_FAULTS` or :data:`DAMAGED`, that a read of this address meets.
 
     Attributes
     ----------
@@ -117,6 +119,15 @@ class FaultAgent:
     async def _discontinued(self, tlp):
         self._give_up.add(tlp.tag)
         await self._send(*await self._completions(tlp))
+
+    async def _damaged(self, tlp):
+        answer = await self._completions(tlp)
+        victim = self.rng.choice(answer)
+        data = int.from_bytes(victim.data, "little")
+        bits = self.rng.randint(1, DAMAGED_BITS)
+        data ^= self.rng.getrandbits(bits) << self.rng.randrange(8 * len(victim.data) - bits + 1) or 1
+        victim.set_data(data.to_bytes(len(victim.data), "little"))
+        await self._send(*answer)
 
     async def _split_and_stalled(self, tlp):
         for completion in await self._completions(tlp, RCB_BYTES):

@@ -12,6 +12,12 @@ ENTRY_DWORDS = 4
 PATIENCE_CYCLES = 50_000
 
 
+async def msix_table(host):
+    """What the MSI-X table holds: pairs of offset and dword."""
+    places = [abi.MSIX_TABLE_OFFSET + 4 * k for k in range(ENTRY_DWORDS * len(host.function.msi_vectors))]
+    return [(place, await host.bar.read_dword(place)) for place in places]
+
+
 async def reset_function(host):
     """Function-level reset, as the hard block and the host's kernel see it through.
 
@@ -26,8 +32,7 @@ async def reset_function(host):
     host.strict = False              # what the memory still answers belongs to no request
     block = host.device
     function, clk = block.functions[0], RisingEdge(block.user_clk)
-    places = [abi.MSIX_TABLE_OFFSET + 4 * k for k in range(ENTRY_DWORDS * len(host.function.msi_vectors))]
-    table = [(place, await host.bar.read_dword(place)) for place in places]
+    table = await msix_table(host)
     function.bus_master_enable = False
     block.configured()
     block.cfg_flr_in_process.value = 1

@@ -274,6 +274,11 @@ class HardBlock(UltraScalePlusPcieDevice):
         for number, end in enumerate((self.rq_sink, self.rc_source, self.cq_source, self.cc_sink)):
             end.pause_by(pauses(random.Random(f"{rng.random()}/{number}")))
 
+    def stall_no_more(self):
+        """Hold none of them back."""
+        for end in (self.rq_sink, self.rc_source, self.cq_source, self.cc_sink):
+            end.pause_by(None)
+
     def configured(self):
         """Show the card what the host configured."""
         for name, level in configuration(self).items():

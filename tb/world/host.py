@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass
 
 import cocotb
-from cocotb.triggers import Timer
+from cocotb.triggers import Event, Timer
 from cocotbext.pcie.core import RootComplex
 
 from weft.tb.world import lean_pcie
@@ -93,6 +93,8 @@ class Host(RootComplex):
         Reads that were answered before an earlier one.
     agent : FaultAgent or None
         Answers some reads in the host's place.
+    unplugged : Event
+        While it is set nothing gets from host to card or back.
     strict : bool
         Whether a complaint of the model fails the test at once. All are kept in ``complaints``.
     """
@@ -110,7 +112,7 @@ class Host(RootComplex):
         self.split_on_all_rcb = self.config.split_completions
         self.memory = HostMemory(self, self.rng)
         self.device = self.function = self.bar = None
-        self.reading, self.overtaken, self.agent = [], 0, None
+        self.reading, self.overtaken, self.agent, self.unplugged = [], 0, None, Event()
 
     async def handle_mem_read_tlp(self, tlp):
         # Only the read service waits: a delay of the port would hold credits back, and one inside a memory region
@@ -127,9 +129,15 @@ class Host(RootComplex):
             await Timer(round(wait * 1000), "ps")
         self.overtaken += self.reading[0] != tlp.address
         self.reading.remove(tlp.address)
+        if self.unplugged.is_set():
+            return
         if self.agent is not None and await self.agent.answer(tlp):
             return
         await super().handle_mem_read_tlp(tlp)
+
+    async def handle_mem_write_tlp(self, tlp):
+        if not self.unplugged.is_set():
+            await super().handle_mem_write_tlp(tlp)
 
     def plug(self, device):
         """Put the card in; once, before :meth:`start`."""

@@ -58,6 +58,11 @@ class HostMemory:
         base, size = HIGH
         root_complex.mem_address_space.register_region(_Area(self, base, size), base, size)
 
+    @property
+    def pages(self):
+        """Pages that are allocated."""
+        return len(self._pages)
+
     def allocate(self, size, align=PAGE_BYTES, areas=(LOW, HIGH)):
         """Physical address of ``size`` zeroed contiguous bytes; size and align are multiples of 4 KiB."""
         while True:

@@ -20,7 +20,8 @@ def inside(side):
 def two_cards_verilog(card_text, card="weft_card"):
     """Verilog with module ``two_cards``: module ``card`` of ``card_text`` twice.
 
-    ``clk`` and ``rst`` are common; every other port appears twice, as ``a_<port>`` and ``b_<port>``. What a source
+    ``clk`` and ``rst`` are common, and either card has a reset of its own, ``a_rst`` and ``b_rst``; every other port
+    appears twice, as ``a_<port>`` and ``b_<port>``. What a source
     drives of an AXI stream appears once more as one word, ``<stream>__beat``, from the top the members of
     :data:`BEAT`; where the bench is the source, that word is the input, and the members show it.
     """
@@ -34,12 +35,13 @@ def two_cards_verilog(card_text, card="weft_card"):
     pins |= {f"{stream}__beat": port for stream, port in words.items()}
     declarations, body = ["  input clk", "  input rst"], []
     for side in SIDES:
-        declarations += [_declaration(f"{side}_{name}", *port) for name, port in (pins | shown).items()]
+        declarations += [_declaration(f"{side}_{name}", *port)
+                         for name, port in ({"rst": ("input", 1)} | pins | shown).items()]
         for stream in streams:
             members = ", ".join(f"{side}_{stream}__{member}" for member in BEAT)
             body.append(f"  assign {{{members}}} = {side}_{stream}__beat;")
         body.append(_instance("card_side", f"side_{side}",
-                              {"clk": "clk", "rst": "rst"} | {name: f"{side}_{name}" for name in pins}))
+                              {"clk": "clk", "rst": f"rst | {side}_rst"} | {name: f"{side}_{name}" for name in pins}))
     return "\n".join([card_text, _card_side(card, ports, pins, streams), _module(TOP, declarations, body)])
 
 

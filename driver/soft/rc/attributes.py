@@ -9,6 +9,16 @@ _BITS = {"timeout": 5, "retry_cnt": 3, "rnr_retry": 3, "min_rnr_timer": 5, "max_
 
 
 @dataclass(frozen=True)
+class SoftConnection:
+    """What the peer must know of a software queue pair, to be handed over out of band."""
+
+    qpn: int
+    psn: int
+    mac: int
+    ip: int
+
+
+@dataclass(frozen=True)
 class RcAttr:
     """Attributes of a connection, with the names and units of the verbs (ibv_qp_attr).
 

@@ -8,9 +8,8 @@ from ...protocol.timer import ack_timeout_ns
 from ...terms.checks import unsigned
 from ...terms.enums import QPState, WCOpcode, WCStatus
 from ...terms.wc import WC
-from ...verbs.qp_attr import QPConnection
 from ...verbs.requests import sges_of
-from .attributes import RcAttr
+from .attributes import RcAttr, SoftConnection
 from .opcodes import RESPONSES
 from .packet import Addresses, build
 from .requester import Requester
@@ -59,14 +58,14 @@ class SoftQP:
     @property
     def connection(self):
         """What the peer needs."""
-        return QPConnection(self.qp_num, self.psn, self.context.mac, self.context.ip)
+        return SoftConnection(self.qp_num, self.psn, self.context.mac, self.context.ip)
 
     def connect(self, peer, attr=None):
         """INIT to RTS.
 
         Parameters
         ----------
-        peer : QPConnection
+        peer : SoftConnection
         attr : RcAttr or None
         """
         if self.qp_state is not QPState.INIT:
@@ -175,7 +174,8 @@ class SoftQP:
 
     def _flush_receives(self):
         while self.receives:
-            self.rcq.push(WC(self.receives.popleft().wr_id, WCStatus.WR_FLUSH_ERR, WCOpcode.RECV, self.qp_num))
+            self.rcq.push(WC(self.receives.popleft().wr_id, WCStatus.WR_FLUSH_ERR, WCOpcode.RECV,
+                             qp_num=self.qp_num))
 
     def close(self):
         """Destroy it; nothing that was posted is completed any more."""

@@ -253,7 +253,7 @@ class Requester:
 
     def _complete(self, request, status):
         length = request.length if status is WCStatus.SUCCESS else 0
-        self.qp.scq.push(WC(request.wr_id, status, COMPLETION[request.opcode], self.qp.qp_num, byte_len=length))
+        self.qp.scq.push(WC(request.wr_id, status, COMPLETION[request.opcode], qp_num=self.qp.qp_num, byte_len=length))
 
     def flush(self):
         """Complete everything with WR_FLUSH_ERR."""

@@ -124,7 +124,7 @@ class Responder:
 
     def _complete(self, receive, status, opcode=WCOpcode.RECV, length=0, packet=None):
         with_imm = packet is not None and packet.opcode in WITH_IMM
-        self.qp.rcq.push(WC(receive.wr_id, status, opcode, self.qp.qp_num, byte_len=length,
+        self.qp.rcq.push(WC(receive.wr_id, status, opcode, qp_num=self.qp.qp_num, byte_len=length,
                             imm_data=packet.imm if with_imm else 0,
                             wc_flags=WCFlags.WITH_IMM if with_imm else WCFlags(0)))
 

@@ -1,27 +1,14 @@
-"""Work requests of a software queue pair: those of the verbs, and atomics; checked when they are posted."""
-
-from dataclasses import dataclass
+"""Work requests of a software queue pair: those of the verbs, checked when they are posted."""
 
 from ...protocol.segment import MESSAGE_BYTES_MAX
 from ...terms.checks import member, unsigned
 from ...terms.enums import SendFlags, WROpcode
+from ...terms.errors import NotSupported
 from ...verbs.requests import sges_of
-from ...verbs.wr import SendWR
 from .request import ATOMIC, ATOMIC_BYTES, Request
 
+OPCODES = tuple(opcode for opcode in WROpcode if opcode <= WROpcode.ATOMIC_FETCH_AND_ADD)
 _IGNORED = SendFlags.SOLICITED     # there are no solicited events
-
-
-@dataclass
-class AtomicWR(SendWR):
-    """A send work request that may be an atomic."""
-
-    compare_add: int = 0
-    swap: int = 0
-
-    def set_wr_atomic(self, rkey, addr, compare_add, swap=0):
-        """Where, and with what, as in pyverbs: to compare or to add, and to swap in."""
-        self.rkey, self.remote_addr, self.compare_add, self.swap = rkey, addr, compare_add, swap
 
 
 def send_request(wr, cap, *, signal_all):
@@ -33,6 +20,8 @@ def send_request(wr, cap, *, signal_all):
         If one of its values is impossible.
     """
     opcode = member("opcode", wr.opcode, WROpcode)
+    if opcode not in OPCODES:
+        raise NotSupported(f"{opcode.name} does not exist here")
     flags = member("send_flags", wr.send_flags, SendFlags) & ~_IGNORED
     if flags & ~(SendFlags.FENCE | SendFlags.SIGNALED):
         raise ValueError("inline data do not exist here")
@@ -40,7 +29,7 @@ def send_request(wr, cap, *, signal_all):
     length = sum(size for _, size, _ in sges)
     if length > MESSAGE_BYTES_MAX:
         raise ValueError(f"a message of {length} bytes; at most {MESSAGE_BYTES_MAX}")
-    compare, swap_add = getattr(wr, "compare_add", 0), getattr(wr, "swap", 0)
+    compare, swap_add = wr.compare_add, wr.swap
     if opcode is WROpcode.ATOMIC_FETCH_AND_ADD:
         compare, swap_add = 0, compare
     if opcode in ATOMIC and length != ATOMIC_BYTES:

@@ -14,13 +14,14 @@ from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.layouts import Verdict
 from weft.hdl.params import preset
 from weft.model.functional.node import Node, choose_encoding, open_holes
-from weft.tb.blocks.adamap.connection import EXTENTS, MASK, Qp, inside, pieces_of
+from weft.tb.blocks.adamap.connection import MASK, Qp, pieces_of
+from weft.tb.blocks.adamap.knitting_lines import PIECE, KnittingLines
 from weft.tb.blocks.adamap.room_port import RoomPort
 from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import bench_seed
 
-PARAMS = replace(preset("test"), qps=4, window_bits=64, builder_slots=4, cache_entries=8, prefetch_depth_max=4,
+PARAMS = replace(preset("test"), qps=8, window_bits=64, builder_slots=4, cache_entries=16, prefetch_depth_max=4,
                  match_queue=16, knit_extents=2)
 RESERVE = 8             # free blocks that a node from the window leaves to residues
 NEVER_NS = 1 << 30
@@ -57,8 +58,9 @@ class World:
         self.port = RoomPort(dut, rng, on_judgement=self._judged, on_report=self._reported, on_read=self._on_read,
                              on_answer=self._on_answer, latency=lambda: rng.randint(*self.latency))
         self.blocks, self.read, self.seen, self.qps = {}, set(), Counter(), {}
-        self.lines = [first + k for first, count in EXTENTS for k in range(count)]
-        pieces = [self.lines[k:k + 4] for k in range(0, len(self.lines), 4)]    # some nodes lie in consecutive blocks
+        self.memory = KnittingLines(PARAMS, rng)
+        lines = self.memory.lines
+        pieces = [lines[k:k + PIECE] for k in range(0, len(lines), PIECE)]      # some nodes lie in consecutive blocks
         rng.shuffle(pieces)
         self.free = deque(line for piece in pieces for line in piece)
         self.retired = 0
@@ -71,8 +73,8 @@ class World:
         return self._node_reports.empty() and self._retire_reports.empty() and self.port.idle
 
     async def create(self, qpn, generation):
-        psn = self.rng.choice([0, 5, (1 << 24) - 20, (1 << 32) - 50, self.rng.getrandbits(32)])
-        qp = Qp(qpn, generation, psn, self.free.popleft(), self.blocks.__getitem__)
+        psn, rsn = (self.rng.choice([0, 5, (1 << 24) - 20, (1 << 32) - 50, self.rng.getrandbits(32)]) for _ in range(2))
+        qp = Qp(qpn, generation, psn, rsn, self.free.popleft(), self.blocks.__getitem__, self.memory.inside)
         await self.port.create(qpn, generation, psn, qp.spare)
         self.qps[qpn] = qp
         return qp
@@ -115,7 +117,7 @@ class World:
     def _on_read(self, line, count):
         assert 1 <= count <= 4 and line % 64 + count <= 64, "a read across 4 KiB"
         for each in range(line, line + count):
-            assert inside(each), f"read outside the extents: {each:#x}"
+            assert self.memory.inside(each), f"read outside the extents: {each:#x}"
         self.seen["lines in one read"] = max(self.seen["lines in one read"], count)
         return range(line, line + count)
 
@@ -188,7 +190,7 @@ class World:
                 continue
             line, node = qp.nodes.popleft()
             assert (retire.line, retire.rsn) == (line, node.rsn), "not the head was retired"
-            assert retire.next_rsn == node.rsn + len(node.holes)
+            assert retire.next_rsn == (node.rsn + len(node.holes)) & MASK
             left = open_holes(node.encoding, node.holes, retire.open)
             assert retire.residue == retire.open.bit_count() == len(left)
             if self.exact:
@@ -214,6 +216,6 @@ async def set_up(dut, *, latency, depth, watermark, node_age_ns=NEVER_NS, exact=
     world = World(dut, rng or random.Random(bench_seed()), exact=exact, slack=slack, latency=latency)
     world.port.configure(reorder_distance=1, node_age_ns=node_age_ns, retransmit_slack=slack, prefetch_depth=depth,
                          prefetch_watermark=watermark)
-    for index, (first, count) in enumerate(EXTENTS):
+    for index, (first, count) in enumerate(world.memory.extents):
         await world.port.extent(index, first, count)
     return world

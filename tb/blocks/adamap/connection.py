@@ -5,27 +5,21 @@ from collections import deque
 from weft.model.functional.node import choose_encoding
 from weft.model.functional.node_list import NodeList
 
-EXTENTS = [(0x1000, 62), (0x9_0000, 61)]      # neither ends where a page does
 MASK = (1 << 32) - 1
-
-
-def inside(line):
-    """Whether a block lies in an extent."""
-    return any(first <= line < first + count for first, count in EXTENTS)
 
 
 class Qp:
     """Both drivers' view of one connection."""
 
-    def __init__(self, qpn, generation, psn, line, read):
+    def __init__(self, qpn, generation, psn, rsn, line, read, inside):
         self.qpn, self.generation = qpn, generation
         self.next_psn = psn            # sender: next original
-        self.rsn = 0                   # receiver: RSN of the next hole linked
+        self.rsn = rsn                 # receiver: RSN of the next hole linked
         self.linked = 0
         self.spare = line              # block that the next node goes to
         self.nodes = deque()           # (line, Node) in the list
         self.todo = deque()            # retransmissions the sender knows of: (psn, rsn)
-        self.sent_rsn = 0
+        self.sent_rsn = rsn
         self.lost = set()              # PSNs reported as holes
         self.filled = set()
         self.in_flight = 0             # packets without judgement

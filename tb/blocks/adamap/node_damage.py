@@ -12,3 +12,8 @@ def resealed(block, **fields):
         word = word & ~(mask << abi.NODE.shift_of(name)) | value << abi.NODE.shift_of(name)
     sum_ = damage(word.to_bytes(abi.BLOCK_BYTES, "little"))
     return (word | sum_ << abi.NODE.shift_of("check")).to_bytes(abi.BLOCK_BYTES, "little")
+
+
+def flipped(block, name, bit):
+    """The block with another bit in a field, and a check word that holds."""
+    return resealed(block, **{name: getattr(abi.NODE.unpack(block), name) ^ 1 << bit})

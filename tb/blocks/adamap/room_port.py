@@ -19,7 +19,9 @@ from weft.tb.flow.payload import pack, unpack
 from weft.tb.flow.stream import StreamSink, StreamSource
 
 TIME_STEP = 8       # cycles between two changes of time_ns
-PLACE_CYCLES = 30   # payloads are placed at most so long after their judgement
+PLACE_CYCLES = 30   # payloads are mostly placed at most so long after their judgement
+STALL_CYCLES = 300  # now and then the host takes none for so long: then many are placed at once
+TICKETS_MAX = 120   # packets that wait to be placed
 TAG_REST = 0x5000   # what the tag of an answer holds above the room's own bits is nobody's business
 
 
@@ -143,7 +145,8 @@ class RoomPort:
         while True:
             judged = unpack(Judgement, int(await self._judgements.recv()))
             record, ticket = self._asked.popleft()
-            self._placing.append((self.now + self.rng.randint(0, PLACE_CYCLES), ticket))
+            delay = self.rng.randint(0, PLACE_CYCLES) if self.rng.random() < 0.98 else STALL_CYCLES
+            self._placing.append((self.now + delay, ticket))
             self.on_judgement(record, Verdict(judged.verdict))
 
     async def _take_reports(self, sink):
@@ -161,7 +164,7 @@ class RoomPort:
             self.now += 1
             if self.now % TIME_STEP == 0:
                 dut.time_ns.value = self.now_ns
-            while self._placing and self._placing[0][0] <= self.now:
+            while self._placing and (self._placing[0][0] <= self.now or self._ticket > self.placed + TICKETS_MAX):
                 self.placed = self._placing.popleft()[1]
                 dut.placed_ticket.value = self.placed % 256
             for name, words in self._doorbells.items():

@@ -13,6 +13,7 @@ from weft.hdl.adamap.control import ControlKind
 from weft.hdl.adamap.window import STEP, Window
 from weft.hdl.layouts import HoleRun, JudgeRequest
 from weft.hdl.params import preset
+from weft.model.functional import window as model
 from weft.tb.blocks.adamap.window_bench import BITS, ROWS, Ports, WindowBench, control, tables
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack, unpack
@@ -124,6 +125,25 @@ async def jump_of_any_length_is_counted(dut):
         assert bench.ask(row, psn=base + length).lost == [(base, length)]
         await bench.answers()
         bench.acknowledge()
+    await bench.runs_agree()
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def late_packets_are_told_from_stale_ones(dut):
+    """However far behind its window the cumulative PSN of a QP is."""
+    rng = random.Random(bench_seed())
+    bench = await WindowBench.start(dut, rng, [first_psn(rng) for _ in range(ROWS)], 0.0)
+    bench.set(reorder=1)
+    distances = [(1 << k) - less for k in range(1, 23) for less in (0, 1)]
+    rng.shuffle(distances)
+    for distance in distances:
+        row = rng.randrange(ROWS)
+        window = bench.windows[row]
+        window.cum = window.base - distance
+        bench.cums[row] = window.cum % (1 << 24)
+        assert bench.ask(row, psn=window.cum).verdict == model.LATE
+        assert bench.ask(row, psn=window.cum - 1).verdict == model.STALE
+        await bench.answers()
     await bench.runs_agree()
 
 

@@ -11,18 +11,31 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from cocotb.triggers import FallingEdge, RisingEdge
 
 from weft.hdl import layouts
-from weft.hdl.abi import COMMAND, COUNTER_WIDTH, COUNTERS, RESPONSE, CommandOpcode, CommandStatus
+from weft.hdl.abi import (
+    BLOCK_BYTES,
+    COMMAND,
+    COUNTER_WIDTH,
+    COUNTERS,
+    PTE_BYTES,
+    RESPONSE,
+    CommandOpcode,
+    CommandStatus,
+    pte_damage,
+)
 from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.params import preset
 from weft.hdl.table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from weft.model.functional.translate import MrEntry, QpEntry
 from weft.tb.flow.clock import start_clock
+from weft.tb.flow.reserved import junk
 from weft.tb.flow.simulate import bench_seed
 from weft.tb.flow.stream import StreamSink, StreamSource
 
 PARAMS = preset("test").with_(ptes=1024)
 Op, Status = CommandOpcode, CommandStatus
 RESULTS = (0x11111111, 0x22222222, 0x33333333, 0x44444444)
+DRAIN_CYCLES = 20       # at most
+NO_PAGES = pte_damage(0).to_bytes(PTE_BYTES, "little") * (BLOCK_BYTES // PTE_BYTES)     # a line of whole entries
 HOST_COUNTERS = [(0x9000_0000_0001 * (n + 3)) % (1 << COUNTER_WIDTH) for n in range(len(COUNTERS))]
 
 
@@ -102,7 +115,7 @@ class Env:
             await RisingEdge(self.dut.clk)
             if not int(self.dut.drain_request.value):
                 continue
-            await self.cycles(20)
+            await self.cycles(DRAIN_CYCLES)
             if self.before_drained:
                 await self.before_drained()
             assert int(self.dut.drain_request.value)
@@ -157,7 +170,7 @@ class Env:
                     waiting.remove(pick)
                 self.dut.i_line__valid.value = 1
                 self.dut.i_line__payload.value = layouts.LineData.const({
-                    "data": int.from_bytes(self.memory.get(line, bytes(64)), "little"), "tag": request.tag | 0x3000,
+                    "data": int.from_bytes(self.memory.get(line, NO_PAGES), "little"), "tag": request.tag | 0x3000,
                     "index": index, "last": last, "error": line in self.bad_lines}).as_bits()
             await RisingEdge(self.dut.clk)
 
@@ -169,7 +182,8 @@ class Env:
     def post(self, opcode, **fields):
         """Queue a command; its tag."""
         self.tag = self.tag + 1 & 0xFFFF
-        self.commands.send_nowait(COMMAND.pack(phase=self.rng.randrange(2), opcode=opcode, tag=self.tag, **fields))
+        self.commands.send_nowait(COMMAND.pack(phase=self.rng.randrange(2), opcode=opcode, tag=self.tag, **fields,
+                                               **junk(COMMAND, self.rng)))
         return self.tag
 
     async def answer(self, tag, opcode):

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from weft.hdl import abi
 from weft.hdl.abi import PAGE_2M, PAGE_4K
 from weft.model.functional.translate import MrEntry, page_count
 from weft.tb.blocks.command.surroundings import PARAMS, CommandBench, Op, Status, limit, start
@@ -49,11 +50,13 @@ async def memory_regions_must_fit(dut):
         va = rng.choice([rng.getrandbits(64), (1 << 64) - length + rng.randrange(-1, 2), 0, size, size - 1]) % (1 << 64)
         good = (length < 1 << 48 and va + length <= 1 << 64
                 and pte_index + page_count(va, length, size) <= PARAMS.ptes)
-        fields = {"mr_index": rng.randrange(PARAMS.mrs), "va": va, "length": length, "pte_index": pte_index,
-                  "page_2m": page_2m}
-        await env.do(Op.MR_CREATE, Status.OK if good else Status.BAD_VALUE, **fields)
+        index = rng.randrange(PARAMS.mrs)
+        fields = {"key_tag": rng.getrandbits(8), "access": rng.getrandbits(4), "pd": rng.getrandbits(24), "va": va,
+                  "length": length, "pte_index": pte_index, "page_2m": page_2m}
+        await env.do(Op.MR_CREATE, Status.OK if good else Status.BAD_VALUE, mr_index=index, **fields)
         if good:
-            await env.do(Op.MR_DESTROY, mr_index=fields["mr_index"])
+            assert await env.mr(index) == MrEntry(**fields)
+            await env.do(Op.MR_DESTROY, mr_index=index)
     assert env.seen[Op.MR_CREATE, Status.OK] > 50 and env.seen[Op.MR_CREATE, Status.BAD_VALUE] > 50, env.seen
 
 
@@ -70,13 +73,13 @@ async def page_table_is_copied(dut):
         count = 512 if case == "full" else rng.randrange(1, 40) if case == "good" else rng.randrange(100, 400)
         first = PARAMS.ptes - count if case == "full" else rng.randrange(PARAMS.ptes - count + 1)
         line = rng.getrandbits(50)
-        entries = [rng.getrandbits(52) << 12 for _ in range(count)]
+        entries = [page | abi.pte_damage(page) for page in (rng.getrandbits(52) << 12 for _ in range(count))]
         env.bad_lines = set()
         bad = set()
         if case in ("bad value", "both"):
             bad = set(rng.sample(range(count), 3))
             for n in bad:
-                entries[n] |= 1 << rng.randrange(12)
+                entries[n] ^= 1 << rng.randrange(64)
         if case in ("dma error", "both"):
             dead = rng.randrange((count + 7) // 8)
             env.bad_lines = {line + dead}

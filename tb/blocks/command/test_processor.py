@@ -10,7 +10,17 @@ from weft.hdl.abi import BLOCK_BYTES, QpState, make_qpn
 from weft.hdl.layouts import Extent
 from weft.hdl.wire import QPN_BITS
 from weft.model.functional.translate import QpEntry
-from weft.tb.blocks.command.surroundings import HOST_COUNTERS, PARAMS, RESULTS, CommandBench, Op, Status, limit, start
+from weft.tb.blocks.command.surroundings import (
+    DRAIN_CYCLES,
+    HOST_COUNTERS,
+    PARAMS,
+    RESULTS,
+    CommandBench,
+    Op,
+    Status,
+    limit,
+    start,
+)
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
 LIFE = 0xFACE9      # a generation with all the bits that the index leaves
@@ -25,9 +35,10 @@ def qpn(index, generation):
 @limit(200)
 async def qp_lives_and_dies(dut):
     env = await start(dut)
-    values = {"qpn": qpn(5, LIFE), "pd": 0xABCDEF, "access": 0xA, "psn": 0xFEDC_BA98, "address": 0x1_2345_6740,
-              "ip": 0xC0A8_1234, "psn_guard": 21}
-    born = QpEntry(QpState.RTS, LIFE, 0xABCDEF, 0xA, 0xC0A8_1234, 21)
+    values = {"qpn": qpn(5, LIFE), "psn": env.rng.getrandbits(32), "address": env.rng.getrandbits(58) << 6,
+              "pd": env.rng.getrandbits(24), "access": env.rng.getrandbits(4), "ip": env.rng.getrandbits(32),
+              "psn_guard": env.rng.getrandbits(5)}
+    born = QpEntry(QpState.RTS, LIFE, *(values[name] for name in ("pd", "access", "ip", "psn_guard")))
     created = born
     env.creates.pause = 1.0
     tag = env.post(Op.QP_CREATE, **values)
@@ -39,10 +50,11 @@ async def qp_lives_and_dies(dut):
     assert (await env.answer(tag, Op.QP_CREATE)).status == Status.OK
     assert await env.qp(5) == born
     create = layouts.ListCreate.from_bits(env.creates.recv_nowait())
-    assert (create.qpn, create.generation, create.psn, create.line) == (5, LIFE % 256, 0xFEDC_BA98, 0x1_2345_6740 >> 6)
+    assert (create.qpn, create.generation) == (5, LIFE % 256)
+    assert (create.psn, create.line) == (values["psn"], values["address"] >> 6)
     await env.do(Op.QP_CREATE, Status.IN_USE, **values)
     await env.do(Op.QP_CREATE, Status.IN_USE, **(values | {"qpn": qpn(5, LIFE + 1)}))
-    await env.do(Op.QP_CREATE, Status.BAD_VALUE, **(values | {"qpn": 6, "address": 0x1_2345_6741}))
+    await env.do(Op.QP_CREATE, Status.BAD_VALUE, **(values | {"qpn": 6, "address": values["address"] | 1}))
     assert len(env.creates) == 0
     for opcode in (Op.QP_DESTROY, Op.QP_MODIFY, Op.QP_QUERY):
         for life in (0, LIFE ^ 1, LIFE % 256, LIFE ^ 1 << QPN_BITS - 1 - PARAMS.qpn_width):
@@ -72,6 +84,9 @@ async def qp_lives_and_dies(dut):
     assert await env.qp(6) == QpEntry()
     await env.do(Op.QP_MODIFY, Status.BAD_VALUE, qpn=qpn(5, LIFE), qp_state=QpState.RTS)
     assert await env.qp(5) == dataclasses.replace(born, state=QpState.ERR), "only its destruction ends ERR"
+    for _ in range(DRAIN_CYCLES + 5):
+        await RisingEdge(dut.clk)
+    assert env.drains == drains, "what changes nothing waits for nothing"
     await env.do(Op.QP_MODIFY, qpn=qpn(5, LIFE), qp_state=QpState.ERR)
     assert await env.qp(5) == dataclasses.replace(born, state=QpState.ERR) and env.drains == drains + 1
 
@@ -111,13 +126,14 @@ async def other_commands(dut):
     assert len(env.extents) == 0
     await env.do(Op.STATISTICS, Status.BAD_VALUE, address=0x1_0020)
     assert len(env.requests) == 0
-    for _ in range(2):
-        await env.do(Op.STATISTICS, address=0x1_0040)
+    somewhere = env.rng.getrandbits(58)
+    for address in (somewhere << 6, ~somewhere % (1 << 58) << 6):
+        await env.do(Op.STATISTICS, address=address)
         request = layouts.DmaRequest.from_bits(env.requests.recv_nowait())
         beats = [layouts.Beat.from_bits(b) for b in (env.beats.recv_nowait() for _ in range(len(env.beats)))]
         text = b"".join(c.to_bytes(8, "little") for c in HOST_COUNTERS)
         text += bytes(-len(text) % 64)
-        assert (request.address, request.length, request.last) == (0x1_0040, len(text), 1)
+        assert (request.address, request.length, request.last) == (address, len(text), 1)
         assert b"".join(b.data.to_bytes(64, "little") for b in beats) == text
         assert [(b.last, b.empty, b.error) for b in beats] == [(n == len(beats) - 1, 0, 0) for n in range(len(beats))]
     for opcode in (0, 11, 64, 127):

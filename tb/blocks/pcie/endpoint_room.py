@@ -37,7 +37,7 @@ class PcieRoom(wiring.Component):
         self._endpoint = Endpoint(params, bulk_clients=BULKS, line_clients=LINES, write_clients=WRITERS)
         members = self._endpoint.signature.members
         self._arrays = ["i_bulk", "o_bulk", "i_line", "o_line", "i_request", "i_data"]
-        self._plain = ["hold", "function_reset_done"]
+        self._plain = ["hold", "stop", "function_reset_done"]
         self._shown = ["idle", "lost", "function_reset"]
         passed = ("i_interrupt", *self._arrays, *self._plain, *self._shown)
         super().__init__({**hard_block_members(), "refused": Out(16), **{name: members[name] for name in passed}})

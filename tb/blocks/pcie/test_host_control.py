@@ -162,6 +162,58 @@ async def idle_waits_for_writes(dut):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
+async def writes_in_the_hard_block_may_be_lost(dut):
+    """Bus mastering is taken away while a write has not left the hard block: that counts as lost, though nothing more
+    is asked for. When nothing is there, nothing is lost."""
+    bench = Bench(dut)
+    bench.host.strict = False
+    await bench.start()
+    device, held = bench.host.device, []
+    tell = device.rq_seq_num.put_nowait
+    device.rq_seq_num.put_nowait = held.append
+    for busy in (True, False, True):
+        if busy:
+            bench.requests[0].send_nowait(group([(bench.regions[0].physical(HALF), 64)])[0])
+            bench.data[0].send_nowait(beats(bytes(64))[0])
+            await Timer(QUIET_NS, "ns")
+            assert len(held) == 1
+        device.functions[0].bus_master_enable = False
+        lost = 0
+        for _ in range(20):
+            await RisingEdge(dut.clk)
+            lost += int(dut.lost.value)
+        assert lost == busy
+        device.functions[0].bus_master_enable = True
+        while held:
+            tell(held.pop())
+        await with_timeout(bench.at_rest(), 1, "us")
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_card_that_is_to_stop_asks_for_nothing(dut):
+    """Though it may be bus master: reads end with an error, writes vanish; afterwards everything works."""
+    bench = Bench(dut)
+    await bench.start()
+    dut.stop.value = 1
+    await RisingEdge(dut.clk)
+    quiet = cocotb.start_soon(nothing_leaves(dut))
+    lost = cocotb.start_soon(with_timeout(RisingEdge(dut.lost), 1, "us"))
+    bench.lines[0].send_nowait(pack(LineRequest, line=bench.regions[0].physical(0) // 64, count=1, tag=3))
+    assert unpack(LineData, await with_timeout(bench.line_data[0].recv(), 1, "us")).error
+    await lost
+    image = bench.image()
+    bench.requests[0].send_nowait(group([(bench.regions[0].physical(HALF), 64)])[0])
+    bench.data[0].send_nowait(beats(bytes([255] * 64))[0])
+    await Timer(QUIET_NS, "ns")
+    await with_timeout(bench.at_rest(), 1, "us")
+    assert bench.image() == image
+    quiet.cancel()
+    dut.stop.value = 0
+    await RisingEdge(dut.clk)
+    await all_clients(bench, 2)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def function_is_reset(dut):
     """The rest of the card is told; when it is done the hard block is told, for a cycle, and the interrupts are as
     after power-up."""
@@ -193,5 +245,6 @@ async def function_is_reset(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_the_host_is_obeyed(sim):
-    quick = {"tests": "interrupts_are_masked|idle_waits|function_is_reset"} if sim == "icarus" else {}
+    some = "interrupts_are_masked|idle_waits|may_be_lost|to_stop|function_is_reset"
+    quick = {"tests": some} if sim == "icarus" else {}
     simulate(pcie_room(), name="pcie_room", cases=__file__, sim=sim, **quick)

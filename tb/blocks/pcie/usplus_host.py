@@ -19,10 +19,10 @@ async def without_gaps(dut, prefix):
     inside, edge = False, RisingEdge(dut.clk)
     while True:
         await edge
-        offered = bool(int(valid.value))
-        if int(dut.rst.value):
+        if int(dut.rst.value):      # until the first edge in it nothing is defined
             inside = False
             continue
+        offered = bool(int(valid.value))
         assert offered or not inside, f"{prefix}: tvalid falls inside a packet"
         if offered and int(ready.value):
             inside = not int(last.value)

@@ -12,9 +12,9 @@ from cocotb.triggers import ClockCycles, ReadOnly, RisingEdge
 
 from weft.hdl import wire
 from weft.hdl.abi import Reason
-from weft.hdl.layouts import RxHeader
+from weft.hdl.layouts import RxHeader, RxKind
 from weft.hdl.params import preset
-from weft.hdl.receive.parse import Parse
+from weft.hdl.receive.parse import RAW_MAX, Parse
 from weft.model.functional.parse import KINDS, parse
 from weft.tb.blocks.receive.frames import IP, MAC, PEER_MAC, edit, roce, seal
 from weft.tb.flow.clock import start_clock
@@ -45,6 +45,8 @@ class ParseBench:
         self.header = StreamSink(dut, "o_header", dut.clk, pause=pause, rng=rng)
         self.payload = StreamSink(dut, "o_payload", dut.clk, pause=pause, rng=rng)
         self.refused, self.frames, self.sent = [], 0, 0
+        self.nic_takes = True       # the Simple NIC: a raw frame is done when its header is taken
+        self.raws_done = 0          # it is done with so many more
         cocotb.start_soon(self._watch())
 
     async def _watch(self):
@@ -52,6 +54,11 @@ class ParseBench:
             await RisingEdge(self.dut.clk)
             assert int(self.dut.i__ready.value)
             self.frames += int(self.dut.count_rx_frames.value)
+            taken = int(self.dut.o_header__valid.value) and int(self.dut.o_header__ready.value)
+            header = RxHeader.from_bits(int(self.dut.o_header__payload.value)) if taken and self.nic_takes else None
+            self.raws_done += header is not None and header.kind == RxKind.RAW and not header.roce
+            self.dut.raw_done.value = int(self.raws_done > 0)
+            self.raws_done = max(0, self.raws_done - 1)
             if int(self.dut.refuse__stb.value):
                 self.refused.append(Reason(int(self.dut.refuse__reason.value)))
 
@@ -285,6 +292,29 @@ async def overflow(dut):
     frame = data_frame(rng, 1000)
     bench.send(frame)
     await expect(bench, [(frame, False)])
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def raw_frames_have_a_share(dut):
+    """The Simple NIC takes none: raw frames are dropped behind the first ones, packets of all kinds are not."""
+    rng, bench = await start(dut)
+    bench.nic_takes = False
+    raw = wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=wire.ETHERTYPE_ARP) + bytes(46)
+    packets = [roce(wire.Opcode.ACKNOWLEDGE), roce(wire.Opcode.PROBE), data_frame(rng, 64)]
+    frames = [frame for _ in range(2 * RAW_MAX) for frame in (raw, rng.choice(packets))]
+    for frame in frames:
+        bench.send(frame)
+    await bench.settle()
+    await ClockCycles(dut.clk, 4)
+    assert bench.refused == [Reason.NIC_BUSY] * RAW_MAX
+    bench.refused.clear()
+    await expect(bench, [(frame, False) for n, frame in enumerate(frames) if frame is not raw or n < 2 * RAW_MAX])
+    bench.raws_done = RAW_MAX
+    await ClockCycles(dut.clk, RAW_MAX + 2)
+    bench.nic_takes = True
+    for _ in range(RAW_MAX):
+        bench.send(raw)
+    await expect(bench, [(raw, False)] * RAW_MAX)
 
 
 @cocotb.test(timeout_time=400, timeout_unit="us")

@@ -80,6 +80,11 @@ def judgement(rng, request):
             "holes": rng.getrandbits(HOLES_BITS), "progress": int(rng.random() < 0.3)}
 
 
+def tells_of_refusal(report):
+    """Whether a report says that a packet was refused."""
+    return report.kind is ReportKind.ERROR or (report.kind is ReportKind.PROBE and report.reason is not Reason.OK)
+
+
 class Room:
     """The card around the receive room."""
 
@@ -95,7 +100,8 @@ class Room:
         self.counts, self.refused, self.tickets = Counter(), ([], []), []
         self.cycle = 0
         self.looks = []     # (index, state) of the QP as it was when its packet was about to be placed
-        for task in (self._watch(), self._translate(), self._window(), self._table()):
+        self.told, self.unread, self.reading = [], 0, 0.2   # refusals told between two readings of the driver
+        for task in (self._watch(), self._translate(), self._window(), self._table(), self._ring()):
             cocotb.start_soon(task)
 
     def send(self, frame):
@@ -119,6 +125,23 @@ class Room:
                 assert ticket == (last + 1) % 256
                 self.tickets.append((self.data.received, self.raw.received))
                 last = ticket
+
+    async def _ring(self):
+        """The report ring and its driver, which reads now and then all there is: all that it was told of before may be
+        told again."""
+        self.told.append([])
+        while True:
+            await RisingEdge(self.dut.clk)
+            report = Report.from_bits(int(self.dut.o_report__payload.value))
+            taken = int(self.dut.o_report__valid.value) and int(self.dut.o_report__ready.value)
+            entry = REPORT_EVENT.unpack(report.entry.to_bytes(64, "little"))
+            if refusal := int(taken and tells_of_refusal(entry)):
+                self.told[-1].append(entry.qpn)
+                self.unread = 1
+            elif self.unread and self.rng.random() < self.reading:
+                self.unread = 0
+                self.told.append([])
+            self.dut.refusals__written.value, self.dut.refusals__unread.value = refusal, self.unread
 
     async def _table(self):
         """The QP table, in which now and then a QP has gone to ERR since its packet was checked."""
@@ -205,6 +228,7 @@ class Expected:
     def __init__(self, frames, needs, looks, requests, judgements):
         self.requests, self.data, self.raw, self.reports, self.refused = [], [], [], [], ([], [])
         self.progress = []      # beats of data and raw frames up to each ticket
+        self.tellable = 0       # reports that tell of a refused packet: not all need come
         self.counts, self.cases = Counter(), Counter()
         answers, self.needs, self.looks = zip(requests, judgements, strict=True), iter(needs), iter(looks)
         beats_out, ticket = [0, 0], 0
@@ -218,12 +242,15 @@ class Expected:
             self.progress.append(tuple(beats_out))
             ticket += 1
 
+    def _raw(self, header, payload, beats_out):
+        self.raw.append((len(payload), header.roce, payload))
+        beats_out[1] += -(-len(payload) // 64)
+
     def _packet(self, header, payload, ticket, answers, beats_out):
         beat_count = -(-len(payload) // 64)
         looked_at, state = next(self.looks)
-        if header.kind == "RAW":
-            self.raw.append((len(payload), header.roce, payload))
-            beats_out[1] += beat_count
+        if header.kind == "RAW" and not header.roce:
+            self._raw(header, payload, beats_out)
             return
         length = header.dma_length if header.kind == "DATA" else 0
         reason, segments = translated(header.rkey, header.va, length, header.dest_qp)
@@ -235,6 +262,10 @@ class Expected:
                 reason = Reason.WRONG_PEER
             elif header.kind == "REFUSED":
                 reason = header.reason
+        if header.kind == "RAW" and reason == Reason.OK:
+            self.cases["control frame", header.opcode] += 1
+            self._raw(header, payload, beats_out)
+            return
         said = {"psn": header.psn, "base": 0, "holes": 0, "progress": 0, "verdict": None}
         if reason == Reason.OK:
             request, said = next(answers)
@@ -272,13 +303,34 @@ class Expected:
             kinds.append(ReportKind.UNMATCHED)
         elif said["progress"]:
             kinds.append(ReportKind.PROGRESS)
+        refusals = {ReportKind.ERROR} if reason != Reason.UNKNOWN_QP else {ReportKind.PROBE}
         for kind in kinds:
+            self.tellable += kind in refusals
             entry = REPORT_EVENT.pack(
                 kind=kind, has_imm=header.has_imm, retransmission=header.retransmission, reason=reason,
                 opcode=header.opcode, qpn=index, generation=generation_of(index), psn=said["psn"],
                 base=said["base"], holes=said["holes"], va=header.va, key=header.rkey, length=header.dma_length,
                 imm=header.imm, rsn=header.rsn, src_ip=header.src_ip)
             self.reports.append((int.from_bytes(entry, "little"), ticket))
+
+
+def check_reports(room, reports, expected):
+    """All that must come came in order; of those that tell of a refused packet one of each QP between two readings."""
+    left, coalesced = iter(expected.reports), 0
+    for report in reports:
+        for wanted in left:
+            if wanted == report:
+                break
+            assert tells_of_refusal(REPORT_EVENT.unpack(wanted[0].to_bytes(64, "little"))), "a report is missing"
+            coalesced += 1
+        else:
+            raise AssertionError("a report nobody expects")
+    coalesced += len(list(left))
+    assert room.counts["count_reports_coalesced"] == coalesced
+    for told in room.told:
+        assert len(set(told)) == len(told), "the driver was told twice of one QP"
+    assert sum(map(len, room.told)) == expected.tellable - coalesced
+    expected.cases["coalesced"] = coalesced
 
 
 async def compare(room, frames):
@@ -298,7 +350,7 @@ async def compare(room, frames):
     assert [(await receive(room.raw))[0] for _ in expected.raw] == [r[2] for r in expected.raw]
     assert not len(room.data) and not len(room.raw)
     reports = [Report.from_bits(await room.report.recv()) for _ in range(len(room.report))]
-    assert [(r.entry, r.ticket) for r in reports] == expected.reports
+    check_reports(room, [(r.entry, r.ticket) for r in reports], expected)
     assert room.refused[0] == expected.refused[0] and room.refused[1] == expected.refused[1]
     for name, count in expected.counts.items():
         assert room.counts[name] == count, name
@@ -321,13 +373,14 @@ async def random_packets(dut):
     dut.space.value = 1
     expected = await compare(room, frames)
     cocotb.log.info("cases: %s", dict(expected.cases))
-    for case in ("probe of a QP in ERR", "stopped in the last moment"):
+    for case in ("probe of a QP in ERR", "stopped in the last moment", "coalesced",
+                 *(("control frame", int(opcode)) for opcode in (wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT))):
         assert expected.cases.pop(case), case
     seen = {verdict for _, verdict, _ in expected.cases}
     assert seen == {None, *Verdict}
     assert {reason for _, verdict, reason in expected.cases if verdict is None} >= {
         Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_RANGE, Reason.STALE_GENERATION, Reason.WRONG_PEER}
-    for kind in ("DATA", "PROBE", "REFUSED"):
+    for kind in ("DATA", "PROBE", "RAW", "REFUSED"):
         assert expected.cases[kind, None, Reason.WRONG_PEER], kind
         assert expected.cases[kind, None, Reason.STALE_GENERATION] or kind == "REFUSED", kind
     kinds = Counter(entry >> 1 & 31 for entry, _ in expected.reports)
@@ -348,6 +401,42 @@ async def stranger_moves_no_window(dut):
     await compare(room, frames)
     assert not room.requests and not room.report.received
     assert room.refused[1] == [Reason.WRONG_PEER] * len(frames)
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def refused_packets_are_told_of_once(dut):
+    """One report of each QP until the driver has read it, none while half of the ring is taken, and nobody waits."""
+    rng, room = await start(dut, accept_all=True)
+    room.reading = 0
+    honest = roce(wire.Opcode.WRITE_ONLY, payload=bytes(64), dest_qp=number(1), rkey=99)
+    bad = [roce(wire.Opcode.WRITE_ONLY, payload=bytes(64), dest_qp=number(index), rkey=1) for index in (1, 2, 3)]
+    bad.append(roce(wire.Opcode.PROBE, dest_qp=number(ERR_QP)))
+    sent = []
+
+    async def attack(frames):
+        for frame in [frame for one in frames for frame in (one, honest)] * 8:
+            room.send(frame)
+            sent.append(frame)
+        await room.source.idle()
+        while len(room.tickets) < len(sent):
+            await RisingEdge(dut.clk)
+        await ClockCycles(dut.clk, 30 + PARAMS.qps)
+
+    await attack(bad)
+    assert sorted(room.told[-1]) == [1, 2, 3, ERR_QP]
+    await attack(bad)
+    assert len(room.told[-1]) == len(bad), "told again though the driver has not read it"
+    room.reading = 1
+    await ClockCycles(dut.clk, 30 + PARAMS.qps)
+    room.reading = 0
+    await attack(bad[1:])
+    assert sorted(room.told[-1]) == [2, 3, ERR_QP]
+    room.reading, dut.refusals__half.value = 1, 1
+    await ClockCycles(dut.clk, 30 + PARAMS.qps)
+    await attack(bad)
+    assert not room.told[-1] and room.report.received == len(bad) + 3
+    dut.refusals__half.value = 0
+    await compare(room, sent)
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")

@@ -35,11 +35,12 @@ class Host:
         self.overtaken = 0
         self._fetched = 0
 
-    def post(self, *, bad_phase=False):
+    def post(self, *, bad_phase=False, damaged=False):
         """Put one random descriptor into the ring; returns it."""
         lap = self.prod >> self.log2
         phase = (lap & 1) ^ 1 ^ bad_phase
-        entry = self.rng.getrandbits(511) << 1 | phase
+        data = (self.rng.getrandbits(495) << 1 | phase).to_bytes(abi.BLOCK_BYTES, "little")
+        entry = int.from_bytes(abi.sealed(data), "little") ^ damaged << self.rng.randrange(1, 512)
         self.lines[(BASE >> 6) + self.prod % self.size] = entry
         self.prod += 1
         return entry
@@ -183,7 +184,7 @@ async def in_order(dut, *, log2):
 async def bad_descriptors_are_refused_and_skipped(dut):
     rng = random.Random(bench_seed())
     host, got, refused = await setup(dut, rng, log2=5)
-    mask, sent, bad_phase, failed = 2 * host.size - 1, {}, set(), set()
+    mask, sent, bad_phase, damaged, failed = 2 * host.size - 1, {}, set(), set(), set()
     host.cut_short = 0.25
     for _ in range(40):
         for _ in range(rng.randint(1, host.size)):
@@ -193,13 +194,15 @@ async def bad_descriptors_are_refused_and_skipped(dut):
                 failed.add(index)
             elif kind < 0.2:
                 bad_phase.add(index)
-            sent[index] = host.post(bad_phase=0.1 <= kind < 0.2)
+            elif kind < 0.3:
+                damaged.add(index)
+            sent[index] = host.post(bad_phase=0.1 <= kind < 0.2, damaged=0.2 <= kind < 0.3)
         await host.doorbell()
         await until(dut, lambda: cons(dut) == host.prod & mask)
         await RisingEdge(dut.clk)
-    assert got == [entry for index, entry in sent.items() if index not in host.errors | bad_phase]
+    assert got == [entry for index, entry in sent.items() if index not in host.errors | bad_phase | damaged]
     assert refused.count(abi.Reason.DMA_ERROR) == len(host.errors) > len(failed) > 0
-    assert refused.count(abi.Reason.BAD_DESCRIPTOR) == len(bad_phase - host.errors) > 0
+    assert refused.count(abi.Reason.BAD_DESCRIPTOR) == len((bad_phase | damaged) - host.errors) > len(bad_phase) > 0
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")

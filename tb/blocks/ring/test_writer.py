@@ -95,6 +95,38 @@ async def every_entry_arrives_once_over_many_laps(dut):
 
 
 @bench_test
+async def marked_entries_are_known_until_they_are_consumed(dut):
+    """And so is whether half of the ring is taken."""
+    rng = random.Random(bench_seed())
+    host = await setup(dut, rng, log2=3)
+    sent, newest, seen = 0, 0, set()
+    for _ in range(80):
+        for _ in range(rng.randint(0, host.size - (sent - host.cons))):
+            dut.mark.value = mark = int(rng.random() < 0.3)
+            host.source.send_nowait(rng.getrandbits(512))
+            while host.source.sent == sent:
+                await RisingEdge(dut.clk)
+            sent += 1
+            newest = sent if mark else newest
+        dut.mark.value = 0
+        while int(dut.prod.value) != sent & 15:
+            await RisingEdge(dut.clk)
+        for _ in range(rng.choice([0, 1, 2, 8])):
+            host.poll()
+        await host.doorbell()
+        await ticks(dut, 3)
+        now = (newest > host.cons, sent - host.cons >= host.size // 2)
+        assert (bool(int(dut.marked.value)), bool(int(dut.half.value))) == now
+        seen.add(now)
+    assert len(seen) == 4
+    dut.enable.value = 0
+    await ticks(dut, 9)
+    dut.enable.value = 1
+    await ticks(dut, 9)
+    assert not int(dut.marked.value) and not int(dut.half.value)
+
+
+@bench_test
 async def interrupt_fires_once_per_arming_behind_its_entry(dut):
     rng = random.Random(bench_seed())
     host = await setup(dut, rng, log2=4)

@@ -75,16 +75,19 @@ def random_tables(rng):
            for n in range(PARAMS.qps - 1)}
     qps[3] = dataclasses.replace(qps[3], access=qps[3].access & ~REMOTE_ACCESS)
     mrs, pte = {}, 0
+    windows = AccessFlag.REMOTE_WRITE, AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ
     for n in range(0, PARAMS.mrs, 2):
         page_2m = rng.randrange(2)
         size = 1 << (21 if page_2m else 12)
-        length = rng.choice([0, 1, rng.randrange(1, 4 * size), 3 * size])
+        length = rng.choice([0, 1, rng.randrange(1, 4 * size), 3 * size]) if n % 8 else 3 * size
         if huge := rng.random() < 0.3:
             length = rng.getrandbits(rng.randint(26, 48)) | 1 << 25
         va = rng.choice([0, rng.getrandbits(48), rng.getrandbits(64) & -size, (1 << 64) - length, 0xFFFF_F000])
         va = min(va, (1 << 64) - max(length, 1))
         mr = MrEntry(key_tag=rng.getrandbits(8), access=rng.getrandbits(4) | rng.choice([0, 15]), pd=rng.randrange(2),
                      va=va, length=length, pte_index=pte, page_2m=page_2m)
+        if n % 8 == 0:
+            mr = dataclasses.replace(mr, access=rng.choice(windows), pd=3 if n % 16 else 2)
         pte += HUGE_PAGES if huge else mr.pages
         mrs[n] = mr
     # No command makes such an MR: it wraps. The translation must hold all the same.
@@ -114,6 +117,8 @@ def random_request(rng, qps, mrs):
         va = (mr.va + rng.randrange(3 * size)) & MAX64 if rng.getrandbits(1) else max(va, mr.va + mr.length) & MAX64
     need = rng.choice([0, AccessFlag.LOCAL_WRITE, AccessFlag.REMOTE_WRITE, rng.getrandbits(4)])
     qpn = rng.choice([rng.randrange(PARAMS.qps), rng.choice([1, 2, 3]), rng.choice([2, 3]), rng.choice([2, 3, 7, 8])])
+    if mr.window and rng.random() < 0.7:
+        qpn, need = mr.pd, rng.choice([need, AccessFlag.REMOTE_WRITE])
     qp_need, generation = rng.randrange(2), 0
     if qp_need == CAN_SEND:     # names no life, and nothing beyond the table
         qpn |= (rng.random() < 0.03) << rng.randrange(PARAMS.qpn_width, QPN_BITS)
@@ -175,10 +180,13 @@ async def agrees_with_the_model(dut):
         assert result_of(bits) == expected, (request, tables[1].get(request.key >> KEY_TAG_BITS))
         seen[expected.reason] += 1
         seen[f"{len(expected.segments)} segments"] += 1
-        seen["empty, not permitted"] += not request.length and expected.reason is Reason.NO_PERMISSION
+        mr = tables[1].get(request.key >> KEY_TAG_BITS)
+        if mr and mr.window and request.length and expected.reason in (Reason.OK, Reason.WRONG_PD):
+            forbidden = request.need & REMOTE_ACCESS & ~expected.qp.access
+            seen["window", expected.reason, bool(forbidden)] += 1
     for what in (Reason.OK, Reason.UNKNOWN_QP, Reason.STALE_GENERATION, Reason.BAD_KEY, Reason.WRONG_PD,
-                 Reason.OUT_OF_RANGE, Reason.NO_PERMISSION, "empty, not permitted", "0 segments", "1 segments",
-                 "2 segments"):
+                 Reason.OUT_OF_RANGE, Reason.NO_PERMISSION, "0 segments", "1 segments", "2 segments",
+                 ("window", Reason.OK, True), ("window", Reason.OK, False), ("window", Reason.WRONG_PD, False)):
         assert seen[what] > 20, seen
 
 

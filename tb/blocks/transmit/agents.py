@@ -17,7 +17,6 @@ from weft.tb.flow.payload import beats
 from weft.tb.flow.simulate import elaborate, simulate
 from weft.tb.flow.stream import StreamSink, StreamSource
 
-MAC, IP = 0x0200_0000_0001, 0x0A00_0001
 BAD_KEY, POISON_KEY = 0xBAD0_0000, 0xDEAD_0000  # refused; read with an error
 NO_QP = 13                                      # a QPN that is not ready to send
 QP_GENERATION = 0x5A
@@ -114,8 +113,8 @@ def packets_of(work, *, qps):
     return packets
 
 
-def frame_of(packet):
-    """The frame of a packet, by the contract."""
+def frame_of(packet, network):
+    """The frame of a packet, by the contract; ``network`` is the (mac, ip) of the card."""
     w = packet.work
     extensions = wire.RETH.pack(va=packet.remote_va, rkey=w.rkey, dma_length=packet.length)
     if w.retransmit:
@@ -123,7 +122,7 @@ def frame_of(packet):
     if packet.has_imm:
         extensions += wire.IMMDT.pack(imm=w.imm)
     return wire.build_frame(
-        opcode=packet.opcode, dst_mac=w.dst_mac, src_mac=MAC, src_ip=IP, dst_ip=w.dst_ip, sport=w.sport,
+        opcode=packet.opcode, dst_mac=w.dst_mac, src_mac=network[0], src_ip=network[1], dst_ip=w.dst_ip, sport=w.sport,
         dest_qp=w.dqpn, psn=packet.psn, ack_req=packet.ack_req, extensions=extensions,
         payload=gather(w.lkey, packet.local_va, packet.length))
 
@@ -137,7 +136,7 @@ def error_of(reason, packet):
         psn=packet.psn, va=packet.remote_va, key=w.rkey, length=packet.length, imm=w.imm, rsn=packet.rsn)
 
 
-def outcome_of(works, *, qps):
+def outcome_of(works, *, qps, network):
     """Frames and error reports of one ring's descriptors."""
     frames, reports = [], []
     for work in works:
@@ -155,7 +154,7 @@ def outcome_of(works, *, qps):
                 reports.append(error_of(reason, packet))
             refused |= reason != Reason.OK
             if not refused:
-                frames.append(frame_of(packet))
+                frames.append(frame_of(packet, network))
     return frames, reports
 
 

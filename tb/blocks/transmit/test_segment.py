@@ -12,6 +12,7 @@ from weft.hdl.params import preset
 from weft.hdl.transmit.segment import CHUNK_MAX, Segmenter, TxJob
 from weft.tb.blocks.transmit.agents import packets_of, random_work, refusal, run
 from weft.tb.flow.clock import start_clock
+from weft.tb.flow.reserved import junk
 from weft.tb.flow.simulate import SIMULATORS, bench_seed
 from weft.tb.flow.stream import StreamSink, StreamSource
 
@@ -52,7 +53,7 @@ async def cuts_like_brute_force(dut):
         expected = []
         for work in works(rng, 48):
             expected += [flat(p) for p in packets_of(work, qps=PARAMS.qps)]
-            source.send_nowait(abi.WORK.pack(**work))
+            source.send_nowait(abi.WORK.pack(**work, **junk(abi.WORK, rng)))
         before, cycles = sink.received, 0
         while sink.received < before + len(expected):
             await RisingEdge(dut.clk)

@@ -15,8 +15,6 @@ from weft.hdl.transmit.segment import CHUNK_MAX
 from weft.hdl.transmit.transmit import Transmit
 from weft.tb.blocks.transmit.agents import (
     BAD_KEY,
-    IP,
-    MAC,
     NO_QP,
     POISON_KEY,
     Host,
@@ -29,6 +27,7 @@ from weft.tb.blocks.transmit.agents import (
 )
 from weft.tb.flow.clock import CLOCK_PERIOD_NS, start_clock
 from weft.tb.flow.payload import beats, receive
+from weft.tb.flow.reserved import junk
 from weft.tb.flow.simulate import SIMULATORS, bench_seed
 from weft.tb.flow.stream import StreamSink, StreamSource
 from weft.tb.judge.decoder import decode, is_roce
@@ -49,13 +48,15 @@ class Room:
         self.raw = StreamSource(dut, "i_raw", dut.clk, pause=pause, rng=self.rng)
         self.sink = StreamSink(dut, "o", dut.clk, pause=pause, rng=self.rng)
         self.reports = StreamSink(dut, "o_report", dut.clk, pause=pause, rng=self.rng)
+        self.network = self.rng.getrandbits(48), self.rng.getrandbits(32)
+        dut.network__mac.value, dut.network__ip.value = self.network
         self.totals, self.refused = dict.fromkeys(COUNTS, 0), []
         cocotb.start_soon(self._count())
 
     @classmethod
     async def start(cls, dut, pause=0.0):
         await start_clock(dut)
-        dut.network__mac.value, dut.network__ip.value, dut.enable.value = MAC, IP, 1
+        dut.enable.value = 1
         return cls(dut, pause)
 
     async def _count(self):
@@ -68,7 +69,11 @@ class Room:
                 self.refused.append(Reason(int(self.dut.refuse__reason.value)))
 
     def post(self, ring, work):
-        self.rings[ring].send_nowait(abi.WORK.pack(phase=self.rng.getrandbits(1), **work))
+        self.rings[ring].send_nowait(abi.WORK.pack(phase=self.rng.getrandbits(1), **work, **junk(abi.WORK, self.rng)))
+
+    def outcome(self, works):
+        """Frames and error reports of one ring's descriptors."""
+        return outcome_of(works, qps=QPS, network=self.network)
 
     async def frames(self, count):
         got = []
@@ -108,15 +113,16 @@ async def everything_at_once(dut):
     room = await Room.start(dut, pause=0.25)
     rng = room.rng
     works = [list(some_works(rng, ring, 25)) for ring in (0, 1)]
-    raws = [rng.randbytes(rng.choice([14, 42, 59, 60, 61, 64, 65, 1500])) for _ in range(12)]
+    raws = [rng.randbytes(length) for length in (*range(14, 66), 1500)]
+    rng.shuffle(raws)
     broken = rng.randbytes(200)
     for ring in (0, 1):
         for work in works[ring]:
             room.post(ring, work)
     for raw in [*raws[:5], None, *raws[5:]]:
-        for beat in beats(raw or broken, error=int(raw is None)):
+        for beat in beats(raw or broken, error=int(raw is None), unused=rng.randbytes(1)):
             room.raw.send_nowait(beat)
-    expected = [outcome_of(w, qps=QPS) for w in works]
+    expected = [room.outcome(w) for w in works]
     got = await room.frames(sum(len(e[0]) for e in expected) + len(raws))
 
     roce = [f for f in got if is_roce(f)]
@@ -194,7 +200,7 @@ async def disabled_sends_nothing(dut):
         await RisingEdge(dut.clk)
     assert not len(room.sink)
     dut.drain_request.value = 0
-    assert await room.frames(len(packets_of(works[0], qps=QPS))) == outcome_of(works[:1], qps=QPS)[0]
+    assert await room.frames(len(packets_of(works[0], qps=QPS))) == room.outcome(works[:1])[0]
     await room.quiet()
 
 
@@ -207,7 +213,7 @@ async def full_rate(dut):
         for va in (0, 37):  # aligned, and with every payload crossing a page at some time
             work = random_work(room.rng, qps=QPS, retransmit=0, pmtu=pmtu, remote_va=0, local_va=va, opcode=1,
                                length=size * packets)
-            expected = outcome_of([work], qps=QPS)[0]
+            expected = room.outcome([work])[0]
             beats = sum(-(-len(f) // 64) for f in expected)
             before = room.sink.received
             room.post(0, work)
@@ -237,13 +243,14 @@ async def a_refused_descriptor_ends_at_once(dut):
         for changes in rng.choices(kinds, k=3) + kinds:
             work = random_work(rng, qps=QPS, retransmit=ring, sport=ring, **huge) | changes
             sent = whole if work["lkey"] == key else 0
-            expected[ring] += [frame_of(p) for p in packets_of(work | {"length": 256 * sent}, qps=QPS)[:sent]]
+            expected[ring] += [frame_of(p, room.network)
+                               for p in packets_of(work | {"length": 256 * sent}, qps=QPS)[:sent]]
             reports[ring].append(work["psn"] + sent)
             room.post(ring, work)
             for _ in range(rng.randrange(4)):   # of one packet, some without payload
                 good = random_work(rng, qps=QPS, retransmit=ring, sport=ring, pmtu=5, remote_va=0,
                                    length=rng.choice([0, 0, 70]))
-                expected[ring] += outcome_of([good], qps=QPS)[0]
+                expected[ring] += room.outcome([good])[0]
                 room.post(ring, good)
     got = await room.frames(sum(map(len, expected)))
     for ring in (0, 1):

@@ -1,0 +1,1 @@
+"""The verbs for asyncio: requests that are awaited."""

@@ -1,0 +1,112 @@
+"""A queue pair whose requests are awaited."""
+
+import asyncio
+from itertools import count
+
+from ..terms.enums import WCStatus, WROpcode
+from ..terms.errors import PyverbsRDMAError
+from ..verbs.cq import CQ
+from ..verbs.qp import QP, rc_init_attr
+from ..verbs.wr import RecvWR, SendWR
+
+
+class RequestFailed(PyverbsRDMAError):
+    """A request did not succeed; ``wc`` is its completion, or None if the QP ended without one."""
+
+    def __init__(self, wc):
+        super().__init__("the QP was closed" if wc is None else f"Completion status is {wc.status.name}")
+        self.wc = wc
+
+
+class AsyncQP:
+    """A connection.
+
+    Requests are awaited and return their :class:`~weft.driver.terms.wc.WC`. As many as the capacities of the QP allow
+    are under way at a time; further ones wait for their turn, in the order in which they were made.
+
+    Parameters
+    ----------
+    pd : PD
+    options
+        Of :func:`~weft.driver.verbs.qp_init_attr.rc_init_attr`.
+
+    Attributes
+    ----------
+    qp : QP
+        To be connected, queried and so on; nobody else may post on it.
+    """
+
+    def __init__(self, pd, **options):
+        init = rc_init_attr(None, **{"sq_sig_all": 1} | options)
+        self._cq = init.scq = init.rcq = CQ(pd.context, max(1, init.max_send_wr + init.max_recv_wr))
+        self.qp = QP(pd, init)
+        self._sends, self._receives = (asyncio.Semaphore(most) for most in (init.max_send_wr, init.max_recv_wr))
+        self._numbers, self._waiting = count(1), {}
+
+    # ------------------------------------------------------------------------------------ requests
+
+    async def send(self, sg, *, imm=None):
+        """Send the bytes of scatter-gather entries."""
+        opcode = WROpcode.SEND if imm is None else WROpcode.SEND_WITH_IMM
+        return await self.post(SendWR(opcode=opcode, sg=sg, imm_data=imm or 0))
+
+    async def write(self, sg, rkey, addr, *, imm=None):
+        """Write them into the peer's memory."""
+        opcode = WROpcode.RDMA_WRITE if imm is None else WROpcode.RDMA_WRITE_WITH_IMM
+        return await self.post(SendWR(opcode=opcode, sg=sg, imm_data=imm or 0, rkey=rkey, remote_addr=addr))
+
+    async def read(self, sg, rkey, addr):
+        """Read them from the peer's memory."""
+        return await self.post(SendWR(opcode=WROpcode.RDMA_READ, sg=sg, rkey=rkey, remote_addr=addr))
+
+    async def post(self, wr):
+        """Post a :class:`SendWR`; its ``wr_id`` is given here.
+
+        Raises
+        ------
+        RequestFailed, InvalidValue, NotSupported
+        """
+        return await self._carry_out(self._sends, self.qp.post_send, wr)
+
+    async def recv(self, sg=()):
+        """Receive a message into scatter-gather entries, or only its immediate."""
+        return await self._carry_out(self._receives, self.qp.post_recv, RecvWR(sg=list(sg)))
+
+    async def _carry_out(self, room, post, wr):
+        async with room:
+            wr.wr_id = next(self._numbers)
+            done = self._waiting[wr.wr_id] = asyncio.get_running_loop().create_future()
+            try:
+                post(wr)
+            except BaseException:
+                del self._waiting[wr.wr_id]
+                raise
+            wc = await asyncio.shield(done)
+        if wc is None or wc.status is not WCStatus.SUCCESS:
+            raise RequestFailed(wc)
+        return wc
+
+    # --------------------------------------------------------------------------------- completions
+
+    def deliver(self):
+        """Hand completions to those who wait for them; true if there were any."""
+        if self._cq.closed or not (wcs := self._cq.take(len(self._cq))[1]):
+            return False
+        for wc in wcs:
+            self._finish(wc.wr_id, wc)
+        return True
+
+    def abandon(self):
+        """Nothing completes any more: the QP is closed."""
+        for number in list(self._waiting):
+            self._finish(number, None)
+
+    def _finish(self, number, wc):
+        done = self._waiting.pop(number)
+        if not done.done():
+            done.set_result(wc)
+
+    def close(self):
+        """Destroy it, and its CQ."""
+        self._cq.close()
+        self.abandon()

@@ -1,0 +1,35 @@
+"""The DMA memory of a host, by virtual address."""
+
+import bisect
+import errno
+
+from ..terms.errors import PyverbsRDMAError
+
+
+class Buffers:
+    """Buffers that exist; none overlaps another."""
+
+    def __init__(self):
+        self._starts, self._buffers = [], []
+
+    def add(self, buffer):
+        at = bisect.bisect(self._starts, buffer.va)
+        self._starts.insert(at, buffer.va)
+        self._buffers.insert(at, buffer)
+
+    def remove(self, buffer):
+        at = self._buffers.index(buffer, max(0, bisect.bisect(self._starts, buffer.va) - 1))
+        del self._starts[at], self._buffers[at]
+
+    def find(self, va, length):
+        """The buffer that holds all of a range.
+
+        Raises
+        ------
+        PyverbsRDMAError
+            With EFAULT, if none does.
+        """
+        at = bisect.bisect(self._starts, va) - 1
+        if at >= 0 and va + length <= self._starts[at] + self._buffers[at].size:
+            return self._buffers[at]
+        raise PyverbsRDMAError(f"{length} bytes at {va:#x} are no memory that the card may use", errno.EFAULT)

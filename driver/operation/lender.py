@@ -1,0 +1,38 @@
+"""What operations need of their card: memory of programs, windows on it, and memory of their own."""
+
+from .memory import Memory
+from .window import WindowTable
+
+
+class Lender:
+    """Memory of a card, for the operations of its QPs.
+
+    Parameters
+    ----------
+    device : Device
+    commands : CommandQueue
+    mrs : dict of int to MR
+        Registered memory by index.
+    indices : IndexPool
+        Of memory regions.
+    tags : KeyTags
+    pte_ranges : RangeAllocator
+    kept : list
+        Gets what is to be called after a reset.
+
+    Attributes
+    ----------
+    memory : Memory
+    windows : WindowTable
+    """
+
+    def __init__(self, device, commands, *, mrs, indices, tags, pte_ranges, kept):
+        self.device, self.commands, self.indices, self.tags, self.pte_ranges = (
+            device, commands, indices, tags, pte_ranges)
+        self._kept = kept
+        self.memory = Memory(mrs)
+        self.windows = WindowTable(commands, indices, tags)
+
+    def keep(self, buffer):
+        """The card may use it until it is reset."""
+        self._kept.append(lambda: self.device.free(buffer))

@@ -1,0 +1,88 @@
+"""Operations that a program posted."""
+
+from dataclasses import dataclass, field
+
+from ..protocol.message_end import Kind
+from ..terms.enums import WCOpcode, WCStatus, WROpcode
+
+COMPLETION_OPCODE = {
+    WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE,
+    WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE,
+    WROpcode.SEND: WCOpcode.SEND,
+    WROpcode.SEND_WITH_IMM: WCOpcode.SEND,
+    WROpcode.RDMA_READ: WCOpcode.RDMA_READ,
+    WROpcode.ATOMIC_CMP_AND_SWP: WCOpcode.COMP_SWAP,
+    WROpcode.ATOMIC_FETCH_AND_ADD: WCOpcode.FETCH_ADD,
+}
+ATOMIC_KIND = {WROpcode.ATOMIC_FETCH_AND_ADD: Kind.FETCH_AND_ADD,
+               WROpcode.ATOMIC_CMP_AND_SWP: Kind.COMPARE_AND_SWAP}
+ATOMIC_BYTES = 8
+WRITES = frozenset({WROpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM})
+SENDS = frozenset({WROpcode.SEND, WROpcode.SEND_WITH_IMM})
+FETCHES = frozenset({WROpcode.RDMA_READ, *ATOMIC_KIND})
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """A send work request.
+
+    Attributes
+    ----------
+    wr_id, opcode
+        The program's.
+    sges : list of (va, length, lkey)
+        Local memory; of inline data what holds it while they are on their way.
+    inline : bytes or None
+        The data, taken when the request was posted.
+    compare_add, swap : int
+        Of atomics.
+    length : int
+        Bytes.
+    sequence : int or None
+        Its number among the requests of this end, from when it is started on.
+    messages : list of Request
+        What was sent for it.
+    acked : bool
+        All its data arrived.
+    answered : bool
+        The answer is here, in place.
+    status : WCStatus or None
+        Why it fails when it is its turn.
+    """
+
+    wr_id: int
+    opcode: WROpcode
+    sges: list
+    remote_va: int = 0
+    rkey: int = 0
+    imm: int | None = None
+    signaled: bool = True
+    fence: bool = False
+    solicited: bool = False
+    inline: bytes | None = None
+    compare_add: int = 0
+    swap: int = 0
+    length: int = field(init=False)
+    sequence: int | None = field(default=None, init=False)
+    slot: int | None = field(default=None, init=False)
+    grant_slot: int | None = field(default=None, init=False)
+    windows: list = field(default_factory=list, init=False)
+    unready: int | None = field(default=None, init=False)
+    messages: list = field(default_factory=list, init=False)
+    acked: bool = field(default=False, init=False)
+    answered: bool = field(default=False, init=False)
+    status: WCStatus | None = field(default=None, init=False)
+
+    def __post_init__(self):
+        self.length = sum(n for _, n, _ in self.sges) if self.inline is None else len(self.inline)
+
+    def done(self, msn):
+        """Everything that it takes has happened; the peer is done with ``msn`` requests."""
+        if self.opcode in FETCHES:
+            return self.answered
+        by_the_card = self.opcode is WROpcode.RDMA_WRITE and self.length    # of all others the peer's driver has a say
+        return self.acked and (by_the_card or msn > self.sequence)
+
+    def on_sent(self, message):
+        """A message arrived, all of it."""
+        self.acked = message is self.messages[-1] and (message.end is None or message.end.kind is not Kind.SEND_REQUEST)

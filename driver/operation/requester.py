@@ -1,0 +1,347 @@
+"""The asking side of a QP: operations in the order they were posted."""
+
+import collections
+
+from weft.hdl.abi import AccessFlag
+
+from ..protocol.message_end import SEQUENCE_BITS, Kind, MessageEnd, place
+from ..terms.enums import WCStatus, WROpcode
+from .mailbox import ATOMIC_ETH, EAGER_BYTES, SGES_MAX, fit, pack_targets
+from .memory import Refused, cut
+from .operation import ATOMIC_BYTES, ATOMIC_KIND, FETCHES, SENDS, WRITES
+
+_SEQUENCES = 1 << SEQUENCE_BITS
+RESERVE = SGES_MAX     # indices left to whoever receives: what waits for an answer may wait for that
+
+
+class Requester:
+    """Send work requests of one QP.
+
+    They are started in order and completed in order. In between
+
+    * a plain write is sent, and complete when it arrived;
+    * a short send goes into a slot of the peer's mailbox; of a longer one the peer is told, and when it granted
+      memory of a receive, the data goes there. Either is complete when the peer says that it is done with it;
+    * a read asks the peer to write into windows of its destinations, an atomic for a value; they are complete with the
+      answer. There are no more of them than ``max_rd_atomic``.
+
+    A write starts when the data of all sends before it is on its way: the card of the peer may refuse a write, and what
+    is behind it is lost then.
+
+    Parameters
+    ----------
+    conn : Connection
+
+    Attributes
+    ----------
+    waiting, open : deque of Operation
+        Not started; started and not complete.
+    closed : bool
+        Nothing is started for now.
+    failed : WCStatus or None
+        The oldest one failed so, and all others are flushed.
+    """
+
+    def __init__(self, conn):
+        self.conn = conn
+        self.waiting, self.open = collections.deque(), collections.deque()
+        self.failed = None
+        self.closed = False
+        self._sequence = 0
+        self._answers = {}       # sequence mod 2^24 -> operation that waits for an answer of its own
+        self._fetches = self._ungranted = 0
+        self._windows = 0        # that are being taken away
+        self._blocked = False    # an operation will fail when it is its turn: nothing is started behind it
+        self._slots, self._grants = set(), set()     # in use
+
+    def __len__(self):
+        return len(self.waiting) + len(self.open)
+
+    @property
+    def awaiting(self):
+        """An operation is not complete although everything sent for it may have arrived."""
+        return bool(self.open)
+
+    @property
+    def oldest_psn(self):
+        """Of the oldest operation that is not complete, or None."""
+        return next((m.psn for op in self.open for m in op.messages[:1]), None)
+
+    @property
+    def lends(self):
+        """The card has windows, or is to take them away."""
+        return bool(self._windows) or any(op.windows for op in (*self.open, *self.waiting))
+
+    @staticmethod
+    def needs_mailbox(op):
+        """It cannot do with writes alone."""
+        return op.inline is not None or op.opcode not in WRITES and bool(op.length or op.opcode in FETCHES)
+
+    def post(self, op):
+        """Take an operation."""
+        self.waiting.append(op)
+
+    # ------------------------------------------------------------------------------------- starting
+
+    def pump(self):
+        """Start what may start, and complete what is done."""
+        if self.failed is None:
+            self._complete()
+            while self.waiting and not (self._blocked or self.closed) and self._may_start(self.waiting[0]):
+                self._start(self.waiting.popleft())
+            self._complete()
+        elif not self.lends:
+            self._flush()
+
+    def _may_start(self, op):
+        if op.opcode is WROpcode.RDMA_WRITE and op.inline is None:
+            return not self._ungranted and not (op.fence and self._fetches)
+        if op.fence and self._fetches or not self._reachable(op):
+            return False
+        if op.opcode in WRITES:
+            return not self._ungranted and (op.inline is None or self._take_slot(op))
+        if op.opcode in SENDS:
+            return not op.length or self._take_slot(op)
+        return self._fetches < self.conn.max_rd_atomic and self._take_slot(op) and self._prepared()
+
+    def _reachable(self, op):
+        """The mailboxes that it needs are there; otherwise they will be."""
+        if not self.needs_mailbox(op):
+            return True
+        mailbox = self.conn.mailbox
+        return mailbox.ready if op.opcode in WRITES else mailbox.reach()
+
+    def _take_slot(self, op):
+        used, name = ((self._grants, "grant_slot") if op.opcode in SENDS and op.length > EAGER_BYTES
+                      else (self._slots, "slot"))
+        if getattr(op, name) is None:
+            slot = next((s for s in range(self.conn.mailbox.slots) if s not in used), None)
+            if slot is None:
+                return False
+            used.add(slot)
+            setattr(op, name, slot)
+        return True
+
+    def _prepared(self):
+        """The oldest operation has its windows. Those behind it get theirs meanwhile."""
+        ahead = self.conn.max_rd_atomic - self._fetches
+        for op in self.waiting:
+            if not ahead or op.opcode not in FETCHES:
+                break
+            ahead -= 1
+            if op.unready is None and not self._make_windows(op):
+                break
+        return self.waiting[0].unready == 0
+
+    def _make_windows(self, op):
+        """Destinations of a read; false if there is no index for one at present."""
+        conn, op.unready = self.conn, 0
+        try:
+            found = [(conn.memory.local(conn.pd, *sge, AccessFlag.LOCAL_WRITE), sge)
+                     for sge in cut(op.sges, op.length)]
+        except Refused:
+            op.status = WCStatus.LOC_PROT_ERR
+            return True
+        if op.opcode is WROpcode.RDMA_READ:
+            def ready():
+                op.unready -= 1
+                conn.wake()
+
+            try:
+                if not conn.windows.room(len(found), conn.wake, RESERVE):
+                    op.unready = None
+                    return False
+            except MemoryError:
+                op.status = WCStatus.LOC_QP_OP_ERR
+                return True
+            for mr, (va, length, _) in found:
+                op.unready += 1
+                op.windows.append(conn.windows.make(mr, va, length, conn.index, ready))
+        return True
+
+    def _start(self, op):
+        op.sequence, self._sequence = self._sequence, self._sequence + 1
+        self.open.append(op)
+        if op.status is None:
+            self._check(op)
+        if op.status is not None:
+            self._blocked = True
+        elif op.opcode in WRITES:
+            self._send(op, self._data(op), remote_va=op.remote_va, rkey=op.rkey, imm=op.imm, sequence=self._number(op),
+                       solicited=op.solicited)
+        elif op.opcode in SENDS:
+            self._start_send(op)
+        else:
+            self._start_fetch(op)
+
+    def _check(self, op):
+        """What the card would find out, but too late."""
+        if op.opcode in WRITES or op.inline is not None:
+            return
+        try:
+            for sge in op.sges:
+                self.conn.memory.local(self.conn.pd, *sge)
+        except Refused:
+            op.status = WCStatus.LOC_PROT_ERR
+        if op.opcode in ATOMIC_KIND and op.length != ATOMIC_BYTES:
+            op.status = WCStatus.LOC_LEN_ERR
+
+    def _number(self, op):
+        return op.sequence % _SEQUENCES
+
+    def _data(self, op):
+        """Local pieces of what is sent."""
+        return op.sges if op.inline is None else [self.conn.mailbox.stage_request(op.slot, op.inline)]
+
+    def _send(self, op, sges, **fields):
+        op.messages.append(self.conn.post(sges, cookie=op, **fields))
+
+    def _end(self, op, kind, argument=0, imm=None):
+        return MessageEnd(kind, self._number(op), op.length, argument, imm or 0, int(imm is not None),
+                          int(op.solicited))
+
+    def _start_send(self, op):
+        if op.length > EAGER_BYTES:
+            self._ungranted += 1
+            self._answers[self._number(op)] = op
+            self._send(op, [], end=self._end(op, Kind.SEND_REQUEST, place(op.grant_slot), op.imm))
+            return
+        target = [self.conn.mailbox.request_place(op.slot, op.length)] if op.length else []
+        self._send(op, self._data(op) if op.length else [], targets=target,
+                   end=self._end(op, Kind.SEND, place(op.slot or 0), op.imm))
+
+    def _start_fetch(self, op):
+        self._fetches += 1
+        self._answers[self._number(op)] = op
+        if op.opcode is WROpcode.RDMA_READ:
+            targets = [window.target for window in op.windows]
+            kind, data = Kind.READ, pack_targets([(op.remote_va, op.rkey, op.length), *targets])
+        else:
+            first, second = ((op.compare_add, 0) if op.opcode is WROpcode.ATOMIC_FETCH_AND_ADD
+                             else (op.swap, op.compare_add))
+            targets, kind = [], ATOMIC_KIND[op.opcode]
+            data = ATOMIC_ETH.pack(va=op.remote_va, rkey=op.rkey, swap_or_add=first, compare=second)
+        self._send(op, [self.conn.mailbox.stage_request(op.slot, data)],
+                   targets=[self.conn.mailbox.request_place(op.slot, len(data))],
+                   end=self._end(op, kind, place(op.slot, len(targets))))
+
+    # -------------------------------------------------------------------------------------- answers
+
+    def on_answer(self, end):
+        """A GRANT, READ_DATA or ATOMIC_RESULT; false if it is none of something that was asked."""
+        op = self._answers.get(end.sequence)
+        if op is None:
+            return False
+        if end.kind is Kind.GRANT:
+            return self._granted(op, end)
+        if end.kind is Kind.READ_DATA:
+            return self._read(op, end)
+        return self._fetched(op, end)
+
+    def _granted(self, op, end):
+        if op.opcode not in SENDS or not 1 <= end.targets <= SGES_MAX:
+            return False
+        targets = self.conn.mailbox.read_grant(op.grant_slot, end.targets)
+        if not fit(targets, op.length):
+            return False
+        del self._answers[end.sequence]
+        self._ungranted -= 1
+        self._send(op, op.sges, targets=targets, end=self._end(op, Kind.SEND_DATA))
+        return True
+
+    def _read(self, op, end):
+        if op.opcode is not WROpcode.RDMA_READ or end.length != op.length:
+            return False
+        del self._answers[end.sequence]
+        windows, op.windows = op.windows, []
+        op.unready = len(windows)
+        op.answered = not windows
+
+        def gone():
+            op.unready -= 1
+            self._windows -= 1
+            op.answered = not op.unready
+            self.conn.wake()
+
+        for window in windows:
+            self._windows += 1
+            self.conn.windows.close(window, gone)
+        return True
+
+    def _fetched(self, op, end):
+        if op.opcode not in ATOMIC_KIND:
+            return False
+        del self._answers[end.sequence]
+        try:
+            self.conn.memory.store(self.conn.pd, op.sges, end.value.to_bytes(ATOMIC_BYTES, "little"))
+        except Refused:
+            op.status = WCStatus.LOC_PROT_ERR
+            return True
+        op.answered = True
+        return True
+
+    # ---------------------------------------------------------------------------------- completions
+
+    def _complete(self):
+        while self.open and self.open[0].status is None and self.open[0].done(self.conn.peer_msn):
+            op = self.open.popleft()
+            self._slots.discard(op.slot)
+            self._grants.discard(op.grant_slot)
+            self._fetches -= op.opcode in FETCHES
+            self.conn.complete_send(op, WCStatus.SUCCESS)
+        if self.open and self.open[0].status is not None:
+            self.conn.fail(self.open[0].status)
+
+    def fail_in_turn(self, psn, status):
+        """The operation whose message has this PSN will not succeed, but those before it may; false if there is
+        none."""
+        for op in self.open:
+            if any(m.psn <= psn < m.end_psn for m in op.messages if m.psn is not None):
+                op.status = op.status or status
+                self._blocked = True
+                return True
+        return False
+
+    @property
+    def started(self):
+        """Requests ever started."""
+        return self._sequence
+
+    def fail(self, status):
+        """The oldest operation gets ``status``, all others are flushed, as soon as no window is left."""
+        if self.failed is None:
+            self.failed = status
+            self._close_windows()
+            self.pump()
+
+    def abandon(self):
+        """Nothing is completed any more."""
+        self.failed = self.failed or WCStatus.WR_FLUSH_ERR
+        self._close_windows()
+        self.open.clear()
+        self.waiting.clear()
+
+    def _close_windows(self):
+        self._answers.clear()
+        for op in (*self.open, *self.waiting):
+            windows, op.windows = op.windows, []
+            for window in windows:
+                self._windows += 1
+                self.conn.windows.close(window, self._window_gone)
+
+    def _window_gone(self):
+        self._windows -= 1
+        self.conn.wake()
+
+    def forget(self):
+        """There are no windows any more."""
+        self._windows = 0
+        for op in (*self.open, *self.waiting):
+            op.windows = []
+
+    def _flush(self):
+        status, self.failed = self.failed, WCStatus.WR_FLUSH_ERR
+        for queue in (self.open, self.waiting):
+            while queue:
+                self.conn.complete_send(queue.popleft(), status)
+                status = WCStatus.WR_FLUSH_ERR

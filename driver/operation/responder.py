@@ -1,0 +1,350 @@
+"""The answering side of a QP: requests of the peer in the order of its send queue."""
+
+import collections
+from dataclasses import dataclass, field
+
+from weft.hdl import wire
+from weft.hdl.abi import AccessFlag
+
+from ..protocol.message_end import ATOMICS, SEQUENCE_BITS, Kind, MessageEnd, place
+from ..terms.enums import WCStatus
+from .mailbox import ATOMIC_ETH, EAGER_BYTES, SGES_MAX, fit, pack_targets, unpack_targets
+from .memory import Refused, cut, total
+from .operation import ATOMIC_BYTES
+
+_SEQUENCES = 1 << SEQUENCE_BITS
+_TAKES_RECEIVE = frozenset({Kind.WRITE_IMM, Kind.SEND, Kind.SEND_REQUEST})
+_FETCHES = frozenset({Kind.READ, *ATOMICS})
+INVALID, ACCESS, OPERATIONAL = (wire.Syndrome.NAK_INVALID_REQUEST, wire.Syndrome.NAK_REMOTE_ACCESS,
+                                wire.Syndrome.NAK_REMOTE_OPERATIONAL)
+
+
+@dataclass(eq=False, slots=True)
+class Entry:
+    """A request of the peer that is not complete.
+
+    Attributes
+    ----------
+    psn : int
+        Of its end.
+    wr
+        The receive request that it took.
+    windows : list of Window
+        On the memory of that one.
+    unready : int
+        Of these, that the card does not have yet.
+    syndrome : Syndrome or None
+        Why it is refused, when everything before it is complete; the receive request completes with ``status`` then.
+    """
+
+    psn: int
+    end: MessageEnd
+    wr: object = None
+    windows: list = field(default_factory=list)
+    unready: int = 0
+    granted: bool = False
+    done: bool = False
+    syndrome: object = None
+    status: WCStatus = WCStatus.WR_FLUSH_ERR
+
+
+class Responder:
+    """Requests of the peer of one QP.
+
+    They are started in order: each that takes a receive request takes the oldest one, and waits if there is none, and
+    everything behind it waits as well. A read or an atomic waits until all before it is complete. They are completed in
+    order, and the peer is told how many are.
+
+    What the peer may have waiting is bounded: sends with data by the slots of its mailbox, reads and atomics by
+    ``max_dest_rd_atomic``, and all together by what the receiver takes.
+
+    Parameters
+    ----------
+    conn : Connection
+    """
+
+    def __init__(self, conn):
+        self.conn = conn
+        self.entries = collections.deque()
+        self.failed = False
+        self._started = 0        # of the entries
+        self._unanswered = 0     # answers that did not arrive at the peer yet
+        self._sequence = 0
+        self._by_sequence = {}   # sends that were granted memory
+        self._promised = 0       # sends with data that are not complete
+        self._fetches = 0        # reads and atomics not started
+        self._windows = 0        # that are being taken away
+
+    def __len__(self):
+        return len(self.entries)
+
+    @property
+    def lends(self):
+        """The card has windows, or is to take them away."""
+        return bool(self._windows) or any(entry.windows for entry in self.entries)
+
+    @property
+    def quiet(self):
+        """Everything that was asked for before a packet that was refused is answered, and the answers arrived. Granted
+        data that is not here by then will not come."""
+        if self._unanswered or not self.entries:
+            return not self._unanswered
+        first = self.entries[0]
+        return first.syndrome is not None or first.granted and first.end.sequence in self._by_sequence
+
+    @property
+    def waiting_psn(self):
+        """PSN of the oldest request, if it waits for a receive request; else None."""
+        if self.entries and not self._started and self.entries[0].end.kind in _TAKES_RECEIVE:
+            return self.entries[0].psn
+        return None
+
+    # ------------------------------------------------------------------------------------- requests
+
+    def on_request(self, psn, end):
+        """The next request of the peer, which is complete as far as writes can be."""
+        if self.failed or self.entries and self.entries[-1].syndrome is not None:
+            return
+        entry = Entry(psn, end)
+        if end.kind is Kind.WRITE and not self.entries and (end.length or self._writable):
+            self._sequence += 1
+            self.conn.completed(1)
+            return
+        syndrome = self._fault(end)
+        self._sequence += 1
+        self._promised += end.kind is Kind.SEND_REQUEST
+        self._fetches += end.kind in _FETCHES
+        if syndrome is not None:
+            entry.syndrome = syndrome
+        self.entries.append(entry)
+
+    @property
+    def _writable(self):
+        return AccessFlag.REMOTE_WRITE & self.conn.access
+
+    def _fault(self, end):
+        """Why a request cannot be, or None."""
+        if end.kind is Kind.WRITE:
+            return None if end.length or self._writable else ACCESS
+        if end.kind is Kind.WRITE_IMM and not self._writable:
+            return ACCESS
+        slots = self.conn.mailbox.own_slots if self.conn.mailbox.ready else 0
+        wrong = (
+            end.sequence not in (None, self._sequence % _SEQUENCES)
+            or end.kind is Kind.SEND and (end.length > EAGER_BYTES or end.length and end.slot >= slots)
+            or end.kind is Kind.SEND_REQUEST and (end.length <= EAGER_BYTES or self._promised >= slots
+                                                  or end.slot >= slots)
+            or end.kind in _FETCHES and (end.slot >= slots or end.targets > SGES_MAX
+                                         or self._fetches >= self.conn.max_dest_rd_atomic)
+        )
+        return INVALID if wrong else None
+
+    def on_data(self, end):
+        """A SEND_DATA; false if nothing was granted for it."""
+        entry = self._by_sequence.pop(end.sequence, None)
+        if entry is None or not entry.granted or end.length != entry.end.length:
+            return False
+        windows, entry.windows = entry.windows, []
+        entry.unready = len(windows)
+
+        def gone():
+            entry.unready -= 1
+            self._windows -= 1
+            entry.done = not entry.unready
+            self.conn.wake()
+
+        for window in windows:
+            self._windows += 1
+            self.conn.windows.close(window, gone)
+        return True
+
+    # ------------------------------------------------------------------------------------- progress
+
+    def pump(self):
+        """Start what may start, complete what is done."""
+        if self.failed:
+            if not self._windows:
+                self._flush()
+            return
+        while self._started < len(self.entries) and self.entries[self._started].syndrome is None:
+            entry = self.entries[self._started]
+            if not self._start(entry):
+                break
+            self._started += 1
+            if entry.syndrome is not None:
+                break
+            self._complete()
+        self._complete()
+        for entry in self._by_sequence.values():
+            if not entry.granted and not entry.unready:
+                self._grant(entry)
+        if self.entries and self.entries[0].syndrome is not None and not self._unanswered:
+            self.conn.refuse(self.entries[0].psn, self.entries[0].syndrome)
+
+    def _start(self, entry):
+        """False if it has to wait."""
+        kind = entry.end.kind
+        if kind in _FETCHES:
+            return self._start_fetch(entry)
+        if kind is Kind.WRITE:
+            entry.done = True
+            return True
+        if kind is Kind.SEND_REQUEST and not self.conn.may_answer:
+            return False
+        if entry.wr is None:
+            entry.wr = self.conn.take_receive()
+        if entry.wr is None:
+            return False
+        if kind is Kind.WRITE_IMM:
+            entry.done = True
+            return True
+        try:
+            if entry.end.length > total(entry.wr.sges):
+                entry.syndrome, entry.status = INVALID, WCStatus.LOC_LEN_ERR
+            elif kind is Kind.SEND_REQUEST:
+                return self._make_windows(entry)
+            else:
+                self._take_data(entry)
+        except Refused:
+            entry.syndrome, entry.status = OPERATIONAL, WCStatus.LOC_PROT_ERR
+        except MemoryError:
+            entry.syndrome, entry.status = OPERATIONAL, WCStatus.LOC_QP_OP_ERR
+        return True
+
+    def _take_data(self, entry):
+        """A short send: its data is in the mailbox."""
+        conn, end = self.conn, entry.end
+        if end.length:
+            conn.memory.store(conn.pd, entry.wr.sges, conn.mailbox.read_request(end.slot, end.length))
+        entry.done = True
+
+    def _make_windows(self, entry):
+        """On the memory of its receive request; false if the card has no room for them at present."""
+        conn, end = self.conn, entry.end
+        places = [(conn.memory.local(conn.pd, *sge, AccessFlag.LOCAL_WRITE), sge)
+                  for sge in cut(entry.wr.sges, end.length)]
+        if not conn.windows.room(len(places), conn.wake):
+            return False
+
+        def ready():
+            entry.unready -= 1
+            conn.wake()
+
+        entry.unready = len(places)
+        entry.windows = [conn.windows.make(mr, va, length, conn.index, ready) for mr, (va, length, _) in places]
+        self._by_sequence[end.sequence] = entry
+        return True
+
+    def _grant(self, entry):
+        entry.granted = True
+        data = pack_targets([window.target for window in entry.windows])
+        slot, mailbox = entry.end.slot, self.conn.mailbox
+        self._answer(entry, [mailbox.stage_grant(slot, data)], [mailbox.grant_place(slot, len(data))],
+                     MessageEnd(Kind.GRANT, entry.end.sequence, entry.end.length, place(slot, len(entry.windows))))
+
+    def _answer(self, entry, sges, targets, end):
+        self._unanswered += 1
+        self.conn.post(sges, targets=targets, end=end, cookie=Answer(self, entry.psn))
+
+    def on_sent(self):
+        """An answer arrived."""
+        self._unanswered -= 1
+
+    def _start_fetch(self, entry):
+        if self._started or not self.conn.may_answer or self._unanswered >= self.conn.max_dest_rd_atomic:
+            return False
+        self._fetches -= 1
+        try:
+            syndrome = (self._read if entry.end.kind is Kind.READ else self._atomic)(entry)
+        except Refused:
+            syndrome = ACCESS
+        entry.syndrome, entry.done = syndrome, syndrome is None
+        return True
+
+    def _read(self, entry):
+        conn, end = self.conn, entry.end
+        size = wire.RETH.size_bytes
+        (va, rkey, length), *targets = unpack_targets(conn.mailbox.read_request(end.slot, size * (1 + end.targets)))
+        if length != end.length or not fit(targets, length):
+            return INVALID
+        mr = conn.memory.remote(conn.pd, va, length, rkey, AccessFlag.REMOTE_READ, conn.access)
+        self._answer(entry, [(va, length, mr.lkey)] if length else [], targets,
+                     MessageEnd(Kind.READ_DATA, end.sequence, length))
+        return None
+
+    def _atomic(self, entry):
+        conn, end = self.conn, entry.end
+        what = ATOMIC_ETH.unpack(conn.mailbox.read_request(end.slot, ATOMIC_ETH.size_bytes))
+        if what.va % ATOMIC_BYTES or end.length != ATOMIC_BYTES:
+            return INVALID
+        mr = conn.memory.remote(conn.pd, what.va, ATOMIC_BYTES, what.rkey, AccessFlag.REMOTE_ATOMIC, conn.access)
+        old = int.from_bytes(mr.read(ATOMIC_BYTES, what.va - mr.buf), "little")
+        if end.kind is Kind.FETCH_AND_ADD:
+            new = (old + what.swap_or_add) % (1 << 64)
+        else:
+            new = what.swap_or_add if old == what.compare else old
+        mr.write(new.to_bytes(ATOMIC_BYTES, "little"), ATOMIC_BYTES, what.va - mr.buf)
+        self._answer(entry, [], [], MessageEnd(Kind.ATOMIC_RESULT, end.sequence, ATOMIC_BYTES, old >> 32,
+                                               old & 0xFFFF_FFFF))
+        return None
+
+    def _complete(self):
+        while self.entries and self.entries[0].done:
+            entry = self.entries.popleft()
+            self._started -= 1
+            self._promised -= entry.end.kind is Kind.SEND_REQUEST
+            self.conn.completed(1)
+            if entry.wr is not None:
+                self.conn.complete_receive(entry.wr, WCStatus.SUCCESS, entry.end)
+
+    # --------------------------------------------------------------------------------------- endings
+
+    def fail(self):
+        """What took a receive request completes it with an error, as soon as no window is left."""
+        if not self.failed:
+            self.failed = True
+            self._close_windows()
+            self.pump()
+
+    def abandon(self):
+        """Nothing is completed any more."""
+        self.failed = True
+        self._close_windows()
+        self.entries.clear()
+
+    def _close_windows(self):
+        self._by_sequence.clear()
+        for entry in self.entries:
+            windows, entry.windows = entry.windows, []
+            for window in windows:
+                self._windows += 1
+                self.conn.windows.close(window, self._window_gone)
+
+    def _window_gone(self):
+        self._windows -= 1
+        self.conn.wake()
+
+    def forget(self):
+        """There are no windows any more."""
+        self._windows = 0
+        for entry in self.entries:
+            entry.windows = []
+
+    def _flush(self):
+        while self.entries:
+            entry = self.entries.popleft()
+            if entry.wr is not None:
+                self.conn.complete_receive(entry.wr, entry.status)
+        self.conn.flush_receives()
+
+
+class Answer:
+    """What an answer is known by; ``psn`` is that of the request."""
+
+    __slots__ = ("psn", "responder")
+
+    def __init__(self, responder, psn):
+        self.responder, self.psn = responder, psn
+
+    def on_sent(self, _):
+        self.responder.on_sent()

@@ -1,0 +1,138 @@
+"""Addresses: GIDs, and the route to the peer of a connection."""
+
+import re
+from dataclasses import dataclass, field
+
+from ..terms.checks import between, unsigned
+from ..terms.errors import InvalidValue, NotSupported, PyverbsUserError
+
+_MAPPED = 0xFFFF << 32      # an IPv4 address behind this is an IPv4-mapped GID, the kind RoCEv2 has over IPv4
+_WORDS = re.compile(r"[0-9a-fA-F]{4}(:[0-9a-fA-F]{4}){7}")
+HOP_LIMIT_MAX = 255
+FLOW_LABEL_BITS = 20
+
+
+class GID:
+    """A global identifier, in the form ``xxxx:xxxx:xxxx:xxxx:xxxx:xxxx:xxxx:xxxx``."""
+
+    def __init__(self, val=None):
+        self._value = 0
+        if val is not None:
+            self.gid = val
+
+    @classmethod
+    def of_ipv4(cls, ip):
+        """The GID of an IPv4 address, which is an int."""
+        gid = cls()
+        gid._value = _MAPPED | unsigned("ip", ip, 32)
+        return gid
+
+    @property
+    def gid(self):
+        return str(self)
+
+    @gid.setter
+    def gid(self, val):
+        if not _WORDS.fullmatch(str(val)):
+            raise PyverbsUserError(f"Invalid GID value ({val})")
+        self._value = int(str(val).replace(":", ""), 16)
+
+    @property
+    def ipv4(self):
+        """The IPv4 address in it as an int, or None if it is of another kind."""
+        return self._value ^ _MAPPED if self._value >> 32 == _MAPPED >> 32 else None
+
+    def __str__(self):
+        digits = f"{self._value:032x}"
+        return ":".join(digits[i : i + 4] for i in range(0, 32, 4))
+
+    def __repr__(self):
+        return f"GID({str(self)!r})"
+
+    def __eq__(self, other):
+        return isinstance(other, GID) and self._value == other._value
+
+    def __hash__(self):
+        return hash(self._value)
+
+
+def ipv4_of(gid):
+    """IPv4 address of a GID or its text.
+
+    Raises
+    ------
+    InvalidValue
+        If it is not an IPv4-mapped one: the card speaks RoCEv2 over IPv4.
+    """
+    ip = (gid if isinstance(gid, GID) else GID(gid)).ipv4
+    if ip is None:
+        raise InvalidValue(f"the GID {gid} is not an IPv4-mapped one (::ffff:a.b.c.d); the card speaks IPv4")
+    return ip
+
+
+@dataclass
+class GlobalRoute:
+    """Where packets go (ibv_global_route). ``flow_label``, if not 0, says the UDP source port, as in libibverbs."""
+
+    dgid: GID | str = field(default_factory=GID)
+    flow_label: int = 0
+    sgid_index: int = 0
+    hop_limit: int = 1
+    traffic_class: int = 0
+
+    def __post_init__(self):
+        self.dgid = str(self.dgid)
+
+
+@dataclass
+class AHAttr:
+    """The way to a peer (ibv_ah_attr).
+
+    ``dgid, flow_label, sgid_index, hop_limit, traffic_class`` are those of ``gr``. The card's packets have a TTL of 64:
+    ``hop_limit`` may be anything, and changes nothing.
+    """
+
+    dlid: int = 0
+    sl: int = 0
+    src_path_bits: int = 0
+    static_rate: int = 0
+    is_global: int = 0
+    port_num: int = 1
+    gr: GlobalRoute | None = None
+
+    def __post_init__(self):
+        if self.is_global and self.gr is None:
+            raise PyverbsUserError("Global AH Attr is created but gr parameter is None")
+        self.gr = GlobalRoute(**vars(self.gr)) if self.is_global else GlobalRoute()
+
+    def check(self, gids):
+        """Raise InvalidValue or TypeError if no packet can go this way from a port with so many ``gids``."""
+        if not self.is_global:
+            raise InvalidValue("ah_attr is not global; on Ethernet a peer is named by its GID")
+        for name in ("dlid", "sl", "src_path_bits", "static_rate", "traffic_class"):
+            if getattr(self, name):
+                raise NotSupported(f"ah_attr.{name} is {getattr(self, name)}, and means nothing here")
+        between("ah_attr.port_num", self.port_num, 1, 1)
+        between("ah_attr.sgid_index", self.sgid_index, 0, gids - 1)
+        between("ah_attr.hop_limit", self.hop_limit, 0, HOP_LIMIT_MAX)
+        unsigned("ah_attr.flow_label", self.flow_label, FLOW_LABEL_BITS)
+        ipv4_of(self.dgid)
+
+
+def _of_route(name):
+    """A property of the route, None if there is none."""
+    def put(attr, value):
+        setattr(attr.gr, name, str(value) if name == "dgid" else value)
+
+    return property(lambda attr: getattr(attr.gr, name) if attr.is_global else None, put)
+
+
+for _name in ("dgid", "flow_label", "sgid_index", "hop_limit", "traffic_class"):
+    setattr(AHAttr, _name, _of_route(_name))
+
+
+class AH:
+    """An address handle: for datagrams, which do not exist here."""
+
+    def __init__(self, pd, **kwargs):
+        raise NotSupported("Failed to create AH: address handles are for UD queue pairs; there are only RC ones")

@@ -1,0 +1,222 @@
+"""The open card: what the contexts of a device share, from bring-up to stop."""
+
+import contextlib
+
+from weft.hdl import abi
+
+from ..device.bringup import disable_card, enable_card, reset_card, set_registers
+from ..device.capabilities import Capabilities
+from ..device.health import DeviceFatal
+from ..engine.card_engine import CardEngine
+from ..knitting.buffer import KnittingBuffer
+from ..memory.index_pool import IndexPool
+from ..memory.key_tags import KeyTags
+from ..memory.page_table import RangeAllocator
+from ..operation.lender import Lender
+from ..queue.command import CommandError, CommandTimeout
+from ..terms.checks import unsigned
+from ..terms.enums import EventType
+from ..terms.errors import InvalidValue
+from .config import ContextConfig
+from .events import AsyncEvent
+from .locking import locked
+
+PD_BITS = 24
+
+
+class Card:
+    """A card that was brought up.
+
+    Parameters
+    ----------
+    device : Device
+    mac, ip : int
+        Addresses of the card.
+    config : ContextConfig or None
+
+    Attributes
+    ----------
+    capabilities : Capabilities
+    engine : CardEngine
+        What moves everything.
+    knitting : KnittingBuffer
+    mrs : dict of int to MR
+        Registered memory by index.
+    contexts : dict of Context
+        Those that use it, as keys.
+    kept : list
+        What to call after a reset: see :meth:`lending`.
+
+    Raises
+    ------
+    IncompatibleCard
+        If magic or major version differ.
+    ValueError
+        If a setting is impossible, or another one uses the device.
+    """
+
+    def __init__(self, device, *, mac, ip, config=None):
+        self.device, self.mac, self.ip = device, unsigned("mac", mac, 48), unsigned("ip", ip, 32)
+        self.config = config or ContextConfig()
+        self.open = False
+        self.config.check()
+        self.capabilities = Capabilities.of(device)
+        device.claim(self)
+        try:
+            self._open(device, self.config, self.capabilities)
+        except BaseException:
+            device.release(self)
+            raise
+
+    def _open(self, device, config, can):
+        if config.reorder_distance > can.window_bits:
+            raise InvalidValue(f"reorder_distance is {config.reorder_distance}; the window has {can.window_bits} bits")
+        if config.extent_bytes > can.max_extent_bytes:
+            raise InvalidValue(f"extent_bytes is {config.extent_bytes}; this card takes {can.max_extent_bytes} or less")
+        if config.reset:
+            reset_card(device)
+        self.engine = CardEngine(device, config, mac=self.mac, ip=self.ip, max_qp=can.max_qp)
+        self.mrs, self.contexts = {}, {}
+        self._pds = 0
+        self.kept = []
+        self.mr_indices = IndexPool(can.max_mr, "memory regions")
+        self.pte_ranges = RangeAllocator(can.max_pte)
+        self.key_tags = KeyTags(config.random)
+        self.engine.lender = Lender(device, self.engine.commands, mrs=self.mrs, indices=self.mr_indices,
+                                    tags=self.key_tags, pte_ranges=self.pte_ranges, kept=self.kept)
+        self._start()
+        self.knitting = KnittingBuffer(
+            device,
+            self._announce_extent,
+            extent_bytes=config.extent_bytes,
+            max_extents=min(config.max_extents, can.max_extents),
+            alpha=config.knitting_alpha,
+        )
+        self.engine.balancers.append(self.knitting.balance)
+        self.engine.fatal_handlers.append(self._failed)
+        self.open = True
+        self._knit()
+
+    # --------------------------------------------------------------------------------------- start
+
+    def _start(self):
+        """Tell a card that is out of reset everything but what lies in its tables."""
+        self.device.enable_interrupts(max(abi.VECTOR.values()) + 1)
+        set_registers(self.device, self.config, self.capabilities, status_block=self.engine.status.physical(0))
+        self.engine.start()
+        enable_card(self.device)
+        self.engine.commands.call(abi.CommandOpcode.SET_NETWORK, mac=self.mac, ip=self.ip)
+
+    @locked
+    def reset(self):
+        """Reset the card, whatever is in flight, and bring it up again.
+
+        All QPs go to ERR and their requests are flushed; a QP has to be reset and connected anew. Memory stays
+        registered under its keys. Commands that nobody waits for are forgotten.
+
+        Raises
+        ------
+        TimeoutError
+        DeviceFatal
+            If the card is gone.
+        """
+        self.check_open()
+        reset_card(self.device)
+        self.engine.forget()
+        self._release_kept()
+        self._start()
+        self.knitting.extents.announce_again()
+        self._knit()
+        for mr in self.mrs.values():
+            if not mr.closing:
+                mr.install()
+
+    def _failed(self, reason):
+        """The card is of no use any more: make sure that it leaves memory alone, and tell."""
+        try:
+            reset_card(self.device)
+            self.engine.stopped = True
+        except DeviceFatal:
+            self.engine.stopped = True     # a card that is gone reads and writes nothing
+        except TimeoutError:
+            pass
+        for context in self.contexts:
+            context.async_events.append(AsyncEvent(EventType.DEVICE_FATAL, context, reason))
+
+    def _knit(self):
+        """Wait until the card knows the extents."""
+        self.engine.run_until(lambda: not self.knitting.changing, self.engine.commands.timeout_ns)
+
+    def _announce_extent(self, index, address, length, done):
+        def answered(response):
+            if response.status is not abi.CommandStatus.OK:
+                raise CommandError(abi.CommandOpcode.EXTENT_SET, response.status)
+            done()
+
+        self.engine.commands.submit(abi.CommandOpcode.EXTENT_SET, answered, extent=index, address=address,
+                                    length=length)
+
+    @contextlib.contextmanager
+    def lending(self):
+        """An ``ExitStack`` that gives back what the commands of the block speak of.
+
+        If one of them stays unanswered, the card may use it as long as it is not reset: only then it is given back.
+        """
+        with contextlib.ExitStack() as lent:
+            try:
+                yield lent
+            except (CommandTimeout, DeviceFatal):
+                self.kept.append(lent.pop_all().close)
+                raise
+
+    def _release_kept(self):
+        while self.kept:
+            self.kept.pop()()
+
+    @property
+    def lock(self):
+        """The :class:`~weft.driver.engine.card_lock.CardLock`."""
+        return self.engine.lock
+
+    def check_open(self):
+        """Raise InvalidValue if it is closed."""
+        if not self.open:
+            raise InvalidValue("the card is closed")
+
+    # ------------------------------------------------------------------------------- small services
+
+    def new_pd(self):
+        """Number of a new protection domain: the one after the last, if it is not in use."""
+        while True:
+            self._pds = self._pds % ((1 << PD_BITS) - 1) + 1
+            if not any(pd.handle == self._pds for context in self.contexts for pd in context.pds):
+                return self._pds
+
+    @locked
+    def send_raw(self, frame):
+        """Send a raw Ethernet frame (without FCS)."""
+        self.check_open()
+        self.engine.nic.send(frame)
+        self.engine.nic.flush()
+
+    @locked
+    def statistics(self):
+        """Counters of the card by name."""
+        self.check_open()
+        with self.lending() as lent:
+            buffer = self.device.alloc(-(-8 * len(abi.COUNTERS) // 64) * 64, align=4096)
+            lent.callback(self.device.free, buffer)
+            self.engine.commands.call(abi.CommandOpcode.STATISTICS, address=buffer.physical(0))
+            data = buffer.read(0, 8 * len(abi.COUNTERS))
+        return {name: int.from_bytes(data[8 * i : 8 * i + 8], "little") for i, (name, _) in enumerate(abi.COUNTERS)}
+
+    # ------------------------------------------------------------------------------------------ end
+
+    def stop(self):
+        """Stop it and give its memory back: nothing lives on it any more."""
+        self.open = False
+        disable_card(self.device)
+        self.engine.close()
+        self.knitting.extents.close()
+        self._release_kept()
+        self.device.release(self)

@@ -1,0 +1,111 @@
+"""What a queue pair is created with."""
+
+from dataclasses import dataclass, field
+
+from ..operation.mailbox import EAGER_BYTES
+from ..terms.checks import between, member
+from ..terms.enums import QPType
+from ..terms.errors import InvalidValue, NotSupported
+from ..terms.init_enums import QPInitAttrMask
+
+QP_WR_MAX = 1 << 20
+SGE_MAX = 16
+INLINE_MAX = EAGER_BYTES
+
+
+@dataclass
+class QPCap:
+    """Capacities of a QP."""
+
+    max_send_wr: int = 1
+    max_recv_wr: int = 10
+    max_send_sge: int = 1
+    max_recv_sge: int = 1
+    max_inline_data: int = 0
+
+    def check(self):
+        """Raise InvalidValue or TypeError if a capacity is impossible."""
+        for name, most in (("max_send_wr", QP_WR_MAX), ("max_recv_wr", QP_WR_MAX), ("max_send_sge", SGE_MAX),
+                           ("max_recv_sge", SGE_MAX)):
+            between(name, getattr(self, name), 0, most)
+        if between("max_inline_data", self.max_inline_data, 0, (1 << 32) - 1) > INLINE_MAX:
+            raise NotSupported(f"max_inline_data is {self.max_inline_data}; {INLINE_MAX} at most is possible")
+
+
+@dataclass
+class QPInitAttr:
+    """What a QP is created with (ibv_qp_init_attr). The capacities can be written here as well as in ``cap``."""
+
+    qp_type: QPType = QPType.UD
+    qp_context: object = None
+    scq: object = None
+    rcq: object = None
+    srq: object = None
+    cap: QPCap = field(default_factory=QPCap)
+    sq_sig_all: int = 1
+
+    def __post_init__(self):
+        self.cap = self.cap or QPCap()
+
+    def check(self, context):
+        """Raise InvalidValue or TypeError if no QP of ``context`` can be made of it."""
+        self.cap.check()
+        if member("qp_type", self.qp_type, QPType) is not QPType.RC:
+            raise NotSupported(f"Failed to create QP: {QPType(self.qp_type).name} does not exist here, only RC")
+        for cq in (self.scq, self.rcq):
+            if cq is None or cq.closed or cq.context is not context:
+                raise InvalidValue("a QP needs a send CQ and a receive CQ of its context")
+        if self.srq is not None and (self.srq.closed or self.srq.context is not context):
+            raise InvalidValue("the SRQ is closed, or of another context")
+
+
+def _of(holder, name):
+    """A property that stands for an attribute, or for one of an attribute."""
+    def get(attr):
+        return getattr(getattr(attr, holder) if holder else attr, name)
+
+    def put(attr, value):
+        setattr(getattr(attr, holder) if holder else attr, name, value)
+
+    return property(get, put)
+
+
+QPInitAttr.send_cq, QPInitAttr.recv_cq = _of(None, "scq"), _of(None, "rcq")
+for _name in ("max_send_wr", "max_recv_wr", "max_send_sge", "max_recv_sge", "max_inline_data"):
+    setattr(QPInitAttr, _name, _of("cap", _name))
+
+
+@dataclass
+class QPInitAttrEx(QPInitAttr):
+    """The same for a QP that is created by its context (ibv_qp_init_attr_ex): ``pd`` is in here."""
+
+    sq_sig_all: int = 0
+    comp_mask: int = 0
+    pd: object = None
+    xrcd: object = None
+    create_flags: int = 0
+    max_tso_header: int = 0
+    source_qpn: int = 0
+    hash_conf: object = None
+    ind_table: object = None
+    send_ops_flags: int = 0
+
+    def check(self, context):
+        super().check(context)
+        for name in ("xrcd", "create_flags", "max_tso_header", "source_qpn", "hash_conf", "ind_table",
+                     "send_ops_flags"):
+            if getattr(self, name):
+                raise NotSupported(f"{name} is {getattr(self, name)!r}, and means nothing here")
+        if self.comp_mask & ~int(QPInitAttrMask.PD | QPInitAttrMask.CREATE_FLAGS):
+            raise NotSupported(f"comp_mask is {self.comp_mask:#x}; only a PD and no creation flags are possible")
+        if self.pd is None or self.pd.context is not context:
+            raise InvalidValue("a QP needs a PD of its context")
+
+
+def rc_init_attr(scq, rcq=None, **options):
+    """What most programs of this card want: RC, one CQ for both directions, room for 128 requests each way, and a
+    completion only of requests that ask for it. ``options`` are capacities, or others of :class:`QPInitAttr`."""
+    caps = {name: options.pop(name) for name in vars(QPCap()) if name in options}
+    return QPInitAttr(**{"qp_type": QPType.RC, "scq": scq, "rcq": scq if rcq is None else rcq, "sq_sig_all": 0,
+                         "cap": QPCap(**{"max_send_wr": 128, "max_recv_wr": 128, "max_send_sge": SGE_MAX,
+                                         "max_recv_sge": SGE_MAX} | caps)} | options)

@@ -1,0 +1,230 @@
+"""The states of a queue pair, and what each transition does."""
+
+import copy
+
+from weft.hdl import abi, wire
+
+from ..engine.qp_engine import QpEngine
+from ..operation.receives import Receives
+from ..protocol.path import Path
+from ..protocol.timer import ack_timeout_ns
+from ..queue.command import CommandTimeout
+from ..queue.remembered import RememberedCommand
+from ..receive.receiver import Receiver
+from ..send.sender import Sender
+from ..terms.checks import member
+from ..terms.enums import AccessFlag, EventType, QPAttrMask, QPState, WCStatus
+from ..terms.errors import InvalidValue
+from .addr import ipv4_of
+from .events import AsyncEvent
+from .locking import locked
+from .qp_attr import QPAttr
+from .qp_states import check_transition, necessary
+
+
+class QPLife:
+    """What :class:`~weft.driver.verbs.qp.QP` is from RESET to RESET.
+
+    Attributes
+    ----------
+    qp_num : int
+        Of this life: another one after each reset.
+    attr : QPAttr
+        As they are now, but for ``qp_state``, which is :attr:`qp_state`.
+    engine : QpEngine
+        What moves it: a new one for each life.
+    """
+
+    def _begin(self, psn):
+        self._commands = RememberedCommand(self.context.commands)
+        self._begin_life(self.context.qps.new_number(), psn)
+
+    def _begin_life(self, qp_num, psn=None):
+        self.qp_num = qp_num
+        self.engine = QpEngine(
+            self.context.engine, qp_num, self.scq, self.rcq, pd=self.pd.handle, rights=lambda: self.attr,
+            receives=Receives() if self.srq is None else self.srq.receives, shared=self.srq is not None,
+            tell=self._tell)
+        self.attr = QPAttr(qp_state=QPState.RESET)
+        self.attr.sq_psn = self.context.config.random.randrange(1 << wire.PSN_BITS) if psn is None else psn
+
+    def _tell(self, event_type):
+        """An asynchronous event of this QP."""
+        element = self.srq if event_type in (EventType.SRQ_LIMIT_REACHED, EventType.SRQ_ERR) else self
+        self.context.async_events.append(AsyncEvent(EventType(event_type), element))
+
+    @property
+    def qp_state(self):
+        return QPState.ERR if self.engine.in_error else self.attr.qp_state
+
+    def _check(self):
+        """Raise InvalidValue if the QP can change no more."""
+        if self.closed:
+            raise InvalidValue(f"QP {self.qp_num} is closed")
+
+    # -------------------------------------------------------------------------------- transitions
+
+    @locked
+    def modify(self, qp_attr, comp_mask):
+        """Change the state, and the attributes that ``comp_mask`` names; it obeys the table of transitions, and what
+        it does not name is not looked at.
+
+        When this returns, nothing is written into memory any more that the new state or access forbids.
+
+        Raises
+        ------
+        InvalidValue, NotSupported, CommandError, CommandTimeout, NoRoom
+            Nothing happened then; if the card did not answer, only closing is possible.
+        """
+        self._check()
+        mask, start = QPAttrMask(comp_mask), self.qp_state
+        goal = member("qp_state", qp_attr.qp_state, QPState) if mask & QPAttrMask.STATE else start
+        check_transition(start, goal, mask)
+        qp_attr.check(mask)
+        if mask & QPAttrMask.CUR_STATE and qp_attr.cur_qp_state != start:
+            raise InvalidValue(f"cur_qp_state is {qp_attr.cur_qp_state!r}, but QP {self.qp_num} is {start.name}")
+        if goal is QPState.RESET:
+            self.reset()
+        elif goal is QPState.ERR:
+            self._stop()
+        else:
+            attr = copy.copy(self.attr)
+            attr.take(qp_attr, mask)
+            self._go(start, goal, attr, qp_attr, mask)
+
+    @locked
+    def to_init(self, qp_attr):
+        """To INIT, with the attributes that needs."""
+        self._step(qp_attr, QPState.RESET, QPState.INIT)
+
+    @locked
+    def to_rtr(self, qp_attr):
+        """To RTR, by way of INIT if it is not there."""
+        if self.qp_state is not QPState.INIT:
+            self.to_init(qp_attr)
+        self._step(qp_attr, QPState.INIT, QPState.RTR)
+
+    @locked
+    def to_rts(self, qp_attr):
+        """To RTS, by way of RTR if it is not there."""
+        if self.qp_state is not QPState.RTR:
+            self.to_rtr(qp_attr)
+        self._step(qp_attr, QPState.RTR, QPState.RTS)
+
+    def _step(self, qp_attr, start, goal):
+        qp_attr.qp_state = goal
+        self.modify(qp_attr, necessary(start, goal))
+
+    def _go(self, start, goal, attr, given, mask):
+        """Do what leads from one state to another, or change the attributes of one."""
+        if start is QPState.RESET and (self.scq.overrun or self.rcq.overrun):
+            raise InvalidValue(f"a CQ of QP {self.qp_num} overran")
+        if start is QPState.INIT and goal is QPState.RTR:
+            attr.outstanding_log2 = given.outstanding_log2
+            self._start_receiving(attr)
+        elif start is QPState.RTR:
+            attr.probe_timeout_ns = given.probe_timeout_ns
+            self._start_sending(attr)
+        if start in (QPState.RTR, QPState.RTS, QPState.SQD):
+            self._change(attr, mask)
+        if goal is QPState.SQD and start is QPState.RTS:
+            self.engine.drain(bool(mask & QPAttrMask.EN_SQD_ASYNC_NOTIFY and attr.en_sqd_async_notify))
+        elif start is QPState.SQD and goal is QPState.RTS:
+            self.engine.resume()
+        attr.qp_state = goal
+        self.attr = attr
+
+    def _start_receiving(self, attr):
+        if self._commands.pending is not None:
+            raise InvalidValue(f"the card never answered for QP {self.qp_num}; it can only be closed")
+        path = Path(attr.path_mtu, attr.dest_qp_num, None, ipv4_of(attr.ah_attr.dgid), attr.ah_attr.flow_label)
+        receiver = Receiver(
+            qpn=self.engine.index, generation=self.engine.generation, psn=attr.rq_psn, pool=self.context.knitting,
+            waiting_runs_max=self.context.config.waiting_runs_max, rnr_timer=attr.min_rnr_timer,
+        )
+        try:
+            self._commands.call(
+                abi.CommandOpcode.QP_CREATE,
+                qpn=self.qp_num,
+                pd=self.pd.handle,
+                psn=attr.rq_psn,
+                psn_guard=wire.PSN_OUTSTANDING_LOG2 - attr.outstanding_log2,
+                ip=path.ip,
+                address=receiver.holes.head_block * abi.BLOCK_BYTES,
+                access=attr.qp_access_flags & 0xF,
+                qp_state=abi.QpState.RTS,
+            )
+        except CommandTimeout:
+            self.engine.start_receiving(path, receiver)    # it may become true
+            raise
+        except Exception:
+            receiver.close()
+            raise
+        self.engine.start_receiving(path, receiver)
+
+    def _start_sending(self, attr):
+        probe_ns = attr.probe_timeout_ns or self.context.config.probe_timeout_ns
+        timeout_ns = ack_timeout_ns(attr.timeout)
+        self.engine.start_sending(Sender(
+            psn=attr.sq_psn,
+            pmtu=wire.PMTUS[attr.path_mtu],
+            probe_ns=probe_ns,
+            timeout_ns=timeout_ns and max(timeout_ns, probe_ns),
+            retry_cnt=attr.retry_cnt,
+            rnr_retry=attr.rnr_retry,
+            chunk_bytes=self.context.config.chunk_bytes,
+            max_outstanding=(1 << attr.outstanding_log2) - 1,
+        ))
+
+    def _change(self, attr, mask):
+        """Attributes of a QP that is connected already."""
+        if mask & QPAttrMask.AV and attr.ah_attr != self.attr.ah_attr:
+            raise InvalidValue("the card keeps the peer of a QP until it is reset")
+        if mask & QPAttrMask.ACCESS_FLAGS:
+            self._commands.call(abi.CommandOpcode.QP_MODIFY, qpn=self.qp_num, qp_state=abi.QpState.RTS,
+                                access=attr.qp_access_flags & 0xF)
+            attr.qp_access_flags = AccessFlag(attr.qp_access_flags)
+        if mask & QPAttrMask.MIN_RNR_TIMER:
+            self.receiver.rnr_timer = attr.min_rnr_timer
+        if mask & (QPAttrMask.TIMEOUT | QPAttrMask.RETRY_CNT | QPAttrMask.RNR_RETRY):
+            self.sender.timer.timeout_ns, self.sender.timer.retry_cnt = ack_timeout_ns(attr.timeout), attr.retry_cnt
+            self.sender.rnr_retry = attr.rnr_retry
+
+    # ------------------------------------------------------------------------------------- endings
+
+    def _stop(self):
+        self.engine.fail(WCStatus.WR_FLUSH_ERR)
+        if self.engine.told_card is not None:
+            self.context.commands.finish(self.engine.told_card)
+
+    @locked
+    def reset(self):
+        """Any state to RESET, with another PSN and, unless the context is set to keep it, number. Nothing that was
+        posted is completed any more, and what was completed and not polled is gone from the CQs.
+
+        Raises
+        ------
+        CommandError, CommandTimeout, TimeoutError
+            If the card does not confirm it. Nothing is freed then, and the call may be repeated.
+        """
+        self._check()
+        if self.engine.on_card:
+            self.context.engine.drain_transmit(self.engine)
+            if self._still_on_card():
+                self._commands.call(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
+        self._commands.pending = None
+        self.engine.stop()
+        for cq in (self.scq, self.rcq):
+            cq.forget(self.qp_num)
+        if self.context.config.keep_qp_num:
+            self.context.progress()       # what the card told of the former life is heard before the next one begins
+            self._begin_life(self.qp_num)
+        else:
+            self._begin_life(self.context.qps.next_number(self.qp_num))
+
+    def _still_on_card(self):
+        settled = self._commands.settle()
+        if settled is None:
+            return True
+        opcode, done = settled
+        return opcode is abi.CommandOpcode.QP_MODIFY or done == (opcode is abi.CommandOpcode.QP_CREATE)

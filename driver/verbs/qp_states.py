@@ -1,0 +1,53 @@
+"""Which state of a reliable connection leads to which, and with which attributes (IBTA 1.7, chapter 10.3)."""
+
+from ..terms.enums import QPAttrMask as Mask
+from ..terms.enums import QPState
+from ..terms.errors import InvalidValue
+
+_OF_INIT = Mask.PKEY_INDEX | Mask.PORT | Mask.ACCESS_FLAGS
+_WHILE_SENDING = Mask.CUR_STATE | Mask.ALT_PATH | Mask.ACCESS_FLAGS | Mask.MIN_RNR_TIMER | Mask.PATH_MIG_STATE
+NOTHING = Mask(0)
+
+# (state, next state): attributes that are necessary; further ones that are possible. STATE itself is not named.
+# Every state leads to RESET, and every one but RESET to ERR, with nothing else.
+TRANSITIONS = {
+    (QPState.RESET, QPState.INIT): (_OF_INIT, NOTHING),
+    (QPState.INIT, QPState.INIT): (NOTHING, _OF_INIT),
+    (QPState.INIT, QPState.RTR): (
+        Mask.AV | Mask.PATH_MTU | Mask.DEST_QPN | Mask.RQ_PSN | Mask.MAX_DEST_RD_ATOMIC | Mask.MIN_RNR_TIMER,
+        Mask.ALT_PATH | Mask.ACCESS_FLAGS | Mask.PKEY_INDEX),
+    (QPState.RTR, QPState.RTS): (
+        Mask.TIMEOUT | Mask.RETRY_CNT | Mask.RNR_RETRY | Mask.SQ_PSN | Mask.MAX_QP_RD_ATOMIC, _WHILE_SENDING),
+    (QPState.RTS, QPState.RTS): (NOTHING, _WHILE_SENDING),
+    (QPState.RTS, QPState.SQD): (NOTHING, Mask.EN_SQD_ASYNC_NOTIFY),
+    (QPState.SQD, QPState.RTS): (NOTHING, _WHILE_SENDING),
+    (QPState.SQD, QPState.SQD): (
+        NOTHING, _WHILE_SENDING & ~Mask.CUR_STATE | Mask.PORT | Mask.AV | Mask.TIMEOUT | Mask.RETRY_CNT
+        | Mask.RNR_RETRY | Mask.MAX_QP_RD_ATOMIC | Mask.MAX_DEST_RD_ATOMIC | Mask.PKEY_INDEX),
+}
+
+
+def necessary(start, goal):
+    """The mask of a transition with all it needs and no more, STATE included."""
+    return Mask.STATE | TRANSITIONS[start, goal][0]
+
+
+def check_transition(start, goal, mask):
+    """Raise InvalidValue if a QP cannot go from ``start`` to ``goal``, or not with the attributes of ``mask``."""
+    if goal is QPState.RESET or goal is QPState.ERR and start is not QPState.RESET:
+        need, may = NOTHING, NOTHING
+    elif (start, goal) in TRANSITIONS:
+        need, may = TRANSITIONS[start, goal]
+    elif start is goal:
+        raise InvalidValue(f"no attribute of a QP can be changed while it is {start.name}")
+    else:
+        raise InvalidValue(f"a QP that is {start.name} cannot become {goal.name}")
+    if missing := need & ~mask:
+        raise InvalidValue(f"from {start.name} to {goal.name} also these have to be given: {_names(missing)}")
+    if beyond := int(mask) & ~int(need | may | Mask.STATE):
+        raise InvalidValue(f"from {start.name} to {goal.name} these cannot be given: {_names(beyond)}")
+
+
+def _names(mask):
+    known = [bit.name for bit in Mask if bit & mask]
+    return ", ".join(known) or f"{int(mask):#x}"

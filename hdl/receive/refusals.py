@@ -1,0 +1,78 @@
+"""Which refused packets the driver is told of: one of each QP, until it has taken the report."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ..counting import count_outputs
+from ..interfaces import RefusalReports
+
+ON_WAY_WIDTH = 6    # of the number of reports between here and the ring: more than fit there
+
+
+class Refusals(wiring.Component):
+    """Coalesces the reports of refused packets of each QP.
+
+    What a peer may cause at line rate must not fill the report ring, for the reports of all others go through it. So
+    the driver is told of one refused packet of a QP, and of no other until it has consumed every such report that it
+    was told; nor while half of the ring is taken. What it is not told of is counted. A QP's peer is all that comes so
+    far, so that no source keeps another's reports back.
+
+    A bit of memory for each QP. The bits are cleared one after the other, when all told is consumed and after a reset;
+    meanwhile the driver is told of nothing. Whoever gets no report asks again: its packet counts as lost.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    ask : In(1)
+        A packet of the QP ``index`` was refused. Not in two cycles running.
+    index : In(24)
+    tell : Out(1)
+        In the cycle after ``ask``: the driver is to be told of it. Then it must be.
+    reports : In(RefusalReports)
+    count_reports_coalesced : Out(1)
+    """
+
+    COUNTS = {"reports_coalesced": 1}
+
+    def __init__(self, params):
+        self.params = params
+        super().__init__({
+            "ask": In(1), "index": In(24), "tell": Out(1), "reports": In(RefusalReports),
+            **count_outputs(self.COUNTS),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.memory = memory = Memory(shape=1, depth=self.params.qps, init=[])
+        write = memory.write_port()
+        read = memory.read_port(transparent_for=[write])
+
+        asked, index = Signal(), Signal(self.params.qpn_width)
+        any_told, on_way = Signal(), Signal(ON_WAY_WIDTH)
+        clearing, at = Signal(init=1), Signal(self.params.qpn_width)
+        full, half = Signal(), Signal()
+        m.d.comb += [
+            read.en.eq(self.ask), read.addr.eq(self.index[:self.params.qpn_width]),
+            full.eq(on_way.all()),
+            self.tell.eq(asked & ~read.data & ~clearing & ~half & ~full),
+            self.count_reports_coalesced.eq(asked & ~self.tell),
+            write.en.eq(self.tell | clearing), write.addr.eq(Mux(clearing, at, index)), write.data.eq(~clearing),
+        ]
+        m.d.sync += [
+            asked.eq(self.ask), index.eq(self.index), half.eq(self.reports.half),
+            on_way.eq(on_way + self.tell - self.reports.written),
+        ]
+        with m.If(self.tell):
+            m.d.sync += any_told.eq(1)
+        with m.Elif(any_told & (on_way == 0) & ~self.reports.unread):
+            m.d.sync += [any_told.eq(0), clearing.eq(1)]
+        with m.If(clearing):
+            m.d.sync += at.eq(at + 1)
+            with m.If(at == self.params.qps - 1):
+                m.d.sync += clearing.eq(0)
+        return m

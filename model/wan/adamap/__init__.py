@@ -1,0 +1,1 @@
+"""The rules of Adamap on arrays: window, builder, matcher as in ``weft.model.functional``, and the time around them."""

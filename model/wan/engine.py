@@ -1,0 +1,48 @@
+"""The experiment's clock: slots of one packet each, and what happens in a slot, in order.
+
+Arrivals at the receiver, what card and driver do by themselves, messages at the sender, timers, and at last what the
+sender puts on the line. Timers are looked at in turn, one QP a slot, so they are late by up to a slot per QP.
+"""
+
+from .path.compiled import compiled, entry
+from .path.loss import start as start_losses
+from .path.queue import BACK, due, pop
+from .path.sender import send, wake
+from .scheme.dispatch import arrive, expired, hear, own_time, sent
+
+
+@compiled
+def _start(w):
+    """Everybody is ready."""
+    start_losses(w)
+    for qp in range(w.s.qps):
+        wake(w, qp)
+
+
+@entry
+def run(w, until):
+    """Go on to slot ``until``, or until every QP has all of its data acknowledged, or an array is full."""
+    s = w.s
+    if s.now == 0:
+        _start(w)
+    while s.now < until and s.done < s.qps and s.overflow == 0:
+        at = s.now & s.flight_mask
+        i = w.flight[at].bucket
+        w.flight[at].bucket = -1
+        while i >= 0:
+            p = w.flight[i]
+            i = p.next
+            arrive(w, p)
+        own_time(w)
+        at = due(w, BACK)
+        while at >= 0:
+            pop(w, BACK)
+            hear(w, w.entry[at])
+            at = due(w, BACK)
+        qp = s.now % s.qps
+        if w.qp[qp].deadline <= s.now and w.qp[qp].una < w.qp[qp].next:
+            expired(w, qp)
+        qp = send(w)
+        if qp >= 0:
+            sent(w, qp, w.qp[qp].next - 1)
+        s.now += 1

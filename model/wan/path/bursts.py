@@ -1,0 +1,36 @@
+"""Gilbert-Elliott bursts: a good state that loses nothing and a bad one that loses everything, a step per packet.
+
+The same chain as :class:`weft.model.loss.GilbertElliott`, with the lengths of stays drawn at once.
+"""
+
+from .compiled import compiled
+from .draw import BURST, FOREVER, geometric
+
+CONFIG = [("burst_enter", "f8"), ("burst_leave", "f8")]
+STATE = [("burst_left", "i8"), ("burst_bad", "i8")]
+
+
+@compiled
+def start(w):
+    """Begin in the good state."""
+    s = w.s
+    s.burst_bad = 0
+    s.burst_left = _good(w)
+
+
+@compiled
+def _good(w):
+    """Packets of a stay in the good state."""
+    enter = w.s.burst_enter
+    return FOREVER if enter <= 0.0 else geometric(w.s.random, BURST, enter) - 1
+
+
+@compiled
+def lost(w):
+    """Whether the packet that is sent now is lost."""
+    s = w.s
+    while s.burst_left == 0:
+        s.burst_bad = 1 - s.burst_bad
+        s.burst_left = geometric(w.s.random, BURST, w.s.burst_leave) if s.burst_bad else _good(w)
+    s.burst_left -= 1
+    return s.burst_bad == 1

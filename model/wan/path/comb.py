@@ -1,0 +1,17 @@
+"""A comb: every k-th packet is lost. k = 384 is the worst case for raw nodes of as many PSNs: a hole in each."""
+
+from .compiled import inlined
+
+CONFIG = [("comb_every", "i8")]
+STATE = [("comb_count", "i8")]
+
+
+@inlined
+def lost(w):
+    """Whether the packet that is sent now is lost."""
+    s = w.s
+    s.comb_count += 1
+    if s.comb_count < w.s.comb_every:
+        return False
+    s.comb_count = 0
+    return True

@@ -1,0 +1,42 @@
+"""The line from sender to receiver: one packet a slot, each lost or delivered after its delay.
+
+Packets in flight lie in ``flight`` by the slot they were sent in. ``bucket`` has, for each slot to come, the first
+packet that arrives in it; the others of that slot hang behind it. A packet remembers when its QP sent the one before,
+so that a receiver that relies on order of transmission can be told what a gap consists of (``after`` is its scratch).
+"""
+
+from .compiled import inlined
+from .delay import delay
+from .loss import lost
+
+ORIGINAL, AGAIN, PROBE, REQUEST = range(4)
+FLIGHT = [("psn", "i8"), ("rsn", "i8"), ("before", "i8"), ("after", "i8"), ("sent_at", "i8"), ("qp", "i4"),
+          ("next", "i4"), ("bucket", "i4"), ("kind", "u1"), ("lost", "u1"), ("last", "u1")]
+CONFIG = [("flight_mask", "i8"), ("sees_losses", "i8")]
+COUNTS = [("originals", "i8"), ("retransmissions", "i8"), ("lost", "i8"), ("probes", "i8"), ("requests", "i8")]
+
+
+@inlined
+def transmit(w, qp, psn, rsn, kind, last):
+    """Send a packet in this slot; ``last``: it ends a message."""
+    s = w.s
+    at = s.now & s.flight_mask
+    p, q = w.flight[at], w.qp[qp]
+    p.qp, p.psn, p.rsn, p.kind, p.last, p.before = qp, psn, rsn, kind, last, q.sent_at
+    p.sent_at = s.now
+    q.sent_at = s.now
+    if kind == ORIGINAL:
+        s.originals += 1
+    elif kind == AGAIN:
+        s.retransmissions += 1
+    elif kind == PROBE:
+        s.probes += 1
+    else:
+        s.requests += 1
+    p.lost = lost(w)
+    s.lost += p.lost
+    if p.lost and not s.sees_losses:
+        return
+    slot = (s.now + delay(w, psn, kind == ORIGINAL)) & s.flight_mask
+    p.next = w.flight[slot].bucket
+    w.flight[slot].bucket = at

@@ -1,0 +1,18 @@
+"""Outages: everything is lost for a while, once, or again every period."""
+
+from .compiled import inlined
+
+CONFIG = [("outage_start", "i8"), ("outage_slots", "i8"), ("outage_period", "i8")]
+STATE = []
+
+
+@inlined
+def lost(w):
+    """Whether the packet that is sent now is lost."""
+    s = w.s
+    since = w.s.now - s.outage_start
+    if since < 0:
+        return False
+    if s.outage_period > 0:
+        since %= s.outage_period
+    return since < s.outage_slots

@@ -1,0 +1,51 @@
+"""First-in first-out queues of a run: all in one array, a stretch for each.
+
+What an entry's fields mean is up to the queue: ``at`` a slot, ``a`` and ``b`` numbers, ``qp`` and ``kind`` small ones.
+"""
+
+from .compiled import inlined
+
+RESENDS, READY, PROBES, BACK, DUE, OPENED, SEALED, BLOCKLESS, FETCHES = range(9)
+NAMES = ("packets to be sent again", "ready QPs", "probes", "messages on the way back", "deadlines", "open nodes",
+         "sealed nodes", "nodes without a block", "reads of nodes")
+ENTRY = [("at", "i8"), ("a", "i8"), ("b", "i8"), ("qp", "i4"), ("kind", "i4")]
+QUEUE = [("head", "i8"), ("tail", "i8"), ("first", "i8"), ("mask", "i8")]
+STATE = [("overflow", "i8")]
+
+
+@inlined
+def push(w, queue):
+    """The place of a new entry at the end. When there is none, the run is over: ``overflow`` names the queue."""
+    q = w.queue[queue]
+    if q.tail - q.head > q.mask:
+        w.s.overflow = queue + 1
+        return q.first
+    q.tail += 1
+    return q.first + ((q.tail - 1) & q.mask)
+
+
+@inlined
+def front(w, queue):
+    """The place of the oldest entry, or -1."""
+    q = w.queue[queue]
+    return -1 if q.head == q.tail else q.first + (q.head & q.mask)
+
+
+@inlined
+def due(w, queue):
+    """The place of the oldest entry if its time has come, or -1."""
+    at = front(w, queue)
+    return at if at >= 0 and w.entry[at].at <= w.s.now else -1
+
+
+@inlined
+def pop(w, queue):
+    """The oldest entry is done with."""
+    w.queue[queue].head += 1
+
+
+@inlined
+def length(w, queue):
+    """Entries."""
+    q = w.queue[queue]
+    return q.tail - q.head

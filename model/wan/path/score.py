@@ -1,0 +1,54 @@
+"""What has been placed at the receiver: a bit for every PSN, with 64-bit PSNs that never come round.
+
+It is the experiment's own knowledge, and none of any card: it tells goodput, what was sent again for nothing, and
+whether every PSN was placed exactly once.
+"""
+
+import numpy as np
+
+from .back import ACK, answer
+from .compiled import compiled, inlined
+
+QP = [("cum", "i8"), ("cum_told", "i8")]
+CONFIG = [("seen_log2", "i8"), ("ack_every", "i8")]
+COUNTS = [("placed", "i8"), ("placed_again", "i8"), ("in_order", "i8"), ("span_peak", "i8")]
+_ONE = np.uint64(1)
+
+
+@inlined
+def seen(w, qp, psn):
+    """Whether a PSN was placed; ``psn`` is not further ahead than the sender may be."""
+    if psn < w.qp[qp].cum:
+        return True
+    at = psn & ((1 << w.s.seen_log2) - 1)
+    return w.seen[qp, at >> 6] >> np.uint64(at & 63) & _ONE != 0
+
+
+@compiled
+def place(w, qp, psn):
+    """A packet's payload is placed; false if it had been before."""
+    s, q, mask = w.s, w.qp[qp], (1 << w.s.seen_log2) - 1
+    if seen(w, qp, psn):
+        s.placed_again += 1
+        return False
+    at = psn & mask
+    w.seen[qp, at >> 6] |= _ONE << np.uint64(at & 63)
+    s.placed += 1
+    s.span_peak = max(s.span_peak, psn - q.cum)
+    while True:
+        at = q.cum & mask
+        bit = _ONE << np.uint64(at & 63)
+        if not w.seen[qp, at >> 6] & bit:
+            return True
+        w.seen[qp, at >> 6] &= ~bit
+        q.cum += 1
+        s.in_order += 1
+
+
+@compiled
+def acknowledge(w, qp, at_once):
+    """Tell the sender how far all is there: ``at_once``, or when ``ack_every`` packets came since the last time."""
+    q = w.qp[qp]
+    if at_once or q.cum - q.cum_told >= w.s.ack_every or (q.cum == q.total and q.cum_told < q.cum):
+        q.cum_told = q.cum
+        answer(w, qp, ACK, q.cum, 0, False)

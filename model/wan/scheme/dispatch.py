@@ -1,0 +1,83 @@
+"""Which scheme does what when: one number in the configuration, one machine code for all of them."""
+
+from ..path.compiled import compiled, inlined
+from ..path.sender import probe
+from . import adamap, dcp, deadlines, go_back_n, irn, melo, oracle, order, selective, timer_only
+
+GO_BACK_N, IRN, MELO, DCP, TIMER_ONLY, ORACLE, ADAMAP = range(7)
+QP = go_back_n.QP + order.QP + melo.QP + [("rsn_sent", "i8")]
+CONFIG = [("scheme", "i8")] + melo.CONFIG + dcp.CONFIG
+STATE = melo.STATE
+COUNTS = melo.COUNTS
+
+
+
+@compiled
+def arrive(w, p):
+    """A packet is at the receiver, or would be if it had not been lost."""
+    scheme = w.s.scheme
+    if p.lost:
+        if scheme == ORACLE:
+            oracle.vanish(w, p)
+        elif scheme == DCP:
+            dcp.vanish(w, p)
+    elif scheme == ADAMAP:
+        adamap.arrive(w, p)
+    elif scheme == GO_BACK_N:
+        go_back_n.arrive(w, p)
+    elif scheme == IRN:
+        irn.arrive(w, p)
+    elif scheme == MELO:
+        melo.arrive(w, p)
+    elif scheme == DCP:
+        dcp.arrive(w, p)
+    elif scheme == TIMER_ONLY:
+        timer_only.arrive(w, p)
+    else:
+        oracle.arrive(w, p)
+
+
+@inlined
+def own_time(w):
+    """What a scheme does in every slot."""
+    scheme = w.s.scheme
+    if scheme == ADAMAP:
+        adamap.host(w)
+    elif scheme in (TIMER_ONLY, DCP):
+        deadlines.overdue(w)
+
+
+@compiled
+def hear(w, m):
+    """A message is at the sender."""
+    scheme = w.s.scheme
+    if scheme == ADAMAP:
+        adamap.hear(w, m)
+    elif scheme == GO_BACK_N:
+        go_back_n.hear(w, m)
+    else:
+        selective.hear(w, m)
+
+
+@inlined
+def sent(w, qp, psn):
+    """A new packet left."""
+    scheme = w.s.scheme
+    if scheme == TIMER_ONLY:
+        timer_only.sent(w, qp, psn)
+    elif scheme == DCP:
+        dcp.sent(w, qp, psn)
+
+
+@compiled
+def expired(w, qp):
+    """A QP heard nothing new for long."""
+    scheme = w.s.scheme
+    w.s.expiries += 1
+    w.qp[qp].deadline = w.s.now + w.s.patience
+    if scheme == GO_BACK_N:
+        go_back_n.go_back(w, qp)
+    elif scheme in (IRN, MELO):
+        selective.expired(w, qp)
+    else:
+        probe(w, qp)

@@ -1,0 +1,96 @@
+"""The driver by the names of pyverbs: what a test imports, and what it gets where there is no such thing here."""
+
+import errno
+import importlib
+import itertools
+import sys
+import types
+
+from weft.driver.terms.errors import NotSupported, PyverbsRDMAError
+
+# Modules of pyverbs, and those of the driver that have what is in them.
+MODULES = {
+    "pyverbs_error": ("terms.errors",),
+    "enums": ("verbs.enums",),
+    "device": ("verbs.device",),
+    "pd": ("verbs.pd",),
+    "mr": ("verbs.mr",),
+    "cq": ("verbs.cq", "terms.wc"),
+    "srq": ("verbs.srq",),
+    "qp": ("verbs.qp",),
+    "wr": ("verbs.wr",),
+    "addr": ("verbs.addr",),
+    "utils": ("verbs.text",),
+    "base": (), "cm_enums": (), "cmid": (), "dma_util": (), "dmabuf": (), "flow": (), "fork": (), "libibverbs": (),
+    "mem_alloc": (), "spec": (), "wq": (), "xrcd": (),
+    "providers": (), "providers.efa": (), "providers.efa.efa_enums": (), "providers.efa.efadv": (),
+    "providers.mlx5": (), "providers.mlx5.dr_action": (), "providers.mlx5.dr_domain": (),
+    "providers.mlx5.dr_matcher": (), "providers.mlx5.dr_rule": (), "providers.mlx5.dr_table": (),
+    "providers.mlx5.mlx5_enums": (), "providers.mlx5.mlx5dv": (), "providers.mlx5.mlx5dv_crypto": (),
+    "providers.mlx5.mlx5dv_flow": (), "providers.mlx5.mlx5dv_mkey": (), "providers.mlx5.mlx5dv_objects": (),
+    "providers.mlx5.mlx5dv_sched": (),
+}
+
+
+NUMBERS = ("IBV_", "_IBV_", "RDMA_", "EFA", "_EFA", "MLX5", "_MLX5")     # how names of flags and of numbers begin
+PASSIVE = ("Attr", "AttrEx", "Info", "InitAttr", "ParentDomainContext")  # and how those end that only hold something
+
+
+_bits = itertools.count(40)
+
+
+class Absent:
+    """What exists in pyverbs and not here: making one is refused as not supported."""
+
+    def __init__(self, *args, **kwargs):
+        raise NotSupported(f"{type(self).__name__} does not exist here")
+
+
+class Passive:
+    """What tells how to make something that is absent."""
+
+    def __init__(self, *args, **kwargs):
+        vars(self).update(kwargs)
+
+
+class NamedModule(types.ModuleType):
+    """A module of pyverbs: names of the driver, and :class:`Absent` for the others that look like a class."""
+
+    def __getattr__(self, name):
+        for part in self.__parts__:
+            if hasattr(part, name):
+                return getattr(part, name)
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name.startswith(NUMBERS):
+            number = 1 << next(_bits)      # like none that means something
+            setattr(self, name, number)
+            return number
+        if name.startswith("ibv_"):
+            return ()      # members of an enumeration
+        kind = type(name, (Passive if name.endswith(PASSIVE) else Absent,), {})
+        setattr(self, name, kind)
+        return kind
+
+
+def _find(path):
+    try:
+        return importlib.import_module(f"weft.driver.{path}")
+    except ModuleNotFoundError:
+        return types.SimpleNamespace()
+
+
+def install(**more):
+    """Put ``pyverbs`` into ``sys.modules``; ``more`` are functions by the module they belong to."""
+    package = NamedModule("pyverbs")
+    package.__path__, package.__parts__ = [], ()
+    sys.modules["pyverbs"] = package
+    more.setdefault("base", {})["PyverbsRDMAErrno"] = lambda text: PyverbsRDMAError(text, errno.EIO)
+    for name, paths in MODULES.items():
+        module = NamedModule(f"pyverbs.{name}")
+        module.__path__ = []
+        module.__parts__ = [_find(path) for path in paths]
+        vars(module).update(more.get(name, {}))
+        sys.modules[f"pyverbs.{name}"] = module
+        owner, _, last = f"pyverbs.{name}".rpartition(".")
+        setattr(sys.modules[owner], last, module)

@@ -1,0 +1,1 @@
+"""``weft report``: what the wide-area experiments say, on one page with pictures."""

@@ -1,0 +1,43 @@
+"""What to set for a path, read off the experiments: blocks of the pool, nodes cached n, watermark."""
+
+import math
+
+from weft.model.wan.experiment import Experiment
+from weft.model.wan.result import measure
+
+PATHS = {   # what a table row says, and the experiment
+    "metro: 100 Gb/s, 2 ms, 0.1 % lost": Experiment(rtt_ms=2, loss=1e-3, warmup_rtts=4),
+    "country: 100 Gb/s, 10 ms, 0.1 % lost": Experiment(rtt_ms=10, loss=1e-3, warmup_rtts=4, measured_rtts=5),
+    "continent: 100 Gb/s, 30 ms, 1 % lost": Experiment(rtt_ms=30, loss=1e-2, warmup_rtts=4, measured_rtts=2),
+    "continent, bursts of 64, 1 % lost": Experiment(rtt_ms=30, burst=64, burst_loss=1e-2, warmup_rtts=4,
+                                                    measured_rtts=2),
+    "1000 QPs: 100 Gb/s, 30 ms, 1 % lost": Experiment(rtt_ms=30, qps=1000, loss=1e-2, warmup_rtts=4, measured_rtts=2),
+}
+STALLED_MAX = 1e-3
+DEPTHS = (1, 2, 4, 8, 16)
+
+
+def stalled(row):
+    """The part of the retransmissions that waited for their node."""
+    return row["stalls"] / max(1, row["matches"])
+
+
+def depth_for(rows, dma_us):
+    """The least n of a sweep over ``depth`` and ``dma_us`` with at most one stall in a thousand, or None."""
+    fit = [row["depth"] for row in rows if row["dma_us"] == dma_us and row["depth"] and stalled(row) <= STALLED_MAX]
+    return min(fit, default=None)
+
+
+def sizes(paths=None):
+    """``(path, blocks used at most, blocks to have, part that waited, n)`` of each path: twice what was used, a power
+    of two, as losses vary; the least n with at most one stall in a thousand, or the largest there is."""
+    rows = []
+    for name, x in (PATHS if paths is None else paths).items():
+        for depth in DEPTHS:
+            found = measure(x.with_(depth=depth, watermark=depth))
+            part = found.stalls / max(1, found.matches)
+            if part <= STALLED_MAX:
+                break
+        used = max(found.blocks_peak, x.qps)
+        rows.append((name, used, 1 << math.ceil(math.log2(2 * used)), part, depth))
+    return rows

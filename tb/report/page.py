@@ -1,0 +1,43 @@
+"""The page: HTML with all it needs inside."""
+
+from html import escape
+
+STYLE = """
+:root { color-scheme: light; }
+body { margin: 0 auto; padding: 1rem; max-width: 52rem; font: 1rem/1.5 system-ui, sans-serif; color: #1b1b1b;
+  background: #fff; }
+h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.2rem; margin: 2.5rem 0 .3rem; }
+figure { margin: .5rem 0; } svg { display: block; width: 100%; height: auto; }
+code { display: block; padding: .4rem .6rem; background: #f2f2f2; font-size: .8rem; overflow-wrap: anywhere; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid #ccc; text-align: right; vertical-align: bottom; }
+th:first-child, td:first-child { text-align: left; min-width: 10rem; }
+footer { margin-top: 3rem; font-size: .8rem; color: #555; }
+@media print { body { max-width: none; font-size: 10pt; } section { break-inside: avoid; }
+  code { border: 1px solid #ccc; } }
+"""
+
+
+def page(figures, *, version, command):
+    """The HTML of Figures."""
+    parts = "\n".join(
+        f'<section id="{figure.name}"><h2>{escape(figure.title)}</h2><p>{escape(figure.says)}</p>\n'
+        f"<figure>{figure.body}</figure><code>{escape(figure.command)}</code></section>" for figure in figures)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>Weft over wide-area paths</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<h1>Weft over wide-area paths</h1>
+<p>What a packet-level model says of Adamap and of other ways to recover from loss. Time goes in packets on the line;
+there is no congestion control. How each scheme is treated, and what is left out, is in docs/wan.md.</p>
+{parts}
+<footer>Version {escape(version)}, made by <code>{escape(command)}</code></footer>
+</body>
+</html>
+"""

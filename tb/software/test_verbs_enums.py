@@ -1,0 +1,21 @@
+"""Enumerations have the names and values of libibverbs, and its members are found under their full names."""
+
+import pytest
+
+from weft.driver.verbs import enums
+
+from .verbs_facts import ENUMERATIONS
+
+
+@pytest.mark.parametrize(("name", "prefix"), ENUMERATIONS, ids=lambda text: text)
+def test_members_have_the_values_of_the_header(name, prefix):
+    expected = dict(fact.split("=") for fact in ENUMERATIONS[name, prefix].split())
+    kind = getattr(enums, name)
+    assert {member: int(kind[member]) for member in kind.__members__} == {k: int(v) for k, v in expected.items()}
+    for member, value in expected.items():
+        assert getattr(enums, prefix + member) is kind[member]
+        assert getattr(enums, prefix + member) == int(value)
+
+
+def test_every_enumeration_is_in_the_table():
+    assert {(name, prefix) for name, _, prefix in enums.NAMES} == set(ENUMERATIONS)

@@ -1,0 +1,1 @@
+"""Sweeps of wide-area experiments: ``weft sweep``."""

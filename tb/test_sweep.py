@@ -1,0 +1,87 @@
+"""``weft sweep``: points, what is kept, and what is refused."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from weft.tb.cli import app
+from weft.tb.sweep.plan import read
+from weft.tb.wan.ready import compile_engine
+
+SMALL = ["rtt_ms=0.05", "warmup_rtts=2", "measured_rtts=4", "scheme=adamap,oracle"]
+
+
+def sweep(*arguments):
+    """Run ``weft sweep``; (exit status, what it said)."""
+    done = CliRunner().invoke(app, ["sweep", *map(str, arguments)])
+    return done.exit_code, done.output
+
+
+def refused(*arguments):
+    status, said = sweep(*arguments)
+    assert status == 2 and said.startswith("weft: ") and said.count("\n") == 1, said
+    return said
+
+
+def test_points_are_kept_and_not_run_again(tmp_path):
+    compile_engine()
+    table, plan = tmp_path / "points.parquet", tmp_path / "plan.toml"
+    plan.write_text('[vary]\nloss = [0.0, 0.01]\n[picture]\nx = "loss"\ny = "goodput"\nlog = ["x"]\n')
+    status, said = sweep(*SMALL, "--plan", plan, "--output", table)
+    assert status == 0, said
+    first = pq.read_table(table)
+    rows = first.to_pylist()
+    assert {(row["scheme"], row["loss"]) for row in rows} == {(s, p) for s in ("adamap", "oracle") for p in (0, 0.01)}
+    assert all(row["goodput"] == 1 for row in rows if not row["loss"]) and {row["seed"] for row in rows} == {1}
+    assert b"weft" in first.schema.metadata[b"command"] and first.schema.metadata[b"version"]
+    assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert sweep(*SMALL, "loss=0,0.01,0.02", "--output", table)[0] == 0
+    again = pq.read_table(table).to_pylist()
+    assert [row["seconds"] for row in again[:4]] == [row["seconds"] for row in rows], "points were run again"
+    assert len(again) == 6
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["speed=3"], "no setting"), (["loss"], "NAME=VALUE"), (["loss=2"], "from 0 to 0.5"), (["loss=much"], "much"),
+    (["scheme=tcp"], "choose one of"), (["marker=perhaps"], "marker"),
+    (["qps=1.5"], "whole number"), (["--jobs", "x"], "--jobs"),
+    (["--plan", "/nonexistent"], "does not exist"), (["loss=0,2"], "from 0 to 0.5"),
+])
+def test_what_is_impossible_is_one_sentence_and_status_2(arguments, words):
+    assert words in refused(*arguments)
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("vary = 3 4", "no TOML"), ("[vary]\nloss = 0.1\n", "no list"), ("[more]\n", "no table"),
+    ("[fixed]\nspeed = 1\n", "has no 'speed'"), ('[picture]\nx = "colour"\n', "neither"),
+    ("[vary]\nseed = []\n", "no list"),
+])
+def test_a_plan_that_makes_no_sense_is_refused(tmp_path, text, words):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(text)
+    assert words in refused("--plan", plan)
+
+
+def test_a_foreign_or_damaged_table_is_refused_and_stays(tmp_path):
+    table = tmp_path / "points.parquet"
+    for content, words in ((b"something else", "cannot be read"), (b"", "cannot be read")):
+        table.write_bytes(content)
+        assert words in refused("--output", table) and table.read_bytes() == content
+    pq.write_table(pa.table({"x": [1]}), table)
+    assert "not a table of this sweep" in refused("--output", table)
+
+
+def test_nobody_at_the_schedulers_address_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("weft.tb.sweep.workers.CONNECT_S", 0.5)
+    said = refused("--scheduler", "tcp://127.0.0.1:1", "--output", tmp_path / "points.parquet")
+    assert "no Dask scheduler answers at 'tcp://127.0.0.1:1'" in said
+    assert "no Dask scheduler" in refused("--scheduler", "nonsense://", "--output", tmp_path / "points.parquet")
+
+
+@pytest.mark.parametrize("plan", sorted((Path(__file__).parent / "sweep/plans").glob("*.toml")), ids=lambda p: p.stem)
+def test_the_plans_that_come_along_make_sense(plan):
+    found = read(plan, [])
+    assert len(found.points) > 1 and found.picture

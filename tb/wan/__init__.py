@@ -1,0 +1,1 @@
+"""Tests of the wide-area experiments: closed forms, conservation, and decisions equal to the functional model's."""
