@@ -172,6 +172,9 @@ def induct(where, outputs, prop):
     verdict, cycle = abc(where, outputs, replace(prop, kind="base", bound=BASE))
     if verdict != "holds":
         return verdict, cycle
+    words = _check(where, "held", f"delete -output o:*; expose w:{BEFORE}", "&put;bmc3,-F,2", prop.seconds, 2)
+    if words[0] != "snl_SAT":
+        return "unknown", None      # the step would be proven of nothing
     anywhere = f"delete -output o:* o:{STEP} %d; setattr -unset init w:* w:{FIRST} w:{BEFORE} %u %d"
     words = _check(where, "step", anywhere, "&dc2;&put;bmc3,-F,2", prop.seconds, 2)
     return ("holds" if words[0] == "snl_UNSAT" else "unknown"), None
