@@ -91,8 +91,8 @@ IMPORTS = {
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
                    "driver/soft/raw model/functional tb/flow",
     "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application model/functional "
-                  "model/wan tb/flow tb/world tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/fuzz "
-                  "tb/soak",
+                  "model/wan tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards "
+                  "tb/fuzz tb/soak",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application tb/flow tb/world "
               "tb/judge tb/cards tb/wave",

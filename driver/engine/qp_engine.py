@@ -289,7 +289,7 @@ class QpEngine:
 
     def own_memory(self, key):
         """Memory of the driver's own behind a key of this QP, as a buffer, or None if it is the program's."""
-        return
+        return self.operations.mailbox.memory(key)
 
     @property
     def sport(self):

@@ -101,6 +101,10 @@ class Mailbox:
             va=0, length=size, access=abi.AccessFlag.REMOTE_WRITE, pd=self._qp_index, page_2m=0,
             pte_index=self._ptes[0])
 
+    def memory(self, key):
+        """Its buffer, if ``key`` is its own, or None."""
+        return self._buffer if key == self.key else None
+
     @staticmethod
     def _answered(response):
         if response.status is not abi.CommandStatus.OK:

@@ -17,6 +17,7 @@ from .qp_init_attr import QPCap, QPInitAttr, QPInitAttrEx, rc_init_attr
 from .qp_life import QPLife
 from .qp_states import necessary
 from .requests import receive_request, send_operation
+from .wr import note_bad
 
 __all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr", "QPInitAttrEx", "rc_init_attr"]
 
@@ -130,49 +131,53 @@ class QP(QPLife):
     # --------------------------------------------------------------------------------------- work
 
     @locked
-    def post_send(self, wr):
+    def post_send(self, wr, bad_wr=None):
         """Queue a send work request, and those that follow it by ``next_wr``.
 
         Raises
         ------
         InvalidValue, NotSupported, TypeError
-            If the QP is not in RTS, SQD or ERR, or a request is impossible; neither it nor those behind it are queued.
+            If the QP is not in RTS, SQD or ERR, or a request is impossible; neither it nor those behind it are queued,
+            and ``bad_wr`` becomes like it.
         QueueFull
             If ``max_send_wr`` requests are outstanding.
         NoRoom
             If the card has no room for what the first request takes that is no write.
         """
         while wr is not None:
-            if self.sender is None:
-                raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
-            operation = send_operation(
-                wr, self.cap, self.context.engine.lender.memory, signal_all=self.init_attr.sq_sig_all)
-            if self.engine.outstanding >= self.cap.max_send_wr:
-                raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
-            self.engine.post_send(operation)
+            with note_bad(wr, bad_wr):
+                if self.sender is None:
+                    raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
+                operation = send_operation(
+                    wr, self.cap, self.context.engine.lender.memory, signal_all=self.init_attr.sq_sig_all)
+                if self.engine.outstanding >= self.cap.max_send_wr:
+                    raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
+                self.engine.post_send(operation)
             wr = wr.next_wr
 
     @locked
-    def post_recv(self, wr):
+    def post_recv(self, wr, bad_wr=None):
         """Queue a receive work request, and those that follow it by ``next_wr``: each SEND and each RDMA WRITE WITH
         IMMEDIATE of the peer takes one.
 
         Raises
         ------
         InvalidValue, TypeError
-            If the QP is in RESET or uses an SRQ, or a request is impossible; neither it nor those behind it are queued.
+            If the QP is in RESET or uses an SRQ, or a request is impossible; neither it nor those behind it are queued,
+            and ``bad_wr`` becomes like it.
         QueueFull
             If ``max_recv_wr`` requests are outstanding.
         """
         while wr is not None:
-            if self.qp_state is QPState.RESET:
-                raise InvalidValue(f"QP {self.qp_num} is RESET; it cannot receive")
-            if self.srq is not None:
-                raise InvalidValue(f"QP {self.qp_num} takes its receive requests from an SRQ")
-            receive = receive_request(wr, self.cap.max_recv_sge)
-            if self.engine.receives >= self.cap.max_recv_wr:
-                raise QueueFull(f"{self.cap.max_recv_wr} receive requests are outstanding")
-            self.engine.post_recv(receive)
+            with note_bad(wr, bad_wr):
+                if self.qp_state is QPState.RESET:
+                    raise InvalidValue(f"QP {self.qp_num} is RESET; it cannot receive")
+                if self.srq is not None:
+                    raise InvalidValue(f"QP {self.qp_num} takes its receive requests from an SRQ")
+                receive = receive_request(wr, self.cap.max_recv_sge)
+                if self.engine.receives >= self.cap.max_recv_wr:
+                    raise QueueFull(f"{self.cap.max_recv_wr} receive requests are outstanding")
+                self.engine.post_recv(receive)
             wr = wr.next_wr
 
     # ------------------------------------------------------------------------------------- the end

@@ -17,7 +17,7 @@ from .qp_init_attr import QP_WR_MAX, SGE_MAX
 OBJECTS_MAX = (1 << 24) - 1      # of those that take nothing of the card
 ACK_DELAY = 15                   # 4.096 µs · 2^15: what a program may take between two calls
 FULL_MEMBER = 0xFFFF             # the one partition key there is
-ATOMICS = AtomicCap.NONE
+ATOMICS = AtomicCap.HCA          # against each other, whoever asked for them; not against the host's own
 
 
 class Queries:

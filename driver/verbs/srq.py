@@ -1,31 +1,72 @@
 """Shared receive queues."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import count
 
 from ..operation.receives import Receives
 from ..terms.checks import between
 from ..terms.enums import EventType, SrqAttrMask
-from ..terms.errors import InUse, InvalidValue, NotSupported, QueueFull
+from ..terms.errors import InvalidValue, NotSupported, QueueFull
+from ..terms.init_enums import SrqInitAttrMask, SrqType
 from .events import AsyncEvent
+from .locking import locked, made_locked
 from .qp_init_attr import QP_WR_MAX, SGE_MAX
 from .requests import receive_request
+from .wr import note_bad
+
+_numbers = count(1)
 
 
 @dataclass
 class SrqAttr:
-    """Capacities of an SRQ; when fewer than ``srq_limit`` receive requests are left there is an event."""
+    """Attributes of an SRQ (ibv_srq_attr); when fewer than ``srq_limit`` receive requests are left there is an event,
+    once."""
 
     max_wr: int = 100
     max_sge: int = 1
     srq_limit: int = 0
 
+    def check(self):
+        """Raise InvalidValue or TypeError if one is impossible."""
+        between("max_wr", self.max_wr, 1, QP_WR_MAX)
+        between("max_sge", self.max_sge, 1, SGE_MAX)
+        between("srq_limit", self.srq_limit, 0, self.max_wr)
+
 
 @dataclass
 class SrqInitAttr:
-    """What an SRQ is created with."""
+    """What a PD creates an SRQ with (ibv_srq_init_attr)."""
 
     attr: SrqAttr = field(default_factory=SrqAttr)
     srq_context: object = None
+
+    max_wr = property(lambda init: init.attr.max_wr)
+    max_sge = property(lambda init: init.attr.max_sge)
+    srq_limit = property(lambda init: init.attr.srq_limit)
+
+    def check(self):
+        self.attr.check()
+
+
+@dataclass
+class SrqInitAttrEx(SrqAttr):
+    """What a context creates one with (ibv_srq_init_attr_ex): ``pd`` is in here. Only basic SRQs exist."""
+
+    comp_mask: int = field(default=0, kw_only=True)
+    srq_type: SrqType = field(default=SrqType.BASIC, kw_only=True)
+    pd: object = field(default=None, kw_only=True)
+    xrcd: object = field(default=None, kw_only=True)
+    cq: object = field(default=None, kw_only=True)
+    max_num_tags: int = field(default=0, kw_only=True)
+    max_ops: int = field(default=0, kw_only=True)
+
+    srq_context = None
+
+    def check(self):
+        super().check()
+        if self.comp_mask & ~int(SrqInitAttrMask.TYPE | SrqInitAttrMask.PD) or any(
+                (self.srq_type, self.xrcd, self.cq, self.max_num_tags, self.max_ops)):
+            raise NotSupported("Failed to create SRQ: only basic ones exist, without XRC and tag matching")
 
 
 class SRQ:
@@ -33,7 +74,8 @@ class SRQ:
 
     Parameters
     ----------
-    creator : PD
+    creator : PD or Context
+        With a context ``attr`` is an :class:`SrqInitAttrEx`, which has the PD.
     attr : SrqInitAttr or None
 
     Attributes
@@ -42,51 +84,81 @@ class SRQ:
         The QPs that use it, as keys.
     """
 
+    @made_locked
     def __init__(self, creator, attr=None):
-        creator.check_open()
         init = attr or SrqInitAttr()
-        between("max_wr", init.attr.max_wr, 1, QP_WR_MAX)
-        between("max_sge", init.attr.max_sge, 1, SGE_MAX)
-        self.pd, self.context, self.srq_context = creator, creator.context, init.srq_context
-        self._attr = replace(init.attr, srq_limit=0)
+        self.pd = init.pd if isinstance(init, SrqInitAttrEx) else creator
+        if not hasattr(self.pd, "srqs"):
+            raise InvalidValue("an SRQ is made by a PD, or by a context with an SrqInitAttrEx that names a PD")
+        self.pd.check_open()
+        init.check()
+        self.context, self.srq_context = self.pd.context, init.srq_context
+        self._attr = SrqAttr(init.max_wr, init.max_sge)
         self.receives = Receives()
-        self.receives.below = self._limit_reached
+        self.receives.below, self.receives.limit = self._limit_reached, init.srq_limit
         self.qps = {}
-        self.closed = False
-        creator.srqs[self] = None
+        self.closed, self._number = False, next(_numbers)
+        self.pd.srqs[self] = None
 
     def _limit_reached(self):
         self.context.async_events.append(AsyncEvent(EventType.SRQ_LIMIT_REACHED, self))
 
-    def post_recv(self, wr):
+    def _check(self):
+        if self.closed:
+            raise InvalidValue("the SRQ is closed")
+
+    def get_srq_num(self):
+        """Its number."""
+        self._check()
+        return self._number
+
+    @locked
+    def post_recv(self, wr, bad_wr=None):
         """Queue a receive work request, and those that follow it by ``next_wr``.
 
         Raises
         ------
         InvalidValue, TypeError
-            If it is closed, or a request is impossible; neither it nor those behind it are queued.
+            If it is closed, or a request is impossible; neither it nor those behind it are queued, and ``bad_wr``
+            becomes like it.
         QueueFull
             If there are ``max_wr``.
         """
-        if self.closed:
-            raise InvalidValue("the SRQ is closed")
+        self._check()
         while wr is not None:
-            receive = receive_request(wr, self._attr.max_sge)
-            if len(self.receives) >= self._attr.max_wr:
-                raise QueueFull(f"{self._attr.max_wr} receive requests are outstanding")
+            with note_bad(wr, bad_wr):
+                receive = receive_request(wr, self._attr.max_sge)
+                if len(self.receives) >= self._attr.max_wr:
+                    raise QueueFull(f"{self._attr.max_wr} receive requests are outstanding")
             self.receives.post(receive)
             wr = wr.next_wr
 
+    @locked
     def modify(self, attr, comp_mask):
-        """Set ``srq_limit``; the size stays as it is."""
-        if comp_mask & ~SrqAttrMask.LIMIT:
-            raise NotSupported("the size of an SRQ does not change")
-        if comp_mask & SrqAttrMask.LIMIT:
-            self.receives.limit = between("srq_limit", attr.srq_limit, 0, self._attr.max_wr)
+        """Change what ``comp_mask`` names: how many requests fit, and when an event tells that few are left.
+
+        Raises
+        ------
+        InvalidValue
+            If more are outstanding, or the limit is beyond them.
+        """
+        self._check()
+        mask = SrqAttrMask(comp_mask)
+        if int(mask) & ~int(SrqAttrMask.MAX_WR | SrqAttrMask.LIMIT):
+            raise InvalidValue(f"comp_mask is {int(mask):#x}")
+        new = SrqAttr(attr.max_wr if mask & SrqAttrMask.MAX_WR else self._attr.max_wr, self._attr.max_sge,
+                      attr.srq_limit if mask & SrqAttrMask.LIMIT else 0)
+        new.check()
+        if new.max_wr < len(self.receives):
+            raise InvalidValue(f"{len(self.receives)} receive requests are outstanding")
+        self._attr.max_wr = new.max_wr
+        if mask & SrqAttrMask.LIMIT:
+            self.receives.limit = new.srq_limit
 
     def query(self):
         """:class:`SrqAttr` as it is now."""
-        return replace(self._attr, srq_limit=self.receives.limit)
+        self._check()
+        return SrqAttr(self._attr.max_wr, self._attr.max_sge, self.receives.limit)
 
     def __enter__(self):
         return self
@@ -94,12 +166,13 @@ class SRQ:
     def __exit__(self, *_):
         self.close()
 
+    @locked
     def close(self):
-        """Destroy it, and forget what was posted; not while a QP uses it."""
+        """Destroy it, and before it the QPs that use it; what was posted is forgotten."""
         if self.closed:
             return
-        if self.qps:
-            raise InUse(f"the SRQ is in use by QPs {[qp.qp_num for qp in self.qps]}")
+        for qp in list(self.qps):
+            qp.close()
         self.closed = True
         self.receives.clear()
         self.pd.srqs.pop(self, None)

@@ -1,5 +1,6 @@
 """Work requests."""
 
+import contextlib
 from dataclasses import dataclass, field
 
 from ..terms.enums import SendFlags, WROpcode
@@ -47,3 +48,14 @@ class RecvWR:
     num_sge: int = 0
     sg: list = field(default_factory=list)
     next_wr: "RecvWR | None" = None
+
+
+@contextlib.contextmanager
+def note_bad(wr, bad_wr):
+    """If the block refuses ``wr``, ``bad_wr`` becomes like it, unless that is None."""
+    try:
+        yield
+    except Exception:
+        if bad_wr is not None:
+            vars(bad_wr).update(vars(wr))
+        raise

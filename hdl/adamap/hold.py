@@ -27,7 +27,7 @@ class ReportHold(wiring.Component):
     i : In(stream.Signature(LongReport))
     o : Out(stream.Signature(Report))
     placed_ticket : In(8)
-    placed : Out(24)
+    placed : Out(40)
         The placed ticket, extended.
     idle : Out(1)
     """

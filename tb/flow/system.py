@@ -8,6 +8,7 @@ import subprocess
 PROGRAMS = {
     "iverilog": ("every bench that runs under Icarus too is skipped there", "iverilog"),
     "tshark": ("no capture is read by an independent dissector", "tshark"),
+    "chromium": ("no browser opens the page of weft report", "chromium"),
 }
 HEADERS = {
     "lz4.h": ("waves are written as VCD, not FST", "liblz4-dev"),

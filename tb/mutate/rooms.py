@@ -108,7 +108,7 @@ TARGETS = (
            _tests("blocks/transmit", f"test_buffer.py::test_buffer_passes_whole_frames[{SIM}]")),
     Target("receive", "parse", _in("receive", "align", "parse", "revocable_buffer"),
            _tests("blocks/receive", f"test_parse.py::test_every_frame_is_classified_as_the_model_does[{SIM}]")),
-    Target("receive", "receive", _in("receive", "check", "drain", "judge", "place", "receive"),
+    Target("receive", "receive", _in("receive", "check", "drain", "judge", "place", "receive", "refusals"),
            _tests("blocks/receive", f"test_receive.py::test_packets_are_checked_judged_and_placed_in_order[{SIM}]")),
     Target("mac", "mac", ("hdl/mac.py",), (f"tb/blocks/test_mac.py::test_frames_pass_the_edge[{SIM}]",)),
     Target("supervisor", "supervisor", ("hdl/supervisor.py",),

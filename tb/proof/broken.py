@@ -1,6 +1,7 @@
 """Broken copies of the blocks: what a check is worth is shown by a fault that it, and no other check, must notice."""
 
 import importlib.util
+import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,3 +58,13 @@ def mutant(block, *changes):
     result = getattr(broken, block.__name__)
     result.mutated_text = text
     return result
+
+
+def named(block, *lines):
+    """A copy of a class; what a line of it makes side by side, ``a, b = Signal(), Signal(8)``, is named ``a_q`` ..."""
+    changes = []
+    for line in lines:
+        names = iter(line.partition(" = ")[0].split(", "))
+        changes.append((line, re.sub(r"Signal\(((?:[^()]|\([^()]*\))*)\)", lambda call, names=names:
+                                     f'Signal({call[1] and call[1] + ", "}name="{next(names)}_q")', line)))
+    return mutant(block, *changes)

@@ -1,14 +1,19 @@
-"""Model checkers that come from PyPI, on the bits of a specification (ABC inside Yosys) or on its words (z3)."""
+"""Model checkers that come from PyPI: ABC inside Yosys, on the bits of a specification; z3, on its words, for waves."""
 
 import functools
+import hashlib
+import json
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
-from weft.tb.flow.process import output_of
-from weft.tb.proof.specification import TOP
+from weft.tb.flow.process import cpu_seconds, output_of
+from weft.tb.proof.specification import BEFORE, FIRST, STEP, TOP
 
 # ABC works inside Yosys, on a dummy: that it leaves no netlist behind is no failure.
+BASE = 3    # cycles after the first in which checks are looked at that are proven by induction
+_spared = []    # CPU seconds of what was known of graphs
 DUMMY = "module gates(input a, b, output y); assign y = a ^ b; endmodule\n"
 
 
@@ -68,7 +73,7 @@ def _run(where, steps):
 
 def write_bits(where, spec, text, outputs=None):
     """Write the specification, or some of its outputs alone, as an and-inverter graph, ``bits.il``."""
-    prune = f"delete -output w:property_* {_but(outputs)}" if outputs else ""
+    prune = f"delete -output w:property_* w:{STEP} %u {_but(outputs)}" if outputs else ""
     words = any("[" in path for path in spec.probes)    # a memory that is not read otherwise must not be cleaned away
     _run(where, [*_read(where, spec, text), "chformal -remove", "" if words else prune, *_prepare(spec),
                  prune if words else "", "opt -full", "setundef -anyseq", "dffunmap", "simplemap", "techmap", "opt",
@@ -98,36 +103,81 @@ def abc(where, outputs, prop, *, simplify=True):
         In which cycle it is violated, or up to which one was looked.
     """
     name = f"{outputs[0]}-{prop.kind}"
-    status = where / f"{name}.status"
-    status.unlink(missing_ok=True)
-    if prop.bound is None:
-        engine = f"{'&scorr;' if simplify else ''}&put;{'orpos;' if len(outputs) > 1 else ''}pdr,-T,{prop.seconds}"
+    prune, frames = f"delete -output o:* {_but(outputs)}", None if prop.bound is None else prop.bound + 1
+    if frames is None:
+        engine = f"{'&scorr;' if simplify else ''}&put;{'orpos;' if len(outputs) > 1 else ''}pdr"
     else:
-        engine = f"&dc2;&put;bmc3,-F,{prop.bound + 1},-T,{prop.seconds}"
-    _yosys(where, f"read_rtlil bits.il; cd {TOP}; delete -output o:* {_but(outputs)}; cd; opt_clean; "
-                  f"write_aiger -zinit {name}.aig; design -reset; read_verilog gates.v; "
-                  f"hierarchy -top gates; techmap; abc -script +&r,{name}.aig;{engine};write_status,{status.name}",
-           prop.seconds + 60)
-    words = status.read_text().split() if status.exists() else ["none"]
+        engine = f"&dc2;&put;bmc3,-F,{frames}"
+    words = _check(where, name, prune, engine, prop.seconds, frames)
     if words[0] == "snl_SAT":
         return "violated", int(words[4])
     if words[0] == "snl_UNSAT":
         return "holds", None
     if words[0] == "snl_UNK" and prop.bound is None and simplify:     # also when nothing was left to prove
         return abc(where, outputs, prop, simplify=False)
-    looked = int(words[1]) if words[0] == "snl_UNK" else None
-    if looked is not None and prop.bound is not None and looked >= prop.bound:
-        return "holds", None
-    return "unknown", looked
+    return "unknown", int(words[1]) if words[0] == "snl_UNK" else None
 
 
-def induct(where, prop):
-    """k-induction over all checks together, with z3: the others strengthen this one. ``proven``, ``failed``, ..."""
-    if smtbmc(where, "-t", str(prop.bound), seconds=prop.seconds) is False:
-        return "failed"
-    if smtbmc(where, "-i", "-t", str(prop.bound), seconds=prop.seconds):
-        return "proven"
-    return "unknown"
+def _check(where, name, prune, engine, seconds, frames):
+    """What an engine of ABC says of the specification without some outputs: the words of its status.
+
+    That all ``frames`` were looked at without finding anything counts as ``snl_UNSAT``.
+    """
+    graph, status = where / f"{name}.aig", where / f"{name}.status"
+    graph.unlink(missing_ok=True)
+    status.unlink(missing_ok=True)
+    _run(where, [f"read_rtlil bits.il; cd {TOP}; {prune}; cd; opt_clean; write_aiger -zinit {graph.name}"])
+    kept = _kept(graph, engine)
+    if kept.exists():
+        known = json.loads(kept.read_text())
+        _spared.append(known["seconds"])
+        return known["status"]
+    start = cpu_seconds()
+    _yosys(where, "read_verilog gates.v; hierarchy -top gates; techmap; "
+                  f"abc -script +&r,{graph.name};{engine},-T,{seconds};write_status,{status.name}", seconds + 60)
+    words = status.read_text().split()[:5] if status.exists() else ["none"]
+    if frames and words[0] == "snl_UNK" and int(words[1]) + 1 >= frames:
+        words[0] = "snl_UNSAT"
+    if words[0] in ("snl_SAT", "snl_UNSAT"):
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(json.dumps({"status": words, "seconds": round(cpu_seconds() - start, 1)}))
+    return words
+
+
+def _kept(graph, engine):
+    """Where it is kept what an engine said of a graph: another specification, or another text of it, may have the same.
+
+    Behind the gates stands a comment: which Yosys wrote them.
+    """
+    gates = graph.read_bytes().rpartition(b"c\nGenerated by")[0]
+    content = b"\0".join([gates, engine.encode(), *(version.encode() for version in versions())])
+    return graph.parents[1] / "graphs" / f"{hashlib.sha256(content).hexdigest()[:24]}.json"
+
+
+def seconds_spent():
+    """CPU seconds of this process and its children, and what they would have spent had nothing been kept."""
+    return cpu_seconds() + sum(_spared)
+
+
+def induct(where, outputs, prop):
+    """Induction over all checks together: whether they hold at first, and a cycle after any state in which they hold.
+
+    Returns
+    -------
+    verdict : str
+        ``holds``, ``violated`` (in a run from the start) or ``unknown``.
+    cycle : int or None
+        In which cycle it is violated.
+    """
+    verdict, cycle = abc(where, outputs, replace(prop, kind="base", bound=BASE))
+    if verdict != "holds":
+        return verdict, cycle
+    words = _check(where, "held", f"delete -output o:*; expose w:{BEFORE}", "&put;bmc3,-F,2", prop.seconds, 2)
+    if words[0] != "snl_SAT":
+        return "unknown", None      # the step would be proven of nothing
+    anywhere = f"delete -output o:* o:{STEP} %d; setattr -unset init w:* w:{FIRST} w:{BEFORE} %u %d"
+    words = _check(where, "step", anywhere, "&dc2;&put;bmc3,-F,2", prop.seconds, 2)
+    return ("holds" if words[0] == "snl_UNSAT" else "unknown"), None
 
 
 def smtbmc(where, *options, seconds):

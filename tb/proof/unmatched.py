@@ -48,7 +48,7 @@ class UnmatchedSpec(Spec):
         with m.Elif(~kept):
             m.d.sync += owed.eq(0)
 
-        together = {"kind": "induction", "bound": 2, "seconds": 100}
+        together = {"kind": "induction", "seconds": 100}
         unseen = Signal(3)      # cycles in which nothing waits and another is shown
         self.check("what is owed lies in one place", self._held(qpn, generation, owed, newest, ticket, unseen),
                    **together)

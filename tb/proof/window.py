@@ -1,35 +1,46 @@
 """What is proven of the receive window: every PSN is recorded exactly once (invariant 1)."""
 
-from amaranth.hdl import Array, Mux, Signal, signed
+from types import SimpleNamespace
+
+from amaranth.hdl import Array, Cat, Mux, Signal, Value, signed
 from amaranth.lib import data
 
 from weft.hdl.abi import HOLES_BITS
 from weft.hdl.adamap.cum import CUM_BITS
 from weft.hdl.adamap.window import Window
-from weft.hdl.layouts import Verdict
+from weft.hdl.layouts import JudgeRequest, Verdict
 from weft.hdl.params import preset
-from weft.tb.proof.broken import Broken
+from weft.tb.proof.broken import Broken, named
 from weft.tb.proof.specification import Spec
 
-QPS = 2
+QPS, BITS = 2, 64
+CLASSIFY, EFFECT, CONTROL, SLIDE = range(4)     # as they are met in the text
+FURTHEST = 1 << 23      # how far a packet may be ahead
+FORGOTTEN = 0b01        # highest bits of a distance: so far ahead of the base that it was passed a lap ago, if ever
+NAMED = named(
+    Window, "next_full, next_control, control_taken = Signal(), Signal(), Signal()",
+    "row, row_index, row_known = Signal(row_shape), Signal(index_width), Signal()",
+    "request, control = Signal(JudgeRequest), Signal()",
+    "verdict, mark, slide, insert = Signal(Verdict), Signal(bits), Signal(24), Signal()",
+    "psn, position, seal = Signal(32), Signal(range(bits)), Signal()")
+TOGETHER = {"kind": "induction", "seconds": 300}
 
 
 class WindowSpec(Spec):
     """One PSN of one QP is followed, whichever it is, while anything arrives for both QPs.
 
-    The window starts empty, at any base, and with any past of the PSN followed behind it. Then packets, probes and
-    retransmissions of any PSN (24 bit, modulo) arrive, as fast as they can or slower, and hole runs and judgements are
-    taken at once or later. In 9 cycles, of which two packets of the same PSN take 6 (see the covers), each packet meets
-    what the one before left in the row, slides and waits; what a window may hold after longer runs is where
-    :class:`AnyWindowSpec` starts.
+    The window starts in any state: at any base, with any bitmap, and with any past of the PSN followed behind it. Then
+    packets, probes and retransmissions of any PSN (24 bit, modulo) arrive, as fast as they can or slower, with any
+    guard, and hole runs and judgements are taken at once or later. When 2^31 PSNs have passed the one followed, its
+    number stands for a PSN of the next lap. The checks are proven together: one of them says what the row of the QP
+    holds, wherever it is, and another what is known of the packet that is being judged.
     """
 
     name = "window"
-    block = Window
-    bits, depth, empty = 64, 9, True
+    block = NAMED
 
     def specify(self, m):
-        m.submodules.dut = dut = self.block(preset("test").with_(qps=QPS, window_bits=self.bits))
+        m.submodules.dut = dut = self.block(preset("test").with_(qps=QPS, window_bits=BITS))
         self.free_members(dut, "i__payload", "i_control", "cum", "reorder_distance")
         reorder = self.constant(m, 7, "reorder")
         qpn, start = self.constant(m, 1, "some_qpn"), self.constant(m, 32, "start")
@@ -37,25 +48,25 @@ class WindowSpec(Spec):
         m.d.comb += dut.reorder_distance.eq(reorder)
 
         # The rows; what is not in the bitmap was received before, or is a hole, if it lies behind the base.
-        row = data.StructLayout({"base": 32, "bitmap": self.bits - 1, "holes": HOLES_BITS, "owed": 1})
+        row = data.StructLayout({"base": 32, "bitmap": BITS - 1, "holes": HOLES_BITS, "owed": 1})
         rows = Array(self.inside(f"dut.rows[{q}]", row) for q in range(QPS))
-        received, hole, behind = Signal(name="received"), Signal(name="hole"), offset[-1]
-        in_bitmap = (offset >= 1) & (offset < self.bits) & (rows[qpn].bitmap >> (offset - 1)[:6])[0]
+        was_received, was_hole, behind = Signal(name="received"), Signal(name="hole"), offset[-1]
+        in_bitmap = (offset >= 1) & (offset < BITS) & (rows[qpn].bitmap >> (offset - 1)[:6])[0]
         self.start_anywhere("dut.rows", "received", "hole")
         self.assume_first(rows[qpn].base == start)
-        self.assume_first(Mux(behind, received != hole, (received == in_bitmap) & ~hole))
-        if self.empty:
-            self.assume_first(rows[qpn].bitmap == 0)
+        self.assume_first(Mux(behind, was_received != was_hole, (was_received == in_bitmap) & ~was_hole))
         m.d.comb += [
             dut.i.p.qpn.eq(self.free(1, "qpn")), dut.i.p.psn.eq(self.free(24, "psn")),
             dut.i.p.rsn.eq(self.free(24, "rsn")), dut.i.p.probe.eq(self.free(1, "probe")),
             dut.i.p.retransmission.eq(self.free(1, "retransmission")), dut.i.p.ack_req.eq(self.free(1, "ack_req")),
+            dut.i.p.psn_guard.eq(self.free(len(dut.i.p.psn_guard), "psn_guard")),
             dut.cum.eq(self.free(CUM_BITS, "cum")),
         ]
 
         # The PSN followed.
-        at = Signal(32)
-        m.d.comb += at.eq(start + offset.as_signed())
+        at, newest, received, hole, far = Signal(32), Signal(32), Signal(), Signal(), Signal()
+        m.d.comb += [at.eq(start + offset.as_signed()), far.eq((at - newest)[30:32] == FORGOTTEN),
+                     received.eq(was_received & ~far), hole.eq(was_hole & ~far)]
         # Judgements come in the order of requests: whose is this one?
         queue, filled = Signal(8), Signal(4)
         entering = dut.i.valid & dut.i.ready
@@ -73,71 +84,154 @@ class WindowSpec(Spec):
         verdict = dut.o.p.verdict
         this = dut.o.p.psn == at
         last, known = Signal(32), Signal()
+        accepted = own & this & (verdict == Verdict.ACCEPT)
         with m.If(own):
             m.d.sync += [last.eq(dut.o.p.base), known.eq(1)]
-            with m.If(this & (verdict == Verdict.ACCEPT)):
-                m.d.sync += received.eq(1)
         run = dut.o_run
         inside, covers = Signal(), Signal()
         runs = run.valid & run.ready & (run.p.qpn[0] == qpn) & (run.p.length != 0)
         m.d.comb += [inside.eq((at - run.p.psn)[:32] < run.p.length), covers.eq(runs & inside)]
-        with m.If(covers):
-            m.d.sync += hole.eq(1)
-        passed, before = Signal(signed(32)), Signal(signed(32))
-        m.d.comb += [passed.eq(dut.o.p.base - at), before.eq(last - at)]
-        accepted = own & this & (verdict == Verdict.ACCEPT)
+        m.d.sync += [was_received.eq(received | accepted), was_hole.eq(hole | covers)]
+        ahead, passed = Signal(signed(32)), Signal()
+        m.d.comb += [ahead.eq(at - dut.o.p.base), passed.eq(ahead < 0)]
         has = Signal()                     # with this very judgement
         m.d.comb += has.eq(received | accepted)
 
-        bound = {"bound": self.depth, "seconds": 900}
-        self.check("received at most once", ~(accepted & received), **bound)
-        self.check("never received and a hole", ~(has & hole) & ~(covers & has), **bound)
-        self.check("a hole at most once", ~(covers & hole), **bound)
-        self.check("behind the base: received or a hole", ~own | (passed <= 0) | has | hole, **bound)
-        self.check("ahead of the base: no hole", ~own | (passed > 0) | ~hole, **bound)
-        self.check("a duplicate was received", ~(own & this & (verdict == Verdict.DUPLICATE)) | received, **bound)
-        self.check("late means behind the base", ~(own & this & (verdict == Verdict.LATE)) | (passed > 0), **bound)
-        self.check("the base never goes back", ~(own & known) | ((dut.o.p.base - last)[:32] < 1 << 31), **bound)
-        self.check("the base has not been received itself", ~own | (passed != 0) | ~has, **bound)
-        self.check("judgements are as many as requests", ~fresh | (filled != 0), **bound)
+        self._kept(m, SimpleNamespace(
+            dut=dut, rows=rows, qpn=qpn, at=at, has=has, hole=hole, fresh=fresh, own=own, queue=queue, filled=filled,
+            last=last, known=known, reorder=reorder, newest=newest))
+        self.check("received at most once", ~(accepted & received), **TOGETHER)
+        self.check("never received and a hole", ~(has & hole) & ~(covers & has), **TOGETHER)
+        self.check("a hole at most once", ~(covers & hole), **TOGETHER)
+        self.check("behind the base: received or a hole", ~own | ~passed | has | hole, **TOGETHER)
+        self.check("ahead of the base: no hole", ~own | passed | ~hole, **TOGETHER)
+        self.check("a duplicate was received", ~(own & this & (verdict == Verdict.DUPLICATE)) | received, **TOGETHER)
+        self.check("late means behind the base", ~(own & this & (verdict == Verdict.LATE)) | passed, **TOGETHER)
+        self.check("the base never goes back", ~(own & known) | ((dut.o.p.base - last)[:32] < 1 << 31), **TOGETHER)
+        self.check("the base has not been received itself", ~own | (ahead != 0) | ~has, **TOGETHER)
+        self.check("judgements are as many as requests", ~fresh | (filled != 0), **TOGETHER)
 
-        accepts = Signal()      # of the PSN followed, in this run
-        m.d.sync += accepts.eq(accepts | accepted)
+        row_bits = 32 + BITS + HOLES_BITS + 1
+        accepts, empty, first = Signal(), Signal(), Signal(init=1)      # of the PSN followed, in this run
+        m.d.sync += [accepts.eq(accepts | accepted), first.eq(0)]
+        with m.If(first):
+            m.d.sync += empty.eq(rows[qpn].bitmap == 0)
         self.cover("a jump of 2**20 PSNs", covers & (run.p.length == 1 << 20))
-        if self.empty:
-            self.cover("received out of order, then passed", accepts & own & (passed > 0) & (offset == 2))
-            self.cover("a duplicate", accepts & own & this & (verdict == Verdict.DUPLICATE))
-            self.cover("a full 32-bit wrap", own & accepts & (passed > 0) & (at < 4) & (start > 0xFFFFFFF0))
-        else:
-            self.cover("a hole turns out late", hole & own & this & (verdict == Verdict.LATE))
-            self.cover("received before, then passed", received & own & (passed > 0) & (offset == 2))
+        self.cover("received out of order, then passed", empty & accepts & own & passed & (offset == 2))
+        self.cover("a duplicate", empty & accepts & own & this & (verdict == Verdict.DUPLICATE))
+        self.cover("a full 32-bit wrap", own & accepts & passed & (at < 4) & (start > 0xFFFFFFF0))
+        self.cover("a hole turns out late", hole & own & this & (verdict == Verdict.LATE))
+        self.cover("received before, then passed", received & own & passed & (offset == 2))
+        self.cover("more than a step is slid over, received and not", covers & (run.p.length > 8) & Cat(
+            self.inside("dut.row_q", row_bits)[32:32 + BITS]).any())
+
+    def _kept(self, m, w):
+        """What is kept of the QP's row, in memory and on its way, and of the packet that is judged."""
+        row_shape = data.StructLayout({"base": 32, "bitmap": BITS, "holes": HOLES_BITS, "owed": 1})
+        shapes = {"next_full_q": 1, "next_request": JudgeRequest, "request_q": JudgeRequest, "row_q": row_shape,
+                  "row_index_q": 1, "row_known_q": 1, "fetched": row_shape, "verdict_q": Verdict,
+                  "mark_q": BITS, "slide_q": 24, "insert_q": 1, "psn_q": 32, "position_q": range(BITS), "seal_q": 1,
+                  "active": 1, "fsm_state": 2}
+        d = SimpleNamespace(**{name.removesuffix("_q"): self.inside(f"dut.{name}", shape)
+                               for name, shape in shapes.items()})
+        mem, row, state = w.rows[w.qpn], d.row, d.fsm_state
+        current, sliding = Signal(), Signal()
+        m.d.comb += [current.eq(d.row_known & (d.row_index == w.qpn)), sliding.eq(current & (state == SLIDE)),
+                     w.newest.eq(Mux(sliding, row.base, mem.base))]
+        moved = Signal(32)          # since the packet was classified
+        m.d.comb += moved.eq(row.base - mem.base)
+        eff = Signal()              # received, or marked in the row and not judged yet
+        its = sliding & (d.verdict == Verdict.ACCEPT) & (d.psn == w.at)
+        m.d.comb += eff.eq(w.has | (its & ~d.insert))
+        whose = Signal()
+        m.d.sync += whose.eq(d.row_index)
+        self.check("the row of a QP says what was received", [
+            Mux(sliding, self._says(m, "slid", row.base, row.bitmap, w.at, eff, w.hole, rest=False),
+                self._says(m, "rest", mem.base, mem.bitmap << 1, w.at, w.has, w.hole, rest=True)),
+            ~current | sliding | ((row.base == mem.base) & (row.bitmap == mem.bitmap << 1)),
+            ~d.next_full | (d.next_request.qpn[0] != w.qpn) | current
+            | ((d.fetched.base == mem.base) & (d.fetched.bitmap == mem.bitmap << 1)),
+            ~w.known | w.own | (w.last == mem.base), ~w.own | (w.dut.o.p.base == mem.base)], **TOGETHER)
+        self.check("requests are judged in their order", [
+            state != CONTROL, (state == CLASSIFY) | d.active,
+            ~d.active | (d.row_known & (d.request.qpn[0] == d.row_index)), ~w.fresh | (state == CLASSIFY),
+            w.filled == w.fresh + d.active + d.next_full, ~w.fresh | (w.queue[0] == whose),
+            ~d.active | (w.queue.bit_select(w.fresh, 1) == d.row_index),
+            ~d.next_full | (w.queue.bit_select(Value.cast(w.fresh + d.active), 1) == d.next_request.qpn[0]),
+        ], **TOGETHER)
+        self.check("a packet does what its place in the window asks for", [
+            *(~current | (state != EFFECT) | case for case in self._classified(m, d, row, w)),
+            *(~current | (state != SLIDE) | case for case in self._slid(m, d, row, moved, w, its))], **TOGETHER)
+
+    def _says(self, m, name, base, bitmap, at, received, hole, *, rest):
+        """A row says what was received and what is a hole; at rest its base was not received."""
+        distance, bit = Signal(signed(32), name=f"distance_{name}"), Signal(name=f"bit_{name}")
+        m.d.comb += [distance.eq(at - base), bit.eq((bitmap >> distance[:6])[0])]
+        ahead = ~hole & (received == ((distance < BITS) & bit))
+        return Mux(distance < 0, received != hole, ahead) & (~bit | (distance != 0) if rest else 1)
+
+    def _classified(self, m, d, row, w):
+        """What is to be done with a packet, by its distance from the base."""
+        distance, ahead, reorder = Signal(signed(24)), Signal(BITS), Signal(range(BITS + 1))
+        m.d.comb += [distance.eq(d.request.psn - row.base[:24]),
+                     ahead.eq(Mux(distance < BITS, row.bitmap >> distance[:6], 0)),
+                     reorder.eq(Mux(w.reorder > BITS, BITS, Mux(w.reorder == 0, 1, w.reorder)))]
+        none = (d.mark == 0) & (d.slide == 0)
+        marks = ~d.insert & (d.slide == 0) & (distance < BITS) & (d.mark == (1 << distance[:6])[:BITS])
+        inserts = (d.insert & (d.mark == 0) & (distance >= reorder) & (d.slide == distance - reorder + 1)
+                   & (ahead == 0) & (d.position == distance[:6]))
+        probes = ~d.insert & (d.mark == 0) & (d.slide == Mux(distance < 0, 0, distance))
+        return [
+            ((d.verdict != Verdict.ACCEPT) | ((distance >= 0) & ~ahead[0] & Mux(d.insert, inserts, marks))),
+            ((d.verdict != Verdict.PROBE) | probes),
+            ((d.verdict != Verdict.DUPLICATE) | ((distance >= 0) & ahead[0])),
+            ((d.verdict != Verdict.LATE) | (distance < 0)),
+            ((d.verdict == Verdict.ACCEPT) | (d.verdict == Verdict.PROBE) | (none & ~d.insert & ~d.seal)),
+            d.psn == (row.base + distance)[:32],
+        ]
+
+    def _slid(self, m, d, row, moved, w, its):
+        """What is left to be done while the window slides."""
+        distance, beyond = Signal(32, name="distance_left"), Signal(32)
+        m.d.comb += [distance.eq(d.psn - row.base), beyond.eq(FURTHEST - moved)]
+        inserts = ((distance < FURTHEST) & (distance >= d.slide)
+                   & (distance - d.slide < BITS) & (d.position == distance[:6])
+                   & ((distance >= BITS) | ((row.bitmap >> distance[:6]) == 0)))
+        return [
+            (d.verdict != Verdict.ACCEPT) | ((distance + moved)[:32] < FURTHEST), d.mark == 0, moved <= FURTHEST,
+            d.slide <= beyond,
+            (beyond >= BITS) | ((row.bitmap >> beyond[:6]) == 0),
+            (d.verdict == Verdict.ACCEPT) | ((d.verdict == Verdict.PROBE) & ~d.insert),
+            ~d.insert | inserts, (d.verdict != Verdict.ACCEPT) | d.insert | (d.slide == 0),
+            ~its | (~w.has & ~w.hole),
+        ]
 
 
-class AnyWindowSpec(WindowSpec):
-    """The same from any state of the window, any bitmap, too: 6 cycles, in which one packet is judged."""
-
-    name = "window_any_state"
-    depth, empty = 6, False
-
-
-SPECS = [WindowSpec, AnyWindowSpec]
-BOTH = (WindowSpec, AnyWindowSpec)
+SPECS = [WindowSpec]
 BROKEN = [
-    Broken(BOTH, "received at most once", ("received.eq(inside & shifted[0])", "received.eq(0)")),
-    Broken(BOTH, "received at most once", ("marked.eq(row.bitmap | mark)", "marked.eq(row.bitmap)")),
-    Broken(BOTH, "never received and a hole",
+    Broken(WindowSpec, "the row of a QP says what was received",
+           ("same.eq(row_known & (row_index", "same.eq(0 & (row_index")),
+    Broken(WindowSpec, "requests are judged in their order",
+           ("next_full.eq(0), request.eq(next_request)", "next_full.eq(0), request.eq(self.i.payload)")),
+    Broken(WindowSpec, "a packet does what its place in the window asks for",
+           ("seen.slide.eq(distance - reorder + 1)", "seen.slide.eq(distance - reorder + 2)")),
+    Broken(WindowSpec, "received at most once", ("received.eq(inside & shifted[0])", "received.eq(0)")),
+    Broken(WindowSpec, "received at most once", ("marked.eq(row.bitmap | mark)", "marked.eq(row.bitmap)")),
+    Broken(WindowSpec, "never received and a hole",
            ("end = Mux(next_received < limit, next_received, limit)", "end = limit")),
-    Broken(BOTH, "a hole at most once", ("run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)")),
-    Broken(BOTH, "behind the base: received or a hole",
+    Broken(WindowSpec, "a hole at most once", ("run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)")),
+    Broken(WindowSpec, "behind the base: received or a hole",
            ("ones.eq(leading(marked[:RUN_ON], 1))", "ones.eq(leading(marked[:RUN_ON], 1) + 1)")),
     Broken(WindowSpec, "behind the base: received or a hole",
            ("with m.If(self.o_run.ready | (step.holes == 0)):", "with m.If(1):")),
-    Broken(BOTH, "ahead of the base: no hole", ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - 1)")),
-    Broken(BOTH, "a duplicate was received",
+    Broken(WindowSpec, "ahead of the base: no hole",
+           ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - 1)")),
+    Broken(WindowSpec, "a duplicate was received",
            ("received.eq(inside & shifted[0])", "received.eq(inside & (shifted != 0))")),
-    Broken(BOTH, "late means behind the base", ("behind.eq(distance < 0)", "behind.eq(distance <= 0)")),
-    Broken(BOTH, "the base never goes back",
+    Broken(WindowSpec, "late means behind the base", ("behind.eq(distance < 0)", "behind.eq(distance <= 0)")),
+    Broken(WindowSpec, "the base never goes back",
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - request.ack_req)")),
-    Broken(BOTH, "the base has not been received itself", ("marked.eq(row.bitmap | mark)", "marked.eq(row.bitmap)")),
-    Broken(BOTH, "judgements are as many as requests", ("active.eq(next_full)", "active.eq(1)")),
+    Broken(WindowSpec, "the base has not been received itself",
+           ("marked.eq(row.bitmap | mark)", "marked.eq(row.bitmap)")),
+    Broken(WindowSpec, "judgements are as many as requests", ("active.eq(next_full)", "active.eq(1)")),
 ]

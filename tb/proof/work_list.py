@@ -1,10 +1,10 @@
 """What is proven of the prefetcher's work list: no QP that was entered is forgotten."""
 
-from amaranth.hdl import Cat, Mux, Signal
+from amaranth.hdl import Array, Cat, Mux, Signal
 
 from weft.hdl.adamap.work_list import WorkList
 from weft.hdl.params import preset
-from weft.tb.proof.broken import Broken
+from weft.tb.proof.broken import Broken, mutant, named
 from weft.tb.proof.specification import Spec
 
 
@@ -14,6 +14,7 @@ class WorkListSpec(Spec):
     name = "work_list"
     block = WorkList
     qps, places = 2, 4
+    proof = {"kind": "unbounded", "seconds": 200}
 
     def specify(self, m):
         qps = self.qps
@@ -40,7 +41,7 @@ class WorkListSpec(Spec):
             m.d.sync += calm.eq(0)
         with m.Else():
             m.d.sync += calm.eq(calm + (calm <= limit))
-        forever = {"kind": "unbounded", "seconds": 200}
+        forever = self.proof
         self.check("no due QP is missing once nothing is offered for a while", (calm < limit) | ~due.any(), **forever)
         self.check("an empty list owes nothing", ~dut.empty | ~due.any(), **forever)
         self.check("a QP that was never forgotten is offered once per entry",
@@ -49,6 +50,7 @@ class WorkListSpec(Spec):
         m.d.sync += offered.eq(Cat(dut.o.valid & ~dut.o.ready & ~dut.forget_en, dut.o.payload))
         self.check("an offered QP stays until taken", ~offered[0] | dut.forget_en | (
             dut.o.valid & (dut.o.payload == offered[1:])), **forever)
+        self._marked(m, dut, due, forgot, leaves, offered, calm)
         together = Signal()
         with m.If(leaves & enters & (which == dut.o.payload)):
             m.d.sync += together.eq(1)
@@ -71,17 +73,61 @@ class WorkListSpec(Spec):
                 m.d.sync += searched.eq(1)
             self.cover("a QP is entered during a search", searched & leaves & due.all())
 
+    def _marked(self, m, dut, due, forgot, leaves, offered, calm):
+        """What is known of the QPs that are in, where a proof needs it."""
+
 
 class FewPlacesSpec(WorkListSpec):
-    """The same with four QPs and a queue of one place, which overflows: the others are searched for."""
+    """The same with four QPs and a queue of one place, which overflows: the others are searched for.
+
+    The checks are proven together: some of them say where the QPs are that are in, and how long a search still takes.
+    """
 
     name = "work_list_few_places"
+    block = mutant(named(
+        WorkList, "qpn, valid = Signal(width), Signal()",
+        "position, scanning, missed, looked = Signal(width), Signal(), Signal(), Signal()"),
+        ("        enters = Signal()\n", "        enters = Signal()\n        read = Signal()\n"
+                                       "        m.d.comb += read.eq(enter_read.data)\n"))    # the same, with names
     qps, places = 4, 1
+    proof = {"kind": "induction", "seconds": 200}
+
+    def _marked(self, m, dut, due, forgot, leaves, offered, calm):
+        qps, limit = self.qps, 2 * self.qps + 4
+        entered, left = ([self.inside(f"dut.{name}[{q}]", 1) for q in range(qps)] for name in ("entered", "left"))
+        valid, again, enters, read, scanning, missed, looked, found, level = (
+            self.inside(f"dut.{name}", 1) for name in (
+                "valid_q", "again", "enters", "read", "scanning_q", "missed_q", "looked_q", "found",
+                "queue.queue.level"))
+        qpn, position, queued = (self.inside(f"dut.{name}", range(qps)) for name in (
+            "qpn_q", "position_q", "queue.queue.storage[0]"))
+        inside = [e ^ f for e, f in zip(entered, left, strict=True)]
+        parts, soon = [~valid | (calm == 0), ~valid | (Array(entered)[qpn] == read ^ again), ~looked | scanning,
+                       offered[0] <= level, ~offered[0] | (offered[1:] == queued), scanning | (position == 0),
+                       ~enters | ~Array(inside)[qpn]], []
+        for q in range(qps):
+            coming, holds, here = enters & (qpn == q), level & (queued == q), scanning & (position == q)
+            ahead = scanning & ((position < q) | (here & ~(looked & ~found)))
+            parts += [
+                ~due[q] | inside[q] | coming, ~inside[q] | holds | missed | ahead,
+                forgot[q] | (due[q] == inside[q] | coming), forgot[q] | ~holds | inside[q],
+                forgot[q] | ~holds | ~scanning | (position > q) | (here & looked & ~found),
+                forgot[q] | ~(here & looked) | Mux(found, inside[q] & ~holds, ~inside[q] | holds | missed),
+            ]
+            rest = 2 * (q - position) + Mux(looked, 1, 2)
+            lap = Mux(scanning, 2 * (qps - position) + 1 - looked, 1) + 2 * q + 2
+            soon.append(inside[q] & (holds | (ahead & (calm + rest <= limit)) | (missed & (calm + lap <= limit))))
+        self.check("a QP that is due is in, a QP that is in is in the queue or will be found", parts, **self.proof)
+        self.check("a search comes to its end", (calm == 0) | dut.o.valid | ~due.any() | Cat(soon).any(), **self.proof)
 
 
 SPECS = [WorkListSpec, FewPlacesSpec]
 BOTH = (WorkListSpec, FewPlacesSpec)
 BROKEN = [
+    Broken(FewPlacesSpec, "a QP that is due is in, a QP that is in is in the queue or will be found",
+           ("enter_write.addr.eq(qpn)", "enter_write.addr.eq(chosen)")),
+    Broken(FewPlacesSpec, "a search comes to its end",
+           ("m.d.sync += [looked.eq(0), position.eq(position + 1)]", "m.d.sync += looked.eq(0)")),
     Broken(BOTH, "no due QP is missing once nothing is offered for a while",
            ("self.forget_en | (queue.o.valid & queue.o.ready)", "self.forget_en")),
     Broken(FewPlacesSpec, "no due QP is missing once nothing is offered for a while",

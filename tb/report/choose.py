@@ -6,8 +6,8 @@ from weft.model.wan.experiment import Experiment
 from weft.model.wan.result import measure
 
 PATHS = {   # what a table row says, and the experiment
-    "metro: 100 Gb/s, 2 ms, 0.1 % lost": Experiment(rtt_ms=2, loss=1e-3),
-    "country: 100 Gb/s, 10 ms, 0.1 % lost": Experiment(rtt_ms=10, loss=1e-3),
+    "metro: 100 Gb/s, 2 ms, 0.1 % lost": Experiment(rtt_ms=2, loss=1e-3, warmup_rtts=4),
+    "country: 100 Gb/s, 10 ms, 0.1 % lost": Experiment(rtt_ms=10, loss=1e-3, warmup_rtts=4, measured_rtts=5),
     "continent: 100 Gb/s, 30 ms, 1 % lost": Experiment(rtt_ms=30, loss=1e-2, warmup_rtts=4, measured_rtts=2),
     "continent, bursts of 64, 1 % lost": Experiment(rtt_ms=30, burst=64, burst_loss=1e-2, warmup_rtts=4,
                                                     measured_rtts=2),

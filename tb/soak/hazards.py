@@ -18,8 +18,8 @@ AWAY_NS, MOMENT_NS, NOTICE_NS = 10_000, 2_000, 300_000
 BURST, BURST_NS = 6, 2_000
 KEPT = 40              # genuine frames of a victim
 PAYLOAD = "payload"
-SHARES = {PAYLOAD: 0.1, "nodes": 0.2, "page lists": 0.3}
-HARMLESS_SHARE, RING_SHARE = 0.05, 0.03
+SHARES = {PAYLOAD: 0.1, "nodes": 0.5, "page lists": 0.3}
+HARMLESS_SHARE, RING_SHARE, DAMAGED_PART = 0.05, 0.06, 0.5
 RINGS = dict(zip((abi.Ring.SEND, abi.Ring.RETRANSMIT, abi.Ring.COMMAND, abi.Ring.NIC_TX), AREAS, strict=False))
 
 
@@ -66,7 +66,7 @@ class BadHost:
         rng, area = self._rng, self._area(address)
         chance = rng.random()
         if area is not None and chance < SHARES.get(area, RING_SHARE):
-            kind = rng.choice([DAMAGED, *ENDS_BADLY]) if area != PAYLOAD else rng.choice(ENDS_BADLY)
+            kind = DAMAGED if area != PAYLOAD and rng.random() < DAMAGED_PART else rng.choice(ENDS_BADLY)
             if area != PAYLOAD:
                 self.met[f"{'damaged' if kind == DAMAGED else 'unreadable'} {area}"] += 1
         elif chance > 1 - HARMLESS_SHARE:

@@ -16,6 +16,7 @@ TURNS = ("test", "few", "test", "basic", "test", "test", "basic", "test")       
 EAGER = (0.5, 0.05, 0.01)      # chance that a side of a lane posts something, each microsecond or so
 HAZARDS = ("PCIe faults", "hostile frames", *OUTAGES, None)
 REORDER_DISTANCE = 64
+MANY_LISTS = LinkConfig(delay_ns=4_000, loss=0.2)    # so that many busy QPs recover at the same time
 BLOCKS = 64                    # of an extent
 
 
@@ -34,6 +35,8 @@ class Plan:
         Pairs of QPs.
     eager : tuple of float
         Each life of a lane draws one: how busy it is, a chance to post something.
+    life_ns : float
+        How long the lives of every other lane take, about.
     rough : bool
         The link reorders, doubles and damages frames, and for a while the hard blocks hold their streams back.
     env : EnvConfig
@@ -46,6 +49,7 @@ class Plan:
     hazards: tuple
     lanes: int
     eager: tuple
+    life_ns: float
     rough: bool
     env: EnvConfig
     context: ContextConfig
@@ -58,8 +62,9 @@ def draw(seed, cycles=CYCLES, hazards=None):
     card = TURNS[seed % len(TURNS)]
     drawn = {HAZARDS[(seed + seed // len(TURNS)) % len(HAZARDS)], rng.choice(HAZARDS)} - {None}
     rough = rng.random() < 0.5
-    link = LinkConfig(delay_ns=rng.choice([300, 1_500, 4_000]),
-                      loss=0.08 if card == "few" else rng.choice([0.002, 0.02, 0.08]))
+    link = LinkConfig(delay_ns=rng.choice([300, 1_500, 4_000]), loss=rng.choice([0.002, 0.02, 0.08]))
+    if card == "few":
+        link = MANY_LISTS
     if rough:
         link = replace(link, reorder=0.03, duplicate=0.02, corrupt=0.01)
     host = HostConfig(read_latency_ns=rng.choice([300, 1_000]), read_jitter=0.5,
@@ -67,7 +72,8 @@ def draw(seed, cycles=CYCLES, hazards=None):
     distance = REORDER_DISTANCE if rough else 1
     return Plan(
         seed, cycles, card, tuple(sorted(drawn if hazards is None else hazards)),
-        lanes=12 if card == "few" else rng.randint(3, 6), eager=EAGER[:1] if card == "few" else EAGER, rough=rough,
+        lanes=12 if card == "few" else rng.randint(3, 6), eager=EAGER[:1] if card == "few" else EAGER,
+        life_ns=1_000_000 if card == "few" else 150_000, rough=rough,
         env=EnvConfig(a_to_b=link, b_to_a=link, host=host, vectors=CARDS[card].msix_vectors,
                       mac_idle=rng.choice([0, 0.2])),
         context=ContextConfig(

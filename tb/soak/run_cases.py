@@ -26,7 +26,6 @@ from weft.tb.world.two_cards import SIDES
 
 STEP_NS, REST_LOOKS = 1_000, 100
 DRAIN = 0.8            # of the cycles, after which nothing new is posted
-LIFE_NS = 150_000
 CALM_NS = 60_000       # of the knitting buffer
 TICKETS = 256
 STALL, STALLS_AT, STALLED_NS = 0.1, (0.1, 0.6), 60_000
@@ -92,7 +91,7 @@ class Run:
         return get_sim_time("ns")
 
     def _life(self):
-        return self.rng.uniform(0.2, 1.8) * LIFE_NS
+        return self.rng.uniform(0.2, 1.8) * self.plan.life_ns
 
     def _plan_outages(self):
         """When whose card is taken away, and how: one or two of each kind."""

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from weft.driver.terms.enums import EventType, QPAttrMask, QPState, SrqAttrMask, WCStatus, WROpcode
-from weft.driver.terms.errors import InUse, InvalidValue, NotSupported, QueueFull
+from weft.driver.terms.errors import InvalidValue, NotSupported, QueueFull
 from weft.driver.verbs.qp import QPAttr
-from weft.driver.verbs.srq import SrqAttr, SrqInitAttr
+from weft.driver.verbs.srq import SRQ, SrqAttr, SrqInitAttr, SrqInitAttrEx
 from weft.driver.verbs.wr import RecvWR
 from weft.tb.software.operation_pair import OperationPair
 
@@ -77,16 +77,39 @@ def test_bad_use_is_refused():
     b = pair.hosts[1]
     with pytest.raises(InvalidValue):
         b.qp.post_recv(RecvWR(1))
+    bad = RecvWR()
     with pytest.raises(QueueFull):
-        b.srq.post_recv(RecvWR(1, next_wr=RecvWR(2, next_wr=RecvWR(3))))
-    with pytest.raises(NotSupported):
-        b.srq.modify(SrqAttr(5), SrqAttrMask.MAX_WR)
+        b.srq.post_recv(RecvWR(1, next_wr=RecvWR(2, next_wr=RecvWR(3))), bad)
+    assert bad == RecvWR(3)
+    for attr, mask in ((SrqAttr(1), SrqAttrMask.MAX_WR), (SrqAttr(0), SrqAttrMask.MAX_WR), (SrqAttr(5), 4)):
+        with pytest.raises(InvalidValue):
+            b.srq.modify(attr, mask)
+    b.srq.modify(SrqAttr(5), SrqAttrMask.MAX_WR)
+    assert b.srq.query().max_wr == 5
+    b.srq.modify(SrqAttr(2), SrqAttrMask.MAX_WR)
     with pytest.raises(InvalidValue):
         b.srq.modify(SrqAttr(srq_limit=3), SrqAttrMask.LIMIT)
-    with pytest.raises(InUse):
-        b.srq.close()
     b.qp.modify(QPAttr(qp_state=QPState.ERR), QPAttrMask.STATE)
     assert len(b.srq.receives) == 2 and not len(b.cq)
+    b.srq.close()
+    assert b.qp.closed and b.srq not in b.qp.pd.srqs
+    for call in (lambda: b.srq.post_recv(RecvWR(1)), b.srq.query, b.srq.get_srq_num):
+        with pytest.raises(InvalidValue):
+            call()
     pair.close()
-    with pytest.raises(InvalidValue):
-        b.srq.post_recv(RecvWR(1))
+
+
+def test_a_context_makes_an_srq_with_a_pd():
+    pair = make()
+    context, pd = pair.hosts[0].context, pair.hosts[0].qp.pd
+    before = list(pd.srqs)
+    srq = SRQ(context, SrqInitAttrEx(7, 2, 3, pd=pd))
+    assert srq.query() == SrqAttr(7, 2, 3) and srq in pd.srqs and srq.get_srq_num()
+    srq.close()
+    for attr, kind in ((SrqInitAttrEx(), InvalidValue), (SrqInitAttrEx(pd=pd, srq_type=1), NotSupported),
+                       (SrqInitAttrEx(0, pd=pd), InvalidValue), (SrqInitAttrEx(5, 17, pd=pd), InvalidValue),
+                       (SrqInitAttrEx(5, srq_limit=6, pd=pd), InvalidValue)):
+        with pytest.raises(kind):
+            SRQ(context, attr)
+    assert list(pd.srqs) == before
+    pair.close()

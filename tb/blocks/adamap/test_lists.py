@@ -5,7 +5,7 @@ import pytest
 from cocotb.triggers import RisingEdge, Timer
 
 from weft.hdl import abi
-from weft.tb.blocks.adamap.closed_loop import room, set_up
+from weft.tb.blocks.adamap.closed_loop import PARAMS, room, set_up
 from weft.tb.blocks.adamap.peer import Sender
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
@@ -114,6 +114,42 @@ async def bitmap_knows_holes_by_their_psns(dut):
     await until(dut, lambda: not qp.nodes)
     assert qp.filled == set(sent) and seen["nodes_residue"] == 0 and seen["BITMAP"] == 1
     assert (seen["DUPLICATE"], seen["NOT_IN_NODE"]) == (22, 3)
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def bitmap_leaves_with_all_that_is_open(dut):
+    """Passed over after its first hole was filled; between them two bitmaps have every bit."""
+    world = await set_up(dut, depth=4, watermark=4, latency=(5, 20))
+    sender, seen = Sender(world), world.seen
+    qp = await world.create(0, 1)
+    first, places = await world.behind_window(qp, 2000), []
+    for k, holes in enumerate((range(0, abi.NODE_BODY_BITS, 2), (0, *range(1, abi.NODE_BODY_BITS, 2)), (0,))):
+        places.append(len(qp.todo))
+        world.link(qp, first + 400 * k, list(holes))
+    world.ring(qp, len(places))
+    await until(dut, lambda: landed(world))
+    for place in places:
+        sender.send_again(qp, *qp.todo[place])
+    await until(dut, lambda: world.retired == len(places))
+    assert seen["nodes_residue"] == 2 <= seen["BITMAP"]
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def gap_is_a_hole_from_the_reorder_distance_on(dut):
+    world = await set_up(dut, depth=4, watermark=4, latency=(5, 20))
+    for log2 in range(PARAMS.window_bits.bit_length()):
+        distance, holes = 1 << log2, world.seen["holes"]
+        world.port.configure(reorder_distance=distance)
+        qp = await world.create(0, log2)
+        for ahead in range(1, distance):
+            world.request(qp, psn=qp.next_psn + ahead)
+        await Sender(world).judged(qp)
+        await world.port.pass_cycles(5)
+        assert world.seen["holes"] == holes, distance
+        world.request(qp, psn=qp.next_psn + distance)
+        await until(dut, lambda holes=holes: world.seen["holes"] > holes)
+        assert world.seen["holes"] == holes + 1
+        await world.destroy(qp)
 
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
