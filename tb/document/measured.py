@@ -47,6 +47,8 @@ FIGURES = (
            "{rx_payload_gbps_1024:.1f} Gb/s of {payload_limit_gbps_1024:.2f}", "1 QP, 64 KiB messages, no loss"),
     Figure("64-byte writes a second", "{tx_message_rate_mpps:.1f} million one way, "
            "{message_rate_both_ways_mpps:.1f} million each way both ways", "1 QP, 200 in flight, through the driver"),
+    Figure("payload of writes, of reads, of sends", "{write_payload_gbps:.1f}, {read_payload_gbps:.1f}, "
+           "{send_payload_gbps:.1f} Gb/s", "1 QP, 64 KiB messages, PMTU 4096, 16 in flight, no loss"),
     Figure("register accesses per message", "{mmio_per_message:.1f}; {mmio_per_small_message:.2f}",
            "12 QPs with 64 KiB; 1 QP with 64 bytes both ways; waits by interrupt"),
     Figure("from `post_send` to the receiver's completion", "{post_send_to_receiver_completion_ns:,.0f} ns",
@@ -78,6 +80,12 @@ FIGURES = (
            "a million into two drivers over functional cards, a hundred thousand into two real cards"),
     Figure("PCIe faults that lost a tag or credit, hung, or put wrong bytes in", "{pcie_fault_failures:.0f}",
            "ten thousand of 18 kinds into the PCIe room, reads in 1 µs"),
+    Figure("goodput that an honest QP keeps beside an attack", "at least {hostile_goodput_kept_min:.1%}",
+           "50 Gb/s honest, 45 Gb/s of one of 12 kinds of attack: strangers, former lives, wrong keys, far PSNs, "
+           "forged control frames, noise"),
+    Figure("cycles of two cards in a world that fails, and what failed in them",
+           "{soak_cycles:,.0f}; {soak_failures:.0f}", "random runs: loss, bad hosts, resets, removals, strangers, "
+           "wraps, churn; presets `test` and `basic`; wrong bytes, completions, leaks or stalls count"),
     Figure("small faults of the RTL that its tests notice", "{mutants_killed_fraction:.1%}",
            "drawn by rule and seed, each against the tests of its own room; those that change nothing are left out"),
 )
