@@ -1,6 +1,7 @@
 """Whose work goes to the card next."""
 
 import collections
+import math
 
 from weft.hdl import abi
 
@@ -22,7 +23,9 @@ class TransmitTurns:
     The card sends what is to be sent again before new work. So that this does not wait for ever, whatever is asked
     for again, no more than ``AHEAD_BYTES`` are handed over between two descriptors of new work.
 
-    While the card has enough to do, the doorbell of new work waits, so that it rings for many descriptors at once.
+    While the card has enough to do, new work waits, so that the doorbell rings for many descriptors at once. An idle
+    card gets all there is, one that works as much again as is enough: what comes later, of another QP or in front of
+    the queue of this one, does not wait for all that could be sent now.
 
     Parameters
     ----------
@@ -37,7 +40,7 @@ class TransmitTurns:
         self.rings, self.mark_active, self.enough_bytes = rings, mark_active, enough_bytes
         self._turn, self._again = collections.deque(), collections.deque()   # QPs with new work; with some to repeat
         self._ahead = 0   # bytes sent again since new work was finished
-        self._in_card = self._held_back = 0   # bytes of new work: the card knows of them; they wait for the doorbell
+        self._in_card = 0   # bytes of new work that the card knows of
 
     def offer(self, qp):
         """Give ``qp`` a turn if it has work."""
@@ -55,7 +58,7 @@ class TransmitTurns:
     def clear(self):
         self._turn.clear()
         self._again.clear()
-        self._in_card = self._held_back = self._ahead = 0
+        self._in_card = self._ahead = 0
 
     def advance(self, status, now):
         """Take back what the card finished, by its unpacked STATUS_BLOCK; true if there was something."""
@@ -85,15 +88,15 @@ class TransmitTurns:
             if qp.sender.has_retransmission:
                 self._again.append(qp)
         retransmit.ring_doorbell()
-        while self._turn and send.room:
-            qp = self._turn.popleft()
-            if fields := qp.sender.next_work():
-                send.push(qp.work_descriptor(fields), (qp, fields["length"]))
-                self._held_back += fields["length"]
-            if qp.sender.has_work:
-                self._turn.append(qp)
         if self._in_card < self.enough_bytes:
-            self._in_card, self._held_back = self._in_card + self._held_back, 0
+            most = 2 * self.enough_bytes if self._in_card else math.inf
+            while self._turn and send.room and self._in_card < most:
+                qp = self._turn.popleft()
+                if fields := qp.sender.next_work():
+                    send.push(qp.work_descriptor(fields), (qp, fields["length"]))
+                    self._in_card += fields["length"]
+                if qp.sender.has_work:
+                    self._turn.append(qp)
             send.ring_doorbell()
 
     @property

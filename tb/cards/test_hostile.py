@@ -60,7 +60,7 @@ def guarded():
     context = SimpleNamespace(
         rings={ring: SimpleNamespace(buffer=_Buffer(0x10000 * (ring + 1), 4096)) for ring in abi.Ring},
         engine=SimpleNamespace(nic=SimpleNamespace(rx_slots=_Buffer(0x200000, 8192)), status=_Buffer(0x300040, 64)),
-        commands=SimpleNamespace(call=lambda opcode, **fields: answered.append(opcode)))
+        commands=SimpleNamespace(call=lambda opcode, **fields: answered.append(opcode), submit=None))
     guard = DmaGuard(SimpleNamespace(memory=memory), context)
 
     def write(address, length):

@@ -116,12 +116,12 @@ class DmaGuard:
         self._submitted(opcode, answered, **fields)
 
     def _asked(self, opcode, fields):
-        if opcode is CommandOpcode.PAGE_TABLE_WRITE:
+        if opcode is CommandOpcode.PAGE_TABLE_WRITE and "address" in fields:   # otherwise it is a bad one
             entries = self._memory.read(fields["address"], fields["count"] * abi.PTE_BYTES)
             for i in range(fields["count"]):
                 entry = abi.PTE.unpack(entries[i * abi.PTE_BYTES:(i + 1) * abi.PTE_BYTES])
                 self._table[fields["pte_index"] + i] = entry.page * abi.PAGE_4K
-        elif opcode is CommandOpcode.MR_CREATE and fields["access"] & abi.AccessFlag.REMOTE_WRITE:
+        elif opcode is CommandOpcode.MR_CREATE and fields.get("access", 0) & abi.AccessFlag.REMOTE_WRITE:
             self._allow_mr(**fields)
         elif opcode is CommandOpcode.STATISTICS:
             self._allow("statistics", fields["address"], STATISTICS_BYTES)
