@@ -57,8 +57,9 @@ def test_a_browser_draws_every_figure(page, width, tmp_path):
     probed.write_text(page.read_text(encoding="utf-8").replace(
         "</body>", f"{PROBE.replace('WIDTH', str(width))}</body>"), encoding="utf-8")
     done = subprocess.run(
-        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr",
-         f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1200,900", "--dump-dom", probed.as_uri()],
+        ["chromium", "--headless", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars",
+         "--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1200,900",
+         "--dump-dom", probed.as_uri()],
         capture_output=True, text=True, timeout=300, check=True)
     assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line], done.stderr
     seen = json.loads(re.search(r"<title>(.*?)</title>", done.stdout)[1])
