@@ -79,8 +79,8 @@ FIGURES = (
     Figure("random and mutated frames that raised, hung, completed or wrote what they must not", "{fuzz_failures:.0f}",
            "a million into two drivers over functional cards, a hundred thousand into two real cards"),
     Figure("PCIe faults that lost a tag or credit, hung, or put wrong bytes in", "{pcie_fault_failures:.0f}",
-           "ten thousand of 18 kinds into the PCIe room, reads in 1 µs; all, resets, removals, damaged rings, nodes and "
-           "page lists over two cards"),
+           "ten thousand of 18 kinds into the PCIe room, reads in 1 µs; all, resets, removals, damaged rings, nodes "
+           "and page lists over two cards"),
     Figure("goodput that an honest QP keeps beside an attack", "at least {hostile_goodput_kept_min:.1%}",
            "50 Gb/s honest, 45 Gb/s of one of 12 kinds of attack: strangers, former lives, wrong keys, far PSNs, "
            "forged control frames, noise"),
