@@ -84,6 +84,7 @@ class CardEngine:
         self.lender = None
         self.balancers, self.raw_frame_handlers, self.fatal_handlers = [], [], []
         self.fatal, self.stopped = None, False
+        self.listeners = 0      # programs that wait for an asynchronous event: the card's failure would be one
         self._watch = SilenceWatch(device, config.silence_ns)
         self.counts = collections.Counter()
         self.lock, self._waiting = CardLock(device), 0
@@ -137,7 +138,7 @@ class CardEngine:
 
     @property
     def _awaited(self):
-        return self.fatal is None and (self.qps.any or self.commands.waiting)
+        return self.fatal is None and bool(self.qps.any or self.commands.waiting or self.listeners)
 
     def _while_waiting(self):
         """What a wait for a command's answer asks for."""

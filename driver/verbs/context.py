@@ -131,7 +131,11 @@ class Context(Queries):
         TimedOut
         """
         with self.lock:
-            self.run_until(lambda: self.async_events, timeout_ns)
+            self.engine.listeners += 1
+            try:
+                self.run_until(lambda: self.async_events, timeout_ns)
+            finally:
+                self.engine.listeners -= 1
             return self.async_events.popleft()
 
     # ------------------------------------------------------------------------------------------ end

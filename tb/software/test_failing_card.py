@@ -120,3 +120,13 @@ def test_a_card_that_is_gone_cannot_be_reset():
         pair.contexts[0].reset()
     pair.contexts[0].close()
     assert not pair.devices[0].memory._pages and ends[0].cq.closed
+
+
+@HOW
+def test_who_waits_for_events_hears_of_it_without_any_qp(how):
+    pair = make_pair(ContextConfig(silence_ns=SILENCE_NS), seed=5)
+    context, began = pair.contexts[0], pair.loop.now_ns
+    FailingCard(pair.devices[0], how)
+    event = context.get_async_event(3 * SILENCE_NS)
+    assert (event.event_type, event.reason) == (EventType.DEVICE_FATAL, REASONS[how])
+    assert pair.loop.now_ns - began < 2 * SILENCE_NS
