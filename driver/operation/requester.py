@@ -9,6 +9,7 @@ from ..terms.enums import WCStatus, WROpcode
 from .mailbox import ATOMIC_ETH, EAGER_BYTES, SGES_MAX, fit, pack_targets
 from .memory import Refused, cut
 from .operation import ATOMIC_BYTES, ATOMIC_KIND, FETCHES, SENDS, WRITES
+from .returns import Returns
 
 _SEQUENCES = 1 << SEQUENCE_BITS
 RESERVE = SGES_MAX     # indices left to whoever receives: what waits for an answer may wait for that
@@ -50,7 +51,7 @@ class Requester:
         self._sequence = 0
         self._answers = {}       # sequence mod 2^24 -> operation that waits for an answer of its own
         self._fetches = self._ungranted = 0
-        self._windows = 0        # that are being taken away
+        self._returns = Returns(conn.windows, conn.wake)
         self._blocked = False    # an operation will fail when it is its turn: nothing is started behind it
         self._slots, self._grants = set(), set()     # in use
 
@@ -70,7 +71,7 @@ class Requester:
     @property
     def lends(self):
         """The card has windows, or is to take them away."""
-        return bool(self._windows) or any(op.windows for op in (*self.open, *self.waiting))
+        return bool(self._returns.leaving) or any(op.windows for op in (*self.open, *self.waiting))
 
     @staticmethod
     def needs_mailbox(op):
@@ -253,19 +254,14 @@ class Requester:
         if op.opcode is not WROpcode.RDMA_READ or end.length != op.length:
             return False
         del self._answers[end.sequence]
-        windows, op.windows = op.windows, []
-        op.unready = len(windows)
-        op.answered = not windows
+        op.unready = len(op.windows)
+        op.answered = not op.windows
 
         def gone():
             op.unready -= 1
-            self._windows -= 1
             op.answered = not op.unready
-            self.conn.wake()
 
-        for window in windows:
-            self._windows += 1
-            self.conn.windows.close(window, gone)
+        self._returns.take(op, gone)
         return True
 
     def _fetched(self, op, end):
@@ -324,20 +320,11 @@ class Requester:
     def _close_windows(self):
         self._answers.clear()
         for op in (*self.open, *self.waiting):
-            windows, op.windows = op.windows, []
-            for window in windows:
-                self._windows += 1
-                self.conn.windows.close(window, self._window_gone)
-
-    def _window_gone(self):
-        self._windows -= 1
-        self.conn.wake()
+            self._returns.take(op)
 
     def forget(self):
         """There are no windows any more."""
-        self._windows = 0
-        for op in (*self.open, *self.waiting):
-            op.windows = []
+        self._returns.forget((*self.open, *self.waiting))
 
     def _flush(self):
         status, self.failed = self.failed, WCStatus.WR_FLUSH_ERR

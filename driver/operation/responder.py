@@ -11,6 +11,7 @@ from ..terms.enums import WCStatus
 from .mailbox import ATOMIC_ETH, EAGER_BYTES, SGES_MAX, fit, pack_targets, unpack_targets
 from .memory import Refused, cut, total
 from .operation import ATOMIC_BYTES
+from .returns import Returns
 
 _SEQUENCES = 1 << SEQUENCE_BITS
 _TAKES_RECEIVE = frozenset({Kind.WRITE_IMM, Kind.SEND, Kind.SEND_REQUEST})
@@ -73,7 +74,7 @@ class Responder:
         self._by_sequence = {}   # sends that were granted memory
         self._promised = 0       # sends with data that are not complete
         self._fetches = 0        # reads and atomics not started
-        self._windows = 0        # that are being taken away
+        self._returns = Returns(conn.windows, conn.wake)
 
     def __len__(self):
         return len(self.entries)
@@ -81,7 +82,7 @@ class Responder:
     @property
     def lends(self):
         """The card has windows, or is to take them away."""
-        return bool(self._windows) or any(entry.windows for entry in self.entries)
+        return bool(self._returns.leaving) or any(entry.windows for entry in self.entries)
 
     @property
     def quiet(self):
@@ -144,18 +145,13 @@ class Responder:
         entry = self._by_sequence.pop(end.sequence, None)
         if entry is None or not entry.granted or end.length != entry.end.length:
             return False
-        windows, entry.windows = entry.windows, []
-        entry.unready = len(windows)
+        entry.unready = len(entry.windows)
 
         def gone():
             entry.unready -= 1
-            self._windows -= 1
             entry.done = not entry.unready
-            self.conn.wake()
 
-        for window in windows:
-            self._windows += 1
-            self.conn.windows.close(window, gone)
+        self._returns.take(entry, gone)
         return True
 
     # ------------------------------------------------------------------------------------- progress
@@ -163,7 +159,7 @@ class Responder:
     def pump(self):
         """Start what may start, complete what is done."""
         if self.failed:
-            if not self._windows:
+            if not self._returns.leaving:
                 self._flush()
             return
         while self._started < len(self.entries) and self.entries[self._started].syndrome is None:
@@ -315,20 +311,11 @@ class Responder:
     def _close_windows(self):
         self._by_sequence.clear()
         for entry in self.entries:
-            windows, entry.windows = entry.windows, []
-            for window in windows:
-                self._windows += 1
-                self.conn.windows.close(window, self._window_gone)
-
-    def _window_gone(self):
-        self._windows -= 1
-        self.conn.wake()
+            self._returns.take(entry)
 
     def forget(self):
         """There are no windows any more."""
-        self._windows = 0
-        for entry in self.entries:
-            entry.windows = []
+        self._returns.forget(self.entries)
 
     def _flush(self):
         while self.entries:
