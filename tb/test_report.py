@@ -1,14 +1,13 @@
 """``weft report``: the page has all it needs inside, and a browser draws all of it."""
 
 import json
-import os
 import re
-import shutil
 import subprocess
 
 import pytest
 
 from weft.model.wan.experiment import Experiment
+from weft.tb.flow.system import need
 from weft.tb.report.run import build
 from weft.tb.sweep.plan import BadPlan
 from weft.tb.wan.ready import compile_engine
@@ -50,9 +49,7 @@ def test_a_setting_that_makes_no_sense_is_refused(tmp_path):
 
 @pytest.mark.parametrize("width", [390, 1200])
 def test_a_browser_draws_every_figure(page, width, tmp_path):
-    if shutil.which("chromium") is None:
-        missing = pytest.fail if os.environ.get("CI", "").lower() in ("true", "1") else pytest.skip
-        missing("chromium is not installed; on Debian: apt-get install chromium")
+    need("chromium")
     probed = tmp_path / "probed.html"
     probed.write_text(page.read_text(encoding="utf-8").replace(
         "</body>", f"{PROBE.replace('WIDTH', str(width))}</body>"), encoding="utf-8")

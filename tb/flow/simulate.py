@@ -11,6 +11,7 @@ from weft.tb.flow import simulators
 from weft.tb.flow.build import BUILD_ROOT, build, elaborate, locked
 from weft.tb.flow.run import bench_seed, run_folder, run_name, run_tests
 from weft.tb.flow.simulators import SIMULATORS, MissingSimulator
+from weft.tb.flow.system import tools_expected
 from weft.tb.flow.verilog_text import top_ports
 
 __all__ = ["BUILD_ROOT", "SIMULATORS", "MissingSimulator", "bench_seed", "build", "elaborate", "locked", "simulate",
@@ -73,7 +74,7 @@ def simulate(component=None, *, name, cases, sim="icarus", seed=None, env=None, 
     try:
         simulators.tool(sim).check()
     except MissingSimulator as missing:
-        if os.environ.get("PYTEST_CURRENT_TEST") and os.environ.get("CI", "").lower() not in ("true", "1"):
+        if os.environ.get("PYTEST_CURRENT_TEST") and not tools_expected():
             import pytest
             pytest.skip(str(missing))
         raise AssertionError(str(missing)) from None

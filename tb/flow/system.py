@@ -26,6 +26,26 @@ def missing():
     return lacking
 
 
+def tools_expected():
+    """``CI=true``: all tools are to be had, and a missing one is a failure, not a skip."""
+    return os.environ.get("CI", "").lower() in ("true", "1")
+
+
+def absence(program):
+    """What is missing and how to get it, a sentence."""
+    return f"{program} is not installed; on Debian: apt-get install {PROGRAMS[program][1]}"
+
+
+def need(program):
+    """Skip the running test without one of :data:`PROGRAMS`; under ``CI=true`` fail instead."""
+    if shutil.which(program):
+        return
+    if tools_expected():
+        raise AssertionError(absence(program))
+    import pytest
+    pytest.skip(absence(program))
+
+
 def pytest_terminal_summary(terminalreporter):
     """Say what the system lacks: tests that are skipped for it are no silence."""
     lacking = missing()

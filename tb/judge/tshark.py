@@ -4,26 +4,20 @@ Dissectors that guess what an RDMA payload might be are switched off: they mark 
 """
 
 import functools
-import os
 import shutil
 import subprocess
 
 from weft.tb.flow.simulators import MissingSimulator
+from weft.tb.flow.system import absence, need
 
-MISSING = "tshark is not installed; on Debian: apt-get install tshark"
 # Heuristic dissectors below InfiniBand.
 GUESSING = ("rpcordma", "infiniband.mad", "sdp", "nvme-rdma", "smb_direct", "iser", "ipoib")
 MALFORMED = "_ws.malformed"
 
 
 def need_tshark():
-    """Skip the running test without tshark; under ``CI=true`` fail instead."""
-    if shutil.which("tshark"):
-        return
-    if os.environ.get("CI", "").lower() in ("true", "1"):
-        raise AssertionError(MISSING)
-    import pytest
-    pytest.skip(MISSING)
+    """As :func:`~weft.tb.flow.system.need`."""
+    need("tshark")
 
 
 def fields(path, names, options=()):
@@ -34,7 +28,7 @@ def fields(path, names, options=()):
     The marks of :func:`marks` are asked for beside them, under :data:`MALFORMED`.
     """
     if not shutil.which("tshark"):
-        raise MissingSimulator(MISSING)
+        raise MissingSimulator(absence("tshark"))
     wanted = [*names, MALFORMED]
     command = ["tshark", "-r", str(path), "-n", "-T", "fields", "-E", "separator=/t", "-E", "occurrence=f",
                *options]
