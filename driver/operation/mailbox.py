@@ -145,11 +145,12 @@ class Mailbox:
     # ------------------------------------------------------------------------------ the other mailbox
 
     def reach(self):
-        """True if the other mailbox is known; otherwise it is asked for."""
+        """True if both mailboxes are known, or will be before what is sent from now on; otherwise the other is asked
+        for."""
         if self.peer_key is None and self.ready and not self._asked:
             self._asked = True
             self._tell(Kind.MAILBOX_ASK)
-        return self.peer_key is not None
+        return self.peer_key is not None and not self._owes_answer
 
     def on_message(self, end):
         """A MAILBOX or MAILBOX_ASK of the peer; false if it makes no sense.

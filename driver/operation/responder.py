@@ -134,7 +134,7 @@ class Responder:
             end.sequence not in (None, self._sequence % _SEQUENCES)
             or end.kind is Kind.SEND and (end.length > EAGER_BYTES or end.length and end.slot >= slots)
             or end.kind is Kind.SEND_REQUEST and (end.length <= EAGER_BYTES or self._promised >= slots
-                                                  or end.slot >= slots)
+                                                  or end.slot >= slots or self.conn.mailbox.peer_key is None)
             or end.kind in _FETCHES and (end.slot >= slots or end.targets > SGES_MAX
                                          or self._fetches >= self.conn.max_dest_rd_atomic)
         )

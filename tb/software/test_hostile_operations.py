@@ -105,6 +105,16 @@ def test_nonsense_is_an_invalid_request(what):
     assert [wc.status for wc in liar.hosts[1].cq.take(9)[1]] == [WCStatus.WR_FLUSH_ERR]
 
 
+def test_grant_is_not_asked_for_without_a_mailbox_to_put_it_in():
+    liar = Liar(known=False)
+    b = liar.hosts[1]
+    b.recv(0, 4096)
+    b.qp.engine.operations.mailbox.open()
+    liar.go()
+    liar.say(Kind.SEND_REQUEST, length=1_000)
+    assert liar.naks == [INVALID] and b.qp.qp_state is QPState.ERR
+
+
 @pytest.mark.parametrize("what", ANSWERS)
 def test_answer_to_nothing_is_a_bad_response(what):
     liar = Liar()

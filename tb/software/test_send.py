@@ -34,3 +34,23 @@ def test_send_takes_the_oldest_receive(length, imm):
     assert (sent.wr_id, sent.status, sent.opcode, sent.byte_len) == (7, WCStatus.SUCCESS, WCOpcode.SEND, length)
     assert b.mr.read(length, 5) == data[3:] and b.qp.engine.receives == 1
     pair.close()
+
+
+def test_grants_are_asked_for_when_the_peer_knows_where_to_put_them(monkeypatch):
+    """The peer asks for the mailbox before the card has it."""
+    pair = OperationPair(access=AccessFlag(0), memory_access=ONLY_LOCAL)
+    a, b = pair.hosts
+    data = [fill(pair, end, 5_000, seed=end) for end in range(2)]
+    for host in pair.hosts:
+        host.recv(10_000, 5_000)
+    monkeypatch.setattr(a.context.commands, "progress", lambda: False)
+    for end in range(2):
+        pair.send(SEND, (0, 5_000), end=end)
+    pair.settle(50_000)
+    assert a.qp.engine.operations.mailbox.peer_key is not None and not a.qp.engine.operations.mailbox.ready
+    monkeypatch.undo()
+    for end in range(2):
+        found = pair.completions(end, 2)
+        assert [wc.status for wc in found] == [WCStatus.SUCCESS] * 2
+    assert [b.mr.read(5_000, 10_000), a.mr.read(5_000, 10_000)] == data
+    pair.close()
