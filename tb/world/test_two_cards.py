@@ -4,7 +4,7 @@ import pytest
 
 from weft.hdl import verilog
 from weft.hdl.params import preset
-from weft.tb.flow import lint
+from weft.tb.flow import kept_text, lint
 from weft.tb.world import two_cards
 
 
@@ -14,7 +14,7 @@ def test_verilog_of_sources_that_change_meanwhile_is_not_kept(tmp_path, monkeypa
     monkeypatch.setattr(two_cards, "BUILD_ROOT", tmp_path)
     monkeypatch.setattr(verilog, "card_verilog", lambda params: made.append(params) or f"text {len(made)}")
     assert [two_cards.card_text(preset("test")) for _ in range(2)] == ["text 1", "text 1"]
-    monkeypatch.setattr(two_cards, "sources", lambda: "edited")
+    monkeypatch.setattr(kept_text, "sources", lambda *_: "edited")
     assert [two_cards.card_text(preset("basic")) for _ in range(2)] == ["text 2", "text 3"]
     assert len(list(tmp_path.rglob("*.v"))) == 1
 
