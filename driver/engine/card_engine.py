@@ -10,6 +10,7 @@ from ..device.capabilities import write_register
 from ..device.health import DeviceFatal, SilenceWatch
 from ..protocol.arp import is_arp
 from ..queue.command import CommandQueue
+from ..queue.host_qpns import HostQpns
 from ..queue.meta_report import ReportWorker
 from ..queue.ring import CardToHostRing, HostToCardRing
 from ..queue.simple_nic import SimpleNic, control_extension, parse_control
@@ -45,6 +46,7 @@ class CardEngine:
         The status block.
     nic : SimpleNic
     commands : CommandQueue
+    host_qpns : HostQpns
     qps : QpTable
         Of :class:`~weft.driver.engine.qp_engine.QpEngine`.
     reports : ReportWorker
@@ -76,7 +78,8 @@ class CardEngine:
         }
         self.status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
         self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
-        self.qps = QpTable(max_qp, config.random)
+        self.host_qpns = HostQpns(device, taken=lambda is_host: any(map(is_host, self.qps.numbers)))
+        self.qps = QpTable(max_qp, config.random, reserved=self.host_qpns)
         self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.qps.find)
         self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE],
                                      drain=self._while_waiting, fail=self.fail,
@@ -101,6 +104,7 @@ class CardEngine:
         """Tell a card that is out of reset of its rings."""
         self._watch.heard()
         self.nic.start()
+        self.host_qpns.start()
         for ring in self.rings.values():
             ring.enable()
 

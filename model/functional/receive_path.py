@@ -37,9 +37,10 @@ class ReceivePath:
         if self.card.backlog:
             self.card.refuse(Reason.BUFFER_FULL)
             return
-        header, payload = parse(frame, mac=self.card.mac, ip=self.card.ip)
+        header, payload = parse(frame, mac=self.card.mac, ip=self.card.ip,
+                                host_qpns=self.card.registers["host_qpns"])
         if header.kind == "RAW" and not header.roce:
-            self._raw(header, frame)
+            self._raw(header, payload)
         else:
             self.take(header, payload)
 
@@ -72,7 +73,8 @@ class ReceivePath:
             return
         self.card.counters["rx_raw_frames"] += 1
         self.card.memory.write(self.card.registers["nic_rx_buffer"] + self.card.rings.slot(Ring.NIC_RX) * slot, frame)
-        entry = abi.NIC_RX.pack(roce=header.roce, length=len(frame), time_ns=int(self.card.loop.now_ns))
+        entry = abi.NIC_RX.pack(roce=header.roce, host=header.host, length=len(frame),
+                                time_ns=int(self.card.loop.now_ns))
         self.card.rings.put(Ring.NIC_RX, entry)
 
     def _live(self, header, generation):
