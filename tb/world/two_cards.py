@@ -6,9 +6,9 @@ from pathlib import Path
 
 import weft.hdl
 from weft.tb.flow.simulate import BUILD_ROOT, locked, top_ports
+from weft.tb.world.sides import SIDES
 
 TOP = "two_cards"
-SIDES = ("a", "b")
 BEAT = ("tvalid", "tlast", "tuser", "tkeep", "tdata")
 
 
