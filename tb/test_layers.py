@@ -56,6 +56,7 @@ IMPORTS = {
     # The models.
     "model": "contracts",
     "model/functional": "contracts model driver/device",
+    "model/card": "contracts model/functional",
     "model/wan/path": "",
     "model/wan/adamap": "contracts model/wan/path",
     "model/wan/scheme": "model/wan/path model/wan/adamap",
@@ -84,7 +85,8 @@ IMPORTS = {
                 "model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
                "tb/blocks/receive tb/software tb/cards",
-    "tb/soak": "contracts driver/terms driver/device driver/queue driver/verbs tb/flow tb/world tb/cards tb/fuzz",
+    "tb/soak": "contracts driver/terms driver/device driver/queue driver/verbs tb/flow tb/world tb/judge tb/cards "
+               "tb/fuzz",
     "tb/channel": "driver/terms driver/verbs driver/channel model tb/software",
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",
     "tb/wave": "contracts tb/flow tb/world",
@@ -94,8 +96,8 @@ IMPORTS = {
                   "model/wan tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards "
                   "tb/fuzz tb/soak",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
-    "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application tb/flow tb/world "
-              "tb/judge tb/cards tb/wave",
+    "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application model "
+              "model/functional model/card tb/flow tb/world tb/judge tb/cards tb/wave",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",

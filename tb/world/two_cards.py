@@ -3,9 +3,9 @@
 import weft.hdl
 from weft.tb.flow.kept_text import kept
 from weft.tb.flow.simulate import BUILD_ROOT, top_ports
+from weft.tb.world.sides import SIDES
 
 TOP = "two_cards"
-SIDES = ("a", "b")
 BEAT = ("tvalid", "tlast", "tuser", "tkeep", "tdata")
 
 
