@@ -1,7 +1,6 @@
 """The main job: a file travels from host A's memory to host B's through two simulated cards."""
 
 import hashlib
-import math
 import time
 from pathlib import Path
 
@@ -12,9 +11,9 @@ from cocotb.utils import get_sim_time
 
 from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
 from weft.driver.terms.enums import MTU
-from weft.driver.verbs.context import ContextConfig
 from weft.hdl.params import preset
 from weft.tb.cards.card_pair import CardPair, missing_blocks
+from weft.tb.cards.link_settings import context_config, timeout
 from weft.tb.flow.clock import CLOCK_PERIOD_NS
 from weft.tb.job.job import Job
 from weft.tb.world.link import FrameKind
@@ -22,19 +21,6 @@ from weft.tb.world.link import FrameKind
 SERVICE_NS = 2_000         # how often a host that has finished looks whether its peer has
 PROGRESS_NS = 5_000
 SILENCE_NS = 20_000_000    # a transfer without a completion for so long has failed
-TIMEOUT_UNIT_US = 4.096    # of the verbs' timeout exponent
-# Packets that a reordered one may be behind: those of the link's bound at line rate, smallest frames.
-REORDER_DISTANCE = 64
-
-
-def context_config(job):
-    """Driver settings that fit the job's link."""
-    reordering = job.reorder > 0 or job.dup > 0
-    return ContextConfig(
-        reorder_distance=REORDER_DISTANCE if reordering else 1,
-        retransmit_slack=REORDER_DISTANCE if reordering else 1,
-        probe_timeout_ns=int(3 * job.rtt_us * 1000) + 20_000,
-        ring_log2=8)
 
 
 class MainJob:
@@ -43,7 +29,8 @@ class MainJob:
     def __init__(self, dut, job):
         self.job = job
         self.data = Path(job.file).read_bytes()
-        self.pair = CardPair(dut, job.env_config(preset(job.preset).msix_vectors), context_config(job), card=job.preset,
+        driver = context_config(job.rtt_us, reorders=job.reorder > 0 or job.dup > 0)
+        self.pair = CardPair(dut, job.env_config(preset(job.preset).msix_vectors), driver, card=job.preset,
                          seed=job.seed)
         self.sender_done = False
         self.failures = []
@@ -74,9 +61,7 @@ class MainJob:
         job.tell("bringing hosts and cards up", total=len(self.data))
         await pair.start()
         sender, receiver = [await bridge(self._endpoint)(side) for side in ("a", "b")]
-        round_trips = 16 * (job.rtt_us + 10)
-        await pair.connect({"a": sender, "b": receiver}, path_mtu=MTU[f"MTU_{job.pmtu}"],
-                           timeout=max(1, math.ceil(math.log2(round_trips / TIMEOUT_UNIT_US))))
+        await pair.connect({"a": sender, "b": receiver}, path_mtu=MTU[f"MTU_{job.pmtu}"], timeout=timeout(job.rtt_us))
         sender.mr.write(self.data)
         await bridge(post_receives)(receiver)
 
