@@ -43,8 +43,10 @@ IMPORTS = {
     "driver/operation": "contracts driver/terms driver/memory driver/protocol",
     "driver/engine": "contracts driver/terms driver/device driver/queue driver/protocol driver/receive "
                      "driver/operation",
+    "driver/connection": "contracts driver/protocol",
     "driver/verbs": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
-                    "driver/send driver/receive driver/operation driver/engine",
+                    "driver/send driver/receive driver/operation driver/engine driver/connection",
+    "driver/cm": "contracts driver/terms driver/connection driver/verbs",
     "driver/aio": "driver/terms driver/verbs",
     "driver/channel": "driver/terms driver/verbs",
     "driver/application": "driver/terms driver/verbs",
@@ -78,6 +80,8 @@ IMPORTS = {
     "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
                    "driver/send driver/receive driver/operation driver/engine driver/verbs driver/aio "
                    "driver/application model model/functional tb/judge tb/lives",
+    "tb/connection": "contracts driver/terms driver/protocol driver/connection driver/verbs driver/cm model "
+                     "model/functional tb/world tb/judge",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",
     "tb/conformance": "driver/terms driver/verbs model model/functional",

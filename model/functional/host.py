@@ -13,6 +13,8 @@ from weft.model.link import EventLoop, Link, LinkConfig
 from .card import FunctionalCard
 from .memory import HostMemory
 
+ACQUIRE_NS = 1_000     # until a program looks again for a lock that another one has
+
 
 class FunctionalDevice(Device):
     """A functional card as the driver's :class:`~weft.driver.device.device.Device`.
@@ -74,6 +76,14 @@ class FunctionalDevice(Device):
 
     def now_ns(self):
         return self.loop.now_ns
+
+    def acquire(self, lock):
+        app = self._apps.get(threading.current_thread())
+        if app is None:
+            lock.acquire()
+            return
+        while not lock.acquire(blocking=False):
+            app.sleep(ACQUIRE_NS)
 
     def wait(self, timeout_ns):
         if not self._latched:
