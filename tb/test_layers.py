@@ -102,7 +102,7 @@ IMPORTS = {
                   "model/wan tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards "
                   "tb/fuzz tb/soak",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
-    "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application model "
+    "tb/job": "contracts driver/terms driver/verbs driver/application model "
               "model/functional model/card tb/flow tb/world tb/judge tb/cards tb/wave",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",

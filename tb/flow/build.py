@@ -12,8 +12,6 @@ import shutil
 import weakref
 from pathlib import Path
 
-import weft.hdl
-import weft.tb
 from weft.tb.flow import kept_text, simulators
 from weft.tb.flow.tools import BuildFailed, locked
 from weft.tb.flow.verilog_text import top_ports
@@ -58,7 +56,7 @@ def _elaborate(component, top):
         what = kept_text.described(component)
     except kept_text.NotPlain:
         return make()
-    text = kept_text.kept(BUILD_ROOT, top, what, (weft.hdl, weft.tb), make)
+    text = kept_text.kept(BUILD_ROOT, top, what, kept_text.BENCH, make)
     kept_text.used(component)
     return text
 

