@@ -54,13 +54,12 @@ class TimedCard(FunctionalCard):
     def _room(self):
         while self._lines and self.pcie.room(self._lines[0][1]):
             at, read = self._lines.popleft()
-            self.pcie.read(max(at, self.loop.now_ns), read)
+            self.pcie.read(max(at, self.loop.now_ns + self.timing.room), read)
         self.transmit_path.room()
 
     def post(self, address, data, time_ns):
         """Write to memory, not before a time, behind all writes before it."""
-        _, seen = self.pcie.write(time_ns, len(data))
-        self.loop.call_at(seen, self.memory.write, address, data)
+        self.loop.call_at(self.pcie.write(time_ns, len(data)), self.memory.write, address, data)
 
     # ----------------------------------------------------------------------------------------------- work
 

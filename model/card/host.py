@@ -61,6 +61,7 @@ class TimedDevice(FunctionalDevice):
     def __init__(self, loop, *, seed=0, **card_options):
         super().__init__(loop, seed=seed, **card_options)
         self.card.memory = self.memory.dma()
+        self._written = 0.0     # when the newest register write is at the card
 
     def write32(self, offset, value):
         self._post(offset, value & 0xFFFF_FFFF)
@@ -69,7 +70,8 @@ class TimedDevice(FunctionalDevice):
         self._post(offset, value)
 
     def _post(self, offset, value):
-        at = edge(self.loop.now_ns + TIMING.register_write)
+        at = edge(max(self.loop.now_ns + TIMING.register_write, self._written + TIMING.register_pace))
+        self._written = at
         self.loop.call_at(at, self.card.write, offset, value)
 
     def read64(self, offset):

@@ -1,6 +1,7 @@
 """PCIe and host memory in time: reads that come back in any order, writes that do not overtake each other."""
 
 import random
+from collections import deque
 
 from weft.hdl.abi import BLOCK_BYTES
 
@@ -56,6 +57,10 @@ class Pcie:
         self.random = random.Random(f"pcie {seed}")
         self.used, self.trusted, self._runs = [0] * len(UNIT_LINES), 1, [0] * len(UNIT_LINES)
         self._request_free = self._completion_free = self._up_free = self._down_free = 0.0
+        # (from, to, since when its packet has the write engine, until when) of the writes of payload to come
+        self._payload = deque()
+        self._small_free = self._small_seen = 0.0
+        self.written_at = 0.0       # when the newest small write went out of the card
         self._pace = CYCLE_NS / (1 - self.host.stall)     # of a beat
         self.waiting = lambda: None
         self.room_at = 0.0      # when the last room was given back, as far as it is known
@@ -73,8 +78,8 @@ class Pcie:
         timing, host = self.timing, self.host
         for unit, needed in enumerate(read.needed):
             self.used[unit] += needed
-        at = self._request_free = max(edge(time_ns), self._request_free)
-        self._request_free += 2 * self._pace
+        at = self._between(max(edge(time_ns), self._request_free))
+        self._request_free = at + 2 * self._pace
         wait = host.read_latency_ns * (1 + host.read_jitter * self.random.uniform(-1, 1))
         if host.read_tail and self.random.random() < host.read_tail:
             wait += host.read_tail_ns
@@ -116,16 +121,49 @@ class Pcie:
 
     # ------------------------------------------------------------------------------------------------ writes
 
-    def write(self, time_ns, length):
-        """Write bytes, not before a time; ``(the card is through with them, they are in memory)``."""
-        timing, at, seen = self.timing, max(edge(time_ns), self._request_free), 0.0
-        payload = self.host.max_payload_bytes
-        while length > 0:
-            piece = min(length, payload)
-            length -= piece
-            end = at + -(-(WRITE_BYTES + piece) // BEAT_BYTES) * self._pace
-            seen = self._up_free = (max(self._up_free, end)
-                                    + (piece + timing.write_header_bytes) / timing.pcie_bytes_per_ns)
+    def write_payload(self, time_ns, length):
+        """Write the payload of a packet, not before a time; when the card is through with it."""
+        timing, payload = self.timing, self.host.max_payload_bytes
+        at = max(edge(time_ns), self._payload[-1][1] if self._payload else 0.0)
+        pieces = [min(payload, length - done) for done in range(0, length, payload)]
+        beats = [-(-(WRITE_BYTES + piece) // BEAT_BYTES) for piece in pieces]
+        packet_end = at + sum(beats) * self._pace
+        granted = max(self._payload[-1][1] if self._payload else 0.0, at - timing.request_ahead)
+        for piece, count in zip(pieces, beats, strict=True):
+            end = at + count * self._pace
+            self._payload.append((at, end, granted, packet_end))
+            self._up_free = (max(self._up_free, end)
+                             + (piece + timing.write_header_bytes) / timing.pcie_bytes_per_ns)
             at = end
-        self._request_free = at
-        return at, seen + timing.pcie_hop
+        return at
+
+    def write(self, time_ns, length):
+        """Write an entry or another small thing, not before a time; when it is in memory.
+
+        It finds its place between the writes of payload, and does not overtake those before it.
+        """
+        timing = self.timing
+        at = self.written_at = max(self._between(edge(time_ns), whole=True), self._small_free)
+        end = self._small_free = at + -(-(WRITE_BYTES + length) // BEAT_BYTES) * self._pace
+        crossing = (length + timing.write_header_bytes) / timing.pcie_bytes_per_ns
+        if not self._payload or at >= self._payload[-1][1]:
+            self._up_free = seen = max(self._up_free, end) + crossing
+        else:
+            seen = end + crossing
+        self._small_seen = max(self._small_seen, seen + timing.pcie_hop)
+        return self._small_seen
+
+    def _between(self, at, whole=False):
+        """The first time from ``at`` on at which the card's stream is not inside a write of payload, or, of ``whole``
+        packets, not inside those of one packet."""
+        payload, now = self._payload, self.loop.now_ns
+        while payload and payload[0][3] < now:
+            payload.popleft()
+        for start, end, granted, packet_end in payload:
+            if whole and granted <= at < packet_end:
+                return packet_end
+            if start <= at < end:
+                return end
+            if start > at:
+                break
+        return at

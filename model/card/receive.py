@@ -62,15 +62,12 @@ class TimedReceivePath(ReceivePath):
         super()._place(segments, payload)
         at = self.card.loop.now_ns + self.card.timing.place
         for _, length in segments:
-            self.placed, _ = self.card.pcie.write(at, length)
+            self.placed = self.card.pcie.write_payload(at, length)
 
     def _raw(self, header, frame):
-        rings = self.card.rings
-        before = rings.prod[Ring.NIC_RX]
-        at = self.card.loop.now_ns + self.card.timing.raw
+        """The frame goes to memory first, then the entry that tells of it."""
+        self.card.pcie.write(self.card.loop.now_ns + self.card.timing.raw, len(frame))
         super()._raw(header, frame)
-        if rings.prod[Ring.NIC_RX] != before:
-            self.card.pcie.write(at, len(frame))
 
     # ---------------------------------------------------------------------------------------- second level
 
@@ -93,13 +90,18 @@ class TimedReceivePath(ReceivePath):
 
     # -------------------------------------------------------------------------------------------- reports
 
+    def _node_age(self):
+        return max(0.0, super()._node_age() - self.card.timing.age)
+
     def _emit(self, merge):
         """Each source has its own way to the reporter and keeps its order there."""
         timing, loop = self.card.timing, self.card.loop
         for source, entry in merge.drain():
             lag = {"event": timing.event_report, "node": timing.node_report, "retire": timing.retire_report}[source]
             at = loop.now_ns + lag
+            if source != "node":
+                at = max(at, self.placed + timing.placed)
             if source == "retire":
-                at = max(at, self.placed, self._due.get("event", 0.0))
+                at = max(at, self._due.get("event", 0.0))
             at = self._due[source] = max(at, self._due.get(source, 0.0))
             loop.call_at(at, self._report_later, entry)

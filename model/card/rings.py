@@ -21,6 +21,7 @@ class TimedRings(CardRings):
 
     def __init__(self, card):
         super().__init__(card)
+        self._stored = 0.0          # when the newest entry went out
         self._asked = dict.fromkeys(abi.HOST_TO_CARD, 0)     # index behind the last descriptor asked for
         self._held = dict.fromkeys(abi.HOST_TO_CARD, 0)      # asked for and not taken
         self._ready = {ring: deque() for ring in abi.HOST_TO_CARD}
@@ -81,21 +82,23 @@ class TimedRings(CardRings):
         """The status block follows at its own pace."""
         if address := self.card.registers["status_block"]:
             block = abi.STATUS_BLOCK.pack(**{f"{r.name.lower()}_cons": self.cons[r] for r in abi.HOST_TO_CARD})
-            self.card.post(address, block, self.card.loop.now_ns + self.card.timing.retire)
+            self.card.post(address, block, self.card.loop.now_ns + self.card.timing.status)
 
     # ----------------------------------------------------------------------------------- card to host
 
-    def store(self, address, data):
-        self.card.post(address, data, self.card.loop.now_ns)
+    def store(self, ring, address, data):
+        lag = self.card.timing.store_frame_entry if ring is Ring.NIC_RX else 0.0
+        self.card.post(address, data, self.card.loop.now_ns + lag)
+        self._stored = self.card.pcie.written_at
 
     def _interrupt(self, ring):
         """As the functional card has it, but the message goes behind the entry."""
         if self.armed[ring] and self.prod[ring] != self.cons[ring]:
             self.armed[ring] = False
             loop, card = self.card.loop, self.card
-            loop.call_at(loop.now_ns + card.timing.interrupt, self._message, abi.VECTOR[ring])
+            lag = getattr(card.timing, f"interrupt_{ring.name.lower()}")
+            loop.call_at(max(loop.now_ns, self._stored) + lag, self._message, abi.VECTOR[ring])
 
     def _message(self, vector):
         """The message of an interrupt, a write like any other."""
-        _, seen = self.card.pcie.write(self.card.loop.now_ns, 4)
-        self.card.loop.call_at(seen, self.card.interrupt, vector)
+        self.card.loop.call_at(self.card.pcie.write(self.card.loop.now_ns, 4), self.card.interrupt, vector)

@@ -11,7 +11,7 @@ from .timing import BEAT_BYTES, CYCLE_NS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, e
 Ring = abi.Ring
 AHEAD_NS = 100.0    # packets whose place will be free so soon are taken already
 BULK_SHARE = 8      # see hdl/pcie/dma_read.py
-FIFO_BEATS = 4      # of the MAC
+FIFO_BEATS = 19     # between the framer and the MAC, besides the send buffer
 
 
 class _Job:
@@ -46,7 +46,7 @@ class TimedTransmitPath(TransmitPath):
         self._streams = {}          # ring -> [iterator over packets, the next one, first time it may go]
         self._next_check = 0.0
         self._framer_free = self._line_free = 0.0
-        self._buffered = deque()    # (leaves the send buffer, beats), oldest first
+        self._buffered = deque()    # (begins to leave the send buffer, has left it, beats), oldest first
         self._beats = 0
         self._woken = 0.0           # when it will be looked again
         self._reads = deque()       # that wait for room
@@ -74,7 +74,7 @@ class TimedTransmitPath(TransmitPath):
         reads = self._reads
         while reads and self.card.pcie.room(reads[0][1]):
             at, read = reads.popleft()
-            self.card.pcie.read(max(at, self.card.loop.now_ns + CYCLE_NS), read)
+            self.card.pcie.read(max(at, self.card.loop.now_ns + self.card.timing.room), read)
         if not reads:
             self.start()
 
@@ -192,34 +192,38 @@ class TimedTransmitPath(TransmitPath):
             job = jobs.popleft()
             length = len(job.frame)
             beats = -(-length // BEAT_BYTES)
-            start = max(self._framer_free, self._send_place(beats))
-            end = start
+            start = end = self._framer_free
             for done, rows in zip(job.done, job.slots or [1], strict=True):
                 end = max(end, edge(done + timing.payload)) + rows * CYCLE_NS
                 if job.slots:
                     lane.free.append(end)
-            end = max(end, start + beats * CYCLE_NS)
+            end = max(end, start + beats * CYCLE_NS, edge(self._send_place(beats)))
             self._framer_free = end
-            self._line(job.frame, length, end, beats)
+            raw = job.ring is Ring.NIC_TX
+            self._line(job.frame, length, end + (timing.send_raw if raw else timing.send), beats)
             if job.last:
-                loop.call_at(end, self.card.rings.finish, job.ring)
+                loop.call_at(end + (timing.retire_raw if raw else timing.retire), self.card.rings.finish, job.ring)
         if lane.jobs or lane.free:
             self.start()
 
     def _send_place(self, beats):
-        """When the send buffer has space for a frame."""
-        depth, at, buffered = self.card.params.tx_buffer_beats, 0.0, self._buffered
-        while self._beats + beats > depth and buffered:
-            at, gone = buffered.popleft()
-            self._beats -= gone
+        """When the send buffer has space for the last beat of a frame: the ones before leave it beat by beat."""
+        over, at = self._beats + beats - self.card.params.tx_buffer_beats - FIFO_BEATS, 0.0
+        while over > 0 and self._buffered:
+            begins, ends, held = self._buffered[0]
+            if held > over:
+                return begins + (ends - begins) * over / held
+            self._buffered.popleft()
+            self._beats -= held
+            over, at = over - held, ends
         return at
 
-    def _line(self, frame, length, end, beats):
+    def _line(self, frame, length, ready, beats):
         gbps = self.card.line_gbps
-        start = max(self._line_free, end + self.card.timing.send)
+        start = max(self._line_free, ready)
         wire_bytes = max(length, wire.MIN_FRAME_BYTES) + LINE_OVERHEAD_BYTES
         self._line_free = start + wire_bytes * 8 / gbps
         sent = start + (PREAMBLE_BYTES + length) * 8 / gbps
-        self._buffered.append((start + length * 8 / gbps, beats))
+        self._buffered.append((start, start + length * 8 / gbps, beats))
         self._beats += beats
         self.card.loop.call_at(sent, self.card.send_frame, frame)

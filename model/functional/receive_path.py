@@ -225,9 +225,12 @@ class ReceivePath:
             for node in self.card.builder.run(*key, 0, 0, True):
                 self._seal(node, merge)
         elif judged.lost and key in self.card.builder.open:
-            self.card.loop.call_in(self.card.registers["node_age_ns"], self._age, key, self.card.builder.open[key])
+            self.card.loop.call_in(self._node_age(), self._age, key, self.card.builder.open[key])
         if judged.progress:
             merge.add("event", self._judged_event(ReportKind.PROGRESS, header, life, judged))
+
+    def _node_age(self):
+        return self.card.registers["node_age_ns"]
 
     def _seal(self, node, merge):
         self.card.counters["nodes_sealed"] += 1

@@ -108,14 +108,14 @@ class CardRings:
         """Write an entry to the host; :attr:`marked` tells when the host has consumed those with ``mark``."""
         assert self.room(ring), f"{ring.name} overflows"
         data = bytes([entry[0] & ~1 | self._phase(ring, self.prod[ring])]) + entry[1:]
-        self.store(self._address(ring, self.prod[ring]), data)
+        self.store(ring, self._address(ring, self.prod[ring]), data)
         self.prod[ring] = (self.prod[ring] + 1) % self._wrap(ring)
         if mark:
             self.marked[ring] = (self.prod[ring] - self.cons[ring]) % self._wrap(ring)
         self._interrupt(ring)
 
-    def store(self, address, data):
-        """An entry goes to memory."""
+    def store(self, ring, address, data):
+        """An entry of ``ring`` goes to memory."""
         self.card.memory.write(address, data)
 
     def _interrupt(self, ring):
