@@ -9,7 +9,7 @@ from weft.hdl import wire
 from ..receive.receiver import RNR_TIMER
 from ..terms.checks import unsigned
 from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType
-from ..terms.errors import InvalidValue, QueueFull
+from ..terms.errors import InvalidValue, NotSupported, QueueFull
 from .addr import GID, AHAttr, GlobalRoute
 from .locking import locked, made_locked
 from .qp_attr import RD_ATOMIC_MAX, QPAttr, QPConnection
@@ -127,6 +127,12 @@ class QP(QPLife):
     def query_data_in_order(self, op, flags=0):
         """Whether the bytes of a message are written in order: 0, a packet that was late or lost comes later."""
         return 0
+
+    def query_ece(self):
+        raise NotSupported("Failed to query ECE: there is nothing to agree on beyond the standard")
+
+    def set_ece(self, ece):
+        raise NotSupported("Failed to set ECE: there is nothing to agree on beyond the standard")
 
     # --------------------------------------------------------------------------------------- work
 
