@@ -37,6 +37,8 @@ class CardAgent:
     Attributes
     ----------
     agent : Agent
+    users : dict of Identifier to callable()
+        Who hears that the card forgot everything, and how.
     """
 
     def __init__(self, card):
@@ -45,7 +47,7 @@ class CardAgent:
                            patience=card.config.cm_patience)
         self._own = collections.deque()     # datagrams of this card to itself
         self._wanted = {}                   # key -> (IP, until when, who hears whether it is there)
-        self._users = {}                    # those who hear that the card forgot everything, as keys
+        self.users = {}
         self.engine.host_qpns.claim_qp1()
 
     @classmethod
@@ -97,11 +99,11 @@ class CardAgent:
     def forget_user(self, key):
         """Who used it is gone."""
         self._wanted.pop(key, None)
-        self._users.pop(key, None)
+        self.users.pop(key, None)
 
     def add_user(self, key, gone):
         """``gone()`` hears when the card forgets everything."""
-        self._users[key] = gone
+        self.users[key] = gone
 
     def _resolve_due(self, now):
         for key, (ip, until, done) in list(self._wanted.items()):
@@ -134,6 +136,6 @@ class CardAgent:
         self._own.clear()
         self._wanted.clear()
         self.agent.forget_all()
-        users, self._users = self._users, {}
+        users, self.users = self.users, {}
         for gone in users.values():
             gone()

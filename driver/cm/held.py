@@ -7,7 +7,7 @@ from ..verbs.context import Context
 from ..verbs.device_list import device_at
 from ..verbs.pd import PD
 
-_held = {}     # name of the device -> Held
+HELD = {}     # name of the device -> Held
 _lock = threading.Lock()
 
 
@@ -34,7 +34,7 @@ class Held:
             self.users -= 1
             last = not self.users
             if last:
-                del _held[self.name]
+                del HELD[self.name]
         if last:
             self.context.close()
 
@@ -55,8 +55,8 @@ def hold(ip, pd=None):
     while True:
         with _lock:
             if mine is not None:
-                _held.setdefault(name, mine)
-            if (held := _held.get(name)) is not None:
+                HELD.setdefault(name, mine)
+            if (held := HELD.get(name)) is not None:
                 held.users += 1
                 break
         context = Context(name=name)      # may take its time, so others are let in

@@ -8,6 +8,7 @@ from ..verbs.qp_states import necessary
 
 ACCESS = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 ACK_TIMEOUT = 14     # 67 ms
+RNR_TIMER = 20       # 10 ms: a program that posts its receive when it has sent finds the peer patient, retries counted
 _STEPS = {QPState.INIT: QPState.RESET, QPState.RTR: QPState.INIT, QPState.RTS: QPState.RTR}
 
 
@@ -36,7 +37,7 @@ def connection_attr(identifier, mine):
     return connected_attr(
         peer, path_mtu=asked.mtu, sq_psn=identifier.psn, qp_access_flags=ACCESS,
         timeout=asked.ack_timeout if identifier.ack_timeout is None else identifier.ack_timeout,
-        retry_cnt=asked.retry_count, rnr_retry=peers.rnr_retry_count,
+        retry_cnt=asked.retry_count, min_rnr_timer=RNR_TIMER, rnr_retry=peers.rnr_retry_count,
         max_rd_atomic=min(depth, peers.responder_resources, RD_ATOMIC_MAX),
         max_dest_rd_atomic=min(resources, peers.initiator_depth, RD_ATOMIC_MAX))
 

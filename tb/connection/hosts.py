@@ -1,5 +1,7 @@
 """Hosts with functional cards whose programs know each other by IP address only."""
 
+import time
+
 from weft.driver.cm import held
 from weft.driver.cm.cmid import CMID, AddrInfo, ConnParam
 from weft.driver.cm.enums import AddrFlag
@@ -10,7 +12,8 @@ from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.device import add_device, remove_device
 from weft.driver.verbs.qp import QPCap, QPInitAttr
 from weft.model.functional.host import connected_pair, run_apps
-from weft.model.link import LinkConfig
+from weft.model.functional.live import LiveDevice
+from weft.model.link import EventLoop, LinkConfig
 
 SERVER, CLIENT = "10.0.0.1", "10.0.0.2"
 PORT = "7471"
@@ -47,11 +50,21 @@ def caller(init=None, *, port=PORT, src=CLIENT, **options):
     return CMID(AddrInfo(src=src, dst=SERVER, dst_service=port), init or rc(), **options)
 
 
+def live_pair():
+    """The same as ``connected_pair``, in real time."""
+    loop, start = EventLoop(), time.monotonic_ns()
+    devices = [LiveDevice(loop, seed=i, start=start) for i in range(2)]
+    for device, other in zip(devices, devices[::-1], strict=True):
+        device.transmit = lambda frame, other=other: loop.call_in(500, other.card.receive, frame)
+    return loop, devices, []
+
+
 class Hosts:
     """Two hosts; those who have left give back all they had."""
 
-    def __init__(self, seed=0, link=None, config=None, **options):
-        self.loop, self.devices, self.links = connected_pair(seed=seed, forward=link or LinkConfig(), **options)
+    def __init__(self, seed=0, link=None, config=None, *, live=False, **options):
+        made = live_pair() if live else connected_pair(seed=seed, forward=link or LinkConfig(), **options)
+        self.loop, self.devices, self.links = made
         config = config or ContextConfig(cm_patience=PATIENCE)
         self.names = [add_device(device, mac=0x02_0000_0000_01 + i, ip=0x0A00_0001 + i, config=config)
                       for i, device in enumerate(self.devices)]
@@ -67,11 +80,11 @@ class Hosts:
     def __exit__(self, kind, *_):
         try:
             if kind is None:
-                assert not held._held, "a CMID was not closed"
+                assert not held.HELD, "a CMID was not closed"
                 assert not any(device.memory._pages for device in self.devices), "memory was not given back"
                 for name in self.names:
                     remove_device(name)
         finally:     # if the test failed, the next one begins with nothing
-            held._held.clear()
+            held.HELD.clear()
             for name in self.names:
                 device_list._devices.pop(name, None)
