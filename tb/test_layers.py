@@ -89,6 +89,7 @@ IMPORTS = {
                 "model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software",
     "tb/stage": "contracts driver/terms model tb/flow tb/world tb/cards tb/software",
     "tb/perf": "driver/terms driver/verbs tb/flow tb/stage",
+    "tb/tool": "contracts driver/terms driver/verbs tb/stage",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
                "tb/blocks/receive tb/software tb/cards",
     "tb/soak": "contracts driver/terms driver/device driver/queue driver/verbs tb/flow tb/world tb/judge tb/cards "
@@ -107,10 +108,10 @@ IMPORTS = {
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",
-    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/cards tb/stage tb/perf tb/document tb/proof tb/measure "
-              "tb/mutate tb/job tb/soak tb/sweep tb/report",
-    "tb": "contracts model/functional model/wan tb/flow tb/document tb/measure tb/job tb/perf tb/soak tb/wan tb/sweep "
-          "tb/report tb/cli",
+    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/cards tb/stage tb/perf tb/tool tb/document tb/proof "
+              "tb/measure tb/mutate tb/job tb/soak tb/sweep tb/report",
+    "tb": "contracts model/functional model/wan tb/flow tb/document tb/measure tb/job tb/perf tb/tool tb/soak tb/wan "
+          "tb/sweep tb/report tb/cli",
 }
 
 

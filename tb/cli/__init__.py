@@ -12,6 +12,7 @@ from weft.tb.cli.perf import PANEL
 from weft.tb.cli.report import report
 from weft.tb.cli.simulation import sim
 from weft.tb.cli.sweep import sweep
+from weft.tb.cli.tools import counters, devinfo
 from weft.tb.cli.verdicts import bench, coverage, formal, mutants, soak
 
 COMMANDS = (
@@ -27,6 +28,8 @@ COMMANDS = (
     mutants,
     coverage,
     soak,
+    devinfo,
+    counters,
 )
 
 
