@@ -52,6 +52,7 @@ IMPORTS = {
     "driver/soft/ports": "",
     "driver/soft/raw": "contracts driver/terms driver/memory",
     "driver/soft/rc": "contracts driver/terms driver/memory driver/protocol driver/verbs",
+    "driver/soft/serve": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/rc",
     "driver/soft": "contracts driver/soft/raw",
     # The models.
     "model": "contracts",
@@ -77,8 +78,10 @@ IMPORTS = {
     "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
                    "driver/send driver/receive driver/operation driver/engine driver/verbs driver/aio "
                    "driver/application model model/functional tb/judge tb/lives",
-    "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
-               "model/functional tb/world tb/judge",
+    "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft/serve "
+               "driver/soft model model/functional tb/world tb/judge",
+    "tb/interop": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/rc model model/functional tb/flow "
+                  "tb/world",
     "tb/conformance": "driver/terms driver/verbs model model/functional",
     "tb/cards": "contracts driver/terms driver/device driver/queue driver/verbs driver/application model "
                 "model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software",
@@ -99,8 +102,8 @@ IMPORTS = {
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",
-    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job tb/soak "
-              "tb/sweep tb/report",
+    "tb/cli": "contracts hdl/verilog driver/engine driver/soft/ports driver/soft/serve tb/flow tb/document tb/proof "
+              "tb/measure tb/mutate tb/job tb/soak tb/sweep tb/report tb/interop",
     "tb": "contracts model/wan tb/flow tb/document tb/measure tb/job tb/soak tb/wan tb/sweep tb/report tb/cli",
 }
 

@@ -8,6 +8,7 @@ from weft.tb.cli.card import regs, synth, verilog
 from weft.tb.cli.failures import told
 from weft.tb.cli.report import report
 from weft.tb.cli.simulation import sim
+from weft.tb.cli.soft import interop, soft_server
 from weft.tb.cli.sweep import sweep
 from weft.tb.cli.verdicts import bench, coverage, formal, mutants, soak
 
@@ -23,6 +24,8 @@ COMMANDS = (
     mutants,
     coverage,
     soak,
+    interop,
+    soft_server,
 )
 
 
