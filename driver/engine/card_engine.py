@@ -61,6 +61,9 @@ class CardEngine:
         Called in every round.
     raw_frame_handlers : list of callable(frame, entry)
         Get the raw frames that are no control frames of a QP.
+    services : list
+        What runs beside the QPs: each has ``on_frame(frame, entry)`` for the same frames, ``progress(now)``,
+        ``deadline``, and ``forget()`` for when the card was reset.
     counts : Counter
         Control frames sent by opcode, raw frames, and what came of strangers.
     fatal_handlers : list of callable(reason)
@@ -85,7 +88,7 @@ class CardEngine:
                                      drain=self._while_waiting, fail=self.fail,
                                      card_cons=lambda: self._read_status().command_cons)
         self.lender = None
-        self.balancers, self.raw_frame_handlers, self.fatal_handlers = [], [], []
+        self.balancers, self.raw_frame_handlers, self.fatal_handlers, self.services = [], [], [], []
         self.fatal, self.stopped = None, False
         self.listeners = 0      # programs that wait for an asynchronous event: the card's failure would be one
         self._watch = SilenceWatch(device, config.silence_ns)
@@ -126,6 +129,8 @@ class CardEngine:
         self.neighbours.forget()
         self.tables.forget()
         self.loopback.forget()
+        for service in self.services:
+            service.forget()
 
     def fail(self, reason):
         """The card is of no use any more: everything that waits for it ends, and nothing new begins until a reset."""
@@ -192,6 +197,8 @@ class CardEngine:
                 self.neighbours.want(qp.path.ip, now)
         self._turns.fill()
         self.neighbours.progress(now)
+        for service in self.services:
+            service.progress(now)
         self.nic.flush()
         for balance in self.balancers:
             balance(now)
@@ -209,7 +216,7 @@ class CardEngine:
         self.counts["raw_frames"] += 1
         if is_arp(frame):
             self.neighbours.on_frame(frame)
-        for handler in self.raw_frame_handlers:
+        for handler in (*self.raw_frame_handlers, *(service.on_frame for service in self.services)):
             handler(frame, entry)
 
     @property
@@ -226,7 +233,7 @@ class CardEngine:
         """
         now = self.device.now_ns()
         poll_ns = self.config.tx_poll_ns
-        for due in (self.qps.deadline, self.neighbours.deadline):
+        for due in (self.qps.deadline, self.neighbours.deadline, *(service.deadline for service in self.services)):
             if due is not None:
                 timeout_ns = min(timeout_ns, due - now)
         if self.transmitting:

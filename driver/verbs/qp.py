@@ -128,6 +128,12 @@ class QP(QPLife):
         """Whether the bytes of a message are written in order: 0, a packet that was late or lost comes later."""
         return 0
 
+    def query_ece(self):
+        raise NotSupported("Failed to query ECE: there is nothing to agree on beyond the standard")
+
+    def set_ece(self, ece):
+        raise NotSupported("Failed to set ECE: there is nothing to agree on beyond the standard")
+
     # --------------------------------------------------------------------------------------- work
 
     @locked
