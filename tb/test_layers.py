@@ -54,6 +54,7 @@ IMPORTS = {
     "driver/soft/ports": "",
     "driver/soft/raw": "contracts driver/terms driver/memory",
     "driver/soft/rc": "contracts driver/terms driver/memory driver/protocol driver/verbs",
+    "driver/soft/serve": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/rc",
     "driver/soft": "contracts driver/soft/raw",
     # The models.
     "model": "contracts",
@@ -82,8 +83,10 @@ IMPORTS = {
                    "driver/application model model/functional tb/judge tb/lives",
     "tb/connection": "contracts driver/terms driver/protocol driver/connection driver/verbs driver/cm model "
                      "model/functional tb/world tb/judge",
-    "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
-               "model/functional tb/world tb/judge",
+    "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft/serve "
+               "driver/soft model model/functional tb/world tb/judge",
+    "tb/interop": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/rc model model/functional tb/flow "
+                  "tb/world",
     "tb/conformance": "driver/terms driver/verbs model model/functional",
     "tb/cards": "contracts driver/terms driver/device driver/queue driver/verbs driver/application model "
                 "model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software",
@@ -108,8 +111,8 @@ IMPORTS = {
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",
-    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/cards tb/stage tb/perf tb/tool tb/document tb/proof "
-              "tb/measure tb/mutate tb/job tb/soak tb/sweep tb/report",
+    "tb/cli": "contracts hdl/verilog driver/engine driver/soft/ports driver/soft/serve tb/flow tb/cards tb/stage "
+              "tb/perf tb/tool tb/document tb/proof tb/measure tb/mutate tb/job tb/soak tb/sweep tb/report tb/interop",
     "tb": "contracts model/functional model/wan tb/flow tb/document tb/measure tb/job tb/perf tb/tool tb/soak tb/wan "
           "tb/sweep tb/report tb/cli",
 }
