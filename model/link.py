@@ -78,6 +78,8 @@ class LinkConfig:
 
 def opcode_of(frame):
     """BTH opcode of a RoCEv2 frame, or None."""
+    if not isinstance(frame, bytes):
+        return frame.opcode
     if (
         len(frame) <= wire.RETH_OFFSET
         or frame[12:14] != b"\x08\x00"
@@ -117,13 +119,14 @@ class Link:
         self.drop = None
         self._held = []  # [frames that may still overtake, frame]
 
-    def send(self, frame):
-        """Accept a frame now."""
+    def send(self, frame, now=None):
+        """Accept a frame, now or ahead of its time; one that is not bytes has an ``opcode`` and can be made bytes."""
         config, chance, kind = self.config, self.random.random, opcode_of(frame)
+        now = self.loop.now_ns if now is None else now
         self.sent[kind] += 1
         alike = kind in wire.DATA_OPCODES or config.control_loss is None
         loss = config.loss if alike else config.control_loss
-        model_lost = alike and self._model(self.loop.now_ns)
+        model_lost = alike and self._model(now)
         draws = [chance() for _ in range(4)]
         for held in self._held:
             held[0] -= 1
@@ -140,19 +143,19 @@ class Link:
                 self.reordered[kind] += 1
                 entry = [self.random.randint(1, config.reorder_distance), frame]
                 self._held.append(entry)
-                self.loop.call_in(config.hold_ns, self._release, entry)
+                self.loop.call_at(now + config.hold_ns, self._release, entry)
             else:
-                self._arrive(frame)
+                self._arrive(frame, now)
                 if draws[3] < config.duplicate:
                     self.duplicated[kind] += 1
-                    self._arrive(frame)
+                    self._arrive(frame, now)
         for held in [h for h in self._held if h[0] <= 0]:
-            self._release(held)
+            self._release(held, now)
 
-    def _release(self, entry):
+    def _release(self, entry, now=None):
         if any(entry is h for h in self._held):
             self._held = [h for h in self._held if h is not entry]
-            self._arrive(entry[1])
+            self._arrive(entry[1], self.loop.now_ns if now is None else now)
 
-    def _arrive(self, frame):
-        self.loop.call_in(self.config.delay_ns, self.deliver, frame)
+    def _arrive(self, frame, now):
+        self.loop.call_at(now + self.config.delay_ns, self.deliver, frame)

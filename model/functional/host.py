@@ -32,7 +32,7 @@ class FunctionalDevice(Device):
         self.loop = loop
         self.memory = self.memory_type(seed)
         self.transmit = None     # set by whoever connects the card
-        self.card = self.card_type(self.memory, loop, lambda frame: self.transmit(frame), self._interrupt,
+        self.card = self.card_type(self.memory, loop, lambda *sent: self.transmit(*sent), self._interrupt,
                                    seed=seed, **card_options)
         self._buffers = Buffers()
         self._latched = False

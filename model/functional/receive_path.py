@@ -37,11 +37,14 @@ class ReceivePath:
         if self.card.backlog:
             self.card.refuse(Reason.BUFFER_FULL)
             return
-        header, payload = parse(frame, mac=self.card.mac, ip=self.card.ip)
+        header, payload = self._parse(frame)
         if header.kind == "RAW" and not header.roce:
             self._raw(header, frame)
         else:
             self.take(header, payload)
+
+    def _parse(self, frame):
+        return parse(frame, mac=self.card.mac, ip=self.card.ip)
 
     def take(self, header, payload):
         """A parsed RoCE packet."""
