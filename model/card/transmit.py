@@ -124,7 +124,7 @@ class TimedTransmitPath(TransmitPath):
     def _choose_raw(self):
         """Take raw frames, as many as may be under way."""
         rings, now = self.card.rings, self.card.loop.now_ns
-        while rings.peek(Ring.NIC_TX) is not None and len(self._raw.jobs) < self._raw.slots + len(self._raw.jobs):
+        while rings.peek(Ring.NIC_TX) is not None and self._raw.slots:
             entry = rings.take(Ring.NIC_TX)
             found = abi.NIC_TX.unpack(entry)
             frame = next(self._raw_frames(entry), None)
@@ -173,9 +173,9 @@ class TimedTransmitPath(TransmitPath):
 
     _room_at = 0.0      # reads that waited for room go out no sooner
 
-    def room(self):
-        """There may be room for reads again."""
-        self._room_at = self.card.loop.now_ns + self.card.timing.room
+    def room(self, time_ns):
+        """There will be room for reads again."""
+        self._room_at = time_ns + self.card.timing.room
         self._ask(self._data)
         self._ask(self._raw)
         if len(self._data.asking) < CHOSEN_MAX:
@@ -223,7 +223,8 @@ class TimedTransmitPath(TransmitPath):
         raw = job.ring is Ring.NIC_TX
         self._line(job.frame, job.length, end + (timing.send_raw if raw else timing.send), beats)
         if job.last:
-            self.card.loop.call_at(end + (timing.retire_raw if raw else timing.retire), self.card.rings.finish, job.ring)
+            retired = end + (timing.retire_raw if raw else timing.retire)
+            self.card.loop.call_at(retired, self.card.rings.finish, job.ring)
         self._framing = None
         self._ask(lane)
         if len(self._data.asking) < CHOSEN_MAX:
