@@ -47,7 +47,7 @@ IMPORTS = {
     "driver/verbs": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
                     "driver/send driver/receive driver/operation driver/engine driver/connection",
     "driver/cm": "contracts driver/terms driver/connection driver/verbs",
-    "driver/aio": "driver/terms driver/verbs",
+    "driver/aio": "driver/terms driver/connection driver/verbs driver/cm",
     "driver/channel": "driver/terms driver/verbs",
     "driver/application": "driver/terms driver/verbs",
     # RDMA in software: beside the card's driver, of which it shares the words and nothing that moves.
@@ -79,13 +79,13 @@ IMPORTS = {
     "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
                    "driver/send driver/receive driver/operation driver/engine driver/verbs driver/aio "
                    "driver/application model model/functional tb/judge tb/lives",
-    "tb/connection": "contracts driver/terms driver/protocol driver/connection driver/verbs driver/cm model "
+    "tb/connection": "contracts driver/terms driver/protocol driver/connection driver/verbs driver/cm driver/aio model "
                      "model/functional tb/world tb/judge",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",
-    "tb/conformance": "driver/terms driver/verbs model model/functional",
-    "tb/cards": "contracts driver/terms driver/device driver/queue driver/verbs driver/application model "
-                "model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software",
+    "tb/conformance": "driver/terms driver/verbs driver/cm model model/functional",
+    "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/verbs driver/application "
+                "model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software tb/connection",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
                "tb/blocks/receive tb/software tb/cards",
     "tb/soak": "contracts driver/terms driver/device driver/queue driver/verbs tb/flow tb/world tb/cards tb/fuzz",
