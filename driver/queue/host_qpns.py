@@ -2,7 +2,7 @@
 
 from weft.hdl import abi, wire
 
-from ..device.capabilities import write_register
+from ..device.capabilities import read_register, write_register
 from ..terms.errors import InvalidValue
 
 
@@ -31,7 +31,7 @@ class HostQpns:
         write_register(self._device, "host_qpns", self._word)
 
     def claim(self, first, count):
-        """Have the packets for ``count`` QPNs from ``first`` on.
+        """Have the packets for ``count`` QPNs from ``first`` on, from now on.
 
         Raises
         ------
@@ -68,3 +68,4 @@ class HostQpns:
     def _set(self, word):
         self._word = word
         self.start()
+        read_register(self._device, "host_qpns")     # behind the write: the card has it

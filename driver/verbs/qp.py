@@ -156,6 +156,8 @@ class QP(QPLife):
                     raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
                 operation = send_operation(
                     wr, self.cap, self.context.engine.lender.memory, signal_all=self.init_attr.sq_sig_all)
+                if self.attr.standard and not self.engine.is_write(operation):
+                    raise NotSupported("of what the verbs know, this card does to a standard peer nothing but writes")
                 if self.engine.outstanding >= self.cap.max_send_wr:
                     raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
                 self.engine.post_send(operation)
