@@ -41,6 +41,7 @@ IMPORTS = {
     "driver/send": "contracts driver/terms driver/protocol driver/knitting",
     "driver/receive": "contracts driver/protocol driver/knitting",
     "driver/operation": "contracts driver/terms driver/memory driver/protocol",
+    "driver/linux": "contracts driver/terms driver/device driver/memory",
     "driver/engine": "contracts driver/terms driver/device driver/queue driver/protocol driver/receive "
                      "driver/operation",
     "driver/connection": "contracts driver/protocol",
@@ -82,6 +83,7 @@ IMPORTS = {
                    "driver/application model model/functional tb/judge tb/lives",
     "tb/connection": "contracts driver/terms driver/protocol driver/connection driver/verbs driver/cm driver/aio model "
                      "model/functional tb/world tb/judge",
+    "tb/linux": "driver/terms driver/linux driver/verbs model model/functional tb/flow",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",
     "tb/conformance": "driver/terms driver/verbs driver/cm model model/functional",
