@@ -41,13 +41,14 @@ IMPORTS = {
     "driver/send": "contracts driver/terms driver/protocol driver/knitting",
     "driver/receive": "contracts driver/protocol driver/knitting",
     "driver/operation": "contracts driver/terms driver/memory driver/protocol",
+    "driver/linux": "contracts driver/terms driver/device driver/memory",
     "driver/engine": "contracts driver/terms driver/device driver/queue driver/protocol driver/receive "
                      "driver/operation",
     "driver/connection": "contracts driver/protocol",
     "driver/verbs": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
                     "driver/send driver/receive driver/operation driver/engine driver/connection",
     "driver/cm": "contracts driver/terms driver/connection driver/verbs",
-    "driver/aio": "driver/terms driver/verbs",
+    "driver/aio": "driver/terms driver/connection driver/verbs driver/cm",
     "driver/channel": "driver/terms driver/verbs",
     "driver/application": "driver/terms driver/verbs",
     # RDMA in software: beside the card's driver, of which it shares the words and nothing that moves.
@@ -81,15 +82,16 @@ IMPORTS = {
     "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
                    "driver/send driver/receive driver/operation driver/engine driver/verbs driver/aio "
                    "driver/application model model/functional tb/judge tb/lives",
-    "tb/connection": "contracts driver/terms driver/protocol driver/connection driver/verbs driver/cm model "
+    "tb/connection": "contracts driver/terms driver/protocol driver/connection driver/verbs driver/cm driver/aio model "
                      "model/functional tb/world tb/judge",
+    "tb/linux": "driver/terms driver/linux driver/verbs model model/functional tb/flow",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft/serve "
                "driver/soft model model/functional tb/world tb/judge",
     "tb/interop": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/rc model model/functional tb/flow "
                   "tb/world",
-    "tb/conformance": "driver/terms driver/verbs model model/functional",
-    "tb/cards": "contracts driver/terms driver/device driver/queue driver/verbs driver/application model "
-                "model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software",
+    "tb/conformance": "driver/terms driver/verbs driver/cm model model/functional",
+    "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/verbs driver/application "
+                "model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software tb/connection",
     "tb/stage": "contracts driver/terms model tb/flow tb/world tb/cards tb/software",
     "tb/perf": "driver/terms driver/verbs tb/flow tb/stage",
     "tb/tool": "contracts driver/terms driver/verbs tb/stage",
