@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from weft.tb.cli.calibrate import calibrate
 from weft.tb.cli.card import regs, synth, verilog
 from weft.tb.cli.failures import told
 from weft.tb.cli.perf import COMMANDS as TESTS
@@ -20,6 +21,7 @@ COMMANDS = (
     synth,
     regs,
     bench,
+    calibrate,
     sweep,
     report,
     formal,

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from weft.hdl.params import preset as card_preset
 from weft.tb.flow import simulators
-from weft.tb.flow.build import build
+from weft.tb.flow.build import BUILD_ROOT, build
 from weft.tb.flow.progress import beside_bar
 from weft.tb.flow.run import run_folder, run_name, run_tests
 from weft.tb.job import publish
@@ -43,18 +43,18 @@ def program():
     return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
-def run(*, sim, preset, waves, view, **settings):
+def run(*, sim, preset, waves, view, backend="rtl", **settings):
     """Run the job; the exit status: 0 passed, 1 failed, 130 interrupted.
 
     Parameters
     ----------
-    sim, preset : str
+    sim, preset, backend : str
     waves, view : bool
         Record waves, and open them afterwards.
     settings
         The other settings of :class:`~weft.tb.job.job.Job`; an empty ``file`` stands for :func:`default_file`.
     """
-    settings |= {"file": settings["file"] or str(default_file()), "sim": sim, "preset": preset}
+    settings |= {"file": settings["file"] or str(default_file()), "sim": sim, "preset": preset, "backend": backend}
     try:
         return _run(Console(), settings, waves=waves or view, view=view)
     except KeyboardInterrupt:
@@ -67,11 +67,15 @@ def run(*, sim, preset, waves, view, **settings):
 
 
 def _run(console, settings, *, waves, view):
-    simulators.tool(settings["sim"]).check()
+    model = settings["backend"] == "model"
+    if not model:
+        simulators.tool(settings["sim"]).check()
     size = Path(settings["file"]).stat().st_size
     console.print(f"{settings['file']} ({size:,} bytes) crosses a link with loss {settings['loss']:g}, "
                   f"RTT {settings['rtt_us']:g} µs, seed {settings['seed']}",
                   soft_wrap=True, markup=False, highlight=False)
+    if model:
+        return _run_model(console, settings, size)
     names = {"top": TOP, "name": f"two-cards-{settings['preset']}", "sim": settings["sim"], "waves": waves}
     with console.status("Elaborating the card") as status:
         text = two_cards_text(card_preset(settings["preset"]))
@@ -98,11 +102,30 @@ def _run(console, settings, *, waves, view):
         publish.publish(report, captures)
     if problem:
         print(f"weft: {problem}", file=sys.stderr)
-    console.print(f"log {folder / 'sim.log'}\ncaptures {publish.CAPTURES}\nreport {publish.REPORT}", style="dim",
-                  soft_wrap=True, markup=False, highlight=False)
+    _line(console, f"log {folder / 'sim.log'}\ncaptures {publish.CAPTURES}\nreport {publish.REPORT}")
     if waves:
         wave.tell(folder, written, view)
     return 0 if passed else 1
+
+
+def _run_model(console, settings, size):
+    """The same over cards in time: nothing is built, and there are no waves."""
+    from weft.tb.job.timed_job import TimedJob
+
+    where = BUILD_ROOT / "model-cards"
+    where.mkdir(parents=True, exist_ok=True)
+    with run_folder(where, run_name(CASES)) as folder:
+        report, captures, progress = (folder / name for name in (REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME))
+        job = Job(**settings, progress=str(progress), report=str(report), captures=str(captures), program=program())
+        beside_bar(console, progress, TimedJob(job).run, "starting", total=max(size, 1), notes=_notes)
+        passed = print_report(console, report)
+        publish.publish(report, captures)
+    _line(console, f"captures {publish.CAPTURES}\nreport {publish.REPORT}")
+    return 0 if passed else 1
+
+
+def _line(console, text):
+    console.print(text, style="dim", soft_wrap=True, markup=False, highlight=False)
 
 
 def _notes(news):
