@@ -152,6 +152,7 @@ def test_credit_is_not_kept():
     for _ in range(500):
         rare.left = 1
         card.run(2)
+    assert card.turns._credit.get(rare, 0) <= 0
     rare.left = 10**9
     before = rare.sent, busy.sent
     card.run(2_000)
