@@ -92,7 +92,7 @@ IMPORTS = {
     "tb/conformance": "driver/terms driver/verbs driver/cm model model/functional",
     "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/verbs driver/application "
                 "model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software tb/connection",
-    "tb/stage": "contracts driver/terms model tb/flow tb/world tb/cards tb/software",
+    "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
     "tb/perf": "driver/terms driver/verbs tb/flow tb/stage",
     "tb/tool": "contracts driver/terms driver/verbs tb/stage",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "

@@ -172,10 +172,10 @@ def run_apps(loop, apps, limit_ns):
     return [a.result for a in apps]
 
 
-def connected_pair(*, seed=0, forward=None, backward=None, **card_options):
+def connected_pair(*, seed=0, forward=None, backward=None, device_type=FunctionalDevice, **card_options):
     """(loop, devices, links) of two hosts whose cards are connected; ``links[i]`` carries what host i sends."""
     loop = EventLoop()
-    devices = [FunctionalDevice(loop, seed=f"{seed}/{i}", **card_options) for i in range(2)]
+    devices = [device_type(loop, seed=f"{seed}/{i}", **card_options) for i in range(2)]
     configs = (forward or LinkConfig(), backward or forward or LinkConfig())
     links = [Link(loop, devices[1 - i].card.receive, configs[i], f"{seed}/{i}") for i in range(2)]
     for device, link in zip(devices, links, strict=True):

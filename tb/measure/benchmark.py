@@ -79,6 +79,7 @@ BENCHMARKS = {
                          conditions=f"{CARDS}; a write of 64 bytes with an immediate, one at a time, median of 5"),
     "verbs": Benchmark("Payload rates of sends and reads, and what the driver takes.", "verbs",
                        conditions=CARDS),
+    "fairness": Benchmark("How QPs of one card share the line, by message size and beside losses.", "fairness"),
     "message-rate": Benchmark("Register accesses per message, and messages per second of 64 bytes.", "message_rate",
                               conditions=CARDS),
     "adamap-match": Benchmark("Interval and latency of matching a retransmission, whatever the list.",
