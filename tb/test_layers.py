@@ -43,8 +43,10 @@ IMPORTS = {
     "driver/operation": "contracts driver/terms driver/memory driver/protocol",
     "driver/engine": "contracts driver/terms driver/device driver/queue driver/protocol driver/receive "
                      "driver/operation",
+    "driver/connection": "contracts driver/protocol",
     "driver/verbs": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
-                    "driver/send driver/receive driver/operation driver/engine",
+                    "driver/send driver/receive driver/operation driver/engine driver/connection",
+    "driver/cm": "contracts driver/terms driver/connection driver/verbs",
     "driver/aio": "driver/terms driver/verbs",
     "driver/channel": "driver/terms driver/verbs",
     "driver/application": "driver/terms driver/verbs",
@@ -56,6 +58,7 @@ IMPORTS = {
     # The models.
     "model": "contracts",
     "model/functional": "contracts model driver/device",
+    "model/card": "contracts model/functional",
     "model/wan/path": "",
     "model/wan/adamap": "contracts model/wan/path",
     "model/wan/scheme": "model/wan/path model/wan/adamap",
@@ -77,14 +80,20 @@ IMPORTS = {
     "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
                    "driver/send driver/receive driver/operation driver/engine driver/verbs driver/aio "
                    "driver/application model model/functional tb/judge tb/lives",
+    "tb/connection": "contracts driver/terms driver/protocol driver/connection driver/verbs driver/cm model "
+                     "model/functional tb/world tb/judge",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
                "model/functional tb/world tb/judge",
     "tb/conformance": "driver/terms driver/verbs model model/functional",
     "tb/cards": "contracts driver/terms driver/device driver/queue driver/verbs driver/application model "
                 "model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software",
+    "tb/stage": "contracts driver/terms model tb/flow tb/world tb/cards tb/software",
+    "tb/perf": "driver/terms driver/verbs tb/flow tb/stage",
+    "tb/tool": "contracts driver/terms driver/verbs tb/stage",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
                "tb/blocks/receive tb/software tb/cards",
-    "tb/soak": "contracts driver/terms driver/device driver/queue driver/verbs tb/flow tb/world tb/cards tb/fuzz",
+    "tb/soak": "contracts driver/terms driver/device driver/queue driver/verbs tb/flow tb/world tb/judge tb/cards "
+               "tb/fuzz",
     "tb/channel": "driver/terms driver/verbs driver/channel model tb/software",
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",
     "tb/wave": "contracts tb/flow tb/world",
@@ -94,14 +103,15 @@ IMPORTS = {
                   "model/wan tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards "
                   "tb/fuzz tb/soak",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
-    "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application tb/flow tb/world "
-              "tb/judge tb/cards tb/wave",
+    "tb/job": "contracts driver/terms driver/verbs driver/application model "
+              "model/functional model/card tb/flow tb/world tb/judge tb/cards tb/wave",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",
-    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job tb/soak "
-              "tb/sweep tb/report",
-    "tb": "contracts model/wan tb/flow tb/document tb/measure tb/job tb/soak tb/wan tb/sweep tb/report tb/cli",
+    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/cards tb/stage tb/perf tb/tool tb/document tb/proof "
+              "tb/measure tb/mutate tb/job tb/soak tb/sweep tb/report",
+    "tb": "contracts model/functional model/wan tb/flow tb/document tb/measure tb/job tb/perf tb/tool tb/soak tb/wan "
+          "tb/sweep tb/report tb/cli",
 }
 
 

@@ -9,7 +9,7 @@ from weft.hdl import wire
 from ..receive.receiver import RNR_TIMER
 from ..terms.checks import unsigned
 from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType
-from ..terms.errors import InvalidValue, QueueFull
+from ..terms.errors import InvalidValue, NotSupported, QueueFull
 from .addr import GID, AHAttr, GlobalRoute
 from .locking import locked, made_locked
 from .qp_attr import RD_ATOMIC_MAX, QPAttr, QPConnection
@@ -128,6 +128,12 @@ class QP(QPLife):
         """Whether the bytes of a message are written in order: 0, a packet that was late or lost comes later."""
         return 0
 
+    def query_ece(self):
+        raise NotSupported("Failed to query ECE: there is nothing to agree on beyond the standard")
+
+    def set_ece(self, ece):
+        raise NotSupported("Failed to set ECE: there is nothing to agree on beyond the standard")
+
     # --------------------------------------------------------------------------------------- work
 
     @locked
@@ -150,6 +156,8 @@ class QP(QPLife):
                     raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
                 operation = send_operation(
                     wr, self.cap, self.context.engine.lender.memory, signal_all=self.init_attr.sq_sig_all)
+                if self.attr.standard and not self.engine.is_write(operation):
+                    raise NotSupported("of what the verbs know, this card does to a standard peer nothing but writes")
                 if self.engine.outstanding >= self.cap.max_send_wr:
                     raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
                 self.engine.post_send(operation)

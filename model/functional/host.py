@@ -13,6 +13,8 @@ from weft.model.link import EventLoop, Link, LinkConfig
 from .card import FunctionalCard
 from .memory import HostMemory
 
+ACQUIRE_NS = 1_000     # until a program looks again for a lock that another one has
+
 
 class FunctionalDevice(Device):
     """A functional card as the driver's :class:`~weft.driver.device.device.Device`.
@@ -26,11 +28,13 @@ class FunctionalDevice(Device):
         Passed to :class:`FunctionalCard`.
     """
 
+    memory_type, card_type = HostMemory, FunctionalCard
+
     def __init__(self, loop, *, seed=0, **card_options):
         self.loop = loop
-        self.memory = HostMemory(seed)
+        self.memory = self.memory_type(seed)
         self.transmit = None     # set by whoever connects the card
-        self.card = FunctionalCard(self.memory, loop, lambda frame: self.transmit(frame), self._interrupt,
+        self.card = self.card_type(self.memory, loop, lambda frame: self.transmit(frame), self._interrupt,
                                    seed=seed, **card_options)
         self._buffers = Buffers()
         self._latched = False
@@ -39,7 +43,7 @@ class FunctionalDevice(Device):
     def _interrupt(self, vector):
         self._latched = True
         for app in self._apps.values():
-            if app.sleeping is not None:
+            if app.sleeping is not None and app.until_woken:
                 self.loop.call_in(0, app.wake, app.sleeping)
 
     def read32(self, offset):
@@ -73,6 +77,14 @@ class FunctionalDevice(Device):
     def now_ns(self):
         return self.loop.now_ns
 
+    def acquire(self, lock):
+        app = self._apps.get(threading.current_thread())
+        if app is None:
+            lock.acquire()
+            return
+        while not lock.acquire(blocking=False):
+            app.sleep(ACQUIRE_NS)
+
     def wait(self, timeout_ns):
         if not self._latched:
             app = self._apps.get(threading.current_thread())
@@ -97,7 +109,7 @@ class App:
         self.device, self.result, self.error, self.done = device, None, None, False
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._function = function
-        self.sleeping, self._sleeps = None, 0
+        self.sleeping, self.until_woken, self._sleeps = None, True, 0
         self.thread = threading.Thread(target=self._run, daemon=True)
         device._apps[self.thread] = self
 
@@ -115,8 +127,9 @@ class App:
         self._go.release()
         self._back.acquire()
 
-    def sleep(self, timeout_ns):
-        """Called by the application: let the loop run for so long, or until it is woken."""
+    def sleep(self, timeout_ns, until_woken=True):
+        """Called by the application: let the loop run for so long, or until an interrupt wakes it."""
+        self.until_woken = until_woken
         self._sleeps += 1
         self.sleeping = self._sleeps
         self.device.loop.call_in(timeout_ns, self.wake, self.sleeping)

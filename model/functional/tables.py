@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from weft.hdl import abi
 
-from .qp_life import QpLife
 from .translate import MrEntry, QpEntry
 
 Opcode, Status = abi.CommandOpcode, abi.CommandStatus
@@ -46,7 +45,7 @@ class Tables:
         if c.qp_state not in (abi.QpState.RTR, abi.QpState.RTS) or c.address % abi.BLOCK_BYTES:
             return Status.BAD_VALUE
         self.qps[index] = QpEntry(c.qp_state, generation, c.pd, c.access, c.ip, c.psn_guard)
-        self.card.qps[index] = QpLife(
+        self.card.qps[index] = self.card.life_type(
             self.card.params.window_bits, self.card.memory, self.in_extent, qpn=index,
             generation=generation % (1 << abi.GENERATION_BITS), psn=c.psn, line=c.address // abi.BLOCK_BYTES)
         return None
