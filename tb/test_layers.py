@@ -110,11 +110,14 @@ IMPORTS = {
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/job": "contracts driver/terms driver/verbs driver/application model "
               "model/functional model/card tb/flow tb/world tb/judge tb/cards tb/wave",
+    "tb/calibrate": "contracts hdl driver driver/terms driver/verbs driver/application model/card tb/flow tb/world "
+                    "tb/cards tb/measure tb/job",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",
     "tb/cli": "contracts hdl/verilog driver/engine driver/soft/ports driver/soft/serve tb/flow tb/cards tb/stage "
-              "tb/perf tb/tool tb/document tb/proof tb/measure tb/mutate tb/job tb/soak tb/sweep tb/report tb/interop",
+              "tb/perf tb/tool tb/document tb/proof tb/measure tb/mutate tb/job tb/calibrate tb/soak tb/sweep tb/report "
+              "tb/interop",
     "tb": "contracts model/functional model/wan tb/flow tb/document tb/measure tb/job tb/perf tb/tool tb/soak tb/wan "
           "tb/sweep tb/report tb/cli",
 }
