@@ -110,7 +110,7 @@ IMPORTS = {
                   "model model/card model/wan tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives "
                   "tb/software tb/cards tb/job tb/fuzz tb/soak",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
-    "tb/calibrate": "contracts hdl driver/terms driver/verbs driver/application model/card tb/flow tb/world "
+    "tb/calibrate": "contracts driver/terms driver/verbs driver/application model/card tb/flow tb/world "
                     "tb/cards tb/measure tb/job",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
