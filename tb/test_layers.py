@@ -102,8 +102,8 @@ IMPORTS = {
     "tb/wave": "contracts tb/flow tb/world",
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
                    "driver/soft/raw model/functional tb/flow",
-    "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application model/functional "
-                  "model/wan tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards "
+    "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application driver/soft/ports "
+                  "driver/soft/raw driver/soft/rc model model/functional model/wan tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards "
                   "tb/fuzz tb/soak",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/job": "contracts driver/terms driver/verbs driver/application model "
