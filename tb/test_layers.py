@@ -55,6 +55,7 @@ IMPORTS = {
     "driver/soft/ports": "",
     "driver/soft/raw": "contracts driver/terms driver/memory",
     "driver/soft/rc": "contracts driver/terms driver/memory driver/protocol driver/verbs",
+    "driver/soft/serve": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/rc",
     "driver/soft": "contracts driver/soft/raw",
     # The models.
     "model": "contracts",
@@ -84,12 +85,14 @@ IMPORTS = {
     "tb/connection": "contracts driver/terms driver/protocol driver/connection driver/verbs driver/cm driver/aio model "
                      "model/functional tb/world tb/judge",
     "tb/linux": "driver/terms driver/linux driver/verbs model model/functional tb/flow",
-    "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
-               "model/functional tb/world tb/judge",
+    "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft/serve "
+               "driver/soft model model/functional tb/world tb/judge",
+    "tb/interop": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/rc model model/functional tb/flow "
+                  "tb/world",
     "tb/conformance": "driver/terms driver/verbs driver/cm model model/functional",
     "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/verbs driver/application "
                 "model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software tb/connection",
-    "tb/stage": "contracts driver/terms model tb/flow tb/world tb/cards tb/software",
+    "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
     "tb/perf": "driver/terms driver/verbs tb/flow tb/stage",
     "tb/tool": "contracts driver/terms driver/verbs tb/stage",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
@@ -107,11 +110,14 @@ IMPORTS = {
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/job": "contracts driver/terms driver/verbs driver/application model "
               "model/functional model/card tb/flow tb/world tb/judge tb/cards tb/wave",
+    "tb/calibrate": "contracts hdl driver driver/terms driver/verbs driver/application model/card tb/flow tb/world "
+                    "tb/cards tb/measure tb/job",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",
-    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/cards tb/stage tb/perf tb/tool tb/document tb/proof "
-              "tb/measure tb/mutate tb/job tb/soak tb/sweep tb/report",
+    "tb/cli": "contracts hdl/verilog driver/engine driver/soft/ports driver/soft/serve tb/flow tb/cards tb/stage "
+              "tb/perf tb/tool tb/document tb/proof tb/measure tb/mutate tb/job tb/calibrate tb/soak tb/sweep tb/report "
+              "tb/interop",
     "tb": "contracts model/functional model/wan tb/flow tb/document tb/measure tb/job tb/perf tb/tool tb/soak tb/wan "
           "tb/sweep tb/report tb/cli",
 }

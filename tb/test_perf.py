@@ -141,6 +141,10 @@ def test_bad_usage_is_a_sentence_and_status_2(words, said):
     assert result.exit_code == 2 and result.stdout == "" and said in result.stderr
 
 
-def test_a_test_runs_on_the_rtl(tmp_path):
-    [row], info, _ = measured(tmp_path, "send_lat", "--backend", "rtl", "-n", 2, "-s", 100)
-    assert 2 < row["t_min"] <= row["t_max"] < 50 and "RTL" in info["Clock"]
+def test_the_model_finds_what_the_rtl_finds(tmp_path):
+    found = {}
+    for backend in ("rtl", "model"):
+        [row], info, _ = measured(tmp_path, "send_lat", "--backend", backend, "-n", 3, "-s", 100)
+        assert 2 < row["t_min"] <= row["t_max"] < 50 and "RTL" in info["Clock"]
+        found[backend] = row["t_typical"]
+    assert found["model"] == pytest.approx(found["rtl"], rel=0.1)

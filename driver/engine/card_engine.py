@@ -1,6 +1,7 @@
 """What moves everything on an open card: status, reports, frames and time in; work and doorbells out."""
 
 import collections
+import contextlib
 from dataclasses import replace
 
 from weft.hdl import abi, wire
@@ -279,6 +280,22 @@ class CardEngine:
                     raise TimedOut(f"nothing came within {timeout_ns} ns")
                 if not busy:
                     self.wait(1_000_000 if deadline is None else deadline - now)
+
+    @contextlib.contextmanager
+    def giving_up(self):
+        """For what is given back to the program: a card that fails meanwhile touches it no more, which is all that the
+        block waits for.
+
+        Raises
+        ------
+        DeviceFatal
+            If it failed and could not be stopped.
+        """
+        try:
+            yield
+        except DeviceFatal:
+            if not self.stopped:
+                raise
 
     # ----------------------------------------------------------------------------------- for a QP
 

@@ -46,7 +46,8 @@ def _sources():
     digest = hashlib.sha256()
     here = Path(__file__).parent
     folders = [Path(next(iter(weft.driver.__path__))), here.parent / "world"]
-    files = [file for folder in folders for file in folder.rglob("*.py") if not file.name.startswith("test_")]
+    files = [file for folder in folders for file in folder.rglob("*.py")
+             if not file.name.startswith(("test_", "timed_"))]
     files += [here / name for name in ("scenario_cases.py", "traffic.py", "recorder.py", "result.py")]
     for file in sorted(files):
         digest.update(file.read_bytes())

@@ -66,7 +66,8 @@ def command(name):
         out_json: Annotated[bool, switch("Leave JSON, too.", "--out_json")] = False,
         out_json_file: Annotated[Path, flag("Where: perftest_out.json.", "--out_json_file", metavar="PATH")] = Path(
             "perftest_out.json"),
-        backend: Annotated[str, flag("functional or rtl: functional.", "--backend", metavar="NAME")] = "functional",
+        backend: Annotated[str, flag("functional, model or rtl: functional.", "--backend",
+                                     metavar="NAME")] = "functional",
         loss: Annotated[str, flag("Chance of every frame to get lost: 0.", "--loss")] = "0",
         rtt_us: Annotated[str, flag("Round trip time of the link, microseconds: 0.", "--rtt-us")] = "0",
         preset: Annotated[str, flag("Size of both cards: test, basic or full: test.", "--preset",

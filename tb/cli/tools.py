@@ -22,7 +22,7 @@ def _stage(preset, backend, loss="0", rtt_us="0", seed="1"):
 
 def devinfo(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Everything there is to know.")] = False,
-    backend: Annotated[str, option("functional or rtl.", "NAME")] = "functional",
+    backend: Annotated[str, option("functional, model or rtl.", "NAME")] = "functional",
     preset: Annotated[str, option("Size of the card: test, basic or full.", "NAME")] = "test",
 ):
     """A card and its port, as ibv_devinfo shows them."""
@@ -38,7 +38,7 @@ def counters(
                                          "PATH")] = None,
     messages: Annotated[str, option("Without a report: writes, sends, reads and atomics of a short run, each so many.",
                                     )] = "20",
-    backend: Annotated[str, option("functional or rtl.", "NAME")] = "functional",
+    backend: Annotated[str, option("functional, model or rtl.", "NAME")] = "functional",
     loss: Annotated[str, option("Chance of every frame to get lost.")] = "0",
     rtt_us: Annotated[str, option("Round trip time of the link, microseconds.")] = "0",
     preset: Annotated[str, option("Size of both cards: test, basic or full.", "NAME")] = "test",

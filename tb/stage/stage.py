@@ -53,6 +53,10 @@ BACKENDS = {
         "Functional cards: what must happen, in Python.",
         "simulated: frames leave at 100 Gb/s and take half a round trip; cards and drivers take no time",
         "functional", messages=1000, bytes=64 << 20),
+    "model": Backend(
+        "The card model in Python, calibrated against the RTL, under hosts that answer a read in 1 µs (±10 %).",
+        "simulated: times of card, PCIe and link as calibrated against the RTL at 250 MHz; drivers take none",
+        "model", messages=200, bytes=8 << 20),
     "rtl": Backend(
         "The RTL of both cards in Verilator, under PCIe hosts that answer a read in 1 µs (±10 %).",
         "simulated: clock cycles of the RTL at 250 MHz; PCIe and the link take their time, drivers take none",
