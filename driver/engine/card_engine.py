@@ -313,7 +313,7 @@ class CardEngine:
 
     def _neighbour_found(self, ip, mac):
         for qp in self.qps:
-            if qp.path.ip == ip and qp.path.mac is None:
+            if qp.path.ip == ip and qp.path.mac != mac:
                 qp.path = replace(qp.path, mac=mac)
                 self.mark_active(qp)
 
