@@ -107,8 +107,8 @@ IMPORTS = {
     "tb/job": "contracts driver/terms driver/verbs driver/application model "
               "model/functional model/card tb/flow tb/world tb/judge tb/cards tb/wave",
     "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application driver/soft/ports "
-                  "driver/soft/raw driver/soft/rc model model/functional model/card model/wan tb/flow tb/world tb/judge "
-                  "tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards tb/job tb/fuzz tb/soak",
+                  "driver/soft/raw driver/soft/rc model model/functional model/card model/wan tb/flow tb/world "
+                  "tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards tb/job tb/fuzz tb/soak",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/calibrate": "contracts driver/terms driver/verbs driver/application model/card tb/flow tb/world "
                     "tb/cards tb/measure tb/job",
