@@ -92,17 +92,19 @@ IMPORTS = {
     "tb/wave": "contracts tb/flow tb/world",
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
                    "driver/soft/raw model/functional tb/flow",
-    "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application model/functional "
-                  "model/wan tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards "
-                  "tb/fuzz tb/soak",
-    "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application model "
               "model/functional model/card tb/flow tb/world tb/judge tb/cards tb/wave",
+    "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application model "
+                  "model/functional model/card model/wan tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap "
+                  "tb/lives tb/software tb/cards tb/fuzz tb/soak tb/job",
+    "tb/calibrate": "contracts driver/terms driver/verbs driver/application model model/functional model/card tb/flow "
+                    "tb/world tb/cards tb/job tb/measure",
+    "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",
     "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job tb/soak "
-              "tb/sweep tb/report",
+              "tb/calibrate tb/sweep tb/report",
     "tb": "contracts model/wan tb/flow tb/document tb/measure tb/job tb/soak tb/wan tb/sweep tb/report tb/cli",
 }
 

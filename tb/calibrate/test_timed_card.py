@@ -80,10 +80,10 @@ def test_reads_have_room_for_what_they_bring():
             count += 1
         under_way.append(count)
         loop.run(loop.now_ns + 100_000)
-        for _ in range(20):     # the host shows how it answers
+        for _ in range(30):     # the host shows how it answers
             pcie.read(loop.now_ns, Read(0, 1024, done.append))
             loop.run(loop.now_ns + 100_000)
-    assert under_way == [8, 16, 24] or under_way == [8, 24, 24]
+    assert under_way == [8, 24, 24]
     assert done == sorted(done)
 
 
