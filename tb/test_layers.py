@@ -110,8 +110,8 @@ IMPORTS = {
                   "driver/soft/raw driver/soft/rc model model/functional model/card model/wan tb/flow tb/world "
                   "tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards tb/job tb/fuzz tb/soak",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
-    "tb/calibrate": "contracts driver/terms driver/verbs driver/application model/card tb/flow tb/world "
-                    "tb/cards tb/measure tb/job",
+    "tb/calibrate": "contracts driver/terms driver/verbs driver/application model model/functional model/card tb/flow "
+                    "tb/world tb/cards tb/job tb/measure",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",

@@ -9,7 +9,7 @@ from .timing import BEAT_BYTES, CYCLE_NS, HostTiming, edge
 
 COMPLETION_LINES, COMPLETION_HEADERS = 384, 128     # see hdl/pcie/completion_room.py
 UNIT_LINES = (1, 2, 4)
-LONG_BYTES = (0, 128, 256)      # a completion of so many bytes or more was not split finer
+LONG_BEATS = (0, 3, 4)      # a completion of so many beats was not split finer
 TRUST = 64
 READ_BYTES, COMPLETION_BYTES, WRITE_BYTES = 16, 12, 16      # of the headers on the card's streams
 
@@ -102,7 +102,7 @@ class Pcie:
             start = max(edge(self._down_free + timing.pcie_hop), self._completion_free)
             beats = -(-(COMPLETION_BYTES + piece) // BEAT_BYTES)
             done = self._completion_free = start + beats * self._pace
-            self._learn(piece)
+            self._learn(beats)
         used, (first, second, third) = self.used, read.needed
         used[0] -= first
         used[1] -= second
@@ -110,11 +110,11 @@ class Pcie:
         read.answered(done)
         self.waiting(done)
 
-    def _learn(self, piece):
+    def _learn(self, beats):
         """How finely the host splits completions decides how many reads may be under way."""
         if self.trusted < len(UNIT_LINES):
             for unit in range(1, len(UNIT_LINES)):
-                if piece > LONG_BYTES[unit] - BLOCK_BYTES:
+                if beats >= LONG_BEATS[unit]:
                     self._runs[unit] = min(TRUST, self._runs[unit] + 1)
             if self._runs[self.trusted] == TRUST:
                 self.trusted += 1

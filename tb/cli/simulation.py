@@ -31,6 +31,7 @@ def sim(
     sim: Annotated[str, option("verilator or icarus.", "NAME")] = "verilator",
     preset: Annotated[str, option("Size of the card: test, basic or full.", "NAME")] = "test",
     backend: Annotated[str, option("rtl: the gateware. model: the card in time, far faster.", "NAME")] = "rtl",
+    timeline: Annotated[bool, typer.Option("--timeline", help="Keep a timeline that Perfetto opens.")] = False,
     waves: Annotated[bool, typer.Option("--waves", help="Record waves; so does WAVES=1 in the environment.")] = False,
     view: Annotated[bool, typer.Option("--view", help="Open the waves in GTKWave afterwards.")] = False,
 ):
@@ -46,7 +47,7 @@ def sim(
         "seed": number("SEED", seed, int, 0, (1 << 31) - 1),
         "pmtu": choice("PMTU", pmtu, [str(pmtu) for pmtu in wire.PMTUS.values()]),
         "sim": choice("SIM", sim, SIMULATORS),
-        "backend": choice("BACKEND", backend, BACKENDS),
+        "timeline": timeline, "backend": choice("BACKEND", backend, BACKENDS),
         "preset": preset, "waves": waves, "view": view,
     }
     settings["pmtu"] = int(settings["pmtu"])

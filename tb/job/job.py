@@ -39,6 +39,8 @@ class Job:
         Files the bench writes.
     captures : str
         Folder of the captures.
+    timeline : str
+        File of the timeline; empty: none is kept.
     program : str
         How a shell calls the command line.
     """
@@ -61,6 +63,7 @@ class Job:
     back_reorder: float = 0.0
     back_dup: float = 0.0
     back_corrupt: float = 0.0
+    timeline: str = ""
     program: str = "weft"
     backend: str = "rtl"
 
@@ -123,9 +126,10 @@ class Job:
     @property
     def command(self):
         """The command that runs this job again."""
-        apart = ("progress", "report", "captures", "program")
+        apart = ("progress", "report", "captures", "program", "timeline")
         usual = {"backend": "rtl"} if self.backend == "rtl" else {"sim": self.sim}
         options = {name: value for name, value in asdict(self).items()
                    if name not in apart and name not in usual and not (name.startswith("back_") and value == 0)}
         return f"{self.program} sim " + " ".join(
-            f"--{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items())
+            f"--{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items()) + (
+            " --timeline" if self.timeline else "")

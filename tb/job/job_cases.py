@@ -15,6 +15,7 @@ from weft.tb.cards.card_pair import CardPair
 from weft.tb.job.job import Job
 from weft.tb.job.outcome import outcome
 from weft.tb.job.settings import SERVICE_NS, SILENCE_NS, context_config, wr_timeout
+from weft.tb.job.timeline import Timeline
 from weft.tb.world.link import FrameKind
 
 PROGRESS_NS = 5_000
@@ -56,6 +57,7 @@ class MainJob:
         job, pair = self.job, self.pair
         job.tell("bringing hosts and cards up", total=len(self.data))
         await pair.start()
+        timeline = self._timeline() if job.timeline else None
         sender, receiver = [await bridge(self._endpoint)(side) for side in ("a", "b")]
         await pair.connect({"a": sender, "b": receiver}, path_mtu=MTU[f"MTU_{job.pmtu}"],
                            timeout=wr_timeout(job))
@@ -72,8 +74,19 @@ class MainJob:
         received = receiver.mr.read(len(self.data), 0)
         job.tell("closing", done=len(self.data), total=len(self.data), time_ns=get_sim_time("ns"))
         counters, blocks, complaints = await pair.close()
+        if timeline:
+            timeline.write(Path(job.timeline))
         self.failures += complaints
         self._report(received, counters, blocks, wall)
+
+    def _timeline(self):
+        env, timeline = self.pair.env, Timeline(lambda: get_sim_time("ns"))
+        for side, context in self.pair.contexts.items():
+            timeline.watch_host(side, env.device(side), env.host(side).memory, context)
+            env.device(side).interrupted = lambda vector, side=side: timeline.interrupt(side, vector)
+        for name in ("a_to_b", "b_to_a"):
+            timeline.watch_link(name, env.link(name).impairments)
+        return timeline
 
     def _guard(self, name, function, *arguments):
         try:

@@ -20,7 +20,8 @@ from weft.tb.world.two_cards import TOP, two_cards_text
 CASES = Path(__file__).with_name("job_cases.py")
 RUN_LIMIT_S = 24 * 3600
 INTERRUPTED = 130
-REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME = "report.json", "captures", "progress.jsonl"
+REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME, TIMELINE_NAME = (
+    "report.json", "captures", "progress.jsonl", "timeline.json")
 
 
 def default_file():
@@ -52,7 +53,8 @@ def run(*, sim, preset, waves, view, backend="rtl", **settings):
     waves, view : bool
         Record waves, and open them afterwards.
     settings
-        The other settings of :class:`~weft.tb.job.job.Job`; an empty ``file`` stands for :func:`default_file`.
+        The other settings of :class:`~weft.tb.job.job.Job`; an empty ``file`` stands for :func:`default_file`, and
+        ``timeline`` says whether one is kept.
     """
     settings |= {"file": settings["file"] or str(default_file()), "sim": sim, "preset": preset, "backend": backend}
     try:
@@ -71,11 +73,12 @@ def _run(console, settings, *, waves, view):
     if not model:
         simulators.tool(settings["sim"]).check()
     size = Path(settings["file"]).stat().st_size
+    wanted = settings.pop("timeline", False)
     console.print(f"{settings['file']} ({size:,} bytes) crosses a link with loss {settings['loss']:g}, "
                   f"RTT {settings['rtt_us']:g} µs, seed {settings['seed']}",
                   soft_wrap=True, markup=False, highlight=False)
     if model:
-        return _run_model(console, settings, size)
+        return _run_model(console, settings, size, wanted)
     names = {"top": TOP, "name": f"two-cards-{settings['preset']}", "sim": settings["sim"], "waves": waves}
     with console.status("Elaborating the card") as status:
         text = two_cards_text(card_preset(settings["preset"]))
@@ -87,9 +90,10 @@ def _run(console, settings, *, waves, view):
             print(f"weft: {error}", file=sys.stderr)
             return 1
     with run_folder(where, run_name(CASES)) as folder:
-        report, captures, progress = (folder / name for name in (REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME))
+        report, captures, progress, timeline = (
+            folder / name for name in (REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME, TIMELINE_NAME))
         job = Job(**settings, progress=str(progress), report=str(report), captures=str(captures),
-                  program=program())
+                  program=program(), timeline=str(timeline) if wanted else "")
         problem = None
         try:
             beside_bar(console, progress, lambda: run_tests(
@@ -99,29 +103,38 @@ def _run(console, settings, *, waves, view):
             problem = error
         passed = print_report(console, report) and problem is None
         written = wave.write(folder, captures) if waves else None
-        publish.publish(report, captures)
+        publish.publish(report, captures, timeline)
     if problem:
         print(f"weft: {problem}", file=sys.stderr)
-    _line(console, f"log {folder / 'sim.log'}\ncaptures {publish.CAPTURES}\nreport {publish.REPORT}")
+    _line(console, f"log {folder / 'sim.log'}")
+    _tell_places(console, wanted)
     if waves:
         wave.tell(folder, written, view)
     return 0 if passed else 1
 
 
-def _run_model(console, settings, size):
+def _run_model(console, settings, size, wanted):
     """The same over cards in time: nothing is built, and there are no waves."""
     from weft.tb.job.timed_job import TimedJob
 
     where = BUILD_ROOT / "model-cards"
     where.mkdir(parents=True, exist_ok=True)
     with run_folder(where, run_name(CASES)) as folder:
-        report, captures, progress = (folder / name for name in (REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME))
-        job = Job(**settings, progress=str(progress), report=str(report), captures=str(captures), program=program())
+        report, captures, progress, timeline = (
+            folder / name for name in (REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME, TIMELINE_NAME))
+        job = Job(**settings, progress=str(progress), report=str(report), captures=str(captures), program=program(),
+                  timeline=str(timeline) if wanted else "")
         beside_bar(console, progress, TimedJob(job).run, "starting", total=max(size, 1), notes=_notes)
         passed = print_report(console, report)
-        publish.publish(report, captures)
-    _line(console, f"captures {publish.CAPTURES}\nreport {publish.REPORT}")
+        publish.publish(report, captures, timeline)
+    _tell_places(console, wanted)
     return 0 if passed else 1
+
+
+def _tell_places(console, timeline):
+    _line(console, f"captures {publish.CAPTURES}\nreport {publish.REPORT}")
+    if timeline:
+        _line(console, f"timeline {publish.TIMELINE}; open it in https://ui.perfetto.dev")
 
 
 def _line(console, text):

@@ -8,6 +8,7 @@ from weft.driver.terms.enums import MTU
 from weft.tb.job.outcome import outcome
 from weft.tb.job.settings import SERVICE_NS, SILENCE_NS, context_config, wr_timeout
 from weft.tb.job.timed_pair import TimedPair
+from weft.tb.job.timeline import Timeline
 from weft.tb.world.host import HostConfig
 from weft.tb.world.link import FrameKind
 
@@ -49,6 +50,7 @@ class TimedJob:
         """Everything; leaves the report and returns it."""
         job, pair = self.job, self.pair
         job.tell("bringing hosts and cards up", total=len(self.data))
+        timeline = self._timeline() if job.timeline else None
         sender, receiver = (Endpoint(pair.contexts[side], len(self.data), qps=job.qps) for side in ("a", "b"))
         pair.connect({"a": sender, "b": receiver}, path_mtu=MTU[f"MTU_{job.pmtu}"], timeout=wr_timeout(job))
         sender.mr.write(self.data)
@@ -62,12 +64,25 @@ class TimedJob:
         received = receiver.mr.read(len(self.data), 0)
         job.tell("closing", done=len(self.data), total=len(self.data), time_ns=pair.loop.now_ns)
         counters, blocks, complaints = pair.close()
+        if timeline:
+            timeline.write(Path(job.timeline))
         report = outcome(job, self.data, received, counters=counters, blocks=blocks,
                          links={name: link.counters for name, link in pair.links.items()},
                          exercised={side: board.exercised for side, board in pair.scoreboards.items()},
                          failures=self.failures + complaints, nanoseconds=nanoseconds, wall=wall)
         job.write_report(report)
         return report
+
+    def _timeline(self):
+        pair, timeline = self.pair, Timeline(lambda: self.pair.loop.now_ns)
+        for side, device in pair.devices.items():
+            timeline.watch_host(side, device, device.memory, pair.contexts[side])
+            reached = device.card.interrupt
+            device.card.interrupt = lambda vector, side=side, reached=reached: (
+                timeline.interrupt(side, vector), reached(vector))
+        for name, link in pair.links.items():
+            timeline.watch_link(name, link.impairments)
+        return timeline
 
     def _guard(self, name, function, *arguments):
         try:
