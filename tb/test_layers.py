@@ -104,22 +104,22 @@ IMPORTS = {
     "tb/wave": "contracts tb/flow tb/world",
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
                    "driver/soft/raw model/functional tb/flow",
-    "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application model/functional "
-                  "model/wan tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards "
-                  "tb/fuzz tb/soak",
-    "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/job": "contracts driver/terms driver/verbs driver/application model "
               "model/functional model/card tb/flow tb/world tb/judge tb/cards tb/wave",
-    "tb/calibrate": "contracts hdl driver driver/terms driver/verbs driver/application model/card tb/flow tb/world "
+    "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application driver/soft/ports "
+                  "driver/soft/raw driver/soft/rc model model/functional model/card model/wan tb/flow tb/world "
+                  "tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards tb/job tb/fuzz tb/soak",
+    "tb/mutate": "hdl/verilog tb/flow tb/measure",
+    "tb/calibrate": "contracts driver/terms driver/verbs driver/application model/card tb/flow tb/world "
                     "tb/cards tb/measure tb/job",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",
     "tb/cli": "contracts hdl/verilog driver/engine driver/soft/ports driver/soft/serve tb/flow tb/cards tb/stage "
-              "tb/perf tb/tool tb/document tb/proof tb/measure tb/mutate tb/job tb/calibrate tb/soak tb/sweep tb/report "
-              "tb/interop",
-    "tb": "contracts model/functional model/wan tb/flow tb/document tb/measure tb/job tb/perf tb/tool tb/soak tb/wan "
-          "tb/sweep tb/report tb/cli",
+              "tb/perf tb/tool tb/document tb/proof tb/measure tb/mutate tb/job tb/calibrate tb/soak tb/sweep "
+              "tb/report tb/interop",
+    "tb": "contracts model/functional model/wan tb/flow tb/stage tb/document tb/measure tb/job tb/perf tb/tool tb/soak "
+          "tb/wan tb/sweep tb/report tb/cli",
 }
 
 
