@@ -204,6 +204,14 @@ class CMID(Work):
         if self.identifier.connection.state is State.DREQ_SENT:
             self._finish("Failed to Disconnect", EventType.DISCONNECTED)
 
+    def wait_disconnected(self):
+        """Wait until the peer has ended the connection; of a CMID that waits. Its QP stays as it is: :meth:`disconnect`
+        flushes it."""
+        if not self._sync or self.identifier.connection is None:
+            raise InvalidValue("there is no connection" if self._sync else "take its events from the channel")
+        if self.identifier.connection.state is State.ESTABLISHED:
+            self._finish("Failed to wait for the peer", EventType.DISCONNECTED)
+
     # -------------------------------------------------------------------------------- queue pairs
 
     def create_qp(self, qp_init):

@@ -215,6 +215,12 @@ class Identifier:
                     self._cqs.append(getattr(given, name))
             self.qp = QP(self.held.pd, given, init_attr(), psn=self.psn)
 
+    def use_qp(self, qp):
+        """Have a QP that is in RESET as its own: it goes to INIT."""
+        with self.lock:
+            qp.to_init(init_attr())
+            self.qp = qp
+
     def _ready_qp(self, offer):
         self.qp.to_rts(connection_attr(self, offer))
 

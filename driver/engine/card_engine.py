@@ -1,6 +1,7 @@
 """What moves everything on an open card: status, reports, frames and time in; work and doorbells out."""
 
 import collections
+import contextlib
 from dataclasses import replace
 
 from weft.hdl import abi, wire
@@ -280,6 +281,22 @@ class CardEngine:
                 if not busy:
                     self.wait(1_000_000 if deadline is None else deadline - now)
 
+    @contextlib.contextmanager
+    def giving_up(self):
+        """For what is given back to the program: a card that fails meanwhile touches it no more, which is all that the
+        block waits for.
+
+        Raises
+        ------
+        DeviceFatal
+            If it failed and could not be stopped.
+        """
+        try:
+            yield
+        except DeviceFatal:
+            if not self.stopped:
+                raise
+
     # ----------------------------------------------------------------------------------- for a QP
 
     def mark_active(self, qp):
@@ -296,7 +313,7 @@ class CardEngine:
 
     def _neighbour_found(self, ip, mac):
         for qp in self.qps:
-            if qp.path.ip == ip and qp.path.mac is None:
+            if qp.path.ip == ip and qp.path.mac != mac:
                 qp.path = replace(qp.path, mac=mac)
                 self.mark_active(qp)
 

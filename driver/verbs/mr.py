@@ -205,9 +205,11 @@ class MR:
         """
         if self.closed:
             return
-        self.context.engine.lender.windows.revoke(self)
-        if not self.context.engine.stopped and self._commands.settle() is None:
-            self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
+        engine = self.context.engine
+        engine.lender.windows.revoke(self)
+        with engine.giving_up():
+            if not engine.stopped and self._commands.settle() is None:
+                self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
         self.forget()
 
     @property

@@ -205,14 +205,15 @@ class QPLife:
 
         Raises
         ------
-        CommandError, CommandTimeout, TimeoutError
+        CommandError, CommandTimeout, DeviceFatal, TimeoutError
             If the card does not confirm it. Nothing is freed then, and the call may be repeated.
         """
         self._check()
         if self.engine.on_card:
-            self.context.engine.drain_transmit(self.engine)
-            if self._still_on_card():
-                self._commands.call(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
+            with self.context.engine.giving_up():
+                self.context.engine.drain_transmit(self.engine)
+                if self._still_on_card():
+                    self._commands.call(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
         self._commands.pending = None
         self.engine.stop()
         for cq in (self.scq, self.rcq):

@@ -51,11 +51,11 @@ class TimedCard(FunctionalCard):
         else:
             self.pcie.read(time_ns, read)
 
-    def _room(self):
+    def _room(self, time_ns):
         while self._lines and self.pcie.room(self._lines[0][1]):
             at, read = self._lines.popleft()
-            self.pcie.read(max(at, self.loop.now_ns + self.timing.room), read)
-        self.transmit_path.room()
+            self.pcie.read(max(at, time_ns + self.timing.room), read)
+        self.transmit_path.room(time_ns)
 
     def post(self, address, data, time_ns):
         """Write to memory, not before a time, behind all writes before it."""

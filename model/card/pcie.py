@@ -30,7 +30,8 @@ class Read:
 
     def __init__(self, address, length, answered):
         self.bytes, self.answered = length, answered
-        self.needed = tuple(-(-(address % (64 * lines) + length) // (64 * lines)) for lines in UNIT_LINES)
+        self.needed = (-(-(address % 64 + length) // 64), -(-(address % 128 + length) // 128),
+                       -(-(address % 256 + length) // 256))     # by UNIT_LINES
 
 
 class Pcie:
@@ -48,8 +49,8 @@ class Pcie:
     ----------
     used : list of int
         Completions that reads under way may bring, by unit.
-    waiting : callable
-        Called when there may be room for reads again.
+    waiting : callable(time_ns)
+        Told ahead when there may be room for reads again.
     """
 
     def __init__(self, loop, timing, host=None, seed=0):
@@ -62,8 +63,7 @@ class Pcie:
         self._small_free = self._small_seen = 0.0
         self.written_at = 0.0       # when the newest small write went out of the card
         self._pace = CYCLE_NS / (1 - self.host.stall)     # of a beat
-        self.waiting = lambda: None
-        self.room_at = 0.0      # when the last room was given back, as far as it is known
+        self.waiting = lambda time_ns: None
 
     # ------------------------------------------------------------------------------------------------- reads
 
@@ -76,8 +76,10 @@ class Pcie:
     def read(self, time_ns, read):
         """Ask for a read that there is room for, not before a time; when the request went out."""
         timing, host = self.timing, self.host
-        for unit, needed in enumerate(read.needed):
-            self.used[unit] += needed
+        used, (first, second, third) = self.used, read.needed
+        used[0] += first
+        used[1] += second
+        used[2] += third
         at = self._between(max(edge(time_ns), self._request_free))
         self._request_free = at + 2 * self._pace
         wait = host.read_latency_ns * (1 + host.read_jitter * self.random.uniform(-1, 1))
@@ -101,14 +103,12 @@ class Pcie:
             beats = -(-(COMPLETION_BYTES + piece) // BEAT_BYTES)
             done = self._completion_free = start + beats * self._pace
             self._learn(piece)
-        self.loop.call_at(done, self._give_back, read.needed)
+        used, (first, second, third) = self.used, read.needed
+        used[0] -= first
+        used[1] -= second
+        used[2] -= third
         read.answered(done)
-
-    def _give_back(self, needed):
-        for unit, count in enumerate(needed):
-            self.used[unit] -= count
-        self.room_at = self.loop.now_ns
-        self.waiting()
+        self.waiting(done)
 
     def _learn(self, piece):
         """How finely the host splits completions decides how many reads may be under way."""

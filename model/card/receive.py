@@ -23,11 +23,11 @@ class TimedReceivePath(ReceivePath):
         self.placed = 0.0       # when the payload of all packets so far is through the write engine
         self._due = {}          # source -> when its newest report goes out
 
-    def receive(self, frame):
-        """A frame from the line, its last byte now."""
-        timing, loop = self.card.timing, self.card.loop
-        self._mac_free = max(self._mac_free, loop.now_ns) + len(frame) * 8 / self.card.line_gbps
-        loop.call_at(edge(self._mac_free + timing.judge), self.judge, frame)
+    def receive(self, frame, at=None):
+        """A frame from the line, its last byte now, or at a later time that no other frame comes before."""
+        loop = self.card.loop
+        self._mac_free = max(self._mac_free, at or loop.now_ns) + len(frame) * 8 / self.card.line_gbps
+        loop.call_at(edge(self._mac_free + self.card.timing.judge), self.judge, frame)
 
     def judge(self, frame):
         """A frame reaches the window."""
@@ -43,6 +43,11 @@ class TimedReceivePath(ReceivePath):
             self._beats += beats
         else:
             super().receive(frame)
+
+    def _parse(self, frame):
+        if isinstance(frame, bytes):
+            return super()._parse(frame)
+        return frame.parsed(self.card.mac, self.card.ip, self.card.registers["host_qpns"])
 
     def _stuck(self):
         """Whether packets wait until the driver has taken reports."""

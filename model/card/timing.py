@@ -67,7 +67,9 @@ class Timing:
     ring_fetch : float
         From a doorbell at the card to the request for the descriptor.
     descriptor : float
-        From the descriptor's last line at the card to the request for the first payload.
+        From a descriptor's last line at the card to the choice between its first packet and others.
+    check : float
+        From there to the request for the payload.
     frame_descriptor : float
         The same of a raw frame.
     payload : float
@@ -113,7 +115,8 @@ class Timing:
     interrupt_meta_report: float = 56.0
     interrupt_nic_rx: float = 46.0
     ring_fetch: float = 56.0
-    descriptor: float = 108.0
+    descriptor: float = 24.0
+    check: float = 84.0
     frame_descriptor: float = 56.0
     payload: float = 40.0
     send: float = 40.0

@@ -135,9 +135,9 @@ class FunctionalCard:
 
     # ------------------------------------------------------------------------- what both paths share
 
-    def receive(self, frame):
+    def receive(self, frame, *ahead):
         """A frame from the line."""
-        self.receive_path.receive(frame)
+        self.receive_path.receive(frame, *ahead)
 
     def refuse(self, reason):
         """Count a refusal."""

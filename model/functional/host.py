@@ -34,7 +34,7 @@ class FunctionalDevice(Device):
         self.loop = loop
         self.memory = self.memory_type(seed)
         self.transmit = None     # set by whoever connects the card
-        self.card = self.card_type(self.memory, loop, lambda frame: self.transmit(frame), self._interrupt,
+        self.card = self.card_type(self.memory, loop, lambda *sent: self.transmit(*sent), self._interrupt,
                                    seed=seed, **card_options)
         self._buffers = Buffers()
         self._latched = False
@@ -107,6 +107,7 @@ class App:
 
     def __init__(self, device, function):
         self.device, self.result, self.error, self.done = device, None, None, False
+        self.ended = lambda: None
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._function = function
         self.sleeping, self.until_woken, self._sleeps = None, True, 0
@@ -120,6 +121,7 @@ class App:
         except BaseException as error:  # handed to the caller of run_apps
             self.error = error
         self.done = True
+        self.ended()
         self._back.release()
 
     def resume(self):
@@ -155,7 +157,10 @@ def run_apps(loop, apps, limit_ns):
     for app in apps:
         app.thread.start()
         loop.call_in(0, app.resume)
-    loop.run(loop.now_ns + limit_ns, lambda: all(a.done for a in apps) or any(a.error for a in apps))
+    ended = []
+    for app in apps:
+        app.ended = lambda app=app: ended.append(app)
+    loop.run(loop.now_ns + limit_ns, lambda: ended and (len(ended) == len(apps) or any(a.error for a in ended)))
     for app in apps:
         del app.device._apps[app.thread]
         app.sleeping = None

@@ -1,7 +1,5 @@
 """The receive path of the functional card: from a frame to memory and reports, in no time."""
 
-from dataclasses import replace
-
 from weft.hdl import abi
 
 from ..functional import window as judge
@@ -12,6 +10,7 @@ from .translate import Request, translate
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
 REFUSAL = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN, judge.FAR: Reason.FAR_PSN}
+_WRITE = int(abi.AccessFlag.REMOTE_WRITE)
 EVENT_LAG_NS = 400  # what an event report may take longer than one of the builder
 
 
@@ -37,20 +36,22 @@ class ReceivePath:
         if self.card.backlog:
             self.card.refuse(Reason.BUFFER_FULL)
             return
-        header, payload = parse(frame, mac=self.card.mac, ip=self.card.ip,
-                                host_qpns=self.card.registers["host_qpns"])
+        header, payload = self._parse(frame)
         if header.kind == "RAW" and not header.roce:
             self._raw(header, payload)
         else:
             self.take(header, payload)
 
+    def _parse(self, frame):
+        return parse(frame, mac=self.card.mac, ip=self.card.ip, host_qpns=self.card.registers["host_qpns"])
+
     def take(self, header, payload):
-        """A parsed RoCE packet."""
+        """A parsed RoCE packet; its header is this method's own."""
         if header.kind == "REFUSED" and not header.opcode:
             self.card.refuse(header.reason)   # nobody knows whose it is
             return
         index, generation = abi.split_qpn(header.dest_qp, self.card.params.qpn_width)
-        header = replace(header, dest_qp=index)
+        header.dest_qp = index
         if (entry := self._live(header, generation)) is None:
             return
         if header.kind == "REFUSED":
@@ -117,7 +118,7 @@ class ReceivePath:
             self.card.tables.qps,
             self.card.tables.mrs,
             self.card.tables.ptes,
-            Request(header.rkey, header.va, header.dma_length, abi.AccessFlag.REMOTE_WRITE, header.dest_qp,
+            Request(header.rkey, header.va, header.dma_length, _WRITE, header.dest_qp,
                     generation=entry.generation),
         )
         if result.reason is not Reason.OK:

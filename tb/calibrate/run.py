@@ -20,8 +20,8 @@ COMMAND = "weft calibrate"
 TIME_MAX, STALL_MAX = 0.05, 0.02
 SCENARIOS_MIN = 60
 FILE_WIDTH = 110
-CONDITIONS = ("two cards of preset test, the same traffic and losses on the gateware and in the model; of the scenarios "
-              "that were not used to choose the model's constants")
+CONDITIONS = ("two cards of preset test, the same traffic and losses on the gateware and in the model; of the "
+              "scenarios that were not used to choose the model's constants")
 
 
 def run(only=(), scenarios=ALL):

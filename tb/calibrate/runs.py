@@ -4,8 +4,6 @@ import hashlib
 import json
 from pathlib import Path
 
-import weft.driver
-import weft.hdl
 from weft.hdl.params import preset
 from weft.tb.calibrate.recorder import Recorder
 from weft.tb.calibrate.result import result
@@ -45,8 +43,9 @@ def _sources():
     """Digest of what a run on the gateware depends on besides the gateware and the scenario."""
     digest = hashlib.sha256()
     here = Path(__file__).parent
-    folders = [Path(next(iter(weft.driver.__path__))), here.parent / "world"]
-    files = [file for folder in folders for file in folder.rglob("*.py") if not file.name.startswith("test_")]
+    folders = [here.parents[1] / "driver", here.parent / "world"]
+    files = [file for folder in folders for file in folder.rglob("*.py")
+             if not file.name.startswith(("test_", "timed_"))]
     files += [here / name for name in ("scenario_cases.py", "traffic.py", "recorder.py", "result.py")]
     for file in sorted(files):
         digest.update(file.read_bytes())

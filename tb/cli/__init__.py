@@ -11,6 +11,7 @@ from weft.tb.cli.perf import COMMANDS as TESTS
 from weft.tb.cli.perf import PANEL
 from weft.tb.cli.report import report
 from weft.tb.cli.simulation import sim
+from weft.tb.cli.soft import interop, soft_server
 from weft.tb.cli.sweep import sweep
 from weft.tb.cli.tools import counters, devinfo
 from weft.tb.cli.verdicts import bench, coverage, formal, mutants, soak
@@ -28,6 +29,8 @@ COMMANDS = (
     mutants,
     coverage,
     soak,
+    interop,
+    soft_server,
     devinfo,
     counters,
 )

@@ -49,6 +49,26 @@ def test_both_ends_know_what_the_other_offered():
     assert server.connection.peers == asked
     assert client.connection.peers == Offer(OFFER.qpn, OFFER.psn, 4, 2, 7, 0)
     assert (server.connection.mine.responder_resources, server.connection.mine.initiator_depth) == (4, 2)
+    modest = Offer(qpn=1, psn=1, responder_resources=1, initiator_depth=3)
+    assert OFFER.within(modest).responder_resources == 3 and OFFER.within(modest).initiator_depth == 1
+
+
+@pytest.mark.parametrize(("lost", "again"), [("REP", "REQ"), ("DREP", "DREQ"), ("RTU", "REP")])
+def test_an_answer_that_gets_lost_is_said_again_when_it_is_asked_for(lost, again):
+    network = Network(1)
+    server, client = open_pair(network)
+    source = 1 if lost == "RTU" else 2
+    if lost == "DREP":
+        network.run(lambda: server.state is State.ESTABLISHED)
+        client.connection.disconnect(network.now)
+    network.run(lambda: lost in kinds(network, source))
+    network._queue.clear()      # it was the only datagram under way
+    if lost == "REP":
+        server.connection.deadline = None      # its own patience is not what helps here
+    answered = {"REP": lambda: client.state is State.ESTABLISHED, "DREP": lambda: client.state is State.TIMEWAIT,
+                "RTU": lambda: server.state is State.ESTABLISHED}[lost]
+    assert network.run(answered)
+    assert kinds(network, source).count(lost) == 2 and kinds(network, 3 - source).count(again) == 2
 
 
 @pytest.mark.parametrize("run", range(8))

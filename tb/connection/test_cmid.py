@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from weft.driver.cm.cmid import CMID, AddrInfo, ConnectionFailed, ConnParam
-from weft.driver.cm.enums import AddrFlag, EventType
+from weft.driver.cm.enums import AddrFlag
 from weft.driver.connection.messages import RejectReason
 from weft.driver.terms.enums import AccessFlag, QPState, WCStatus
 from weft.driver.terms.errors import PyverbsRDMAError
@@ -39,7 +39,7 @@ def ask(cmid, rounds=ROUNDS):
 
 def ended(cmid):
     """The server ends it, when it knows that its last message came."""
-    assert cmid.identifier.channel.take().type is EventType.DISCONNECTED
+    cmid.wait_disconnected()
     cmid.disconnect()
 
 
@@ -174,7 +174,7 @@ def test_receives_are_flushed_by_a_disconnect_whoever_asks_for_it():
         with caller() as cmid:
             cmid.post_recv(cmid.reg_msgs(BYTES))
             cmid.connect()
-            assert cmid.identifier.channel.take().type is EventType.DISCONNECTED
+            cmid.wait_disconnected()
             cmid.disconnect()
             assert cmid.get_recv_comp().status is WCStatus.WR_FLUSH_ERR
 
@@ -264,7 +264,8 @@ def test_closing_at_any_point_leaves_nothing(point):
                     cmid.connect()
             else:
                 cmid.connect()
-                assert cmid.identifier.channel.take().type is EventType.DISCONNECTED
+                cmid.wait_disconnected()
+                cmid.wait_disconnected()
 
     with Hosts() as hosts:
         hosts.run(server, client)
@@ -292,6 +293,7 @@ def test_calls_that_make_no_sense():
                 (lambda: on.init_qp_attr(QPState.RTR), "nothing is known"),
                 (lambda: on.init_qp_attr(QPState.SQD), "nothing is known"),
                 (lambda: on.set_option(0, 3, 32, 1), "31 are possible"),
+                (lambda: on.wait_disconnected(), "no connection"),
                 (lambda: on.join_multicast(), "only RC"), (lambda: on.get_remote_ece(), "ECE"),
                 (lambda: listener(), "somebody listens on port 7471")):
                 with pytest.raises(PyverbsRDMAError, match=sentence):

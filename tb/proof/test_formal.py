@@ -8,7 +8,7 @@ from weft.tb.proof import ledger
 from weft.tb.proof.broken import mutant
 from weft.tb.proof.engine import Result, prove, refute
 from weft.tb.proof.ledger import Ledger
-from weft.tb.proof.prefetch import PrefetchSpec, RestingPrefetchSpec
+from weft.tb.proof.prefetch import RestingPrefetchSpec
 from weft.tb.proof.retire import RetireSpec
 from weft.tb.proof.return_path import HoldSpec
 from weft.tb.proof.ring_reader import RingReaderSpec
@@ -24,22 +24,19 @@ from weft.tb.proof.work_list import FewPlacesSpec
 pytestmark = pytest.mark.formal
 
 QUICK = [
-    (RingWriterSpec, ["never overwrites an unconsumed entry", "each entry once, in order", "the phase turns every lap",
-                      "an entry lies where its index says", "a full ring", "second lap", "a refused doorbell"]),
+    (RingWriterSpec, ["never overwrites an unconsumed entry", "each entry once, in order", "a full ring"]),
     (RingReaderSpec, ["a request lies inside the ring and one page", "requests follow each other",
                       "answers overtake each other"]),
     (RetireSpec, ["no room", "a report of a later order"]),
     (HoldSpec, ["reports of source 0 leave in order, each once", "what is offered stays",
-                "a report waits for its packet", "a place is used a second time"]),
+                "a report waits for its packet"]),
     (SplitterSpec, ["pieces follow each other", "no deadlock: a request that was taken is offered, at once"]),
     (UnmatchedSpec, ["an order goes as far as the newest header", "an order comes round"]),
     (FewPlacesSpec, ["no due QP is missing once nothing is offered for a while", "an empty list owes nothing",
                      "a search finds a QP for which there was no place"]),
-    (PrefetchSpec, ["a bad node breaks its list", "a doorbell of a former life"]),
-    (RestingPrefetchSpec, ["one read for several nodes", "a destroy waits for a fetch", "a head is asked to go early"]),
-    (WindowSpec, ["a duplicate", "a full 32-bit wrap"]),
+    (RestingPrefetchSpec, ["no read crosses a page", "one read for several nodes", "a bad node breaks its list"]),
+    (WindowSpec, ["a full 32-bit wrap"]),
 ]
-
 
 BEYOND = [("(self.count != LAST)", "(self.count != LAST + 1)")]
 
@@ -129,8 +126,10 @@ def test_block_meets_its_specification(spec, names):
     assert not [result for result in results if not result.good]
 
 
-@pytest.mark.parametrize("broken", broken_copies("ring_writer"), ids=lambda broken: broken.check)
-def test_broken_ring_writer_is_caught(broken):
+@pytest.mark.parametrize("check", ["never overwrites an unconsumed entry", "each entry once, in order",
+                                   "no deadlock: room in the ring is used within 4 cycles"])
+def test_broken_ring_writer_is_caught(check):
+    broken = next(broken for broken in broken_copies("ring_writer") if broken.check == check)
     assert refute(broken.spec(RingWriterSpec), broken.check).result == "caught"
 
 

@@ -28,9 +28,9 @@ class TimedLink:
     def counters(self):
         return self.impairments.counters
 
-    def send(self, frame):
-        """Accept a frame now."""
-        now = self._loop.now_ns
+    def send(self, frame, now=None):
+        """Accept a frame, now or ahead of its time."""
+        frame, now = bytes(frame), self._loop.now_ns if now is None else now
         if self._sent_tap:
             self._sent_tap(now, frame)
         for at, arriving in self.impairments.fate(frame, now):
