@@ -119,7 +119,7 @@ IMPORTS = {
               "tb/perf tb/tool tb/document tb/proof tb/measure tb/mutate tb/job tb/calibrate tb/soak tb/sweep "
               "tb/report tb/interop",
     "tb": "contracts model/functional model/wan tb/flow tb/stage tb/document tb/measure tb/job tb/perf tb/tool tb/soak "
-          "tb/wan tb/sweep tb/report tb/cli",
+          "tb/wan tb/sweep tb/interop tb/report tb/cli",
 }
 
 

@@ -29,6 +29,7 @@ def test_a_frame_says_what_its_bytes_say():
     rng, sender = random.Random(SEED), _Sender()
     buffer = sender.memory.alloc(8192, 64, True, 4096)
     buffer.write(0, rng.randbytes(8192))
+    some = int.from_bytes(abi.HOST_QPNS.pack(ranged=1, log2=23, first=0), "little")     # half of all QPNs
     seen = set()
     for _ in range(100):
         work = abi.WORK.unpack(abi.WORK.pack(
@@ -40,7 +41,8 @@ def test_a_frame_says_what_its_bytes_say():
         for packet in work_packets(work):
             frame = DataFrame(packet, [(buffer.physical(packet.local_va), packet.length)] * (packet.length > 0), sender)
             for mac, ip in ((work.dst_mac, work.dst_ip), (0, 0), (work.dst_mac ^ 4, work.dst_ip), (0, ~work.dst_ip)):
-                assert frame.parsed(mac, ip) == parse(bytes(frame), mac=mac, ip=ip)
+                for qpns in (0, some):
+                    assert frame.parsed(mac, ip, qpns) == parse(bytes(frame), mac=mac, ip=ip, host_qpns=qpns)
             assert len(frame) == len(bytes(frame)) and bytes(frame)[wire.BTH_OFFSET] == frame.opcode
             seen.add(frame.opcode)
     assert seen == set(wire.DATA_OPCODES)
