@@ -349,7 +349,7 @@ async def raw_frames_have_a_share(dut):
     bench.nic_takes = False
     raw = rng.choice([wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=wire.ETHERTYPE_ARP) + bytes(46),
                       host_frame(rng, length=60)])
-    packets = [roce(wire.Opcode.ACKNOWLEDGE), roce(wire.Opcode.PROBE), data_frame(rng, 64)]
+    packets = [roce(wire.Opcode.ACKNOWLEDGE), roce(wire.Opcode.PROBE), roce(wire.Opcode.WRITE_ONLY, payload=bytes(64))]
     frames = [frame for _ in range(2 * RAW_MAX) for frame in (raw, rng.choice(packets))]
     for frame in frames:
         bench.send(frame)
