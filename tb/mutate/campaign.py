@@ -22,7 +22,7 @@ from weft.tb.mutate.rooms import Target
 
 KEPT = BUILD_ROOT / "mutants"
 FLOW = 1                   # to be raised when what is done with a mutant changes
-PROVER = 3                 # to be raised when what is proven, or how, changes
+PROVER = 4                 # to be raised when what is proven, or how, changes
 SEEDS = (1, 2)             # a survivor has survived with each
 LIMIT_FACTOR, LIMIT_S, SOUND_S = 3, 10, 900
 LEAST_PER_ROOM, LEAST_PER_TARGET = 6, 1

@@ -10,9 +10,9 @@ import contextlib
 
 from weft.tb.mutate.netlist import YosysFailed, write_faulty, yosys
 
-SECONDS = {"module": 60, "design": 60}
+SECONDS = {"module": 60, "design": 60}      # of processor time: a machine under load ends nothing too early
 LEFT = "left.aig"
-SHALLOW = "bmc3,-g,-F,40,-T,10"     # most faults show within a few cycles: then nothing more is tried
+SHALLOW, SHALLOW_S = "bmc3,-g,-F,40", 20    # most faults show within a few cycles: then nothing more is tried
 TWINS = f"&put;lcorr;&get;&write,{LEFT}"        # registers of the one that are always like those of the other
 SIGNALS = f"&scorr;&write,{LEFT}"
 _BITS = ("proc; memory_map; opt -full; setundef -init -zero; async2sync; dffunmap; simplemap; techmap; opt; dffunmap; "
@@ -41,9 +41,10 @@ def _decide(design, mutation, where, scope):
                  f"hierarchy -top miter; {_BITS}; write_aiger -zinit differs.aig", SECONDS[scope])
     (where / "gates.v").write_text("module gates(input a, b, output y); assign y = a ^ b; endmodule\n")
     word = ""
-    for engine, factor in ((TWINS, 1), (f"&put;{SHALLOW}", 1), (f"{SIGNALS};&put;pdr,-T,{SECONDS[scope]}", 2)):
+    for engine, seconds in ((TWINS, SECONDS[scope]), (f"&put;{SHALLOW}", SHALLOW_S),
+                            (f"{SIGNALS};&put;pdr", 2 * SECONDS[scope])):
         (where / LEFT).unlink(missing_ok=True)
-        word = _abc(where, engine, factor * SECONDS[scope])
+        word = _abc(where, engine, seconds)
         if _is_constant_0(where / LEFT):
             return "snl_UNSAT"
         if word == "snl_SAT":

