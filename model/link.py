@@ -23,7 +23,8 @@ class EventLoop:
 
     def call_at(self, time_ns, function, *args):
         """Run ``function`` at a time, in order of the calls when times are equal."""
-        heapq.heappush(self._queue, (max(time_ns, self.now_ns), next(self._number), function, args))
+        heapq.heappush(self._queue, (time_ns if time_ns > self.now_ns else self.now_ns, next(self._number), function,
+                                     args))
 
     def call_in(self, delay_ns, function, *args):
         self.call_at(self.now_ns + delay_ns, function, *args)
@@ -38,11 +39,13 @@ class EventLoop:
 
     def run(self, until, condition=lambda: False):
         """Run events up to a time (inclusive), or until ``condition()`` holds after one; true for the latter."""
+        queue = self._queue
         while not condition():
-            if not self._queue or self._queue[0][0] > until:
+            if not queue or queue[0][0] > until:
                 self.now_ns = max(self.now_ns, until)
                 return False
-            self.step()
+            self.now_ns, _, function, args = heapq.heappop(queue)
+            function(*args)
         return True
 
 
@@ -78,6 +81,8 @@ class LinkConfig:
 
 def opcode_of(frame):
     """BTH opcode of a RoCEv2 frame, or None."""
+    if not isinstance(frame, bytes):
+        return frame.opcode
     if (
         len(frame) <= wire.RETH_OFFSET
         or frame[12:14] != b"\x08\x00"
@@ -106,6 +111,8 @@ class Link:
         Frames by opcode (None: no RoCEv2).
     drop : callable(frame) or None
         Frames it is true for are lost as well.
+    ahead : bool
+        ``deliver(frame, time_ns)`` is called ahead of the time at which a frame arrives. For links that keep order.
     """
 
     def __init__(self, loop, deliver, config=None, seed=0):
@@ -114,17 +121,18 @@ class Link:
         self.sent, self.lost, self.corrupted, self.duplicated, self.reordered = (Counter() for _ in range(5))
         model = self.config.loss_model
         self._model = model.start(random.Random(f"loss {seed}")) if model else lambda _now: False
-        self.drop = None
+        self.drop, self.ahead = None, False
         self._held = []  # [frames that may still overtake, frame]
 
-    def send(self, frame):
-        """Accept a frame now."""
+    def send(self, frame, now=None):
+        """Accept a frame, now or ahead of its time; one that is not bytes has an ``opcode`` and can be made bytes."""
         config, chance, kind = self.config, self.random.random, opcode_of(frame)
+        now = self.loop.now_ns if now is None else now
         self.sent[kind] += 1
         alike = kind in wire.DATA_OPCODES or config.control_loss is None
         loss = config.loss if alike else config.control_loss
-        model_lost = alike and self._model(self.loop.now_ns)
-        draws = [chance() for _ in range(4)]
+        model_lost = alike and self._model(now)
+        draws = chance(), chance(), chance(), chance()
         for held in self._held:
             held[0] -= 1
         if draws[0] < loss or model_lost or (self.drop and self.drop(frame)):
@@ -140,19 +148,24 @@ class Link:
                 self.reordered[kind] += 1
                 entry = [self.random.randint(1, config.reorder_distance), frame]
                 self._held.append(entry)
-                self.loop.call_in(config.hold_ns, self._release, entry)
+                self.loop.call_at(now + config.hold_ns, self._release, entry)
             else:
-                self._arrive(frame)
+                self._arrive(frame, now)
                 if draws[3] < config.duplicate:
                     self.duplicated[kind] += 1
-                    self._arrive(frame)
-        for held in [h for h in self._held if h[0] <= 0]:
-            self._release(held)
+                    self._arrive(frame, now)
+        if self._held:
+            for held in [h for h in self._held if h[0] <= 0]:
+                self._release(held, now)
 
-    def _release(self, entry):
+    def _release(self, entry, now=None):
         if any(entry is h for h in self._held):
             self._held = [h for h in self._held if h is not entry]
-            self._arrive(entry[1])
+            self._arrive(entry[1], self.loop.now_ns if now is None else now)
 
-    def _arrive(self, frame):
-        self.loop.call_in(self.config.delay_ns, self.deliver, frame)
+    def _arrive(self, frame, now):
+        at = now + self.config.delay_ns
+        if self.ahead:
+            self.deliver(frame, at)
+        else:
+            self.loop.call_at(at, self.deliver, frame)

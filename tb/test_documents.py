@@ -110,7 +110,7 @@ def test_readme_names_every_setting_and_stays_short():
 def test_report_fields_that_are_explained_are_those_there_are():
     table = text_of("docs/running.md").partition("| field |")[2].partition("\n\n")[0]
     explained = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])]
-    report = text_of("tb/job/job_cases.py") + text_of("tb/job/run.py")
+    report = text_of("tb/job/outcome.py")
     assert len(explained) > 20
     for name in explained:
         assert re.search(rf'"{name}"', report), f"no report has the field {name}"

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from weft.hdl import abi, params
 
 from .builder import NodeBuilder
+from .qp_life import QpLife
 from .receive_path import ReceivePath
 from .rings import CardRings
 from .tables import Tables
@@ -42,6 +43,8 @@ class FunctionalCard:
         Losses that came to light only by a probe: holes of a window, and what was left of nodes.
     """
 
+    rings_type, transmit_type, receive_type, life_type = CardRings, TransmitPath, ReceivePath, QpLife
+
     def __init__(self, memory, loop, send_frame, interrupt, *, preset="test", line_gbps=100.0, seed=None):
         self.params = params.preset(preset)
         self.memory, self.loop, self.send_frame = memory, loop, send_frame
@@ -54,12 +57,12 @@ class FunctionalCard:
         self.counters = Counter()
         self.found_by_probe = []
         self.registers = {r.name: r.reset for r in abi.REGISTERS if r.access is abi.Access.RW}
-        self.rings = CardRings(self)
+        self.rings = self.rings_type(self)
         self.tables = Tables(self)
         self.builder = NodeBuilder(self.params.builder_slots)
         self.qps = {}  # qpn -> QpLife
         self.mac = self.ip = 0
-        self.transmit_path, self.receive_path = TransmitPath(self), ReceivePath(self)
+        self.transmit_path, self.receive_path = self.transmit_type(self), self.receive_type(self)
         self.backlog = deque()  # reports that found the ring full
 
     # ----------------------------------------------------------------------------------- registers
@@ -132,9 +135,9 @@ class FunctionalCard:
 
     # ------------------------------------------------------------------------- what both paths share
 
-    def receive(self, frame):
+    def receive(self, frame, *ahead):
         """A frame from the line."""
-        self.receive_path.receive(frame)
+        self.receive_path.receive(frame, *ahead)
 
     def refuse(self, reason):
         """Count a refusal."""

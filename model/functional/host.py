@@ -13,6 +13,8 @@ from weft.model.link import EventLoop, Link, LinkConfig
 from .card import FunctionalCard
 from .memory import HostMemory
 
+ACQUIRE_NS = 1_000     # until a program looks again for a lock that another one has
+
 
 class FunctionalDevice(Device):
     """A functional card as the driver's :class:`~weft.driver.device.device.Device`.
@@ -26,11 +28,13 @@ class FunctionalDevice(Device):
         Passed to :class:`FunctionalCard`.
     """
 
+    memory_type, card_type = HostMemory, FunctionalCard
+
     def __init__(self, loop, *, seed=0, **card_options):
         self.loop = loop
-        self.memory = HostMemory(seed)
+        self.memory = self.memory_type(seed)
         self.transmit = None     # set by whoever connects the card
-        self.card = FunctionalCard(self.memory, loop, lambda frame: self.transmit(frame), self._interrupt,
+        self.card = self.card_type(self.memory, loop, lambda *sent: self.transmit(*sent), self._interrupt,
                                    seed=seed, **card_options)
         self._buffers = Buffers()
         self._latched = False
@@ -39,7 +43,7 @@ class FunctionalDevice(Device):
     def _interrupt(self, vector):
         self._latched = True
         for app in self._apps.values():
-            if app.sleeping is not None:
+            if app.sleeping is not None and app.until_woken:
                 self.loop.call_in(0, app.wake, app.sleeping)
 
     def read32(self, offset):
@@ -73,6 +77,14 @@ class FunctionalDevice(Device):
     def now_ns(self):
         return self.loop.now_ns
 
+    def acquire(self, lock):
+        app = self._apps.get(threading.current_thread())
+        if app is None:
+            lock.acquire()
+            return
+        while not lock.acquire(blocking=False):
+            app.sleep(ACQUIRE_NS)
+
     def wait(self, timeout_ns):
         if not self._latched:
             app = self._apps.get(threading.current_thread())
@@ -95,9 +107,10 @@ class App:
 
     def __init__(self, device, function):
         self.device, self.result, self.error, self.done = device, None, None, False
+        self.ended = lambda: None
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._function = function
-        self.sleeping, self._sleeps = None, 0
+        self.sleeping, self.until_woken, self._sleeps = None, True, 0
         self.thread = threading.Thread(target=self._run, daemon=True)
         device._apps[self.thread] = self
 
@@ -108,6 +121,7 @@ class App:
         except BaseException as error:  # handed to the caller of run_apps
             self.error = error
         self.done = True
+        self.ended()
         self._back.release()
 
     def resume(self):
@@ -115,8 +129,9 @@ class App:
         self._go.release()
         self._back.acquire()
 
-    def sleep(self, timeout_ns):
-        """Called by the application: let the loop run for so long, or until it is woken."""
+    def sleep(self, timeout_ns, until_woken=True):
+        """Called by the application: let the loop run for so long, or until an interrupt wakes it."""
+        self.until_woken = until_woken
         self._sleeps += 1
         self.sleeping = self._sleeps
         self.device.loop.call_in(timeout_ns, self.wake, self.sleeping)
@@ -142,7 +157,10 @@ def run_apps(loop, apps, limit_ns):
     for app in apps:
         app.thread.start()
         loop.call_in(0, app.resume)
-    loop.run(loop.now_ns + limit_ns, lambda: all(a.done for a in apps) or any(a.error for a in apps))
+    ended = []
+    for app in apps:
+        app.ended = lambda app=app: ended.append(app)
+    loop.run(loop.now_ns + limit_ns, lambda: ended and (len(ended) == len(apps) or any(a.error for a in ended)))
     for app in apps:
         del app.device._apps[app.thread]
         app.sleeping = None
@@ -154,10 +172,10 @@ def run_apps(loop, apps, limit_ns):
     return [a.result for a in apps]
 
 
-def connected_pair(*, seed=0, forward=None, backward=None, **card_options):
+def connected_pair(*, seed=0, forward=None, backward=None, device_type=FunctionalDevice, **card_options):
     """(loop, devices, links) of two hosts whose cards are connected; ``links[i]`` carries what host i sends."""
     loop = EventLoop()
-    devices = [FunctionalDevice(loop, seed=f"{seed}/{i}", **card_options) for i in range(2)]
+    devices = [device_type(loop, seed=f"{seed}/{i}", **card_options) for i in range(2)]
     configs = (forward or LinkConfig(), backward or forward or LinkConfig())
     links = [Link(loop, devices[1 - i].card.receive, configs[i], f"{seed}/{i}") for i in range(2)]
     for device, link in zip(devices, links, strict=True):

@@ -46,19 +46,30 @@ class NodeList(Matcher):
         BrokenList
         """
         while self.fetched != self.linked:
-            if not self._in_extent(self._next):
-                raise BrokenList(abi.Reason.BAD_POINTER)
-            block = self._read(self._next)
-            try:
-                node = Node.unpack(block)
-            except ValueError:
-                raise BrokenList(abi.Reason.BAD_NODE) from None
-            follows = not self.nodes or node.rsn == self.nodes[-1].next_rsn
-            if damage(block) or (node.qpn, node.generation) != (self.qpn, self.generation) or not follows:
-                raise BrokenList(abi.Reason.BAD_NODE)
-            self.add(CachedNode(node, self._next))
-            self._next = abi.NODE.unpack(block).next_line
-            self.fetched += 1
+            self.fetch_next()
+
+    def fetch_next(self):
+        """Read the next node; the rest of its block.
+
+        Raises
+        ------
+        BrokenList
+        """
+        if not self._in_extent(self._next):
+            raise BrokenList(abi.Reason.BAD_POINTER)
+        block = self._read(self._next)
+        try:
+            node = Node.unpack(block)
+        except ValueError:
+            raise BrokenList(abi.Reason.BAD_NODE) from None
+        follows = not self.nodes or node.rsn == self.nodes[-1].next_rsn
+        if damage(block) or (node.qpn, node.generation) != (self.qpn, self.generation) or not follows:
+            raise BrokenList(abi.Reason.BAD_NODE)
+        self.add(CachedNode(node, self._next))
+        found = abi.NODE.unpack(block)
+        self._next = found.next_line
+        self.fetched += 1
+        return found
 
     def match(self, psn, rsn, slack, depth=None):
         """As :meth:`Matcher.match`, after a fetch."""

@@ -21,8 +21,10 @@ class QpLife:
         First block of the list.
     """
 
+    list_type = NodeList
+
     def __init__(self, window_bits, memory, in_extent, *, qpn, generation, psn, line):
         self.window = Window(window_bits, psn)
-        self.matcher = NodeList(
+        self.matcher = self.list_type(
             qpn, generation, line, lambda n: memory.read(n * abi.BLOCK_BYTES, abi.BLOCK_BYTES), in_extent
         )

@@ -1,7 +1,5 @@
 """The receive path of the functional card: from a frame to memory and reports, in no time."""
 
-from dataclasses import replace
-
 from weft.hdl import abi
 
 from ..functional import window as judge
@@ -12,6 +10,7 @@ from .translate import Request, translate
 
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
 REFUSAL = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN, judge.FAR: Reason.FAR_PSN}
+_WRITE = int(abi.AccessFlag.REMOTE_WRITE)
 EVENT_LAG_NS = 400  # what an event report may take longer than one of the builder
 
 
@@ -37,19 +36,22 @@ class ReceivePath:
         if self.card.backlog:
             self.card.refuse(Reason.BUFFER_FULL)
             return
-        header, payload = parse(frame, mac=self.card.mac, ip=self.card.ip)
+        header, payload = self._parse(frame)
         if header.kind == "RAW" and not header.roce:
-            self._raw(header, frame)
+            self._raw(header, payload)
         else:
             self.take(header, payload)
 
+    def _parse(self, frame):
+        return parse(frame, mac=self.card.mac, ip=self.card.ip, host_qpns=self.card.registers["host_qpns"])
+
     def take(self, header, payload):
-        """A parsed RoCE packet."""
+        """A parsed RoCE packet; its header is this method's own."""
         if header.kind == "REFUSED" and not header.opcode:
             self.card.refuse(header.reason)   # nobody knows whose it is
             return
         index, generation = abi.split_qpn(header.dest_qp, self.card.params.qpn_width)
-        header = replace(header, dest_qp=index)
+        header.dest_qp = index
         if (entry := self._live(header, generation)) is None:
             return
         if header.kind == "REFUSED":
@@ -72,7 +74,8 @@ class ReceivePath:
             return
         self.card.counters["rx_raw_frames"] += 1
         self.card.memory.write(self.card.registers["nic_rx_buffer"] + self.card.rings.slot(Ring.NIC_RX) * slot, frame)
-        entry = abi.NIC_RX.pack(roce=header.roce, length=len(frame), time_ns=int(self.card.loop.now_ns))
+        entry = abi.NIC_RX.pack(roce=header.roce, host=header.host, length=len(frame),
+                                time_ns=int(self.card.loop.now_ns))
         self.card.rings.put(Ring.NIC_RX, entry)
 
     def _live(self, header, generation):
@@ -115,7 +118,7 @@ class ReceivePath:
             self.card.tables.qps,
             self.card.tables.mrs,
             self.card.tables.ptes,
-            Request(header.rkey, header.va, header.dma_length, abi.AccessFlag.REMOTE_WRITE, header.dest_qp,
+            Request(header.rkey, header.va, header.dma_length, _WRITE, header.dest_qp,
                     generation=entry.generation),
         )
         if result.reason is not Reason.OK:
@@ -127,9 +130,10 @@ class ReceivePath:
             retransmission=header.retransmission,
             ack_req=header.ack_req,
             reorder=self.card.registers["reorder_distance"],
+            room=self._room(life),
             guard=entry.psn_guard,
         )
-        if judged.verdict in (judge.ACCEPT, judge.LATE, judge.MATCH):
+        if judged.verdict in (judge.ACCEPT, judge.LATE, judge.MATCH, judge.UNMATCHED):
             self._place(result.segments, payload)
         if judged.verdict in REFUSAL:
             self.card.refuse(REFUSAL[judged.verdict])
@@ -142,13 +146,33 @@ class ReceivePath:
             merge.add("event", self._judged_event(ReportKind.MESSAGE_END, header, life, judged))
         if judged.verdict == judge.MATCH:
             self.card.counters["rx_retransmissions"] += 1
-            slack = self.card.registers["retransmit_slack"]
-            reason = self._walk(header, life, lambda: life.matcher.match(judged.psn, header.rsn, slack))
-            if reason not in (None, Reason.OK):
-                self.card.refuse(reason)
-            self._retire(life, merge)
+            self._match(header, life, judged, merge)
+        elif judged.verdict == judge.UNMATCHED:
+            self._not_matched(header, life, judged, merge)
         self._record(life, judged, merge, header)
         self._emit(merge)
+
+    def _room(self, life):
+        """Whether a retransmission may go to the matcher: here, always."""
+        return True
+
+    def _match(self, header, life, judged, merge):
+        """A retransmission meets its node."""
+        slack = self.card.registers["retransmit_slack"]
+        self._refuse_match(self._walk(header, life, lambda: life.matcher.match(judged.psn, header.rsn, slack)))
+        self._retire(life, merge)
+
+    def _refuse_match(self, reason):
+        if reason not in (None, Reason.OK):
+            self.card.refuse(reason)
+
+    def _not_matched(self, header, life, judged, merge):
+        """A retransmission that finds no place to wait for its node: the driver is told of it."""
+        self.card.counters["rx_retransmissions"] += 1
+        self.card.counters["rx_unmatched"] += 1
+        merge.add("event", self._judged_event(ReportKind.UNMATCHED, header, life, judged))
+        self._walk(header, life, lambda: life.matcher.not_matched(header.rsn, self.card.registers["retransmit_slack"]))
+        self._retire(life, merge)
 
     def _place(self, segments, payload):
         self.card.counters["rx_bytes"] += len(payload)
@@ -163,29 +187,33 @@ class ReceivePath:
         if judged.verdict in REFUSAL:
             self.card.refuse(REFUSAL[judged.verdict])
             return
-        self._record(life, judged, merge, header)
         merge.add("event", self._judged_event(ReportKind.PROBE, header, life, judged))
-        self._walk(header, life, lambda: life.matcher.probe(header.rsn))
+        self._record(life, judged, merge, header)
         self.card.found_by_probe += [(header.dest_qp, psn, n) for psn, n in judged.lost]
+        self._match_probe(header, life, merge)
+        self._emit(merge)
+
+    def _match_probe(self, header, life, merge):
+        """What a probe does to the list."""
+        self._walk(header, life, lambda: life.matcher.probe(header.rsn))
         self.card.found_by_probe += [
             (header.dest_qp, psn, 1)
             for node in life.matcher.retired for psn in node.open_psns
         ]
         self._retire(life, merge)
-        self._emit(merge)
 
     def _walk(self, header, life, action):
         try:
             return action()
         except BrokenList as broken:
-            self.card.tables.set_state(header.dest_qp, abi.QpState.ERR)
-            self.card.refuse(broken.reason)
-            self.card.report(
-                abi.REPORT_EVENT.pack(
-                    kind=ReportKind.QP_ERROR, reason=broken.reason, qpn=header.dest_qp,
-                    generation=life.matcher.generation
-                )
-            )
+            self.broken(life, broken)
+
+    def broken(self, life, broken):
+        """A list cannot be trusted: its QP is stopped."""
+        self.card.tables.set_state(life.matcher.qpn, abi.QpState.ERR)
+        self.card.refuse(broken.reason)
+        self.card.report(abi.REPORT_EVENT.pack(
+            kind=ReportKind.QP_ERROR, reason=broken.reason, qpn=life.matcher.qpn, generation=life.matcher.generation))
 
     def _record(self, life, judged, merge, header):
         """Holes to the builder, sealed nodes and owed progress to the host."""
@@ -197,10 +225,13 @@ class ReceivePath:
         if judged.seal:
             for node in self.card.builder.run(*key, 0, 0, True):
                 self._seal(node, merge)
-        elif key in self.card.builder.open:
-            self.card.loop.call_in(self.card.registers["node_age_ns"], self._age, key, self.card.builder.open[key])
+        elif judged.lost and key in self.card.builder.open:
+            self.card.loop.call_in(self._node_age(), self._age, key, self.card.builder.open[key])
         if judged.progress:
             merge.add("event", self._judged_event(ReportKind.PROGRESS, header, life, judged))
+
+    def _node_age(self):
+        return self.card.registers["node_age_ns"]
 
     def _seal(self, node, merge):
         self.card.counters["nodes_sealed"] += 1

@@ -68,14 +68,22 @@ class CardRings:
         """
         if not self.enabled(ring) or self.prod[ring] == self.cons[ring]:
             return None
-        entry = self.card.memory.read(self._address(ring, self.cons[ring]), abi.BLOCK_BYTES)
-        assert entry[0] & 1 == self._phase(ring, self.cons[ring]), f"{ring.name}[{self.cons[ring]}] has a wrong phase"
-        assert not abi.damage(entry), f"{ring.name}[{self.cons[ring]}] is damaged"
+        return self.entry(ring, self.cons[ring])
+
+    def entry(self, ring, index):
+        """The descriptor at an index, with the checks of :meth:`peek`."""
+        entry = self.card.memory.read(self._address(ring, index), abi.BLOCK_BYTES)
+        assert entry[0] & 1 == self._phase(ring, index), f"{ring.name}[{index}] has a wrong phase"
+        assert not abi.damage(entry), f"{ring.name}[{index}] is damaged"
         return entry
 
     def finish(self, ring):
         """The oldest descriptor is done; the status block says so."""
         self.cons[ring] = (self.cons[ring] + 1) % self._wrap(ring)
+        self.tell()
+
+    def tell(self):
+        """Write the status block."""
         if address := self.card.registers["status_block"]:
             self.card.memory.write(
                 address, abi.STATUS_BLOCK.pack(**{f"{r.name.lower()}_cons": self.cons[r] for r in abi.HOST_TO_CARD})
@@ -100,11 +108,15 @@ class CardRings:
         """Write an entry to the host; :attr:`marked` tells when the host has consumed those with ``mark``."""
         assert self.room(ring), f"{ring.name} overflows"
         data = bytes([entry[0] & ~1 | self._phase(ring, self.prod[ring])]) + entry[1:]
-        self.card.memory.write(self._address(ring, self.prod[ring]), data)
+        self.store(ring, self._address(ring, self.prod[ring]), data)
         self.prod[ring] = (self.prod[ring] + 1) % self._wrap(ring)
         if mark:
             self.marked[ring] = (self.prod[ring] - self.cons[ring]) % self._wrap(ring)
         self._interrupt(ring)
+
+    def store(self, ring, address, data):
+        """An entry of ``ring`` goes to memory."""
+        self.card.memory.write(address, data)
 
     def _interrupt(self, ring):
         if self.armed[ring] and self.prod[ring] != self.cons[ring]:

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from weft.hdl import abi
 
-from .qp_life import QpLife
 from .translate import MrEntry, QpEntry
 
 Opcode, Status = abi.CommandOpcode, abi.CommandStatus
@@ -45,8 +44,8 @@ class Tables:
             return Status.IN_USE
         if c.qp_state not in (abi.QpState.RTR, abi.QpState.RTS) or c.address % abi.BLOCK_BYTES:
             return Status.BAD_VALUE
-        self.qps[index] = QpEntry(c.qp_state, generation, c.pd, c.access, c.ip, c.psn_guard)
-        self.card.qps[index] = QpLife(
+        self.qps[index] = QpEntry(c.qp_state, generation, c.pd, int(c.access), c.ip, c.psn_guard)
+        self.card.qps[index] = self.card.life_type(
             self.card.params.window_bits, self.card.memory, self.in_extent, qpn=index,
             generation=generation % (1 << abi.GENERATION_BITS), psn=c.psn, line=c.address // abi.BLOCK_BYTES)
         return None
@@ -75,7 +74,7 @@ class Tables:
             return Status.IN_USE
         if c.va + c.length > 1 << 64:
             return Status.BAD_VALUE
-        self.mrs[c.mr_index] = MrEntry(c.key_tag, c.access, c.pd, c.va, c.length, c.pte_index, c.page_2m)
+        self.mrs[c.mr_index] = MrEntry(c.key_tag, int(c.access), c.pd, c.va, c.length, c.pte_index, c.page_2m)
         return None
 
     def _mr_destroy(self, c, _):

@@ -5,12 +5,17 @@ The tables are dictionaries by index: ``qp_table`` of :class:`QpEntry`, ``mr_tab
 """
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 from weft.hdl.abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, REMOTE_ACCESS, AccessFlag, QpState, Reason
 from weft.hdl.wire import PMTUS
 
 PAYLOAD_MAX = max(PMTUS.values())
 CAN_RECEIVE, CAN_SEND = 0, 1  # values of Request.qp_need
+# Plain numbers: flags are slow to combine.
+_LOCAL_WRITE, _REMOTE_WRITE = int(AccessFlag.LOCAL_WRITE), int(AccessFlag.REMOTE_WRITE)
+_REMOTE_ACCESS = int(REMOTE_ACCESS)
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,9 @@ class QpEntry:
     access: int = 0
     peer_ip: int = 0
     psn_guard: int = 0
+
+
+NO_QP = QpEntry()
 
 
 @dataclass(frozen=True)
@@ -38,13 +46,13 @@ class MrEntry:
     page_2m: int = 0
     valid: int = 1
 
-    @property
+    @cached_property
     def window(self):
         """The peer may write it and the host may not: it belongs to the QP whose index is ``pd``, whatever that one
         permits."""
-        return self.access & AccessFlag.REMOTE_WRITE and not self.access & AccessFlag.LOCAL_WRITE
+        return bool(self.access & _REMOTE_WRITE and not self.access & _LOCAL_WRITE)
 
-    @property
+    @cached_property
     def page_bytes(self):
         return PAGE_2M if self.page_2m else PAGE_4K
 
@@ -54,8 +62,7 @@ class MrEntry:
         return page_count(self.va, self.length, self.page_bytes)
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """An access: ``need`` are the AccessFlag bits it takes, ``qp_need`` whether the QP must receive or send.
 
     ``qpn`` is the index of the QP, ``generation`` the life that a packet is for; whoever sends names none.
@@ -70,13 +77,12 @@ class Request:
     generation: int = 0
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """``segments``: physical pieces (address, length), none crossing a page; empty unless ``reason`` is OK."""
 
     reason: Reason
     segments: tuple = ()
-    qp: QpEntry = QpEntry()
+    qp: QpEntry = NO_QP
 
 
 def page_count(va, length, page_bytes):
@@ -86,7 +92,7 @@ def page_count(va, length, page_bytes):
 
 def check(qp_table, mr_table, request):
     """Reason why the access is refused, or OK."""
-    qp = qp_table.get(request.qpn, QpEntry())
+    qp = qp_table.get(request.qpn, NO_QP)
     if qp.state == QpState.RESET:
         return Reason.UNKNOWN_QP
     if request.qp_need == CAN_RECEIVE and request.generation != qp.generation:
@@ -103,7 +109,7 @@ def check(qp_table, mr_table, request):
     end = request.va + request.length
     if end > 1 << 64 or request.length > PAYLOAD_MAX or request.va < mr.va or end > mr.va + mr.length:
         return Reason.OUT_OF_RANGE
-    if request.need & ~mr.access or request.need & REMOTE_ACCESS & ~qp.access and not mr.window:
+    if request.need & ~mr.access or request.need & _REMOTE_ACCESS & ~qp.access and not mr.window:
         return Reason.NO_PERMISSION
     return Reason.OK
 
@@ -115,7 +121,7 @@ def translate(qp_table, mr_table, page_table, request):
     -------
     Result
     """
-    qp = qp_table.get(request.qpn, QpEntry())
+    qp = qp_table.get(request.qpn, NO_QP)
     reason = check(qp_table, mr_table, request)
     if reason != Reason.OK or request.length == 0:
         return Result(reason, (), qp)

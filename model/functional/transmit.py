@@ -4,8 +4,11 @@ from dataclasses import dataclass
 
 from weft.hdl import abi, wire
 
+_OPCODE = {(0, False): wire.Opcode.WRITE_ONLY, (0, True): wire.Opcode.WRITE_ONLY_IMM,
+           (1, False): wire.Opcode.RETX_WRITE, (1, True): wire.Opcode.RETX_WRITE_IMM}
 
-@dataclass(frozen=True)
+
+@dataclass(slots=True)
 class TxPacket:
     """One packet of a work descriptor; ``work`` says what all of them share."""
 
@@ -17,23 +20,26 @@ class TxPacket:
     length: int
     last: bool
 
+    @property
+    def with_imm(self):
+        """Whether it carries the immediate."""
+        return self.last and self.work.opcode is abi.WorkOpcode.WRITE_IMM
+
+    @property
+    def opcode(self):
+        """Its opcode on the wire."""
+        return _OPCODE[self.work.retransmit, self.with_imm]
+
     def frame(self, payload, *, src_mac, src_ip):
         """The frame that carries it."""
-        work = self.work
-        with_imm = self.last and work.opcode is abi.WorkOpcode.WRITE_IMM
-        opcode = {
-            (0, False): wire.Opcode.WRITE_ONLY,
-            (0, True): wire.Opcode.WRITE_ONLY_IMM,
-            (1, False): wire.Opcode.RETX_WRITE,
-            (1, True): wire.Opcode.RETX_WRITE_IMM,
-        }[work.retransmit, with_imm]
+        work, with_imm = self.work, self.with_imm
         extensions = wire.RETH.pack(va=self.remote_va, rkey=work.rkey, dma_length=self.length)
         if work.retransmit:
             extensions += wire.RSNH.pack(rsn=self.rsn % (1 << wire.RSN_BITS))
         if with_imm:
             extensions += wire.IMMDT.pack(imm=work.imm)
         return wire.build_frame(
-            opcode=opcode,
+            opcode=self.opcode,
             dst_mac=work.dst_mac,
             src_mac=src_mac,
             src_ip=src_ip,

@@ -59,6 +59,13 @@ class TransmitPath:
         yield self.card.memory.read(entry.address, entry.length).ljust(wire.MIN_FRAME_BYTES, b"\0")
 
     def _work_frames(self, entry):
+        for packet, segments in self.packets(entry):
+            payload = b"".join(self.card.memory.read(address, n) for address, n in segments)
+            self.count(packet)
+            yield packet.frame(payload, src_mac=self.card.mac, src_ip=self.card.ip)
+
+    def packets(self, entry):
+        """Packets of a WORK descriptor and the physical pieces of their payload, until one must not be sent."""
         work = abi.WORK.unpack(entry)
         if work.pmtu not in wire.PMTUS or not isinstance(work.opcode, abi.WorkOpcode):
             self._tx_error(work, Reason.BAD_DESCRIPTOR)
@@ -73,11 +80,14 @@ class TransmitPath:
             if result.reason is not Reason.OK:
                 self._tx_error(work, result.reason)
                 return
-            payload = b"".join(self.card.memory.read(address, n) for address, n in result.segments)
-            self.card.counters["tx_packets"] += 1
-            self.card.counters["tx_retransmissions"] += work.retransmit
-            self.card.counters["tx_bytes"] += len(payload)
-            yield packet.frame(payload, src_mac=self.card.mac, src_ip=self.card.ip)
+            yield packet, result.segments
+
+    def count(self, packet):
+        """A packet is sent."""
+        counters = self.card.counters
+        counters["tx_packets"] += 1
+        counters["tx_retransmissions"] += packet.work.retransmit
+        counters["tx_bytes"] += packet.length
 
     def _tx_error(self, work, reason):
         self.card.refuse(reason)

@@ -13,7 +13,7 @@ def signed24(value):
     return value - _PSN24 if value >= _PSN24 // 2 else value
 
 
-@dataclass
+@dataclass(slots=True)
 class Judged:
     """What the window says of a packet, and the holes it found."""
 
@@ -67,9 +67,12 @@ class Window:
             verdict = DUPLICATE
         else:
             verdict, seal = ACCEPT, ack_req
-            newest = not self.received or at > max(self.received)
-            self.received.add(at)
-            lost = self._slide(at - reorder + 1 if newest else self.base)
+            if at == self.base and not self.received:      # what _slide does for the packet expected
+                self.base += 1
+            else:
+                newest = not self.received or at > max(self.received)
+                self.received.add(at)
+                lost = self._slide(at - reorder + 1 if newest else self.base)
         progress = False
         if verdict in (ACCEPT, PROBE):
             empty = not self.received
@@ -80,6 +83,8 @@ class Window:
     def _slide(self, end):
         """Move the base to ``end`` if that is ahead, and over what was received; return the missing runs."""
         lost = []
+        if end <= self.base and self.base not in self.received:
+            return lost
         if end > self.base:
             start = self.base
             for psn in sorted(p for p in self.received if p < end) + [end]:

@@ -97,8 +97,3 @@ class CardPair(OpenPair):
     def _destroy(self, side):
         self._endpoints[side].close()
         return self.contexts[side].knitting.check()
-
-
-def missing_blocks(uses):
-    """Blocks of the knitting buffer that are not on the free list."""
-    return sum(uses.values()) - uses["free"]

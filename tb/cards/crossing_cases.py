@@ -15,8 +15,9 @@ from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl import abi, wire
-from weft.tb.cards.card_pair import CardPair, missing_blocks
+from weft.tb.cards.card_pair import CardPair
 from weft.tb.flow.simulate import bench_seed
+from weft.tb.judge.blocks import missing_blocks
 from weft.tb.judge.scoreboard import laps
 from weft.tb.world.hard_block import COMPLETION_HEADERS
 from weft.tb.world.host import HostConfig

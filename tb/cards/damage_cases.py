@@ -15,9 +15,9 @@ from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl import abi
-from weft.tb.cards.card_pair import missing_blocks
 from weft.tb.cards.open_pair import OpenPair
 from weft.tb.flow.simulate import bench_seed
+from weft.tb.judge.blocks import missing_blocks
 from weft.tb.world.faults import DAMAGED, ENDS_BADLY, FaultAgent
 from weft.tb.world.host import HostConfig
 from weft.tb.world.link import LinkConfig

@@ -11,9 +11,10 @@ from weft.driver.application.file_transfer import Endpoint
 from weft.driver.terms.enums import MTU, QPState, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
-from weft.tb.cards.card_pair import LINGER_NS, missing_blocks
+from weft.tb.cards.card_pair import LINGER_NS
 from weft.tb.cards.open_pair import OpenPair
 from weft.tb.flow.simulate import bench_seed
+from weft.tb.judge.blocks import missing_blocks
 from weft.tb.world.faults import ENDS_BADLY, HARMLESS, FaultAgent
 from weft.tb.world.host import HostConfig
 from weft.tb.world.link import LinkConfig

@@ -7,12 +7,8 @@ from cocotb.task import bridge
 
 from weft.driver.verbs.context import Context
 from weft.tb.judge.dma_guard import DmaGuard
-from weft.tb.world.two_cards import SIDES
+from weft.tb.world.sides import IP, MAC, PEER, SIDES
 from weft.tb.world.two_hosts import TwoCards
-
-MAC = {"a": 0x02_00_00_00_00_0A, "b": 0x02_00_00_00_00_0B}
-IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}
-PEER = {"a": "b", "b": "a"}
 
 
 class OpenPair:

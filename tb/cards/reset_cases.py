@@ -11,8 +11,9 @@ from weft.driver.terms.enums import MTU, QPState, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import abi
-from weft.tb.cards.card_pair import CardPair, missing_blocks
+from weft.tb.cards.card_pair import CardPair
 from weft.tb.flow.simulate import bench_seed
+from weft.tb.judge.blocks import missing_blocks
 from weft.tb.judge.scoreboard import Scoreboard
 from weft.tb.world.function_reset import reset_function
 from weft.tb.world.host import HostConfig

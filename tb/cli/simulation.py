@@ -10,6 +10,7 @@ from weft.tb.cli.failures import needs
 from weft.tb.cli.parameters import card_params, choice, mappable_file, number, option, refuse
 
 SIMULATORS = ("verilator", "icarus")
+BACKENDS = ("rtl", "model")
 RTT_US_MAX = 1_000_000
 
 
@@ -29,10 +30,12 @@ def sim(
     pmtu: Annotated[str, option("Path MTU: 256, 512, 1024, 2048 or 4096.")] = "1024",
     sim: Annotated[str, option("verilator or icarus.", "NAME")] = "verilator",
     preset: Annotated[str, option("Size of the card: test, basic or full.", "NAME")] = "test",
+    backend: Annotated[str, option("rtl: the gateware. model: the card in time, far faster.", "NAME")] = "rtl",
+    timeline: Annotated[bool, typer.Option("--timeline", help="Keep a timeline that Perfetto opens.")] = False,
     waves: Annotated[bool, typer.Option("--waves", help="Record waves; so does WAVES=1 in the environment.")] = False,
     view: Annotated[bool, typer.Option("--view", help="Open the waves in GTKWave afterwards.")] = False,
 ):
-    """A real file crosses a lossy link between two cards, RTL end to end; then a report."""
+    """A real file crosses a lossy link between two cards, RTL end to end or in the model; then a report."""
     card = card_params(preset)
     chances = {"LOSS": loss, "REORDER": reorder, "DUP": dup, "CORRUPT": corrupt, "BACK_LOSS": back_loss,
                "BACK_REORDER": back_reorder, "BACK_DUP": back_dup, "BACK_CORRUPT": back_corrupt}
@@ -44,6 +47,7 @@ def sim(
         "seed": number("SEED", seed, int, 0, (1 << 31) - 1),
         "pmtu": choice("PMTU", pmtu, [str(pmtu) for pmtu in wire.PMTUS.values()]),
         "sim": choice("SIM", sim, SIMULATORS),
+        "timeline": timeline, "backend": choice("BACKEND", backend, BACKENDS),
         "preset": preset, "waves": waves, "view": view,
     }
     settings["pmtu"] = int(settings["pmtu"])
@@ -54,4 +58,6 @@ def sim(
             settings["waves"] |= waves_wanted()
         except ValueError as error:
             refuse(str(error))
+        if settings["backend"] == "model" and (settings["waves"] or settings["view"]):
+            refuse("the model has no signals; record waves with BACKEND=rtl")
         raise typer.Exit(run(**settings))

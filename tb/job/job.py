@@ -33,10 +33,14 @@ class Job:
     qps, seed, pmtu : int
     preset, sim : str
         Size of the card, and the simulator.
+    backend : str
+        ``rtl``, the gateware in that simulator, or ``model``, the card in time of :mod:`weft.model.card`.
     progress, report : str
         Files the bench writes.
     captures : str
         Folder of the captures.
+    timeline : str
+        File of the timeline; empty: none is kept.
     program : str
         How a shell calls the command line.
     """
@@ -59,7 +63,9 @@ class Job:
     back_reorder: float = 0.0
     back_dup: float = 0.0
     back_corrupt: float = 0.0
+    timeline: str = ""
     program: str = "weft"
+    backend: str = "rtl"
 
     @classmethod
     def from_environment(cls):
@@ -73,15 +79,20 @@ class Job:
         """What :func:`weft.tb.flow.simulate.simulate` passes to the bench."""
         return {VARIABLE: json.dumps(asdict(self))}
 
-    def env_config(self, vectors, host=None):
-        """The :class:`~weft.tb.world.two_hosts.EnvConfig` of the job."""
-        from weft.tb.world.two_hosts import EnvConfig
-
+    def link_configs(self):
+        """The :class:`~weft.tb.world.link.LinkConfig` of the data's direction and of the other one."""
         delay_ns = self.rtt_us * 500
         there = LinkConfig(delay_ns=delay_ns, loss=self.loss, duplicate=self.dup, reorder=self.reorder,
                            corrupt=self.corrupt)
         back = LinkConfig(delay_ns=delay_ns, loss=self.back_loss, duplicate=self.back_dup, reorder=self.back_reorder,
                           corrupt=self.back_corrupt)
+        return there, back
+
+    def env_config(self, vectors, host=None):
+        """The :class:`~weft.tb.world.two_hosts.EnvConfig` of the job."""
+        from weft.tb.world.two_hosts import EnvConfig
+
+        there, back = self.link_configs()
         return EnvConfig(a_to_b=there, b_to_a=back, host=host or HostConfig(), vectors=vectors,
                          pcap_folder=Path(self.captures))
 
@@ -115,8 +126,10 @@ class Job:
     @property
     def command(self):
         """The command that runs this job again."""
-        apart = ("progress", "report", "captures", "program")
+        apart = ("progress", "report", "captures", "program", "timeline")
+        usual = {"backend": "rtl"} if self.backend == "rtl" else {"sim": self.sim}
         options = {name: value for name, value in asdict(self).items()
-                   if name not in apart and not (name.startswith("back_") and value == 0)}
+                   if name not in apart and name not in usual and not (name.startswith("back_") and value == 0)}
         return f"{self.program} sim " + " ".join(
-            f"--{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items())
+            f"--{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items()) + (
+            " --timeline" if self.timeline else "")

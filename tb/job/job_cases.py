@@ -1,7 +1,5 @@
 """The main job: a file travels from host A's memory to host B's through two simulated cards."""
 
-import hashlib
-import math
 import time
 from pathlib import Path
 
@@ -12,29 +10,15 @@ from cocotb.utils import get_sim_time
 
 from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
 from weft.driver.terms.enums import MTU
-from weft.driver.verbs.context import ContextConfig
 from weft.hdl.params import preset
-from weft.tb.cards.card_pair import CardPair, missing_blocks
-from weft.tb.flow.clock import CLOCK_PERIOD_NS
+from weft.tb.cards.card_pair import CardPair
 from weft.tb.job.job import Job
+from weft.tb.job.outcome import outcome
+from weft.tb.job.settings import SERVICE_NS, SILENCE_NS, context_config, wr_timeout
+from weft.tb.job.timeline import Timeline
 from weft.tb.world.link import FrameKind
 
-SERVICE_NS = 2_000         # how often a host that has finished looks whether its peer has
 PROGRESS_NS = 5_000
-SILENCE_NS = 20_000_000    # a transfer without a completion for so long has failed
-TIMEOUT_UNIT_US = 4.096    # of the verbs' timeout exponent
-# Packets that a reordered one may be behind: those of the link's bound at line rate, smallest frames.
-REORDER_DISTANCE = 64
-
-
-def context_config(job):
-    """Driver settings that fit the job's link."""
-    reordering = job.reorder > 0 or job.dup > 0
-    return ContextConfig(
-        reorder_distance=REORDER_DISTANCE if reordering else 1,
-        retransmit_slack=REORDER_DISTANCE if reordering else 1,
-        probe_timeout_ns=int(3 * job.rtt_us * 1000) + 20_000,
-        ring_log2=8)
 
 
 class MainJob:
@@ -73,10 +57,10 @@ class MainJob:
         job, pair = self.job, self.pair
         job.tell("bringing hosts and cards up", total=len(self.data))
         await pair.start()
+        timeline = self._timeline() if job.timeline else None
         sender, receiver = [await bridge(self._endpoint)(side) for side in ("a", "b")]
-        round_trips = 16 * (job.rtt_us + 10)
         await pair.connect({"a": sender, "b": receiver}, path_mtu=MTU[f"MTU_{job.pmtu}"],
-                           timeout=max(1, math.ceil(math.log2(round_trips / TIMEOUT_UNIT_US))))
+                           timeout=wr_timeout(job))
         sender.mr.write(self.data)
         await bridge(post_receives)(receiver)
 
@@ -90,8 +74,19 @@ class MainJob:
         received = receiver.mr.read(len(self.data), 0)
         job.tell("closing", done=len(self.data), total=len(self.data), time_ns=get_sim_time("ns"))
         counters, blocks, complaints = await pair.close()
+        if timeline:
+            timeline.write(Path(job.timeline))
         self.failures += complaints
         self._report(received, counters, blocks, wall)
+
+    def _timeline(self):
+        env, timeline = self.pair.env, Timeline(lambda: get_sim_time("ns"))
+        for side, context in self.pair.contexts.items():
+            timeline.watch_host(side, env.device(side), env.host(side).memory, context)
+            env.device(side).interrupted = lambda vector, side=side: timeline.interrupt(side, vector)
+        for name in ("a_to_b", "b_to_a"):
+            timeline.watch_link(name, env.link(name).impairments)
+        return timeline
 
     def _guard(self, name, function, *arguments):
         try:
@@ -110,40 +105,12 @@ class MainJob:
                           retransmitted=link.sent[FrameKind.RETX])
 
     def _report(self, received, counters, blocks, wall):
-        job, link = self.job, self.pair.env.link("a_to_b").counters
-        counters_a, counters_b = counters["a"], counters["b"]
-        lost = link.destroyed[FrameKind.DATA] + link.destroyed[FrameKind.RETX]
-        retransmitted = counters_a["tx_retransmissions"]
-        missing = sum(map(missing_blocks, blocks.values()))
-        if received != self.data:
-            self.failures.append("the bytes received differ from those sent")
-        if missing:
-            self.failures.append(f"{missing} blocks of the knitting buffer are not back on the free list")
-        spurious = retransmitted - lost
-        failures, warnings = job.judge_spurious(spurious)
-        self.failures += failures
-        cycles = round(self.nanoseconds / CLOCK_PERIOD_NS)
-        report = {
-            "ok": not self.failures, "failures": self.failures, "warnings": warnings,
-            "file": job.file, "bytes": len(self.data),
-            "sha256_sent": hashlib.sha256(self.data).hexdigest(),
-            "sha256_received": hashlib.sha256(received).hexdigest(),
-            "packets_sent": counters_a["tx_packets"], "packets_lost": lost,
-            "packets_retransmitted": retransmitted,
-            "spurious_retransmissions": spurious,
-            "goodput_gbps": len(self.data) * 8 / self.nanoseconds if self.nanoseconds else 0.0,
-            "cycles": cycles, "wall_seconds": wall, "cycles_per_second": cycles / wall,
-            "nodes_linked": counters_b["nodes_linked"], "nodes_retired": counters_b["nodes_retired"],
-            "cache_hits": counters_b["cache_hits"], "cache_misses": counters_b["cache_misses"],
-            "match_stall_cycles": counters_b["match_stall_cycles"],
-            "blocks_missing": missing,
-            "seed": job.seed, "command": job.command,
-            "exercised": {side: sorted(board.exercised) for side, board in self.pair.scoreboards.items()},
-            "counters": counters,
-            "link": {"a_to_b": link.as_dict(), "b_to_a": self.pair.env.link("b_to_a").counters.as_dict()},
-        }
-        job.write_report(report)
-        assert report["ok"], "; ".join(self.failures)
+        links = {name: self.pair.env.link(name).counters for name in ("a_to_b", "b_to_a")}
+        report = outcome(self.job, self.data, received, counters=counters, blocks=blocks, links=links,
+                         exercised={side: board.exercised for side, board in self.pair.scoreboards.items()},
+                         failures=self.failures, nanoseconds=self.nanoseconds, wall=wall)
+        self.job.write_report(report)
+        assert report["ok"], "; ".join(report["failures"])
 
 
 @cocotb.test()

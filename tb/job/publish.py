@@ -12,14 +12,16 @@ from weft.tb.flow.build import BUILD_ROOT, locked
 
 REPORT = BUILD_ROOT / "reports/sim.json"
 CAPTURES = BUILD_ROOT / "captures"
+TIMELINE = BUILD_ROOT / "reports/timeline.json"
 
 
-def publish(report, captures):
-    """Give a run's report and its folder of captures the stable names; what the run did not leave is taken away.
+def publish(report, captures, timeline):
+    """Give a run's report, its folder of captures and its timeline the stable names; what the run did not leave is
+    taken away.
 
     Parameters
     ----------
-    report, captures : Path
+    report, captures, timeline : Path
         They are moved.
     """
     with locked(BUILD_ROOT / ".locks/published"):
@@ -30,10 +32,11 @@ def publish(report, captures):
             CAPTURES.rename(old)
         if captures.exists():
             captures.rename(CAPTURES)
-        if report.exists():
-            os.replace(report, REPORT)
-        else:
-            REPORT.unlink(missing_ok=True)
+        for left, name in ((report, REPORT), (timeline, TIMELINE)):
+            if left.exists():
+                os.replace(left, name)
+            else:
+                name.unlink(missing_ok=True)
         shutil.rmtree(old, ignore_errors=True)
 
 
@@ -41,4 +44,5 @@ def withdraw():
     """Take the stable names away: the last run left nothing, and an older one's results are not its."""
     with contextlib.suppress(OSError):
         REPORT.unlink(missing_ok=True)
+        TIMELINE.unlink(missing_ok=True)
         shutil.rmtree(CAPTURES, ignore_errors=True)

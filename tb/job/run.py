@@ -1,17 +1,15 @@
 """``weft sim``: build two cards, run the main bench, show progress, print the report."""
 
-import json
 import shlex
 import sys
-import threading
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from weft.hdl.params import preset as card_preset
 from weft.tb.flow import simulators
-from weft.tb.flow.build import build
+from weft.tb.flow.build import BUILD_ROOT, build
+from weft.tb.flow.progress import beside_bar
 from weft.tb.flow.run import run_folder, run_name, run_tests
 from weft.tb.job import publish
 from weft.tb.job.job import Job
@@ -21,9 +19,9 @@ from weft.tb.world.two_cards import TOP, two_cards_text
 
 CASES = Path(__file__).with_name("job_cases.py")
 RUN_LIMIT_S = 24 * 3600
-POLL_S = 0.2
 INTERRUPTED = 130
-REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME = "report.json", "captures", "progress.jsonl"
+REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME, TIMELINE_NAME = (
+    "report.json", "captures", "progress.jsonl", "timeline.json")
 
 
 def default_file():
@@ -46,18 +44,19 @@ def program():
     return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
-def run(*, sim, preset, waves, view, **settings):
+def run(*, sim, preset, waves, view, backend="rtl", **settings):
     """Run the job; the exit status: 0 passed, 1 failed, 130 interrupted.
 
     Parameters
     ----------
-    sim, preset : str
+    sim, preset, backend : str
     waves, view : bool
         Record waves, and open them afterwards.
     settings
-        The other settings of :class:`~weft.tb.job.job.Job`; an empty ``file`` stands for :func:`default_file`.
+        The other settings of :class:`~weft.tb.job.job.Job`; an empty ``file`` stands for :func:`default_file`, and
+        ``timeline`` says whether one is kept.
     """
-    settings |= {"file": settings["file"] or str(default_file()), "sim": sim, "preset": preset}
+    settings |= {"file": settings["file"] or str(default_file()), "sim": sim, "preset": preset, "backend": backend}
     try:
         return _run(Console(), settings, waves=waves or view, view=view)
     except KeyboardInterrupt:
@@ -70,11 +69,16 @@ def run(*, sim, preset, waves, view, **settings):
 
 
 def _run(console, settings, *, waves, view):
-    simulators.tool(settings["sim"]).check()
+    model = settings["backend"] == "model"
+    if not model:
+        simulators.tool(settings["sim"]).check()
     size = Path(settings["file"]).stat().st_size
+    wanted = settings.pop("timeline", False)
     console.print(f"{settings['file']} ({size:,} bytes) crosses a link with loss {settings['loss']:g}, "
                   f"RTT {settings['rtt_us']:g} µs, seed {settings['seed']}",
                   soft_wrap=True, markup=False, highlight=False)
+    if model:
+        return _run_model(console, settings, size, wanted)
     names = {"top": TOP, "name": f"two-cards-{settings['preset']}", "sim": settings["sim"], "waves": waves}
     with console.status("Elaborating the card") as status:
         text = two_cards_text(card_preset(settings["preset"]))
@@ -86,59 +90,59 @@ def _run(console, settings, *, waves, view):
             print(f"weft: {error}", file=sys.stderr)
             return 1
     with run_folder(where, run_name(CASES)) as folder:
-        report, captures, progress = (folder / name for name in (REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME))
+        report, captures, progress, timeline = (
+            folder / name for name in (REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME, TIMELINE_NAME))
         job = Job(**settings, progress=str(progress), report=str(report), captures=str(captures),
-                  program=program())
+                  program=program(), timeline=str(timeline) if wanted else "")
         problem = None
         try:
-            _simulate(console, progress, size, lambda: run_tests(
-                where, folder, cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names))
+            beside_bar(console, progress, lambda: run_tests(
+                where, folder, cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names),
+                "starting", total=max(size, 1), notes=_notes)
         except AssertionError as error:
             problem = error
         passed = print_report(console, report) and problem is None
         written = wave.write(folder, captures) if waves else None
-        publish.publish(report, captures)
+        publish.publish(report, captures, timeline)
     if problem:
         print(f"weft: {problem}", file=sys.stderr)
-    console.print(f"log {folder / 'sim.log'}\ncaptures {publish.CAPTURES}\nreport {publish.REPORT}", style="dim",
-                  soft_wrap=True, markup=False, highlight=False)
+    _line(console, f"log {folder / 'sim.log'}")
+    _tell_places(console, wanted)
     if waves:
         wave.tell(folder, written, view)
     return 0 if passed else 1
 
 
-def _simulate(console, progress_file, size, simulation):
-    """Run ``simulation`` beside a progress bar; its result, or its exception."""
-    outcome = {}
+def _run_model(console, settings, size, wanted):
+    """The same over cards in time: nothing is built, and there are no waves."""
+    from weft.tb.job.timed_job import TimedJob
 
-    def work():
-        try:
-            outcome["value"] = simulation()
-        except BaseException as error:
-            outcome["error"] = error
-
-    thread = threading.Thread(target=work, daemon=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(),
-               TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[notes]}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("starting", total=max(size, 1), notes="")
-        thread.start()
-        while thread.is_alive():
-            news = _latest(progress_file)
-            if news:
-                notes = "  ".join(f"{name} {value}" for name, value in news.items()
-                                  if name not in ("phase", "done", "total", "time_ns"))
-                bar.update(task, description=news["phase"], completed=news["done"], total=max(news["total"], 1),
-                           notes=f"{news['time_ns'] / 1000:,.0f} µs simulated  {notes}")
-            thread.join(POLL_S)
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["value"]
+    where = BUILD_ROOT / "model-cards"
+    where.mkdir(parents=True, exist_ok=True)
+    with run_folder(where, run_name(CASES)) as folder:
+        report, captures, progress, timeline = (
+            folder / name for name in (REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME, TIMELINE_NAME))
+        job = Job(**settings, progress=str(progress), report=str(report), captures=str(captures), program=program(),
+                  timeline=str(timeline) if wanted else "")
+        beside_bar(console, progress, TimedJob(job).run, "starting", total=max(size, 1), notes=_notes)
+        passed = print_report(console, report)
+        publish.publish(report, captures, timeline)
+    _tell_places(console, wanted)
+    return 0 if passed else 1
 
 
-def _latest(progress_file):
-    """The last whole line of the progress file, as a dict; None before the first."""
-    if not progress_file.exists():
-        return None
-    lines = progress_file.read_text().rpartition("\n")[0].splitlines()
-    return json.loads(lines[-1]) if lines else None
+def _tell_places(console, timeline):
+    _line(console, f"captures {publish.CAPTURES}\nreport {publish.REPORT}")
+    if timeline:
+        _line(console, f"timeline {publish.TIMELINE}; open it in https://ui.perfetto.dev")
+
+
+def _line(console, text):
+    console.print(text, style="dim", soft_wrap=True, markup=False, highlight=False)
+
+
+def _notes(news):
+    """What is told beside the phase and the bytes."""
+    notes = "  ".join(f"{name} {value}" for name, value in news.items()
+                      if name not in ("phase", "done", "total", "time_ns"))
+    return f"{news['time_ns'] / 1000:,.0f} µs simulated  {notes}"

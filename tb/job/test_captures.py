@@ -10,6 +10,7 @@ import pytest
 from weft.hdl.params import preset
 from weft.tb.flow.simulate import simulate
 from weft.tb.job.job import Job
+from weft.tb.job.test_timeline import check as check_timeline
 from weft.tb.judge.decoder import DecodeError, decode
 from weft.tb.judge.tshark import MALFORMED, fields, need_tshark, number
 from weft.tb.world.pcap import read_pcap
@@ -39,7 +40,7 @@ def run_main_job(folder, size, settings):
     file.write_bytes(random.Random(size).randbytes(size))
     job = Job(file=str(file), rtt_us=4.0, seed=5, preset="test", sim="verilator",
               progress=str(folder / "progress.jsonl"), report=str(folder / "report.json"),
-              captures=str(folder / "captures"), **settings)
+              captures=str(folder / "captures"), timeline=str(folder / "timeline.json"), **settings)
     simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator", optimize="run",
              cases=Path(__file__).with_name("job_cases.py"), seed=5, env=job.environment())
     return folder / "captures", json.loads((folder / "report.json").read_text())
@@ -150,3 +151,8 @@ def test_data_in_a_capture_is_the_file(clean):
             pieces[packet.va] = packet.payload
     data = b"".join(pieces[va] for va in sorted(pieces))
     assert data == Path(report["file"]).read_bytes()
+
+
+def test_timeline_of_a_lossy_run(lossy):
+    folder, report = lossy
+    check_timeline(folder.parent / "timeline.json", report)

@@ -14,10 +14,10 @@ from cocotb.utils import get_sim_time
 from weft.driver.device.bringup import STATUS_IDLE
 from weft.driver.device.capabilities import read_register
 from weft.hdl import wire
-from weft.tb.cards.card_pair import missing_blocks
 from weft.tb.cards.open_pair import OpenPair
 from weft.tb.flow.clock import CLOCK_PERIOD_NS
 from weft.tb.flow.simulate import bench_seed
+from weft.tb.judge.blocks import missing_blocks
 from weft.tb.soak import bins
 from weft.tb.soak.hazards import BadHost, Strangers, take_away
 from weft.tb.soak.lane import Lane

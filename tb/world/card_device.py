@@ -33,11 +33,13 @@ class CardDevice(Device):
     ----------
     interrupts : dict
         Interrupts that arrived, by vector.
+    interrupted : callable(vector)
+        Told of each.
     """
 
     def __init__(self, host):
         self.host = host
-        self.interrupts = {}
+        self.interrupts, self.interrupted = {}, lambda vector: None
         self._buffers = Buffers()
         self._arrived, self._latched = Event(), False
         self._next_va = VA_BASE + host.rng.randrange(1 << 12) * PAGE_SIZES[1]
@@ -47,6 +49,7 @@ class CardDevice(Device):
     def _handler(self, number):
         async def arrived():
             self.interrupts[number] = self.interrupts.get(number, 0) + 1
+            self.interrupted(number)
             self._latched = True
             self._arrived.set()
         return arrived

@@ -1,0 +1,104 @@
+"""The card in time, as its driver and its line see it."""
+
+from collections import deque
+
+from weft.hdl import abi
+
+from ..functional.card import FunctionalCard
+from .pcie import Pcie
+from .receive import TimedReceivePath
+from .rings import TimedRings
+from .second_level import SecondLevel, TimedLife
+from .timing import TIMING
+from .transmit import TimedTransmitPath
+
+Ring = abi.Ring
+
+
+class TimedCard(FunctionalCard):
+    """:class:`FunctionalCard` with queues, latencies and widths. What it decides is the functional card's.
+
+    Parameters
+    ----------
+    memory, loop, send_frame, interrupt, preset, line_gbps
+        As :class:`FunctionalCard` has them.
+    host : HostTiming or None
+    timing : Timing
+    seed : hashable
+        Of the host's latencies.
+    """
+
+    rings_type, transmit_type, receive_type, life_type = TimedRings, TimedTransmitPath, TimedReceivePath, TimedLife
+
+    def __init__(self, memory, loop, send_frame, interrupt, *, host=None, timing=TIMING, seed=0, **options):
+        self.timing, self._host, self._seed = timing, host, seed
+        super().__init__(memory, loop, send_frame, interrupt, **options)
+
+    def _reset(self):
+        self.pcie = Pcie(self.loop, self.timing, self._host, self._seed)
+        self.pcie.waiting = self._room
+        self._lines = deque()       # line reads without room
+        self.second_level = SecondLevel(self)
+        self._busy = False          # a command is under way
+        super()._reset()
+
+    # ----------------------------------------------------------------------------------------- host memory
+
+    def line_read(self, time_ns, read):
+        """Read descriptors, nodes or the like."""
+        if self._lines or not self.pcie.room(read):
+            self._lines.append((time_ns, read))
+        else:
+            self.pcie.read(time_ns, read)
+
+    def _room(self, time_ns):
+        while self._lines and self.pcie.room(self._lines[0][1]):
+            at, read = self._lines.popleft()
+            self.pcie.read(max(at, time_ns + self.timing.room), read)
+        self.transmit_path.room(time_ns)
+
+    def post(self, address, data, time_ns):
+        """Write to memory, not before a time, behind all writes before it."""
+        self.loop.call_at(self.pcie.write(time_ns, len(data)), self.memory.write, address, data)
+
+    # ----------------------------------------------------------------------------------------------- work
+
+    def _pump(self):
+        for ring in abi.HOST_TO_CARD:
+            self.rings.fetch(ring)
+        while self.backlog and self.rings.room(Ring.META_REPORT):
+            self.rings.put(Ring.META_REPORT, self.backlog.popleft())
+        self.receive_path.go_on()
+        self._command()
+
+    def descriptors(self, ring):
+        """Descriptors of a ring came."""
+        if ring is Ring.COMMAND:
+            self._command()
+        elif self.enabled:
+            self.transmit_path.start()
+
+    def _command(self):
+        if self._busy or self.rings.peek(Ring.COMMAND) is None or not self.rings.room(Ring.RESPONSE):
+            return
+        self._busy = True
+        self.loop.call_in(self.timing.command, self._carry_out, self.rings, self.rings.take(Ring.COMMAND))
+
+    def _carry_out(self, rings, command):
+        if rings is not self.rings:
+            return      # the card was reset
+        self._busy = False
+        unpacked = abi.COMMAND.unpack(command)
+        before = dict(self.qps)
+        rings.put(Ring.RESPONSE, self.tables.command(unpacked))
+        for index, life in before.items():
+            if self.qps.get(index) is not life:
+                self.second_level.forget(life)
+        rings.finish(Ring.COMMAND)
+        self._command()
+
+    def _link(self, word):
+        super()._link(word)
+        life = self._life(word.qpn, word.generation)
+        if life:
+            self.second_level.look(life)

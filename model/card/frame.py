@@ -1,0 +1,57 @@
+"""A data frame on its way between two cards in time: what it says, and its bytes when somebody wants them."""
+
+from weft.hdl import wire
+
+from ..functional.parse import RxHeader, parse
+
+_OVERHEAD = wire.ETH.size_bytes + wire.IPV4.size_bytes + wire.UDP.size_bytes + wire.BTH.size_bytes + wire.ICRC_BYTES
+
+
+class DataFrame:
+    """A packet of a WORK descriptor as a frame.
+
+    ``len()`` is that of the frame and ``bytes()`` makes it; a card that takes the object instead reads what
+    :func:`~weft.model.functional.parse.parse` would make of the bytes.
+
+    Parameters
+    ----------
+    packet : TxPacket
+    segments : tuple of (int, int)
+        Physical pieces of its payload, read at once.
+    card : FunctionalCard
+        Who sends it.
+
+    Attributes
+    ----------
+    opcode : wire.Opcode
+    """
+
+    __slots__ = ("_length", "_source", "opcode", "packet", "payload")
+
+    def __init__(self, packet, segments, card):
+        memory = card.memory
+        self.packet, self._source = packet, (card.mac, card.ip)
+        self.payload = b"".join([memory.read(address, n) for address, n in segments])
+        self.opcode = packet.opcode
+        self._length = wire.header_bytes(self.opcode) + packet.length + -packet.length % 4 + wire.ICRC_BYTES
+
+    def __len__(self):
+        return self._length
+
+    def __bytes__(self):
+        mac, ip = self._source
+        return self.packet.frame(self.payload, src_mac=mac, src_ip=ip)
+
+    def parsed(self, mac, ip, host_qpns):
+        """``(RxHeader, payload)`` as the card with these addresses and host's QPNs reads them."""
+        packet = self.packet
+        work = packet.work
+        if host_qpns or mac not in (0, work.dst_mac) or ip not in (0, work.dst_ip):
+            return parse(bytes(self), mac=mac, ip=ip, host_qpns=host_qpns)
+        with_imm, retransmit = packet.with_imm, work.retransmit
+        return RxHeader(
+            "DATA", roce=0, opcode=int(self.opcode), dest_qp=work.dqpn, psn=packet.psn % (1 << wire.PSN_BITS),
+            ack_req=int(packet.last and work.ack_req), retransmission=retransmit,
+            rsn=packet.rsn % (1 << wire.RSN_BITS) if retransmit else 0, has_imm=int(with_imm),
+            imm=work.imm if with_imm else 0, va=packet.remote_va, rkey=work.rkey, dma_length=packet.length,
+            length=packet.length, src_ip=self._source[1]), self.payload

@@ -1,0 +1,92 @@
+"""Hosts with a card in time."""
+
+import threading
+
+from weft.model.functional.host import FunctionalDevice
+from weft.model.functional.memory import HostMemory
+
+from .card import TimedCard
+from .timing import TIMING, edge
+
+
+class WatchedMemory(HostMemory):
+    """Host memory whose DMA writes can be watched.
+
+    Attributes
+    ----------
+    dma_watchers, dma_taps : list
+        ``callable(address, length)`` before each of the card's writes, ``callable(address, data)`` after it.
+    """
+
+    def __init__(self, seed=0):
+        super().__init__(seed)
+        self.dma_watchers, self.dma_taps = [], []
+
+    def dma(self):
+        """The memory as the card reaches it."""
+        return _Dma(self)
+
+
+class _Dma:
+    """Reads and watched writes of a :class:`WatchedMemory`."""
+
+    def __init__(self, memory):
+        self._memory, self.read = memory, memory.read
+
+    def write(self, address, data):
+        memory = self._memory
+        for watcher in memory.dma_watchers:
+            watcher(address, len(data))
+        memory.write(address, data)
+        for tap in memory.dma_taps:
+            tap(address, data)
+
+
+class TimedDevice(FunctionalDevice):
+    """A :class:`~weft.model.card.card.TimedCard` as the driver's ``Device``.
+
+    Writes of registers are posted: they take the driver no time, and reach the card in order. A read takes the
+    driver as long as its round trip.
+
+    Parameters
+    ----------
+    loop : EventLoop
+    seed : hashable
+    card_options
+        Passed to :class:`~weft.model.card.card.TimedCard`.
+    """
+
+    memory_type, card_type = WatchedMemory, TimedCard
+
+    def __init__(self, loop, *, seed=0, **card_options):
+        super().__init__(loop, seed=seed, **card_options)
+        self.card.memory = self.memory.dma()
+        self._written = 0.0     # when the newest register write is at the card
+
+    def write32(self, offset, value):
+        self._post(offset, value & 0xFFFF_FFFF)
+
+    def write64(self, offset, value):
+        self._post(offset, value)
+
+    def _post(self, offset, value):
+        at = edge(max(self.loop.now_ns + TIMING.register_write, self._written + TIMING.register_pace))
+        self._written = at
+        self.loop.call_at(at, self.card.write, offset, value)
+
+    def read64(self, offset):
+        self._pass(TIMING.register_read / 2)
+        value = self.card.read(offset)
+        self._pass(TIMING.register_read / 2)
+        return value
+
+    def read32(self, offset):
+        return self.read64(offset) & 0xFFFF_FFFF
+
+    def _pass(self, time_ns):
+        """The driver is held up."""
+        app = self._apps.get(threading.current_thread())
+        if app is None:
+            self.loop.run(self.loop.now_ns + time_ns)
+        else:
+            app.sleep(time_ns, until_woken=False)

@@ -1,0 +1,104 @@
+"""The card's end of the rings in time: descriptors fetched ahead, entries on their way to memory."""
+
+from collections import deque
+
+from weft.hdl import abi
+
+from ..functional.rings import CardRings
+from .pcie import Read
+from .timing import CYCLE_NS
+
+Ring = abi.Ring
+REQUEST_LINES_MAX = 4
+PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
+
+
+class TimedRings(CardRings):
+    """:class:`CardRings` whose descriptors have to be fetched and whose entries take their way.
+
+    :meth:`peek` shows what has come; :meth:`take` makes room for further fetches.
+    """
+
+    def __init__(self, card):
+        super().__init__(card)
+        self._stored = 0.0          # when the newest entry went out
+        self._asked = dict.fromkeys(abi.HOST_TO_CARD, 0)     # index behind the last descriptor asked for
+        self._held = dict.fromkeys(abi.HOST_TO_CARD, 0)      # asked for and not taken
+        self._ready = {ring: deque() for ring in abi.HOST_TO_CARD}
+        self._reads = {ring: deque() for ring in abi.HOST_TO_CARD}     # [index, count, came], oldest first
+
+    def written(self, name, value):
+        super().written(name, value)
+        for ring in abi.HOST_TO_CARD:
+            if name == f"{ring.name.lower()}_log2" and value >> abi.RING_ENABLE_BIT & 1:
+                self._asked[ring] = self._held[ring] = 0
+                self._ready[ring].clear()
+                self._reads[ring].clear()
+
+    # ----------------------------------------------------------------------------------- host to card
+
+    def fetch(self, ring):
+        """Ask for descriptors as far as there are some and place for them."""
+        slots, size = self.card.params.ring_prefetch, 1 << self._log2(ring)
+        delay = self.card.timing.ring_fetch
+        while self.enabled(ring) and (left := (self.prod[ring] - self._asked[ring]) % self._wrap(ring)):
+            at = self._asked[ring]
+            address = self._address(ring, at)
+            count = min(REQUEST_LINES_MAX, left, size - at % size, PAGE_LINES - address // abi.BLOCK_BYTES % PAGE_LINES)
+            if self._held[ring] + count > slots:
+                return
+            self._asked[ring] = (at + count) % self._wrap(ring)
+            self._held[ring] += count
+            order = [at, count, False]
+            self._reads[ring].append(order)
+            read = Read(address, count * abi.BLOCK_BYTES,
+                        lambda done, order=order: self.card.loop.call_at(done, self._came, ring, order))
+            self.card.line_read(self.card.loop.now_ns + delay, read)
+            delay += 3 * CYCLE_NS
+
+    def _came(self, ring, order):
+        """A read is answered; descriptors are delivered in the order of the ring."""
+        order[2], reads = True, self._reads[ring]
+        if self.card.rings is not self or order not in reads:
+            return      # the card was reset, or the ring began anew
+        while reads and reads[0][2]:
+            index, count, _ = reads.popleft()
+            self._ready[ring].extend(self.entry(ring, (index + k) % self._wrap(ring)) for k in range(count))
+        self.card.descriptors(ring)
+
+    def peek(self, ring):
+        """The oldest descriptor that came and was not taken, or None."""
+        ready = self._ready[ring]
+        return ready[0] if ready else None
+
+    def take(self, ring):
+        """The oldest descriptor goes to who carries it out."""
+        entry = self._ready[ring].popleft()
+        self._held[ring] -= 1
+        self.fetch(ring)
+        return entry
+
+    def tell(self):
+        """The status block follows at its own pace."""
+        if address := self.card.registers["status_block"]:
+            block = abi.STATUS_BLOCK.pack(**{f"{r.name.lower()}_cons": self.cons[r] for r in abi.HOST_TO_CARD})
+            self.card.post(address, block, self.card.loop.now_ns + self.card.timing.status)
+
+    # ----------------------------------------------------------------------------------- card to host
+
+    def store(self, ring, address, data):
+        lag = self.card.timing.store_frame_entry if ring is Ring.NIC_RX else 0.0
+        self.card.post(address, data, self.card.loop.now_ns + lag)
+        self._stored = self.card.pcie.written_at
+
+    def _interrupt(self, ring):
+        """As the functional card has it, but the message goes behind the entry."""
+        if self.armed[ring] and self.prod[ring] != self.cons[ring]:
+            self.armed[ring] = False
+            loop, card = self.card.loop, self.card
+            lag = getattr(card.timing, f"interrupt_{ring.name.lower()}")
+            loop.call_at(max(loop.now_ns, self._stored) + lag, self._message, abi.VECTOR[ring])
+
+    def _message(self, vector):
+        """The message of an interrupt, a write like any other."""
+        self.card.loop.call_at(self.card.pcie.write(self.card.loop.now_ns, 4), self.card.interrupt, vector)

@@ -1,0 +1,256 @@
+"""The transmit path in time: packets chosen, reads under way, frames complete in order, one at a time on the line.
+
+What is chosen goes ahead of everything that is chosen later, but frames of the two bulk clients, payload and raw
+frames, alternate where both wait for the framer.
+"""
+
+from collections import deque
+
+from weft.hdl import abi, wire
+
+from ..functional.transmit_path import TransmitPath
+from .frame import DataFrame
+from .pcie import Read
+from .timing import BEAT_BYTES, CYCLE_NS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, edge
+
+Ring = abi.Ring
+CHOSEN_MAX = 23     # packets between their choice and the request for their payload: FIFOs of hdl/transmit/check.py
+BULK_SHARE = 8      # see hdl/pcie/dma_read.py
+FIFO_BEATS = 19     # between the framer and the MAC, besides the send buffer
+
+
+class _Job:
+    """A frame that waits for its bytes.
+
+    Attributes
+    ----------
+    reads : list of (address, length)
+        That were not asked for yet.
+    slots : list of (time of the last byte, rows)
+        In order; the time is known ahead.
+    open : int
+        Reads that are not answered.
+    """
+
+    __slots__ = ("at", "frame", "lane", "last", "length", "open", "reads", "ring", "slots")
+
+    def __init__(self, frame, length, ring, lane, last, at, reads):
+        self.frame, self.length, self.ring, self.lane, self.last, self.at = frame, length, ring, lane, last, at
+        self.reads, self.open = reads, len(reads)
+        self.slots = []
+
+
+class _Lane:
+    """A client of the bulk reader: slots in ring order, frames in order."""
+
+    __slots__ = ("asking", "jobs", "slots")
+
+    def __init__(self, slots):
+        self.slots = slots
+        self.asking = deque()       # jobs with reads to be asked for
+        self.jobs = deque()         # all jobs, oldest first
+
+
+class TimedTransmitPath(TransmitPath):
+    """:class:`TransmitPath` with the reads of payload and the buffers between."""
+
+    def __init__(self, card):
+        super().__init__(card)
+        share = max(card.params.bulk_tags // BULK_SHARE, 1)
+        self._data, self._raw = _Lane(card.params.bulk_tags - share), _Lane(share)
+        self._streams = {}          # ring -> [iterator over packets, the next one, first time it may be chosen]
+        self._next_choice = 0.0
+        self._framing = None        # the job in the framer
+        self._framer_free = self._line_free = 0.0
+        self._buffered = deque()    # (begins to leave the send buffer, has left it, beats), oldest first
+        self._beats = 0
+        self._woken = 0.0           # when it will be looked again
+        self._most = min(card.params.bulk_slot_bytes, card.pcie.host.max_read_bytes)
+
+    def start(self):
+        """Do what can be done now."""
+        if self.card.transmit_path is not self:
+            return
+        self._choose()
+        self._choose_raw()
+        self._ask(self._data)
+        self._ask(self._raw)
+
+    def _wake_at(self, time_ns):
+        """Look again when a descriptor has passed its stages."""
+        if not self.card.loop.now_ns < self._woken <= time_ns:
+            self._woken = time_ns
+            self.card.loop.call_at(time_ns, self.start)
+
+    # --------------------------------------------------------------------------------------- choosing packets
+
+    def _head(self, ring):
+        """The stream of a ring, with its next packet; None if there is none."""
+        stream = self._streams.get(ring)
+        if stream is not None:
+            return stream
+        rings, card = self.card.rings, self.card
+        while rings.peek(ring) is not None:
+            packets = self.packets(rings.take(ring))
+            first = next(packets, None)
+            if first is not None:
+                stream = self._streams[ring] = [packets, first, card.loop.now_ns + card.timing.descriptor]
+                return stream
+            rings.finish(ring)
+        return None
+
+    def _choose(self):
+        """Take packets, retransmissions first, as they come to where one of them is chosen."""
+        lane, now, timing = self._data, self.card.loop.now_ns, self.card.timing
+        while len(lane.asking) < CHOSEN_MAX:
+            again, new = self._head(Ring.RETRANSMIT), self._head(Ring.SEND)
+            if again is None and new is None:
+                return
+            first = min(again[2] if again else new[2], new[2] if new else again[2])
+            at = max(self._next_choice, first)
+            if at > now:
+                self._wake_at(at)
+                return
+            ring, stream = (Ring.RETRANSMIT, again) if again and again[2] <= at else (Ring.SEND, new)
+            packet, segments = stream[1]
+            self._next_choice = at + max(1, len(segments)) * CYCLE_NS
+            stream[1] = next(stream[0], None)
+            last = stream[1] is None
+            if last:
+                self._streams[ring] = None
+            self.count(packet)
+            self._enter(lane, DataFrame(packet, segments, self.card), ring, last, now + timing.check, segments)
+
+    def _choose_raw(self):
+        """Take raw frames, as many as may be under way."""
+        rings, now = self.card.rings, self.card.loop.now_ns
+        while rings.peek(Ring.NIC_TX) is not None and self._raw.slots:
+            entry = rings.take(Ring.NIC_TX)
+            found = abi.NIC_TX.unpack(entry)
+            frame = next(self._raw_frames(entry), None)
+            if frame is None:
+                rings.finish(Ring.NIC_TX)
+            else:
+                self._enter(self._raw, frame, Ring.NIC_TX, True, now + self.card.timing.frame_descriptor,
+                            [(found.address, found.length)])
+
+    def _enter(self, lane, frame, ring, last, at, segments):
+        job = _Job(frame, len(frame), ring, lane, last, at, self._pieces(segments))
+        lane.jobs.append(job)
+        if job.open:
+            lane.asking.append(job)
+        else:
+            job.slots.append((at, 0))
+            self._frame()
+
+    def _pieces(self, segments):
+        """Reads of a frame: none crosses a multiple of the largest read. The next one stands last."""
+        pieces, most = [], self._most
+        for address, left in segments:
+            while left:
+                piece = min(left, most - address % most)
+                pieces.append((address, piece))
+                address, left = address + piece, left - piece
+        pieces.reverse()
+        return pieces
+
+    def _ask(self, lane):
+        """Ask for payload as far as there are slots, and room for completions."""
+        asking, pcie, now = lane.asking, self.card.pcie, self.card.loop.now_ns
+        while asking and lane.slots:
+            job = asking[0]
+            while job.reads and lane.slots:
+                address, length = job.reads[-1]
+                read = Read(address, length, self._answered(job, len(job.slots), length))
+                if not pcie.room(read):
+                    return
+                job.reads.pop()
+                job.slots.append(None)
+                lane.slots -= 1
+                pcie.read(max(job.at, now, self._room_at), read)
+            if not job.reads:
+                asking.popleft()
+
+    _room_at = 0.0      # reads that waited for room go out no sooner
+
+    def room(self, time_ns):
+        """There will be room for reads again."""
+        self._room_at = time_ns + self.card.timing.room
+        self._ask(self._data)
+        self._ask(self._raw)
+        if len(self._data.asking) < CHOSEN_MAX:
+            self._choose()
+            self._ask(self._data)
+
+    def _answered(self, job, slot, length):
+        def answered(done):
+            job.slots[slot] = done, -(-length // BEAT_BYTES)
+            job.open -= 1
+            if not job.open and job.lane.jobs[0] is job and self._framing is None:
+                self._frame()
+        return answered
+
+    # ------------------------------------------------------------------------------------ sending frames
+
+    def _frame(self):
+        """The next frame goes through the framer, if that is idle."""
+        if self._framing is not None:
+            return
+        data, raw = self._data.jobs, self._raw.jobs
+        lanes = (raw, data) if self._last_data else (data, raw)
+        jobs = next((jobs for jobs in lanes if jobs and not jobs[0].open), None)
+        if jobs is None:
+            return
+        job = self._framing = jobs[0]
+        self._last_data = jobs is data
+        beats = -(-job.length // BEAT_BYTES)
+        start = end = max(self._framer_free, self.card.loop.now_ns)
+        for done, rows in job.slots:
+            end = max(end, edge(done + self.card.timing.payload)) + rows * CYCLE_NS
+        end = max(end, edge(start) + beats * CYCLE_NS, edge(self._send_place(beats)))
+        self._framer_free = end
+        self.card.loop.call_at(end, self._framed, job, end, beats)
+
+    _last_data = False
+
+    def _framed(self, job, end, beats):
+        """A frame has left the framer: its slots are free."""
+        if self.card.transmit_path is not self:
+            return
+        timing, lane = self.card.timing, job.lane
+        lane.jobs.popleft()
+        lane.slots += len(job.slots)
+        raw = job.ring is Ring.NIC_TX
+        self._line(job.frame, job.length, end + (timing.send_raw if raw else timing.send), beats)
+        if job.last:
+            retired = end + (timing.retire_raw if raw else timing.retire)
+            self.card.loop.call_at(retired, self.card.rings.finish, job.ring)
+        self._framing = None
+        self._ask(lane)
+        if len(self._data.asking) < CHOSEN_MAX:
+            self._choose()
+            self._ask(self._data)
+        if raw:
+            self._choose_raw()
+        self._frame()
+
+    def _send_place(self, beats):
+        """When the send buffer has space for the last beat of a frame: the ones before leave it beat by beat."""
+        over, at = self._beats + beats - self.card.params.tx_buffer_beats - FIFO_BEATS, 0.0
+        while over > 0 and self._buffered:
+            begins, ends, held = self._buffered[0]
+            if held > over:
+                return begins + (ends - begins) * over / held
+            self._buffered.popleft()
+            self._beats -= held
+            over, at = over - held, ends
+        return at
+
+    def _line(self, frame, length, ready, beats):
+        gbps = self.card.line_gbps
+        start = max(self._line_free, ready)
+        wire_bytes = max(length, wire.MIN_FRAME_BYTES) + LINE_OVERHEAD_BYTES
+        self._line_free = start + wire_bytes * 8 / gbps
+        self._buffered.append((start, start + length * 8 / gbps, beats))
+        self._beats += beats
+        self.card.send_frame(frame, start + (PREAMBLE_BYTES + length) * 8 / gbps)

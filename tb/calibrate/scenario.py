@@ -1,0 +1,146 @@
+"""A scenario of the calibration, and the list of all."""
+
+import random
+from dataclasses import asdict, dataclass
+
+from weft.driver.verbs.context import ContextConfig
+
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What travels, over which link, between which hosts.
+
+    Attributes
+    ----------
+    name : str
+    judges : bool
+        Its errors count. The others are those whose numbers the constants of the model were chosen by.
+    bytes, message_bytes, pmtu, qps : int
+    both : bool
+        Both sides send.
+    rtt_us : float
+    loss : float
+        Share of packets lost on their first way.
+    burst : int
+        So many packets in a row are lost together.
+    again : float
+        Share of retransmissions lost.
+    latency_ns, jitter : float
+        Of host memory.
+    stall : float
+        Chance per cycle that the hard block holds a stream back.
+    depth, watermark : int
+        Of the prefetcher.
+    node_age_ns : int
+    seed : int
+    """
+
+    name: str
+    judges: bool = True
+    bytes: int = 256 * KIB
+    message_bytes: int = 64 * KIB
+    pmtu: int = 1024
+    qps: int = 1
+    both: bool = False
+    rtt_us: float = 10.0
+    loss: float = 0.0
+    burst: int = 1
+    again: float = 0.0
+    latency_ns: float = 1000.0
+    jitter: float = 0.0
+    stall: float = 0.0
+    depth: int = 4
+    watermark: int = 4
+    node_age_ns: int = 2000
+    seed: int = 1
+
+    def as_dict(self):
+        return asdict(self)
+
+    def host(self):
+        """The HostConfig of both hosts."""
+        from weft.tb.world.host import HostConfig
+
+        return HostConfig(read_latency_ns=self.latency_ns, read_jitter=self.jitter, stall=self.stall)
+
+    def links(self):
+        """The LinkConfig of both directions: the losses are :class:`Losses`."""
+        from weft.tb.world.link import LinkConfig
+
+        return LinkConfig(delay_ns=self.rtt_us * 500), LinkConfig(delay_ns=self.rtt_us * 500)
+
+    def context_config(self):
+        """Settings of both drivers."""
+        return ContextConfig(prefetch_depth=self.depth, prefetch_watermark=min(self.watermark, self.depth),
+                             node_age_ns=self.node_age_ns, probe_timeout_ns=int(3000 * self.rtt_us) + 20_000,
+                             ring_log2=8)
+
+
+def _grid(prefix, judges, **axes):
+    """Scenarios over the product of all axes."""
+    found = [{}]
+    for name, values in axes.items():
+        found = [{**point, name: value} for point in found for value in values]
+    for point in found:
+        words = "-".join(f"{name}{value:g}" if not isinstance(value, bool) else name
+                         for name, value in point.items() if value is not False and len(axes[name]) > 1)
+        yield Scenario(name=f"{prefix}-{words}" if words else prefix, judges=judges, **point)
+
+
+# Chosen by: the constants of model/card/timing.py were found with these.
+FIT = [
+    *_grid("fit-pmtu", False, pmtu=[256, 1024, 4096]),
+    *_grid("fit-loss", False, loss=[0.02], depth=[1, 4], latency_ns=[500, 2000]),
+    *_grid("fit-burst", False, loss=[0.15], burst=[16], depth=[1, 4]),
+    *_grid("fit-both", False, both=[True], loss=[0.02]),
+]
+# Judged by.
+JUDGE = [
+    *_grid("pmtu", True, pmtu=[256, 512, 1024, 2048, 4096], loss=[0.0, 0.02]),
+    *_grid("message", True, message_bytes=[1 * KIB, 4 * KIB, 16 * KIB], loss=[0.0, 0.03], seed=[2]),
+    *_grid("qps", True, qps=[2, 4, 8], loss=[0.0, 0.02], seed=[3]),
+    *_grid("loss", True, loss=[0.005, 0.05, 0.1], seed=[4, 5]),
+    *_grid("burst", True, loss=[0.15], burst=[4, 32], seed=[6, 7]),
+    *_grid("again", True, loss=[0.05], again=[0.05, 0.2], seed=[8]),
+    *_grid("latency", True, latency_ns=[300, 700, 1500, 3000], loss=[0.0, 0.03], seed=[9]),
+    *_grid("depth", True, depth=[1, 2, 8], watermark=[8], loss=[0.1], latency_ns=[1000, 3000], seed=[10]),
+    *_grid("watermark", True, depth=[8], watermark=[1, 2, 4], loss=[0.1], pmtu=[256], seed=[11]),
+    *_grid("both", True, both=[True], loss=[0.0, 0.02], pmtu=[512, 2048], seed=[12]),
+    *_grid("stall", True, stall=[0.1, 0.3], loss=[0.0, 0.02], seed=[13]),
+    *_grid("rtt", True, rtt_us=[2.0, 50.0], loss=[0.0, 0.03], seed=[14]),
+    *_grid("jitter", True, jitter=[0.1], loss=[0.0, 0.02], seed=[15]),
+    *_grid("age", True, node_age_ns=[500, 20_000], loss=[0.05], seed=[16]),
+]
+ALL = FIT + JUDGE
+
+
+class Losses:
+    """Which packets get lost: by PSN, and by how often it was sent, not by the order on the line.
+
+    So both sides of a comparison lose the same, whatever else differs.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    side : str
+        Who sends.
+    """
+
+    def __init__(self, scenario, side):
+        self._scenario, self._side, self._again = scenario, side, {}
+
+    def __call__(self, frame, kind):
+        """Whether a frame is lost; ``kind`` as :func:`weft.tb.world.link.frame_kind` says."""
+        scenario = self._scenario
+        if kind not in ("data", "retx"):
+            return False
+        qpn, psn = int.from_bytes(frame[47:50], "big"), int.from_bytes(frame[51:54], "big")
+        if kind == "data":
+            return self._draw(qpn, psn // scenario.burst) < scenario.loss
+        turn = self._again[qpn, psn] = self._again.get((qpn, psn), 0) + 1
+        return self._draw(qpn, psn, turn) < scenario.again
+
+    def _draw(self, *what):
+        return random.Random(f"{self._scenario.seed} {self._side} {what}").random()

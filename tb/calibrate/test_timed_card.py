@@ -1,0 +1,94 @@
+"""Parts of the card in time: frames that stay objects, writes that share the card's stream."""
+
+import os
+import random
+
+from weft.driver.terms.enums import MTU
+from weft.hdl import abi, wire
+from weft.model.card.frame import DataFrame
+from weft.model.card.pcie import Pcie, Read
+from weft.model.card.timing import TIMING, HostTiming
+from weft.model.functional.memory import HostMemory
+from weft.model.functional.parse import parse
+from weft.model.functional.transmit import work_packets
+from weft.model.link import EventLoop
+from weft.tb.measure.model_card import MIB, Haul
+
+SEED = int(os.environ.get("WEFT_SEED") or random.randrange(1 << 31))
+
+
+class _Sender:
+    mac, ip = 0x02_0000_0000_01, 0x0A00_0001
+
+    def __init__(self):
+        self.memory = HostMemory()
+
+
+def test_a_frame_says_what_its_bytes_say():
+    print(f"run it again with WEFT_SEED={SEED}")
+    rng, sender = random.Random(SEED), _Sender()
+    buffer = sender.memory.alloc(8192, 64, True, 4096)
+    buffer.write(0, rng.randbytes(8192))
+    seen = set()
+    for _ in range(100):
+        work = abi.WORK.unpack(abi.WORK.pack(
+            opcode=rng.choice(list(abi.WorkOpcode)), pmtu=rng.choice(list(MTU)).value, retransmit=rng.randrange(2),
+            ack_req=rng.randrange(2), length=rng.choice([0, 1, rng.randrange(8000)]), psn=rng.getrandbits(32),
+            rsn=rng.getrandbits(24), remote_va=rng.getrandbits(40), local_va=0, rkey=rng.getrandbits(32),
+            lkey=0, imm=rng.getrandbits(32), dqpn=rng.getrandbits(24), sqpn=1, dst_ip=rng.getrandbits(32),
+            dst_mac=rng.getrandbits(46) << 2, sport=rng.getrandbits(16)))
+        for packet in work_packets(work):
+            frame = DataFrame(packet, [(buffer.physical(packet.local_va), packet.length)] * (packet.length > 0), sender)
+            for mac, ip in ((work.dst_mac, work.dst_ip), (0, 0), (work.dst_mac ^ 4, work.dst_ip), (0, ~work.dst_ip)):
+                assert frame.parsed(mac, ip) == parse(bytes(frame), mac=mac, ip=ip)
+            assert len(frame) == len(bytes(frame)) and bytes(frame)[wire.BTH_OFFSET] == frame.opcode
+            seen.add(frame.opcode)
+    assert seen == set(wire.DATA_OPCODES)
+
+
+def test_no_two_writes_have_the_stream_at_once_and_none_overtakes_payload():
+    print(f"run it again with WEFT_SEED={SEED}")
+    rng, loop = random.Random(SEED), EventLoop()
+    pcie, taken, waited, payload_seen = Pcie(loop, TIMING, HostTiming()), [], 0, 0.0
+    now = 0.0
+    for _ in range(400):
+        now += rng.choice([4, 20, 90])
+        loop.now_ns = now
+        if rng.random() < 0.7:
+            begin = len(pcie._payload)
+            pcie.write_payload(now, rng.choice([64, 512, 1024]))
+            taken += [(start, end) for start, end, *_ in list(pcie._payload)[begin:]]
+            payload_seen = pcie._up_free
+        else:
+            busy = pcie._payload[-1][1] if pcie._payload else 0.0
+            seen = pcie.write(now, 64)
+            waited += pcie.written_at > now
+            if pcie.written_at >= busy:
+                assert seen >= payload_seen
+    assert waited and all(end <= start for (_, end), (start, _) in zip(taken, taken[1:], strict=False))
+
+
+def test_reads_have_room_for_what_they_bring():
+    """Completions that the host may split finely count as many, until it has shown that it does not."""
+    loop = EventLoop()
+    pcie, done = Pcie(loop, TIMING, HostTiming(read_jitter=0)), []
+    under_way = []
+    for _ in range(3):
+        count = 0
+        while pcie.room(read := Read(0, 1024, done.append)):
+            pcie.read(loop.now_ns, read)
+            count += 1
+        under_way.append(count)
+        loop.run(loop.now_ns + 100_000)
+        for _ in range(30):     # the host shows how it answers
+            pcie.read(loop.now_ns, Read(0, 1024, done.append))
+            loop.run(loop.now_ns + 100_000)
+    assert under_way == [8, 24, 24]
+    assert done == sorted(done)
+
+
+def test_a_short_haul_delivers_and_knows_its_rate():
+    haul = Haul(2 * MIB, rtt_ns=20_000, loss=0.01).run()
+    lost = sum(haul.links[0].lost.values())
+    assert lost and haul.devices[0].card.counters["tx_retransmissions"] == lost
+    assert haul.packets == 2 * MIB // haul.pmtu + lost and haul.seconds > 0

@@ -1,0 +1,130 @@
+"""Two cards in time, their drivers, their links and who judges them: what the gateware's bench has, without it."""
+
+import random
+from dataclasses import fields, replace
+from pathlib import Path
+
+from weft.driver.verbs.context import Context
+from weft.hdl import abi
+from weft.model.card.host import TimedDevice
+from weft.model.card.timing import HostTiming
+from weft.model.functional.host import run_apps
+from weft.model.functional.parse import parse
+from weft.model.link import EventLoop
+from weft.tb.judge.dma_guard import DmaGuard
+from weft.tb.judge.scoreboard import Scoreboard
+from weft.tb.world.link import Impairments
+from weft.tb.world.pcap import PcapWriter
+from weft.tb.world.sides import IP, MAC, PEER, SIDES
+from weft.tb.world.timed_link import TimedLink
+
+LINGER_NS = 3_000          # lets reports and writes that nobody waits for reach the hosts
+LIMIT_NS = 1 << 62
+
+
+class TimedPair:
+    """The same with cards of :mod:`weft.model.card` as :class:`~weft.tb.cards.card_pair.CardPair`.
+
+    Parameters
+    ----------
+    a_to_b, b_to_a : LinkConfig
+    host : HostConfig
+        Of both hosts; what takes time counts.
+    context_config : ContextConfig
+    card : str
+        Preset of the cards.
+    seed : int
+    captures : Path or None
+        Folder of the captures.
+
+    Attributes
+    ----------
+    loop : EventLoop
+    devices, contexts, scoreboards, guards : dict of side
+    links : dict of direction
+    """
+
+    def __init__(self, *, a_to_b, b_to_a, host, context_config, card="test", seed=0, captures=None):
+        self.loop, self.seed, self._captures = EventLoop(), seed, []
+        timing = HostTiming(**{field.name: getattr(host, field.name) for field in fields(HostTiming)})
+        self.devices = {side: TimedDevice(self.loop, seed=f"{seed}/{side}", preset=card, host=timing)
+                        for side in SIDES}
+        self.links = {}
+        for side, config in (("a", a_to_b), ("b", b_to_a)):
+            name = f"{side}_to_{PEER[side]}"
+            link = TimedLink(self.loop, Impairments(config, f"{seed}/{name}"), self.devices[PEER[side]].card.receive,
+                             *self._taps(captures, name))
+            # Some bits are protected by nothing: a frame with one of them damaged is no lost frame.
+            link.impairments.usable = (
+                lambda frame, peer=PEER[side]: parse(frame, mac=MAC[peer], ip=IP[peer])[0].kind in ("DATA", "PROBE"))
+            self.links[name] = self.devices[side].transmit = link
+            self.devices[side].transmit = link.send
+        self.contexts, self.guards, self.scoreboards, self._endpoints = {}, {}, {}, {}
+        for side in SIDES:
+            self._open(side, replace(context_config, random=random.Random(f"{seed}/{side}/driver")))
+
+    def _taps(self, folder, name):
+        if folder is None:
+            return None, None
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        pair = [PcapWriter(Path(folder) / f"{name}.{what}.pcap") for what in ("sent", "arrived")]
+        self._captures += pair
+        return tuple(capture.write for capture in pair)
+
+    def _open(self, side, config):
+        device = self.devices[side]
+        context = self.contexts[side] = Context(device, mac=MAC[side], ip=IP[side], config=config)
+        context.neighbours.add(IP[PEER[side]], MAC[PEER[side]])
+        self.guards[side] = DmaGuard(device, context)
+        self.scoreboards[side] = Scoreboard(context, device, self.links[f"{PEER[side]}_to_{side}"],
+                                            device.card.params.window_bits)
+
+    def connect(self, endpoints, **attributes):
+        """Connect the QPs of two endpoints, ``{side: Endpoint}``; they are closed with the pair."""
+        self._endpoints = endpoints
+        for side, peer in PEER.items():
+            endpoints[side].connect(endpoints[peer].connections, **attributes)
+            for qp in endpoints[side].qps:
+                self.scoreboards[side].follow(qp)
+
+    def run(self, functions, limit_ns=LIMIT_NS):
+        """Run a function on each side, ``{side: function}``, at the same time; their results."""
+        return run_apps(self.loop, [(self.devices[side], function) for side, function in functions.items()], limit_ns)
+
+    def close(self):
+        """Wait for the last frames, check the scoreboards, destroy everything.
+
+        Returns
+        -------
+        (dict, dict, list of str)
+            As :meth:`~weft.tb.cards.card_pair.CardPair.close` has them.
+        """
+        while any(link.in_flight for link in self.links.values()):
+            self.loop.step()
+        self.loop.run(self.loop.now_ns + LINGER_NS)
+        counters, blocks, complaints = {}, {}, []
+        for side in SIDES:
+            counters[side], queries = self._read_out(side)
+            try:
+                spans = sum(qp.receiver.counts["coarsened"] for qp in self._endpoints[side].qps)
+                self.scoreboards[side].check(counters[side], queries, spans)
+            except AssertionError as error:
+                complaints.append(f"scoreboard of {side}: {error}")
+        for side in SIDES:
+            self._endpoints[side].close()
+            blocks[side] = self.contexts[side].knitting.check()
+            try:
+                self.guards[side].check()
+            except AssertionError as error:
+                complaints.append(f"memory of {side}: {error}")
+        for capture in self._captures:
+            capture.close()
+        return counters, blocks, complaints
+
+    def _read_out(self, side):
+        context = self.contexts[side]
+        queries = {}
+        for qp in self._endpoints[side].qps:
+            answer = context.commands.call(abi.CommandOpcode.QP_QUERY, qpn=qp.qp_num)
+            queries[qp.qp_num] = (answer.result0, answer.result1)
+        return context.statistics(), queries
