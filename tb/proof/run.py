@@ -18,20 +18,21 @@ specification         kinds                  of
 ===================== ====================== ===========================================================
 ring_writer           unbounded; progress    ring pointers, phase, no entry overwritten or lost (the
                       bounded                return path's last stage)
-ring_reader, _long    requests unbounded,    ring pointers, order, nothing fetched twice or lost, progress;
-                      the rest bounded       from any lap (4 entries), from reset (8 entries)
+ring_reader           induction; progress    ring pointers, order, nothing fetched twice or lost, progress;
+                      bounded                4 entries, from any lap
+ring_reader_long      requests unbounded,    the same from reset, with 8 entries
+                      the rest bounded
 retire                unbounded; the block's conservation of blocks in the return path: one report for every
                       number bounded         node retired, with its block; none into a full queue
 report_hold, reporter induction              the same, further on: no report lost, doubled, overtaken in its
                                              source, before its packet was placed, or kept
-work_list,            unbounded              no list that is due is forgotten, none is offered twice
-_few_places
-head_cache            unbounded (2 entries), consecutive nodes, one head: no RSN in two entries
-_4                    bounded (4 entries)
-prefetch, _rest       bounded                never outside the extents, past the linked count, or for a dead
-                                             generation; from reset (4 entries), from any rest (2 entries);
-                                             from rest: no RSN in two entries, nodes conserved, progress,
-                                             and every rest is such a one again
+work_list             unbounded              no list that is due is forgotten, none is offered twice; when its
+work_list_few_places  induction              queue overflows, the others are searched for
+head_cache            induction              consecutive nodes, one head: no RSN in two entries
+prefetch              bounded                never outside the extents, past the linked count, or for a dead
+                                             generation; 4 entries, from reset
+prefetch_rest         bounded                the same, no RSN in two entries, nodes conserved, progress, and
+                                             every rest is such a one again; 2 entries, from any rest
 window                induction              invariant 1: every PSN is received or a hole, exactly once
 unmatched             induction              no header left to the driver is forgotten by the order that
                                              retires what it passed over
