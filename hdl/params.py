@@ -53,8 +53,9 @@ class CardParams:
     line_tags : int
         Descriptor, node and page-table reads in flight.
     silence_log2 : int
-        After 2^n cycles in which the host did not let the card be bus master, whatever it did not answer will not be
-        answered. Longer than the completion timeout of the hard block, up to 64 ms.
+        After 2^n cycles in which the card asked nothing of the host and heard nothing, because it may not be bus master
+        or was not for a while, whatever was not answered will not be. Longer than the completion timeout of the hard
+        block, up to 64 ms.
     rx_buffer_beats, tx_buffer_beats : int
         Beats of the store-and-forward packet buffers at the MAC.
     ring_prefetch : int

@@ -5,7 +5,7 @@ from .health import ALL_ONES, CONTROL_ENABLE, GONE, DeviceFatal
 
 CONTROL_RESET = 2
 STATUS_IDLE, STATUS_RESET_DONE = 1, 2
-RESET_TIMEOUT_NS = 10_000_000
+RESET_TIMEOUT_NS = 100_000_000     # a card waits up to 67 ms for what a host that took bus mastering away never answers
 RESET_POLL_NS = 1_000
 
 

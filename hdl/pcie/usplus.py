@@ -122,7 +122,12 @@ class UsplusShim(wiring.Component):
         m.d.comb += dropped.eq(master_q & ~self.bus_master & requests.busy)
         silence = Signal(self._silence_log2 + 1)
         gone = silence[-1]
-        with m.If(self.bus_master | requests.m_axis_rq.tvalid):
+        asks, heard = Signal(), Signal()
+        m.d.comb += [
+            asks.eq((self.bus_master & ~self.stop) | requests.m_axis_rq.tvalid),
+            heard.eq(self.s_axis_rc.tvalid | self.pcie_rq_seq_num_vld0 | self.pcie_rq_seq_num_vld1),
+        ]
+        with m.If(asks | heard):
             m.d.sync += silence.eq(0)
         with m.Elif(~gone):
             m.d.sync += silence.eq(silence + 1)

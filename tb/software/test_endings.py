@@ -85,10 +85,13 @@ def test_requests_before_a_refused_one_succeed():
     assert [w.status for w in wcs] == [WCStatus.SUCCESS] * 4 + [WCStatus.REM_ACCESS_ERR, WCStatus.WR_FLUSH_ERR]
 
 
-def test_missing_permission_is_refused():
+@pytest.mark.parametrize(("access", "counter"), [
+    (AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_READ, "drop_no_permission"), (AccessFlag.LOCAL_WRITE, "drop_bad_key")])
+def test_missing_permission_is_refused(access, counter):
+    """The key of a region that is for nobody names none."""
     pair = make_pair()
     ends = make_endpoints(pair, 4_096)
-    locked = MR(ends[1].pd, 4_096, AccessFlag.LOCAL_WRITE)
+    locked = MR(ends[1].pd, 4_096, access)
     finished = []
 
     def sending():
@@ -100,7 +103,7 @@ def test_missing_permission_is_refused():
         return got
 
     assert pair.run(sending, service(pair, finished))[0][0].status is WCStatus.REM_ACCESS_ERR
-    assert pair.devices[1].card.counters["drop_no_permission"]
+    assert pair.devices[1].card.counters[counter]
 
 
 def test_bad_local_key_fails_locally():

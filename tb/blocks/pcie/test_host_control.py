@@ -10,6 +10,7 @@ from weft.hdl.params import preset
 from weft.hdl.pcie.few_tags import FEW
 from weft.tb.blocks.pcie.endpoint_room import BULKS, HALF, LINES, WRITERS, Bench, pcie_room
 from weft.tb.blocks.pcie.partners import group
+from weft.tb.flow.clock import CLOCK_PERIOD_NS
 from weft.tb.flow.payload import beats, pack, receive, unpack
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
@@ -187,6 +188,35 @@ async def writes_in_the_hard_block_may_be_lost(dut):
         while held:
             tell(held.pop())
         await with_timeout(bench.at_rest(), 1, "us")
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def what_a_moment_without_bus_mastering_took_is_given_up(dut):
+    """The hard block dropped a write, so that its sequence number never comes, and the card may be bus master again:
+    when it is to stop, and nothing was heard for long, it is at rest all the same, and works afterwards."""
+    bench = Bench(dut)
+    bench.host.strict = False
+    await bench.start()
+    device, held = bench.host.device, []
+    tell = device.rq_seq_num.put_nowait
+    device.rq_seq_num.put_nowait = held.append
+    bench.requests[0].send_nowait(group([(bench.regions[0].physical(HALF), 64)])[0])
+    bench.data[0].send_nowait(beats(bytes(64))[0])
+    await Timer(QUIET_NS, "ns")
+    assert len(held) == 1
+    device.rq_seq_num.put_nowait = tell
+    device.functions[0].bus_master_enable = False
+    await with_timeout(RisingEdge(dut.lost), 1, "us")
+    dut.stop.value = 1
+    device.functions[0].bus_master_enable = True
+    silence = 1 << preset("test").silence_log2
+    for _ in range(silence // 2):
+        await RisingEdge(dut.clk)
+        assert not int(dut.idle.value), "given up too early"
+    await with_timeout(bench.at_rest(), silence * CLOCK_PERIOD_NS, "ns")
+    dut.stop.value = 0
+    await RisingEdge(dut.clk)
+    await all_clients(bench, 2)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
