@@ -105,7 +105,7 @@ def test_bytes_are_shared_whatever_the_descriptors_are(depth):
     card.run(8_000)
     sent = [qp.sent for qp in qps]
     assert max(sent) - min(sent) <= 2 * (QUANTUM_BYTES + 65_536) + 2 * ENOUGH, sent
-    assert min(sent) > 10 * QUANTUM_BYTES
+    assert min(sent) > 4 * QUANTUM_BYTES
 
 
 def test_tiny_descriptors_are_charged_for_their_headers():
