@@ -107,6 +107,7 @@ REGISTERS = [
              "Physical address of the status block, 64-byte aligned; 0: none is written.", width=64),
     Register("nic_rx_buffer", 0x038, _RW, "Physical address of the NIC_RX frame slots, one per ring entry.", width=64),
     Register("nic_rx_slot_log2", 0x040, _RW, "log2 of the bytes of a NIC_RX slot, 9 to 14.", reset=11),
+    Register("host_qpns", 0x044, _RW, "QPNs whose packets go to NIC_RX whatever they ask for: a HOST_QPNS word."),
     Register("reorder_distance", 0x050, _RW,
              "PSNs a packet may be late before it counts as lost, 1 to the window's bits.", reset=1),
     Register("node_age_ns", 0x054, _RW, "Age at which an unsealed Adamap node is sealed, nanoseconds.", reset=2000),
@@ -161,7 +162,7 @@ class Reason(enum.IntEnum):
     STALE_RSN = 15           # behind the head node
     NOT_IN_NODE = 16         # PSN and RSN do not name the same hole
     BUFFER_FULL = 17         # dropped at the MAC: receive buffer or report ring full
-    NIC_RING_FULL = 18       # no NIC_RX slot; frames that are no packets of a QP get half of the slots at most
+    NIC_RING_FULL = 18       # no NIC_RX slot; frames that are no packets of a QP of the card get half of them at most
     FRAME_TOO_LONG = 19      # longer than a NIC_RX slot, or than the card carries
     BAD_DESCRIPTOR = 20      # a descriptor with a wrong phase, opcode, QP, length or PMTU
     DMA_ERROR = 21           # a read completed with an error
@@ -223,6 +224,21 @@ def split_qpn(qpn, index_bits):
     return qpn % (1 << index_bits), qpn >> index_bits
 
 
+HOST_QPNS = Layout(
+    "HOST_QPNS", "QPNs of software on the host. Their packets are checked as far as BTH and ICRC, and become frames in "
+    "NIC_RX. No QP of the card has such a number.", [
+        Field("first", 24, "First of a range, a multiple of its size."), Field("log2", 5, "log2 of its size, 0 to 24."),
+        Field("_r0", 1), Field("qp1", 1, "QPN 1, too: management datagrams."),
+        Field("ranged", 1, "There is a range.")], size_bytes=4)
+HOST_QPNS_QP1 = 1
+
+
+def is_host_qpn(word, qpn):
+    """Whether a HOST_QPNS word, as a number, includes a QPN."""
+    qpns = HOST_QPNS.unpack(word.to_bytes(HOST_QPNS.size_bytes, "little"))
+    return bool(qpns.qp1 and qpn == HOST_QPNS_QP1 or qpns.ranged and qpn >> qpns.log2 == qpns.first >> qpns.log2)
+
+
 LINK_DOORBELL = Layout("LINK_DOORBELL", "Nodes were linked at the tail of a QP's list.", [
     Field("qpn", 24, "Index of the QP."), Field("generation", 8),
     Field("nodes", 32, "How many, since the last such word.")], size_bytes=8)
@@ -276,8 +292,9 @@ NIC_TX = _host("NIC_TX", "A raw frame to send, physically contiguous, without FC
 
 NIC_RX = _host("NIC_RX", "A raw frame arrived in this entry's slot.",
     ("phase", 1, "Lap phase."),
-    ("roce", 1, "A RoCEv2 frame whose ICRC is right; otherwise any other frame."),
-    ("_r0", 62),
+    ("roce", 1, "A control frame of a QP of the card, whose ICRC is right and whose sender is the QP's peer."),
+    ("host", 1, "A RoCEv2 frame for one of `host_qpns`, whose ICRC is right. Neither: any other frame."),
+    ("_r0", 61),
     ("length", 16, "Bytes of the frame, without FCS."), ("_r1", 48),
     ("time_ns", 64, "Arrival time."),
     ("_r2", 320))

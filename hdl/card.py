@@ -113,7 +113,8 @@ class Card(wiring.Component):
         wiring.connect(m, endpoint.registers, csr.bus)
         wiring.connect(m, csr.msix, endpoint.msix)
         wiring.connect(m, csr.counters, self.counters.read[0])
-        for group, room in (("card", self.supervisor), ("rings", rings), ("adamap", self.adamap), ("nic", self.nic_rx)):
+        for group, room in (("card", self.supervisor), ("rings", rings), ("adamap", self.adamap), ("nic", self.nic_rx),
+                            ("receive", self.receive)):
             wiring.connect(m, getattr(csr, group), room.registers)
         for k in range(DOWN):
             wiring.connect(m, rings.o_line_request[k], endpoint.i_line[k])

@@ -34,10 +34,14 @@ QpLife = wiring.Signature({
 # The command processor tells the addresses of the card: transmit puts them into frames, receive compares.
 Network = wiring.Signature({"mac": Out(48), "ip": Out(32)})
 
-# A ring writer tells where its next entry goes, whether it takes none, and whether half of its entries are taken. An
-# entry may be marked as it is accepted; `marked` until the host has consumed the newest such one.
+_INDEX_BITS = abi.RING_LOG2_MAX + 1
+
+# A ring writer tells where its next entry goes, how many it can take (0 while it does not run) of how many there are,
+# and whether half of its entries are taken. An entry may be marked as it is accepted; `marked` until the host has
+# consumed the newest such one.
 RingSlot = wiring.Signature({
-    "position": Out(abi.RING_LOG2_MAX), "full": Out(1), "half": Out(1), "mark": In(1), "marked": Out(1),
+    "position": Out(abi.RING_LOG2_MAX), "free": Out(_INDEX_BITS), "size": Out(_INDEX_BITS), "half": Out(1),
+    "mark": In(1), "marked": Out(1),
 })
 
 # What becomes of reports of refused packets: one is `written` to its ring, some are `unread`, and `half` of the ring is

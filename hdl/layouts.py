@@ -137,7 +137,8 @@ class RxHeader(data.Struct):
 
     kind: RxKind
     reason: 8          # abi.Reason when REFUSED
-    roce: 1            # a RoCEv2 frame with a right ICRC (RAW only)
+    roce: 1            # a packet of a QP of the card (RAW only)
+    host: 1            # a packet for one of host_qpns, with a right ICRC (RAW only)
     opcode: 8
     dest_qp: 24        # whole; behind RxCheck the index alone
     psn: 24
@@ -157,7 +158,8 @@ class RawFrame(data.Struct):
     """A raw frame on its way to the host; its bytes follow."""
 
     length: FRAME_LENGTH_WIDTH
-    roce: 1     # a RoCEv2 frame with a right ICRC
+    roce: 1     # a packet of a QP of the card
+    host: 1     # a packet for one of host_qpns
 
 
 class Segment(data.Struct):
@@ -289,6 +291,7 @@ NIC_RX = host_struct(abi.NIC_RX)
 REPORT_NODE = host_struct(abi.REPORT_NODE)
 REPORT_RETIRE = host_struct(abi.REPORT_RETIRE)
 REPORT_EVENT = host_struct(abi.REPORT_EVENT)
+HOST_QPNS = host_struct(abi.HOST_QPNS)
 LINK_DOORBELL = host_struct(abi.LINK_DOORBELL)
 CUM_DOORBELL = host_struct(abi.CUM_DOORBELL)
 WIRE = {layout.name: wire_struct(layout) for layout in (

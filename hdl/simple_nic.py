@@ -14,7 +14,12 @@ from .ring.size import INDEX_WIDTH
 from .stream import Fifo
 
 FRAME_MAX = 9216
-IN_FLIGHT = 4              # NIC_TX frames being read
+IN_FLIGHT = 4              # NIC_TX frames being read; NIC_RX frames being written
+
+
+class _Move(data.Struct):
+    entry: NIC_RX
+    discard: 1      # the frame has no slot: its bytes go nowhere
 
 
 class SimpleNicTx(wiring.Component):
@@ -130,11 +135,11 @@ class SimpleNicTx(wiring.Component):
 class SimpleNicRx(wiring.Component):
     """Writes raw frames into the slots of the NIC_RX ring, then their entries.
 
-    One frame at a time: 5 cycles, one more per 4096 bytes, one per beat, and what the consumers of ``o_*``
-    take. It never waits for the host: a frame that finds no free slot, or is longer than its slot, is
-    read and dropped at once. Half of the slots are kept for the packets of QPs (``roce``): no other frame takes one
-    when half are taken. ``o_request`` and ``o_data`` go straight to ``DmaWrite`` and ``o_entry``
-    to the ring writer, so that a frame is ordered before its entry.
+    One beat per cycle, a frame every 4 cycles at most, and what the consumers of ``o_*`` take: while a frame is
+    written, up to 3 behind it have their slots, and ask. It never waits for the host: a frame that finds no free slot,
+    or is longer than its slot, is read and dropped at once. Half of the slots are kept for the packets of QPs of the
+    card (``roce``): no other frame takes one when half are taken. ``o_request`` and ``o_data`` go straight to
+    ``DmaWrite`` and ``o_entry`` to the ring writer, so that a frame is ordered before its entry.
 
     A frame's info is taken when its requests were accepted, or the frame refused. So whoever sends frames and
     payload over one stream, and asks for a place of the next payload behind the info, never has a group granted
@@ -195,66 +200,81 @@ class SimpleNicRx(wiring.Component):
             m.d.sync += slot_log2.eq(self.SLOT_LOG2_MAX)
         m.d.sync += slot_bytes.eq(1 << slot_log2)
 
-        offset, address = Signal(INDEX_WIDTH - 1 + self.SLOT_LOG2_MAX), Signal(64)
-        left, entry = Signal(FRAME_LENGTH_WIDTH), Signal(NIC_RX)
+        # `moving` are taken and their bytes not yet gone; `written` wait for their entry. `promised` have a slot.
+        m.submodules.moving = moving = Fifo(_Move, IN_FLIGHT)
+        m.submodules.written = written = Fifo(NIC_RX, IN_FLIGHT)
+        promised = Signal(range(IN_FLIGHT + 1))
+        taken, told = Signal(), Signal()
+
+        position, offset, address = Signal(INDEX_WIDTH - 1), Signal(INDEX_WIDTH - 1 + self.SLOT_LOG2_MAX), Signal(64)
+        left, move = Signal(FRAME_LENGTH_WIDTH), Signal(_Move)
         info, request, final = self.i_info.p, self.o_request.p, Signal()
-        no_slot = Signal()
+        no_slot, too_long, half = Signal(), Signal(), Signal(INDEX_WIDTH)
         m.d.comb += [
-            no_slot.eq(self.slot.full | (self.slot.half & ~info.roce)),
-            self.o_data.payload.eq(self.i.payload),
-            self.o_entry.payload.eq(entry),
+            half.eq(self.slot.size - (self.slot.size >> 1)),
+            no_slot.eq((self.slot.free <= promised) | ((self.slot.free <= half + promised) & ~info.roce)),
+            too_long.eq(info.length > slot_bytes),
             request.address.eq(address),
             final.eq(left <= PAYLOAD_MAX),
             request.last.eq(final),
             request.length.eq(Mux(final, left, PAYLOAD_MAX)),
         ]
-        m.d.sync += self.refuse.stb.eq(0)
+        m.d.sync += [self.refuse.stb.eq(0), promised.eq(promised + taken - told)]
         with m.FSM() as fsm:
-            m.d.comb += self.idle.eq(fsm.ongoing("INFO") & ~self.i_info.valid)
             with m.State("INFO"):
-                # waits for a frame; decides about it
+                # waits for a frame, and for a place for it; decides about it
+                entry = move.entry
                 m.d.sync += [
-                    entry.roce.eq(info.roce), entry.length.eq(info.length), entry.time_ns.eq(self.time_ns),
-                    left.eq(info.length), offset.eq(self.slot.position << slot_log2),
+                    move.discard.eq(no_slot | too_long),
+                    entry.roce.eq(info.roce), entry.host.eq(info.host), entry.length.eq(info.length),
+                    entry.time_ns.eq(self.time_ns),
+                    left.eq(info.length), position.eq((self.slot.position + promised) & (self.slot.size - 1)),
+                    self.refuse.reason.eq(Mux(no_slot, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
                 ]
-                with m.If(self.i_info.valid):
-                    m.next = "SLOT"
-                    with m.If(no_slot | (info.length > slot_bytes)):
+                with m.If(self.i_info.valid & moving.i.ready & (promised != IN_FLIGHT)):
+                    m.next = "OFFSET"
+                    with m.If(no_slot | too_long):
                         m.d.comb += self.i_info.ready.eq(1)
-                        m.d.sync += [
-                            self.refuse.stb.eq(1),
-                            self.refuse.reason.eq(
-                                Mux(no_slot, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
-                        ]
-                        m.next = "DISCARD"
-            with m.State("SLOT"):
+                        m.d.sync += self.refuse.stb.eq(1)
+                        m.next = "TAKEN"
+                    with m.Else():
+                        m.d.comb += taken.eq(1)
+            with m.State("OFFSET"):
+                # one cycle for the offset
+                m.d.sync += offset.eq(position << slot_log2)
+                m.next = "ADDRESS"
+            with m.State("ADDRESS"):
                 # one cycle for the address
                 m.d.sync += address.eq(self.registers.nic_rx_buffer + offset)
                 m.next = "REQUEST"
             with m.State("REQUEST"):
                 # waits for the requests to be accepted; takes the info with the last one
-                m.d.comb += [self.o_request.valid.eq(1), self.i_info.ready.eq(self.o_request.ready & final)]
+                m.d.comb += [
+                    self.o_request.valid.eq(1), self.i_info.ready.eq(self.o_request.ready & final),
+                    moving.i.valid.eq(self.i_info.ready), moving.i.p.eq(move),
+                ]
                 with m.If(self.o_request.ready):
                     m.d.sync += [address.eq(address + PAYLOAD_MAX), left.eq(left - PAYLOAD_MAX)]
                     with m.If(final):
-                        m.next = "FRAME"
-            with m.State("FRAME"):
-                # waits for the last beat to be accepted
-                m.d.comb += [self.o_data.valid.eq(self.i.valid), self.i.ready.eq(self.o_data.ready)]
-                with m.If(self.i.valid & self.i.ready & self.i.p.last):
-                    m.next = "ENTRY"
-            with m.State("ENTRY"):
-                # waits for the ring writer
-                m.d.comb += self.o_entry.valid.eq(1)
-                with m.If(self.o_entry.ready):
-                    m.d.comb += self.count_rx_raw_frames.eq(1)
-                    m.next = "SETTLE"
-            with m.State("SETTLE"):
-                # one cycle, after which `position` and `full` speak of the next entry
+                        m.next = "INFO"
+            with m.State("TAKEN"):
+                # one cycle to hand a refused frame on
+                m.d.comb += [moving.i.valid.eq(1), moving.i.p.eq(move)]
                 m.next = "INFO"
-            with m.State("DISCARD"):
-                # waits for the last beat of a refused frame
-                m.d.comb += self.i.ready.eq(1)
-                with m.If(self.i.valid & self.i.p.last):
-                    m.next = "INFO"
+
+        gone = Signal()         # the last beat of a frame
+        discard = moving.o.p.discard
+        m.d.comb += [
+            self.o_data.payload.eq(self.i.payload),
+            self.o_data.valid.eq(self.i.valid & moving.o.valid & ~discard),
+            self.i.ready.eq(moving.o.valid & (discard | self.o_data.ready)),
+            gone.eq(self.i.valid & self.i.ready & self.i.p.last),
+            moving.o.ready.eq(gone),
+            written.i.valid.eq(gone & ~discard), written.i.p.eq(moving.o.p.entry),
+            self.o_entry.valid.eq(written.o.valid), self.o_entry.payload.eq(written.o.p),
+            written.o.ready.eq(self.o_entry.ready),
+            told.eq(self.o_entry.valid & self.o_entry.ready),
+            self.count_rx_raw_frames.eq(told),
+            self.idle.eq(fsm.ongoing("INFO") & ~self.i_info.valid & ~moving.o.valid & ~written.o.valid),
+        ]
         return m

@@ -35,6 +35,10 @@ PSN_OUTSTANDING_MAX = 1 << PSN_OUTSTANDING_LOG2     # a sender never has this ma
 PSN_OUTSTANDING_DEFAULT_LOG2 = 20   # what both ends take, unless their programs agree on more or less
 RSN_BITS = 24
 LIMIT_SERIAL_BITS = 23
+GSI_QPN = 1             # general services: management datagrams, those of connection management among them
+GSI_QKEY = 0x8001_0000  # the Q_Key of that QP on every port (IBTA 10.2.4)
+UD_SEND_ONLY = 0x64     # the BTH opcode of a management datagram; DETH and MAD_BYTES follow
+MAD_BYTES = 256
 ICRC_BYTES = 4
 MIN_FRAME_BYTES = 60  # without FCS
 PMTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # IBTA enumeration
@@ -91,6 +95,8 @@ RETH = _wire("RETH", "RDMA extended header: where the payload goes.", [
     ("dma_length", 32, "Bytes of payload.")], 16)
 AETH = _wire("AETH", "Acknowledge extended header.", [
     ("syndrome", 8, "", Syndrome), ("msn", 24, "Messages completed, modulo 2^24.")], 4)
+DETH = _wire("DETH", "Datagram extended header: of datagrams, which the card leaves to the host.", [
+    ("qkey", 32, "Of the destination."), ("_resv8", 8), ("src_qp", 24, "QPN of the sender.")], 8)
 IMMDT = _wire("ImmDt", "Immediate data.", [("imm", 32, "")], 4)
 RSNH = _wire("RSNH", "Retransmission header (Weft).", [
     ("_resv8", 8),

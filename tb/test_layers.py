@@ -41,17 +41,21 @@ IMPORTS = {
     "driver/send": "contracts driver/terms driver/protocol driver/knitting",
     "driver/receive": "contracts driver/protocol driver/knitting",
     "driver/operation": "contracts driver/terms driver/memory driver/protocol",
+    "driver/linux": "contracts driver/terms driver/device driver/memory",
     "driver/engine": "contracts driver/terms driver/device driver/queue driver/protocol driver/receive "
                      "driver/operation",
+    "driver/connection": "contracts driver/protocol",
     "driver/verbs": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
-                    "driver/send driver/receive driver/operation driver/engine",
-    "driver/aio": "driver/terms driver/verbs",
+                    "driver/send driver/receive driver/operation driver/engine driver/connection",
+    "driver/cm": "contracts driver/terms driver/connection driver/verbs",
+    "driver/aio": "driver/terms driver/connection driver/verbs driver/cm",
     "driver/channel": "driver/terms driver/verbs",
     "driver/application": "driver/terms driver/verbs",
     # RDMA in software: beside the card's driver, of which it shares the words and nothing that moves.
     "driver/soft/ports": "",
     "driver/soft/raw": "contracts driver/terms driver/memory",
     "driver/soft/rc": "contracts driver/terms driver/memory driver/protocol driver/verbs",
+    "driver/soft/serve": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/rc",
     "driver/soft": "contracts driver/soft/raw",
     # The models.
     "model": "contracts",
@@ -78,11 +82,19 @@ IMPORTS = {
     "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
                    "driver/send driver/receive driver/operation driver/engine driver/verbs driver/aio "
                    "driver/application model model/functional tb/judge tb/lives",
-    "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft model "
-               "model/functional tb/world tb/judge",
-    "tb/conformance": "driver/terms driver/verbs model model/functional",
-    "tb/cards": "contracts driver/terms driver/device driver/queue driver/verbs driver/application model "
-                "model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software",
+    "tb/connection": "contracts driver/terms driver/protocol driver/connection driver/verbs driver/cm driver/aio model "
+                     "model/functional tb/world tb/judge",
+    "tb/linux": "driver/terms driver/linux driver/verbs model model/functional tb/flow",
+    "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft/serve "
+               "driver/soft model model/functional tb/world tb/judge",
+    "tb/interop": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/rc model model/functional tb/flow "
+                  "tb/world",
+    "tb/conformance": "driver/terms driver/verbs driver/cm model model/functional",
+    "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/verbs driver/application "
+                "model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software tb/connection",
+    "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
+    "tb/perf": "driver/terms driver/verbs tb/flow tb/stage",
+    "tb/tool": "contracts driver/terms driver/verbs tb/stage",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
                "tb/blocks/receive tb/software tb/cards",
     "tb/soak": "contracts driver/terms driver/device driver/queue driver/verbs tb/flow tb/world tb/judge tb/cards "
@@ -92,20 +104,22 @@ IMPORTS = {
     "tb/wave": "contracts tb/flow tb/world",
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
                    "driver/soft/raw model/functional tb/flow",
-    "tb/job": "contracts hdl hdl/receive hdl/verilog driver/terms driver/verbs driver/application model "
+    "tb/job": "contracts driver/terms driver/verbs driver/application model "
               "model/functional model/card tb/flow tb/world tb/judge tb/cards tb/wave",
-    "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application model "
-                  "model/functional model/card model/wan tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap "
-                  "tb/lives tb/software tb/cards tb/fuzz tb/soak tb/job",
+    "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application driver/soft/ports "
+                  "driver/soft/raw driver/soft/rc model model/functional model/card model/wan tb/flow tb/world "
+                  "tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards tb/job tb/fuzz tb/soak",
+    "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/calibrate": "contracts driver/terms driver/verbs driver/application model model/functional model/card tb/flow "
                     "tb/world tb/cards tb/job tb/measure",
-    "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",
-    "tb/cli": "contracts hdl/verilog driver/engine tb/flow tb/document tb/proof tb/measure tb/mutate tb/job tb/soak "
-              "tb/calibrate tb/sweep tb/report",
-    "tb": "contracts model/wan tb/flow tb/document tb/measure tb/job tb/soak tb/wan tb/sweep tb/report tb/cli",
+    "tb/cli": "contracts hdl/verilog driver/engine driver/soft/ports driver/soft/serve tb/flow tb/cards tb/stage "
+              "tb/perf tb/tool tb/document tb/proof tb/measure tb/mutate tb/job tb/calibrate tb/soak tb/sweep "
+              "tb/report tb/interop",
+    "tb": "contracts model/functional model/wan tb/flow tb/stage tb/document tb/measure tb/job tb/perf tb/tool tb/soak "
+          "tb/wan tb/sweep tb/report tb/cli",
 }
 
 

@@ -26,19 +26,28 @@ class AsyncContext:
 
     def __init__(self, context=None, **options):
         self.context = context or Context(**options)
-        self._qps, self._task = [], None
+        self._waiters, self._task = [], None
 
     def qp(self, pd, **options):
         """An :class:`~weft.driver.aio.qp.AsyncQP` with a CQ of its own; ``options`` are those of ``rc_init_attr``."""
         qp = AsyncQP(pd, **options)
-        self._qps.append(qp)
+        self.watch(qp)
         return qp
+
+    def watch(self, waiter):
+        """Call ``waiter.deliver()`` in every round, and ``waiter.abandon()`` at the end."""
+        self._waiters.append(waiter)
+
+    def unwatch(self, waiter):
+        """Do not any more."""
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
 
     async def _progress(self):
         while True:
             busy = self.context.progress()
-            for qp in self._qps:
-                busy |= qp.deliver()
+            for waiter in list(self._waiters):
+                busy |= waiter.deliver()
             if not busy:
                 self.context.wait(IDLE_NS)
             await asyncio.sleep(0)
@@ -52,5 +61,5 @@ class AsyncContext:
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
         self.context.close()
-        for qp in self._qps:
-            qp.abandon()
+        for waiter in list(self._waiters):
+            waiter.abandon()

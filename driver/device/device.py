@@ -131,6 +131,17 @@ class Device(abc.ABC):
         """
         raise NotSupported("this back end cannot pin the program's own memory; it allocates what it registers")
 
+    def map(self, fd, offset, size):
+        """Pin pages of a file that other processes map as well, and return them as a :class:`DmaBuffer`, which
+        :meth:`free` gives back.
+
+        Raises
+        ------
+        NotSupported
+            If this back end cannot.
+        """
+        raise NotSupported("this back end cannot map pages that other processes share")
+
     def buffer_at(self, va, length):
         """The :class:`DmaBuffer` that holds a range of what :meth:`alloc` and :meth:`pin` returned.
 

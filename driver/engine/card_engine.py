@@ -1,6 +1,7 @@
 """What moves everything on an open card: status, reports, frames and time in; work and doorbells out."""
 
 import collections
+import contextlib
 from dataclasses import replace
 
 from weft.hdl import abi, wire
@@ -10,6 +11,7 @@ from ..device.capabilities import write_register
 from ..device.health import DeviceFatal, SilenceWatch
 from ..protocol.arp import is_arp
 from ..queue.command import CommandQueue
+from ..queue.host_qpns import HostQpns
 from ..queue.meta_report import ReportWorker
 from ..queue.ring import CardToHostRing, HostToCardRing
 from ..queue.simple_nic import SimpleNic, control_extension, parse_control
@@ -45,6 +47,7 @@ class CardEngine:
         The status block.
     nic : SimpleNic
     commands : CommandQueue
+    host_qpns : HostQpns
     qps : QpTable
         Of :class:`~weft.driver.engine.qp_engine.QpEngine`.
     reports : ReportWorker
@@ -59,6 +62,9 @@ class CardEngine:
         Called in every round.
     raw_frame_handlers : list of callable(frame, entry)
         Get the raw frames that are no control frames of a QP.
+    services : list
+        What runs beside the QPs: each has ``on_frame(frame, entry)`` for the same frames, ``progress(now)``,
+        ``deadline``, and ``forget()`` for when the card was reset.
     counts : Counter
         Control frames sent by opcode, raw frames, and what came of strangers.
     fatal_handlers : list of callable(reason)
@@ -76,13 +82,14 @@ class CardEngine:
         }
         self.status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
         self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
-        self.qps = QpTable(max_qp, config.random)
+        self.host_qpns = HostQpns(device, taken=lambda is_host: any(map(is_host, self.qps.numbers)))
+        self.qps = QpTable(max_qp, config.random, reserved=self.host_qpns)
         self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.qps.find)
         self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE],
                                      drain=self._while_waiting, fail=self.fail,
                                      card_cons=lambda: self._read_status().command_cons)
         self.lender = None
-        self.balancers, self.raw_frame_handlers, self.fatal_handlers = [], [], []
+        self.balancers, self.raw_frame_handlers, self.fatal_handlers, self.services = [], [], [], []
         self.fatal, self.stopped = None, False
         self.listeners = 0      # programs that wait for an asynchronous event: the card's failure would be one
         self._watch = SilenceWatch(device, config.silence_ns)
@@ -101,6 +108,7 @@ class CardEngine:
         """Tell a card that is out of reset of its rings."""
         self._watch.heard()
         self.nic.start()
+        self.host_qpns.start()
         for ring in self.rings.values():
             ring.enable()
 
@@ -122,6 +130,8 @@ class CardEngine:
         self.neighbours.forget()
         self.tables.forget()
         self.loopback.forget()
+        for service in self.services:
+            service.forget()
 
     def fail(self, reason):
         """The card is of no use any more: everything that waits for it ends, and nothing new begins until a reset."""
@@ -188,6 +198,8 @@ class CardEngine:
                 self.neighbours.want(qp.path.ip, now)
         self._turns.fill()
         self.neighbours.progress(now)
+        for service in self.services:
+            service.progress(now)
         self.nic.flush()
         for balance in self.balancers:
             balance(now)
@@ -205,7 +217,7 @@ class CardEngine:
         self.counts["raw_frames"] += 1
         if is_arp(frame):
             self.neighbours.on_frame(frame)
-        for handler in self.raw_frame_handlers:
+        for handler in (*self.raw_frame_handlers, *(service.on_frame for service in self.services)):
             handler(frame, entry)
 
     @property
@@ -222,7 +234,7 @@ class CardEngine:
         """
         now = self.device.now_ns()
         poll_ns = self.config.tx_poll_ns
-        for due in (self.qps.deadline, self.neighbours.deadline):
+        for due in (self.qps.deadline, self.neighbours.deadline, *(service.deadline for service in self.services)):
             if due is not None:
                 timeout_ns = min(timeout_ns, due - now)
         if self.transmitting:
@@ -269,6 +281,22 @@ class CardEngine:
                 if not busy:
                     self.wait(1_000_000 if deadline is None else deadline - now)
 
+    @contextlib.contextmanager
+    def giving_up(self):
+        """For what is given back to the program: a card that fails meanwhile touches it no more, which is all that the
+        block waits for.
+
+        Raises
+        ------
+        DeviceFatal
+            If it failed and could not be stopped.
+        """
+        try:
+            yield
+        except DeviceFatal:
+            if not self.stopped:
+                raise
+
     # ----------------------------------------------------------------------------------- for a QP
 
     def mark_active(self, qp):
@@ -285,7 +313,7 @@ class CardEngine:
 
     def _neighbour_found(self, ip, mac):
         for qp in self.qps:
-            if qp.path.ip == ip and qp.path.mac is None:
+            if qp.path.ip == ip and qp.path.mac != mac:
                 qp.path = replace(qp.path, mac=mac)
                 self.mark_active(qp)
 

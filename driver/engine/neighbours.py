@@ -4,13 +4,16 @@ from ..protocol import arp
 
 ASK_NS = 1_000_000     # until the first question is repeated; each further one waits twice as long
 ASKS = 9               # half a second in all
+CLAIM_ASKS = 3         # questions that the known one must leave unanswered before another one is believed: 7 ms
+CLAIMS_MAX = 64        # addresses that are in doubt at a time
 
 
 class Neighbours:
     """Neighbours of a card.
 
     Only what somebody wants to know is learned: from an answer to a question of this host, or from a question to it.
-    What is known stays.
+    What is known stays, until somebody else says that the address is his: then it is asked for again, and changes if
+    only the new one answers.
 
     Parameters
     ----------
@@ -28,6 +31,7 @@ class Neighbours:
         self._send, self._found, self._missing = send, found, missing
         self._known = {ip: mac}
         self._asked = {}    # ip -> [questions asked, when the next one is due]
+        self._claims = {}   # ip -> MAC address that somebody else than the known one says it has
 
     def add(self, ip, mac):
         """Say what is known anyhow."""
@@ -49,8 +53,18 @@ class Neighbours:
         if (reply := arp.answer(frame, self.mac, self.ip)) is not None:
             self._send(reply)
         said = arp.parse(frame, self.mac)
-        if said is not None and said.tpa == self.ip and said.spa in self._asked:
-            self.add(said.spa, said.sha)
+        if said is None or said.spa == self.ip:
+            return
+        known = self._known.get(said.spa)
+        if known is None:
+            if said.tpa == self.ip and said.spa in self._asked:
+                self.add(said.spa, said.sha)
+        elif said.sha == known:
+            if said.tpa == self.ip and said.spa in self._claims:
+                del self._claims[said.spa], self._asked[said.spa]
+        elif said.spa in self._claims or len(self._claims) < CLAIMS_MAX:
+            self._claims[said.spa] = said.sha
+            self._asked.setdefault(said.spa, [0, 0])
 
     @property
     def deadline(self):
@@ -62,7 +76,9 @@ class Neighbours:
         for ip, (asked, due) in list(self._asked.items()):
             if now < due:
                 continue
-            if asked == ASKS:
+            if asked == CLAIM_ASKS and ip in self._claims:
+                self.add(ip, self._claims.pop(ip))
+            elif asked == ASKS:
                 del self._asked[ip]
                 self._missing(ip)
             else:
@@ -72,3 +88,4 @@ class Neighbours:
     def forget(self):
         """The card was reset: nobody waits for an answer any more."""
         self._asked.clear()
+        self._claims.clear()

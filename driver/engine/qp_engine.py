@@ -3,7 +3,7 @@
 from weft.hdl import abi, wire
 
 from ..operation.connection import Connection
-from ..operation.operation import COMPLETION_OPCODE
+from ..operation.operation import COMPLETION_OPCODE, WRITES
 from ..protocol.control import ControlFrame
 from ..protocol.message_end import Kind
 from ..queue.command import PendingCommand
@@ -113,6 +113,10 @@ class QpEngine:
     def wake(self):
         """There is something to do in the next round."""
         self.card.mark_active(self)
+
+    def is_write(self, op):
+        """It is done by a write alone, of which the peer's driver need not know."""
+        return op.opcode in WRITES and not self.operations.requester.needs_mailbox(op)
 
     def post_send(self, op):
         """Take an :class:`~weft.driver.operation.operation.Operation`.

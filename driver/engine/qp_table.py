@@ -22,10 +22,13 @@ class QpTable:
     size : int
         QPs of the card, a power of two.
     random : random.Random
+    reserved : container of int
+        QPNs that no QP has.
     """
 
-    def __init__(self, size, random):
+    def __init__(self, size, random, reserved=()):
         self.size, self.index_bits, self._random = size, (size - 1).bit_length(), random
+        self.reserved = reserved
         self._generations = {}
         self._free = collections.deque(range(FIRST_INDEX, size))
         self._qps = {}
@@ -49,11 +52,13 @@ class QpTable:
         Raises
         ------
         MemoryError
-            If all are in use.
+            If all are in use, or all numbers of the next one reserved.
         """
         if not self._free:
             raise NoRoom(f"all {self.most} QPs are in use")
-        return self._next_life(self._free.popleft())
+        number = self._next_life(self._free[0])
+        self._free.popleft()
+        return number
 
     def next_number(self, qpn):
         """QPN of the next life of the same QP."""
@@ -62,8 +67,20 @@ class QpTable:
     def _next_life(self, index):
         lives = (1 << wire.QPN_BITS - self.index_bits) - 1     # with all ones the last index would be multicast's QPN
         last = self._generations.get(index)
-        self._generations[index] = self._random.randrange(lives) if last is None else (last + 1) % lives
-        return abi.make_qpn(index, self._generations[index], self.index_bits)
+        first = self._random.randrange(lives) if last is None else (last + 1) % lives
+        for generation in itertools.chain(range(first, lives), range(first)):
+            qpn = abi.make_qpn(index, generation, self.index_bits)
+            if qpn not in self.reserved:
+                self._generations[index] = generation
+                return qpn
+        raise NoRoom(f"every number of the QP with index {index} is reserved")
+
+    @property
+    def numbers(self):
+        """The QPNs that are in use, of QPs in whatever state."""
+        free = set(self._free)
+        return [abi.make_qpn(index, generation, self.index_bits)
+                for index, generation in self._generations.items() if index not in free]
 
     def parts(self, qpn):
         """Index, and the generation as reports and doorbells have it."""

@@ -91,6 +91,11 @@ class ProgressTimer:
         self._interval = self.probe_ns
         self.deadline = now + self._spread(self._interval)
 
+    def asked_late(self, now):
+        """What asks left the card only now."""
+        if self.running:
+            self.deadline = max(self.deadline, now + self._spread(self._interval))
+
     def answered(self, now):
         """The peer spoke, but nothing moved."""
         trip = self.round_trip

@@ -9,6 +9,9 @@ Ring = abi.Ring
 _RINGS = (Ring.SEND, Ring.RETRANSMIT, Ring.NIC_TX)
 _LINE_BYTES_PER_NS = 50   # of a line of 400 Gb/s
 AHEAD_BYTES = 256 * 1024
+QUANTUM_BYTES = 16 * 1024
+DEBT_BYTES_MAX = 256 * 1024
+LEAST_BYTES = 128         # what a descriptor is charged: the line has headers to carry, too
 _LOOKS = 4                # at the status block, while the card does what is enough
 
 
@@ -18,7 +21,12 @@ def enough_bytes(poll_ns):
 
 
 class TransmitTurns:
-    """QPs with work wait in turn; retransmissions first, then new work, one descriptor of each QP.
+    """QPs with work wait in turn, and share the line by bytes: deficit round robin (Shreedhar, Varghese 1995).
+
+    A QP has a credit of bytes. It is served while that is positive, each descriptor takes what it sends from it, and
+    when it is used up ``QUANTUM_BYTES`` are added and the next QP is served. What is sent again is charged as well:
+    who loses much sends less that is new. Of credit nothing is left when there is no more work, of debts at most
+    ``DEBT_BYTES_MAX``.
 
     The card sends what is to be sent again before new work. So that this does not wait for ever, whatever is asked
     for again, no more than ``AHEAD_BYTES`` are handed over between two descriptors of new work.
@@ -39,6 +47,7 @@ class TransmitTurns:
     def __init__(self, rings, mark_active, *, enough_bytes):
         self.rings, self.mark_active, self.enough_bytes = rings, mark_active, enough_bytes
         self._turn, self._again = collections.deque(), collections.deque()   # QPs with new work; with some to repeat
+        self._credit = {}   # qp -> bytes, of those that have some or owe some
         self._ahead = 0   # bytes sent again since new work was finished
         self._in_card = 0   # bytes of new work that the card knows of
 
@@ -54,9 +63,11 @@ class TransmitTurns:
         for turn in (self._again, self._turn):
             if qp in turn:
                 turn.remove(qp)
+        self._credit.pop(qp, None)
 
     def clear(self):
         self._turn.clear()
+        self._credit.clear()
         self._again.clear()
         self._in_card = self._ahead = 0
 
@@ -85,19 +96,34 @@ class TransmitTurns:
             if fields := qp.sender.next_retransmission():
                 retransmit.push(qp.work_descriptor(fields), (qp, fields["length"]))
                 self._ahead += fields["length"]
+                self._charge(qp, fields["length"])
             if qp.sender.has_retransmission:
                 self._again.append(qp)
         retransmit.ring_doorbell()
         if self._in_card < self.enough_bytes:
             most = 2 * self.enough_bytes if self._in_card else math.inf
             while self._turn and send.room and self._in_card < most:
-                qp = self._turn.popleft()
-                if fields := qp.sender.next_work():
-                    send.push(qp.work_descriptor(fields), (qp, fields["length"]))
-                    self._in_card += fields["length"]
-                if qp.sender.has_work:
-                    self._turn.append(qp)
+                self._serve(self._turn[0], send)
             send.ring_doorbell()
+
+    def _serve(self, qp, send):
+        """A descriptor of the QP whose turn it is, or the turn of the next one."""
+        if (credit := self._credit.get(qp, 0)) <= 0:
+            # Alone it would get its turn back at once, so often until it may send.
+            self._credit[qp] = credit + QUANTUM_BYTES if len(self._turn) > 1 else 1
+            self._turn.rotate(-1)
+            return
+        if fields := qp.sender.next_work():
+            send.push(qp.work_descriptor(fields), (qp, fields["length"]))
+            self._in_card += fields["length"]
+            self._charge(qp, max(fields["length"], LEAST_BYTES))
+        if not qp.sender.has_work:
+            self._turn.popleft()
+            if self._credit.get(qp, 0) > 0:
+                del self._credit[qp]
+
+    def _charge(self, qp, length):
+        self._credit[qp] = max(self._credit.get(qp, 0) - length, -DEBT_BYTES_MAX)
 
     @property
     def busy(self):

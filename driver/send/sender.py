@@ -179,8 +179,7 @@ class Sender:
         elif answer is Answer.RNR_NAK:
             self._on_rnr_nak(named, rnr_wait_ns(syndrome), now, msn)
         elif answer is Answer.SEQUENCE_NAK:
-            self.counts["sequence_naks"] += 1
-            self.timer.hurry(now)
+            self._on_sequence_nak(named, now)
         else:
             self.counts["bad_syndromes"] += 1
 
@@ -262,6 +261,11 @@ class Sender:
         if self.failed is None:
             self._fail_in_turn(psn, status)
 
+    def _on_sequence_nak(self, psn, now):
+        """The peer misses this packet; what it misses altogether its report says."""
+        self.counts["sequence_naks"] += 1
+        self.timer.hurry(now)
+
     def on_receive_limit(self, psn, limited, serial, now):
         """A RECEIVE_LIMIT frame with 24-bit ``psn``. The timer runs while it holds new data back: the news of its end
         may get lost, and a probe is answered with it."""
@@ -319,12 +323,16 @@ class Sender:
         if expiry is Expiry.PROBE:
             self.counts["probes"] += 1
             self.counts["probes_midway"] += self.queue.has_more
-            self.frames.append(ControlFrame(wire.Opcode.PROBE, self.queue.sent_psn, self.expected_rsn))
+            self._probe()
         elif expiry is Expiry.EXHAUSTED:
             if self.spares:
                 self.counts["rests"] += 1
             else:
                 self.fail(WCStatus.RETRY_EXC_ERR)
+
+    def _probe(self):
+        """Ask the peer what it misses."""
+        self.frames.append(ControlFrame(wire.Opcode.PROBE, self.queue.sent_psn, self.expected_rsn))
 
     @property
     def _peers_turn(self):

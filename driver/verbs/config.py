@@ -5,6 +5,7 @@ from random import Random, SystemRandom
 
 from weft.hdl import abi
 
+from ..connection.connection import Patience
 from ..knitting.buffer import EXTENT_BYTES, QUOTA_ALPHA
 from ..protocol.segment import CHUNK_BYTES, MESSAGE_BYTES_MAX
 from ..receive.hole_list import WAITING_RUNS_MAX
@@ -45,6 +46,8 @@ class ContextConfig:
     keep_qp_num : bool
         A QP keeps its number over RESET, as in the verbs. What is still on its way of a former life is then told from
         the present one by its PSN alone; otherwise each life has a number of its own.
+    cm_patience : Patience
+        How long connection management waits for the peer before it asks again, and how often.
     random : random.Random
         Of first PSNs and key tags; the system's by default, which nobody can foresee.
     """
@@ -66,6 +69,7 @@ class ContextConfig:
     silence_ns: int = 10_000_000
     reset: bool = True
     keep_qp_num: bool = False
+    cm_patience: Patience = Patience()
     random: Random = field(default_factory=SystemRandom)
 
     def check(self):
@@ -74,6 +78,8 @@ class ContextConfig:
             between(name, getattr(self, name), low, high)
         if self.extent_bytes % abi.BLOCK_BYTES:
             raise InvalidValue(f"extent_bytes is {self.extent_bytes}, no multiple of {abi.BLOCK_BYTES}")
+        between("cm_patience.response_timeout", self.cm_patience.response_timeout, 1, 31)
+        between("cm_patience.retries", self.cm_patience.retries, 0, 15)
         if not self.knitting_alpha > 0:
             raise InvalidValue(f"knitting_alpha is {self.knitting_alpha}, not more than 0")
 

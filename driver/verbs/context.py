@@ -22,7 +22,8 @@ __all__ = ["Context", "ContextConfig", "DeviceFatal", "IncompatibleCard"]
 
 _OF_CARD = ("device", "mac", "ip", "config", "capabilities", "engine", "knitting", "mrs", "kept", "mr_indices",
             "pte_ranges", "key_tags", "lending", "new_pd", "send_raw", "statistics", "reset")
-_OF_ENGINE = ("lock", "commands", "qps", "rings", "counts", "neighbours", "raw_frame_handlers", "transmitting")
+_OF_ENGINE = ("lock", "commands", "qps", "rings", "counts", "neighbours", "raw_frame_handlers", "transmitting",
+              "host_qpns")
 
 
 class Context(Queries):
@@ -43,7 +44,7 @@ class Context(Queries):
     ----------
     card : Card
         ``device, mac, ip, config, capabilities, engine, knitting, mrs, statistics(), send_raw()`` and ``reset()`` are
-        its own; ``commands, qps, rings, counts, neighbours, raw_frame_handlers`` are those of its engine.
+        its own; ``commands, qps, rings, counts, neighbours, raw_frame_handlers, host_qpns`` are those of its engine.
     pds, cqs, channels : dict
         What was made of it, oldest first, as keys.
     async_events : deque of AsyncEvent

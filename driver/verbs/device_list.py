@@ -1,7 +1,9 @@
 """The devices that a program can open by name."""
 
+import errno
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 
 from ..terms.checks import unsigned
 from ..terms.errors import InUse, InvalidValue, PyverbsRDMAError
@@ -9,7 +11,6 @@ from ..terms.port_enums import NodeType, TransportType
 from .card import Card
 
 _devices = {}    # name -> _Entry
-_opening = threading.Lock()
 
 
 @dataclass
@@ -19,6 +20,7 @@ class _Entry:
     ip: int
     config: object
     card: Card | None = None
+    opening: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,30 @@ def get_device_list():
 def open_card(name):
     """The :class:`Card` of a device, brought up if it is not."""
     entry = _find(name)
-    with _opening:
+    if not entry.opening.acquire(blocking=False):
+        entry.device.acquire(entry.opening)
+    try:
         if entry.card is None or not entry.card.open:
             entry.card = Card(entry.device, mac=entry.mac, ip=entry.ip, config=entry.config)
+    finally:
+        entry.opening.release()
     return entry.card
+
+
+def device_at(ip):
+    """Name of the device with an IP address, which is an int; for 0 that of the only device there is.
+
+    Raises
+    ------
+    PyverbsRDMAError
+    """
+    names = [name for name, entry in _devices.items() if ip in (0, entry.ip)]
+    if not names:
+        raise PyverbsRDMAError(f"no device has the address {IPv4Address(ip)}", errno.ENODEV)
+    if len(names) > 1:
+        raise PyverbsRDMAError(f"an address of this host has to say which of {len(names)} devices is meant",
+                               errno.ENODEV)
+    return names[0]
 
 
 def _find(name):

@@ -13,6 +13,8 @@ from .locking import locked, made_locked
 
 PTES_PER_COMMAND = 512
 _LENGTH_MAX = (1 << 64) - 1
+NO_TAG = 0      # no key has it: see ``KeyTags``
+_REMOTE = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 _REREG = ReregFlag.CHANGE_TRANSLATION | ReregFlag.CHANGE_PD | ReregFlag.CHANGE_ACCESS
 
 
@@ -39,6 +41,8 @@ class MR:
     buf, length : int
         First virtual address and bytes.
     lkey, rkey : int
+        They are the same if peers may do something with the region, as one entry of the card's table serves both.
+        Otherwise ``rkey`` names nothing.
     """
 
     @made_locked
@@ -55,7 +59,7 @@ class MR:
             own = lent.enter_context(contextlib.ExitStack())
             self.index = self.context.mr_indices.take()
             own.callback(self.context.mr_indices.give, self.index)
-            self.lkey = self.rkey = abi.make_key(self.index, self.context.key_tags.new(self.index))
+            self.lkey = abi.make_key(self.index, self.context.key_tags.new(self.index))
             self.install()
             self._own, self._memory = own.pop_all(), lent.pop_all()
         self._commands = RememberedCommand(self.context.commands)
@@ -83,6 +87,10 @@ class MR:
                                            page_bytes=page_bytes)
         lent.callback(self.context.device.free, buffer)
         return buffer
+
+    @property
+    def rkey(self):
+        return self.lkey if self.access & _REMOTE else abi.make_key(self.index, NO_TAG)
 
     @property
     def pte_index(self):
@@ -121,8 +129,8 @@ class MR:
 
     @locked
     def rereg(self, flags, pd=None, addr=0, length=0, access=0):
-        """Change what ``flags`` name, under the same keys: the memory (``addr`` and ``length`` of the program's own),
-        the protection domain, the access. Nobody may be using the region meanwhile.
+        """Change what ``flags`` name, under the same ``lkey``: the memory (``addr`` and ``length`` of the program's
+        own), the protection domain, the access. Nobody may be using the region meanwhile.
 
         Raises
         ------
@@ -197,9 +205,11 @@ class MR:
         """
         if self.closed:
             return
-        self.context.engine.lender.windows.revoke(self)
-        if not self.context.engine.stopped and self._commands.settle() is None:
-            self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
+        engine = self.context.engine
+        engine.lender.windows.revoke(self)
+        with engine.giving_up():
+            if not engine.stopped and self._commands.settle() is None:
+                self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
         self.forget()
 
     @property

@@ -9,7 +9,7 @@ from weft.hdl import wire
 from ..receive.receiver import RNR_TIMER
 from ..terms.checks import unsigned
 from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType
-from ..terms.errors import InvalidValue, QueueFull
+from ..terms.errors import InvalidValue, NotSupported, QueueFull
 from .addr import GID, AHAttr, GlobalRoute
 from .locking import locked, made_locked
 from .qp_attr import RD_ATOMIC_MAX, QPAttr, QPConnection
@@ -17,7 +17,7 @@ from .qp_init_attr import QPCap, QPInitAttr, QPInitAttrEx, rc_init_attr
 from .qp_life import QPLife
 from .qp_states import necessary
 from .requests import receive_request, send_operation
-from .wr import note_bad
+from .wr import RecvWR, SendWR, chain, note_bad
 
 __all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr", "QPInitAttrEx", "rc_init_attr"]
 
@@ -128,6 +128,12 @@ class QP(QPLife):
         """Whether the bytes of a message are written in order: 0, a packet that was late or lost comes later."""
         return 0
 
+    def query_ece(self):
+        raise NotSupported("Failed to query ECE: there is nothing to agree on beyond the standard")
+
+    def set_ece(self, ece):
+        raise NotSupported("Failed to set ECE: there is nothing to agree on beyond the standard")
+
     # --------------------------------------------------------------------------------------- work
 
     @locked
@@ -144,16 +150,17 @@ class QP(QPLife):
         NoRoom
             If the card has no room for what the first request takes that is no write.
         """
-        while wr is not None:
-            with note_bad(wr, bad_wr):
+        for one in chain(wr, SendWR):
+            with note_bad(one, bad_wr):
                 if self.sender is None:
                     raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
                 operation = send_operation(
-                    wr, self.cap, self.context.engine.lender.memory, signal_all=self.init_attr.sq_sig_all)
+                    one, self.cap, self.context.engine.lender.memory, signal_all=self.init_attr.sq_sig_all)
+                if self.attr.standard and not self.engine.is_write(operation):
+                    raise NotSupported("of what the verbs know, this card does to a standard peer nothing but writes")
                 if self.engine.outstanding >= self.cap.max_send_wr:
                     raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
                 self.engine.post_send(operation)
-            wr = wr.next_wr
 
     @locked
     def post_recv(self, wr, bad_wr=None):
@@ -168,17 +175,16 @@ class QP(QPLife):
         QueueFull
             If ``max_recv_wr`` requests are outstanding.
         """
-        while wr is not None:
-            with note_bad(wr, bad_wr):
+        for one in chain(wr, RecvWR):
+            with note_bad(one, bad_wr):
                 if self.qp_state is QPState.RESET:
                     raise InvalidValue(f"QP {self.qp_num} is RESET; it cannot receive")
                 if self.srq is not None:
                     raise InvalidValue(f"QP {self.qp_num} takes its receive requests from an SRQ")
-                receive = receive_request(wr, self.cap.max_recv_sge)
+                receive = receive_request(one, self.cap.max_recv_sge)
                 if self.engine.receives >= self.cap.max_recv_wr:
                     raise QueueFull(f"{self.cap.max_recv_wr} receive requests are outstanding")
                 self.engine.post_recv(receive)
-            wr = wr.next_wr
 
     # ------------------------------------------------------------------------------------- the end
 

@@ -49,8 +49,10 @@ class QPAttr:
     ``timeout`` is 4.096 µs · 2^timeout, 0 waits for ever, 14 is 67 ms; the RNR timer has the steps of IBTA table 46: 4
     is 40 µs. ``probe_timeout_ns`` (0: the context's) is the silence before the first tail probe. Both ends have less
     than 2^``outstanding_log2`` packets unacknowledged, at most 23: as with ``path_mtu``, both take the same; the card
-    drops what is further ahead. These two are this card's own: no mask names them, the first counts from RTS on, the
-    second from RTR on.
+    drops what is further ahead. With ``standard`` the peer is no Weft card but anybody who speaks RoCEv2: there is
+    nothing but writes then, whose packets come in order or again (:class:`~weft.driver.send.standard_sender.
+    StandardSender`). These three are this card's own: no mask names them, the second counts from RTR on, the others
+    from RTS on.
     """
 
     qp_state: QPState = QPState.INIT
@@ -80,6 +82,7 @@ class QPAttr:
     alt_timeout: int = field(default=0, kw_only=True)
     rate_limit: int = field(default=0, kw_only=True)
     probe_timeout_ns: int = field(default=0, kw_only=True)
+    standard: bool = field(default=False, kw_only=True)
     outstanding_log2: int = field(default=wire.PSN_OUTSTANDING_DEFAULT_LOG2, kw_only=True)
 
     def check(self, mask):

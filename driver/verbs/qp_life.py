@@ -12,6 +12,7 @@ from ..queue.command import CommandTimeout
 from ..queue.remembered import RememberedCommand
 from ..receive.receiver import Receiver
 from ..send.sender import Sender
+from ..send.standard_sender import StandardSender
 from ..terms.checks import member
 from ..terms.enums import AccessFlag, EventType, QPAttrMask, QPState, WCStatus
 from ..terms.errors import InvalidValue
@@ -123,7 +124,7 @@ class QPLife:
             attr.outstanding_log2 = given.outstanding_log2
             self._start_receiving(attr)
         elif start is QPState.RTR:
-            attr.probe_timeout_ns = given.probe_timeout_ns
+            attr.probe_timeout_ns, attr.standard = given.probe_timeout_ns, given.standard
             self._start_sending(attr)
         if start in (QPState.RTR, QPState.RTS, QPState.SQD):
             self._change(attr, mask)
@@ -165,7 +166,7 @@ class QPLife:
     def _start_sending(self, attr):
         probe_ns = attr.probe_timeout_ns or self.context.config.probe_timeout_ns
         timeout_ns = ack_timeout_ns(attr.timeout)
-        self.engine.start_sending(Sender(
+        self.engine.start_sending((StandardSender if attr.standard else Sender)(
             psn=attr.sq_psn,
             pmtu=wire.PMTUS[attr.path_mtu],
             probe_ns=probe_ns,
@@ -204,14 +205,15 @@ class QPLife:
 
         Raises
         ------
-        CommandError, CommandTimeout, TimeoutError
+        CommandError, CommandTimeout, DeviceFatal, TimeoutError
             If the card does not confirm it. Nothing is freed then, and the call may be repeated.
         """
         self._check()
         if self.engine.on_card:
-            self.context.engine.drain_transmit(self.engine)
-            if self._still_on_card():
-                self._commands.call(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
+            with self.context.engine.giving_up():
+                self.context.engine.drain_transmit(self.engine)
+                if self._still_on_card():
+                    self._commands.call(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
         self._commands.pending = None
         self.engine.stop()
         for cq in (self.scq, self.rcq):

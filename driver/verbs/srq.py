@@ -12,7 +12,7 @@ from .events import AsyncEvent
 from .locking import locked, made_locked
 from .qp_init_attr import QP_WR_MAX, SGE_MAX
 from .requests import receive_request
-from .wr import note_bad
+from .wr import RecvWR, chain, note_bad
 
 _numbers = count(1)
 
@@ -125,13 +125,12 @@ class SRQ:
             If there are ``max_wr``.
         """
         self._check()
-        while wr is not None:
-            with note_bad(wr, bad_wr):
-                receive = receive_request(wr, self._attr.max_sge)
+        for one in chain(wr, RecvWR):
+            with note_bad(one, bad_wr):
+                receive = receive_request(one, self._attr.max_sge)
                 if len(self.receives) >= self._attr.max_wr:
                     raise QueueFull(f"{self._attr.max_wr} receive requests are outstanding")
             self.receives.post(receive)
-            wr = wr.next_wr
 
     @locked
     def modify(self, attr, comp_mask):

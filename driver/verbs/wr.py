@@ -50,6 +50,23 @@ class RecvWR:
     next_wr: "RecvWR | None" = None
 
 
+def chain(wr, kind):
+    """A work request and those that follow it by ``next_wr``.
+
+    Raises
+    ------
+    TypeError
+        If one of them is no ``kind``, when its turn comes.
+    """
+    while True:
+        if not isinstance(wr, kind):
+            raise TypeError(f"a {kind.__name__} is needed, not {wr!r}")
+        yield wr
+        if wr.next_wr is None:
+            return
+        wr = wr.next_wr
+
+
 @contextlib.contextmanager
 def note_bad(wr, bad_wr):
     """If the block refuses ``wr``, ``bad_wr`` becomes like it, unless that is None."""

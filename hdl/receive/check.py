@@ -15,7 +15,7 @@ assert DEPTH > Translate.LATENCY
 
 
 def _is_raw(header):
-    """Whether a frame is no packet of a QP."""
+    """Whether a frame is no packet of a QP of the card."""
     return (header.kind == RxKind.RAW) & ~header.roce
 
 

@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Mux
 from amaranth.lib import data
 
 from .. import wire
+from ..abi import HOST_QPNS_QP1
 from ..layouts import BEAT_BYTES, WIRE, swap_bytes
 from .align import Cut
 
@@ -13,7 +14,8 @@ BEHIND_RETH = wire.DATA_HEADER_BYTES
 IHL_NO_OPTIONS = wire.IPV4.size_bytes // 4
 MORE_FRAGMENTS = 1              # in the flags field of IPv4
 PKEY_DEFAULT = 0x7FFF           # without the membership bit
-ROCE_MIN_BYTES = wire.RETH_OFFSET + wire.RSNH.size_bytes + wire.ICRC_BYTES  # the shortest packet in use
+ROCE_MIN_BYTES = wire.RETH_OFFSET + wire.RSNH.size_bytes + wire.ICRC_BYTES  # the shortest packet of the card
+HOST_MIN_BYTES = wire.RETH_OFFSET + wire.ICRC_BYTES     # the shortest of all: the only one that the MAC makes longer
 _WORDS = wire.IPV4.size_bytes // 4  # 16-bit words of half an IPv4 header
 SUM_BITS = 19                   # of so many
 
@@ -30,6 +32,7 @@ class FrameType(data.Struct):
     bth_good: 1          # fixed fields of BTH
     lengths_agree: 1     # UDP length with IP length
     ip_end: 17           # where IP says that the frame ends, from the Ethernet header
+    host: 1              # of RoCE: for one of the host's QPNs, whatever the opcode; then none of these is
     data: 1
     probe: 1
     for_driver: 1        # wire.DRIVER_OPCODES: a control frame that goes to the host whole
@@ -58,24 +61,48 @@ def header_at(frame_bits, layout, offset):
     return data.View(WIRE[layout.name], swap_bytes(frame_bits[8 * offset:8 * (offset + layout.size_bytes)]))
 
 
-def frame_type(beat, network_mac, network_ip):
+def _at_least(beat, count):
+    """Whether a frame that begins with this beat has so many bytes, a beat's at most."""
+    return ~beat.last | (beat.empty <= BEAT_BYTES - count)
+
+
+def _is_roce(beat):
+    eth = header_at(beat.data, wire.ETH, 0)
+    ipv4 = header_at(beat.data, wire.IPV4, IPV4_OFFSET)
+    udp = header_at(beat.data, wire.UDP, UDP_OFFSET)
+    return (_at_least(beat, wire.BTH_OFFSET) & (eth.ethertype == wire.ETHERTYPE_IPV4) & (ipv4.version == 4)
+            & (ipv4.ihl == IHL_NO_OPTIONS) & (ipv4.fragment == 0) & ((ipv4.flags & MORE_FRAGMENTS) == 0)
+            & (ipv4.protocol == wire.IP_PROTO_UDP) & (udp.dport == wire.ROCE_UDP_PORT))
+
+
+def padded(beat):
+    """Whether a frame whose first beat this is, is a packet of HOST_MIN_BYTES that was filled up to the shortest frame:
+    its ICRC is not at its end."""
+    total = header_at(beat.data, wire.IPV4, IPV4_OFFSET).total_length
+    return (beat.last & (beat.empty == BEAT_BYTES - wire.MIN_FRAME_BYTES) & _is_roce(beat)
+            & (total == HOST_MIN_BYTES - IPV4_OFFSET))
+
+
+def is_host_qpn(host_qpns, qpn):
+    """As :func:`weft.hdl.abi.is_host_qpn`."""
+    outside = (qpn ^ host_qpns.first) >> host_qpns.log2
+    return (host_qpns.ranged & (outside == 0)) | (host_qpns.qp1 & (qpn == HOST_QPNS_QP1))
+
+
+def frame_type(beat, network_mac, network_ip, host_qpns):
     """Assignments' values of :class:`FrameType` for the first beat of a frame."""
     eth = header_at(beat.data, wire.ETH, 0)
     ipv4 = header_at(beat.data, wire.IPV4, IPV4_OFFSET)
     udp = header_at(beat.data, wire.UDP, UDP_OFFSET)
     bth = header_at(beat.data, wire.BTH, wire.BTH_OFFSET)
-
-    def at_least(count):
-        return ~beat.last | (beat.empty <= BEAT_BYTES - count)
+    host = is_host_qpn(host_qpns, bth.dest_qp)
 
     def among(opcodes):
         return Cat(*[bth.opcode == opcode for opcode in sorted(opcodes)]).any()
 
     return {
-        "roce": (at_least(wire.BTH_OFFSET) & (eth.ethertype == wire.ETHERTYPE_IPV4) & (ipv4.version == 4)
-                 & (ipv4.ihl == IHL_NO_OPTIONS) & (ipv4.fragment == 0) & ((ipv4.flags & MORE_FRAGMENTS) == 0)
-                 & (ipv4.protocol == wire.IP_PROTO_UDP) & (udp.dport == wire.ROCE_UDP_PORT)),
-        "has_eth": at_least(wire.ETH.size_bytes),
+        "roce": _is_roce(beat),
+        "has_eth": _at_least(beat, wire.ETH.size_bytes),
         "mac_ours": (network_mac == 0) | (eth.dst == network_mac),
         "mac_group": beat.data[0],
         "ip_ours": (network_ip == 0) | (ipv4.dst == network_ip),
@@ -85,9 +112,10 @@ def frame_type(beat, network_mac, network_ip):
         "bth_good": (bth.version == 0) & ((bth.pkey & PKEY_DEFAULT) == PKEY_DEFAULT),
         "lengths_agree": udp.length + wire.IPV4.size_bytes == ipv4.total_length,
         "ip_end": ipv4.total_length + wire.ETH.size_bytes,
-        "data": among(wire.DATA_OPCODES),
-        "probe": bth.opcode == wire.Opcode.PROBE,
-        "for_driver": among(wire.DRIVER_OPCODES),
+        "host": host,
+        "data": ~host & among(wire.DATA_OPCODES),
+        "probe": ~host & (bth.opcode == wire.Opcode.PROBE),
+        "for_driver": ~host & among(wire.DRIVER_OPCODES),
         "retransmission": among(wire.RETX_OPCODES),
         "has_imm": among({wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.RETX_WRITE_IMM}),
     }
@@ -102,7 +130,7 @@ def cut_of(kind):
     """The :class:`Cut` of a frame of this :class:`FrameType`."""
     write = Mux(kind.retransmission & kind.has_imm, Cut.WRITE_TWO,
                 Mux(kind.retransmission | kind.has_imm, Cut.WRITE_ONE, Cut.WRITE))
-    return Mux(~kind.roce | kind.for_driver, Cut.FRAME, Mux(kind.data, write, Cut.NOTHING))
+    return Mux(~kind.roce | kind.host | kind.for_driver, Cut.FRAME, Mux(kind.data, write, Cut.NOTHING))
 
 
 def headers(kind, frame_bits):

@@ -42,6 +42,7 @@ class Placement(data.Struct):
     action: Action
     length: FRAME_LENGTH_WIDTH     # bytes on the payload stream
     roce: 1
+    host: 1
     segment0: Segment
     segment1: Segment
     ticket: TICKET_WIDTH
@@ -200,6 +201,7 @@ class Judge(wiring.Component):
                     accepted, Action.WRITE, Mux((header.kind == RxKind.RAW) & ~refused, Action.RAW, Action.DISCARD)))),
                 self.o.p.length.eq(header.length),
                 self.o.p.roce.eq(header.roce),
+                self.o.p.host.eq(header.host),
                 self.o.p.segment0.eq(packet.segment0),
                 self.o.p.segment1.eq(packet.segment1),
                 self.o.p.ticket.eq(head.ticket),

@@ -9,10 +9,21 @@ from ..abi import Reason
 from ..counting import Refusal, count_outputs
 from ..icrc import Icrc
 from ..interfaces import Network
-from ..layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, PAYLOAD_MAX, Beat, RxHeader, RxKind
+from ..layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, HOST_QPNS, PAYLOAD_MAX, Beat, RxHeader, RxKind
 from ..stream import Fifo
 from .align import SKIPPED, Align, Cut
-from .classify import ROCE_MIN_BYTES, SUM_BITS, FrameType, Headers, checksum_good, cut_of, frame_type, headers
+from .classify import (
+    HOST_MIN_BYTES,
+    ROCE_MIN_BYTES,
+    SUM_BITS,
+    FrameType,
+    Headers,
+    checksum_good,
+    cut_of,
+    frame_type,
+    headers,
+    padded,
+)
 from .revocable_buffer import RevocableBuffer
 
 HEADER_DEPTH = 64
@@ -27,15 +38,16 @@ class Parse(wiring.Component):
     its ICRC are known: its header 8 cycles after its last beat, its payload one cycle later.
     A frame for which the buffer has no space is dropped whole.
 
-    A frame that is not IPv4 (without options and fragments) to UDP port 4791 is RAW. Of the others,
-    data packets become DATA with the payload at byte 0, without padding and ICRC; probes become
-    PROBE; acknowledgements, loss reports and report requests become RAW with ``roce``. What is refused
-    is counted here and leaves no trace, but for one thing: a sound data packet whose RETH length is
-    wrong becomes REFUSED, so that the driver can be told.
+    A frame that is not IPv4 (without options and fragments) to UDP port 4791 is RAW. Of the others, packets for one of
+    the ``host_qpns`` become RAW with ``host``, whatever they ask for; they may be shorter than those of the card, and
+    then come without the bytes that they were filled up with on the way. Data packets become DATA with the payload at
+    byte 0, without padding and ICRC; probes become PROBE; acknowledgements, loss reports and report requests become RAW
+    with ``roce``. What is refused is counted here and leaves no trace, but for one thing: a sound data packet whose
+    RETH length is wrong becomes REFUSED, so that the driver can be told.
     The first of these reasons counts: NOT_READY, BAD_FRAME, FRAME_TOO_LONG, TRUNCATED, LENGTH_MISMATCH
     (of frame, IP and UDP), BAD_ICRC, BAD_HEADER (a fixed field or the IPv4 checksum is wrong, or the frame is not for
-    this card), UNKNOWN_OPCODE, NIC_BUSY (``RAW_MAX`` frames that are no packets of a QP are under way to the
-    Simple NIC, which is slower with small frames than the line: packets do not wait for more), BUFFER_FULL.
+    this card), UNKNOWN_OPCODE, NIC_BUSY (``RAW_MAX`` frames that are no packets of a QP of the card are under
+    way to the Simple NIC, which is slower with small frames than the line: packets do not wait for more), BUFFER_FULL.
 
     Parameters
     ----------
@@ -50,11 +62,12 @@ class Parse(wiring.Component):
         While low, frames that begin are dropped.
     network : In(Network)
         Unicast frames to other MAC addresses, and RoCE packets to other IP addresses, are refused; 0: all are taken.
+    host_qpns : In(HOST_QPNS)
     o_header : Out(stream.Signature(RxHeader))
     o_payload : Out(stream.Signature(Beat))
         Payload of the headers with ``length`` other than 0, in order.
     raw_done : In(1)
-        A frame that is no packet of a QP was handed to the Simple NIC.
+        A frame that is no packet of a QP of the card was handed to the Simple NIC.
     header_stb : Out(1)
         A header was queued for ``o_header``.
     count_rx_frames : Out(1)
@@ -72,6 +85,7 @@ class Parse(wiring.Component):
             "i": In(stream.Signature(Beat)),
             "enable": In(1),
             "network": In(Network),
+            "host_qpns": In(HOST_QPNS),
             "o_header": Out(stream.Signature(RxHeader)),
             "o_payload": Out(stream.Signature(Beat)),
             "raw_done": In(1),
@@ -88,14 +102,20 @@ class Parse(wiring.Component):
         m.submodules.queue = queue = Fifo(RxHeader, HEADER_DEPTH)
         connect(m, buffer.o, flipped(self.o_payload))
         connect(m, queue.o, flipped(self.o_header))
+        came, came_first = Signal(Beat), Signal(init=1)
         m.d.comb += [
             self.i.ready.eq(1),
-            icrc.i.p.eq(self.i.p),
+            came.eq(self.i.p),
+            icrc.i.p.eq(came),
             icrc.i.valid.eq(self.i.valid),
         ]
+        with m.If(self.i.valid):
+            m.d.sync += came_first.eq(self.i.p.last)
+        with m.If(came_first & padded(self.i.p)):
+            m.d.comb += came.empty.eq(BEAT_BYTES - HOST_MIN_BYTES)
 
         # The frame waits until its last beat meets the verdict on the ICRC.
-        ahead, ahead_valid = self.i.p, self.i.valid
+        ahead, ahead_valid = came, self.i.valid
         for stage in range(Icrc.LATENCY - _CYCLES_TO_VERDICT):
             beat_q, valid_q = Signal(Beat, name=f"wait{stage}", reset_less=True), Signal(name=f"wait{stage}_valid")
             m.d.sync += [beat_q.eq(ahead), valid_q.eq(ahead_valid)]
@@ -112,7 +132,8 @@ class Parse(wiring.Component):
             with m.If(ahead_first):
                 m.d.sync += enabled.eq(self.enable)
                 m.d.sync += [kind[name].eq(value)
-                             for name, value in frame_type(ahead, self.network.mac, self.network.ip).items()]
+                             for name, value in frame_type(
+                                 ahead, self.network.mac, self.network.ip, self.host_qpns).items()]
         with m.Elif(fire):
             m.d.sync += beat_valid.eq(0)
 
@@ -141,7 +162,7 @@ class Parse(wiring.Component):
         expected, headers_end, least = Signal(17), Signal(8), Signal(8)
         short_data, wrong_reth = Signal(), Signal()
         decide, header, plain = Signal(), Signal(RxHeader), Signal(8)
-        roce, ours, known, is_data = Signal(), Signal(), Signal(), Signal()
+        roce, host, ours, known, is_data = Signal(), Signal(), Signal(), Signal(), Signal()
         cut = Signal(Cut)
         m.d.comb += cut.eq(cut_of(ended_kind))
         with m.Switch(cut):
@@ -158,7 +179,8 @@ class Parse(wiring.Component):
         ]
         mismatch, truncated, differs = Signal(), Signal(), Signal()
         m.d.comb += [
-            truncated.eq((ended_kind.ip_end > counted) | (ended_kind.ip_end < ROCE_MIN_BYTES) | short_data),
+            truncated.eq((ended_kind.ip_end > counted) | short_data
+                         | (ended_kind.ip_end < Mux(ended_kind.host, HOST_MIN_BYTES, ROCE_MIN_BYTES))),
             differs.eq(~ended_kind.lengths_agree | (ended_kind.ip_end != counted)),
         ]
         m.d.sync += [
@@ -171,16 +193,18 @@ class Parse(wiring.Component):
             ours.eq(Mux(ended_kind.roce, ended_kind.mac_ours & ended_kind.ip_ours & ended_kind.bth_good
                         & checksum_good(ip_total),
                         ended_kind.mac_ours | ended_kind.mac_group)),
-            known.eq(~ended_kind.roce | ended_kind.data | ended_kind.probe | ended_kind.for_driver),
+            host.eq(ended_kind.host),
+            known.eq(~ended_kind.roce | ended_kind.host | ended_kind.data | ended_kind.probe | ended_kind.for_driver),
             is_data.eq(ended_kind.data),
             mismatch.eq(ended_kind.roce & Mux(
                 ended_kind.data, wrong_reth, ended_kind.probe & (ended_kind.ip_end != ROCE_MIN_BYTES))),
         ]
         m.d.sync += [header[name].eq(found[name]) for name in Headers.as_shape().members if name != "pad_count"]
         m.d.sync += [
-            header.kind.eq(Mux(~ended_kind.roce | ended_kind.for_driver, RxKind.RAW,
+            header.kind.eq(Mux(~ended_kind.roce | ended_kind.host | ended_kind.for_driver, RxKind.RAW,
                                Mux(ended_kind.data, RxKind.DATA, RxKind.PROBE))),
             header.roce.eq(ended_kind.roce & ended_kind.for_driver),
+            header.host.eq(ended_kind.roce & ended_kind.host),
             header.retransmission.eq(ended_kind.roce & ended_kind.retransmission),
             header.has_imm.eq(ended_kind.roce & ended_kind.has_imm),
             header.length.eq(Mux(cut == Cut.FRAME, counted, length)),
@@ -189,7 +213,7 @@ class Parse(wiring.Component):
         # Cycle 2: the decision, with the verdict on the ICRC and the last beat at the buffer.
         reason, refused_data = Signal(8), Signal()
         raw, raws = Signal(), Signal(range(RAW_MAX + 1))
-        m.d.comb += raw.eq(~roce)
+        m.d.comb += raw.eq(~roce | host)
         m.d.sync += raws.eq(raws + (queue.i.valid & raw) - self.raw_done)
         with m.If(plain != Reason.OK):
             m.d.comb += reason.eq(plain)

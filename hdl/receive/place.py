@@ -41,7 +41,7 @@ class Place(wiring.Component):
     done_stb : Out(1)
         A packet is done; ``placed_ticket`` follows in the next cycle.
     raw_stb : Out(1)
-        With ``done_stb``: it was a frame that is no packet of a QP.
+        With ``done_stb``: it was a frame that is no packet of a QP of the card.
     stalled : Out(1)
         A beat waits for its taker.
     count_rx_bytes : Out(14)
@@ -79,6 +79,7 @@ class Place(wiring.Component):
             self.o_request.p.length.eq(Mux(second, self.i.p.segment1.length, self.i.p.segment0.length)),
             self.o_raw_info.p.length.eq(self.i.p.length),
             self.o_raw_info.p.roce.eq(self.i.p.roce),
+            self.o_raw_info.p.host.eq(self.i.p.host),
         ]
         settled = Signal()      # the requests are out, only `asked` was full
         with m.Switch(self.i.p.action):

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..interfaces import Network, RefusalReports
 from ..layouts import TICKET_WIDTH, Beat, DmaRequest, Judgement, JudgeRequest, RawFrame, Report
+from ..registers import register_port
 from ..table.kinds import QP_TABLE
 from ..table.translate import TranslateRequest, Translation
 from .check import RxCheck
@@ -31,6 +32,7 @@ class Receive(wiring.Component):
         Frames from the MAC; ``ready`` is always 1.
     enable, network : In(1), In(Network)
         See :class:`Parse`.
+    registers : In(register_port("receive"))
     o_translate, i_translate
         To and from the receive side's ``Translate``.
     qp_read : Out(QP_TABLE.read_port(params))
@@ -61,6 +63,7 @@ class Receive(wiring.Component):
             "i": In(stream.Signature(Beat)),
             "enable": In(1),
             "network": In(Network),
+            "registers": In(register_port("receive")),
             "o_translate": Out(stream.Signature(TranslateRequest)),
             "i_translate": In(stream.Signature(Translation)),
             "qp_read": Out(QP_TABLE.read_port(params)),
@@ -108,6 +111,7 @@ class Receive(wiring.Component):
         m.d.sync += stall.eq(place.stalled | (parse.o_header.valid & ~parse.o_header.ready))
         m.d.comb += [
             parse.enable.eq(self.enable),
+            parse.host_qpns.eq(self.registers.host_qpns),
             judge.space.eq(self.space),
             parse.raw_done.eq(place.raw_stb),
             self.placed_ticket.eq(place.placed_ticket),

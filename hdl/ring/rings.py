@@ -106,7 +106,8 @@ class Rings(wiring.Component):
                 writer.arm.eq(register(ring, "cons")[abi.ARM_BIT]),
                 writer.cons_stb.eq(register(ring, "cons_stb")),
                 register(ring, "prod").eq(writer.prod),
-                self.slot[k].position.eq(writer.position), self.slot[k].full.eq(writer.full),
+                self.slot[k].position.eq(writer.position), self.slot[k].free.eq(writer.free),
+                self.slot[k].size.eq(writer.size),
                 self.slot[k].half.eq(writer.half), self.slot[k].marked.eq(writer.marked),
                 writer.mark.eq(self.slot[k].mark),
             ]

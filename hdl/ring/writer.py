@@ -53,6 +53,8 @@ class RingWriter(wiring.Component):
         Half of the ring's entries are taken at least, or it is not running.
     free : Out(16)
         Entries that will be accepted before ``full``, at least.
+    size : Out(16)
+        Entries of the ring.
     mark : In(1)
         With the acceptance of an entry: it is a marked one.
     marked : Out(1)
@@ -81,6 +83,7 @@ class RingWriter(wiring.Component):
             "mark": In(1),
             "marked": Out(1),
             "free": Out(INDEX_WIDTH),
+            "size": Out(INDEX_WIDTH),
             "idle": Out(1),
             "refuse": Out(Refusal),
         })
@@ -88,7 +91,7 @@ class RingWriter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.ring = ring = RingSize()
-        m.d.comb += ring.log2.eq(self.log2)
+        m.d.comb += [ring.log2.eq(self.log2), self.size.eq(ring.size)]
 
         running = Signal()
         issue, prod, cons = (Signal(INDEX_WIDTH, name=n) for n in ("issue", "prod_q", "cons_q"))

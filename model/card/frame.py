@@ -42,12 +42,12 @@ class DataFrame:
         mac, ip = self._source
         return self.packet.frame(self.payload, src_mac=mac, src_ip=ip)
 
-    def parsed(self, mac, ip):
-        """``(RxHeader, payload)`` as the card with these addresses reads them."""
+    def parsed(self, mac, ip, host_qpns):
+        """``(RxHeader, payload)`` as the card with these addresses and host's QPNs reads them."""
         packet = self.packet
         work = packet.work
-        if mac not in (0, work.dst_mac) or ip not in (0, work.dst_ip):
-            return parse(bytes(self), mac=mac, ip=ip)
+        if host_qpns or mac not in (0, work.dst_mac) or ip not in (0, work.dst_ip):
+            return parse(bytes(self), mac=mac, ip=ip, host_qpns=host_qpns)
         with_imm, retransmit = packet.with_imm, work.retransmit
         return RxHeader(
             "DATA", roce=0, opcode=int(self.opcode), dest_qp=work.dqpn, psn=packet.psn % (1 << wire.PSN_BITS),

@@ -45,7 +45,9 @@ class TimedReceivePath(ReceivePath):
             super().receive(frame)
 
     def _parse(self, frame):
-        return super()._parse(frame) if isinstance(frame, bytes) else frame.parsed(self.card.mac, self.card.ip)
+        if isinstance(frame, bytes):
+            return super()._parse(frame)
+        return frame.parsed(self.card.mac, self.card.ip, self.card.registers["host_qpns"])
 
     def _stuck(self):
         """Whether packets wait until the driver has taken reports."""

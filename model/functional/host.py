@@ -13,6 +13,8 @@ from weft.model.link import EventLoop, Link, LinkConfig
 from .card import FunctionalCard
 from .memory import HostMemory
 
+ACQUIRE_NS = 1_000     # until a program looks again for a lock that another one has
+
 
 class FunctionalDevice(Device):
     """A functional card as the driver's :class:`~weft.driver.device.device.Device`.
@@ -74,6 +76,14 @@ class FunctionalDevice(Device):
 
     def now_ns(self):
         return self.loop.now_ns
+
+    def acquire(self, lock):
+        app = self._apps.get(threading.current_thread())
+        if app is None:
+            lock.acquire()
+            return
+        while not lock.acquire(blocking=False):
+            app.sleep(ACQUIRE_NS)
 
     def wait(self, timeout_ns):
         if not self._latched:
@@ -162,10 +172,10 @@ def run_apps(loop, apps, limit_ns):
     return [a.result for a in apps]
 
 
-def connected_pair(*, seed=0, forward=None, backward=None, **card_options):
+def connected_pair(*, seed=0, forward=None, backward=None, device_type=FunctionalDevice, **card_options):
     """(loop, devices, links) of two hosts whose cards are connected; ``links[i]`` carries what host i sends."""
     loop = EventLoop()
-    devices = [FunctionalDevice(loop, seed=f"{seed}/{i}", **card_options) for i in range(2)]
+    devices = [device_type(loop, seed=f"{seed}/{i}", **card_options) for i in range(2)]
     configs = (forward or LinkConfig(), backward or forward or LinkConfig())
     links = [Link(loop, devices[1 - i].card.receive, configs[i], f"{seed}/{i}") for i in range(2)]
     for device, link in zip(devices, links, strict=True):

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from weft.hdl import wire
-from weft.hdl.abi import Reason
+from weft.hdl.abi import Reason, is_host_qpn
 
 PAYLOAD_MAX = 4096
 FRAME_MAX = (1 << 14) - 1
 PKEY_MASK = 0x7FFF
 KINDS = ("DATA", "PROBE", "RAW", "REFUSED")  # in the order of layouts.RxKind
-_SHORTEST = wire.RETH_OFFSET + wire.RSNH.size_bytes + wire.ICRC_BYTES
+_SHORTEST = wire.RETH_OFFSET + wire.RSNH.size_bytes + wire.ICRC_BYTES      # of what the card understands
+_HOST_SHORTEST = wire.RETH_OFFSET + wire.ICRC_BYTES                        # of all packets
 
 
 @dataclass
@@ -19,6 +20,7 @@ class RxHeader:
     kind: str
     reason: Reason = Reason.OK
     roce: int = 0
+    host: int = 0
     opcode: int = 0
     dest_qp: int = 0
     psn: int = 0
@@ -49,7 +51,15 @@ def is_roce(frame):
             and not ipv4.flags & 1 and ipv4.protocol == wire.IP_PROTO_UDP and udp.dport == wire.ROCE_UDP_PORT)
 
 
-def parse(frame, *, error=False, mac=0, ip=0):
+def without_padding(frame):
+    """The frame without what fills the shortest RoCE packet, one of a BTH alone, up to the shortest frame."""
+    if len(frame) == wire.MIN_FRAME_BYTES and is_roce(frame):
+        end = wire.ETH.size_bytes + wire.IPV4.unpack(frame[wire.ETH.size_bytes:]).total_length
+        return frame[:end] if end == _HOST_SHORTEST else frame
+    return frame
+
+
+def parse(frame, *, error=False, mac=0, ip=0, host_qpns=0):
     """Header and payload of a frame.
 
     Parameters
@@ -60,6 +70,8 @@ def parse(frame, *, error=False, mac=0, ip=0):
         The MAC found it bad.
     mac, ip : int
         Addresses of the card; 0: any.
+    host_qpns : int
+        The register of that name.
 
     Returns
     -------
@@ -74,20 +86,23 @@ def parse(frame, *, error=False, mac=0, ip=0):
         return _refused(Reason.TRUNCATED)
     mac_ours = mac in (0, wire.ETH.unpack(frame).dst)
     if is_roce(frame):
-        return _parse_roce(frame, mac_ours, ip)
+        return _parse_roce(without_padding(frame), mac_ours, ip, host_qpns)
     if not mac_ours and not frame[0] & 1:
         return _refused(Reason.BAD_HEADER)
     return RxHeader("RAW", length=len(frame)), frame
 
 
-def _parse_roce(frame, mac_ours, ip):
+def _parse_roce(frame, mac_ours, ip, host_qpns):
     ipv4 = wire.IPV4.unpack(frame[wire.ETH.size_bytes:])
     udp = wire.UDP.unpack(frame[wire.ETH.size_bytes + wire.IPV4.size_bytes:])
     end = wire.ETH.size_bytes + ipv4.total_length
-    if end > len(frame) or end < _SHORTEST:
+    if end > len(frame) or end < _HOST_SHORTEST:
         return _refused(Reason.TRUNCATED)
     bth = wire.BTH.unpack(frame[wire.BTH_OFFSET:])
-    data = bth.opcode in wire.DATA_OPCODES
+    host = is_host_qpn(host_qpns, bth.dest_qp)
+    if end < _SHORTEST and not host:
+        return _refused(Reason.TRUNCATED)
+    data = bth.opcode in wire.DATA_OPCODES and not host
     if data and end < wire.header_bytes(bth.opcode) + wire.ICRC_BYTES:
         return _refused(Reason.TRUNCATED)
     if end != len(frame) or udp.length + wire.IPV4.size_bytes != ipv4.total_length:
@@ -100,8 +115,8 @@ def _parse_roce(frame, mac_ours, ip):
         return _refused(Reason.BAD_HEADER)  # the ICRC covers neither it nor TOS and TTL
     header = RxHeader("RAW", opcode=int(bth.opcode), dest_qp=bth.dest_qp, psn=bth.psn, ack_req=bth.ack_req,
                       src_ip=ipv4.src)
-    if bth.opcode in wire.DRIVER_OPCODES:
-        header.roce, header.length = 1, len(frame)
+    if host or bth.opcode in wire.DRIVER_OPCODES:
+        header.host, header.roce, header.length = int(host), int(not host), len(frame)
         return header, frame
     if bth.opcode == wire.Opcode.PROBE:
         rsnh = wire.RSNH.unpack(frame[wire.RETH_OFFSET:])

@@ -38,12 +38,12 @@ class ReceivePath:
             return
         header, payload = self._parse(frame)
         if header.kind == "RAW" and not header.roce:
-            self._raw(header, frame)
+            self._raw(header, payload)
         else:
             self.take(header, payload)
 
     def _parse(self, frame):
-        return parse(frame, mac=self.card.mac, ip=self.card.ip)
+        return parse(frame, mac=self.card.mac, ip=self.card.ip, host_qpns=self.card.registers["host_qpns"])
 
     def take(self, header, payload):
         """A parsed RoCE packet; its header is this method's own."""
@@ -74,7 +74,8 @@ class ReceivePath:
             return
         self.card.counters["rx_raw_frames"] += 1
         self.card.memory.write(self.card.registers["nic_rx_buffer"] + self.card.rings.slot(Ring.NIC_RX) * slot, frame)
-        entry = abi.NIC_RX.pack(roce=header.roce, length=len(frame), time_ns=int(self.card.loop.now_ns))
+        entry = abi.NIC_RX.pack(roce=header.roce, host=header.host, length=len(frame),
+                                time_ns=int(self.card.loop.now_ns))
         self.card.rings.put(Ring.NIC_RX, entry)
 
     def _live(self, header, generation):

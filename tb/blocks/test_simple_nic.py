@@ -150,8 +150,7 @@ class NicRx:
         while True:
             self.dut.o_entry__ready.value = int(ready)
             self.dut.slot__position.value = self.prod % self.slots
-            self.dut.slot__full.value = int(self.prod - self.cons == self.slots)
-            self.dut.slot__half.value = int(self.prod - self.cons >= self.slots // 2)
+            self.dut.slot__free.value, self.dut.slot__size.value = self.slots - (self.prod - self.cons), self.slots
             await RisingEdge(self.dut.clk)
             if ready and int(self.dut.o_entry__valid.value):
                 payload = int(self.dut.o_entry__payload.value).to_bytes(64, "little")
@@ -163,8 +162,8 @@ class NicRx:
             else:
                 ready = self.rng.random() >= self.pause and self.prod - self.cons < self.slots
 
-    def send(self, frame, roce):
-        self.info.send_nowait(len(frame) | roce << 14)
+    def send(self, frame, roce=0, host=0):
+        self.info.send_nowait(len(frame) | roce << 14 | host << 15)
         for beat in beats(frame):
             self.data.send_nowait(beat)
 
@@ -198,9 +197,9 @@ async def frames_reach_their_slots(dut):
     for k in range(80):
         room = nic.slots - (nic.prod - nic.cons)
         frame = rng.randbytes(rng.choice([14, 60, 64, 65, 500, 1023, 1024, 1025, 2000]))
-        roce = rng.getrandbits(1)
+        roce, host = rng.choice([(0, 0), (1, 0), (0, 1)])
         dut.time_ns.value = k << 33
-        nic.send(frame, roce)
+        nic.send(frame, roce, host)
         await nic.idle()
         if not room or (not roce and room <= nic.slots // 2):
             kept += room > 0
@@ -210,7 +209,7 @@ async def frames_reach_their_slots(dut):
         else:
             entry, written = nic.entries[delivered]
             beats_so_far += -(-len(frame) // 64)
-            assert (entry.length, entry.roce, entry.time_ns) == (len(frame), roce, k << 33)
+            assert (entry.length, entry.roce, entry.host, entry.time_ns) == (len(frame), roce, host, k << 33)
             assert written == beats_so_far, "the entry came before its frame"
             slot = nic.buffer + (delivered % nic.slots << nic.slot_log2)
             assert nic.dma.groups[-1] == ([(slot, len(frame))], frame)
@@ -264,12 +263,81 @@ async def full_ring_never_blocks(dut):
 
 
 @rx_test
+async def slots_are_taken_ahead(dut):
+    """While a frame is written those behind it have their slots, each its own, and none more than there are."""
+    rng = random.Random(bench_seed())
+    nic, seen = await setup_rx(dut, rng, slots_log2=3, slot_log2=10, pause=0.2)
+    sent = []
+    for _ in range(150):
+        kind = rng.choice(["roce", "host", "other"])
+        sent.append((rng.randbytes(rng.choice([60, 64, 300, 1000, 1024, 1025])), kind == "roce", kind == "host"))
+        nic.send(*sent[-1])
+    read, left, half_kept = [], iter(sent), 0
+
+    def read_all():
+        """Frames in their slots, which are there until they are given back, as among those that were sent."""
+        while nic.cons < nic.prod:
+            entry, _ = nic.entries[nic.cons]
+            frame = nic.dma.read(nic.buffer + (nic.cons % nic.slots << nic.slot_log2), entry.length)
+            read.append((frame, bool(entry.roce), bool(entry.host)))
+            assert read[-1] in left, "a frame nobody sent, or not in order"
+            nic.cons += 1
+
+    while nic.info._queue or nic.data._queue:
+        await RisingEdge(dut.clk)
+        taken = nic.prod - nic.cons
+        half_kept += taken > nic.slots // 2
+        if rng.random() < 0.02 or taken == nic.slots:
+            read_all()
+    await nic.idle()
+    read_all()
+    assert len(read) == nic.prod == seen["count_rx_raw_frames"]
+    assert len(read) + len(seen["refused"]) == len(sent) and half_kept
+    assert set(seen["refused"]) == {Reason.NIC_RING_FULL, Reason.FRAME_TOO_LONG}
+
+
+@rx_test
+async def line_rate(dut):
+    """Packets of 1024 and of 4096 bytes come as fast as the line brings them: slots of several are open at a time."""
+    rng = random.Random(bench_seed())
+    nic, seen = await setup_rx(dut, rng, slots_log2=6, slot_log2=13, pause=0.0)
+    for size, count in ((4096 + 62, 12), (1024 + 62, 20)):
+        start = nic.prod
+        frames = [rng.randbytes(size) for _ in range(count)]
+        for frame in frames:
+            nic.send(frame, host=1)
+        while not int(dut.o_data__valid.value):
+            await RisingEdge(dut.clk)
+        begin = get_sim_time("ns")
+        while nic.prod < start + count:
+            await RisingEdge(dut.clk)
+        cycles = (get_sim_time("ns") - begin) // CLOCK_PERIOD_NS
+        cocotb.log.info("%d frames of %d beats in %d cycles", count, -(-size // 64), cycles)
+        assert cycles <= count * -(-size // 64) + 4
+        assert [data for _, data in nic.dma.groups[-count:]] == frames
+        nic.cons = nic.prod
+    assert "refused" not in seen
+    # Nobody takes bytes: four frames have asked, no fifth.
+    groups, infos = len(nic.dma.groups), nic.info.sent
+    nic.dma.beats.pause = 1.0
+    for _ in range(6):
+        nic.send(rng.randbytes(100), host=1)
+    for _ in range(60):
+        await RisingEdge(dut.clk)
+    assert nic.info.sent == infos + 4 and len(nic.dma.groups) == groups
+    nic.dma.beats.pause = 0.0
+    await nic.idle()
+    assert len(nic.dma.groups) == groups + 6
+
+
+@rx_test
 async def info_is_taken_with_the_request(dut):
     """Otherwise the payload behind the frame could be granted before it, and both would wait for ever."""
     await start_clock(dut)
     dut.registers__nic_rx_slot_log2.value = 9
     for _ in range(3):                      # the configuration settles
         await RisingEdge(dut.clk)
+    dut.slot__free.value = dut.slot__size.value = 4
     dut.i_info__payload.value, dut.i_info__valid.value = 64, 1
     for _ in range(20):
         await RisingEdge(dut.clk)

@@ -27,6 +27,7 @@ QPS = 2
 NIC_LOG2 = 3
 REORDER = 16
 PATIENCE_NS = 2_000_000
+HOST_QPN = 0xAB_CDEF
 STRANGER = 0x0A_00_00_99
 
 
@@ -215,6 +216,16 @@ def full_raw_ring(pair, rng):
     assert pair.take_raw("b") == [frame] * half
     pair.inject("b", [frame])
     assert pair.take_raw("b") == [frame] and not pair.new_drops("b")
+    # Packets for software on the host are anybody's, too.
+    frame = data_frame(Target(HOST_QPN, 0, 0, 0, 0), opcode=0x04)
+    pair.inject("b", [frame])
+    assert not pair.take_raw("b") and pair.new_drops("b") == {"unknown_opcode": 1}
+    host_qpns = pair.contexts["b"].host_qpns
+    host_qpns.claim(HOST_QPN, 1)
+    pair.inject("b", [frame] * (half + 5))
+    assert pair.new_drops("b") == {"nic_ring_full": 5}
+    assert pair.take_raw("b") == [frame] * half
+    host_qpns.release()
 
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")

@@ -7,9 +7,13 @@ import typer
 from weft.tb.cli.calibrate import calibrate
 from weft.tb.cli.card import regs, synth, verilog
 from weft.tb.cli.failures import told
+from weft.tb.cli.perf import COMMANDS as TESTS
+from weft.tb.cli.perf import PANEL
 from weft.tb.cli.report import report
 from weft.tb.cli.simulation import sim
+from weft.tb.cli.soft import interop, soft_server
 from weft.tb.cli.sweep import sweep
+from weft.tb.cli.tools import counters, devinfo
 from weft.tb.cli.verdicts import bench, coverage, formal, mutants, soak
 
 COMMANDS = (
@@ -25,6 +29,10 @@ COMMANDS = (
     mutants,
     coverage,
     soak,
+    interop,
+    soft_server,
+    devinfo,
+    counters,
 )
 
 
@@ -41,3 +49,5 @@ app = CommandLine(no_args_is_help=True, add_completion=False, pretty_exceptions_
                   help="Weft: an RDMA network card whose receive window lies in host memory.")
 for command in COMMANDS:
     app.command()(told(command))
+for test in TESTS:
+    app.command(test.__name__, rich_help_panel=PANEL)(told(test))

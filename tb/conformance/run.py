@@ -5,6 +5,7 @@ The tests are not part of the project. They are looked for in the folder that is
 """
 
 import argparse
+import contextlib
 import gzip
 import importlib
 import shutil
@@ -20,11 +21,13 @@ from weft.driver.verbs.device import add_device
 from weft.model.functional.host import FunctionalDevice
 from weft.model.link import EventLoop
 
+from . import rdmacm
 from .names import install
 
 DEBIAN = Path("/usr/share/doc/rdma-core/tests")
 TESTS = ("test_pd", "test_device", "test_mr", "test_cq", "test_cq_events", "test_qp", "test_addr", "test_atomic",
-         "test_cqex", "test_parent_domain", "test_relaxed_ordering", "test_shared_pd", "test_odp")
+         "test_cqex", "test_parent_domain", "test_relaxed_ordering", "test_shared_pd", "test_odp",
+         "test_rdmacm")
 LOOK_NS = 200      # simulated time that one look at the clock takes
 
 
@@ -90,7 +93,8 @@ def judge(source, names=TESTS):
         parser.parse_args()
         result, loader = _Verdicts(), unittest.TestLoader()
         for name in names:
-            loader.loadTestsFromName(f"tests.{name}").run(result)
+            with rdmacm.prepared() if name == "test_rdmacm" else contextlib.nullcontext():
+                loader.loadTestsFromName(f"tests.{name}").run(result)
     return result.verdicts
 
 

@@ -3,6 +3,9 @@
 import subprocess
 import sys
 
+from weft.driver.terms.errors import NotSupported
+from weft.tb.conformance import rdmacm
+
 ARGUMENTS = """
 class parser:
     parse_args = staticmethod(lambda: None)
@@ -69,3 +72,25 @@ def test_verdicts_are_told_apart(tmp_path):
         "fail  test_some.Some.test_worse: AttributeError: 'PD' object has no attribute 'nothing'",
         "2 pass, 2 fail, 2 skip"], done.stderr
     assert done.returncode == 1
+
+
+def test_processes_of_the_tests_of_rdma_cm_end_as_processes_do():
+    def absent():
+        try:
+            raise NotSupported("UD does not exist here")
+        except NotSupported:
+            sys.exit(2)
+
+    def wrong():
+        try:
+            raise ValueError("wrong")
+        except ValueError:
+            sys.exit(2)
+
+    codes = []
+    for target in (lambda: None, absent, wrong, lambda: [][0]):
+        process = rdmacm.Process(target, {})
+        process.start()
+        process.join()
+        codes.append(process.exitcode)
+    assert codes == [0, rdmacm.SKIPPED, rdmacm.RAISED, rdmacm.RAISED] and not rdmacm.Process.running

@@ -7,7 +7,7 @@ _LAYOUTS = [
     ("Descriptors, host to card", (abi.WORK, abi.COMMAND, abi.NIC_TX)),
     ("Entries, card to host", (abi.RESPONSE, abi.REPORT_NODE, abi.REPORT_RETIRE, abi.REPORT_EVENT, abi.NIC_RX)),
     ("Memory", (abi.NODE, abi.STATUS_BLOCK)),
-    ("Doorbell words", (abi.LINK_DOORBELL, abi.CUM_DOORBELL)),
+    ("Words of registers", (abi.LINK_DOORBELL, abi.CUM_DOORBELL, abi.HOST_QPNS)),
 ]
 
 

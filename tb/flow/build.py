@@ -12,7 +12,7 @@ import shutil
 import weakref
 from pathlib import Path
 
-from weft.tb.flow import simulators
+from weft.tb.flow import kept_text, simulators
 from weft.tb.flow.tools import BuildFailed, locked
 from weft.tb.flow.verilog_text import top_ports
 
@@ -38,8 +38,7 @@ def check_room(folder):
 def elaborate(component, top):
     """Verilog text of a component with a signature; flattened members are the ports of module ``top``.
 
-    What yosys makes of it is kept, keyed by the RTLIL text and the writer's own. The same component is not elaborated
-    twice.
+    It is kept, see :mod:`~weft.tb.flow.kept_text`; the same component is not even looked for twice.
     """
     texts = _elaborated.setdefault(component, {})
     if top not in texts:
@@ -50,15 +49,16 @@ def elaborate(component, top):
 def _elaborate(component, top):
     from weft.hdl import verilog
 
-    text = verilog.rtlil_text(component, top)
-    digest = hashlib.sha256(text.encode() + Path(verilog.__file__).read_bytes()).hexdigest()[:16]
-    kept = BUILD_ROOT / "verilog" / f"{top}-{digest}.v"
-    with locked(kept.with_suffix(".lock")):
-        if not kept.exists():
-            part = kept.with_suffix(".part")
-            part.write_text(verilog.verilog_text(text))
-            part.rename(kept)
-    return kept.read_text()
+    def make():
+        return verilog.verilog_text(verilog.rtlil_text(component, top))
+
+    try:
+        what = kept_text.described(component)
+    except kept_text.NotPlain:
+        return make()
+    text = kept_text.kept(BUILD_ROOT, top, what, kept_text.BENCH, make)
+    kept_text.used(component)
+    return text
 
 
 def build(text, *, top, name, sim, waves=False, optimize="build", everything=False):

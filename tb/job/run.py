@@ -1,17 +1,15 @@
 """``weft sim``: build two cards, run the main bench, show progress, print the report."""
 
-import json
 import shlex
 import sys
-import threading
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from weft.hdl.params import preset as card_preset
 from weft.tb.flow import simulators
 from weft.tb.flow.build import BUILD_ROOT, build
+from weft.tb.flow.progress import beside_bar
 from weft.tb.flow.run import run_folder, run_name, run_tests
 from weft.tb.job import publish
 from weft.tb.job.job import Job
@@ -21,7 +19,6 @@ from weft.tb.world.two_cards import TOP, two_cards_text
 
 CASES = Path(__file__).with_name("job_cases.py")
 RUN_LIMIT_S = 24 * 3600
-POLL_S = 0.2
 INTERRUPTED = 130
 REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME, TIMELINE_NAME = (
     "report.json", "captures", "progress.jsonl", "timeline.json")
@@ -99,8 +96,9 @@ def _run(console, settings, *, waves, view):
                   program=program(), timeline=str(timeline) if wanted else "")
         problem = None
         try:
-            _simulate(console, progress, size, lambda: run_tests(
-                where, folder, cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names))
+            beside_bar(console, progress, lambda: run_tests(
+                where, folder, cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names),
+                "starting", total=max(size, 1), notes=_notes)
         except AssertionError as error:
             problem = error
         passed = print_report(console, report) and problem is None
@@ -126,7 +124,7 @@ def _run_model(console, settings, size, wanted):
             folder / name for name in (REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME, TIMELINE_NAME))
         job = Job(**settings, progress=str(progress), report=str(report), captures=str(captures), program=program(),
                   timeline=str(timeline) if wanted else "")
-        _simulate(console, progress, size, TimedJob(job).run)
+        beside_bar(console, progress, TimedJob(job).run, "starting", total=max(size, 1), notes=_notes)
         passed = print_report(console, report)
         publish.publish(report, captures, timeline)
     _tell_places(console, wanted)
@@ -143,38 +141,8 @@ def _line(console, text):
     console.print(text, style="dim", soft_wrap=True, markup=False, highlight=False)
 
 
-def _simulate(console, progress_file, size, simulation):
-    """Run ``simulation`` beside a progress bar; its result, or its exception."""
-    outcome = {}
-
-    def work():
-        try:
-            outcome["value"] = simulation()
-        except BaseException as error:
-            outcome["error"] = error
-
-    thread = threading.Thread(target=work, daemon=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(),
-               TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[notes]}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("starting", total=max(size, 1), notes="")
-        thread.start()
-        while thread.is_alive():
-            news = _latest(progress_file)
-            if news:
-                notes = "  ".join(f"{name} {value}" for name, value in news.items()
-                                  if name not in ("phase", "done", "total", "time_ns"))
-                bar.update(task, description=news["phase"], completed=news["done"], total=max(news["total"], 1),
-                           notes=f"{news['time_ns'] / 1000:,.0f} µs simulated  {notes}")
-            thread.join(POLL_S)
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["value"]
-
-
-def _latest(progress_file):
-    """The last whole line of the progress file, as a dict; None before the first."""
-    if not progress_file.exists():
-        return None
-    lines = progress_file.read_text().rpartition("\n")[0].splitlines()
-    return json.loads(lines[-1]) if lines else None
+def _notes(news):
+    """What is told beside the phase and the bytes."""
+    notes = "  ".join(f"{name} {value}" for name, value in news.items()
+                      if name not in ("phase", "done", "total", "time_ns"))
+    return f"{news['time_ns'] / 1000:,.0f} µs simulated  {notes}"

@@ -79,6 +79,10 @@ BENCHMARKS = {
                          conditions=f"{CARDS}; a write of 64 bytes with an immediate, one at a time, median of 5"),
     "verbs": Benchmark("Payload rates of sends and reads, and what the driver takes.", "verbs",
                        conditions=CARDS),
+    "fairness": Benchmark("How QPs of one card share the line, by message size and beside losses.", "fairness"),
+    "soft": Benchmark("RDMA in software over the Simple NIC beside the card's own writes: latency, goodput, processor.",
+                      "soft", conditions="two functional cards, 100 Gb/s, 1 µs one way, packets of 4 KiB, nothing lost;"
+                                         " hosts take the time that this machine's processor takes for their work"),
     "message-rate": Benchmark("Register accesses per message, and messages per second of 64 bytes.", "message_rate",
                               conditions=CARDS),
     "adamap-match": Benchmark("Interval and latency of matching a retransmission, whatever the list.",

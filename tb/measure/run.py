@@ -7,20 +7,18 @@ and keeps the others.
 import itertools
 import json
 import sys
-import threading
 
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from weft.tb.flow.progress import beside_bar
 from weft.tb.flow.simulate import BUILD_ROOT
 from weft.tb.measure.benchmark import BENCHMARKS
 
 REPORT = BUILD_ROOT / "reports/bench.json"
 PROGRESS = BUILD_ROOT / "reports/bench.progress.jsonl"
-POLL_S = 0.2
 FILE_WIDTH = 100       # columns, where no terminal has a say
 
 
@@ -96,37 +94,9 @@ def merge_report(name, rows, command=None):
 
 def _measure(console, name):
     """Rows of a benchmark, measured beside a progress bar."""
-    outcome = {}
-
-    def work():
-        try:
-            outcome["rows"] = BENCHMARKS[name].measure(PROGRESS)
-        except BaseException as error:
-            outcome["error"] = error
-
     PROGRESS.parent.mkdir(parents=True, exist_ok=True)
     PROGRESS.unlink(missing_ok=True)
-    thread = threading.Thread(target=work, daemon=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(),
-               TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
     if not console.is_terminal:
         console.print(f"measuring {name}")
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(f"{name}: building the simulator, minutes the first time", total=None)
-        thread.start()
-        while thread.is_alive():
-            news = _latest()
-            if news:
-                bar.update(task, description=f"{name}: {news['phase']}", completed=news["done"], total=news["total"])
-            thread.join(POLL_S)
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["rows"]
-
-
-def _latest():
-    """The last whole line of the progress file, or None."""
-    if not PROGRESS.exists():
-        return None
-    lines = PROGRESS.read_text().rpartition("\n")[0].splitlines()
-    return json.loads(lines[-1]) if lines else None
+    return beside_bar(console, PROGRESS, lambda: BENCHMARKS[name].measure(PROGRESS),
+                      f"{name}: building the simulator, minutes the first time", about=f"{name}: ", transient=True)

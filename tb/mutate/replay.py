@@ -14,6 +14,7 @@ from weft.tb.flow.simulate import simulate
 from weft.tb.mutate.sources import file_of
 
 WALL_FACTOR, WALL_S = 20, 120    # by how much a simulation may be late where others compute too
+FIRST_FAILURE = {"COCOTB_MAX_FAILURES": "1"}    # a mutant dies once
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ def replay(verilog, simulations, seed, limits):
         start, problem = _used(resource.RUSAGE_CHILDREN), ""
         try:
             simulate(verilog=verilog, top=simulation["top"], name="mutant", sim=simulation["sim"], seed=seed,
-                     cases=file_of(simulation["module"]), tests=simulation["tests"], env=dict(simulation["env"]),
-                     timeout_s=WALL_FACTOR * limit + WALL_S)
+                     cases=file_of(simulation["module"]), tests=simulation["tests"],
+                     env={**dict(simulation["env"]), **FIRST_FAILURE}, timeout_s=WALL_FACTOR * limit + WALL_S)
         except AssertionError as error:
             problem = str(error).partition("\n")[0] or "failed"
         yield Run(simulation["test"], round(_used(resource.RUSAGE_CHILDREN) - start, 1), problem)

@@ -71,13 +71,15 @@ def _run(where, steps):
         raise AssertionError(f"{where}: Yosys does not read the specification\n{said[-3000:]}")
 
 
-def write_bits(where, spec, text, outputs=None):
-    """Write the specification, or some of its outputs alone, as an and-inverter graph, ``bits.il``."""
-    prune = f"delete -output w:property_* w:{STEP} %u {_but(outputs)}" if outputs else ""
+def write_bits(where, spec, text, outputs=None, step=False):
+    """Write the specification as an and-inverter graph, ``bits.il``: all of it, or some outputs and maybe the step."""
+    others = "w:property_*" if step else f"w:property_* w:{STEP} %u"
+    prune = f"delete -output {others} {_but(outputs)}" if outputs else ""
     words = any("[" in path for path in spec.probes)    # a memory that is not read otherwise must not be cleaned away
     _run(where, [*_read(where, spec, text), "chformal -remove", "" if words else prune, *_prepare(spec),
-                 prune if words else "", "opt -full", "setundef -anyseq", "dffunmap", "simplemap", "techmap", "opt",
-                 "dffunmap", "simplemap", "aigmap", "opt_clean", "delete t:$scopeinfo", "write_rtlil bits.il"])
+                 prune if words else "", "opt -full", "setundef -anyseq", "dffunmap", "simplemap", "techmap",
+                 "opt_expr", "opt_clean", "dffunmap", "simplemap", "aigmap", "opt_clean", "delete t:$scopeinfo",
+                 "write_rtlil bits.il"])
     (where / "gates.v").write_text(DUMMY)
 
 
@@ -92,8 +94,10 @@ def write_words(where, spec, text):
                  "write_smt2 -wires spec.smt2"])
 
 
-def abc(where, outputs, prop, *, simplify=True):
+def abc(where, outputs, prop, *, keep=True, simplify=True):
     """What ABC says of an output of the specification, or of several together: that none is ever violated.
+
+    What it said of the same graph before counts, unless ``keep`` is false.
 
     Returns
     -------
@@ -108,17 +112,17 @@ def abc(where, outputs, prop, *, simplify=True):
         engine = f"{'&scorr;' if simplify else ''}&put;{'orpos;' if len(outputs) > 1 else ''}pdr"
     else:
         engine = f"&dc2;&put;bmc3,-F,{frames}"
-    words = _check(where, name, prune, engine, prop.seconds, frames)
+    words = _check(where, name, prune, engine, prop.seconds, frames, keep)
     if words[0] == "snl_SAT":
         return "violated", int(words[4])
     if words[0] == "snl_UNSAT":
         return "holds", None
     if words[0] == "snl_UNK" and prop.bound is None and simplify:     # also when nothing was left to prove
-        return abc(where, outputs, prop, simplify=False)
+        return abc(where, outputs, prop, keep=keep, simplify=False)
     return "unknown", int(words[1]) if words[0] == "snl_UNK" else None
 
 
-def _check(where, name, prune, engine, seconds, frames):
+def _check(where, name, prune, engine, seconds, frames, keep):
     """What an engine of ABC says of the specification without some outputs: the words of its status.
 
     That all ``frames`` were looked at without finding anything counts as ``snl_UNSAT``.
@@ -128,7 +132,7 @@ def _check(where, name, prune, engine, seconds, frames):
     status.unlink(missing_ok=True)
     _run(where, [f"read_rtlil bits.il; cd {TOP}; {prune}; cd; opt_clean; write_aiger -zinit {graph.name}"])
     kept = _kept(graph, engine)
-    if kept.exists():
+    if keep and kept.exists():
         known = json.loads(kept.read_text())
         _spared.append(known["seconds"])
         return known["status"]
@@ -159,7 +163,7 @@ def seconds_spent():
     return cpu_seconds() + sum(_spared)
 
 
-def induct(where, outputs, prop):
+def induct(where, outputs, prop, keep=True):
     """Induction over all checks together: whether they hold at first, and a cycle after any state in which they hold.
 
     Returns
@@ -169,14 +173,14 @@ def induct(where, outputs, prop):
     cycle : int or None
         In which cycle it is violated.
     """
-    verdict, cycle = abc(where, outputs, replace(prop, kind="base", bound=BASE))
+    verdict, cycle = abc(where, outputs, replace(prop, kind="base", bound=BASE), keep=keep)
     if verdict != "holds":
         return verdict, cycle
-    words = _check(where, "held", f"delete -output o:*; expose w:{BEFORE}", "&put;bmc3,-F,2", prop.seconds, 2)
+    words = _check(where, "held", f"delete -output o:*; expose w:{BEFORE}", "&put;bmc3,-F,2", prop.seconds, 2, keep)
     if words[0] != "snl_SAT":
         return "unknown", None      # the step would be proven of nothing
     anywhere = f"delete -output o:* o:{STEP} %d; setattr -unset init w:* w:{FIRST} w:{BEFORE} %u %d"
-    words = _check(where, "step", anywhere, "&dc2;&put;bmc3,-F,2", prop.seconds, 2)
+    words = _check(where, "step", anywhere, "&dc2;&put;bmc3,-F,2", prop.seconds, 2, keep)
     return ("holds" if words[0] == "snl_UNSAT" else "unknown"), None
 
 

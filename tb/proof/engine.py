@@ -41,34 +41,47 @@ def prove(spec, *, only=None, keep=True):
 
     Results are kept: a second run of an unchanged specification decides nothing anew. Unknown ones are tried again.
     """
+    start = seconds_spent()
     text, properties = spec.convert()
     name = spec.name or type(spec).__name__
     with _place(spec, name, text) as where:
-        numbered = list(enumerate(properties))
-        wanted = [(k, p) for k, p in numbered if only is None or p.name in only]
-        allies = [k for k, p in numbered if p.kind == "together"]
-        inductive = [k for k, p in numbered if p.kind == "induction"]
-        joint = joint_step = None    # what was decided of them together
-        for k, prop in wanted:
+        wanted = {k: p for k, p in enumerate(properties) if only is None or p.name in only}
+        allies, inductive = ([k for k, p in enumerate(properties) if p.kind == kind]
+                             for kind in ("together", "induction"))
+        joint = joint_step = bits = None    # what was decided of them together; where they are as bits
+        for k, prop in wanted.items():
             if keep and (kept := _kept(where, k, prop)).exists():
                 yield Result(**json.loads(kept.read_text()))
                 continue
-            start = seconds_spent()
-            if not (where / "ready").exists():
-                write_bits(where, spec, text)
-                (where / "ready").touch()
+            bits = bits or _bits(where, spec, text, only and wanted, allies, inductive)
             if k in allies:
-                joint = joint or abc(where, allies, prop)
-                verdict, at = _of_one(where, k, prop, *joint)
-            elif prop.kind == "induction":
-                joint_step = joint_step or induct(where, inductive, prop)
-                verdict, at = _of_one(where, k, prop, *joint_step)
+                joint = joint or abc(bits, allies, prop, keep=keep)
+                verdict, at = _of_one(bits, k, prop, *joint)
+            elif k in inductive:
+                joint_step = joint_step or induct(bits, inductive, prop, keep)
+                verdict, at = _of_one(bits, k, prop, *joint_step)
             else:
-                verdict, at = _decide(where, k, prop)
+                verdict, at = _decide(bits, k, prop, keep)
             result = Result(name, prop.name, prop.kind, prop.bound, round(seconds_spent() - start, 1), verdict, at)
             if verdict != "unknown":
                 _kept(where, k, prop).write_text(json.dumps(asdict(result)))
             yield result
+            start = seconds_spent()
+
+
+def _bits(where, spec, text, wanted, *together):
+    """The folder where the specification is as bits: all of it, or what is ``wanted`` and what is decided with that."""
+    if (where / "ready").exists():
+        return where
+    if wanted is None:
+        write_bits(where, spec, text)
+        (where / "ready").touch()
+        return where
+    some = where.with_name(f"{where.name}-some")
+    some.mkdir(exist_ok=True)
+    with_it = [group if set(group) & set(wanted) else [] for group in together]
+    write_bits(some, spec, text, sorted({*wanted, *sum(with_it, [])}), step=bool(with_it[-1]))
+    return some
 
 
 def refute(spec, check, *, keep=True):
@@ -86,7 +99,7 @@ def refute(spec, check, *, keep=True):
         if keep and kept.exists():
             return Result(**json.loads(kept.read_text()))
         write_bits(where, spec, text, outputs=[number])
-        verdict, cycle = abc(where, [number], bounded)
+        verdict, cycle = abc(where, [number], bounded, keep=keep)
         told = {"violated": "caught", "holds": "not caught"}.get(verdict, "unknown")
         result = Result(name, check, "broken", prop.bound, round(seconds_spent() - start, 1), told, cycle)
         for file in where.iterdir():    # a specification has many broken copies
@@ -132,9 +145,9 @@ def _of_one(where, number, prop, verdict, cycle):
     return ("proven", None) if verdict == "holds" else (verdict, cycle)
 
 
-def _decide(where, number, prop):
+def _decide(where, number, prop, keep):
     """Verdict and cycle of a property."""
-    verdict, cycle = abc(where, [number], prop)
+    verdict, cycle = abc(where, [number], prop, keep=keep)
     if verdict == "unknown":
         return verdict, cycle
     reached = verdict == "violated"

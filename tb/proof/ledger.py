@@ -16,12 +16,11 @@ class Ledger:
     """
 
     def __init__(self):
-        self.results, self._changes, self._seconds = [], {}, {}
+        self.results, self._changes = [], {}
 
-    def enter(self, name, results, changes=None, seconds=0.0):
-        """Results of a specification, or of the broken copy that has these changes, and the time they took."""
+    def enter(self, results, changes=None):
+        """Results of a specification, or of the broken copy that has these changes."""
         self.results += results
-        self._seconds[name] = self._seconds.get(name, 0) + seconds
         if changes is not None:
             self._changes[id(results[0])] = changes
 
@@ -68,7 +67,7 @@ class Ledger:
             checks = self.checks(name)
             entries.append({
                 "name": name, "proven": " and ".join(sorted({r.kind for r in checks}, reverse=True)),
-                "bound": self.bound(name), "seconds": round(self._seconds[name], 1),
+                "bound": self.bound(name), "seconds": round(sum(r.seconds for r in self.results if r.name == name), 1),
                 "checks": [{"check": r.property, "proven": r.kind, "bound": r.bound, "result": r.result,
                             "seconds": r.seconds} for r in checks],
                 "covers": [{"cover": r.property, "cycle": r.at} for r in self.of(name, "cover")],

@@ -49,7 +49,7 @@ from concurrent.futures import as_completed
 from rich.console import Console
 from rich.table import Table
 
-from weft.tb.proof.checkers import ProofMissing, seconds_spent, versions
+from weft.tb.proof.checkers import ProofMissing, versions
 from weft.tb.proof.crew import crew
 from weft.tb.proof.engine import prove, refute
 from weft.tb.proof.ledger import REPORT, Ledger
@@ -74,14 +74,12 @@ def broken_copies(name):
 
 
 def decide(name, number=None, keep=True):
-    """Results of a specification, or that of one of its broken copies (of kind ``broken``), and the CPU seconds."""
-    spec, start = specifications()[name], seconds_spent()
+    """Results of a specification, or that of one of its broken copies (of kind ``broken``)."""
+    spec = specifications()[name]
     if number is None:
-        results = list(prove(spec(), keep=keep))
-    else:
-        broken = broken_copies(name)[number]
-        results = [refute(broken.spec(spec), broken.check, keep=keep)]
-    return results, seconds_spent() - start
+        return list(prove(spec(), keep=keep))
+    broken = broken_copies(name)[number]
+    return [refute(broken.spec(spec), broken.check, keep=keep)]
 
 
 def run(names=(), keep=True):
@@ -101,8 +99,7 @@ def run(names=(), keep=True):
         with console.status("proving") as status:
             for count, job in enumerate(as_completed(jobs), 1):
                 name, changes = jobs[job]
-                results, seconds = job.result()
-                ledger.enter(name, results, changes, seconds)
+                ledger.enter(job.result(), changes)
                 status.update(f"proving: {count} of {len(jobs)} specifications and broken copies done")
     if len(names) < len(specifications()):
         console.print(_details(ledger))

@@ -153,13 +153,20 @@ class Spec(wiring.Component):
         m.d.sync += before.eq(allowed & ~bad.any())
         return broken
 
+    def properties(self):
+        """Its properties, in output order."""
+        self._fragment()
+        return [p for p, _ in self._properties]
+
     def convert(self):
         """Its RTLIL, and its properties in output order."""
+        fragment = self._fragment()
+        ports = [self._domain.clk, *self._inputs, *self._outputs]
+        return rtlil.convert(fragment, name=TOP, emit_src=False, ports=ports), [p for p, _ in self._properties]
+
+    def _fragment(self):
         with _standing_in(self.replaced, self.block):
-            fragment = Fragment.get(self, None)
-            ports = [self._domain.clk, *self._inputs, *self._outputs]
-            text = rtlil.convert(fragment, name=TOP, emit_src=False, ports=ports)
-        return text, [p for p, _ in self._properties]
+            return Fragment.get(self, None)
 
 
 def bound_of(properties):

@@ -57,7 +57,7 @@ def test_pump_sends_no_more_than_there_is_room_for():
 def test_simple_nic_port_takes_its_own_frames_and_counts_the_rest():
     loop, devices, _ = connected_pair(seed=1)
     contexts = [Context(device, mac=2 + i, ip=10 + i) for i, device in enumerate(devices)]
-    ports = [SimpleNicPort(context, lambda frame: frame[12:14] == b"\x89\x15", depth=5) for context in contexts]
+    ports = [SimpleNicPort(context, lambda frame, _: frame[12:14] == b"\x89\x15", depth=5) for context in contexts]
     other = []
     contexts[1].raw_frame_handlers.append(lambda frame, entry: other.append(frame))
     frames = [(3).to_bytes(6, "big") + (2).to_bytes(6, "big") + kind + bytes([n]) * 50
@@ -77,7 +77,7 @@ def test_simple_nic_port_takes_its_own_frames_and_counts_the_rest():
 def test_simple_nic_port_has_no_room_when_the_ring_is_full():
     _, devices, _ = connected_pair(seed=1)
     context = Context(devices[0], mac=2, ip=10)
-    port = SimpleNicPort(context, lambda frame: True)
+    port = SimpleNicPort(context, lambda frame, entry: True)
     sent = 0
     while port.room:
         port.send(bytes(60))

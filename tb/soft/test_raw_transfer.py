@@ -257,7 +257,7 @@ def test_two_hosts_over_the_simple_nic():
     for n in range(8):
         assert ends[0].rdma_post_send(0, WorkRequest(n + 1, Opcode.WRITE, regions[0].id, 5000 * n, regions[1].id,
                                                      5000 * n, regions[1].key, 5000)) == 0
-    ports = [SimpleNicPort(context, lambda frame: int.from_bytes(frame[12:14], "big") == ETHTYPE_RDMA)
+    ports = [SimpleNicPort(context, lambda frame, _: int.from_bytes(frame[12:14], "big") == ETHTYPE_RDMA)
              for context in contexts]
     finished = []
 

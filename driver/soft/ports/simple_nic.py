@@ -3,6 +3,11 @@
 from .inbox import Inbox
 
 
+def for_host_qpns(_frame, entry):
+    """Packets for a QPN of software on the host: see :class:`~weft.driver.queue.host_qpns.HostQpns`."""
+    return bool(entry.host)
+
+
 class SimpleNicPort(Inbox):
     """An open card's raw frames.
 
@@ -10,8 +15,9 @@ class SimpleNicPort(Inbox):
     ----------
     context : Context
         Its :meth:`progress` is what brings frames.
-    wanted : callable(frame)
-        Whether a raw frame of the card is one for this port; others stay with the other handlers.
+    wanted : callable(frame, entry)
+        Whether a raw frame of the card, with its NIC_RX entry, is one for this port; others stay with the other
+        handlers. :func:`for_host_qpns` is one.
     depth : int
         See :class:`Inbox`.
     """
@@ -21,8 +27,8 @@ class SimpleNicPort(Inbox):
         self.context, self.wanted = context, wanted
         context.raw_frame_handlers.append(self._arrive)
 
-    def _arrive(self, frame, _entry):
-        if self.wanted(frame):
+    def _arrive(self, frame, entry):
+        if self.wanted(frame, entry):
             self.arrive(bytes(frame))
 
     @property

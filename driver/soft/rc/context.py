@@ -23,6 +23,8 @@ class SoftContext:
     mac, ip : int
     max_qp, max_mr : int
         Queue pairs and memory regions there can be.
+    first_qpn : int
+        Of the ``max_qp`` numbers that queue pairs get.
     random : random.Random
         Of first PSNs and key tags; the system's by default, which nobody can foresee.
 
@@ -36,13 +38,13 @@ class SoftContext:
         As of a :class:`~weft.driver.verbs.context.Context`.
     """
 
-    def __init__(self, *, mac, ip, max_qp=1024, max_mr=1024, random=None):
+    def __init__(self, *, mac, ip, max_qp=1024, max_mr=1024, first_qpn=FIRST_QPN, random=None):
         self.mac, self.ip, self.random = unsigned("mac", mac, 48), unsigned("ip", ip, 32), random or SystemRandom()
         self.counts = collections.Counter()
         self.memory = MemoryTable(max_mr, self.random)
         self.qps, self.pds, self.cqs = {}, {}, {}
         self.async_events = collections.deque()
-        self._numbers = IndexPool(max_qp, "queue pairs")
+        self.first_qpn, self._numbers = unsigned("first_qpn", first_qpn, 24), IndexPool(max_qp, "queue pairs")
         self._pds = 0
         self._turns, self._answers = collections.deque(), collections.deque()
         self._now = 0
@@ -64,7 +66,7 @@ class SoftContext:
 
     def add_qp(self, qp):
         """Number of a new queue pair; MemoryError if there are as many as there can be."""
-        number = FIRST_QPN + self._numbers.take()
+        number = self.first_qpn + self._numbers.take()
         self.qps[number] = qp
         self._turns.append(qp)
         return number
@@ -73,7 +75,7 @@ class SoftContext:
         """Its number is free again."""
         del self.qps[qp.qp_num]
         self._turns.remove(qp)
-        self._numbers.give(qp.qp_num - FIRST_QPN)
+        self._numbers.give(qp.qp_num - self.first_qpn)
 
     # ---------------------------------------------------------------------------- frames and time
 

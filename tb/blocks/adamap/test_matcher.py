@@ -1,5 +1,7 @@
 """The matcher with its head cache against the functional model: what becomes of each header, and which nodes leave."""
 
+import os
+
 import cocotb
 import pytest
 
@@ -19,9 +21,9 @@ WANTED = [*(("retired", encoding, how) for encoding in abi.Encoding for how in (
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def random_headers(dut):
     bench = await Bench.start(dut)
-    rng = bench.rng
+    rng, turns = bench.rng, int(os.environ["WEFT_TURNS"])
     for turn in range(800):
-        if turn >= 20 and all(bench.seen[what] for what in WANTED) and bench.seen["retired by an order"] > 20:
+        if turn >= turns and all(bench.seen[what] for what in WANTED) and bench.seen["retired by an order"] > 20:
             break
         await bench.set(slack=rng.choice([0, 1, 1, 2, 5, 40, 1 << 31]), depth=rng.choice([1, 2, 3, 4]),
                   watermark=rng.choice([1, 2, 4]))
@@ -41,4 +43,5 @@ async def random_headers(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_headers_and_nodes_agree_with_the_model(sim):
-    simulate(room(), name="adamap_matcher", cases=__file__, sim=sim)
+    simulate(room(), name="adamap_matcher", cases=__file__, sim=sim,
+             env={"WEFT_TURNS": "5" if sim == "icarus" else "20"})

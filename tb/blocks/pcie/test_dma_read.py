@@ -260,6 +260,7 @@ async def single_line_latency(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_reads_return_the_bytes_asked_for(sim):
-    quick = sim == "icarus"
+    quick = sim == "icarus"     # nor does it count headers, which takes half as long as all the rest
     simulate(DmaRead(PARAMS, bulk_clients=BULKS, line_clients=LINES), name="pcie_dma_read", cases=__file__,
-             sim=sim, env={"WEFT_STEP": "5" if quick else "2", "WEFT_GROUPS": "10" if quick else "16"})
+             sim=sim, tests=r"\.(?!headers_in_flight)\w+$" if quick else None,
+             env={"WEFT_STEP": "5" if quick else "2", "WEFT_GROUPS": "10" if quick else "16"})

@@ -11,7 +11,7 @@ import pytest
 from cocotb.triggers import ClockCycles, ReadOnly, RisingEdge
 
 from weft.hdl import wire
-from weft.hdl.abi import Reason
+from weft.hdl.abi import HOST_QPNS, Reason, is_host_qpn
 from weft.hdl.layouts import RxHeader, RxKind
 from weft.hdl.params import preset
 from weft.hdl.receive.parse import RAW_MAX, Parse
@@ -27,10 +27,12 @@ LATENCY = 8
 FAST = os.environ.get("WEFT_SIM") == "verilator"
 FRAMES = 400 if FAST else 72
 STEP = 1 if FAST else 5         # of the lengths tried
-CASES = 18
+CASES = 20
 IPV4_AT = wire.ETH.size_bytes
 UDP_AT = IPV4_AT + wire.IPV4.size_bytes
 KNOWN = list(wire.EXTENSIONS)
+HOST_FIRST, HOST_LOG2 = 0xC0_0000, 22        # a quarter of all QPNs
+MAC_PADDING = wire.MIN_FRAME_BYTES - wire.RETH_OFFSET - wire.ICRC_BYTES      # of a packet of a BTH alone
 BROADCAST = (1 << 48) - 1
 # Bytes of the IPv4 header that the ICRC does not cover, only the header's checksum: TOS, TTL, the checksum itself.
 UNPROTECTED = [IPV4_AT + 1, IPV4_AT + 8, IPV4_AT + 10, IPV4_AT + 11]
@@ -45,6 +47,7 @@ class ParseBench:
         self.header = StreamSink(dut, "o_header", dut.clk, pause=pause, rng=rng)
         self.payload = StreamSink(dut, "o_payload", dut.clk, pause=pause, rng=rng)
         self.refused, self.frames, self.sent = [], 0, 0
+        self.to_host = Counter()    # (opcode, bytes) of frames for software on the host
         self.nic_takes = True       # the Simple NIC: a raw frame is done when its header is taken
         self.raws_done = 0          # it is done with so many more
         cocotb.start_soon(self._watch())
@@ -74,11 +77,12 @@ class ParseBench:
             await RisingEdge(self.dut.clk)
 
 
-async def start(dut, **options):
+async def start(dut, host_qpns=0, **options):
     rng = random.Random(bench_seed())
     await start_clock(dut)
     dut.enable.value = 1
     dut.network__mac.value, dut.network__ip.value = MAC, IP
+    dut.host_qpns.value = host_qpns
     return rng, ParseBench(dut, rng, **options)
 
 
@@ -87,6 +91,20 @@ def data_frame(rng, length, **fields):
                 dest_qp=rng.getrandbits(24), ack_req=rng.getrandbits(1), va=rng.getrandbits(64),
                 rkey=rng.getrandbits(32), rsn=rng.getrandbits(24),
                 imm=rng.getrandbits(32), src_ip=rng.getrandbits(32), **fields)
+
+
+def word(**fields):
+    """A value of ``host_qpns``."""
+    return int.from_bytes(HOST_QPNS.pack(**fields), "little")
+
+
+def host_frame(rng, opcode=None, length=None, padding=None):
+    """A packet for a QPN of software on the host; the shortest is filled up to 60 bytes, or with ``padding``."""
+    frame = roce(rng.getrandbits(8) if opcode is None else opcode, psn=rng.getrandbits(24),
+                 dest_qp=rng.choice([1, HOST_FIRST + rng.getrandbits(HOST_LOG2)]), src_ip=rng.getrandbits(32),
+                 payload=rng.randbytes(some_length(rng) if length is None else length))
+    full = wire.MIN_FRAME_BYTES - len(frame) if padding is None else padding
+    return frame + rng.randbytes(max(0, full))
 
 
 def flip(frame, byte, bit):
@@ -136,6 +154,8 @@ def random_frame(rng, case):
     if case == 15:
         changes = rng.choice([{"dst": PEER_MAC}, {"dst": BROADCAST}, {"ethertype": 0x86DD}])
         return seal(edit(frame, wire.ETH, 0, **changes))
+    if case in (16, 17):
+        return host_frame(rng)
     header = wire.ETH.pack(dst=rng.choice([MAC, MAC, BROADCAST, 0x0100_5E00_0001, PEER_MAC]), src=PEER_MAC,
                            ethertype=wire.ETHERTYPE_ARP)
     return header + rng.randbytes(rng.choice([0, 28, 46, 50, 51, 1500]))
@@ -151,17 +171,39 @@ def compare(value, expected):
     assert KINDS[got.kind.value] == expected.kind
     names = vars(expected).keys() - {"kind"}
     if expected.kind == "RAW":
-        names = {"roce", "length", "reason"}
+        names = {"roce", "host", "length", "reason"}
     for name in names:
         assert getattr(got, name) == getattr(expected, name), f"{expected}: {name} is {getattr(got, name):#x}"
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def host_range(dut):
+    """Which QPNs are software's: ranges of every size, at their edges, with QPN 1 and without."""
+    rng, bench = await start(dut)
+    inside = 0
+    for log2 in range(25):
+        first = rng.getrandbits(24) >> log2 << log2
+        dut.host_qpns.value = value = word(first=first, log2=log2, ranged=rng.random() < 0.8, qp1=rng.getrandbits(1))
+        await ClockCycles(dut.clk, 2)
+        edges = {1, first, first + (1 << log2) - 1, (first - 1) % (1 << 24), (first + (1 << log2)) % (1 << 24),
+                 first ^ 1 << rng.randrange(24)}
+        frames = [roce(4, dest_qp=qpn) for qpn in edges]
+        inside += sum(is_host_qpn(value, qpn) for qpn in edges)
+        bench.refused.clear()
+        for frame in frames:
+            bench.send(frame + bytes(MAC_PADDING))
+        await expect(bench, [(frame, False) for frame in frames])
+    assert bench.to_host == {(4, 58): inside} and inside > 25
 
 
 async def expect(bench, frames):
     """Compare everything that comes out with what the model makes of ``frames``; count the cases."""
     cases, refused = Counter(), []
     for frame, error in frames:
-        header, payload = parse(frame, error=error, mac=MAC, ip=IP)
+        header, payload = parse(frame, error=error, mac=MAC, ip=IP, host_qpns=int(bench.dut.host_qpns.value))
         cases[header.kind, header.reason] += 1
+        if header.host:
+            bench.to_host[header.opcode, header.length] += 1
         if not seen_by_driver(header):
             refused.append(header.reason)
             continue
@@ -176,7 +218,7 @@ async def expect(bench, frames):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def random_frames(dut):
-    rng, bench = await start(dut, pause=0.2)
+    rng, bench = await start(dut, word(first=HOST_FIRST, log2=HOST_LOG2, ranged=1, qp1=1), pause=0.2)
     bench.source.pause = 0.5
     frames = [(random_frame(rng, n % CASES), rng.random() < 0.03) for n in range(FRAMES)]
     whole = data_frame(rng, 64)
@@ -186,6 +228,10 @@ async def random_frames(dut):
     surely += [flip(whole, byte, bit) for byte in UNPROTECTED for bit in range(8)]
     surely += [seal(edit(whole, wire.ETH, 0, dst=MAC ^ 1 << bit)) for bit in range(48)]
     surely += [seal(edit(whole, wire.IPV4, IPV4_AT, dst=IP ^ 1 << bit)) for bit in range(32)]
+    surely += [host_frame(rng, opcode) for opcode in range(0x16)]
+    surely += [host_frame(rng, 4, 0, padding) for padding in range(MAC_PADDING + 2)]
+    surely += [host_frame(rng, 4, 4), seal(edit(host_frame(rng, 4, 4), wire.IPV4, IPV4_AT, total_length=44)),
+               flip(host_frame(rng, 4, 0), 57, 3), roce(4, dest_qp=3)]
     frames += [(whole, True), *((frame, False) for frame in surely)]
     task = cocotb.start_soon(expect(bench, frames))
     for frame, error in frames:
@@ -200,6 +246,8 @@ async def random_frames(dut):
     assert reasons == {Reason.OK, Reason.BAD_FRAME, Reason.TRUNCATED, Reason.BAD_ICRC, Reason.BAD_HEADER,
                        Reason.UNKNOWN_OPCODE, Reason.LENGTH_MISMATCH}
     assert {kind for kind, _ in cases} == set(KINDS)
+    assert {opcode for opcode, _ in bench.to_host} >= set(range(0x16)), "a standard opcode did not reach the host"
+    assert bench.to_host[4, 58] >= 2, "none that was filled up, or none that was not"
 
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
@@ -297,9 +345,10 @@ async def overflow(dut):
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def raw_frames_have_a_share(dut):
     """The Simple NIC takes none: raw frames are dropped behind the first ones, packets of all kinds are not."""
-    rng, bench = await start(dut)
+    rng, bench = await start(dut, word(first=HOST_FIRST, log2=HOST_LOG2, ranged=1, qp1=1))
     bench.nic_takes = False
-    raw = wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=wire.ETHERTYPE_ARP) + bytes(46)
+    raw = rng.choice([wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=wire.ETHERTYPE_ARP) + bytes(46),
+                      host_frame(rng, length=60)])
     packets = [roce(wire.Opcode.ACKNOWLEDGE), roce(wire.Opcode.PROBE), data_frame(rng, 64)]
     frames = [frame for _ in range(2 * RAW_MAX) for frame in (raw, rng.choice(packets))]
     for frame in frames:

@@ -11,6 +11,7 @@ from weft.hdl import wire
 from weft.hdl.abi import (
     GENERATION_BITS,
     HOLES_BITS,
+    HOST_QPNS,
     REPORT_EVENT,
     AccessFlag,
     QpState,
@@ -37,6 +38,10 @@ DEAD_QP, ERR_QP = 7, 8
 PAGE = 4096
 PHYSICAL = 1 << 40      # the stand-in translates a page to itself plus this, in reverse order
 REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE, Verdict.FAR: Reason.FAR_PSN}
+
+
+HOST_QPN = 0xABCD00
+HOST_WORD = int.from_bytes(HOST_QPNS.pack(first=HOST_QPN, log2=4, ranged=1, qp1=1), "little")
 
 
 def number(index):
@@ -196,12 +201,16 @@ async def start(dut, **options):
     await start_clock(dut)
     dut.enable.value = dut.space.value = 1
     dut.network__mac.value, dut.network__ip.value = MAC, IP
+    dut.registers__host_qpns.value = HOST_WORD
     return rng, Room(dut, rng, **options)
 
 
 def random_frame(rng):
     if rng.random() < 0.15:
         return wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=0x0806) + rng.randbytes(rng.choice([46, 200]))
+    if rng.random() < 0.1:
+        return roce(rng.getrandbits(8), dest_qp=rng.choice([1, HOST_QPN + rng.getrandbits(4)]),
+                    payload=rng.randbytes(rng.choice([4, 1024])), src_ip=stranger(rng))
     others = [*[wire.Opcode.PROBE] * 4, wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, 0x77]
     opcode = rng.choice(sorted(wire.DATA_OPCODES) * 3 + others)
     qpn = number(rng.choice([1, 2, 3, 1, 2, 3, DEAD_QP, ERR_QP, ERR_QP]))
@@ -233,7 +242,7 @@ class Expected:
         answers, self.needs, self.looks = zip(requests, judgements, strict=True), iter(needs), iter(looks)
         beats_out, ticket = [0, 0], 0
         for frame in frames:
-            header, payload = parse(frame, mac=MAC, ip=IP)
+            header, payload = parse(frame, mac=MAC, ip=IP, host_qpns=HOST_WORD)
             self.counts["count_rx_frames"] += 1
             if header.kind == "REFUSED" and not header.opcode:
                 self.refused[0].append(header.reason)
@@ -243,13 +252,14 @@ class Expected:
             ticket += 1
 
     def _raw(self, header, payload, beats_out):
-        self.raw.append((len(payload), header.roce, payload))
+        self.raw.append((len(payload), header.roce, header.host, payload))
         beats_out[1] += -(-len(payload) // 64)
 
     def _packet(self, header, payload, ticket, answers, beats_out):
         beat_count = -(-len(payload) // 64)
         looked_at, state = next(self.looks)
         if header.kind == "RAW" and not header.roce:
+            self.cases["for software on the host"] += header.host
             self._raw(header, payload, beats_out)
             return
         length = header.dma_length if header.kind == "DATA" else 0
@@ -346,8 +356,8 @@ async def compare(room, frames):
     assert [(r.address, r.length, bool(r.last)) for r in requests] == expected.requests
     assert [(await receive(room.data))[0] for _ in expected.data] == expected.data
     infos = [RawFrame.from_bits(await room.raw_info.recv()) for _ in range(len(room.raw_info))]
-    assert [(i.length, i.roce) for i in infos] == [r[:2] for r in expected.raw]
-    assert [(await receive(room.raw))[0] for _ in expected.raw] == [r[2] for r in expected.raw]
+    assert [(i.length, i.roce, i.host) for i in infos] == [r[:3] for r in expected.raw]
+    assert [(await receive(room.raw))[0] for _ in expected.raw] == [r[3] for r in expected.raw]
     assert not len(room.data) and not len(room.raw)
     reports = [Report.from_bits(await room.report.recv()) for _ in range(len(room.report))]
     check_reports(room, [(r.entry, r.ticket) for r in reports], expected)
@@ -374,6 +384,7 @@ async def random_packets(dut):
     expected = await compare(room, frames)
     cocotb.log.info("cases: %s", dict(expected.cases))
     for case in ("probe of a QP in ERR", "stopped in the last moment", "coalesced",
+                 "for software on the host",
                  *(("control frame", int(opcode)) for opcode in (wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT))):
         assert expected.cases.pop(case), case
     seen = {verdict for _, verdict, _ in expected.cases}

@@ -1,5 +1,6 @@
 """Ring reader against a host that answers line reads late and out of order."""
 
+import os
 import random
 from collections import deque
 
@@ -186,7 +187,7 @@ async def bad_descriptors_are_refused_and_skipped(dut):
     host, got, refused = await setup(dut, rng, log2=5)
     mask, sent, bad_phase, damaged, failed = 2 * host.size - 1, {}, set(), set(), set()
     host.cut_short = 0.25
-    for _ in range(40):
+    for _ in range(int(os.environ["WEFT_ROUNDS"])):
         for _ in range(rng.randint(1, host.size)):
             index, kind = host.prod, rng.random()
             if kind < 0.1:
@@ -228,7 +229,7 @@ async def restart_discards_what_is_in_flight(dut):
     rng = random.Random(bench_seed())
     host, got, refused = await setup(dut, rng, log2=6, latency=(60, 120))
     stale = 0
-    for _ in range(10):
+    for _ in range(int(os.environ["WEFT_RESTARTS"])):
         for _ in range(rng.randint(10, host.size // 2)):
             host.post()
         await host.doorbell()
@@ -268,5 +269,8 @@ async def one_descriptor_per_cycle_from_the_buffer(dut):
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_descriptors_are_delivered_in_order(sim):
     from weft.hdl.ring.reader import RingReader
+
+    quick = sim == "icarus"
     simulate(RingReader(preset("test").with_(ring_prefetch=PREFETCH)), name="ring_reader",
-             cases=__file__, sim=sim)
+             cases=__file__, sim=sim,
+             env={"WEFT_ROUNDS": "12" if quick else "40", "WEFT_RESTARTS": "6" if quick else "10"})

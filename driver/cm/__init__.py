@@ -1,0 +1,1 @@
+"""RDMA CM: connections by IP address and port, with the names of ``pyverbs.cmid``."""

@@ -1,0 +1,83 @@
+"""Who talks to whom: addresses and ports (rdma_addrinfo)."""
+
+import socket
+
+from ..terms.checks import between, member
+from ..terms.errors import InvalidValue, NotSupported
+from .enums import AddrFlag, PortSpace
+
+
+def _text(value):
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _address(name, flags):
+    """An IPv4 address as a number; 0 for None, which is any."""
+    if name is None:
+        return 0
+    numeric = socket.AI_NUMERICHOST if flags & AddrFlag.NUMERICHOST else 0
+    try:
+        found = socket.getaddrinfo(_text(name), None, type=socket.SOCK_STREAM, flags=numeric)
+    except socket.gaierror as error:
+        raise InvalidValue(f"Failed to get Address Info of {_text(name)}: {error}") from None
+    for family, *_, address in found:
+        if family == socket.AF_INET:
+            return int.from_bytes(socket.inet_aton(address[0]), "big")
+    raise NotSupported(f"{_text(name)} has no IPv4 address; the card speaks IPv4")
+
+
+def _port(service):
+    """A port as a number; 0 for None, which is any."""
+    service = _text(service)
+    if service is None:
+        return 0
+    if not str(service).isdigit():
+        try:
+            return socket.getservbyname(service, "tcp")
+        except OSError:
+            raise InvalidValue(f"Failed to get Address Info: there is no service {service}") from None
+    return between("the port", int(service), 0, (1 << 16) - 1)
+
+
+class AddrInfo:
+    """Addresses to bind to or to connect to.
+
+    Parameters
+    ----------
+    src, dst : str or None
+        Names or IPv4 addresses: of this host, which says the card; of the peer.
+    src_service, dst_service : str or None
+        Names of services, or ports.
+    port_space : PortSpace
+        TCP, or 0, which is the same.
+    flags : AddrFlag
+        With PASSIVE it is an address to listen on.
+
+    Attributes
+    ----------
+    src, src_port, dst, dst_port : int
+        0 is any.
+    """
+
+    def __init__(self, src=None, dst=None, src_service=None, dst_service=None, port_space=0, flags=0):
+        self.flags = AddrFlag(flags)
+        self.port_space = check_port_space(port_space or PortSpace.TCP)
+        self.src, self.src_port = _address(src, flags), _port(src_service)
+        self.dst, self.dst_port = (0, 0) if self.passive else (_address(dst, flags), _port(dst_service))
+
+    @property
+    def passive(self):
+        return bool(self.flags & AddrFlag.PASSIVE)
+
+    def close(self):
+        """Nothing is left of it anyway."""
+        return
+
+
+def check_port_space(port_space):
+    """``port_space`` as a member, if there are connections in it."""
+    port_space = member("port_space", port_space, PortSpace)
+    if port_space is not PortSpace.TCP:
+        raise NotSupported(f"the port space {port_space.name} does not exist here, only TCP: there are only RC queue "
+                           "pairs")
+    return port_space

@@ -1,0 +1,141 @@
+"""Connection management of an open card: datagrams through its Simple NIC."""
+
+import collections
+from types import SimpleNamespace
+
+from weft.hdl import wire
+
+from ..connection.agent import Agent
+from ..terms.errors import QueueFull
+from ..verbs.device_list import guid_of
+
+SPORT = 0xC000 | wire.GSI_QPN
+
+
+def parse_datagram(frame):
+    """``src_ip, src_mac`` and ``data`` of a frame for the general services QP, its ICRC right; None if it is none."""
+    at = wire.RETH_OFFSET
+    if len(frame) != at + wire.DETH.size_bytes + wire.MAD_BYTES + wire.ICRC_BYTES:
+        return None
+    bth, deth = wire.BTH.unpack(frame[wire.BTH_OFFSET:]), wire.DETH.unpack(frame[at:])
+    if bth.opcode != wire.UD_SEND_ONLY or bth.dest_qp != wire.GSI_QPN or bth.pad_count or deth.qkey != wire.GSI_QKEY:
+        return None
+    at += wire.DETH.size_bytes
+    return SimpleNamespace(src_ip=wire.IPV4.unpack(frame[wire.ETH.size_bytes:]).src, src_mac=wire.ETH.unpack(frame).src,
+                           data=bytes(frame[at : at + wire.MAD_BYTES]))
+
+
+class CardAgent:
+    """The :class:`~weft.driver.connection.agent.Agent` of a card, as one of its engine's services.
+
+    Everything happens under the lock of the card.
+
+    Parameters
+    ----------
+    card : Card
+
+    Attributes
+    ----------
+    agent : Agent
+    users : dict of Identifier to callable()
+        Who hears that the card forgot everything, and how.
+    """
+
+    def __init__(self, card):
+        self.card, self.engine = card, card.engine
+        self.agent = Agent(ip=card.ip, guid=guid_of(card.mac), random=card.config.random, send=self._send,
+                           patience=card.config.cm_patience)
+        self._own = collections.deque()     # datagrams of this card to itself
+        self._wanted = {}                   # key -> (IP, until when, who hears whether it is there)
+        self.users = {}
+        self.engine.host_qpns.claim_qp1()
+
+    @classmethod
+    def of(cls, card):
+        """That of a card: there is one."""
+        found = [service for service in card.engine.services if isinstance(service, cls)]
+        if not found:
+            found = [cls(card)]
+            card.engine.services.append(found[0])
+        return found[0]
+
+    def now(self):
+        return self.card.device.now_ns()
+
+    # ------------------------------------------------------------------------------------- datagrams
+
+    def _send(self, ip, mac, data):
+        if ip == self.card.ip:
+            self._own.append(data)
+            return
+        mac = self.engine.neighbours.find(ip) or mac
+        if mac is None:
+            self.engine.counts["datagrams_dropped"] += 1
+            return
+        frame = wire.build_frame(
+            opcode=wire.UD_SEND_ONLY, dst_mac=mac, src_mac=self.card.mac, src_ip=self.card.ip, dst_ip=ip, sport=SPORT,
+            dest_qp=wire.GSI_QPN, psn=0, extensions=wire.DETH.pack(qkey=wire.GSI_QKEY, src_qp=wire.GSI_QPN),
+            payload=data)
+        try:
+            self.engine.nic.send(frame, self)
+        except QueueFull:
+            self.engine.counts["datagrams_dropped"] += 1
+
+    def on_frame(self, frame, entry):
+        """A raw frame of the card's. What says that it is of the card itself is not believed."""
+        datagram = parse_datagram(frame) if entry.host else None
+        if datagram is not None and datagram.src_ip != self.card.ip:
+            self.agent.on_datagram(datagram.data, datagram.src_ip, datagram.src_mac, self.now())
+
+    # ------------------------------------------------------------------------------------ neighbours
+
+    def resolve(self, key, ip, timeout_ns, done):
+        """Find the neighbour ``ip``: ``done(found)`` says whether it is there."""
+        now = self.now()
+        if ip != self.card.ip:
+            self.engine.neighbours.want(ip, now)
+        self._wanted[key] = ip, now + timeout_ns, done
+
+    def forget_user(self, key):
+        """Who used it is gone."""
+        self._wanted.pop(key, None)
+        self.users.pop(key, None)
+
+    def add_user(self, key, gone):
+        """``gone()`` hears when the card forgets everything."""
+        self.users[key] = gone
+
+    def _resolve_due(self, now):
+        for key, (ip, until, done) in list(self._wanted.items()):
+            found = self.engine.neighbours.find(ip) is not None
+            if found or now >= until:
+                del self._wanted[key]
+                done(found)
+            else:
+                self.engine.neighbours.want(ip, now)
+
+    # ---------------------------------------------------------------------------------------- engine
+
+    @property
+    def deadline(self):
+        """When :meth:`progress` wants to be called, or None."""
+        if self._own:
+            return 0
+        times = [until for _, until, _ in self._wanted.values()]
+        return min((at for at in (self.agent.deadline, *times) if at is not None), default=None)
+
+    def progress(self, now):
+        """Carry what the card says to itself, and do what is due."""
+        for _ in range(len(self._own)):
+            self.agent.on_datagram(self._own.popleft(), self.card.ip, self.card.mac, now)
+        self.agent.progress(now)
+        self._resolve_due(now)
+
+    def forget(self):
+        """The card was reset."""
+        self._own.clear()
+        self._wanted.clear()
+        self.agent.forget_all()
+        users, self.users = self.users, {}
+        for gone in users.values():
+            gone()

@@ -1,0 +1,265 @@
+"""``rdma_cm_id`` by its names in ``pyverbs.cmid``."""
+
+import errno
+
+from ..connection.connection import State
+from ..terms.checks import between, member
+from ..terms.enums import QPState
+from ..terms.errors import InvalidValue, NotSupported, PyverbsRDMAError, PyverbsUserError
+from .addr_info import AddrInfo, check_port_space
+from .conn_param import ConnParam
+from .enums import RDMA_OPTION_ID, EventType, Option, PortSpace
+from .events import CMEvent, CMEventChannel, UDParam
+from .identifier import Identifier
+from .qp_attributes import state_attr
+from .work import Work
+
+__all__ = ["CMID", "AddrInfo", "CMEvent", "CMEventChannel", "ConnParam", "UDParam"]
+
+RESOLVE_MS = 2000
+_CODES = {EventType.REJECTED: errno.ECONNREFUSED, EventType.UNREACHABLE: errno.ETIMEDOUT,
+          EventType.ADDR_ERROR: errno.ETIMEDOUT, EventType.DEVICE_REMOVAL: errno.ENODEV}
+
+
+class ConnectionFailed(PyverbsRDMAError):
+    """The peer refused, or was not to be reached; ``event`` is the :class:`Record` that says so."""
+
+    def __init__(self, what, record):
+        super().__init__(f"{what}: {record.type.name}, status {record.status}",
+                         _CODES.get(record.type, errno.EPROTO))
+        self.event = record
+
+
+class CMID(Work):
+    """An end of a connection, or a listener.
+
+    With an :class:`AddrInfo` its calls wait until what they ask for is done. With a :class:`CMEventChannel` they
+    return at once, and events tell.
+
+    Parameters
+    ----------
+    creator : AddrInfo, CMEventChannel or CMEvent
+        A CMEvent is a CONNECT_REQUEST, and the CMID that of the connection it asks for.
+    qp_init_attr : QPInitAttr or None
+        With an AddrInfo: the QP it has; of one to listen on the QPs of the connections that are asked for.
+    pd : PD or None
+        The program's; by default there is one for all CMIDs of a device.
+    port_space : PortSpace
+    listen_id : CMID or None
+        With a CMEvent: the CMID that listens.
+
+    Raises
+    ------
+    PyverbsRDMAError
+        If there is no such device, or no way to the peer.
+    """
+
+    def __init__(self, creator=None, qp_init_attr=None, pd=None, port_space=PortSpace.TCP, listen_id=None):
+        check_port_space(port_space)
+        self._qp_init, self._sync = qp_init_attr, isinstance(creator, AddrInfo)
+        if self._sync:
+            self.identifier = Identifier(CMEventChannel(), pd)
+            self._open(creator)
+        elif isinstance(creator, CMEventChannel):
+            self.identifier = Identifier(creator, pd)
+        elif isinstance(creator, CMEvent):
+            if listen_id is None:
+                raise PyverbsUserError("listen ID not provided")
+            if creator.connection is None:
+                raise InvalidValue(f"Failed to create CM ID: {creator.event_type.name} asks for no connection")
+            self.identifier = listen_id.identifier.child(listen_id.event_channel, creator.connection)
+        else:
+            raise PyverbsRDMAError(f"Cannot create CM ID from {type(creator)}", errno.EINVAL)
+
+    def _open(self, info):
+        try:
+            if info.passive:
+                self.bind_addr(info)
+            else:
+                self.resolve_addr(info)
+                self.resolve_route()
+                if self._qp_init is not None:
+                    self.create_qp(self._qp_init)
+        except BaseException:
+            self.close()
+            raise
+
+    # ----------------------------------------------------------------------------------- what it is
+
+    @property
+    def event_channel(self):
+        return None if self._sync else self.identifier.channel
+
+    @property
+    def context(self):
+        return self.identifier.held.context if self.identifier.held else None
+
+    @property
+    def pd(self):
+        return self.identifier.held.pd if self.identifier.held else None
+
+    @property
+    def qp(self):
+        """Its own QP, or None."""
+        return self.identifier.qp
+
+    @property
+    def qpn(self):
+        return self.qp.qp_num if self.qp is not None else None
+
+    @property
+    def dev_name(self):
+        return self.context.name
+
+    @property
+    def port_num(self):
+        return 1 if self.context is not None else 0
+
+    @property
+    def private_data(self):
+        """What came with the peer's request, acceptance or refusal, with zeros behind it."""
+        return self.identifier.private_data
+
+    # ------------------------------------------------------------------------------------ addresses
+
+    def bind_addr(self, lai):
+        """Belong to the device with the source address, and to the port."""
+        self.identifier.attach(lai.src)
+        self.identifier.src_port = lai.src_port
+
+    def resolve_addr(self, rai, timeout_ms=RESOLVE_MS):
+        """Find device and neighbour for a destination. ADDR_RESOLVED, or ADDR_ERROR."""
+        if rai.passive or not rai.dst:
+            raise InvalidValue("Failed to Resolve Address: it has no destination")
+        self.identifier.attach(rai.src)
+        self.identifier.src_port = rai.src_port
+        self.identifier.resolve(rai.dst, rai.dst_port, between("timeout_ms", timeout_ms, 0, 1 << 31) * 1_000_000)
+        self._finish("Failed to Resolve Address", EventType.ADDR_RESOLVED)
+
+    def resolve_route(self, timeout_ms=RESOLVE_MS):
+        """Find the way: on Ethernet it is known as soon as the neighbour is. ROUTE_RESOLVED."""
+        if not self.identifier.peer_ip:
+            raise InvalidValue("Failed to Resolve Route: the address was not resolved")
+        self.identifier.tell(EventType.ROUTE_RESOLVED)
+        self._finish("Failed to Resolve Route", EventType.ROUTE_RESOLVED)
+
+    def _finish(self, what, *wanted):
+        """Wait for what a call asked for, if the CMID waits."""
+        if not self._sync:
+            return None
+        while True:
+            record = self.identifier.channel.take()
+            if record.type in wanted:
+                return record
+            if record.type not in (EventType.TIMEWAIT_EXIT, EventType.ESTABLISHED):
+                raise ConnectionFailed(what, record)
+
+    # ---------------------------------------------------------------------------------- connections
+
+    def listen(self, backlog=0):
+        """Take requests for connections; so many may wait for an answer, or as many as are possible."""
+        self.identifier.listen(backlog)
+
+    def get_request(self):
+        """Wait for a request and return its :class:`CMID`, to be accepted or rejected.
+
+        Raises
+        ------
+        InvalidValue
+            If it does not listen, or has a channel.
+        """
+        if not self._sync or self.identifier.listener is None:
+            raise InvalidValue("Failed to get request, no connection established: "
+                               + ("it does not listen" if self._sync else "take its events from the channel"))
+        request = self._finish("Failed to get request", EventType.CONNECT_REQUEST)
+        child = CMID.__new__(CMID)
+        child._sync, child._qp_init = True, self._qp_init
+        child.identifier = self.identifier.child(CMEventChannel(), request.connection)
+        if self._qp_init is not None:
+            child.create_qp(self._qp_init)
+        return child
+
+    def connect(self, param=None):
+        """Ask the peer for a connection. ESTABLISHED; CONNECT_RESPONSE if it has no QP of its own; REJECTED,
+        UNREACHABLE."""
+        self.identifier.request(param)
+        self._finish("Failed to Connect", EventType.ESTABLISHED, EventType.CONNECT_RESPONSE)
+
+    def accept(self, param=None):
+        """Accept what was asked for. ESTABLISHED; REJECTED, UNREACHABLE."""
+        self.identifier.accept_request(param)
+        self._finish("Failed to Accept Connection", EventType.ESTABLISHED)
+
+    def reject(self, private_data=None):
+        """Refuse it; the peer gets the private data, 148 bytes at most."""
+        self.identifier.reject_request(private_data or b"")
+
+    def establish(self):
+        """With a QP of the program's own: it is ready, after CONNECT_RESPONSE."""
+        self.identifier.establish()
+
+    def disconnect(self):
+        """End the connection. Its own QP goes to ERR. DISCONNECTED, at both ends."""
+        self.identifier.end()
+        if self.identifier.connection.state is State.DREQ_SENT:
+            self._finish("Failed to Disconnect", EventType.DISCONNECTED)
+
+    def wait_disconnected(self):
+        """Wait until the peer has ended the connection; of a CMID that waits. Its QP stays as it is: :meth:`disconnect`
+        flushes it."""
+        if not self._sync or self.identifier.connection is None:
+            raise InvalidValue("there is no connection" if self._sync else "take its events from the channel")
+        if self.identifier.connection.state is State.ESTABLISHED:
+            self._finish("Failed to wait for the peer", EventType.DISCONNECTED)
+
+    # -------------------------------------------------------------------------------- queue pairs
+
+    def create_qp(self, qp_init):
+        """A QP of its own; CQs that ``qp_init`` does not name are made as well."""
+        self.identifier.make_qp(qp_init)
+
+    def query_qp(self, attr_mask):
+        """(QPAttr, QPInitAttr) of its own QP."""
+        if self.qp is None:
+            raise InvalidValue("Failed to query QP: there is none")
+        return self.qp.query(attr_mask)
+
+    def init_qp_attr(self, qp_state):
+        """(QPAttr, mask) that bring a QP of the program's own to INIT, RTR or RTS, one after the other."""
+        state = member("qp_state", qp_state, QPState)
+        connection = self.identifier.connection
+        if state not in (QPState.INIT, QPState.RTR, QPState.RTS) or (
+                state is not QPState.INIT and (connection is None or connection.peers is None)):
+            raise InvalidValue(f"Failed to get QP attributes: nothing is known for {state.name} yet")
+        return state_attr(self.identifier, state)
+
+    def set_option(self, level, optname, optval, optlen):
+        """Set RDMA_OPTION_ID_ACK_TIMEOUT, the ``timeout`` of the QP."""
+        if level != RDMA_OPTION_ID or optname != Option.ACK_TIMEOUT:
+            raise PyverbsUserError("only RDMA_OPTION_ID_ACK_TIMEOUT exists here")
+        self.identifier.ack_timeout = between("ack_timeout", optval, 0, 31)
+
+    def set_local_ece(self, ece):
+        raise NotSupported("Failed to set local ECE: there is nothing to agree on beyond the standard")
+
+    def get_remote_ece(self):
+        raise NotSupported("Failed to get remote ECE: there is nothing to agree on beyond the standard")
+
+    def join_multicast(self, addr=None, mc_attr=None, context=0):
+        raise NotSupported("Failed to Join multicast: there are only RC queue pairs")
+
+    def leave_multicast(self, addr):
+        raise NotSupported("Failed to leave multicast: there are only RC queue pairs")
+
+    # ------------------------------------------------------------------------------------- the end
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Destroy it, its QP and its memory; what is established is ended."""
+        self.close_memory()
+        self.identifier.finish()

@@ -1,0 +1,54 @@
+"""Enumerations of RDMA CM, with the values of librdmacm, and by the names that ``pyverbs.cm_enums`` has for them."""
+
+import enum
+
+
+class EventType(enum.IntEnum):
+    """Kind of an event (rdma_cm_event_type)."""
+
+    ADDR_RESOLVED = 0
+    ADDR_ERROR = 1
+    ROUTE_RESOLVED = 2
+    ROUTE_ERROR = 3
+    CONNECT_REQUEST = 4
+    CONNECT_RESPONSE = 5
+    CONNECT_ERROR = 6
+    UNREACHABLE = 7
+    REJECTED = 8
+    ESTABLISHED = 9
+    DISCONNECTED = 10
+    DEVICE_REMOVAL = 11
+    MULTICAST_JOIN = 12
+    MULTICAST_ERROR = 13
+    ADDR_CHANGE = 14
+    TIMEWAIT_EXIT = 15
+
+
+class PortSpace(enum.IntEnum):
+    """What ports are of (rdma_port_space); only TCP, which is that of reliable connections, exists here."""
+
+    IPOIB = 0x0002
+    TCP = 0x0106
+    UDP = 0x0111
+    IB = 0x013F
+
+
+class AddrFlag(enum.IntFlag):
+    """Hints for an AddrInfo (RAI_*)."""
+
+    PASSIVE = 1
+    NUMERICHOST = 2
+    NOROUTE = 4
+    FAMILY = 8
+
+
+class Option(enum.IntEnum):
+    """Options of a CMID (RDMA_OPTION_ID_*)."""
+
+    ACK_TIMEOUT = 3
+
+
+RDMA_OPTION_ID = 0      # the level of those options
+for _kind, _prefix in ((EventType, "RDMA_CM_EVENT_"), (PortSpace, "RDMA_PS_"), (AddrFlag, "RAI_"),
+                       (Option, "RDMA_OPTION_ID_")):
+    globals().update({_prefix + member.name: member for member in _kind})

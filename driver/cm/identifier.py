@@ -1,0 +1,254 @@
+"""What a CMID is below its names: an end of a connection, or a listener. Nothing here waits for the peer."""
+
+import errno
+from dataclasses import replace
+
+from ..connection.connection import News, State
+from ..terms.enums import QPAttrMask, QPState
+from ..terms.errors import InvalidValue, PyverbsRDMAError
+from ..verbs.cq import CQ
+from ..verbs.locking import NO_LOCK
+from ..verbs.qp import QP, QPAttr
+from .card_agent import CardAgent
+from .conn_param import ConnParam
+from .enums import EventType
+from .events import Record
+from .held import hold
+from .qp_attributes import connection_attr, init_attr, offers
+
+EVENTS = {News.RESPONSE: EventType.CONNECT_RESPONSE, News.ESTABLISHED: EventType.ESTABLISHED,
+          News.REJECTED: EventType.REJECTED, News.UNREACHABLE: EventType.UNREACHABLE,
+          News.DISCONNECTED: EventType.DISCONNECTED, News.TIMEWAIT_EXIT: EventType.TIMEWAIT_EXIT}
+
+
+class Identifier:
+    """One end.
+
+    Parameters
+    ----------
+    channel : CMEventChannel
+    pd : PD or None
+        The program's own; by default the device is opened by its address, once for all CMIDs.
+
+    Attributes
+    ----------
+    held : Held or None
+        Device and protection domain, as soon as it is bound to them.
+    connection : Connection or None
+    listener : Listener or None
+    qp : QP or None
+        Its own.
+    peer_ip : int
+    private_data : bytes
+        What came with the peer's request, acceptance or refusal.
+    """
+
+    def __init__(self, channel, pd=None):
+        self.channel, self._own_pd = channel, pd
+        self.held = self.agent = self.connection = self.listener = self.qp = None
+        self.src_port = self.peer_ip = self.peer_port = 0
+        self.psn, self.ack_timeout, self._cqs = 0, None, []
+        self.private_data = b""
+        self.closed = False
+        channel.users[self] = None
+
+    @property
+    def engine(self):
+        return self.held.context.engine if self.held is not None else None
+
+    @property
+    def lock(self):
+        """That of the card, or none."""
+        return self.engine.lock if self.held is not None else NO_LOCK
+
+    def tell(self, event_type, status=0, private_data=b"", connection=None):
+        """Put an event into the channel."""
+        record = Record(event_type, self, status, private_data, connection)
+        self.channel.records.append(record)
+        return record
+
+    # ----------------------------------------------------------------------------------- addresses
+
+    def attach(self, ip):
+        """Belong to the device with this address, from now on."""
+        if self.held is None:
+            self.take_held(hold(ip, self._own_pd))
+
+    def take_held(self, held):
+        """Belong to a device."""
+        self.held = held
+        with self.lock:
+            self.agent = CardAgent.of(held.context.card)
+            self.agent.add_user(self, self._device_gone)
+            self.psn = held.context.config.random.getrandbits(24)
+
+    def _device_gone(self):
+        self.connection = self.listener = None
+        self.tell(EventType.DEVICE_REMOVAL)
+
+    def resolve(self, ip, port, timeout_ns):
+        """Find the way to a peer: ADDR_RESOLVED or ADDR_ERROR comes of it."""
+        with self.lock:
+            self.peer_ip, self.peer_port = ip, port
+            self.agent.resolve(self, ip, timeout_ns, self._resolved)
+
+    def _resolved(self, found):
+        self.tell(EventType.ADDR_RESOLVED if found else EventType.ADDR_ERROR, 0 if found else -errno.ETIMEDOUT)
+
+    # ---------------------------------------------------------------------------------- connections
+
+    def listen(self, backlog):
+        """Take requests: CONNECT_REQUEST comes for each."""
+        with self.lock:
+            self._check_device()
+            if self.listener is not None or self.connection is not None:
+                raise InvalidValue("Listen Failed: the CMID is in use")
+            try:
+                self.listener = self.agent.agent.listen(self.src_port, backlog, self._requested)
+            except ValueError as error:
+                raise PyverbsRDMAError(f"Listen Failed: {error}", errno.EADDRINUSE) from None
+            self.src_port = self.listener.port
+
+    def _requested(self, connection):
+        return self.tell(EventType.CONNECT_REQUEST, 0, connection.private_data, connection).dropped
+
+    def adopt(self, connection):
+        """Be the end of a connection that was asked for."""
+        self.connection, connection.tell, self.private_data = connection, self._on_news, connection.private_data
+        self.peer_ip, self.peer_port = connection.peer_ip, connection.peer_port
+        if connection.state is State.CLOSED:
+            self._on_news(connection, News.UNREACHABLE)
+
+    def child(self, channel, connection):
+        """The end of a connection that this listener was asked for."""
+        with self.lock:
+            self._check_device()
+            child = Identifier(channel, self._own_pd)
+            child.take_held(hold(self.held.context.ip, self._own_pd))
+            child.adopt(connection)
+            return child
+
+    def request(self, param):
+        """Ask for a connection: CONNECT_RESPONSE, REJECTED or UNREACHABLE comes of it."""
+        with self.lock:
+            self._check_device()
+            if self.connection is not None or not self.peer_ip:
+                raise InvalidValue("Failed to Connect: " + ("it was asked for already" if self.peer_ip
+                                                           else "the peer's address was not resolved"))
+            param = param or ConnParam.most()
+            offer = offers(self, param, mtu=self.held.context.query_port(1).active_mtu)
+            self.connection = self.agent.agent.connect(
+                self.peer_ip, self.peer_port, offer, param.private_data, self.agent.now(), self._on_news,
+                src_port=self.src_port)
+
+    def accept_request(self, param):
+        """Accept what was asked for: ESTABLISHED, REJECTED or UNREACHABLE comes of it."""
+        with self.lock:
+            self._check_state("Failed to Accept Connection", State.REQ_RCVD)
+            peers = self.connection.peers
+            param = param or ConnParam.most()
+            offer = offers(self, param, answering=peers)
+            if self.qp is not None:
+                self._ready_qp(offer)
+                self._check_state("Failed to Accept Connection", State.REQ_RCVD)
+            self.connection.accept(offer, param.private_data, self.agent.now(), ca_guid=self.agent.agent.guid)
+
+    def complete(self, record):
+        """The peer accepted: get the QP ready and say so; ``record`` becomes ESTABLISHED, or CONNECT_ERROR."""
+        try:
+            self._ready_qp(self.connection.mine)
+            if self.connection.state is State.REP_RCVD:
+                self.connection.establish()
+                record.type = EventType.ESTABLISHED
+                return
+        except PyverbsRDMAError:
+            self.connection.reject()
+        record.type, record.status = EventType.CONNECT_ERROR, -errno.EINVAL
+
+    def establish(self):
+        """The program's own QP is ready: the peer hears that."""
+        with self.lock:
+            self._check_state("Failed to Complete an active connection request", State.REP_RCVD)
+            self.connection.establish()
+
+    def reject_request(self, private_data):
+        with self.lock:
+            self._check_state("Failed to Reject Connection", State.REQ_RCVD, State.REP_RCVD)
+            self.connection.reject(private_data=private_data)
+
+    def end(self):
+        """End the connection; DISCONNECTED comes of it, if the peer did not do so before. The own QP goes to ERR."""
+        with self.lock:
+            if self.connection is None:
+                raise InvalidValue("Failed to Disconnect: there is no connection")
+            if self.qp is not None and self.qp.qp_state not in (QPState.RESET, QPState.ERR):
+                self.qp.modify(QPAttr(qp_state=QPState.ERR), QPAttrMask.STATE)
+            self.connection.disconnect(self.agent.now())
+
+    def _on_news(self, connection, news):
+        if news in (News.RESPONSE, News.REJECTED):
+            self.private_data = connection.private_data
+        self.tell(EVENTS[news], connection.status, connection.private_data)
+
+    def _check_device(self):
+        if self.closed or self.held is None:
+            raise InvalidValue("the CMID is closed" if self.closed else "the CMID has no device: bind or resolve first")
+
+    def _check_state(self, what, *states):
+        self._check_device()
+        if self.connection is None or self.connection.state not in states:
+            state = self.connection.state.name if self.connection is not None else "not asked for"
+            raise InvalidValue(f"{what}: the connection is {state}")
+
+    # ------------------------------------------------------------------------------------------- QP
+
+    def make_qp(self, qp_init):
+        """A QP of its own, in INIT; CQs that ``qp_init`` does not name are made as well."""
+        with self.lock:
+            self._check_device()
+            if self.qp is not None:
+                raise InvalidValue("Failed to Create QP: the CMID has one")
+            given = replace(qp_init, cap=replace(qp_init.cap))
+            for name, size in (("scq", given.max_send_wr), ("rcq", given.max_recv_wr)):
+                if getattr(given, name) is None:
+                    setattr(given, name, CQ(self.held.context, max(1, size)))
+                    self._cqs.append(getattr(given, name))
+            self.qp = QP(self.held.pd, given, init_attr(), psn=self.psn)
+
+    def use_qp(self, qp):
+        """Have a QP that is in RESET as its own: it goes to INIT."""
+        with self.lock:
+            qp.to_init(init_attr())
+            self.qp = qp
+
+    def _ready_qp(self, offer):
+        self.qp.to_rts(connection_attr(self, offer))
+
+    # ------------------------------------------------------------------------------------- the end
+
+    def finish(self):
+        """Nobody wants it any more: what it asked for is given up, what is established is ended."""
+        if self.closed:
+            return
+        self.closed = True
+        with self.lock:
+            if self.agent is not None:
+                self._leave_agent()
+            if self.qp is not None:
+                self.qp.close()
+            for cq in self._cqs:
+                cq.close()
+        self.channel.users.pop(self, None)
+        if self.held is not None:
+            self.held.release()
+
+    def _leave_agent(self):
+        self.agent.forget_user(self)
+        if self.connection is not None:
+            self.connection.abandon(self.agent.now())
+        if self.listener is not None:
+            self.listener.close()
+        for record in [record for record in self.channel.records if record.id is self]:
+            self.channel.records.remove(record)
+            if record.connection is not None:
+                record.connection.abandon(self.agent.now())

@@ -1,0 +1,70 @@
+"""Messages and remote operations of a CMID's own QP, one buffer each (rdma_verbs.h)."""
+
+from ..terms.enums import AccessFlag, SendFlags, WROpcode
+from ..terms.errors import InvalidValue
+from ..verbs.mr import MR
+from ..verbs.wr import SGE, RecvWR, SendWR
+
+
+class Work:
+    """What a CMID does with its QP; it has ``qp`` and ``pd``."""
+
+    _mrs = ()
+
+    def _register(self, size, access):
+        if self.pd is None:
+            raise InvalidValue("Failed to register a MR: the CMID has no device: bind or resolve first")
+        mr = MR(self.pd, size, access)
+        self._mrs = (*self._mrs, mr)
+        return mr
+
+    def reg_msgs(self, size):
+        """Memory to send from and to receive into."""
+        return self._register(size, AccessFlag.LOCAL_WRITE)
+
+    def reg_read(self, size=0):
+        """Memory that the peer may also read."""
+        return self._register(size, AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_READ)
+
+    def reg_write(self, size=0):
+        """Memory that the peer may also write."""
+        return self._register(size, AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE)
+
+    def close_memory(self):
+        """Deregister all of it."""
+        for mr in self._mrs:
+            mr.close()
+        self._mrs = ()
+
+    def _own_qp(self, what):
+        if self.qp is None:
+            raise InvalidValue(f"Failed to {what}: the CMID has no QP")
+        return self.qp
+
+    def post_recv(self, mr, length=None):
+        """Receive a message into a region."""
+        self._own_qp("Post Receive").post_recv(RecvWR(sg=[SGE(mr.buf, length or mr.length, mr.lkey)]))
+
+    def post_send(self, mr, flags=SendFlags.SIGNALED, length=None):
+        """Send what is in it."""
+        self._post("Post Send", WROpcode.SEND, mr, length or mr.length, flags)
+
+    def post_read(self, mr, length, remote_addr, rkey, flags=0):
+        """Read from the peer's memory into it."""
+        self._post("Post Read", WROpcode.RDMA_READ, mr, length, flags, rkey=rkey, remote_addr=remote_addr)
+
+    def post_write(self, mr, length, remote_addr, rkey, flags=0):
+        """Write what is in it into the peer's memory."""
+        self._post("Post Write", WROpcode.RDMA_WRITE, mr, length, flags, rkey=rkey, remote_addr=remote_addr)
+
+    def _post(self, what, opcode, mr, length, flags, **remote):
+        sg = [SGE(mr.buf, length, mr.lkey)]
+        self._own_qp(what).post_send(SendWR(opcode=opcode, sg=sg, send_flags=SendFlags(flags), **remote))
+
+    def get_recv_comp(self, timeout_ns=None):
+        """Wait for the completion of a receive."""
+        return self._own_qp("retrieve receive completion").rcq.wait(1, timeout_ns)[0]
+
+    def get_send_comp(self, timeout_ns=None):
+        """Wait for that of a request."""
+        return self._own_qp("retrieve send completion").scq.wait(1, timeout_ns)[0]

@@ -1,0 +1,244 @@
+"""The connections of a host: which message is for which of them, and what is answered where there is none.
+
+What strangers can make grow is bounded: a listener has at most ``backlog`` requests that the program did not answer,
+and each of them goes when its sender must have given up. What belongs to no connection is answered at once and leaves
+nothing behind.
+"""
+
+import collections
+import heapq
+import itertools
+
+from weft.hdl import wire
+
+from .connection import Connection, Offer, Patience, State
+from .messages import LAYOUTS, Answered, Attribute, RejectReason, build, parse
+from .service import gid_of, header, parse_header, service_id
+
+BACKLOG_MAX = 1024
+RESPONSE_TIMEOUT_MAX = 20    # however long a peer says that answers may take: 4.3 s
+RATE_100_GBPS = 18      # packet rate, as in path records
+PORT_MAX = (1 << 16) - 1
+
+
+class Listener:
+    """Somebody who takes requests for a service.
+
+    Attributes
+    ----------
+    pending : dict of Connection
+        Requests that were neither accepted nor refused, as keys.
+    """
+
+    def __init__(self, agent, port, backlog, on_request):
+        self.agent, self.port, self.on_request = agent, port, on_request
+        self.backlog = min(backlog, BACKLOG_MAX) if backlog > 0 else BACKLOG_MAX
+        self.pending = {}
+
+    def close(self):
+        """Nobody takes requests any more."""
+        self.agent.listeners.pop(self.port, None)
+
+
+class Agent:
+    """Connection management of a host.
+
+    Parameters
+    ----------
+    ip, guid : int
+    random : random.Random
+        Of numbers that nobody can guess.
+    send : callable(ip, mac, datagram)
+        ``mac`` is where the peer's last message came from, or None.
+    patience : Patience
+
+    Attributes
+    ----------
+    listeners : dict of Listener
+        By port.
+    connections : dict of Connection
+        By their own number.
+    counts : Counter
+        What was dropped or refused, and why.
+    """
+
+    def __init__(self, *, ip, guid, random, send, patience=None):
+        self.ip, self.guid, self._random, self._send = ip, guid, random, send
+        self.patience = patience or Patience()
+        self.listeners, self.connections = {}, {}
+        self.counts = collections.Counter()
+        self._by_peer = {}      # (IP, its number) -> connection
+        self._by_qp = {}        # (IP, its QPN) -> connection
+        self._due, self._number = [], itertools.count()
+
+    # --------------------------------------------------------------------------------- the program's side
+
+    def listen(self, port, backlog, on_request):
+        """Take requests for a port: ``on_request(connection)`` hears of each, and returns who hears what becomes of it.
+        0 takes any port that is free.
+
+        Raises
+        ------
+        ValueError
+            If somebody listens there.
+        """
+        if not port:
+            port = next(p for p in iter(lambda: self._random.randrange(1 << 15, PORT_MAX), None)
+                        if p not in self.listeners)
+        if port in self.listeners:
+            raise ValueError(f"somebody listens on port {port}")
+        self.listeners[port] = listener = Listener(self, port, backlog, on_request)
+        return listener
+
+    def connect(self, peer_ip, port, offer, private_data, now, tell, *, src_port=0):
+        """Ask for a connection to a port; ``tell(connection, News)`` hears what becomes of it."""
+        connection = self._new(peer_ip, self._random.getrandbits(64), self.patience, tell)
+        connection.service_id = service_id(port)
+        connection.request(
+            offer, header(self.ip, src_port, peer_ip) + private_data, now, service_id=connection.service_id,
+            ca_guid=self.guid, local_gid=gid_of(self.ip), remote_gid=gid_of(peer_ip), pkey=0xFFFF,
+            packet_rate=RATE_100_GBPS, hop_limit=64)
+        return connection
+
+    def _new(self, peer_ip, tid, patience, tell):
+        local_id = next(n for n in iter(lambda: self._random.getrandbits(32), None) if n and n not in self.connections)
+        connection = self.connections[local_id] = Connection(self, peer_ip, local_id, tid, patience, tell)
+        return connection
+
+    # ------------------------------------------------------------------------------ the connections' side
+
+    def send(self, connection, kind, private_data=b"", **fields):
+        """A message of a connection."""
+        if "remote_id" in LAYOUTS[kind].by_name:
+            fields["remote_id"] = connection.remote_id
+        data = build(kind, connection.tid, private_data, local_id=connection.local_id, **fields)
+        self._send(connection.peer_ip, connection.peer_mac, data)
+
+    def wake(self, connection):
+        """A connection has a new deadline."""
+        heapq.heappush(self._due, (connection.deadline, next(self._number), connection))
+        if len(self._due) > 4 * len(self.connections) + 64:
+            self._due = [entry for entry in self._due if entry[2].deadline == entry[0]]
+            heapq.heapify(self._due)
+        if connection.remote_id:
+            self._by_peer[connection.peer_ip, connection.remote_id] = connection
+            self._by_qp[connection.peer_ip, connection.peers.qpn] = connection
+
+    def answered(self, connection):
+        """The program accepted or refused a request, or it went by itself."""
+        for listener in self.listeners.values():
+            listener.pending.pop(connection, None)
+
+    def forget(self, connection):
+        """It is closed."""
+        self.answered(connection)
+        self.connections.pop(connection.local_id, None)
+        qpn = connection.peers.qpn if connection.peers is not None else None
+        for table, name in ((self._by_peer, connection.remote_id), (self._by_qp, qpn)):
+            if table.get((connection.peer_ip, name)) is connection:
+                del table[connection.peer_ip, name]
+
+    # ------------------------------------------------------------------------------------ the network
+
+    def on_datagram(self, data, src_ip, src_mac, now):
+        """A management datagram for this host."""
+        message = parse(data)
+        if message is None:
+            self.counts["unknown"] += 1
+        elif message.kind is Attribute.REQ:
+            self._on_req(message, src_ip, src_mac, now)
+        else:
+            connection = self._find(message, src_ip)
+            if connection is None:
+                self._answer_stranger(message, src_ip, src_mac)
+            else:
+                connection.peer_mac = src_mac
+                connection.on_message(message, now)
+
+    def _find(self, message, src_ip):
+        """The connection that a message is for, if its sender is that of the connection."""
+        connection = self.connections.get(message.remote_id)
+        if connection is None and message.kind is Attribute.REJ and not message.remote_id:
+            connection = self._by_peer.get((src_ip, message.local_id))     # the peer never heard our number
+        if connection is None or connection.peer_ip != src_ip:
+            return None
+        unknown = connection.state is State.REQ_SENT
+        return connection if unknown or message.local_id == connection.remote_id else None
+
+    def _answer_stranger(self, message, src_ip, src_mac):
+        """A message of a connection that is not there, or not the sender's."""
+        self.counts[f"stray_{message.kind.name}"] += 1
+        ids = {"local_id": message.remote_id, "remote_id": message.local_id}
+        if message.kind is Attribute.DREQ and message.remote_id not in self.connections:
+            self._send(src_ip, src_mac, build(Attribute.DREP, message.tid, **ids))
+        elif message.kind is Attribute.REP:
+            self._refuse(message.tid, ids, Answered.REP, RejectReason.INVALID_COMM_ID, src_ip, src_mac)
+
+    def _refuse(self, tid, ids, answered, reason, src_ip, src_mac):
+        self.counts[f"refused_{reason.name}"] += 1
+        self._send(src_ip, src_mac, build(Attribute.REJ, tid, answered=answered, reason=reason, **ids))
+
+    def _on_req(self, message, src_ip, src_mac, now):
+        known = self._by_peer.get((src_ip, message.local_id))
+        if known is not None:
+            known.on_request_again(now)
+            return
+        said, listener = parse_header(message.private_data), self.listeners.get(message.service_id & PORT_MAX)
+        reason = self._objection(message, said, listener, src_ip)
+        if reason is not None:
+            self._refuse(message.tid, {"remote_id": message.local_id}, Answered.REQ, reason, src_ip, src_mac)
+        elif len(listener.pending) >= listener.backlog:
+            self.counts["backlog_full"] += 1      # in silence: the peer will ask again
+        else:
+            self._take(listener, message, said, src_ip, src_mac, now)
+
+    def _objection(self, message, said, listener, src_ip):
+        """Why a request is refused without asking the program, or None."""
+        if listener is None or message.service_id != service_id(listener.port):
+            return RejectReason.INVALID_SERVICE_ID
+        if message.transport or message.extended_transport:
+            return RejectReason.INVALID_TRANSPORT_TYPE
+        if said is None or message.rdc_exists or not message.local_id:
+            return RejectReason.UNSUPPORTED
+        if said.src_ip != src_ip or said.dst_ip != self.ip or message.local_gid != gid_of(src_ip):
+            return RejectReason.INVALID_GID
+        if message.mtu not in wire.PMTUS:
+            return RejectReason.INVALID_MTU
+        other = self._by_qp.get((src_ip, message.qpn))
+        if other is not None and other.state not in (State.TIMEWAIT, State.REQ_RCVD):
+            return RejectReason.STALE_CONN
+        return None
+
+    def _take(self, listener, message, said, src_ip, src_mac, now):
+        timeout = min(max(1, message.local_timeout, message.remote_timeout), RESPONSE_TIMEOUT_MAX)
+        connection = self._new(src_ip, message.tid, Patience(timeout, message.max_cm_retries), None)
+        connection.remote_id, connection.peer_mac, connection.peer_port = message.local_id, src_mac, said.src_port
+        connection.service_id, connection.private_data = message.service_id, said.private_data
+        connection.peers = Offer(message.qpn, message.psn, message.responder_resources, message.initiator_depth,
+                                 message.rnr_retry_count, message.srq, message.mtu, message.ack_timeout,
+                                 message.retry_count)
+        listener.pending[connection] = None
+        connection.on_requested(now)
+        connection.tell = listener.on_request(connection)
+
+    # --------------------------------------------------------------------------------------------- time
+
+    @property
+    def deadline(self):
+        """When :meth:`progress` wants to be called, or None."""
+        while self._due and self._due[0][2].deadline != self._due[0][0]:
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else None
+
+    def progress(self, now):
+        """What is due."""
+        while (due := self.deadline) is not None and due <= now:
+            heapq.heappop(self._due)[2].progress(now)
+
+    def forget_all(self):
+        """The host lost all that was on its way; nobody is told, and nobody listens."""
+        self.listeners.clear()
+        self.connections.clear()
+        self._by_peer.clear()
+        self._by_qp.clear()
+        self._due.clear()

@@ -1,0 +1,277 @@
+"""One connection between two hosts, from request to end: messages and time in, messages out."""
+
+import enum
+import errno
+from dataclasses import dataclass, replace
+
+from ..protocol.timer import ack_timeout_ns
+from .messages import Answered, Attribute, RejectReason
+
+SERVICE_TIMEOUT = 18        # how long a program may take to answer, before the peer is told once more: 1.1 s
+SERVICE_TIMEOUT_MAX = 22    # at most that a peer is believed to take
+
+
+class State(enum.Enum):
+    """As in IBTA 1.7, figures 148 and 149."""
+
+    IDLE = enum.auto()
+    REQ_SENT = enum.auto()
+    REQ_RCVD = enum.auto()      # the program has to accept or to refuse it
+    REP_SENT = enum.auto()
+    REP_RCVD = enum.auto()      # the program has to get its QP ready
+    ESTABLISHED = enum.auto()
+    DREQ_SENT = enum.auto()
+    TIMEWAIT = enum.auto()      # packets of its QPs may still be on their way
+    CLOSED = enum.auto()
+
+
+class News(enum.Enum):
+    """What the owner of a connection is told."""
+
+    RESPONSE = enum.auto()
+    ESTABLISHED = enum.auto()
+    REJECTED = enum.auto()
+    UNREACHABLE = enum.auto()
+    DISCONNECTED = enum.auto()
+    TIMEWAIT_EXIT = enum.auto()
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long an end waits for the other's answer, 4.096 µs · 2^``response_timeout``, and how often it asks again."""
+
+    response_timeout: int = 14
+    retries: int = 15
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What an end says of its QP, and of what it wants (IBTA 12.7). Of an answer ``mtu, ack_timeout`` and
+    ``retry_count`` are what was asked for."""
+
+    qpn: int
+    psn: int
+    responder_resources: int = 1
+    initiator_depth: int = 1
+    rnr_retry_count: int = 7
+    srq: int = 0
+    mtu: int = 3
+    ack_timeout: int = 14
+    retry_count: int = 7
+
+    def within(self, asked):
+        """The same, but no more reads and atomics than were asked for."""
+        return replace(self, responder_resources=min(self.responder_resources, asked.initiator_depth),
+                       initiator_depth=min(self.initiator_depth, asked.responder_resources))
+
+
+_WAITING = {State.REQ_SENT: Attribute.REQ, State.REP_SENT: Attribute.REP, State.DREQ_SENT: Attribute.DREQ}
+_LIVE = {State.REP_SENT, State.REP_RCVD, State.ESTABLISHED}
+
+
+class Connection:
+    """A connection.
+
+    Parameters
+    ----------
+    agent : Agent
+        Has ``send(connection, kind, private_data, **fields)``, ``wake(connection)`` and ``forget(connection)``.
+    peer_ip, local_id, tid : int
+    patience : Patience
+    tell : callable(connection, News)
+
+    Attributes
+    ----------
+    state : State
+    remote_id : int
+        0 as long as it is not known.
+    mine, peers : Offer or None
+    asked : bool
+        The peer began it.
+    status : int
+        With UNREACHABLE a negative errno, with REJECTED the reason.
+    private_data : bytes
+        Of the message that the last news came with.
+    deadline : int or None
+        When :meth:`progress` wants to be called.
+    """
+
+    def __init__(self, agent, peer_ip, local_id, tid, patience, tell):
+        self.agent, self.peer_ip, self.local_id, self.tid, self.tell = agent, peer_ip, local_id, tid, tell
+        self.patience = patience
+        self.state, self.remote_id, self.peer_mac = State.IDLE, 0, None
+        self.mine, self.peers, self.asked = None, None, False
+        self.status, self.private_data, self.peer_port, self.service_id = 0, b"", 0, 0
+        self.deadline = None
+        self._said, self._left, self._extensions = None, 0, 0
+
+    @property
+    def _interval(self):
+        return ack_timeout_ns(self.patience.response_timeout)
+
+    def _say(self, kind, private_data=b"", **fields):
+        self.agent.send(self, kind, private_data, **fields)
+
+    def _ask(self, state, kind, private_data, now, **fields):
+        """Say something that has to be answered."""
+        self.state, self._said = state, (kind, private_data, fields)
+        self._left = self._extensions = self.patience.retries
+        self._say(kind, private_data, **fields)
+        self._wait(now + self._interval)
+
+    def _wait(self, deadline):
+        self.deadline = deadline
+        self.agent.wake(self)
+
+    def _news(self, news, status=0, private_data=b""):
+        self.status, self.private_data = status, private_data
+        self.tell(self, news)
+
+    # -------------------------------------------------------------------------------- what its owner does
+
+    def request(self, offer, private_data, now, **fields):
+        """Ask for it: IDLE to REQ_SENT. ``fields`` are those of REQ that the agent knows."""
+        self.mine = offer
+        self._ask(State.REQ_SENT, Attribute.REQ, private_data, now, qpn=offer.qpn, psn=offer.psn,
+                  responder_resources=offer.responder_resources, initiator_depth=offer.initiator_depth,
+                  rnr_retry_count=offer.rnr_retry_count, srq=offer.srq, mtu=offer.mtu, ack_timeout=offer.ack_timeout,
+                  retry_count=offer.retry_count, remote_timeout=self.patience.response_timeout,
+                  local_timeout=self.patience.response_timeout, max_cm_retries=self.patience.retries, **fields)
+
+    def accept(self, offer, private_data, now, **fields):
+        """Accept the peer's: REQ_RCVD to REP_SENT."""
+        self.mine = offer
+        self.agent.answered(self)
+        self._ask(State.REP_SENT, Attribute.REP, private_data, now, qpn=offer.qpn, psn=offer.psn,
+                  responder_resources=offer.responder_resources, initiator_depth=offer.initiator_depth,
+                  rnr_retry_count=offer.rnr_retry_count, srq=offer.srq, **fields)
+
+    def establish(self, private_data=b""):
+        """The QP is ready to receive: REP_RCVD to ESTABLISHED."""
+        self.state, self.deadline = State.ESTABLISHED, None
+        self._said = (Attribute.RTU, private_data, {})
+        self._say(Attribute.RTU, private_data)
+
+    def reject(self, reason=RejectReason.CONSUMER_DEFINED, private_data=b""):
+        """Refuse it, or give it up before it is established."""
+        about = {State.REQ_RCVD: Answered.REQ, State.REP_RCVD: Answered.REP}.get(self.state, Answered.OTHER)
+        self._say(Attribute.REJ, private_data, answered=about, reason=reason)
+        self._end()
+
+    def disconnect(self, now):
+        """End it. What is not established is refused."""
+        if self.state is State.ESTABLISHED:
+            self._ask(State.DREQ_SENT, Attribute.DREQ, b"", now, remote_qpn=self.peers.qpn)
+        elif self.state in (State.REQ_SENT, State.REQ_RCVD, State.REP_SENT, State.REP_RCVD):
+            self.reject()
+
+    def abandon(self, now):
+        """Nobody owns it any more: it comes to its end by itself."""
+        self.tell = lambda connection, news: None
+        if self.state is State.IDLE:
+            self._end()
+        else:
+            self.disconnect(now)
+
+    def _end(self):
+        self.state, self.deadline = State.CLOSED, None
+        self.agent.forget(self)
+
+    def _rest(self, now):
+        """Nothing is sent any more; late packets, and late questions of the peer, are waited for."""
+        self.state = State.TIMEWAIT
+        self._wait(now + 2 * self._interval)
+
+    # ------------------------------------------------------------------------------------ what comes in
+
+    def on_message(self, message, now):
+        """A message of the peer: who sent it, and both numbers, are right."""
+        getattr(self, f"_on_{message.kind.name.lower()}")(message, now)
+
+    def on_request_again(self, now):
+        """The request that began it came once more: the answer got lost, or takes its time."""
+        if self.state is State.REQ_RCVD:
+            self._say(Attribute.MRA, answered=Answered.REQ, timeout=SERVICE_TIMEOUT)
+            self._expect_program(now, ack_timeout_ns(SERVICE_TIMEOUT))
+        elif self.state is State.REP_SENT:
+            self._repeat()
+
+    def on_requested(self, now):
+        """It was asked for: REQ_RCVD, until the program answers or the peer has given up."""
+        self.state, self.asked = State.REQ_RCVD, True
+        self._expect_program(now, 0)
+
+    def _expect_program(self, now, extra):
+        self._wait(now + extra + (self.patience.retries + 1) * self._interval)
+
+    def _on_rep(self, message, now):
+        if self.state is State.REQ_SENT:
+            self.remote_id = message.local_id
+            self.peers = Offer(message.qpn, message.psn, message.responder_resources, message.initiator_depth,
+                               message.rnr_retry_count, message.srq)
+            self.state = State.REP_RCVD
+            self._expect_program(now, 0)
+            self._news(News.RESPONSE, 0, message.private_data)
+        elif self.state is State.REP_RCVD:
+            self._say(Attribute.MRA, answered=Answered.REP, timeout=SERVICE_TIMEOUT)
+            self._expect_program(now, ack_timeout_ns(SERVICE_TIMEOUT))
+        elif self.state is State.ESTABLISHED and self._said is not None:
+            self._repeat()
+
+    def _on_rtu(self, message, now):
+        if self.state is State.REP_SENT:
+            self.state, self.deadline, self._said = State.ESTABLISHED, None, None
+            self._news(News.ESTABLISHED, 0, message.private_data)
+
+    def _on_rej(self, message, now):
+        if self.state in (State.REQ_SENT, State.REQ_RCVD, State.REP_SENT, State.REP_RCVD):
+            self._end()
+            self._news(News.REJECTED, message.reason, message.private_data)
+        elif self.state is State.ESTABLISHED:
+            self._rest(now)
+            self._news(News.DISCONNECTED)
+
+    def _on_mra(self, message, now):
+        asked = {State.REQ_SENT: Answered.REQ, State.REP_SENT: Answered.REP}.get(self.state)
+        if message.answered is asked and asked is not None and self._extensions:
+            self._extensions -= 1
+            self._wait(now + ack_timeout_ns(min(message.timeout, SERVICE_TIMEOUT_MAX)) + self._interval)
+
+    def _on_dreq(self, message, now):
+        if self.mine is None or message.remote_qpn != self.mine.qpn:
+            return
+        if self.state in _LIVE or self.state is State.DREQ_SENT:
+            self._say(Attribute.DREP)
+            self._rest(now)
+            self._news(News.DISCONNECTED, 0, message.private_data)
+        elif self.state is State.TIMEWAIT:
+            self._say(Attribute.DREP)
+
+    def _on_drep(self, message, now):
+        if self.state is State.DREQ_SENT:
+            self._rest(now)
+            self._news(News.DISCONNECTED, 0, message.private_data)
+
+    def _repeat(self):
+        kind, private_data, fields = self._said
+        self._say(kind, private_data, **fields)
+
+    # ------------------------------------------------------------------------------------------- time
+
+    def progress(self, now):
+        """What is due."""
+        if self.deadline is None or now < self.deadline:
+            return
+        if self.state in _WAITING and self._left:
+            self._left -= 1
+            self._repeat()
+            self._wait(now + self._interval)
+        elif self.state in (State.REQ_SENT, State.REP_SENT, State.REQ_RCVD, State.REP_RCVD):
+            self.reject(RejectReason.TIMEOUT)
+            self._news(News.UNREACHABLE, -errno.ETIMEDOUT)
+        elif self.state is State.DREQ_SENT:
+            self._rest(now)
+            self._news(News.DISCONNECTED)
+        elif self.state is State.TIMEWAIT:
+            self._end()
+            self._news(News.TIMEWAIT_EXIT)

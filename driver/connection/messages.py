@@ -1,0 +1,120 @@
+"""Messages of connection management: management datagrams of class 7 (IBTA 1.7, chapters 12.6 and 13.4).
+
+Each is a MAD header, the fixed part of its message, and private data that fills the datagram up with zeros.
+"""
+
+import enum
+from types import SimpleNamespace
+
+from weft.hdl import wire
+from weft.hdl.layout import Field, Layout
+
+MAD_VERSION, CM_CLASS, CM_CLASS_VERSION, METHOD_SEND = 1, 7, 2, 3
+
+
+class Attribute(enum.IntEnum):
+    """Which message a datagram carries (IBTA table 97)."""
+
+    REQ = 0x10
+    MRA = 0x11
+    REJ = 0x12
+    REP = 0x13
+    RTU = 0x14
+    DREQ = 0x15
+    DREP = 0x16
+
+
+class Answered(enum.IntEnum):
+    """What a REJ or an MRA is about."""
+
+    REQ = 0
+    REP = 1
+    OTHER = 2
+
+
+class RejectReason(enum.IntEnum):
+    """Why a connection was refused (IBTA table 103): those that are said or understood here."""
+
+    NO_QP = 1
+    NO_RESOURCES = 3
+    TIMEOUT = 4
+    UNSUPPORTED = 5
+    INVALID_COMM_ID = 6
+    INVALID_SERVICE_ID = 8
+    INVALID_TRANSPORT_TYPE = 9
+    STALE_CONN = 10
+    INVALID_GID = 12
+    INVALID_MTU = 26
+    CONSUMER_DEFINED = 28
+
+
+def _layout(name, doc, size, *fields):
+    return Layout(name, doc, [Field(*field) for field in fields], size_bytes=size, byteorder="big")
+
+
+MAD = _layout("MAD", "Header of a management datagram.", 24,
+              ("base_version", 8, "1."), ("mgmt_class", 8, "7: communication management."), ("class_version", 8, "2."),
+              ("method", 8, "3: Send."), ("status", 16), ("_specific", 16), ("tid", 64, "Transaction."),
+              ("attribute", 16, "Which message."), ("_resv", 16), ("modifier", 32))
+_IDS = (("local_id", 32, "The sender's number of the connection."), ("remote_id", 32, "The receiver's."))
+# Numbers called `timeout` count as 4.096 µs · 2^n; what is reserved or of no use on Ethernet is zero.
+REQ = _layout("REQ", "Request for a connection.", 140,
+              _IDS[0], ("_resv0", 32), ("service_id", 64), ("ca_guid", 64), ("_resv1", 32), ("qkey", 32),
+              ("qpn", 24), ("responder_resources", 8), ("_eecn", 24), ("initiator_depth", 8),
+              ("_remote_eecn", 24), ("remote_timeout", 5, "The answer comes within."), ("transport", 2, "0: RC."),
+              ("flow_control", 1), ("psn", 24), ("local_timeout", 5, "The sender answers within."),
+              ("retry_count", 3), ("pkey", 16), ("mtu", 4), ("rdc_exists", 1), ("rnr_retry_count", 3),
+              ("max_cm_retries", 4), ("srq", 1), ("extended_transport", 3), ("_local_lid", 16), ("_remote_lid", 16),
+              ("local_gid", 128), ("remote_gid", 128), ("flow_label", 20), ("_resv2", 6), ("packet_rate", 6),
+              ("traffic_class", 8), ("hop_limit", 8), ("sl", 4), ("subnet_local", 1), ("_resv3", 3),
+              ("ack_timeout", 5, "Of the connection's QPs."), ("_resv4", 3), ("_alternate", 44 * 8))
+REP = _layout("REP", "It is accepted.", 36, *_IDS, ("qkey", 32), ("qpn", 24), ("_resv0", 8), ("_eecn", 24),
+              ("_resv1", 8), ("psn", 24), ("_resv2", 8), ("responder_resources", 8), ("initiator_depth", 8),
+              ("ack_delay", 5), ("failover", 2), ("flow_control", 1), ("rnr_retry_count", 3), ("srq", 1),
+              ("_resv3", 4), ("ca_guid", 64))
+RTU = _layout("RTU", "The requester is ready to use it.", 8, *_IDS)
+REJ = _layout("REJ", "It is refused, or given up.", 84, *_IDS, ("answered", 2, "", Answered), ("_resv0", 6),
+              ("info_length", 7), ("_resv1", 1), ("reason", 16), ("_info", 72 * 8))
+MRA = _layout("MRA", "The message has come, its answer takes longer.", 10, *_IDS, ("answered", 2, "", Answered),
+              ("_resv0", 6), ("timeout", 5, "It comes within."), ("_resv1", 3))
+DREQ = _layout("DREQ", "Request to end a connection.", 12, *_IDS, ("remote_qpn", 24, "Of the receiver."), ("_resv", 8))
+DREP = _layout("DREP", "It is ended.", 8, *_IDS)
+LAYOUTS = {Attribute[layout.name]: layout for layout in (REQ, MRA, REJ, REP, RTU, DREQ, DREP)}
+
+
+def private_bytes(kind):
+    """Bytes of private data that a message has."""
+    return wire.MAD_BYTES - MAD.size_bytes - LAYOUTS[kind].size_bytes
+
+
+def build(kind, tid, private_data=b"", **fields):
+    """The datagram of a message.
+
+    Raises
+    ------
+    ValueError
+        If a field, or the private data, does not fit.
+    """
+    if len(private_data) > private_bytes(kind):
+        raise ValueError(f"{len(private_data)} bytes of private data; {kind.name} has {private_bytes(kind)}")
+    header = MAD.pack(base_version=MAD_VERSION, mgmt_class=CM_CLASS, class_version=CM_CLASS_VERSION,
+                      method=METHOD_SEND, tid=tid, attribute=kind)
+    return (header + LAYOUTS[kind].pack(**fields) + private_data).ljust(wire.MAD_BYTES, b"\0")
+
+
+def parse(data):
+    """A datagram as a namespace: ``kind, tid, private_data`` and the fields of its message; None if it is no message
+    of connection management."""
+    if len(data) != wire.MAD_BYTES:
+        return None
+    header = MAD.unpack(data)
+    if (header.base_version, header.mgmt_class, header.class_version, header.method) != (
+            MAD_VERSION, CM_CLASS, CM_CLASS_VERSION, METHOD_SEND):
+        return None
+    try:
+        kind = Attribute(header.attribute)
+    except ValueError:
+        return None
+    layout, at = LAYOUTS[kind], MAD.size_bytes
+    return SimpleNamespace(kind=kind, tid=header.tid, private_data=bytes(data[at + layout.size_bytes:]),
+                           **vars(layout.unpack(data[at:])))

@@ -1,0 +1,44 @@
+"""Memory of this process that a card may use."""
+
+import ctypes
+
+from ..device.device import DmaBuffer
+from ..terms.errors import InvalidValue
+from .libc import PAGE
+
+
+class LinuxBuffer(DmaBuffer):
+    """A range of pinned memory.
+
+    Parameters
+    ----------
+    va, size : int
+    pages : dict of int to int
+        The card's address of each page of 4 KiB by the number of the page.
+    page_bytes : int
+    """
+
+    def __init__(self, va, size, pages, page_bytes=PAGE):
+        self.va, self.size, self.page_bytes, self.pages = va, size, page_bytes, pages
+        self._view = memoryview((ctypes.c_char * size).from_address(va)).cast("B")
+
+    def _check(self, offset, length):
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise InvalidValue(f"{length} bytes from {offset} on leave a buffer of {self.size} bytes")
+
+    def physical(self, offset=0):
+        self._check(offset, 1)
+        number, at = divmod(self.va + offset, PAGE)
+        return self.pages[number] + at
+
+    def read(self, offset, length):
+        self._check(offset, length)
+        return bytes(self._view[offset : offset + length])
+
+    def write(self, offset, data):
+        self._check(offset, len(data))
+        self._view[offset : offset + len(data)] = data
+
+    def close(self):
+        """It is given back: nothing of it can be read or written any more."""
+        self.size, self._view = 0, memoryview(b"")

@@ -1,0 +1,192 @@
+"""The memory half of a :class:`~weft.driver.device.device.Device` on Linux, for back ends of real cards.
+
+Memory that it allocates is of 4 KiB pages, or of huge ones where they are asked for. A card with an IOMMU sees virtual
+addresses, and everything is contiguous for it. For one without, what has to be contiguous and is larger than a page
+comes out of a :class:`~weft.driver.linux.region.Region`.
+"""
+
+import contextlib
+import errno
+import mmap
+import os
+
+from ..device.buffers import Buffers
+from ..terms.checks import between
+from ..terms.errors import InvalidValue, NoRoom, PyverbsRDMAError
+from .buffer import LinuxBuffer
+from .libc import PAGE
+from .pieces import Pieces
+from .region import HUGE, Region, address_of, map_huge
+
+_LARGEST = 1 << 47
+
+
+class LinuxMemory:
+    """Pinned memory of this process.
+
+    Parameters
+    ----------
+    mapper
+        Of :mod:`weft.driver.linux.mapper`, ``vfio`` or ``iommufd``.
+    regions : iterable of Region
+        Contiguous memory there is, of u-dma-buf.
+    """
+
+    def __init__(self, mapper, regions=()):
+        self.mapper = mapper
+        self._pieces = Pieces(mapper, PAGE)
+        self._given, self._regions = list(regions), []
+        self._owned = Buffers()
+        self._kept = {}      # buffer -> what gives it back
+        self._pins = {}      # buffer -> its pieces
+
+    # -------------------------------------------------------------------------------------- memory
+
+    def alloc(self, size, *, align=64, contiguous=True, page_bytes=PAGE):
+        """As :meth:`weft.driver.device.device.Device.alloc`.
+
+        Raises
+        ------
+        NoRoom, PyverbsRDMAError
+            With a sentence that says what is missing.
+        """
+        between("size", size, 1, _LARGEST)
+        if page_bytes not in (PAGE, HUGE):
+            raise InvalidValue(f"page_bytes is {page_bytes}; {PAGE} and {HUGE} are possible")
+        scattered = not contiguous or self.mapper.contiguous or size <= PAGE
+        if page_bytes == PAGE and not scattered:
+            return self._from_region(size, align)
+        if not scattered and size > HUGE:
+            raise NoRoom(f"{size} contiguous bytes; a card without an IOMMU finds {HUGE} of them in a huge page")
+        length = -(-size // page_bytes) * page_bytes
+        slack = max(0, align - page_bytes)
+        mapping = map_huge(length + slack) if page_bytes == HUGE else mmap.mmap(-1, length + slack)
+        va = -(-address_of(mapping) // max(align, 1)) * max(align, 1)
+        return self._own(va, size, mapping, page_bytes)
+
+    def _own(self, va, size, mapping, page_bytes=PAGE):
+        """A buffer of a mapping, which goes with it."""
+        with contextlib.ExitStack() as back:
+            back.callback(mapping.close)
+            pieces = self._pieces.take(va, -(-size // page_bytes) * page_bytes)
+            back.callback(self._pieces.give, pieces)
+            return self._hand_out(LinuxBuffer(va, size, _pages(pieces), page_bytes), back)
+
+    def _hand_out(self, buffer, back):
+        self._owned.add(buffer)
+        back.callback(buffer.close)
+        back.callback(self._owned.remove, buffer)
+        self._kept[buffer] = back.pop_all()
+        return buffer
+
+    def _from_region(self, size, align):
+        for region in (*self._given, *self._regions):
+            with contextlib.suppress(NoRoom, MemoryError):
+                return self._in_region(region, size, align)
+        if size > HUGE:
+            raise NoRoom(f"{size} contiguous bytes; a card without an IOMMU finds {HUGE} of them in a huge page, or "
+                         "more in a u-dma-buf")
+        mapping = map_huge(HUGE)
+        try:
+            pages = self.mapper.map(address_of(mapping), HUGE)
+        except BaseException:
+            mapping.close()
+            raise
+        self._regions.append(Region(mapping, pages[0]))
+        return self._in_region(self._regions[-1], size, align)
+
+    def _in_region(self, region, size, align):
+        va = region.alloc(size, align)
+        with contextlib.ExitStack() as back:
+            back.callback(region.free, va, size)
+            first, count = va // PAGE, -(-size // PAGE)
+            start = region.physical + va - region.va
+            pages = {first + n: start + n * PAGE for n in range(count)}
+            buffer = self._hand_out(LinuxBuffer(va, size, pages), back)
+            buffer.write(0, bytes(size))
+            return buffer
+
+    def free(self, buffer):
+        """Give back what :meth:`alloc` or :meth:`map` returned."""
+        self._kept.pop(buffer).close()
+
+    def map(self, fd, offset, size):
+        """Pages of a file that other processes map as well, of ``memfd_create`` for instance, as a buffer.
+
+        Raises
+        ------
+        InvalidValue, PyverbsRDMAError
+        """
+        between("size", size, 1, _LARGEST)
+        between("offset", offset, 0, _LARGEST)
+        try:
+            if offset % PAGE or offset + size > os.fstat(fd).st_size:
+                raise InvalidValue(f"{size} bytes from {offset} on are not whole pages of the {os.fstat(fd).st_size} "
+                                   "bytes that the file has")
+            mapping = mmap.mmap(fd, size, offset=offset)
+        except OSError as error:
+            raise PyverbsRDMAError(f"the file cannot be mapped for reading and writing: {error.strerror}",
+                                   error.errno) from None
+        return self._own(address_of(mapping), size, mapping)
+
+    # ------------------------------------------------------------------------------ the program's own
+
+    def pin(self, address, length):
+        """As :meth:`weft.driver.device.device.Device.pin`; the same pages may be pinned any number of times.
+
+        Raises
+        ------
+        PyverbsRDMAError
+        """
+        between("length", length, 1, _LARGEST)
+        with contextlib.suppress(PyverbsRDMAError):
+            return self._pinned(address, length, self._owned.find(address, length))
+        pieces = self._pieces.take(address, length)
+        buffer = LinuxBuffer(address, length, _pages(pieces))
+        self._pins[buffer] = pieces
+        return buffer
+
+    def _pinned(self, address, length, owner):
+        """A part of what was allocated: it stays as long as that does."""
+        buffer = LinuxBuffer(address, length, owner.pages, owner.page_bytes)
+        self._pins[buffer] = []
+        return buffer
+
+    def unpin(self, buffer):
+        """What :meth:`pin` returned is not needed any more."""
+        pieces = self._pins.pop(buffer)
+        buffer.close()
+        self._pieces.give(pieces)
+
+    def buffer_at(self, va, length):
+        """As :meth:`weft.driver.device.device.Device.buffer_at`."""
+        for buffer in self._pins:
+            if buffer.va <= va and va + length <= buffer.va + buffer.size:
+                return buffer
+        return self._owned.find(va, length)
+
+    @property
+    def pinned(self):
+        """Ranges of pages that the card knows, and regions in use: 0 when everything was given back."""
+        return len(self._pieces) + sum(not region.unused for region in (*self._given, *self._regions))
+
+    def close(self):
+        """Give everything back. The card must not know it any more.
+
+        Raises
+        ------
+        InvalidValue
+            If buffers are in use.
+        """
+        if self._kept or self._pins:
+            raise InvalidValue(f"{len(self._kept)} buffers and {len(self._pins)} pinned ranges are in use",
+                               errno.EBUSY)
+        for region in self._regions:
+            self.mapper.unmap(region.va, region.size)
+        for region in (*self._regions, *self._given):
+            region.mapping.close()
+        self.mapper.close()
+
+
+def _pages(pieces):
+    return {piece.start // PAGE + number: page for piece in pieces for number, page in enumerate(piece.pages)}

@@ -1,0 +1,96 @@
+"""Which ranges of pages the card knows, and how many use each: no page is mapped twice."""
+
+import bisect
+import contextlib
+
+from .libc import MADV_DOFORK, MADV_DONTFORK, madvise
+
+
+class Piece:
+    """A range of pages that is mapped as a whole.
+
+    Attributes
+    ----------
+    start, end : int
+        Virtual addresses.
+    pages : list of int
+        The card's address of each.
+    users : int
+    """
+
+    def __init__(self, start, end, pages):
+        self.start, self.end, self.pages, self.users = start, end, pages, 0
+
+
+class Pieces:
+    """All there are, by address.
+
+    A forked child does not get them: else the first write after a fork would move a page of the parent away from under
+    the card.
+
+    Parameters
+    ----------
+    mapper
+        Of :mod:`weft.driver.linux.mapper`, ``vfio`` or ``iommufd``.
+    page_bytes : int
+    """
+
+    def __init__(self, mapper, page_bytes):
+        self.mapper, self.page_bytes = mapper, page_bytes
+        self._starts, self._pieces = [], []
+
+    def __len__(self):
+        return len(self._pieces)
+
+    def take(self, va, length):
+        """The pieces that cover a range, one user more of each; what is missing is mapped.
+
+        Raises
+        ------
+        PyverbsRDMAError
+            Nothing changed then.
+        """
+        at, end = va // self.page_bytes * self.page_bytes, -(-(va + length) // self.page_bytes) * self.page_bytes
+        taken = []
+        try:
+            while at < end:
+                piece = self._at(at) or self._map(at, min(end, self._next(at)))
+                piece.users += 1
+                taken.append(piece)
+                at = piece.end
+        except BaseException:
+            self.give(taken)
+            raise
+        return taken
+
+    def _at(self, va):
+        at = bisect.bisect(self._starts, va) - 1
+        return self._pieces[at] if at >= 0 and va < self._pieces[at].end else None
+
+    def _next(self, va):
+        """Where the next piece behind an address begins."""
+        at = bisect.bisect(self._starts, va)
+        return self._starts[at] if at < len(self._starts) else 1 << 64
+
+    def _map(self, start, end):
+        piece = Piece(start, end, self.mapper.map(start, end - start))
+        try:
+            madvise(start, end - start, MADV_DONTFORK)
+        except OSError:
+            self.mapper.unmap(start, end - start)
+            raise
+        at = bisect.bisect(self._starts, start)
+        self._starts.insert(at, start)
+        self._pieces.insert(at, piece)
+        return piece
+
+    def give(self, pieces):
+        """One user less of each; those that have none are unmapped."""
+        for piece in pieces:
+            piece.users -= 1
+            if not piece.users:
+                at = self._pieces.index(piece, max(0, bisect.bisect(self._starts, piece.start) - 1))
+                del self._starts[at], self._pieces[at]
+                self.mapper.unmap(piece.start, piece.end - piece.start)
+                with contextlib.suppress(OSError):      # the program may have given the memory back before
+                    madvise(piece.start, piece.end - piece.start, MADV_DOFORK)

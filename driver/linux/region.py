@@ -1,0 +1,103 @@
+"""Pieces of memory that are contiguous for a card without an IOMMU: out of huge pages, or of u-dma-buf."""
+
+import ctypes
+import errno
+import mmap
+import os
+from pathlib import Path
+
+from ..memory.page_table import RangeAllocator
+from ..terms.errors import InvalidValue, NoRoom, PyverbsRDMAError
+from .libc import HUGE_2M, MAP_HUGETLB, PAGE
+
+HUGE = 2 << 20
+HUGE_STATE = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
+U_DMA_BUF = Path("/sys/class/u-dma-buf")
+
+
+def address_of(mapping):
+    """Virtual address of an ``mmap``, which stays good until it is closed."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+
+
+def map_huge(size):
+    """Huge pages for so many bytes, as an ``mmap``.
+
+    Raises
+    ------
+    NoRoom
+        With how many there are.
+    """
+    size = -(-size // HUGE) * HUGE
+    try:
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_HUGETLB | HUGE_2M)
+    except OSError as error:
+        try:
+            free = (HUGE_STATE / "free_hugepages").read_text().strip()
+        except OSError:
+            free = "no"
+        raise NoRoom(f"{size // HUGE} huge pages of 2 MiB are needed, {free} are free ({error.strerror}); "
+                     f"root reserves them by a number in {HUGE_STATE / 'nr_hugepages'}") from None
+
+
+class Region:
+    """Contiguous memory that is given out in pages.
+
+    Parameters
+    ----------
+    mapping : mmap.mmap
+    physical : int
+        The card's address of the first byte.
+    """
+
+    def __init__(self, mapping, physical):
+        self.mapping, self.va, self.physical, self.size = mapping, address_of(mapping), physical, len(mapping)
+        self._pages = RangeAllocator(self.size // PAGE)
+
+    @property
+    def unused(self):
+        return self._pages.free_total == self.size // PAGE
+
+    def alloc(self, size, align):
+        """Virtual address of so many bytes; NoRoom if it has no such piece."""
+        if align > PAGE and align > (self.va | self.physical) & -(self.va | self.physical):
+            raise NoRoom(f"an alignment of {align} bytes")
+        more = max(0, align // PAGE - 1)
+        count = -(-size // PAGE)
+        first = self._pages.alloc(count + more)
+        aligned = -(-first * PAGE // max(align, PAGE)) * max(align, PAGE) // PAGE
+        if aligned > first:
+            self._pages.free(first, aligned - first)
+        if first + more > aligned:
+            self._pages.free(aligned + count, first + more - aligned)
+        return self.va + aligned * PAGE
+
+    def free(self, va, size):
+        self._pages.free((va - self.va) // PAGE, -(-size // PAGE))
+
+    def __contains__(self, va):
+        return self.va <= va < self.va + self.size
+
+
+def open_u_dma_buf(name=None, *, listed=U_DMA_BUF, devices=Path("/dev")):
+    """The :class:`Region` of a u-dma-buf, of the first one by default.
+
+    Raises
+    ------
+    PyverbsRDMAError
+    """
+    names = sorted(path.name for path in listed.glob("*")) if name is None else [name]
+    if not names or not (listed / names[0]).exists():
+        raise PyverbsRDMAError(f"there is no u-dma-buf in {listed}: is its kernel module loaded?", errno.ENODEV)
+    said = listed / names[0]
+    size, physical = int((said / "size").read_text(), 0), int((said / "phys_addr").read_text(), 0)
+    if physical % PAGE or size < PAGE:
+        raise InvalidValue(f"{said} says {size} bytes at {physical:#x}, which are no pages")
+    try:
+        file = os.open(devices / names[0], os.O_RDWR | os.O_SYNC)
+    except OSError as error:
+        raise PyverbsRDMAError(f"{devices / names[0]} cannot be opened: {error.strerror}", error.errno) from None
+    try:
+        return Region(mmap.mmap(file, size // PAGE * PAGE), physical)
+    finally:
+        os.close(file)

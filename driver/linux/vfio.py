@@ -1,0 +1,99 @@
+"""DMA mappings by VFIO, IOMMU type 1 version 2 (include/uapi/linux/vfio.h): the card sees virtual addresses."""
+
+import errno
+import fcntl
+import os
+
+from weft.hdl.layout import Field, Layout
+
+from ..terms.errors import PyverbsRDMAError
+from .libc import PAGE
+from .mapper import refused
+
+CONTAINER, GROUPS = "/dev/vfio/vfio", "/dev/vfio/"
+_BASE = ord(";") << 8 | 100
+GET_API_VERSION, CHECK_EXTENSION, SET_IOMMU = _BASE, _BASE + 1, _BASE + 2
+GROUP_GET_STATUS, GROUP_SET_CONTAINER = _BASE + 3, _BASE + 4
+MAP_DMA, UNMAP_DMA = _BASE + 13, _BASE + 14
+TYPE1V2 = 3
+GROUP_VIABLE = 1
+READ, WRITE = 1, 2
+DMA_MAP = Layout("vfio_iommu_type1_dma_map", "", [
+    Field("argsz", 32), Field("flags", 32), Field("vaddr", 64), Field("iova", 64), Field("size", 64)], size_bytes=32)
+DMA_UNMAP = Layout("vfio_iommu_type1_dma_unmap", "", [
+    Field("argsz", 32), Field("flags", 32), Field("iova", 64), Field("size", 64)], size_bytes=24)
+GROUP_STATUS = Layout("vfio_group_status", "", [Field("argsz", 32), Field("flags", 32)], size_bytes=8)
+
+
+class VfioMapper:
+    """A container that has an IOMMU; the kernel pins what is mapped.
+
+    Parameters
+    ----------
+    container : int
+        File descriptor.
+    ioctl : callable(fd, request, argument)
+    """
+
+    contiguous = True
+
+    def __init__(self, container, *, ioctl=fcntl.ioctl):
+        self.container, self._ioctl = container, ioctl
+
+    def map(self, va, length):
+        """As :meth:`weft.driver.linux.mapper.PhysicalMapper.map`."""
+        argument = DMA_MAP.pack(argsz=DMA_MAP.size_bytes, flags=READ | WRITE, vaddr=va, iova=va, size=length)
+        try:
+            self._ioctl(self.container, MAP_DMA, argument)
+        except OSError as error:
+            raise refused("VFIO", va, length, error) from None
+        return list(range(va, va + length, PAGE))
+
+    def unmap(self, va, length):
+        """As there."""
+        self._ioctl(self.container, UNMAP_DMA, DMA_UNMAP.pack(argsz=DMA_UNMAP.size_bytes, iova=va, size=length))
+
+    def close(self):
+        """Give the container back, and with it all mappings."""
+        os.close(self.container)
+
+
+def open_container(group, *, ioctl=fcntl.ioctl, container=CONTAINER, groups=GROUPS):
+    """(VfioMapper, fd of the group) for the IOMMU group of a card.
+
+    Raises
+    ------
+    PyverbsRDMAError
+        With a sentence that says what is missing.
+    """
+    files = []
+
+    def step(sentence, function, *arguments):
+        try:
+            return function(*arguments)
+        except OSError as error:
+            raise PyverbsRDMAError(f"{sentence}: {error.strerror}", error.errno) from None
+
+    def need(condition, sentence, code=errno.ENODEV):
+        if not condition:
+            raise PyverbsRDMAError(sentence, code)
+
+    try:
+        files.append(step(f"there is no VFIO: {container}", os.open, container, os.O_RDWR))
+        need(ioctl(files[0], GET_API_VERSION) == 0, "the kernel has another version of VFIO")
+        need(ioctl(files[0], CHECK_EXTENSION, TYPE1V2), "VFIO has no IOMMU of type 1 version 2 here")
+        path = f"{groups}{group}"
+        files.append(step(f"the card's IOMMU group cannot be opened, {path}: is it bound to vfio-pci, and yours?",
+                          os.open, path, os.O_RDWR))
+        status = bytearray(GROUP_STATUS.pack(argsz=GROUP_STATUS.size_bytes))
+        step(f"the IOMMU group {group} tells no status", ioctl, files[1], GROUP_GET_STATUS, status)
+        need(GROUP_STATUS.unpack(bytes(status)).flags & GROUP_VIABLE,
+             f"the IOMMU group {group} has devices that are not bound to vfio-pci", errno.EBUSY)
+        step(f"the IOMMU group {group} is in use", ioctl, files[1], GROUP_SET_CONTAINER,
+             files[0].to_bytes(4, "little"))
+        step("VFIO gives no IOMMU to this process", ioctl, files[0], SET_IOMMU, TYPE1V2)
+    except BaseException:
+        for file in files:
+            os.close(file)
+        raise
+    return VfioMapper(files[0], ioctl=ioctl), files[1]

@@ -1,0 +1,71 @@
+"""QPNs of software on the host: their packets come as raw frames, whatever they ask for."""
+
+from weft.hdl import abi, wire
+
+from ..device.capabilities import read_register, write_register
+from ..terms.errors import InvalidValue
+
+
+class HostQpns:
+    """What the register ``host_qpns`` says: at most one range, and QPN 1.
+
+    The card checks such packets as far as the BTH and the ICRC; their NIC_RX entries have ``host`` set. They share what
+    there is of slots for frames of strangers: half of NIC_RX. The slots have to be as large as the frames: for packets
+    of 4096 bytes ``nic_slot_log2`` is 13.
+
+    Parameters
+    ----------
+    device : Device
+    taken : callable
+        ``taken(is_host)`` says whether a QP of the card has a number for which ``is_host(qpn)`` is true.
+    """
+
+    def __init__(self, device, taken):
+        self._device, self._taken, self._word = device, taken, 0
+
+    def __contains__(self, qpn):
+        return abi.is_host_qpn(self._word, qpn)
+
+    def start(self):
+        """Tell a card that is out of reset."""
+        write_register(self._device, "host_qpns", self._word)
+
+    def claim(self, first, count):
+        """Have the packets for ``count`` QPNs from ``first`` on, from now on.
+
+        Raises
+        ------
+        InvalidValue
+            If ``count`` is no power of two or ``first`` no multiple of it, if there is a range already, or if a QP of
+            the card has such a number.
+        """
+        log2 = count.bit_length() - 1
+        if count < 1 or count != 1 << log2 or first % count or not 0 <= first <= (1 << wire.QPN_BITS) - count:
+            raise InvalidValue(f"{count} QPNs from {first} on: the number of QPNs is a power of two, and the first a "
+                               "multiple of it")
+        if self._now.ranged:
+            raise InvalidValue(f"the range from {self._now.first} on was claimed before")
+        word = self._changed(first=first, log2=log2, ranged=1)
+        if self._taken(lambda qpn: abi.is_host_qpn(word, qpn)):
+            raise InvalidValue(f"a QP of the card has one of the {count} QPNs from {first} on")
+        self._set(word)
+
+    def release(self):
+        """Have packets of no range any more."""
+        self._set(self._changed(first=0, log2=0, ranged=0))
+
+    def claim_qp1(self, wanted=True):
+        """Have the packets for QPN 1, management datagrams, or not any more."""
+        self._set(self._changed(qp1=int(wanted)))
+
+    @property
+    def _now(self):
+        return abi.HOST_QPNS.unpack(self._word.to_bytes(abi.HOST_QPNS.size_bytes, "little"))
+
+    def _changed(self, **fields):
+        return int.from_bytes(abi.HOST_QPNS.pack(**vars(self._now) | fields), "little")
+
+    def _set(self, word):
+        self._word = word
+        self.start()
+        read_register(self._device, "host_qpns")     # behind the write: the card has it

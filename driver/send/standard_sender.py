@@ -1,0 +1,64 @@
+"""Sending side of a QP whose peer speaks RoCEv2 as the standard has it, and nothing else."""
+
+from .go_back import GoBack
+from .sender import Sender
+
+
+class StandardSender(Sender):
+    """Only writes: each packet is a legal RDMA WRITE ONLY, which an RC responder takes if it comes in its turn.
+
+    When the peer misses a packet (NAK 0x60), everything from there on is handed to the card again, under the PSNs it
+    had. In place of a probe the last packet goes once more: whoever has it acknowledges it again, whoever does not
+    says what is missing. If that is not answered, the next time everything from the oldest unacknowledged packet on
+    goes again, and so on in turns. The last packet of every descriptor asks to be acknowledged. MSNs count packets at
+    such a peer, and are not looked at; loss reports and receive limits are not believed.
+
+    Parameters and attributes are those of :class:`Sender`.
+    """
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self._recovery = GoBack(self.queue, max(1, self.queue.chunk_bytes // self.queue.pmtu))
+        self._asked_for_all = True
+
+    def next_work(self):
+        fields = super().next_work()
+        return fields and fields | {"ack_req": 1}
+
+    def next_retransmission(self):
+        fields = super().next_retransmission()
+        return fields and fields | {"ack_req": 1}
+
+    def on_transmitted(self, now, again=False):
+        if not again:
+            super().on_transmitted(now)
+            return
+        self.in_card -= 1
+        self.timer.asked_late(now)
+
+    def on_ack(self, psn, syndrome, now, msn=None):
+        super().on_ack(psn, syndrome, now)
+
+    def _acknowledge(self, cum, now):
+        before = len(self.queue)
+        known = super()._acknowledge(cum, now)
+        self.msn += before - len(self.queue)     # such a peer is done with a write when it has it
+        return known
+
+    def _on_sequence_nak(self, psn, now):
+        self.counts["sequence_naks"] += 1
+        if self._nameable(psn) and psn >= self.queue.una and self._acknowledge(psn, now) and self.failed is None:
+            self.counts["go_backs"] += 1
+            self._recovery.start(psn)
+            self.timer.restart(now)
+
+    def on_loss_report(self, node, now):
+        self.counts["strange_frames"] += 1
+
+    def on_receive_limit(self, psn, limited, serial, now):
+        self.counts["strange_frames"] += 1
+
+    def _probe(self):
+        if self.queue.in_flight:
+            self._asked_for_all = not self._asked_for_all
+            self._recovery.start(self.queue.una if self._asked_for_all else self.queue.sent_psn - 1)

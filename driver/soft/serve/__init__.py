@@ -1,0 +1,1 @@
+"""Programs that an endpoint in software is for."""

@@ -1,0 +1,145 @@
+"""A host in software that perftest's clients can be run against."""
+
+import select
+import socket
+import time
+
+from weft.hdl import wire
+
+from ...protocol import arp
+from ...terms.enums import MTU, AccessFlag
+from ...verbs.cq import CQ
+from ...verbs.pd import PD
+from ...verbs.qp_init_attr import rc_init_attr
+from ...verbs.wr import SGE, RecvWR
+from ..ports.pump import Pump
+from ..rc.attributes import RcAttr, SoftConnection
+from ..rc.context import SoftContext
+from ..rc.mr import SoftMR
+from ..rc.qp import SoftQP
+from .perftest import Handshake, Keys
+
+MEMORY_BYTES, RECEIVES, READS = 1 << 24, 512, 4
+TIMEOUT = 17        # as in the verbs: half a second
+MOMENT_S = 0.1
+ALL = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
+
+
+class _Watched:
+    """A port, of whose ARP frames is kept who has which address."""
+
+    def __init__(self, port, mac):
+        self._port, self._mac, self.macs = port, mac, {}
+
+    def receive(self):
+        frames = self._port.receive()
+        for frame in filter(arp.is_arp, frames):
+            if (said := arp.parse(frame, self._mac)) is not None:
+                self.macs[said.spa] = said.sha
+        return frames
+
+    @property
+    def room(self):
+        return self._port.room
+
+    def send(self, frame):
+        self._port.send(frame)
+
+    def fileno(self):
+        return self._port.fileno()
+
+
+class SoftServer:
+    """Serves perftest's clients one after the other: WRITE, READ, SEND and atomics.
+
+    Parameters
+    ----------
+    port : object
+        With ``receive``, ``room``, ``send`` and ``fileno``.
+    mac, ip : int
+        Addresses of the host.
+    tcp_port : int
+        Where the clients say hello; 0: any that is free.
+
+    Attributes
+    ----------
+    tcp_port : int
+    served : int
+        Clients that came and went.
+    """
+
+    def __init__(self, port, *, mac, ip, tcp_port=18515):
+        self._watched = _Watched(port, mac)
+        self.soft = SoftContext(mac=mac, ip=ip)
+        self._pump = Pump(self.soft, self._watched)
+        self._listener = socket.create_server(("", tcp_port))
+        self.tcp_port, self.served = self._listener.getsockname()[1], 0
+        self._client = self._handshake = self._qp = self._wanted = None
+        self._asked = 0.0
+        self._cq, self._mr = CQ(self.soft, 8192), SoftMR(PD(self.soft), MEMORY_BYTES, ALL)
+
+    def step(self):
+        """Do all there is to do now, and wait for more, a moment at most."""
+        now = time.monotonic_ns()
+        deadline = self._pump.round(now)
+        self._find_peer()
+        for wc in self._cq.poll(RECEIVES)[1]:
+            if self._qp is not None and wc.opcode & 128:
+                self._post()
+        wait = MOMENT_S if deadline is None else max(0, min(MOMENT_S, (deadline - now) / 1e9))
+        ready, _, _ = select.select([self._watched, self._client or self._listener], [], [], wait)
+        if self._listener in ready:
+            self._client, _ = self._listener.accept()
+            self._handshake = Handshake(self._connect)
+        elif self._client in ready:
+            self._hear()
+
+    def _hear(self):
+        try:
+            data = self._client.recv(4096)
+            answer = self._handshake.feed(data) if data else None
+            if answer:
+                self._client.sendall(answer)
+        except (OSError, ValueError):
+            data = b""
+        if not data:
+            self._leave()
+
+    def _leave(self):
+        self._client.close()
+        self._client = self._handshake = self._wanted = None
+        if self._qp is not None:
+            self._qp.close()
+            self._qp = None
+            self.served += 1
+
+    def _post(self):
+        self._qp.post_recv(RecvWR(0, sg=[SGE(self._mr.buf, MEMORY_BYTES // 2, self._mr.lkey)]))
+
+    def _connect(self, peer, pmtu):
+        self._qp = SoftQP(self._mr.pd, rc_init_attr(self._cq, max_recv_wr=RECEIVES))
+        for _ in range(RECEIVES):
+            self._post()
+        self._wanted = peer, MTU(min(max(pmtu, MTU.MTU_256), MTU.MTU_4096))
+        self._find_peer()
+        return Keys(READS, self._qp.qp_num, self._qp.psn, self._mr.rkey, self._mr.buf, self.soft.ip)
+
+    def _find_peer(self):
+        """Connect as soon as it is known where the client's frames come from."""
+        if self._wanted is None:
+            return
+        if self._wanted[0].ip not in self._watched.macs:
+            if (now := time.monotonic()) >= self._asked + MOMENT_S:
+                self._asked = now
+                self._watched.send(arp.question(self.soft.mac, self.soft.ip, self._wanted[0].ip))
+            return
+        (peer, mtu), self._wanted = self._wanted, None
+        there = SoftConnection(peer.qpn, peer.psn % (1 << wire.PSN_BITS), self._watched.macs[peer.ip], peer.ip)
+        self._qp.connect(there, RcAttr(path_mtu=mtu, timeout=TIMEOUT, max_rd_atomic=READS,
+                                       max_dest_rd_atomic=max(READS, peer.out_reads)))
+
+    def close(self):
+        """Serve no more."""
+        if self._client is not None:
+            self._leave()
+        self._listener.close()

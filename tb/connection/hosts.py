@@ -1,0 +1,90 @@
+"""Hosts with functional cards whose programs know each other by IP address only."""
+
+import time
+
+from weft.driver.cm import held
+from weft.driver.cm.cmid import CMID, AddrInfo, ConnParam
+from weft.driver.cm.enums import AddrFlag
+from weft.driver.connection.connection import Patience
+from weft.driver.terms.enums import QPType
+from weft.driver.verbs import device_list
+from weft.driver.verbs.context import ContextConfig
+from weft.driver.verbs.device import add_device, remove_device
+from weft.driver.verbs.qp import QPCap, QPInitAttr
+from weft.model.functional.host import connected_pair, run_apps
+from weft.model.functional.live import LiveDevice
+from weft.model.link import EventLoop, LinkConfig
+
+SERVER, CLIENT = "10.0.0.1", "10.0.0.2"
+PORT = "7471"
+LIMIT_NS = 10**12
+PATIENCE = Patience(response_timeout=7)     # half a millisecond
+LOSSY = LinkConfig(loss=0.1, duplicate=0.1, reorder=0.2)
+
+
+def rc(**caps):
+    """A QP for CMIDs."""
+    return QPInitAttr(qp_type=QPType.RC, cap=QPCap(**{"max_send_wr": 8, "max_recv_wr": 8} | caps))
+
+
+def private(data):
+    """A ConnParam with private data."""
+    param = ConnParam(data_len=56)
+    param.set_private_data(data)
+    return param
+
+
+def listener(init=None, *, port=PORT, backlog=0, **options):
+    """A CMID that listens on the server."""
+    cmid = CMID(AddrInfo(src=SERVER, src_service=port, flags=AddrFlag.PASSIVE), init or rc(), **options)
+    try:
+        cmid.listen(backlog)
+    except BaseException:
+        cmid.close()
+        raise
+    return cmid
+
+
+def caller(init=None, *, port=PORT, src=CLIENT, **options):
+    """A CMID that can connect to it."""
+    return CMID(AddrInfo(src=src, dst=SERVER, dst_service=port), init or rc(), **options)
+
+
+def live_pair():
+    """The same as ``connected_pair``, in real time."""
+    loop, start = EventLoop(), time.monotonic_ns()
+    devices = [LiveDevice(loop, seed=i, start=start) for i in range(2)]
+    for device, other in zip(devices, devices[::-1], strict=True):
+        device.transmit = lambda frame, other=other: loop.call_in(500, other.card.receive, frame)
+    return loop, devices, []
+
+
+class Hosts:
+    """Two hosts; those who have left give back all they had."""
+
+    def __init__(self, seed=0, link=None, config=None, *, live=False, **options):
+        made = live_pair() if live else connected_pair(seed=seed, forward=link or LinkConfig(), **options)
+        self.loop, self.devices, self.links = made
+        config = config or ContextConfig(cm_patience=PATIENCE)
+        self.names = [add_device(device, mac=0x02_0000_0000_01 + i, ip=0x0A00_0001 + i, config=config)
+                      for i, device in enumerate(self.devices)]
+
+    def run(self, *programs):
+        """Programs of the server, the client, and further ones as (host, function)."""
+        apps = [program if isinstance(program, tuple) else (i, program) for i, program in enumerate(programs)]
+        return run_apps(self.loop, [(self.devices[host], function) for host, function in apps], LIMIT_NS)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            if kind is None:
+                assert not held.HELD, "a CMID was not closed"
+                assert not any(device.memory._pages for device in self.devices), "memory was not given back"
+                for name in self.names:
+                    remove_device(name)
+        finally:     # if the test failed, the next one begins with nothing
+            held.HELD.clear()
+            for name in self.names:
+                device_list._devices.pop(name, None)

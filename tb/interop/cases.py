@@ -1,0 +1,103 @@
+"""The cases of ``weft interop``: each a line when it is right, an exception when it is not."""
+
+import contextlib
+import select
+import subprocess
+import sys
+import time
+
+from weft.driver.terms.enums import MTU
+
+from . import worlds
+from .exchange import Talk, card_writes, soft_exchange
+from .guest import GATEWAY, GuestFailed
+
+TESTS = ("ib_write_bw", "ib_send_bw", "ib_read_bw", "ib_atomic_bw")
+LOSS = 0.01
+PERFTEST_S = 240
+
+
+class Waiting:
+    """The world of a case whose other end is another program: only the console is listened to."""
+
+    def __init__(self, guest):
+        self.guest = guest
+
+    def step(self):
+        """Wait for the console, a moment."""
+        select.select([self.guest], [], [], worlds.MOMENT_S)
+
+
+def endpoint(guest, loss=0.0, seed=0):
+    """The endpoint in software at the guest's wire."""
+    world = worlds.SoftWorld(guest, loss, seed)
+    told = soft_exchange(world, seed=seed)
+    return f"{told}, {world.wire.lost} frames lost on the way"
+
+
+def endpoint_over_card(guest, seed=0):
+    """The endpoint at the Simple NIC of a functional card, packets of 4096 bytes."""
+    with contextlib.closing(worlds.CardWorld(guest, worlds.RealTimeCard(guest.port, seed))) as world:
+        told = soft_exchange(world, seed=seed, mtu=MTU.MTU_4096)
+        return f"{told}, {world.context.statistics()['rx_raw_frames']} frames through the Simple NIC"
+
+
+def card(guest, loss=LOSS, seed=0):
+    """WRITEs of a functional card's hardware path."""
+    wire = worlds.LossyPort(guest.port, loss, seed)
+    with contextlib.closing(worlds.CardWorld(guest, worlds.RealTimeCard(wire, seed))) as world:
+        told = card_writes(world, seed=seed)
+        return f"{told}, {wire.lost} frames lost on the way"
+
+
+def perftest(guest, tests=TESTS, iterations=200, size=16_384):
+    """perftest's clients in the guest against ``weft soft-server``, a process of its own."""
+    port = guest.release_port()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "weft.tb.cli", "soft-server", "--qemu", f"127.0.0.1:{port}", "--listen", "0",
+         "--clients", str(len(tests))], stdout=subprocess.PIPE, text=True)
+    talk = Talk(Waiting(guest))
+    try:
+        number = int(server.stdout.readline().rsplit(" ", 1)[1])
+        rates = []
+        for test in tests:
+            length = "" if "atomic" in test else f"-s {size}"
+            before = len(guest.told)
+            status = talk.ask(f"sh timeout -s KILL {PERFTEST_S} /bin/{test} -d rxe0 -x 1 -F -u 18 -n {iterations} "
+                              f"{length} -m 1024 -p {number} {GATEWAY}")
+            said = guest.told[before:]
+            results = [line.split() for line in said if line.split()[1:2] == [str(iterations)]]
+            if status != "status 0" or not results:
+                raise GuestFailed(f"{test} in the guest: {status}; {' | '.join(said[-5:])}")
+            rates.append(f"{test} {float(results[0][3]):.1f}")
+        assert server.wait(PERFTEST_S) == 0
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+        guest.take_port()
+    return f"{', '.join(rates)} MB/s, {iterations} of each"
+
+
+def cases(short=False):
+    """``{name: function of a guest}``."""
+    found = {
+        "endpoint and rxe, both ways, 1 % loss": lambda guest: endpoint(guest, LOSS, 1),
+        "endpoint over a functional card's Simple NIC": endpoint_over_card,
+        "functional card's WRITEs into rxe's memory, 1 % loss": card,
+    }
+    if not short:
+        from .rtl import over_rtl
+        found = {"endpoint and rxe, both ways": endpoint} | found | {
+            "perftest against weft soft-server": perftest,
+            "RTL: endpoint over the Simple NIC, and the card's own WRITEs": over_rtl,
+        }
+    return found
+
+
+def run(guest, chosen, say=print):
+    """Run cases, a line for each."""
+    for name, case in chosen.items():
+        start = time.monotonic()
+        say(f"{name}: {case(guest)}, {time.monotonic() - start:.1f} s")
+

@@ -1,0 +1,213 @@
+"""What the guest's rxe and this side do to each other, and whether the data is right on both sides."""
+
+import random
+import time
+import zlib
+from dataclasses import dataclass
+
+from weft.driver.soft.rc.attributes import RcAttr, SoftConnection
+from weft.driver.soft.rc.mr import SoftMR
+from weft.driver.soft.rc.qp import SoftQP
+from weft.driver.terms.enums import MTU, AccessFlag, WCStatus, WROpcode
+from weft.driver.verbs.addr import GID
+from weft.driver.verbs.cq import CQ
+from weft.driver.verbs.mr import MR
+from weft.driver.verbs.pd import PD
+from weft.driver.verbs.qp import QP, QPConnection
+from weft.driver.verbs.qp_init_attr import rc_init_attr
+from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+
+from . import guest as linux
+from . import worlds
+
+ALL = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
+RECEIVE_BYTES, GUEST_BYTES = 4096, 1 << 20
+RTS = 3
+MULTIPLIER = 2654435761
+W = WROpcode
+
+
+def pattern(length, seed):
+    """The bytes that the guest's ``fill`` makes."""
+    return bytes((i * MULTIPLIER + seed & 0xFFFF_FFFF) >> 13 & 0xFF for i in range(length))
+
+
+@dataclass
+class Remote:
+    """The guest's QP and memory."""
+
+    qpn: int
+    key: int
+    address: int
+    psn: int
+
+
+class Talk:
+    """Orders to the guest while a world goes on.
+
+    Parameters
+    ----------
+    world : object
+        With ``guest`` and ``step()``.
+    """
+
+    SENT_S = 300
+
+    def __init__(self, world):
+        self.world, self.guest = world, world.guest
+
+    def ask(self, line):
+        """The guest's answer to an order."""
+        return self.guest.ask(self.world.step, line)
+
+    def open(self, rng):
+        """A new QP of the guest."""
+        return Remote(*map(int, self.ask("open").split()), psn=rng.getrandbits(24))
+
+    def connect(self, remote, qpn, psn, mtu, timeout):
+        """Connect it to this side."""
+        assert self.ask(f"connect {qpn} {psn} {remote.psn} {int(mtu)} {timeout} {worlds.IP}") == "connected"
+
+    def check(self, at, data):
+        """The guest has these bytes."""
+        assert int(self.ask(f"crc {at} {len(data)}")) == zlib.crc32(data), "the guest has other bytes"
+
+    def post(self, opcode, at, length, address=0, key=0, a=0, b=0):
+        """The guest posts a request, and completes it."""
+        assert self.ask(f"post {int(opcode)} {at} {length} {address} {key} {a} {b}") == "posted"
+        answer = self.ask(f"sent {self.SENT_S}")
+        assert answer.startswith("success "), f"{W(opcode).name} of the guest: {answer}"
+
+    def received(self):
+        """(bytes, flags, immediate) of the guest's next receive."""
+        answer = self.ask(f"received {self.SENT_S}")
+        assert answer.startswith("success "), f"a receive of the guest: {answer}"
+        _, _, length, flags, imm = answer.split()
+        return int(length), int(flags), int(imm, 16)
+
+    def until(self, condition):
+        """Let the world go on until something holds."""
+        end = time.monotonic() + self.SENT_S
+        while not condition():
+            self.world.step()
+            assert time.monotonic() < end, "it takes too long"
+
+
+def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu=MTU.MTU_1024, timeout=16,
+                  guest_timeout=16):
+    """The endpoint in software and rxe: every operation, both ways. What was done, a sentence.
+
+    Parameters
+    ----------
+    world : SoftWorld or CardWorld
+    length : int
+        Bytes of a WRITE and of a READ.
+    sends : tuple of int
+        Bytes of the SENDs.
+    timeout, guest_timeout : int
+        As in the verbs.
+    """
+    rng, talk, soft = random.Random(seed), Talk(world), world.soft
+    cq, mr = CQ(soft, 256), SoftMR(PD(soft), 4 * length + 65_536, ALL)
+    qp = SoftQP(mr.pd, rc_init_attr(cq))
+    remote = talk.open(rng)
+    qp.connect(SoftConnection(remote.qpn, remote.psn, linux.MAC, linux.IP), RcAttr(path_mtu=mtu, timeout=timeout))
+    talk.connect(remote, qp.qp_num, qp.psn, mtu, guest_timeout)
+    done, inbox, words = [], 3 * length, 2 * length     # inbox, and where atomics are, in both memories
+
+    def post(opcode, count, at=0, to=0, add=0, swap=0, imm=0):
+        wr = SendWR(len(done), sg=[SGE(mr.buf + at, count, mr.lkey)] if count else [], opcode=opcode, imm_data=imm)
+        wr.set_wr_atomic(remote.key, remote.address + to, add, swap)
+        qp.post_send(wr)
+        talk.until(lambda: len(cq))
+        [wc] = cq.poll(9)[1]
+        assert wc.status is WCStatus.SUCCESS, f"{opcode.name}: {wc.status.name}"
+        done.append(opcode)
+
+    # From here to the guest.
+    data = rng.randbytes(length)
+    mr.write(data)
+    post(W.RDMA_WRITE, length)
+    talk.check(0, data)
+    post(W.RDMA_READ, length, at=length)
+    assert mr.read(length, length) == data, "READ of the guest's memory"
+    for number, count in enumerate(sends):
+        assert talk.ask(f"receive {number}") == "posted"
+        post(W.SEND_WITH_IMM if number % 2 else W.SEND, count, imm=number + 77)
+        size, flags, imm = talk.received()
+        assert (size, bool(flags & 2), imm) == (count, bool(number % 2), number % 2 and number + 77)
+        talk.check(GUEST_BYTES - RECEIVE_BYTES * (1 + number), data[:count])
+    assert talk.ask(f"fill {words} 8 1") == "filled"
+    value = int.from_bytes(pattern(8, 1), "little")
+    for add in (1, 1 << 40, 5):
+        post(W.ATOMIC_FETCH_AND_ADD, 8, at=words, to=words, add=add)
+        assert int.from_bytes(mr.read(8, words), "little") == value
+        value = (value + add) % (1 << 64)
+    for compare, swap in ((value, 42), (value, 43)):
+        post(W.ATOMIC_CMP_AND_SWP, 8, at=words, to=words, add=compare, swap=swap)
+        assert int.from_bytes(mr.read(8, words), "little") == value
+        value = swap if compare == value else value
+    assert int(talk.ask(f"word {words}")) == value
+
+    # From the guest to here.
+    theirs = pattern(length, seed & 0xFFFF)
+    assert talk.ask(f"fill {length} {length} {seed & 0xFFFF}") == "filled"
+    talk.post(W.RDMA_WRITE, length, length, mr.buf, mr.rkey)
+    assert mr.read(length) == theirs, "WRITE of the guest"
+    talk.post(W.RDMA_READ, 0, length, mr.buf, mr.rkey)
+    talk.check(0, theirs)
+    for number, count in enumerate(sends):
+        qp.post_recv(RecvWR(number, sg=[SGE(mr.buf + inbox, RECEIVE_BYTES, mr.lkey)]))
+        talk.post(W.SEND_WITH_IMM if number % 2 else W.SEND, length, count, a=number + 5)
+        talk.until(lambda: len(cq))
+        [wc] = cq.poll(9)[1]
+        assert (wc.wr_id, wc.status, wc.byte_len) == (number, WCStatus.SUCCESS, count)
+        assert mr.read(count, inbox) == theirs[:count] and wc.imm_data == (number % 2 and number + 5)
+    mr.write((1000).to_bytes(8, "little"), words)
+    talk.post(W.ATOMIC_FETCH_AND_ADD, words, 8, mr.buf + words, mr.rkey, 24)
+    talk.post(W.ATOMIC_CMP_AND_SWP, words + 8, 8, mr.buf + words, mr.rkey, 1024, 7)
+    assert [int(talk.ask(f"word {words + at}")) for at in (0, 8)] == [1000, 1024]
+    assert int.from_bytes(mr.read(8, words), "little") == 7
+    assert int(talk.ask("state")) == RTS, "the guest's QP is in error"
+    counts = soft.counts
+    qp.close()
+    mr.close()
+    return f"{len(done)} requests to rxe, {4 + len(sends)} from it; {counts['resent']} packets sent again"
+
+
+def card_writes(world, *, messages=10, length=20_000, seed=0, timeout=18, guest_timeout=16, probe_ns=20_000_000,
+                mtu=MTU.MTU_1024):
+    """WRITEs by the card's own hardware path into the guest's memory. What was done, a sentence."""
+    rng, talk, context = random.Random(seed), Talk(world), world.context
+    total = messages * length
+    cq, mr = CQ(context, 64), MR(PD(context), total, AccessFlag.LOCAL_WRITE)
+    qp = QP(mr.pd, rc_init_attr(cq))
+    remote = talk.open(rng)
+    talk.connect(remote, qp.connection.qpn, qp.connection.psn, mtu, guest_timeout)
+    qp.connect(QPConnection(remote.qpn, remote.psn, str(GID.of_ipv4(linux.IP))), path_mtu=mtu, standard=True,
+               timeout=timeout, probe_timeout_ns=probe_ns)
+    data = rng.randbytes(total)
+    mr.write(data)
+    assert talk.ask("receive 0") == "posted"
+    for number in range(messages):
+        last = number == messages - 1
+        at = number * length
+        wr = SendWR(number, sg=[SGE(mr.buf + at, length, mr.lkey)], imm_data=0xBEEF,
+                    opcode=W.RDMA_WRITE_WITH_IMM if last else W.RDMA_WRITE)
+        wr.set_wr_rdma(remote.key, remote.address + at)
+        qp.post_send(wr)
+    completions = []
+
+    def finished():
+        completions.extend(cq.poll(64)[1])
+        return len(completions) == messages
+    talk.until(finished)
+    assert [(wc.wr_id, wc.status) for wc in completions] == [(n, WCStatus.SUCCESS) for n in range(messages)]
+    assert talk.received()[2] == 0xBEEF
+    talk.check(0, data)
+    assert int(talk.ask("state")) == RTS, "the guest's QP is in error"
+    counts = qp.sender.counts
+    told = f"{counts['packets']} packets by hardware, {counts['retransmissions']} sent again"
+    qp.close()
+    mr.close()
+    return told

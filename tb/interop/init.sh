@@ -1,0 +1,21 @@
+#!/bin/busybox sh
+# First process of the guest: network, rxe, then the peer, which takes its orders from the console.
+b=/bin/busybox
+$b mount -t proc p /proc; $b mount -t sysfs s /sys; $b mount -t devtmpfs d /dev
+$b stty raw -echo < /dev/console
+export LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu PATH=/bin
+for m in crc32_generic udp_tunnel ip6_udp_tunnel ib_core ib_uverbs rdma_rxe e1000; do
+  $b insmod /lib/$m.ko || echo "= failed insmod $m"
+done
+$b ip link set lo up
+$b ip link set eth0 mtu 4500
+$b ip addr add 10.0.0.11/24 dev eth0; $b ip link set eth0 up
+$b ip addr add 10.0.2.15/24 dev eth1; $b ip link set eth1 up
+rdma link add rxe0 type rxe netdev eth0 || echo "= failed rxe"
+$b mkdir -p /dev/infiniband
+for f in /sys/class/infiniband_verbs/uverbs*; do
+  n=$($b basename $f)
+  [ -e /dev/infiniband/$n ] || { IFS=: read major minor < $f/dev; $b mknod /dev/infiniband/$n c $major $minor; }
+done
+peer < /dev/console > /dev/console 2>&1
+$b poweroff -f

@@ -1,0 +1,144 @@
+"""One host's objects for a test: PD, CQ, memory and connected QPs."""
+
+import contextlib
+
+from weft.driver.terms.enums import MTU, AccessFlag, WCOpcode, WCStatus
+from weft.driver.terms.errors import TimedOut
+from weft.driver.verbs.cq import CQ, CompChannel
+from weft.driver.verbs.mr import MR
+from weft.driver.verbs.pd import PD
+from weft.driver.verbs.qp import QP, QPConnection, rc_init_attr
+from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+
+ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
+EVENT_NS = 5_000      # at most between two looks of who sleeps until an event
+POLL_MAX = 256
+
+
+class TestFailed(Exception):
+    """A request failed, or other bytes came than were sent."""
+
+    __test__ = False
+
+
+class Endpoint:
+    """Objects of one side, with the peer's addresses once :meth:`connect` was called.
+
+    Each QP has a slot of memory in ``source`` and in ``target``: what goes out of this host, and what comes in.
+
+    Parameters
+    ----------
+    host : Host
+    plan : Plan
+    """
+
+    def __init__(self, host, plan):
+        self.host, self.plan = host, plan
+        pd, slots = PD(host.context), plan.qps * plan.slot_bytes
+        self.channel = CompChannel(host.context) if plan.events else None
+        receives = plan.rx_depth if plan.verb == "send" else 0
+        self.cq = CQ(host.context, plan.qps * (plan.tx_depth + receives + 1), None, self.channel)
+        out, into = self._roles()
+        self.source = MR(pd, slots, ACCESS) if out else None
+        self.target = MR(pd, slots, ACCESS) if into else None
+        init = rc_init_attr(self.cq, max_send_wr=plan.tx_depth, max_recv_wr=receives or 1, max_send_sge=1,
+                            max_recv_sge=1, max_inline_data=plan.inline_size)
+        self.qps = [QP(pd, init) for _ in range(plan.qps)]
+        self.index = {qp.qp_num: i for i, qp in enumerate(self.qps)}
+        self._pd, self.peer = pd, None
+        self.posted = self.completed = self.received = 0      # requests and receives, in all
+        self._news_ns = host.now_ns
+
+    def _roles(self):
+        """Whether data leaves this host, and whether it comes here."""
+        plan = self.plan
+        both = plan.bidirectional or not plan.is_bandwidth and not plan.fetches
+        asks = self.host.side == "a"
+        return both or asks != plan.fetches, both or asks == plan.fetches
+
+    def connect(self):
+        """Bring all QPs to RTS, with what the two programs tell each other."""
+        mrs = [mr and (mr.buf, mr.rkey) for mr in (self.source, self.target)]
+        self.host.tell([vars(qp.connection) for qp in self.qps], mrs)
+        connections, self.peer = self.host.hear()
+        for qp, other in zip(self.qps, connections, strict=True):
+            qp.connect(QPConnection(**other), path_mtu=MTU[f"MTU_{self.plan.mtu}"], qp_access_flags=ACCESS,
+                       timeout=self.plan.timeout, max_rd_atomic=self.plan.outs, min_rnr_timer=1)
+        self.meet()
+
+    def meet(self):
+        """Wait until the other program is here, too."""
+        self.host.tell("here")
+        self.host.hear()
+        self.news()
+
+    def request(self, n, size, wr_id, *, signaled, next_wr=None):
+        """A send work request of QP ``n``."""
+        plan, at = self.plan, n * self.plan.slot_bytes
+        local = self.target if plan.fetches else self.source
+        remote = self.peer[0 if plan.fetches else 1]
+        wr = SendWR(wr_id, plan.opcode, sg=[SGE(local.buf + at, size, local.lkey)], next_wr=next_wr,
+                    send_flags=plan.flags(size, signaled=signaled), compare_add=1, swap=1)
+        wr.set_wr_rdma(remote[1], remote[0] + at)
+        return wr
+
+    def receive(self, n):
+        """Post a receive on QP ``n``."""
+        mr = self.target
+        self.qps[n].post_recv(RecvWR(n, sg=[SGE(mr.buf + n * self.plan.slot_bytes, self.plan.slot_bytes, mr.lkey)]))
+
+    def poll(self):
+        """Take what completed: receives are posted again at once, those of requests are returned.
+
+        Raises
+        ------
+        TestFailed
+        """
+        requests = []
+        for wc in self.cq.poll(POLL_MAX)[1]:
+            self.news()
+            if wc.status is not WCStatus.SUCCESS:
+                raise TestFailed(f"a request of host {self.host.side} ended with {wc.status.name}")
+            if wc.opcode & WCOpcode.RECV:
+                self.received += 1
+                self.receive(self.index[wc.qp_num])
+            else:
+                self.completed += 1
+                requests.append(wc)
+        return requests
+
+    def look(self, interval_ns):
+        """Let time go on until the next look at memory: after ``interval_ns``, or a hundredth of how long nothing
+        came, if that is more."""
+        self.host.look(max(interval_ns, (self.host.now_ns - self._news_ns) // 100))
+
+    def news(self):
+        """Something came, or was posted."""
+        self._news_ns = self.host.now_ns
+
+    def rest(self, interval_ns):
+        """Nothing was there: let time go on, until an event if that is what the test is of.
+
+        Raises
+        ------
+        TestFailed
+            If nothing has completed for too long.
+        """
+        if self.host.now_ns > self._news_ns + self.host.silence_ns:
+            raise TestFailed(f"nothing completes at host {self.host.side} any more")
+        if self.channel is None:
+            self.look(interval_ns)
+            return
+        self.host.check_peer()
+        self.cq.req_notify()
+        if not len(self.cq):
+            with contextlib.suppress(TimedOut):
+                self.channel.get_cq_event(timeout_ns=EVENT_NS)
+                self.cq.ack_events(1)
+
+    def close(self):
+        """Destroy everything."""
+        self._pd.close()
+        self.cq.close()
+        if self.channel is not None:
+            self.channel.close()

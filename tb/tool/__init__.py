@@ -1,0 +1,1 @@
+"""What users of rdma-core look at: the device, and its counters."""
