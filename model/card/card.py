@@ -38,6 +38,7 @@ class TimedCard(FunctionalCard):
         self.pcie = Pcie(self.loop, self.timing, self._host, self._seed)
         self.pcie.waiting = self._room
         self._lines = deque()       # line reads without room
+        self._paced = {}            # client -> when it may write again
         self.second_level = SecondLevel(self)
         self._busy = False          # a command is under way
         super()._reset()
@@ -57,9 +58,19 @@ class TimedCard(FunctionalCard):
             self.pcie.read(max(at, time_ns + self.timing.room), read)
         self.transmit_path.room(time_ns)
 
-    def post(self, address, data, time_ns):
-        """Write to memory, not before a time, behind all writes before it."""
-        self.loop.call_at(self.pcie.write(time_ns, len(data)), self.memory.write, address, data)
+    def post(self, client, address, data, time_ns, then=lambda: None):
+        """Write to memory, not before a time, behind all writes before it; ``then`` is called when the write is on its
+        way. Writes of one client come no closer than the write engine takes them."""
+        at = max(time_ns, self._paced.get(client, 0.0))
+        self._paced[client] = at + self.timing.write_pace
+        if at > self.loop.now_ns:
+            self.loop.call_at(at, self._post, address, data, then)
+        else:
+            self._post(address, data, then)
+
+    def _post(self, address, data, then):
+        self.loop.call_at(self.pcie.write(self.loop.now_ns, len(data)), self.memory.write, address, data)
+        then()
 
     # ----------------------------------------------------------------------------------------------- work
 

@@ -21,7 +21,8 @@ class TimedRings(CardRings):
 
     def __init__(self, card):
         super().__init__(card)
-        self._stored = 0.0          # when the newest entry went out
+        self._storing = dict.fromkeys(abi.CARD_TO_HOST, 0)     # entries that are not yet on their way
+        self._owed = set()          # rings whose next entry brings an interrupt
         self._asked = dict.fromkeys(abi.HOST_TO_CARD, 0)     # index behind the last descriptor asked for
         self._held = dict.fromkeys(abi.HOST_TO_CARD, 0)      # asked for and not taken
         self._ready = {ring: deque() for ring in abi.HOST_TO_CARD}
@@ -82,22 +83,34 @@ class TimedRings(CardRings):
         """The status block follows at its own pace."""
         if address := self.card.registers["status_block"]:
             block = abi.STATUS_BLOCK.pack(**{f"{r.name.lower()}_cons": self.cons[r] for r in abi.HOST_TO_CARD})
-            self.card.post(address, block, self.card.loop.now_ns + self.card.timing.status)
+            self.card.post("status", address, block, self.card.loop.now_ns + self.card.timing.status)
 
     # ----------------------------------------------------------------------------------- card to host
 
     def store(self, ring, address, data):
         lag = self.card.timing.store_frame_entry if ring is Ring.NIC_RX else 0.0
-        self.card.post(address, data, self.card.loop.now_ns + lag)
-        self._stored = self.card.pcie.written_at
+        self._storing[ring] += 1
+        self.card.post(ring, address, data, self.card.loop.now_ns + lag, lambda: self._on_its_way(ring))
+
+    def _on_its_way(self, ring):
+        """An entry went out of the card; an interrupt that it caused follows."""
+        self._storing[ring] -= 1
+        if ring in self._owed:
+            self._owed.discard(ring)
+            self._tell_host(ring, self.card.pcie.written_at)
+
+    def _tell_host(self, ring, time_ns):
+        lag = getattr(self.card.timing, f"interrupt_{ring.name.lower()}")
+        self.card.loop.call_at(time_ns + lag, self._message, abi.VECTOR[ring])
 
     def _interrupt(self, ring):
         """As the functional card has it, but the message goes behind the entry."""
         if self.armed[ring] and self.prod[ring] != self.cons[ring]:
             self.armed[ring] = False
-            loop, card = self.card.loop, self.card
-            lag = getattr(card.timing, f"interrupt_{ring.name.lower()}")
-            loop.call_at(max(loop.now_ns, self._stored) + lag, self._message, abi.VECTOR[ring])
+            if self._storing[ring]:
+                self._owed.add(ring)
+            else:
+                self._tell_host(ring, max(self.card.loop.now_ns, self.card.pcie.written_at))
 
     def _message(self, vector):
         """The message of an interrupt, a write like any other."""

@@ -60,6 +60,8 @@ class Timing:
         Of the link, Gen3 x16.
     pcie_hop : float
         From the last byte on the link to the other side.
+    write_pace : float
+        Between small writes of one client.
     write_header_bytes, completion_header_bytes : int
         Of a TLP on the link, besides its payload.
     interrupt_response, interrupt_meta_report, interrupt_nic_rx : float
@@ -109,6 +111,7 @@ class Timing:
     room: float = 20.0
     pcie_bytes_per_ns: float = 15.754
     pcie_hop: float = 6.0
+    write_pace: float = 20.0
     write_header_bytes: int = 20
     completion_header_bytes: int = 20
     interrupt_response: float = 32.0
