@@ -63,7 +63,7 @@ def remote_refusals(b):
         "before the MR": (mr.buf - 1, mr.rkey),
         "over the end": (mr.buf + mr.length - BAD_BYTES + 1, mr.rkey),
         "MR of another domain": (b.other_mr.buf, b.other_mr.rkey),
-        "MR without permission": (b.read_only.buf, b.read_only.rkey),
+        "MR without permission": (b.read_only.buf, b.read_only.lkey),
         "QP without permission": (mr.buf, mr.rkey),
     }
 

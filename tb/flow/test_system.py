@@ -20,12 +20,12 @@ def test_what_is_missing_is_named_with_its_package(tmp_path):
     text = summary(str(tmp_path))
     assert "missing from the system" in text
     assert "iverilog: every bench that runs under Icarus too is skipped there" in text
-    assert "on Debian: apt-get install iverilog tshark chromium" in text
+    assert "on Debian: apt-get install iverilog tshark qemu-system-x86 chromium" in text
 
 
 def test_headers_are_looked_for(tmp_path):
     """With programs that are there but do nothing, and a compiler that finds no header."""
-    for name, status in (("iverilog", 0), ("tshark", 0), ("chromium", 0), ("g++", 1)):
+    for name, status in (("iverilog", 0), ("tshark", 0), ("chromium", 0), ("qemu-system-x86_64", 0), ("g++", 1)):
         (tmp_path / name).write_text(f"#!/bin/sh\nexit {status}\n")
         (tmp_path / name).chmod(0o755)
     assert "on Debian: apt-get install liblz4-dev zlib1g-dev" in summary(str(tmp_path))

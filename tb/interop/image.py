@@ -30,7 +30,7 @@ def _libraries(programs, where):
                             env={**os.environ, "LD_LIBRARY_PATH": search}).stdout
     if missing := sorted(set(re.findall(r"(\S+) => not found", listed))):
         raise NoImage(f"the guest's programs need {', '.join(missing)}, which no package here has")
-    return sorted({Path(path) for path in re.findall(r"(?:=> )?(/\S+) \(0x", listed)})
+    return sorted({Path(path) for path in re.findall(r"(?:=> |^\s*)(/.+) \(0x", listed, re.MULTILINE)})
 
 
 def _compile(where, program):

@@ -11,6 +11,10 @@ $b ip link set lo up
 $b ip link set eth0 mtu 4500
 $b ip addr add 10.0.0.11/24 dev eth0; $b ip link set eth0 up
 $b ip addr add 10.0.2.15/24 dev eth1; $b ip link set eth1 up
+for _ in $($b seq 100); do     # the wire takes a while, and nobody waits for an address so long
+  [ "$($b cat /sys/class/net/eth0/carrier)" = 1 ] && break
+  $b sleep 0.1
+done
 rdma link add rxe0 type rxe netdev eth0 || echo "= failed rxe"
 $b mkdir -p /dev/infiniband
 for f in /sys/class/infiniband_verbs/uverbs*; do

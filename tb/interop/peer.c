@@ -75,8 +75,11 @@ static void connect_qp(unsigned qpn, unsigned psn, unsigned own_psn, int mtu, in
   gid[10] = gid[11] = 0xff;
   ip = htonl(ip);
   memcpy(gid + 12, &ip, 4);
-  int failed = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  int failed = 1;
+  // The kernel asks for the other side's address, once, for a second: the question or the answer may get lost.
+  for (int tries = 0; failed && tries < 5; tries++)
+    failed = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = timeout, .retry_cnt = 7, .rnr_retry = 7,
     .sq_psn = own_psn, .max_rd_atomic = 4};
   if (!failed)

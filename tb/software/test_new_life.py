@@ -174,6 +174,6 @@ def test_indices_and_tags_of_memory_are_used_again_as_late_as_possible():
     free = pair.contexts[0].capabilities.max_mr - 1
     for _ in range(3 * TAGS_APART):
         with MR(ends[0].pd, 64, abi.AccessFlag.LOCAL_WRITE) as mr:
-            keys[mr.index].append(mr.rkey)
+            keys[mr.index].append(mr.lkey)
     assert len(keys) == free and all(len(set(some)) == len(some) for some in keys.values())
     close_and_check(pair, ends)

@@ -83,6 +83,7 @@ async def start(dut, host_qpns=0, **options):
     dut.enable.value = 1
     dut.network__mac.value, dut.network__ip.value = MAC, IP
     dut.host_qpns.value = host_qpns
+    await RisingEdge(dut.clk)
     return rng, ParseBench(dut, rng, **options)
 
 
