@@ -145,16 +145,21 @@ async def lost_again_and_again(dut):
 
 
 async def cross_with_blocks(dut, blocks, **driver):
-    """A transfer that loses a quarter of the originals and few retransmissions, each hole a node of its own as far as
-    blocks allow.
+    """A transfer that loses a quarter of the originals and few retransmissions, the tenth among them, each hole a node
+    of its own as far as blocks allow.
     """
     way = LinkConfig(delay_ns=12_000)
     case = Case({"a": [54_000] * 3, "b": []}, pmtu=PMTU, there=way, back=way,
                 driver={"extent_bytes": blocks * abi.BLOCK_BYTES, "max_extents": 1, "node_age_ns": 0,
                         "probe_timeout_ns": 60_000, "prefetch_depth": 16, "prefetch_watermark": 16, **driver})
     rng, chance = random.Random(bench_seed()), {FrameKind.DATA: 0.25, FrameKind.RETX: 0.03}
-    crossing = await Crossing(
-        dut, case, lambda c: c.drop("a_to_b", "lost", lambda _, kind: rng.random() < chance.get(kind, 0))).run()
+    seen = Counter()
+
+    def lost(_frame, kind):
+        seen[kind] += 1
+        return rng.random() < chance.get(kind, 0) or (kind is FrameKind.RETX and seen[kind] == 10)
+
+    crossing = await Crossing(dut, case, lambda c: c.drop("a_to_b", "lost", lost)).run()
     crossing.pair.scoreboards["b"].require("loss", "second loss")
     return crossing
 
