@@ -24,11 +24,13 @@ def frame_of(data, *, src_ip=STRANGER_IP, opcode=wire.UD_SEND_ONLY, dest_qp=wire
 
 
 def random_frame(rng, known):
-    """A datagram of a stranger, in its own name, in the client's or in the server's; some are none."""
-    data = random_message(rng, known)
+    """A datagram of a stranger, in its own name, in the client's or in the server's; some are none. In the client's
+    name it does not know the numbers of the connection: who does is the client, for all that can be seen."""
+    source = rng.choice([STRANGER_IP, CLIENT_IP, SERVER_IP, rng.getrandbits(32)])
+    data = random_message(rng, [0] if source == CLIENT_IP else known)
     if rng.random() < 0.3:
         data = rng.randbytes(rng.choice([0, 1, 24, 255, 256, 257, 1000]))
-    return frame_of(data, src_ip=rng.choice([STRANGER_IP, CLIENT_IP, SERVER_IP, rng.getrandbits(32)]),
+    return frame_of(data, src_ip=source,
                     opcode=rng.choice([wire.UD_SEND_ONLY] * 6 + [rng.randrange(256)]),
                     dest_qp=rng.choice([wire.GSI_QPN] * 6 + [0, rng.getrandbits(24)]),
                     qkey=rng.choice([wire.GSI_QKEY] * 6 + [rng.getrandbits(32)]))
