@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from weft.tb.job import publish
 from weft.tb.job.job import Job
 from weft.tb.job.test_entry import ended, line, some_file, weft
 from weft.tb.job.test_main_job import DEFAULTS, assert_exact
@@ -79,11 +78,12 @@ def test_the_same_seed_is_the_same_run(tmp_path):
 
 def test_the_command_line_runs_it_and_names_a_command_that_does_it_again(tmp_path):
     file = some_file(tmp_path / "file", 20_000)
-    with weft("sim", "--file", str(file), "--backend", "model", "--rtt-us", "5") as process:
+    build = tmp_path / "build"      # of its own: what another run publishes meanwhile is not this one's
+    with weft("sim", "--file", str(file), "--backend", "model", "--rtt-us", "5", WEFT_BUILD=str(build)) as process:
         status, output, errors = ended(process)
     assert status == 0, output + errors
-    report = json.loads(publish.REPORT.read_text())
-    assert report["ok"] and "PASSED" in output and (publish.CAPTURES / "a_to_b.sent.pcap").exists()
+    report = json.loads((build / "reports/sim.json").read_text())
+    assert report["ok"] and "PASSED" in output and (build / "captures/a_to_b.sent.pcap").exists()
     assert line(output, "command") == report["command"] and "--backend model" in report["command"]
     assert "--sim" not in report["command"]
 
