@@ -3,9 +3,8 @@
 from weft.driver.application.file_transfer import Endpoint, TransferError, shares
 from weft.driver.terms.enums import MTU, SendFlags, WCOpcode, WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.tb.job.settings import SERVICE_NS, SILENCE_NS
 
-SERVICE_NS = 2_000
-SILENCE_NS = 20_000_000
 WINDOW = 16
 
 

@@ -1,13 +1,12 @@
 """Two cards in time, their drivers, their links and who judges them: what the gateware's bench has, without it."""
 
 import random
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from weft.driver.verbs.context import Context
 from weft.hdl import abi
 from weft.model.card.host import TimedDevice
-from weft.model.card.timing import HostTiming
 from weft.model.functional.host import run_apps
 from weft.model.functional.parse import parse
 from weft.model.link import EventLoop
@@ -46,8 +45,7 @@ class TimedPair:
 
     def __init__(self, *, a_to_b, b_to_a, host, context_config, card="test", seed=0, captures=None):
         self.loop, self.seed, self._captures = EventLoop(), seed, []
-        timing = HostTiming(**{field.name: getattr(host, field.name) for field in fields(HostTiming)})
-        self.devices = {side: TimedDevice(self.loop, seed=f"{seed}/{side}", preset=card, host=timing)
+        self.devices = {side: TimedDevice(self.loop, seed=f"{seed}/{side}", preset=card, host=host)
                         for side in SIDES}
         self.links = {}
         for side, config in (("a", a_to_b), ("b", b_to_a)):
@@ -57,8 +55,7 @@ class TimedPair:
             # Some bits are protected by nothing: a frame with one of them damaged is no lost frame.
             link.impairments.usable = (
                 lambda frame, peer=PEER[side]: parse(frame, mac=MAC[peer], ip=IP[peer])[0].kind in ("DATA", "PROBE"))
-            self.links[name] = self.devices[side].transmit = link
-            self.devices[side].transmit = link.send
+            self.links[name], self.devices[side].transmit = link, link.send
         self.contexts, self.guards, self.scoreboards, self._endpoints = {}, {}, {}, {}
         for side in SIDES:
             self._open(side, replace(context_config, random=random.Random(f"{seed}/{side}/driver")))

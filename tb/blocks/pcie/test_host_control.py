@@ -137,14 +137,26 @@ async def most_active(dut, device):
         Seen.most = max(Seen.most, sum(request is not None for request in device.active_request))
 
 
+async def held_back(dut):
+    """A bench whose hard block tells no sequence number: (bench, device, numbers held, the function that tells one)."""
+    bench, held = Bench(dut), []
+    await bench.start()
+    device = bench.host.device
+    tell, device.rq_seq_num.put_nowait = device.rq_seq_num.put_nowait, held.append
+    return bench, device, held, tell
+
+
+async def write_line(bench):
+    """A write of 64 bytes goes to the hard block."""
+    bench.requests[0].send_nowait(group([(bench.regions[0].physical(HALF), 64)])[0])
+    bench.data[0].send_nowait(beats(bytes(64))[0])
+    await Timer(QUIET_NS, "ns")
+
+
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def idle_waits_for_writes(dut):
     """The room is not idle while a write is in the hard block, whose sequence number has not come back."""
-    bench = Bench(dut)
-    await bench.start()
-    device, held = bench.host.device, []
-    tell = device.rq_seq_num.put_nowait
-    device.rq_seq_num.put_nowait = held.append
+    bench, _, held, tell = await held_back(dut)
     bench.requests[0].send_nowait(group([(bench.regions[0].physical(HALF), 1000)])[0])
     for word in beats(bytes(1000)):
         bench.data[0].send_nowait(word)
@@ -166,17 +178,11 @@ async def idle_waits_for_writes(dut):
 async def writes_in_the_hard_block_may_be_lost(dut):
     """Bus mastering is taken away while a write has not left the hard block: that counts as lost, though nothing more
     is asked for. When nothing is there, nothing is lost."""
-    bench = Bench(dut)
+    bench, device, held, tell = await held_back(dut)
     bench.host.strict = False
-    await bench.start()
-    device, held = bench.host.device, []
-    tell = device.rq_seq_num.put_nowait
-    device.rq_seq_num.put_nowait = held.append
     for busy in (True, False, True):
         if busy:
-            bench.requests[0].send_nowait(group([(bench.regions[0].physical(HALF), 64)])[0])
-            bench.data[0].send_nowait(beats(bytes(64))[0])
-            await Timer(QUIET_NS, "ns")
+            await write_line(bench)
             assert len(held) == 1
         device.functions[0].bus_master_enable = False
         lost = 0
@@ -194,15 +200,9 @@ async def writes_in_the_hard_block_may_be_lost(dut):
 async def what_a_moment_without_bus_mastering_took_is_given_up(dut):
     """The hard block dropped a write, so that its sequence number never comes, and the card may be bus master again:
     when it is to stop, and nothing was heard for long, it is at rest all the same, and works afterwards."""
-    bench = Bench(dut)
+    bench, device, held, tell = await held_back(dut)
     bench.host.strict = False
-    await bench.start()
-    device, held = bench.host.device, []
-    tell = device.rq_seq_num.put_nowait
-    device.rq_seq_num.put_nowait = held.append
-    bench.requests[0].send_nowait(group([(bench.regions[0].physical(HALF), 64)])[0])
-    bench.data[0].send_nowait(beats(bytes(64))[0])
-    await Timer(QUIET_NS, "ns")
+    await write_line(bench)
     assert len(held) == 1
     device.rq_seq_num.put_nowait = tell
     device.functions[0].bus_master_enable = False
