@@ -7,11 +7,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from weft.tb.flow.build import BUILD_ROOT
 from weft.tb.flow.failure import Failure
 
 from .packages import PACKAGES, kernel_package, unpacked
 
-FOLDER = Path("sim_build/interop")
+FOLDER = BUILD_ROOT / "interop"
 HERE = Path(__file__).parent
 MODULES = ("crc32_generic", "udp_tunnel", "ip6_udp_tunnel", "ib_core", "ib_uverbs", "rdma_rxe", "e1000")
 TESTS = ("ib_write_bw", "ib_send_bw", "ib_read_bw", "ib_atomic_bw")
