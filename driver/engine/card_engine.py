@@ -4,17 +4,18 @@ import collections
 import contextlib
 from dataclasses import replace
 
-from weft.hdl import abi, wire
+from weft.hdl import abi
 
 from ..device.bringup import come_to_rest
 from ..device.capabilities import write_register
 from ..device.health import DeviceFatal, SilenceWatch
 from ..protocol.arp import is_arp
 from ..queue.command import CommandQueue
+from ..queue.control_frames import parse_control
 from ..queue.host_qpns import HostQpns
 from ..queue.meta_report import ReportWorker
 from ..queue.ring import CardToHostRing, HostToCardRing
-from ..queue.simple_nic import SimpleNic, control_extension, parse_control
+from ..queue.simple_nic import SimpleNic
 from ..queue.transmit_turns import TransmitTurns, enough_bytes
 from ..terms.enums import WCStatus
 from ..terms.errors import QueueFull, TimedOut
@@ -351,28 +352,15 @@ class CardEngine:
 
     def send_control(self, qp, frame):
         """Queue a control frame of a QP. When too many of it wait it gets lost: what any may do on the way."""
-        path = qp.path
         if self.loopback.serves(qp):
             self.loopback.send_control(qp, frame)
             self.counts[frame.opcode.name] += 1
             return
-        if path.mac is None:
+        if qp.path.mac is None:
             self.counts["control_frames_dropped"] += 1
             return
-        data = wire.build_frame(
-            opcode=frame.opcode,
-            dst_mac=path.mac,
-            src_mac=self.mac,
-            src_ip=self.ip,
-            dst_ip=path.ip,
-            sport=qp.sport,
-            dest_qp=path.qpn,
-            psn=frame.psn,
-            extensions=control_extension(frame),
-            payload=frame.payload,
-        )
         try:
-            self.nic.send(data, qp)
+            self.nic.send(qp.way.frames.build(frame), qp)
             self.counts[frame.opcode.name] += 1
         except BufferError:
             self.counts["control_frames_dropped"] += 1

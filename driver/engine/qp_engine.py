@@ -11,6 +11,7 @@ from ..receive.hole_list import LinkDoorbell
 from ..receive.receiver import CumDoorbell
 from ..terms.enums import EventType, WCFlags, WCOpcode, WCStatus
 from ..terms.wc import WC
+from .way import Way
 
 _OF_PACKETS = frozenset({
     abi.ReportKind.MESSAGE_END, abi.ReportKind.PROGRESS, abi.ReportKind.PROBE, abi.ReportKind.ERROR,
@@ -68,7 +69,7 @@ class QpEngine:
     def __init__(self, card, qp_num, scq, rcq, *, pd, rights, receives, shared=False, tell=lambda event_type: None):
         self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
         self.index, self.generation = card.qps.parts(qp_num)
-        self.path = self.receiver = self.sender = None
+        self.path = self.receiver = self.sender = self._way = None
         self.on_card = self.in_error = self.leaving = self.draining = False
         self._tell, self._tell_drained, self._heard = tell, False, False
         self.told_card = None
@@ -285,11 +286,16 @@ class QpEngine:
             return     # the card saw nothing that it could forget
         self.card.doorbell(register, layout, qpn=self.index, generation=self.generation, **fields)
 
+    @property
+    def way(self):
+        """What is the same in everything that it sends, for as long as :attr:`path` is."""
+        if self._way is None or self._way.path is not self.path:
+            self._way = Way(self.path, self.card, self.index, self.sport)
+        return self._way
+
     def work_descriptor(self, fields):
         """A WORK entry of this connection."""
-        path = self.path
-        return abi.WORK.pack(pmtu=path.mtu, sqpn=self.index, dqpn=path.qpn, dst_mac=path.mac, dst_ip=path.ip,
-                             sport=self.sport, **fields)
+        return self.way.descriptors.pack(fields)
 
     def own_memory(self, key):
         """Memory of the driver's own behind a key of this QP, as a buffer, or None if it is the program's."""

@@ -100,10 +100,21 @@ class MemoryBuffer(DmaBuffer):
             yield self.physical(offset), n
             offset, length = offset + n, length - n
 
+    def _page(self, offset, length):
+        """The page that holds all of a range, or None."""
+        if 0 <= offset and 0 < length <= PAGE - offset % PAGE and offset + length <= self.size:
+            return self.memory._pages.get(self.frames[offset // PAGE])
+        return None
+
     def read(self, offset, length):
+        if (page := self._page(offset, length)) is not None:
+            return bytes(page[offset % PAGE : offset % PAGE + length])
         return b"".join(self.memory.read(p, n) for p, n in self._pieces(offset, length))
 
     def write(self, offset, data):
+        if (page := self._page(offset, len(data))) is not None:
+            page[offset % PAGE : offset % PAGE + len(data)] = data
+            return
         data, done = bytes(data), 0
         for physical, n in self._pieces(offset, len(data)):
             self.memory.write(physical, data[done:done + n])
