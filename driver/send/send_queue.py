@@ -77,14 +77,17 @@ class SendQueue:
 
     @property
     def has_work(self):
-        self._cut()
+        if not self._chunks:
+            if not self._waiting:
+                return False
+            self._cut()
         return bool(self._chunks) and self.sent_psn < self._end
 
     @property
     def _end(self):
         """PSN from which on nothing may be handed over for now."""
         most = self.una + self.max_outstanding
-        return most if self.limit is None else min(self.limit, most)
+        return most if self.limit is None or self.limit > most else self.limit
 
     def next(self):
         """(piece, first, count) of the next descriptor; there is one if :attr:`has_work`."""

@@ -137,10 +137,10 @@ class Sender:
         self.counts["retransmissions"] += count
         return fields
 
-    def on_transmitted(self, now, again=False):
-        """The card finished one descriptor of this QP: new work, of which there is not without end, or one that was
-        sent again."""
-        self.in_card -= 1
+    def on_transmitted(self, now, again=False, descriptors=1):
+        """The card finished so many descriptors of this QP: new work, of which there is not without end, or such that
+        was sent again."""
+        self.in_card -= descriptors
         if self.failed is None and (self.queue.in_flight or self.awaiting):
             (self.timer.restart if again else self.timer.progress)(now)
 

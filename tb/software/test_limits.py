@@ -61,7 +61,7 @@ class Busy:
     def work_descriptor(self, fields):
         return self.name, fields["again"]
 
-    def on_transmitted(self, now, again):
+    def on_transmitted(self, now, again, descriptors):
         pass
 
 

@@ -62,11 +62,11 @@ class FakeQP:
     def work_descriptor(self, fields):
         return fields
 
-    def on_transmitted(self, now, again):
+    def on_transmitted(self, now, again, descriptors):
         if again:
-            self.repeated += self.again_length
+            self.repeated += descriptors * self.again_length
         else:
-            self.sent += self.length
+            self.sent += descriptors * self.length
 
 
 class Card:
