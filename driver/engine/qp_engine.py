@@ -219,30 +219,33 @@ class QpEngine:
 
     def progress(self, now):
         """Everything that is due: deliveries, answers, acknowledgements, timers, completions."""
-        self._take_messages()
+        receiver = self.receiver
+        if receiver.holes.waits_for_blocks:
+            receiver.link_waiting()
+        if not self.in_error:
+            self._take_messages()
         self.operations.pump()
         self._acknowledge()
         if self.sender is not None:
             self._progress_sender(now)
 
     def _take_messages(self):
-        receiver = self.receiver
-        if receiver.holes.waits_for_blocks:
-            receiver.link_waiting()
-        if not self.in_error:
-            receiver.settle()
+        receiver, take = self.receiver, self.operations.on_message
+        receiver.settle()
         while receiver.messages and not self.in_error:
             message = receiver.take_message()
-            self.operations.on_message(message.psn, message.end)
+            take(message.psn, message.end)
 
     def _acknowledge(self):
         receiver, responder = self.receiver, self.operations.responder
         if self.in_error:
             receiver.repeat_nak()
         else:
-            receiver.held = len(responder)
-            receiver.acknowledge(responder.waiting_psn, responder.quiet)
-        self._carry_out(receiver.actions)
+            receiver.held = len(responder.entries)
+            if receiver.owes_answer:
+                receiver.acknowledge(responder.waiting_psn, responder.quiet)
+        if receiver.actions:
+            self._carry_out(receiver.actions)
         if receiver.nak_sent and not self.in_error:
             self._tell(_REFUSED.get(receiver.nak[1], EventType.QP_FATAL))
             self.fail(WCStatus.WR_FLUSH_ERR)
@@ -250,22 +253,29 @@ class QpEngine:
     def _progress_sender(self, now):
         sender, requester = self.sender, self.operations.requester
         sender.requests, sender.oldest_psn = requester.started, requester.oldest_psn
-        sender.spares = not len(requester)
-        sender.await_peer(requester.awaiting, now)
+        sender.spares = not requester.open and not requester.waiting
+        sender.await_peer(bool(requester.open), now)
         sender.poll(now)
-        self._carry_out(sender.frames)
-        while sender.completions:
-            request, status = sender.completions.popleft()
-            if status is WCStatus.SUCCESS:
-                self.operations.on_sent(request)
+        if sender.frames:
+            self._carry_out(sender.frames)
+        if sender.completions:
+            self._take_sent(sender.completions)
         if sender.failed is not None and not self.in_error:
             self.fail(sender.failed)
         self.operations.pump()
-        sender.await_peer(requester.awaiting, now)
+        sender.await_peer(bool(requester.open), now)
         if self.draining and not self.in_error and not requester.open:
             self.draining = False
             if self._tell_drained:
                 self._tell(EventType.SQ_DRAINED)
+
+    def _take_sent(self, completions):
+        """Messages arrived at the peer, or will not."""
+        sent = self.operations.on_sent
+        while completions:
+            request, status = completions.popleft()
+            if status is WCStatus.SUCCESS:
+                sent(request)
 
     def _carry_out(self, actions):
         while actions:

@@ -142,7 +142,8 @@ class Connection:
 
     def pump(self):
         """Start and complete what can be."""
-        self.responder.pump()
+        if self.responder.entries or self.responder.failed:
+            self.responder.pump()
         if self.engine.sender is not None:
             self.mailbox.pump()
             self.requester.pump()

@@ -66,7 +66,10 @@ class Requester:
     @property
     def oldest_psn(self):
         """Of the oldest operation that is not complete, or None."""
-        return next((m.psn for op in self.open for m in op.messages[:1]), None)
+        for op in self.open:
+            if op.messages:
+                return op.messages[0].psn
+        return None
 
     @property
     def lends(self):
@@ -87,10 +90,12 @@ class Requester:
     def pump(self):
         """Start what may start, and complete what is done."""
         if self.failed is None:
-            self._complete()
+            if self.open:
+                self._complete()
             while self.waiting and not (self._blocked or self.closed) and self._may_start(self.waiting[0]):
                 self._start(self.waiting.popleft())
-            self._complete()
+            if self.open and self.open[0].status is not None:
+                self.conn.fail(self.open[0].status)
         elif not self.lends:
             self._flush()
 
@@ -279,14 +284,15 @@ class Requester:
     # ---------------------------------------------------------------------------------- completions
 
     def _complete(self):
-        while self.open and self.open[0].status is None and self.open[0].done(self.conn.peer_msn):
-            op = self.open.popleft()
+        queue, msn = self.open, self.conn.peer_msn
+        while queue and queue[0].status is None and queue[0].done(msn):
+            op = queue.popleft()
             self._slots.discard(op.slot)
             self._grants.discard(op.grant_slot)
             self._fetches -= op.opcode in FETCHES
             self.conn.complete_send(op, WCStatus.SUCCESS)
-        if self.open and self.open[0].status is not None:
-            self.conn.fail(self.open[0].status)
+        if queue and queue[0].status is not None:
+            self.conn.fail(queue[0].status)
 
     def fail_in_turn(self, psn, status):
         """The operation whose message has this PSN will not succeed, but those before it may; false if there is

@@ -53,11 +53,13 @@ class TransmitTurns:
 
     def offer(self, qp):
         """Give ``qp`` a turn if it has work."""
-        if qp.sender is None:
+        sender = qp.sender
+        if sender is None:
             return
-        for turn, has in ((self._again, qp.sender.has_retransmission), (self._turn, qp.sender.has_work)):
-            if has and qp not in turn:
-                turn.append(qp)
+        if sender.has_retransmission and qp not in self._again:
+            self._again.append(qp)
+        if sender.has_work and qp not in self._turn:
+            self._turn.append(qp)
 
     def remove(self, qp):
         for turn in (self._again, self._turn):

@@ -305,7 +305,7 @@ class Sender:
         return self._recovery.expected_rsn
 
     def _ask_again(self, now):
-        if self._recovery.asks(now, self.timer.probe_ns):
+        if self._recovery.held and self._recovery.asks(now, self.timer.probe_ns):
             self.counts["report_requests"] += 1
             self.timer.round_trip.asked_otherwise()
             self.frames.append(ControlFrame(wire.Opcode.REPORT_REQUEST, self.queue.sent_psn, self.expected_rsn))
@@ -317,7 +317,7 @@ class Sender:
         if self.failed is not None:
             return
         self._ask_again(now)
-        if not self._peers_turn:
+        if not self._peers_turn or now < self.timer.deadline:
             return
         expiry = self.timer.poll(now)
         if expiry is Expiry.PROBE:
@@ -344,10 +344,10 @@ class Sender:
     @property
     def deadline(self):
         """When :meth:`poll` wants to be called, or None."""
-        times = [self.timer.deadline] if self._peers_turn else []
-        if self._recovery.deadline is not None:
-            times.append(self._recovery.deadline)
-        return min(times, default=None)
+        due, asks = self.timer.deadline if self._peers_turn else None, self._recovery.deadline
+        if due is None or asks is None:
+            return asks if due is None else due
+        return min(due, asks)
 
     def abandon(self):
         """Hand nothing more over: the QP is being destroyed; nothing is completed."""
