@@ -69,6 +69,7 @@ class QpEngine:
     def __init__(self, card, qp_num, scq, rcq, *, pd, rights, receives, shared=False, tell=lambda event_type: None):
         self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
         self.index, self.generation = card.qps.parts(qp_num)
+        self._mark_active = card.qps.mark_active
         self.path = self.receiver = self.sender = self._way = None
         self.on_card = self.in_error = self.leaving = self.draining = False
         self._tell, self._tell_drained, self._heard = tell, False, False
@@ -94,12 +95,12 @@ class QpEngine:
         """Begin no further request; ``tell`` says whether there is an event when those that were begun are finished."""
         self.operations.requester.closed = self.draining = True
         self._tell_drained = tell
-        self.card.mark_active(self)
+        self._mark_active(self)
 
     def resume(self):
         """Begin requests again."""
         self.operations.requester.closed = self.draining = False
-        self.card.mark_active(self)
+        self._mark_active(self)
 
     def stop(self):
         """The card has it no more, and gives back what it held for it; nothing that was posted is completed."""
@@ -113,7 +114,7 @@ class QpEngine:
 
     def wake(self):
         """There is something to do in the next round."""
-        self.card.mark_active(self)
+        self._mark_active(self)
 
     def is_write(self, op):
         """It is done by a write alone, of which the peer's driver need not know."""
@@ -129,7 +130,7 @@ class QpEngine:
         """
         self.operations.post_send(op)
         if self.on_card:
-            self.wake()
+            self._mark_active(self)
         else:
             self.operations.requester.pump()
 
@@ -161,7 +162,7 @@ class QpEngine:
             self._heard = True
             if self.sender is None:
                 self._tell(EventType.COMM_EST)
-        self.card.mark_active(self)
+        self._mark_active(self)
         if kind is abi.ReportKind.NODE:
             self.receiver.on_node(report)
         elif kind is abi.ReportKind.RETIRE:
@@ -189,7 +190,7 @@ class QpEngine:
         if frame.src_ip != self.path.ip:
             self.card.counts["control_frames_of_strangers"] += 1
             return
-        self.card.mark_active(self)
+        self._mark_active(self)
         if frame.opcode is wire.Opcode.ACKNOWLEDGE:
             if self.sender:
                 self.sender.on_ack(frame.psn, frame.syndrome, now, frame.msn)
@@ -325,7 +326,7 @@ class QpEngine:
         """A send work request is done with."""
         if op.signaled or status is not WCStatus.SUCCESS:
             opcode = COMPLETION_OPCODE[op.opcode]
-            self.scq.push(WC(op.wr_id, status, opcode, qp_num=self.qp_num, byte_len=op.length))
+            self.scq.push(WC(op.wr_id, status, opcode, 0, op.length, self.qp_num))
 
     def complete_receive(self, receive, status, end=None):
         """A receive work request is: by the message with this end, if it succeeded."""

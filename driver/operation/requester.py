@@ -81,10 +81,6 @@ class Requester:
         """It cannot do with writes alone."""
         return op.inline is not None or op.opcode not in WRITES and bool(op.length or op.opcode in FETCHES)
 
-    def post(self, op):
-        """Take an operation."""
-        self.waiting.append(op)
-
     # ------------------------------------------------------------------------------------- starting
 
     def pump(self):
@@ -168,13 +164,13 @@ class Requester:
     def _start(self, op):
         op.sequence, self._sequence = self._sequence, self._sequence + 1
         self.open.append(op)
+        if op.opcode in WRITES:     # of which the card finds out what is wrong
+            op.messages.append(self.conn.post_write(op, self._data(op), op.sequence % _SEQUENCES))
+            return
         if op.status is None:
             self._check(op)
         if op.status is not None:
             self._blocked = True
-        elif op.opcode in WRITES:
-            self._send(op, self._data(op), remote_va=op.remote_va, rkey=op.rkey, imm=op.imm, sequence=self._number(op),
-                       solicited=op.solicited)
         elif op.opcode in SENDS:
             self._start_send(op)
         else:
@@ -182,7 +178,7 @@ class Requester:
 
     def _check(self, op):
         """What the card would find out, but too late."""
-        if op.opcode in WRITES or op.inline is not None:
+        if op.inline is not None:
             return
         try:
             for sge in op.sges:

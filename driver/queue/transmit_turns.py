@@ -131,19 +131,16 @@ class TransmitTurns:
                 self._credit[qp] = credit
                 return
         sender, room = qp.sender, send.room
-        more = sender.has_work
-        while more and credit > 0 and room and self._in_card < most:
-            fields = sender.next_work()
+        while credit > 0 and room and self._in_card < most and (fields := sender.next_work()):
             length = fields["length"]
             send.push(qp.work_descriptor(fields), (qp, length))
             room -= 1
             self._in_card += length
             credit = max(credit - max(length, LEAST_BYTES), -DEBT_BYTES_MAX)
-            more = sender.has_work
-            if alone and more and credit <= 0 and room and self._in_card < most:
+            if alone and credit <= 0 and room and self._in_card < most and sender.has_work:
                 credit = 1
         self._credit[qp] = credit
-        if not more:
+        if not sender.has_work:
             self._turn.popleft()
             if credit > 0:
                 del self._credit[qp]

@@ -117,9 +117,9 @@ class Sender:
 
     def next_work(self):
         """WORK fields for the SEND ring, or None."""
-        if not self.has_work:
+        if (found := self.queue.next()) is None:
             return None
-        piece, first, count = self.queue.next()
+        piece, first, count = found
         self.in_card += 1
         self.counts["packets"] += count
         return piece.work(first, count)

@@ -55,6 +55,8 @@ class Busy:
         return {"length": self.length, "again": True}
 
     def next_work(self):
+        if not self.new:
+            return None
         self.new -= 1
         return {"length": 65_536, "again": False}
 

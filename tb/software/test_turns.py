@@ -52,6 +52,8 @@ class FakeQP:
     has_retransmission = property(lambda self: self.again > 0)
 
     def next_work(self):
+        if not self.left:
+            return None
         self.left -= 1
         return {"length": self.length}
 
