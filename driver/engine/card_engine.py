@@ -357,10 +357,6 @@ class CardEngine:
         self._turns.remove(qp)
         self.loopback.forget(qp)
 
-    def doorbell(self, register, layout, **fields):
-        """Write a doorbell word."""
-        self.device.write64(abi.REGISTER[register].offset, int.from_bytes(layout.pack(**fields), "little"))
-
     def send_control(self, qp, frame):
         """Queue a control frame of a QP. When too many of it wait it gets lost: what any may do on the way."""
         if self.loopback.serves(qp):

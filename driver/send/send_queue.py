@@ -130,7 +130,7 @@ class SendQueue:
     @property
     def awaits_peer(self):
         """The peer has to say something before it is done."""
-        return self.in_flight or self.held_back
+        return self.una < self.sent_psn or self.held_back
 
     # ------------------------------------------------------------------------------ what becomes of it
 
@@ -138,9 +138,9 @@ class SendQueue:
         """Every PSN below ``cum`` arrived; the requests that are complete now."""
         self.una = cum
         self._pieces.acknowledge(cum)
-        complete = []
-        while self._requests and self._requests[0].end_psn <= cum:
-            complete.append(self._requests.popleft())
+        complete, requests = [], self._requests
+        while requests and requests[0].psn + requests[0].packets <= cum:
+            complete.append(requests.popleft())
         return complete
 
     def refuse(self, psn, status):
