@@ -81,12 +81,12 @@ IMPORTS = {
                 "model model/functional tb/flow tb/blocks/adamap",
     "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
                    "driver/send driver/receive driver/operation driver/engine driver/verbs driver/aio "
-                   "driver/application model model/functional tb/judge tb/lives",
+                   "driver/application model model/functional tb/judge tb/lives tb/flow",
     "tb/connection": "contracts driver/terms driver/protocol driver/connection driver/verbs driver/cm driver/aio model "
-                     "model/functional tb/world tb/judge",
+                     "model/functional tb/world tb/judge tb/flow",
     "tb/linux": "driver/terms driver/linux driver/verbs model model/functional tb/flow",
     "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft/serve "
-               "driver/soft model model/functional tb/world tb/judge",
+               "driver/soft model model/functional tb/world tb/judge tb/flow",
     "tb/interop": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/rc model model/functional tb/flow "
                   "tb/world",
     "tb/conformance": "driver/terms driver/verbs driver/cm model model/functional",
@@ -99,7 +99,7 @@ IMPORTS = {
                "tb/blocks/receive tb/software tb/cards",
     "tb/soak": "contracts driver/terms driver/device driver/queue driver/verbs tb/flow tb/world tb/judge tb/cards "
                "tb/fuzz",
-    "tb/channel": "driver/terms driver/verbs driver/channel model tb/software",
+    "tb/channel": "driver/terms driver/verbs driver/channel model tb/software tb/flow",
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",
     "tb/wave": "contracts tb/flow tb/world",
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
