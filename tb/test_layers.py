@@ -67,7 +67,7 @@ IMPORTS = {
     "model/wan": "contracts model/wan/path model/wan/adamap model/wan/scheme",
     # The benches, and above all the command line, which starts them.
     "tb/flow": "contracts hdl hdl/verilog",
-    "tb/world": "contracts hdl hdl/pcie hdl/verilog driver/device tb/flow",
+    "tb/world": "contracts hdl hdl/pcie hdl/verilog driver/device model/card tb/flow",
     "tb/judge": "contracts driver/queue model/functional tb/flow",
     "tb/blocks/pcie": "contracts hdl hdl/pcie tb/flow tb/world",
     "tb/blocks/ring": "contracts hdl hdl/ring tb/flow tb/blocks/pcie",
