@@ -16,7 +16,7 @@ _NEEDS_ADDRESS = WRITES | FETCHES
 def send_operation(wr, cap, memory, *, signal_all):
     """:class:`~weft.driver.operation.operation.Operation` of a :class:`~weft.driver.verbs.wr.SendWR`.
 
-    Inline data are read now, from ``memory``, whatever their keys say.
+    Inline data are read now, from ``memory``, whatever their keys say; other entries get the card's keys.
 
     Raises
     ------
@@ -29,7 +29,7 @@ def send_operation(wr, cap, memory, *, signal_all):
     flags = member("send_flags", wr.send_flags, SendFlags)
     if int(flags) & ~int(_EXISTING):
         raise NotSupported(f"send_flags is {flags!r}; of these only {_EXISTING!r} exist here")
-    sges = _sges(wr, cap.max_send_sge)
+    sges = _sges(wr, cap.max_send_sge, memory)
     length = sum(n for _, n, _ in sges)
     if length > LENGTH_MAX:
         raise InvalidValue(f"{length} bytes; a work request has {LENGTH_MAX} at most")
@@ -60,9 +60,9 @@ def send_operation(wr, cap, memory, *, signal_all):
     )
 
 
-def receive_request(wr, max_sge):
+def receive_request(wr, max_sge, memory):
     """:class:`~weft.driver.operation.receives.Receive` of a :class:`~weft.driver.verbs.wr.RecvWR`."""
-    return Receive(unsigned("wr_id", wr.wr_id, ADDRESS_BITS), _sges(wr, max_sge))
+    return Receive(unsigned("wr_id", wr.wr_id, ADDRESS_BITS), _sges(wr, max_sge, memory))
 
 
 def sges_of(wr, most):
@@ -79,14 +79,14 @@ def sges_of(wr, most):
              unsigned("lkey", sge.lkey, WORD_BITS)) for sge in wr.sg]
 
 
-def _sges(wr, most):
-    """The same; the list is also as long as it says, and within the addresses that there are."""
+def _sges(wr, most, memory):
+    """(va, length, the card's key); the list is also as long as it says, and within the addresses that there are."""
     sges = sges_of(wr, most)
     if wr.num_sge not in (0, len(sges)):
         raise InvalidValue(f"num_sge is {wr.num_sge}, but there are {len(sges)}")
     for va, length, _ in sges:
         _check_end("an SGE", va, length)
-    return sges
+    return [(va, length, memory.card_keys[lkey]) for va, length, lkey in sges]
 
 
 def _check_end(what, va, length):
