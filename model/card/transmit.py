@@ -65,6 +65,8 @@ class TimedTransmitPath(TransmitPath):
         self._buffered = deque()    # (begins to leave the send buffer, has left it, beats), oldest first
         self._beats = 0
         self._woken = 0.0           # when it will be looked again
+        self._room_at = 0.0         # reads that waited for room go out no sooner
+        self._last_data = False     # the last frame in the framer was of payload
         self._most = min(card.params.bulk_slot_bytes, card.pcie.host.max_read_bytes)
 
     def start(self):
@@ -171,8 +173,6 @@ class TimedTransmitPath(TransmitPath):
             if not job.reads:
                 asking.popleft()
 
-    _room_at = 0.0      # reads that waited for room go out no sooner
-
     def room(self, time_ns):
         """There will be room for reads again."""
         self._room_at = time_ns + self.card.timing.room
@@ -210,8 +210,6 @@ class TimedTransmitPath(TransmitPath):
         end = max(end, edge(start) + beats * CYCLE_NS, edge(self._send_place(beats)))
         self._framer_free = end
         self.card.loop.call_at(end, self._framed, job, end, beats)
-
-    _last_data = False
 
     def _framed(self, job, end, beats):
         """A frame has left the framer: its slots are free."""

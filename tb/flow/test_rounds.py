@@ -19,8 +19,12 @@ def test_rounds_go_on_until_everything_has_occurred():
 
 def test_what_does_not_occur_fails_the_test_by_name():
     seen, numbers = Counter(a=5), []
-    with pytest.raises(AssertionError, match="not 2 times in 3 rounds: {'b': 1}"):
+
+    def go():
         for number in rounds(seen, "ab", times=2, most=3):
             numbers.append(number)
             seen["b"] = 1
+
+    with pytest.raises(AssertionError, match="not 2 times in 3 rounds: {'b': 1}"):
+        go()
     assert numbers == [0, 1, 2]
