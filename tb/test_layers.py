@@ -85,14 +85,14 @@ IMPORTS = {
     "tb/connection": "contracts driver/terms driver/protocol driver/connection driver/verbs driver/cm driver/aio model "
                      "model/functional tb/world tb/judge tb/flow",
     "tb/linux": "driver/terms driver/linux driver/verbs model model/functional tb/flow",
-    "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft/serve "
-               "driver/soft model model/functional tb/world tb/judge tb/flow",
     "tb/interop": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/rc model model/functional tb/flow "
                   "tb/world",
     "tb/conformance": "driver/terms driver/verbs driver/cm model model/functional",
     "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/verbs driver/application "
                 "model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software tb/connection",
     "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
+    "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft/serve "
+               "driver/soft model model/functional tb/world tb/judge tb/stage tb/flow",
     "tb/perf": "driver/terms driver/verbs tb/flow tb/stage",
     "tb/tool": "contracts driver/terms driver/verbs tb/stage",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
