@@ -184,7 +184,7 @@ class QP(QPLife):
                     raise InvalidValue(f"QP {self.qp_num} is RESET; it cannot receive")
                 if self.srq is not None:
                     raise InvalidValue(f"QP {self.qp_num} takes its receive requests from an SRQ")
-                receive = receive_request(one, self.cap.max_recv_sge)
+                receive = receive_request(one, self.cap.max_recv_sge, self.context.engine.lender.memory)
                 if self.engine.receives >= self.cap.max_recv_wr:
                     raise QueueFull(f"{self.cap.max_recv_wr} receive requests are outstanding")
                 self.engine.post_recv(receive)

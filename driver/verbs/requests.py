@@ -27,7 +27,7 @@ _NAMES = (("wr_id", ADDRESS_BITS), ("remote_addr", ADDRESS_BITS), ("rkey", WORD_
 def send_operation(wr, cap, memory, *, signal_all):
     """:class:`~weft.driver.operation.operation.Operation` of a :class:`~weft.driver.verbs.wr.SendWR`.
 
-    Inline data are read now, from ``memory``, whatever their keys say.
+    Inline data are read now, from ``memory``, whatever their keys say; other entries get the card's keys.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def send_operation(wr, cap, memory, *, signal_all):
     if flags is None:
         flags = member("send_flags", wr.send_flags, SendFlags)
         raise NotSupported(f"send_flags is {flags!r}; of these only {_EXISTING!r} exist here")
-    sges = _sges(wr, cap.max_send_sge)
+    sges = _sges(wr, cap.max_send_sge, memory)
     length = sges[0][1] if len(sges) == 1 else sum([n for _, n, _ in sges])
     if length > LENGTH_MAX:
         raise InvalidValue(f"{length} bytes; a work request has {LENGTH_MAX} at most")
@@ -68,9 +68,9 @@ def _numbers(wr):
         return [unsigned(name, getattr(wr, name), bits) for name, bits in _NAMES]
 
 
-def receive_request(wr, max_sge):
+def receive_request(wr, max_sge, memory):
     """:class:`~weft.driver.operation.receives.Receive` of a :class:`~weft.driver.verbs.wr.RecvWR`."""
-    return Receive(unsigned("wr_id", wr.wr_id, ADDRESS_BITS), _sges(wr, max_sge))
+    return Receive(unsigned("wr_id", wr.wr_id, ADDRESS_BITS), _sges(wr, max_sge, memory))
 
 
 def sges_of(wr, most):
@@ -94,15 +94,16 @@ def _sge(sge):
                 unsigned("lkey", sge.lkey, WORD_BITS))
 
 
-def _sges(wr, most):
-    """The same; the list is also as long as it says, and within the addresses that there are."""
+def _sges(wr, most, memory):
+    """(va, length, the card's key); the list is also as long as it says, and within the addresses that there are."""
     sges = sges_of(wr, most)
     if wr.num_sge not in (0, len(sges)):
         raise InvalidValue(f"num_sge is {wr.num_sge}, but there are {len(sges)}")
     for va, length, _ in sges:
         if va + length > _ADDRESSES:
             _raise_end("an SGE", va, length)
-    return sges
+    card_keys = memory.card_keys
+    return [(va, length, card_keys[lkey]) for va, length, lkey in sges]
 
 
 def _raise_end(what, va, length):

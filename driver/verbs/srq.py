@@ -127,7 +127,7 @@ class SRQ:
         self._check()
         for one in chain(wr, RecvWR):
             try:
-                receive = receive_request(one, self._attr.max_sge)
+                receive = receive_request(one, self._attr.max_sge, self.context.engine.lender.memory)
                 if len(self.receives) >= self._attr.max_wr:
                     raise QueueFull(f"{self._attr.max_wr} receive requests are outstanding")
             except Exception:

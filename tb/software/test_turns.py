@@ -13,6 +13,7 @@ from weft.driver.queue.transmit_turns import (
     TransmitTurns,
 )
 from weft.hdl import abi
+from weft.tb.flow.seed import drawn_seed
 
 Ring = abi.Ring
 ENOUGH = 100_000
@@ -93,7 +94,7 @@ class Card:
 
 
 def seeded():
-    seed = random.getrandbits(32)
+    seed = drawn_seed()
     print(f"seed {seed}")
     return seed
 
