@@ -279,11 +279,10 @@ class QpEngine:
 
     def _take_sent(self, completions):
         """Messages arrived at the peer, or will not."""
-        sent = self.operations.on_sent
         while completions:
             request, status = completions.popleft()
-            if status is WCStatus.SUCCESS:
-                sent(request)
+            if status is WCStatus.SUCCESS and request.cookie is not None:
+                request.cookie.on_sent(request)
 
     def _carry_out(self, actions):
         while actions:
