@@ -150,7 +150,8 @@ class Connection:
         if self.responder.entries or self.responder.failed:
             self.responder.pump()
         if self.engine.sender is not None:
-            self.mailbox.pump()
+            if self.mailbox.owes_answer:
+                self.mailbox.pump()
             self.requester.pump()
 
     def fail_in_turn(self, psn, status):

@@ -109,6 +109,12 @@ class Sender:
     def idle(self):
         return not self.outstanding
 
+    @property
+    def at_rest(self):
+        """Nothing is to be sent, waited for, or told of."""
+        return (self.timer.deadline is None and not (self.awaiting or self.completions or self.frames)
+                and self.failed is None and not len(self.queue))
+
     # --------------------------------------------------------------------------------- to the card
 
     @property
@@ -305,7 +311,7 @@ class Sender:
         return self._recovery.expected_rsn
 
     def _ask_again(self, now):
-        if self._recovery.held and self._recovery.asks(now, self.timer.probe_ns):
+        if self._recovery.asks(now, self.timer.probe_ns):
             self.counts["report_requests"] += 1
             self.timer.round_trip.asked_otherwise()
             self.frames.append(ControlFrame(wire.Opcode.REPORT_REQUEST, self.queue.sent_psn, self.expected_rsn))
@@ -316,7 +322,8 @@ class Sender:
         """Let time pass: probes, repeated requests, giving up."""
         if self.failed is not None:
             return
-        self._ask_again(now)
+        if self._recovery.held:
+            self._ask_again(now)
         if not self._peers_turn or now < self.timer.deadline:
             return
         expiry = self.timer.poll(now)
@@ -344,6 +351,8 @@ class Sender:
     @property
     def deadline(self):
         """When :meth:`poll` wants to be called, or None."""
+        if self.timer.deadline is None and not self._recovery.held:
+            return None
         due, asks = self.timer.deadline if self._peers_turn else None, self._recovery.deadline
         if due is None or asks is None:
             return asks if due is None else due
