@@ -282,7 +282,7 @@ class Requester:
     # ---------------------------------------------------------------------------------- completions
 
     def _complete(self):
-        queue, msn, complete = self.open, self.conn.peer_msn, self.conn.complete_send
+        queue, msn, complete = self.open, self.conn.engine.sender.msn, self.conn.complete_send
         while queue and queue[0].status is None and queue[0].done(msn):
             op = queue.popleft()
             if op.slot is not None or op.grant_slot is not None:

@@ -9,7 +9,7 @@ import collections
 
 from weft.hdl import wire
 
-from ..protocol.aeth import Answer, answer_of, rnr_wait_ns
+from ..protocol.aeth import ANSWERS, Answer, rnr_wait_ns
 from ..protocol.control import ControlFrame
 from ..protocol.segment import CHUNK_BYTES
 from ..protocol.timer import Expiry, ProgressTimer
@@ -175,7 +175,7 @@ class Sender:
         """An ACKNOWLEDGE frame with 24-bit ``psn`` and ``msn``. What its ``syndrome`` does not say is not done."""
         if self.failed is not None:
             return
-        answer = answer_of(syndrome)
+        answer = ANSWERS[syndrome]
         named = near(psn, self.queue.una - 1, wire.PSN_BITS)
         if answer is Answer.ACK:
             if self._acknowledge(named + 1, now):
@@ -201,10 +201,11 @@ class Sender:
         if not self.awaiting:
             self._rnr = 0
         self.completions.extend([(request, WCStatus.SUCCESS) for request in queue.acknowledge(cum)])
-        if not queue.in_flight:
+        if queue.una == queue.sent_psn and self._recovery.held:
             self._recovery.forget_held()
         self.moved(now)
-        self._fail_if_refused()
+        if queue.refused is not None:
+            self._fail_if_refused()
         return True
 
     def _on_msn(self, msn, now):
@@ -224,7 +225,7 @@ class Sender:
 
     def moved(self, now):
         """Something that was waited for came, or there is something to wait for."""
-        if self.awaits_peer:
+        if self.awaiting or self.queue.awaits_peer:
             self.timer.progress(now)
         else:
             self.timer.stop()
