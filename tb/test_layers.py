@@ -91,8 +91,8 @@ IMPORTS = {
     "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/verbs driver/application "
                 "model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software tb/connection",
     "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
-    "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft/serve "
-               "driver/soft model model/functional tb/world tb/judge tb/stage tb/flow",
+    "tb/soft": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc "
+               "driver/soft/serve driver/soft model model/functional tb/world tb/judge tb/stage tb/flow",
     "tb/perf": "driver/terms driver/verbs tb/flow tb/stage",
     "tb/tool": "contracts driver/terms driver/verbs tb/stage",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
