@@ -1,5 +1,7 @@
 """Both sides of the operations of a QP, between what moves its messages and what completes its work requests."""
 
+from weft.hdl import wire
+
 from ..protocol.message_end import REQUESTS, Kind
 from ..protocol.segment import Request
 from ..terms.enums import WCStatus
@@ -17,7 +19,7 @@ class Connection:
     Parameters
     ----------
     engine : QpEngine
-        It has ``sender``, ``receiver``, ``index``, and completes work requests.
+        It has ``sender``, ``receiver``, ``index``, completes work requests, and has ``start_answering(psn)``.
     lender : Lender
         Memory of the card.
     rights : callable
@@ -38,7 +40,7 @@ class Connection:
         self.engine, self.rights, self.pd, self.receives = engine, rights, pd, receives
         self.index = engine.index
         self.memory, self.windows = lender.memory, lender.windows
-        self.mailbox = Mailbox(lender, engine.index, self.post, self._mailbox_ready)
+        self.mailbox = Mailbox(lender, engine.index, self._post_mailbox, self._mailbox_ready)
         self.requester, self.responder = Requester(self), Responder(self)
 
     # ------------------------------------------------------------------------------- for both sides
@@ -73,6 +75,13 @@ class Connection:
         request = Request(0, sges, fields.pop("remote_va", 0), fields.pop("rkey", 0), **fields)
         self.engine.sender.post(request)
         return request
+
+    def _post_mailbox(self, sges, end):
+        """Send what a mailbox tells. Who asks says with which PSN the answers have to begin: a peer that only answers,
+        in RTR, was told by nobody."""
+        if end.kind is Kind.MAILBOX_ASK:
+            end.imm = self.rights().rq_psn
+        return self.post(sges, end=end)
 
     def wake(self):
         """Something may go on in the next round."""
@@ -123,6 +132,8 @@ class Connection:
             self.responder.on_request(psn, end)
             return
         try:
+            if end.kind is Kind.MAILBOX_ASK and self.engine.sender is None:
+                self.engine.start_answering(end.imm % (1 << wire.PSN_BITS))
             if end.kind in _MAILBOX:
                 right = self.mailbox.on_message(end)
             elif end.kind is Kind.SEND_DATA:

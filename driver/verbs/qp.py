@@ -152,7 +152,7 @@ class QP(QPLife):
         """
         for one in chain(wr, SendWR):
             with note_bad(one, bad_wr):
-                if self.sender is None:
+                if self.sender is None or self.qp_state is QPState.RTR:
                     raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
                 operation = send_operation(
                     one, self.cap, self.context.engine.lender.memory, signal_all=self.init_attr.sq_sig_all)
