@@ -17,9 +17,10 @@ _FENCE, _SIGNALED, _SOLICITED, _INLINE = (
 _ADDRESSES, LENGTH_MAX = 1 << 64, (1 << 31) - 1
 
 
-def _sges(mapping, at, count):
-    """(va, length, lkey) of the entries from ``at`` on."""
-    return [_SGE.unpack_from(mapping, at + n * _SGE.size) for n in range(count)]
+def _sges(mapping, at, count, keys):
+    """(va, length, the card's key) of the entries from ``at`` on."""
+    entries = (_SGE.unpack_from(mapping, at + n * _SGE.size) for n in range(count))
+    return [(va, length, keys[lkey]) for va, length, lkey in entries]
 
 
 def _possible(sges, remote, inline):
@@ -30,11 +31,11 @@ def _possible(sges, remote, inline):
 
 
 class ReceiveRing(SharedRing):
-    """Receive work requests."""
+    """Receive work requests; ``keys`` are :class:`~weft.driver.memory.local_keys.LocalKeys`."""
 
-    def __init__(self, name, most, sges):
+    def __init__(self, name, most, sges, keys):
         super().__init__(name, most, _RECV.size + sges * _SGE.size)
-        self.sges = sges
+        self.sges, self._keys = sges, keys
 
     def take(self, post):
         """Hand all that is there to ``post``.
@@ -48,7 +49,7 @@ class ReceiveRing(SharedRing):
             wr_id, count = _RECV.unpack_from(self.mapping, at)
             if count > self.sges:
                 raise Violation(f"{count} SGEs in a slot for {self.sges}")
-            receive = Receive(wr_id, _sges(self.mapping, at + _RECV.size, count))
+            receive = Receive(wr_id, _sges(self.mapping, at + _RECV.size, count, self._keys))
             self.took()
             post(receive)
 
@@ -59,7 +60,7 @@ class ServedSRQ(SRQ):
     def __init__(self, creator, attr, *, user):
         super().__init__(creator, attr)
         self.user = user
-        self.ring = ReceiveRing("weft-srq", attr.max_wr, attr.max_sge)
+        self.ring = ReceiveRing("weft-srq", attr.max_wr, attr.max_sge, self.context.local_keys)
 
     def take_work(self):
         """Take what the program posted."""
@@ -80,10 +81,10 @@ class ServedQP(QP):
 
     def __init__(self, creator, init_attr, *, user):
         super().__init__(creator, init_attr)
-        self.user, cap = user, self.cap
+        self.user, cap, self._keys = user, self.cap, self.context.local_keys
         self.sends = SharedRing("weft-sq", max(1, cap.max_send_wr),
                                 _SEND.size + max(cap.max_send_sge * _SGE.size, cap.max_inline_data))
-        self.receives = ReceiveRing("weft-rq", max(1, cap.max_recv_wr), cap.max_recv_sge)
+        self.receives = ReceiveRing("weft-rq", max(1, cap.max_recv_wr), cap.max_recv_sge, self._keys)
 
     def take_work(self):
         """Take what the program posted.
@@ -109,7 +110,7 @@ class ServedQP(QP):
         if kind is None or count > self.cap.max_send_sge or inline_length > self.cap.max_inline_data:
             raise Violation(f"opcode {opcode} with {count} SGEs and {inline_length} bytes inline")
         inline = bytes(mapping[at : at + inline_length]) if flags & _INLINE and kind not in FETCHES else None
-        sges = _sges(mapping, at, count) if inline is None else []
+        sges = _sges(mapping, at, count, self._keys) if inline is None else []
         ring.took()
         operation = Operation(
             wr_id, kind, sges, remote, rkey, imm=imm if kind in _WITH_IMM else None, signaled=bool(flags & _SIGNALED),
