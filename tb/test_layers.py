@@ -57,7 +57,7 @@ IMPORTS = {
     "driver/soft/ports": "",
     "driver/soft/raw": "contracts driver/terms driver/memory",
     "driver/soft/rc": "contracts driver/terms driver/memory driver/protocol driver/verbs",
-    "driver/soft/serve": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/rc",
+    "driver/soft/serve": "driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/rc",
     "driver/soft": "contracts driver/soft/raw",
     # The models.
     "model": "contracts",
