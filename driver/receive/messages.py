@@ -1,5 +1,6 @@
 """Messages of the peer: ends arrive in any order and more than once, deliveries come once and in order."""
 
+import functools
 import heapq
 from dataclasses import dataclass
 
@@ -17,10 +18,14 @@ class Message:
     end: MessageEnd
 
 
+@functools.lru_cache(maxsize=64)
+def _plain(length):
+    """End of a plain write: all of the same length are one."""
+    return MessageEnd(Kind.WRITE, None, length)
+
+
 def _end_of(report):
-    """What a MESSAGE_END report says of its message."""
-    if not report.has_imm:
-        return MessageEnd(Kind.WRITE, None, report.length)
+    """What a MESSAGE_END report with an immediate says of its message."""
     if report.length:
         return MessageEnd(Kind.WRITE_IMM, None, report.length, imm=report.imm, has_imm=1)
     return message_end(report.va, report.key, report.imm)
@@ -43,7 +48,7 @@ class MessageOrder:
     def add(self, psn, report):
         """A MESSAGE_END report."""
         if psn not in self._ends and (self._released is None or psn >= self._released):
-            self._ends[psn] = Message(psn, _end_of(report))
+            self._ends[psn] = Message(psn, _end_of(report) if report.has_imm else _plain(report.length))
             heapq.heappush(self.heap, psn)
 
     def release(self, cum, complete):
