@@ -73,7 +73,7 @@ def test_nobody_else_has_the_own_address_and_doubts_are_bounded():
     for n in range(2 * CLAIMS_MAX):
         host.table.add(PEER_IP + n, OLD)
         host.hear(NEW, spa=PEER_IP + n, tpa=PEER_IP + n)
-    assert host.table.find(IP) == MAC and len(host.table._claims) == len(host.table._asked) == CLAIMS_MAX
+    assert host.table.find(IP) == MAC and len(host.table._claims) == len(host.table.asked) == CLAIMS_MAX
 
 
 def test_a_connection_follows_its_peer_to_another_card_address():
