@@ -18,6 +18,13 @@ def test_rounds_go_on_until_everything_has_occurred():
 
 
 def test_what_does_not_occur_fails_the_test_by_name():
-    seen = Counter(a=5, b=1)
+    seen, numbers = Counter(a=5), []
+
+    def go():
+        for number in rounds(seen, "ab", times=2, most=3):
+            numbers.append(number)
+            seen["b"] = 1
+
     with pytest.raises(AssertionError, match="not 2 times in 3 rounds: {'b': 1}"):
-        list(rounds(seen, "ab", times=2, most=3))
+        go()
+    assert numbers == [0, 1, 2]
