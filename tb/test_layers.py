@@ -90,8 +90,9 @@ IMPORTS = {
     "tb/interop": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/rc model model/functional tb/flow "
                   "tb/world",
     "tb/conformance": "driver/terms driver/verbs driver/cm model model/functional",
-    "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/verbs driver/application "
-                "model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software tb/connection",
+    "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/engine driver/verbs "
+                "driver/application model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software "
+                "tb/connection",
     "tb/serve": "driver/ibverbs driver/serve driver/verbs model model/functional",
     "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
     "tb/soft": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc "
