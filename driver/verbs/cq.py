@@ -13,9 +13,9 @@ CQE_MAX = 1 << CQE_BITS
 COMP_VECTORS = 1
 
 
-def check_creator(made, context):
-    """Raise PyverbsUserError if ``context`` is none, or InvalidValue if it is closed."""
-    if not hasattr(context, "channels"):
+def check_creator(made, context, table="cqs"):
+    """Raise PyverbsUserError if ``context`` is none that has such things, or InvalidValue if it is closed."""
+    if not hasattr(context, table):
         raise PyverbsUserError(f"Cannot create {type(made).__name__} from {type(context)}")
     context.check_open()
 
@@ -32,7 +32,7 @@ class CompChannel:
 
     @made_locked
     def __init__(self, context):
-        check_creator(self, context)
+        check_creator(self, context, "channels")
         self.context = context
         self.events = collections.deque()
         self.cqs = {}
