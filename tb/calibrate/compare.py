@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from weft.model.card.timing import CYCLE_NS
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -25,10 +27,10 @@ class Comparison:
 
     @property
     def stall_error(self):
-        """Of the cycles in which retransmissions waited for nodes, relative to the gateware's, signed; without any
-        there, relative to one."""
+        """Of the cycles in which retransmissions waited for nodes, relative to the gateware's, signed; where that has
+        less than one read of host memory takes, relative to that, since a wait is part of such a read."""
         found, expected = self.model["stall_cycles"], self.gateware["stall_cycles"]
-        return (found - expected) / max(expected, 1)
+        return (found - expected) / max(expected, self.scenario.latency_ns / CYCLE_NS)
 
     @property
     def mismatches(self):

@@ -46,7 +46,9 @@ def test_errors_are_relative_to_the_gateware(small):
     same = altered(small)
     assert (same.time_error, same.stall_error, same.mismatches) == (0, 0, [])
     slow = altered(small, cycles=small["cycles"] * 1.5, stall_cycles=small["stall_cycles"] + 7)
-    assert slow.time_error == pytest.approx(0.5) and slow.stall_error == 7 / max(small["stall_cycles"], 1)
+    assert slow.time_error == pytest.approx(0.5) and slow.stall_error == 7 / max(small["stall_cycles"], 250)
+    many = Comparison(SMALL, {**small, "stall_cycles": 700}, {**small, "stall_cycles": 707})
+    assert many.stall_error == 0.01
     name = next(name for name in small["sequences"] if name.endswith("node"))
     assert altered(small, sequences={**small["sequences"], name: []}).mismatches == [name]
     assert altered(small, sequences={**small["sequences"], "more": [1]}).mismatches == ["more"]
