@@ -8,7 +8,7 @@ import pytest
 from weft.tb.calibrate import run as command
 from weft.tb.calibrate import runs
 from weft.tb.calibrate.compare import Comparison, worst
-from weft.tb.calibrate.runs import Gateware, run_model
+from weft.tb.calibrate.runs import Gateware, run_functional, run_model
 from weft.tb.calibrate.scenario import ALL, FIT, JUDGE, Scenario
 from weft.tb.measure import run as bench
 
@@ -31,11 +31,20 @@ def test_scenarios_are_enough_different_and_not_judged_by_what_was_chosen_by():
 
 
 def test_a_small_scenario_is_the_same_on_gateware_and_model(small):
-    found = Comparison(SMALL, Gateware().run(SMALL), small)
+    found = Comparison(SMALL, Gateware().run(SMALL), small, run_functional(SMALL))
     assert not found.problems
     assert small["counters"]["b"]["holes"] and small["counters"]["b"]["nodes_retired"]
     assert found.mismatches == []
     assert abs(found.time_error) < 0.05 and found.gateware["stall_cycles"] == small["stall_cycles"]
+
+
+def test_what_was_sent_and_lost_has_to_be_the_same_on_functional_cards(small):
+    functional = run_functional(SMALL)
+    assert Comparison(SMALL, small, small, functional).problems == []
+    functional["counters"]["b"]["holes"] += 1
+    holes = small["counters"]["b"]["holes"]
+    assert Comparison(SMALL, small, small, functional).problems == [
+        f"holes of b: {holes} on the gateware, {holes} on the model, {holes + 1} on functional cards"]
 
 
 def altered(small, **changes):
