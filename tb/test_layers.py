@@ -67,7 +67,7 @@ IMPORTS = {
     "model/wan": "contracts model/wan/path model/wan/adamap model/wan/scheme",
     # The benches, and above all the command line, which starts them.
     "tb/flow": "contracts hdl hdl/verilog",
-    "tb/world": "contracts hdl hdl/pcie hdl/verilog driver/device tb/flow",
+    "tb/world": "contracts hdl hdl/pcie hdl/verilog driver/device model/card tb/flow",
     "tb/judge": "contracts driver/queue model/functional tb/flow",
     "tb/blocks/pcie": "contracts hdl hdl/pcie tb/flow tb/world",
     "tb/blocks/ring": "contracts hdl hdl/ring tb/flow tb/blocks/pcie",
@@ -81,9 +81,9 @@ IMPORTS = {
                 "model model/functional tb/flow tb/blocks/adamap",
     "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
                    "driver/send driver/receive driver/operation driver/engine driver/verbs driver/aio "
-                   "driver/application model model/functional tb/judge tb/lives",
+                   "driver/application model model/functional tb/judge tb/lives tb/flow",
     "tb/connection": "contracts driver/terms driver/protocol driver/connection driver/verbs driver/cm driver/aio model "
-                     "model/functional tb/world tb/judge",
+                     "model/functional tb/world tb/judge tb/flow",
     "tb/linux": "driver/terms driver/linux driver/verbs model model/functional tb/flow",
     "tb/interop": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/rc model model/functional tb/flow "
                   "tb/world",
@@ -92,14 +92,14 @@ IMPORTS = {
                 "model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software tb/connection",
     "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
     "tb/soft": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc "
-               "driver/soft/serve driver/soft model model/functional tb/world tb/judge tb/stage",
+               "driver/soft/serve driver/soft model model/functional tb/flow tb/world tb/judge tb/stage",
     "tb/perf": "driver/terms driver/verbs tb/flow tb/stage",
     "tb/tool": "contracts driver/terms driver/verbs tb/stage",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
                "tb/blocks/receive tb/software tb/cards",
     "tb/soak": "contracts driver/terms driver/device driver/queue driver/verbs tb/flow tb/world tb/judge tb/cards "
                "tb/fuzz",
-    "tb/channel": "driver/terms driver/verbs driver/channel model tb/software",
+    "tb/channel": "driver/terms driver/verbs driver/channel model tb/software tb/flow",
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",
     "tb/wave": "contracts tb/flow tb/world",
     "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "

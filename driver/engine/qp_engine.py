@@ -11,6 +11,7 @@ from ..receive.hole_list import LinkDoorbell
 from ..receive.receiver import CumDoorbell
 from ..terms.enums import EventType, WCFlags, WCOpcode, WCStatus
 from ..terms.wc import WC
+from .way import Way
 
 _OF_PACKETS = frozenset({
     abi.ReportKind.MESSAGE_END, abi.ReportKind.PROGRESS, abi.ReportKind.PROBE, abi.ReportKind.ERROR,
@@ -68,7 +69,8 @@ class QpEngine:
     def __init__(self, card, qp_num, scq, rcq, *, pd, rights, receives, shared=False, tell=lambda event_type: None):
         self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
         self.index, self.generation = card.qps.parts(qp_num)
-        self.path = self.receiver = self.sender = None
+        self._mark_active = card.qps.mark_active
+        self.path = self.receiver = self.sender = self._way = None
         self.on_card = self.in_error = self.leaving = self.draining = False
         self._tell, self._tell_drained, self._heard = tell, False, False
         self.told_card = None
@@ -93,12 +95,12 @@ class QpEngine:
         """Begin no further request; ``tell`` says whether there is an event when those that were begun are finished."""
         self.operations.requester.closed = self.draining = True
         self._tell_drained = tell
-        self.card.mark_active(self)
+        self._mark_active(self)
 
     def resume(self):
         """Begin requests again."""
         self.operations.requester.closed = self.draining = False
-        self.card.mark_active(self)
+        self._mark_active(self)
 
     def stop(self):
         """The card has it no more, and gives back what it held for it; nothing that was posted is completed."""
@@ -112,7 +114,7 @@ class QpEngine:
 
     def wake(self):
         """There is something to do in the next round."""
-        self.card.mark_active(self)
+        self._mark_active(self)
 
     def is_write(self, op):
         """It is done by a write alone, of which the peer's driver need not know."""
@@ -128,7 +130,7 @@ class QpEngine:
         """
         self.operations.post_send(op)
         if self.on_card:
-            self.wake()
+            self._mark_active(self)
         else:
             self.operations.requester.pump()
 
@@ -160,7 +162,7 @@ class QpEngine:
             self._heard = True
             if self.sender is None:
                 self._tell(EventType.COMM_EST)
-        self.card.mark_active(self)
+        self._mark_active(self)
         if kind is abi.ReportKind.NODE:
             self.receiver.on_node(report)
         elif kind is abi.ReportKind.RETIRE:
@@ -188,7 +190,7 @@ class QpEngine:
         if frame.src_ip != self.path.ip:
             self.card.counts["control_frames_of_strangers"] += 1
             return
-        self.card.mark_active(self)
+        self._mark_active(self)
         if frame.opcode is wire.Opcode.ACKNOWLEDGE:
             if self.sender:
                 self.sender.on_ack(frame.psn, frame.syndrome, now, frame.msn)
@@ -218,30 +220,33 @@ class QpEngine:
 
     def progress(self, now):
         """Everything that is due: deliveries, answers, acknowledgements, timers, completions."""
-        self._take_messages()
+        receiver = self.receiver
+        if receiver.holes.waits_for_blocks:
+            receiver.link_waiting()
+        if not self.in_error:
+            self._take_messages()
         self.operations.pump()
         self._acknowledge()
         if self.sender is not None:
             self._progress_sender(now)
 
     def _take_messages(self):
-        receiver = self.receiver
-        if receiver.holes.waits_for_blocks:
-            receiver.link_waiting()
-        if not self.in_error:
-            receiver.settle()
+        receiver, take = self.receiver, self.operations.on_message
+        receiver.settle()
         while receiver.messages and not self.in_error:
             message = receiver.take_message()
-            self.operations.on_message(message.psn, message.end)
+            take(message.psn, message.end)
 
     def _acknowledge(self):
         receiver, responder = self.receiver, self.operations.responder
         if self.in_error:
             receiver.repeat_nak()
         else:
-            receiver.held = len(responder)
-            receiver.acknowledge(responder.waiting_psn, responder.quiet)
-        self._carry_out(receiver.actions)
+            receiver.held = len(responder.entries)
+            if receiver.owes_answer:
+                receiver.acknowledge(responder.waiting_psn, responder.quiet)
+        if receiver.actions:
+            self._carry_out(receiver.actions)
         if receiver.nak_sent and not self.in_error:
             self._tell(_REFUSED.get(receiver.nak[1], EventType.QP_FATAL))
             self.fail(WCStatus.WR_FLUSH_ERR)
@@ -249,22 +254,29 @@ class QpEngine:
     def _progress_sender(self, now):
         sender, requester = self.sender, self.operations.requester
         sender.requests, sender.oldest_psn = requester.started, requester.oldest_psn
-        sender.spares = not len(requester)
-        sender.await_peer(requester.awaiting, now)
+        sender.spares = not requester.open and not requester.waiting
+        sender.await_peer(bool(requester.open), now)
         sender.poll(now)
-        self._carry_out(sender.frames)
-        while sender.completions:
-            request, status = sender.completions.popleft()
-            if status is WCStatus.SUCCESS:
-                self.operations.on_sent(request)
+        if sender.frames:
+            self._carry_out(sender.frames)
+        if sender.completions:
+            self._take_sent(sender.completions)
         if sender.failed is not None and not self.in_error:
             self.fail(sender.failed)
         self.operations.pump()
-        sender.await_peer(requester.awaiting, now)
+        sender.await_peer(bool(requester.open), now)
         if self.draining and not self.in_error and not requester.open:
             self.draining = False
             if self._tell_drained:
                 self._tell(EventType.SQ_DRAINED)
+
+    def _take_sent(self, completions):
+        """Messages arrived at the peer, or will not."""
+        sent = self.operations.on_sent
+        while completions:
+            request, status = completions.popleft()
+            if status is WCStatus.SUCCESS:
+                sent(request)
 
     def _carry_out(self, actions):
         while actions:
@@ -285,11 +297,16 @@ class QpEngine:
             return     # the card saw nothing that it could forget
         self.card.doorbell(register, layout, qpn=self.index, generation=self.generation, **fields)
 
+    @property
+    def way(self):
+        """What is the same in everything that it sends, for as long as :attr:`path` is."""
+        if self._way is None or self._way.path is not self.path:
+            self._way = Way(self.path, self.card, self.index, self.sport)
+        return self._way
+
     def work_descriptor(self, fields):
         """A WORK entry of this connection."""
-        path = self.path
-        return abi.WORK.pack(pmtu=path.mtu, sqpn=self.index, dqpn=path.qpn, dst_mac=path.mac, dst_ip=path.ip,
-                             sport=self.sport, **fields)
+        return self.way.descriptors.pack(fields)
 
     def own_memory(self, key):
         """Memory of the driver's own behind a key of this QP, as a buffer, or None if it is the program's."""
@@ -309,7 +326,7 @@ class QpEngine:
         """A send work request is done with."""
         if op.signaled or status is not WCStatus.SUCCESS:
             opcode = COMPLETION_OPCODE[op.opcode]
-            self.scq.push(WC(op.wr_id, status, opcode, qp_num=self.qp_num, byte_len=op.length))
+            self.scq.push(WC(op.wr_id, status, opcode, 0, op.length, self.qp_num))
 
     def complete_receive(self, receive, status, end=None):
         """A receive work request is: by the message with this end, if it succeeded."""

@@ -32,13 +32,20 @@ class Connection:
     requester : Requester
     responder : Responder
     mailbox : Mailbox
+    wake : callable
+        Something may go on in the next round.
+    fail : callable(status)
+        Everything ends: the oldest operation with ``status``.
+    complete_send : callable(operation, status)
+        An operation is done with.
     """
 
     def __init__(self, engine, lender, rights, pd, receives):
         self.engine, self.rights, self.pd, self.receives = engine, rights, pd, receives
         self.index = engine.index
         self.memory, self.windows = lender.memory, lender.windows
-        self.mailbox = Mailbox(lender, engine.index, self.post, self._mailbox_ready)
+        self.complete_send, self.wake, self.fail = engine.complete_send, engine.wake, engine.fail
+        self.mailbox = Mailbox(lender, engine.index, self.post, self.wake)
         self.requester, self.responder = Requester(self), Responder(self)
 
     # ------------------------------------------------------------------------------- for both sides
@@ -74,9 +81,11 @@ class Connection:
         self.engine.sender.post(request)
         return request
 
-    def wake(self):
-        """Something may go on in the next round."""
-        self.engine.wake()
+    def post_write(self, op, sges, sequence):
+        """The same for a write operation."""
+        request = Request(0, sges, op.remote_va, op.rkey, op.imm, op, None, None, sequence, op.solicited)
+        self.engine.sender.post(request)
+        return request
 
     def take_receive(self):
         """The next receive request, or None."""
@@ -89,13 +98,6 @@ class Connection:
     def refuse(self, psn, syndrome):
         """The message with this PSN is one that the peer must not send."""
         self.engine.receiver.refuse(psn, syndrome)
-
-    def fail(self, status):
-        """Everything ends: the oldest operation with ``status``."""
-        self.engine.fail(status)
-
-    def complete_send(self, op, status):
-        self.engine.complete_send(op, status)
 
     def complete_receive(self, wr, status, end=None):
         self.engine.complete_receive(wr, status, end)
@@ -113,9 +115,10 @@ class Connection:
         MemoryError
             If there is no memory for the mailbox.
         """
-        if self.requester.failed is None and self.requester.needs_mailbox(op):
+        requester = self.requester
+        if requester.needs_mailbox(op) and requester.failed is None:
             self.mailbox.open()
-        self.requester.post(op)
+        requester.waiting.append(op)
 
     def on_message(self, psn, end):
         """The next message of the peer."""
@@ -142,7 +145,8 @@ class Connection:
 
     def pump(self):
         """Start and complete what can be."""
-        self.responder.pump()
+        if self.responder.entries or self.responder.failed:
+            self.responder.pump()
         if self.engine.sender is not None:
             self.mailbox.pump()
             self.requester.pump()
@@ -151,9 +155,6 @@ class Connection:
         """A message arrived."""
         if request.cookie is not None:
             request.cookie.on_sent(request)
-
-    def _mailbox_ready(self):
-        self.wake()
 
     def fail_in_turn(self, psn, status):
         """What the message with this PSN was sent for will not succeed: an operation fails when those before it are

@@ -16,6 +16,7 @@ class Lender:
     indices : IndexPool
         Of memory regions.
     tags : KeyTags
+    keys : LocalKeys
     pte_ranges : RangeAllocator
     kept : list
         Gets what is to be called after a reset.
@@ -26,11 +27,11 @@ class Lender:
     windows : WindowTable
     """
 
-    def __init__(self, device, commands, *, mrs, indices, tags, pte_ranges, kept):
+    def __init__(self, device, commands, *, mrs, indices, tags, keys, pte_ranges, kept):
         self.device, self.commands, self.indices, self.tags, self.pte_ranges = (
             device, commands, indices, tags, pte_ranges)
         self._kept = kept
-        self.memory = Memory(mrs)
+        self.memory = Memory(mrs, keys)
         self.windows = WindowTable(commands, indices, tags)
 
     def keep(self, buffer):

@@ -264,7 +264,7 @@ class Responder:
         if length != end.length or not fit(targets, length):
             return INVALID
         mr = conn.memory.remote(conn.pd, va, length, rkey, AccessFlag.REMOTE_READ, conn.access)
-        self._answer(entry, [(va, length, mr.lkey)] if length else [], targets,
+        self._answer(entry, [(va, length, mr.rkey)] if length else [], targets,
                      MessageEnd(Kind.READ_DATA, end.sequence, length))
         return None
 

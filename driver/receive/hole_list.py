@@ -99,6 +99,8 @@ class HoleList:
     @property
     def oldest(self):
         """A PSN below which no hole is open, or None if there are no holes at all."""
+        if not self._open and not self._waiting:
+            return None
         while self._open and self._open[0][2].retired:
             heapq.heappop(self._open)
         oldest = [self._open[0][0]] if self._open else []

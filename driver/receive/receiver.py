@@ -219,6 +219,11 @@ class Receiver:
         """The peer asked for what it must not have: the message with this PSN, which was taken."""
         self.nak, self.nak_sent = (psn, syndrome), False
 
+    @property
+    def owes_answer(self):
+        """:meth:`acknowledge` has something to say."""
+        return self._delivered_any or self._probed or self.nak is not None
+
     def acknowledge(self, waiting=None, may_refuse=True):
         """Queue the ACK, RNR NAK or NAK that is due, after the owner took what it could from :attr:`messages`.
 

@@ -13,8 +13,6 @@ from .locking import locked, made_locked
 
 PTES_PER_COMMAND = 512
 _LENGTH_MAX = (1 << 64) - 1
-NO_TAG = 0      # no key has it: see ``KeyTags``
-_REMOTE = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 _REREG = ReregFlag.CHANGE_TRANSLATION | ReregFlag.CHANGE_PD | ReregFlag.CHANGE_ACCESS
 
 
@@ -41,8 +39,8 @@ class MR:
     buf, length : int
         First virtual address and bytes.
     lkey, rkey : int
-        They are the same if peers may do something with the region, as one entry of the card's table serves both.
-        Otherwise ``rkey`` names nothing.
+        For scatter-gather entries of the own program, and for peers. They differ, and neither does what the other one
+        is for: the card knows the region by ``rkey`` alone, and the driver looks each ``lkey`` up when it is posted.
     """
 
     @made_locked
@@ -59,7 +57,9 @@ class MR:
             own = lent.enter_context(contextlib.ExitStack())
             self.index = self.context.mr_indices.take()
             own.callback(self.context.mr_indices.give, self.index)
-            self.lkey = abi.make_key(self.index, self.context.key_tags.new(self.index))
+            self.rkey = abi.make_key(self.index, self.context.key_tags.new(self.index))
+            self.lkey = self.context.local_keys.new(self.index, self.rkey)
+            own.callback(self.context.local_keys.pop, self.lkey)
             self.install()
             self._own, self._memory = own.pop_all(), lent.pop_all()
         self._commands = RememberedCommand(self.context.commands)
@@ -89,10 +89,6 @@ class MR:
         return buffer
 
     @property
-    def rkey(self):
-        return self.lkey if self.access & _REMOTE else abi.make_key(self.index, NO_TAG)
-
-    @property
     def pte_index(self):
         """First entry of its pages in the page table."""
         return self._ptes[0]
@@ -103,7 +99,7 @@ class MR:
         self.context.commands.call(
             abi.CommandOpcode.MR_CREATE,
             mr_index=self.index,
-            key_tag=self.lkey % (1 << abi.KEY_TAG_BITS),
+            key_tag=self.rkey % (1 << abi.KEY_TAG_BITS),
             va=self.buf,
             length=self.length,
             access=self.access & 0xF,
@@ -129,7 +125,7 @@ class MR:
 
     @locked
     def rereg(self, flags, pd=None, addr=0, length=0, access=0):
-        """Change what ``flags`` name, under the same ``lkey``: the memory (``addr`` and ``length`` of the program's
+        """Change what ``flags`` name, under the same keys: the memory (``addr`` and ``length`` of the program's
         own), the protection domain, the access. Nobody may be using the region meanwhile.
 
         Raises

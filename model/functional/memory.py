@@ -55,7 +55,7 @@ class HostMemory:
     def free(self, buffer):
         for f in buffer.frames:
             del self._pages[f]
-        buffer.frames = []
+        buffer.frames = buffer._pages = []
 
     def _walk(self, physical, length):
         while length:
@@ -88,6 +88,7 @@ class MemoryBuffer(DmaBuffer):
 
     def __init__(self, memory, va, size, frames, page_bytes):
         self.memory, self.va, self.size, self.frames, self.page_bytes = memory, va, size, frames, page_bytes
+        self._pages = [memory._pages[frame] for frame in frames]
 
     def physical(self, offset=0):
         return self.frames[offset // PAGE] * PAGE + offset % PAGE
@@ -101,9 +102,16 @@ class MemoryBuffer(DmaBuffer):
             offset, length = offset + n, length - n
 
     def read(self, offset, length):
+        at = offset % PAGE
+        if 0 < length <= PAGE - at and 0 <= offset <= self.size - length:     # the usual case
+            return bytes(self._pages[offset // PAGE][at : at + length])
         return b"".join(self.memory.read(p, n) for p, n in self._pieces(offset, length))
 
     def write(self, offset, data):
+        at, length = offset % PAGE, len(data)
+        if 0 < length <= PAGE - at and 0 <= offset <= self.size - length:
+            self._pages[offset // PAGE][at : at + length] = data
+            return
         data, done = bytes(data), 0
         for physical, n in self._pieces(offset, len(data)):
             self.memory.write(physical, data[done:done + n])

@@ -51,7 +51,7 @@ class Card:
         qp, mr = self.qps[0], self.endpoint.mr
         return abi.WORK.pack(**{
             "opcode": abi.WorkOpcode.WRITE, "pmtu": 3, "sqpn": qp.index, "dqpn": qp.attr.dest_qp_num,
-            "local_va": mr.buf, "lkey": mr.lkey, "remote_va": 0x1000, "rkey": 0, "length": 100, "psn": 77,
+            "local_va": mr.buf, "lkey": mr.rkey, "remote_va": 0x1000, "rkey": 0, "length": 100, "psn": 77,
             "dst_mac": qp.engine.path.mac, "dst_ip": qp.engine.path.ip, "sport": 0xC000} | changes)
 
     def push(self, ring, entry, spoil_phase=False):
@@ -78,7 +78,7 @@ def descriptors(card):
     for qpn in (0, 15):
         yield f"QP {qpn}", {"sqpn": qpn}, Reason.UNKNOWN_QP
     own = {"sqpn": card.endpoint.qps[0].index}     # its domain is the MR's, and no driver is told
-    yield "wrong tag", {"lkey": mr.lkey ^ 1}, Reason.BAD_KEY
+    yield "wrong tag", {"lkey": mr.rkey ^ 1}, Reason.BAD_KEY
     yield "no such MR", {"lkey": 29 << 8}, Reason.BAD_KEY
     yield "MR of another domain", {}, Reason.WRONG_PD
     for name, va, length in (("before", -1, 100), ("over the end", FILE_BYTES - 99, 100), ("behind", FILE_BYTES, 1),

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.perf import table
 from weft.tb.perf.bandwidth import peak_rate
 from weft.tb.perf.latency import summary
@@ -12,7 +13,7 @@ from weft.tb.perf.plan import COMMANDS, Plan
 
 @pytest.mark.parametrize("try_", range(5))
 def test_peak_is_the_best_of_all_pairs(try_):
-    seed = random.getrandbits(32)
+    seed = drawn_seed()
     print(f"seed {seed}")
     rng = random.Random(seed)
     posted, completed, now = [], [], 0
@@ -29,7 +30,7 @@ def test_peak_is_the_best_of_all_pairs(try_):
 
 
 def test_summary_has_the_percentiles():
-    seed = random.getrandbits(32)
+    seed = drawn_seed()
     print(f"seed {seed}")
     values = list(range(1, 1001))
     random.Random(seed).shuffle(values)
@@ -59,3 +60,10 @@ def test_both_directions_add_up():
     both = table.both_ways(one, one)
     assert both == {"MsgSize": 8, "n_iterations": 10, "BW_peak": 4.0, "BW_average": 2.0, "MsgRate": 1.0}
     assert table.told({"BW_peak": 0.125, "MsgRate": 1}, True) == {"BW_peak": 1.0, "MsgRate": 1}
+
+
+def test_small_rates_keep_their_digits():
+    """Atomics over a long path: two decimals would say that nothing moves."""
+    shown = {97.656: "97.66", 1.0: "1.00", 0.5: "0.500", 0.0094675: "0.00947", 0.000123: "0.000123", 3e-6: "0.000003",
+             0: "0.00"}
+    assert {value: table.rate(value) for value in shown} == shown
