@@ -55,7 +55,7 @@ IMPORTS = {
     "driver/soft/ports": "",
     "driver/soft/raw": "contracts driver/terms driver/memory",
     "driver/soft/rc": "contracts driver/terms driver/memory driver/protocol driver/verbs",
-    "driver/soft/serve": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/rc",
+    "driver/soft/serve": "driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/rc",
     "driver/soft": "contracts driver/soft/raw",
     # The models.
     "model": "contracts",
@@ -92,7 +92,7 @@ IMPORTS = {
                 "model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software tb/connection",
     "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
     "tb/soft": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc "
-               "driver/soft/serve driver/soft model model/functional tb/flow tb/world tb/judge tb/stage",
+               "driver/soft/serve driver/soft model model/functional tb/world tb/judge tb/stage tb/flow",
     "tb/perf": "driver/terms driver/verbs tb/flow tb/stage",
     "tb/tool": "contracts driver/terms driver/verbs tb/stage",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "

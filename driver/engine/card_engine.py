@@ -187,7 +187,7 @@ class CardEngine:
             busy = True
             self._take_frame(entry, frame, now)
         if busy:
-            self._watch.heard()
+            self._watch.heard(now)
         elif now >= self._watch.due:
             self._look_after_card()
         if self.fatal is not None:
@@ -196,7 +196,7 @@ class CardEngine:
             self.loopback.progress(now)
         for qp in self.qps.due(now):
             qp.progress(now)
-            if self.loopback.serves(qp):
+            if qp.path.ip == self.ip:
                 self.loopback.carry(qp, now)
             elif qp.path.mac is not None:
                 self._turns.offer(qp)
@@ -357,13 +357,9 @@ class CardEngine:
         self._turns.remove(qp)
         self.loopback.forget(qp)
 
-    def doorbell(self, register, layout, **fields):
-        """Write a doorbell word."""
-        self.device.write64(abi.REGISTER[register].offset, int.from_bytes(layout.pack(**fields), "little"))
-
     def send_control(self, qp, frame):
         """Queue a control frame of a QP. When too many of it wait it gets lost: what any may do on the way."""
-        if self.loopback.serves(qp):
+        if qp.path.ip == self.ip:
             self.loopback.send_control(qp, frame)
             self.counts[frame.opcode.name] += 1
             return

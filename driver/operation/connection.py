@@ -4,6 +4,7 @@ from ..protocol.message_end import REQUESTS, Kind
 from ..protocol.segment import Request
 from ..terms.enums import WCStatus
 from .mailbox import Mailbox
+from .operation import WRITES
 from .requester import Requester
 from .responder import INVALID, OPERATIONAL, Answer, Responder
 
@@ -116,8 +117,9 @@ class Connection:
             If there is no memory for the mailbox.
         """
         requester = self.requester
-        if requester.needs_mailbox(op) and requester.failed is None:
-            self.mailbox.open()
+        if (op.inline is not None or op.opcode not in WRITES) and requester.failed is None:
+            if requester.needs_mailbox(op):
+                self.mailbox.open()
         requester.waiting.append(op)
 
     def on_message(self, psn, end):
@@ -150,11 +152,6 @@ class Connection:
         if self.engine.sender is not None:
             self.mailbox.pump()
             self.requester.pump()
-
-    def on_sent(self, request):
-        """A message arrived."""
-        if request.cookie is not None:
-            request.cookie.on_sent(request)
 
     def fail_in_turn(self, psn, status):
         """What the message with this PSN was sent for will not succeed: an operation fails when those before it are

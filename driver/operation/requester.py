@@ -280,13 +280,14 @@ class Requester:
     # ---------------------------------------------------------------------------------- completions
 
     def _complete(self):
-        queue, msn = self.open, self.conn.peer_msn
+        queue, msn, complete = self.open, self.conn.peer_msn, self.conn.complete_send
         while queue and queue[0].status is None and queue[0].done(msn):
             op = queue.popleft()
-            self._slots.discard(op.slot)
-            self._grants.discard(op.grant_slot)
+            if op.slot is not None or op.grant_slot is not None:
+                self._slots.discard(op.slot)
+                self._grants.discard(op.grant_slot)
             self._fetches -= op.opcode in FETCHES
-            self.conn.complete_send(op, WCStatus.SUCCESS)
+            complete(op, WCStatus.SUCCESS)
         if queue and queue[0].status is not None:
             self.conn.fail(queue[0].status)
 

@@ -13,6 +13,10 @@ _DECODERS = {kind: layout.unpack for kind, layout in abi.REPORT_LAYOUT.items()} 
 _KINDS = {int(kind): (kind, kind.name, decode) for kind, decode in _DECODERS.items()}
 
 
+_KIND_BITS = _KIND_MASK << _KIND_AT      # of the first byte
+_ARRIVED = frozenset({abi.ReportKind.MESSAGE_END << _KIND_AT, abi.ReportKind.PROGRESS << _KIND_AT})
+
+
 def _kind(entry):
     """What an entry is, a plain number."""
     return entry[0] >> _KIND_AT & _KIND_MASK
@@ -60,7 +64,8 @@ class ReportWorker:
         entries = self.ring.poll()
         if not entries:
             return False
-        refusals = any(map(_tells_of_refusal, entries))
+        refusals = not _ARRIVED.issuperset([entry[0] & _KIND_BITS for entry in entries]) and any(
+            map(_tells_of_refusal, entries))
         if len(self._collected) >= self.COLLECTED_MAX:
             kept = [entry for entry in entries if _kind(entry) != abi.ReportKind.ERROR]
             self.counts["errors_dropped"] += len(entries) - len(kept)

@@ -37,6 +37,7 @@ class SendQueue:
 
     def __init__(self, *, psn, pmtu, chunk_bytes, max_outstanding):
         self.pmtu, self.chunk_bytes, self.max_outstanding = pmtu, chunk_bytes, max_outstanding
+        self._step = max(1, chunk_bytes // pmtu)     # packets of a chunk
         self.next_psn = self.sent_psn = self.una = psn
         self.limit = None
         self.closed = False
@@ -74,8 +75,11 @@ class SendQueue:
             self._requests.append(request)
             for piece in split(request, self.next_psn, self.pmtu):
                 self._pieces.add(piece)
-                self._chunks.extend((piece, first, count) for first, count in piece.chunks(self.chunk_bytes))
-            self.next_psn = request.end_psn
+                if piece.packets <= self._step:
+                    self._chunks.append((piece, 0, piece.packets))
+                else:
+                    self._chunks.extend([(piece, *part) for part in piece.chunks(self.chunk_bytes)])
+            self.next_psn = request.psn + request.packets
 
     @property
     def has_work(self):
@@ -130,7 +134,7 @@ class SendQueue:
     @property
     def awaits_peer(self):
         """The peer has to say something before it is done."""
-        return self.in_flight or self.held_back
+        return self.una < self.sent_psn or self.held_back
 
     # ------------------------------------------------------------------------------ what becomes of it
 
@@ -138,9 +142,9 @@ class SendQueue:
         """Every PSN below ``cum`` arrived; the requests that are complete now."""
         self.una = cum
         self._pieces.acknowledge(cum)
-        complete = []
-        while self._requests and self._requests[0].end_psn <= cum:
-            complete.append(self._requests.popleft())
+        complete, requests = [], self._requests
+        while requests and requests[0].psn + requests[0].packets <= cum:
+            complete.append(requests.popleft())
         return complete
 
     def refuse(self, psn, status):

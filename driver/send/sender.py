@@ -194,7 +194,7 @@ class Sender:
             return True
         if not self.awaiting:
             self._rnr = 0
-        self.completions.extend((request, WCStatus.SUCCESS) for request in queue.acknowledge(cum))
+        self.completions.extend([(request, WCStatus.SUCCESS) for request in queue.acknowledge(cum)])
         if not queue.in_flight:
             self._recovery.forget_held()
         self.moved(now)
@@ -338,8 +338,8 @@ class Sender:
     def _peers_turn(self):
         """The timer counts. While the card has descriptors, or is to get some, it says nothing of the peer; when the
         last of them is finished the time begins anew."""
-        return (self.timer.running and self.awaits_peer
-                and not (self.in_card or self.has_work or self.has_retransmission))
+        return (not self.in_card and self.timer.deadline is not None and self.awaits_peer
+                and not (self.has_work or self.has_retransmission))
 
     @property
     def deadline(self):

@@ -150,7 +150,7 @@ class QP(QPLife):
         NoRoom
             If the card has no room for what the first request takes that is no write.
         """
-        engine, memory = self.engine, self.context.engine.lender.memory
+        engine, memory, room = self.engine, self.context.engine.lender.memory, 0
         for one in chain(wr, SendWR):
             try:
                 if engine.sender is None:
@@ -158,9 +158,11 @@ class QP(QPLife):
                 operation = send_operation(one, self.cap, memory, signal_all=self.init_attr.sq_sig_all)
                 if self.attr.standard and not engine.is_write(operation):
                     raise NotSupported("of what the verbs know, this card does to a standard peer nothing but writes")
-                if engine.outstanding >= self.cap.max_send_wr:
+                room = room or self.cap.max_send_wr - engine.outstanding
+                if room <= 0:
                     raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
                 engine.post_send(operation)
+                room -= 1
             except Exception:
                 note_bad(one, bad_wr)
                 raise
