@@ -51,6 +51,8 @@ IMPORTS = {
     "driver/aio": "driver/terms driver/connection driver/verbs driver/cm",
     "driver/channel": "driver/terms driver/verbs",
     "driver/application": "driver/terms driver/verbs",
+    "driver/ibverbs": "contracts",
+    "driver/serve": "driver/terms driver/device driver/ibverbs driver/queue driver/operation driver/verbs",
     # RDMA in software: beside the card's driver, of which it shares the words and nothing that moves.
     "driver/soft/ports": "",
     "driver/soft/raw": "contracts driver/terms driver/memory",
@@ -90,6 +92,7 @@ IMPORTS = {
     "tb/conformance": "driver/terms driver/verbs driver/cm model model/functional",
     "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/verbs driver/application "
                 "model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software tb/connection",
+    "tb/serve": "driver/ibverbs driver/serve driver/verbs model model/functional",
     "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
     "tb/soft": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc "
                "driver/soft/serve driver/soft model model/functional tb/world tb/judge tb/stage tb/flow",
@@ -115,9 +118,9 @@ IMPORTS = {
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",
-    "tb/cli": "contracts hdl/verilog driver/engine driver/soft/ports driver/soft/serve tb/flow tb/cards tb/stage "
-              "tb/perf tb/tool tb/document tb/proof tb/measure tb/mutate tb/job tb/calibrate tb/soak tb/sweep "
-              "tb/report tb/interop",
+    "tb/cli": "contracts hdl/verilog driver/engine driver/ibverbs driver/serve driver/soft/ports driver/soft/serve "
+              "tb/flow tb/cards tb/serve tb/stage tb/perf tb/tool tb/document tb/proof tb/measure tb/mutate tb/job "
+              "tb/calibrate tb/soak tb/sweep tb/report tb/interop",
     "tb": "contracts model/functional model/wan tb/flow tb/stage tb/document tb/measure tb/job tb/perf tb/tool tb/soak "
           "tb/wan tb/sweep tb/interop tb/report tb/cli",
 }

@@ -42,6 +42,8 @@ class QpEngine:
         Of this QP, unless they are ``shared`` with others.
     tell : callable(EventType)
         Gets what happens that no completion speaks of.
+    start_answering : callable(psn)
+        Called in RTR when the peer asks for something that takes a sender, which is to begin with this PSN.
 
     Attributes
     ----------
@@ -68,13 +70,15 @@ class QpEngine:
         No request is begun any more, and not all that were are finished.
     """
 
-    def __init__(self, card, qp_num, scq, rcq, *, pd, rights, receives, shared=False, tell=lambda event_type: None):
+    def __init__(self, card, qp_num, scq, rcq, *, pd, rights, receives, shared=False, tell=lambda event_type: None,
+                 start_answering=lambda psn: None):
         self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
         self.index, self.generation = card.qps.parts(qp_num)
         self._life = int.from_bytes(abi.CUM_DOORBELL.pack(qpn=self.index, generation=self.generation), "little")
         self._mark_active = card.qps.mark_active
         self.path = self.receiver = self.sender = self._way = None
         self.on_card = self.in_error = self.leaving = self.draining = False
+        self.start_answering = start_answering
         self._tell, self._tell_drained, self._heard = tell, False, False
         self.told_card = None
         self._receives, self._shared = receives, shared

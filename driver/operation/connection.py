@@ -1,5 +1,7 @@
 """Both sides of the operations of a QP, between what moves its messages and what completes its work requests."""
 
+from weft.hdl import wire
+
 from ..protocol.message_end import REQUESTS, Kind
 from ..protocol.segment import Request
 from ..terms.enums import WCStatus
@@ -18,7 +20,7 @@ class Connection:
     Parameters
     ----------
     engine : QpEngine
-        It has ``sender``, ``receiver``, ``index``, and completes work requests.
+        It has ``sender``, ``receiver``, ``index``, completes work requests, and has ``start_answering(psn)``.
     lender : Lender
         Memory of the card.
     rights : callable
@@ -46,7 +48,7 @@ class Connection:
         self.index = engine.index
         self.memory, self.windows = lender.memory, lender.windows
         self.complete_send, self.wake, self.fail = engine.complete_send, engine.wake, engine.fail
-        self.mailbox = Mailbox(lender, engine.index, self.post, self.wake)
+        self.mailbox = Mailbox(lender, engine.index, self._post_mailbox, self.wake)
         self.requester, self.responder = Requester(self), Responder(self)
 
     # ------------------------------------------------------------------------------- for both sides
@@ -82,8 +84,15 @@ class Connection:
         self.engine.sender.post(request)
         return request
 
+    def _post_mailbox(self, sges, end):
+        """Send what a mailbox tells. Who asks says with which PSN the answers have to begin: a peer that only answers,
+        in RTR, was told by nobody."""
+        if end.kind is Kind.MAILBOX_ASK:
+            end.imm = self.rights().rq_psn
+        return self.post(sges, end=end)
+
     def post_write(self, op, sges, sequence):
-        """The same for a write operation."""
+        """The same as :meth:`post` for a write operation."""
         request = Request(0, sges, op.remote_va, op.rkey, op.imm, op, None, None, sequence, op.solicited)
         self.engine.sender.post(request)
         return request
@@ -128,6 +137,8 @@ class Connection:
             self.responder.on_request(psn, end)
             return
         try:
+            if end.kind is Kind.MAILBOX_ASK and self.engine.sender is None:
+                self.engine.start_answering(end.imm % (1 << wire.PSN_BITS))
             if end.kind in _MAILBOX:
                 right = self.mailbox.on_message(end)
             elif end.kind is Kind.SEND_DATA:

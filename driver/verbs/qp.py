@@ -153,7 +153,7 @@ class QP(QPLife):
         engine, memory, room = self.engine, self.context.engine.lender.memory, 0
         for one in chain(wr, SendWR):
             try:
-                if engine.sender is None:
+                if engine.sender is None or self.qp_state is QPState.RTR:
                     raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
                 operation = send_operation(one, self.cap, memory, signal_all=self.init_attr.sq_sig_all)
                 if self.attr.standard and not engine.is_write(operation):

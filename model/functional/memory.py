@@ -1,5 +1,6 @@
 """Host memory: pages scattered over a physical address space, and nothing between them."""
 
+import mmap
 import random
 
 from weft.driver.device.device import DmaBuffer
@@ -51,6 +52,16 @@ class HostMemory:
         va = -(-self._next_va // unit) * unit
         self._next_va = va + len(frames) * PAGE + unit   # a gap behind every buffer
         return MemoryBuffer(self, va, size, frames, page_bytes)
+
+    def map(self, file, offset, size):
+        """A buffer of pages of a file: their bytes are the file's own."""
+        if offset % PAGE or size % PAGE:
+            raise ValueError(f"{size} bytes from {offset} on are no whole pages")
+        view = memoryview(mmap.mmap(file, size, offset=offset))
+        buffer = self.alloc(size, PAGE, False, PAGE)
+        for frame, at in zip(buffer.frames, range(0, size, PAGE), strict=True):
+            self._pages[frame] = view[at:at + PAGE]
+        return buffer
 
     def free(self, buffer):
         for f in buffer.frames:
