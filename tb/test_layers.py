@@ -122,8 +122,8 @@ IMPORTS = {
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",
     "tb/cli": "contracts hdl/verilog hdl/board driver/engine driver/ibverbs driver/serve driver/soft/ports "
-              "driver/soft/serve tb/flow tb/cards tb/serve tb/stage tb/perf tb/tool tb/document tb/proof tb/measure tb/mutate tb/job "
-              "tb/calibrate tb/soak tb/sweep tb/report tb/interop",
+              "driver/soft/serve tb/flow tb/cards tb/serve tb/stage tb/perf tb/tool tb/document tb/proof tb/measure "
+              "tb/mutate tb/job tb/calibrate tb/soak tb/sweep tb/report tb/interop",
     "tb": "contracts model/functional model/wan tb/flow tb/stage tb/document tb/measure tb/job tb/perf tb/tool tb/soak "
           "tb/wan tb/sweep tb/interop tb/report tb/cli",
 }
