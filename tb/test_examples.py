@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.stage.stage import Stage, play
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples"
@@ -40,7 +41,7 @@ def test_an_example_is_short_and_says_how_it_is_run(file):
 
 
 def test_a_file_is_copied_whatever_its_size(tmp_path):
-    seed = random.getrandbits(31)
+    seed = drawn_seed()
     print(f"seed {seed}")
     file = tmp_path / "file"
     for size in (1, 65_536, 300_001):
@@ -66,7 +67,7 @@ def test_the_store_has_what_was_put_last():
 
 def test_the_store_holds_as_many_as_it_has_entries(monkeypatch):
     """All of them, over a bad link; one more is refused."""
-    seed = random.getrandbits(31)
+    seed = drawn_seed()
     print(f"seed {seed}")
     example = module("key_value.py")
     monkeypatch.setattr(example, "ENTRIES", 8)

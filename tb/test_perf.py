@@ -1,13 +1,13 @@
 """The eight commands: their figures on functional cards, one on the RTL, and what they refuse."""
 
 import json
-import random
 
 import pytest
 from typer.testing import CliRunner
 
 from weft.model.functional.host import FunctionalDevice
 from weft.tb.cli import app
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.perf.plan import COMMANDS, TITLES
 
 LINE_GBPS = 100
@@ -20,7 +20,7 @@ def weft(*words):
 def measured(tmp_path, *words):
     """The rows of a command that has to succeed, and what it printed."""
     file = tmp_path / "out.json"
-    seed = random.getrandbits(31)
+    seed = drawn_seed()
     result = weft(*words, "--seed", seed, "--out_json", "--out_json_file", file)
     assert result.exit_code == 0, (seed, result.output)
     left = json.loads(file.read_text())

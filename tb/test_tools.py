@@ -1,7 +1,6 @@
 """``weft devinfo`` and ``weft counters``: what they say is what the card and its driver say."""
 
 import json
-import random
 import re
 
 import pytest
@@ -10,6 +9,7 @@ from typer.testing import CliRunner
 from weft.hdl import abi
 from weft.hdl.params import preset
 from weft.tb.cli import app
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.tool.counters import RDMA
 
 
@@ -42,7 +42,7 @@ def views(text):
 
 
 def test_counters_of_a_short_run():
-    seed = random.getrandbits(31)
+    seed = drawn_seed()
     print(f"seed {seed}")
     result = weft("counters", "--messages", 40, "--loss", 0.1, "--rtt-us", 2, "--seed", seed)
     assert result.exit_code == 0, result.output

@@ -98,17 +98,17 @@ class Loopback:
             self._report(peer, abi.ReportKind.ERROR, packet, reason=refused)
             return False
         if packet.length:
-            source, start = self._place(qp, lkey, local_va, packet.length)
-            target, at = self._place(peer, packet.rkey, packet.va, packet.length)
+            source, start = self._place(qp, lkey, local_va)
+            target, at = self._place(peer, packet.rkey, packet.va)
             target.write(at, source.read(start, packet.length))
         self._next[peer] = (packet.psn + 1) & _WORD
         return True
 
-    def _place(self, qp, key, va, length):
-        """Buffer and offset of a range that a QP may use."""
+    def _place(self, qp, key, va):
+        """Buffer and offset of an address that a QP may use."""
         if (own := qp.own_memory(key)) is not None:
             return own, va
-        buffer = self.card.device.buffer_at(va, length)
+        buffer = self.card.lender.buffer_of(key)
         return buffer, va - buffer.va
 
     def _report(self, qp, kind, packet, **fields):

@@ -68,7 +68,7 @@ class KnittingBuffer:
 
     @property
     def total_blocks(self):
-        return sum(extent.blocks for extent in self.extents)
+        return self.extents.blocks
 
     @property
     def changing(self):

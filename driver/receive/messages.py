@@ -44,8 +44,8 @@ class MessageOrder:
             self._ends[psn] = Message(psn, _end_of(report))
             heapq.heappush(self._heap, psn)
 
-    def release(self, cum):
-        """Messages that are complete now that every PSN below ``cum`` is in place, in order."""
-        self._released = cum
-        while self._heap and self._heap[0] < cum:
-            yield self._ends.pop(heapq.heappop(self._heap))
+    def release(self, cum, complete):
+        """Every PSN below ``cum`` is in place: ``complete`` gets the messages that are, in order."""
+        self._released, heap = cum, self._heap
+        while heap and heap[0] < cum:
+            complete.append(self._ends.pop(heapq.heappop(heap)))

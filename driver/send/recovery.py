@@ -34,6 +34,11 @@ class Recovery:
         return self._reports.expected
 
     @property
+    def held(self):
+        """Reports came that others have to come before."""
+        return len(self._reports)
+
+    @property
     def has_work(self):
         """Something is to be sent again."""
         return bool(self._queue)

@@ -37,6 +37,7 @@ class SendQueue:
 
     def __init__(self, *, psn, pmtu, chunk_bytes, max_outstanding):
         self.pmtu, self.chunk_bytes, self.max_outstanding = pmtu, chunk_bytes, max_outstanding
+        self._step = max(1, chunk_bytes // pmtu)     # packets of a chunk
         self.next_psn = self.sent_psn = self.una = psn
         self.limit = None
         self.closed = False
@@ -52,16 +53,18 @@ class SendQueue:
 
     def check(self, request):
         """Raise ValueError if a request is longer than 2^31 bytes."""
-        if request.length > MESSAGE_BYTES_MAX:
-            raise InvalidValue(f"a request of {request.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
+        if (length := request.length) > MESSAGE_BYTES_MAX:
+            raise InvalidValue(f"a request of {length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
 
     def post(self, request):
         """Accept a request that :meth:`check` let pass. What asks for something, or grants it, overtakes the data of
         answers and of granted sends at the end of the queue: the peer has what to do while these are on their way."""
+        if request.end is None or request.bulk:
+            self._waiting.append(request)
+            return
         at = len(self._waiting)
-        if request.end is not None and not request.bulk:
-            while at and self._waiting[at - 1].bulk:
-                at -= 1
+        while at and self._waiting[at - 1].bulk:
+            at -= 1
         self._waiting.insert(at, request)
 
     # --------------------------------------------------------------------------------- to the card
@@ -72,24 +75,37 @@ class SendQueue:
             self._requests.append(request)
             for piece in split(request, self.next_psn, self.pmtu):
                 self._pieces.add(piece)
-                self._chunks.extend((piece, first, count) for first, count in piece.chunks(self.chunk_bytes))
-            self.next_psn = request.end_psn
+                if piece.packets <= self._step:
+                    self._chunks.append((piece, 0, piece.packets))
+                else:
+                    self._chunks.extend([(piece, *part) for part in piece.chunks(self.chunk_bytes)])
+            self.next_psn = request.psn + request.packets
 
     @property
     def has_work(self):
-        self._cut()
+        if not self._chunks:
+            if not self._waiting:
+                return False
+            self._cut()
         return bool(self._chunks) and self.sent_psn < self._end
 
     @property
     def _end(self):
         """PSN from which on nothing may be handed over for now."""
         most = self.una + self.max_outstanding
-        return most if self.limit is None else min(self.limit, most)
+        return most if self.limit is None or self.limit > most else self.limit
 
     def next(self):
-        """(piece, first, count) of the next descriptor; there is one if :attr:`has_work`."""
+        """(piece, first, count) of the next descriptor, or None if there is none, or none may be sent."""
+        if not self._chunks:
+            self._cut()
+            if not self._chunks:
+                return None
+        end = self._end
+        if self.sent_psn >= end:
+            return None
         piece, first, count = self._chunks.popleft()
-        if (allowed := self._end - piece.psn - first) < count:
+        if (allowed := end - piece.psn - first) < count:
             self._chunks.appendleft((piece, first + allowed, count - allowed))
             count = allowed
         self.sent_psn = piece.psn + first + count
@@ -118,7 +134,7 @@ class SendQueue:
     @property
     def awaits_peer(self):
         """The peer has to say something before it is done."""
-        return self.in_flight or self.held_back
+        return self.una < self.sent_psn or self.held_back
 
     # ------------------------------------------------------------------------------ what becomes of it
 
@@ -126,9 +142,9 @@ class SendQueue:
         """Every PSN below ``cum`` arrived; the requests that are complete now."""
         self.una = cum
         self._pieces.acknowledge(cum)
-        complete = []
-        while self._requests and self._requests[0].end_psn <= cum:
-            complete.append(self._requests.popleft())
+        complete, requests = [], self._requests
+        while requests and requests[0].psn + requests[0].packets <= cum:
+            complete.append(requests.popleft())
         return complete
 
     def refuse(self, psn, status):

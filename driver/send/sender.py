@@ -117,9 +117,9 @@ class Sender:
 
     def next_work(self):
         """WORK fields for the SEND ring, or None."""
-        if not self.has_work:
+        if (found := self.queue.next()) is None:
             return None
-        piece, first, count = self.queue.next()
+        piece, first, count = found
         self.in_card += 1
         self.counts["packets"] += count
         return piece.work(first, count)
@@ -137,10 +137,10 @@ class Sender:
         self.counts["retransmissions"] += count
         return fields
 
-    def on_transmitted(self, now, again=False):
-        """The card finished one descriptor of this QP: new work, of which there is not without end, or one that was
-        sent again."""
-        self.in_card -= 1
+    def on_transmitted(self, now, again=False, descriptors=1):
+        """The card finished so many descriptors of this QP: new work, of which there is not without end, or such that
+        was sent again."""
+        self.in_card -= descriptors
         if self.failed is None and (self.queue.in_flight or self.awaiting):
             (self.timer.restart if again else self.timer.progress)(now)
 
@@ -194,7 +194,7 @@ class Sender:
             return True
         if not self.awaiting:
             self._rnr = 0
-        self.completions.extend((request, WCStatus.SUCCESS) for request in queue.acknowledge(cum))
+        self.completions.extend([(request, WCStatus.SUCCESS) for request in queue.acknowledge(cum)])
         if not queue.in_flight:
             self._recovery.forget_held()
         self.moved(now)
@@ -305,7 +305,7 @@ class Sender:
         return self._recovery.expected_rsn
 
     def _ask_again(self, now):
-        if self._recovery.asks(now, self.timer.probe_ns):
+        if self._recovery.held and self._recovery.asks(now, self.timer.probe_ns):
             self.counts["report_requests"] += 1
             self.timer.round_trip.asked_otherwise()
             self.frames.append(ControlFrame(wire.Opcode.REPORT_REQUEST, self.queue.sent_psn, self.expected_rsn))
@@ -317,7 +317,7 @@ class Sender:
         if self.failed is not None:
             return
         self._ask_again(now)
-        if not self._peers_turn:
+        if not self._peers_turn or now < self.timer.deadline:
             return
         expiry = self.timer.poll(now)
         if expiry is Expiry.PROBE:
@@ -338,16 +338,16 @@ class Sender:
     def _peers_turn(self):
         """The timer counts. While the card has descriptors, or is to get some, it says nothing of the peer; when the
         last of them is finished the time begins anew."""
-        return (self.timer.running and self.awaits_peer
-                and not (self.in_card or self.has_work or self.has_retransmission))
+        return (not self.in_card and self.timer.deadline is not None and self.awaits_peer
+                and not (self.has_work or self.has_retransmission))
 
     @property
     def deadline(self):
         """When :meth:`poll` wants to be called, or None."""
-        times = [self.timer.deadline] if self._peers_turn else []
-        if self._recovery.deadline is not None:
-            times.append(self._recovery.deadline)
-        return min(times, default=None)
+        due, asks = self.timer.deadline if self._peers_turn else None, self._recovery.deadline
+        if due is None or asks is None:
+            return asks if due is None else due
+        return min(due, asks)
 
     def abandon(self):
         """Hand nothing more over: the QP is being destroyed; nothing is completed."""

@@ -131,9 +131,9 @@ class MR:
                 )
 
     @locked
-    def rereg(self, flags, pd=None, addr=0, length=0, access=0):
+    def rereg(self, flags, pd=None, addr=0, length=0, access=0, *, buffer=None):
         """Change what ``flags`` name, under the same keys: the memory (``addr`` and ``length`` of the program's
-        own), the protection domain, the access. Nobody may be using the region meanwhile.
+        own, or of ``buffer``), the protection domain, the access. Nobody may be using the region meanwhile.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class MR:
         with self.context.lending() as lent:
             before = self.buffer, self.buf, self.length, self.page_bytes, self._ptes
             if flags & ReregFlag.CHANGE_TRANSLATION:
-                self._place(lent, None, addr or None, length)
+                self._place(lent, buffer, addr or None, length)
             after, (self.buffer, self.buf, self.length, self.page_bytes, self._ptes) = (
                 (self.buffer, self.buf, self.length, self.page_bytes, self._ptes), before)
             self.context.engine.lender.windows.revoke(self)

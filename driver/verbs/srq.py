@@ -127,10 +127,13 @@ class SRQ:
         """
         self._check()
         for one in chain(wr, RecvWR):
-            with note_bad(one, bad_wr):
+            try:
                 receive = receive_request(one, self._attr.max_sge, self.context.engine.lender.memory)
                 if len(self.receives) >= self._attr.max_wr:
                     raise QueueFull(f"{self._attr.max_wr} receive requests are outstanding")
+            except Exception:
+                note_bad(one, bad_wr)
+                raise
             self.receives.post(receive)
 
     @locked

@@ -1,6 +1,5 @@
 """Work requests."""
 
-import contextlib
 from dataclasses import dataclass, field
 
 from ..terms.enums import SendFlags, WROpcode
@@ -77,12 +76,7 @@ def chain(wr, kind):
         wr = wr.next_wr
 
 
-@contextlib.contextmanager
 def note_bad(wr, bad_wr):
-    """If the block refuses ``wr``, ``bad_wr`` becomes like it, unless that is None."""
-    try:
-        yield
-    except Exception:
-        if bad_wr is not None:
-            vars(bad_wr).update(vars(wr))
-        raise
+    """``wr`` was refused: ``bad_wr`` becomes like it, unless that is None."""
+    if bad_wr is not None:
+        vars(bad_wr).update(vars(wr))

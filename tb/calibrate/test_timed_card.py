@@ -1,6 +1,5 @@
 """Parts of the card in time: frames that stay objects, writes that share the card's stream."""
 
-import os
 import random
 
 from weft.driver.terms.enums import MTU
@@ -12,9 +11,10 @@ from weft.model.functional.memory import HostMemory
 from weft.model.functional.parse import parse
 from weft.model.functional.transmit import work_packets
 from weft.model.link import EventLoop
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.measure.model_card import MIB, Haul
 
-SEED = int(os.environ.get("WEFT_SEED") or random.randrange(1 << 31))
+SEED = drawn_seed(__name__)
 
 
 class _Sender:

@@ -1,6 +1,5 @@
 """Channels over QPs of functional cards that lose frames: every message comes, and none ever finds no receive."""
 
-import os
 import random
 
 import pytest
@@ -14,9 +13,10 @@ from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.model.link import LinkConfig
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.software.functional_pair import make_pair
 
-SEED = int(os.environ.get("WEFT_SEED") or random.SystemRandom().getrandbits(31))
+SEED = drawn_seed(__name__)
 LIMIT_NS = 10**9
 ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_READ
 

@@ -1,14 +1,12 @@
 """Messages over connections in memory: all arrive in order, no send finds no receive, no credit is lost."""
 
-import os
-import random
-
 import pytest
 
 from weft.driver.channel.credits import Credits, pack_ack, unpack_ack
 from weft.tb.channel import card_traffic, traffic
+from weft.tb.flow.seed import drawn_seed
 
-SEED = int(os.environ.get("WEFT_SEED") or random.SystemRandom().getrandbits(31))
+SEED = drawn_seed(__name__)
 MESSAGES = 10_000   # a million by `python -m weft.tb.channel traffic`
 MESSAGES_OVER_CARDS = 600    # a million by `python -m weft.tb.channel traffic --cards`
 

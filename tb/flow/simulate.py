@@ -5,11 +5,11 @@ builds is kept by content, so a second run builds nothing.
 """
 
 import os
-import random
 
 from weft.tb.flow import simulators
 from weft.tb.flow.build import BUILD_ROOT, build, elaborate, locked
 from weft.tb.flow.run import bench_seed, run_folder, run_name, run_tests
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.flow.simulators import SIMULATORS, MissingSimulator
 from weft.tb.flow.system import tools_expected
 from weft.tb.flow.verilog_text import top_ports
@@ -80,7 +80,7 @@ def simulate(component=None, *, name, cases, sim="icarus", seed=None, env=None, 
         raise AssertionError(str(missing)) from None
     waves = waves or waves_wanted()
     if seed is None:
-        seed = int(os.environ.get("WEFT_SEED") or random.SystemRandom().getrandbits(31))
+        seed = drawn_seed()
     if verilog is None:
         top = top or "top"
         verilog = elaborate(component, top)

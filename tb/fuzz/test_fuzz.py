@@ -1,18 +1,17 @@
 """A small part of ``weft bench --only fuzz``, with a seed that is drawn anew; ``WEFT_SEED`` repeats one."""
 
-import os
-import random
 
 import pytest
 
 from weft.driver.terms.enums import WCOpcode, WCStatus
 from weft.driver.terms.wc import WC
 from weft.driver.verbs.mr import MR
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.fuzz import functional
 from weft.tb.fuzz.frames import KINDS, FrameFuzzer
 from weft.tb.fuzz.rtl import fuzz_rtl
 
-SEED = os.environ.get("WEFT_SEED", random.SystemRandom().randrange(1 << 30))
+SEED = drawn_seed(__name__)
 FUNCTIONAL, RTL = 6_000, 1_200
 # Too rare, or not of this world: a bad FCS is the MAC's word, and no command is given.
 SEEN = {"bad_icrc", "bad_header", "truncated", "length_mismatch", "unknown_opcode", "unknown_qp", "stale_psn"}

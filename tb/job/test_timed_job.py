@@ -1,11 +1,10 @@
 """The main job over cards in time: everything the gateware's job does, judged by the same scoreboards."""
 
 import json
-import os
-import random
 
 import pytest
 
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.job.job import Job
 from weft.tb.job.test_entry import ended, line, some_file, weft
 from weft.tb.job.test_main_job import DEFAULTS, assert_exact
@@ -18,7 +17,7 @@ BYTES = 200_000
 
 def run_model(folder, size=BYTES, **settings):
     """The job over cards in time; its report."""
-    seed = settings.get("seed", int(os.environ.get("WEFT_SEED") or random.randrange(1 << 31)))
+    seed = settings.get("seed", drawn_seed())
     job = Job(**{**DEFAULTS, "sim": "verilator", "seed": seed, "file": str(some_file(folder / "file", size, seed)),
                  "progress": str(folder / "progress.jsonl"), "report": str(folder / "sim.json"),
                  "captures": str(folder / "captures"), "backend": "model", **settings})

@@ -18,6 +18,7 @@ from weft.driver.linux.pagemap import physical_pages
 from weft.driver.linux.region import HUGE, HUGE_STATE, address_of, map_huge, open_u_dma_buf
 from weft.driver.linux.vfio import VfioMapper
 from weft.driver.terms.errors import NoRoom, PyverbsRDMAError
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.linux.process_memory import FakeIommu
 
 
@@ -142,7 +143,7 @@ def test_huge_pages_or_how_to_get_them():
 
 
 def test_pins_share_pages_and_count_their_users(memory, iommu):
-    seed = int(os.environ.get("WEFT_SEED") or random.randrange(1 << 32))
+    seed = drawn_seed()
     print(f"run again: WEFT_SEED={seed} pytest tb/linux/test_memory.py -k share")
     rng, arena = random.Random(seed), mmap.mmap(-1, 64 * PAGE)
     start, pins = address_of(arena), []

@@ -1,9 +1,9 @@
 """QPs share the line: the benchmark's bars in a shorter contest, and Jain's index."""
 
-import random
 
 import pytest
 
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.measure.fairness import BYTES, JAIN, JAIN_BESIDE_LOSS, LOSER_SHARE, LOSS, QPS, Contest, jain, sizes
 
 SHORT_NS = 1_000_000
@@ -16,7 +16,7 @@ def test_jain_s_index():
 
 
 def test_messages_of_all_sizes_get_the_same_part():
-    seed = random.getrandbits(31)
+    seed = drawn_seed()
     print(f"seed {seed}")
     contest = Contest(sizes(), seed=seed, measured_ns=SHORT_NS)
     assert jain(contest.parts) >= JAIN and sum(contest.parts) > 0.95 * SHORT_NS * 12.5 * 4096 / 4194, contest.parts
@@ -24,7 +24,7 @@ def test_messages_of_all_sizes_get_the_same_part():
 
 
 def test_losses_of_one_do_not_take_from_the_others():
-    seed = random.getrandbits(31)
+    seed = drawn_seed()
     print(f"seed {seed}")
     contest = Contest([BYTES] * QPS, {0: LOSS}, seed=seed, measured_ns=SHORT_NS)
     loser, *others = contest.parts

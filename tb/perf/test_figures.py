@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.perf import table
 from weft.tb.perf.bandwidth import peak_rate
 from weft.tb.perf.latency import summary
@@ -12,7 +13,7 @@ from weft.tb.perf.plan import COMMANDS, Plan
 
 @pytest.mark.parametrize("try_", range(5))
 def test_peak_is_the_best_of_all_pairs(try_):
-    seed = random.getrandbits(32)
+    seed = drawn_seed()
     print(f"seed {seed}")
     rng = random.Random(seed)
     posted, completed, now = [], [], 0
@@ -29,7 +30,7 @@ def test_peak_is_the_best_of_all_pairs(try_):
 
 
 def test_summary_has_the_percentiles():
-    seed = random.getrandbits(32)
+    seed = drawn_seed()
     print(f"seed {seed}")
     values = list(range(1, 1001))
     random.Random(seed).shuffle(values)

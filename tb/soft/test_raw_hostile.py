@@ -7,11 +7,12 @@ import pytest
 
 from weft.driver.soft.raw.packet import BROADCAST, NackReason, Opcode, Packet, build, parse
 from weft.driver.soft.raw.qp import MAX_INFLIGHT, MAX_OOO, State
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.soft.raw_pair import RawPair, all_good, statuses
 from weft.tb.soft.test_raw_packet import random_packet
 from weft.tb.soft.world import MACS
 
-SEED = int((os.environ.get("WEFT_SEED") or str(random.SystemRandom().getrandbits(31))).partition(",")[0])
+SEED = drawn_seed(__name__)
 FRAMES = int(os.environ.get("WEFT_FRAMES") or 10_000)
 
 

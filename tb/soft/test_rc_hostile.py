@@ -13,12 +13,13 @@ from weft.driver.soft.rc.wr import OPCODES
 from weft.driver.terms.enums import MTU, AccessFlag, QPState, WROpcode
 from weft.driver.verbs.pd import PD
 from weft.hdl import wire
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.soft.rc_pair import IPS, RcPair, all_good
 from weft.tb.soft.rc_traffic import traffic
 from weft.tb.soft.test_rc_wire import random_packet
 from weft.tb.soft.world import MACS
 
-SEED = int((os.environ.get("WEFT_SEED") or str(random.SystemRandom().getrandbits(31))).partition(",")[0])
+SEED = drawn_seed(__name__)
 FRAMES = int(os.environ.get("WEFT_FRAMES") or 10_000)
 AGAIN = f"WEFT_SEED={SEED} WEFT_FRAMES={FRAMES} python -m pytest tb/soft/test_rc_hostile.py"
 

@@ -1,6 +1,5 @@
 """The card itself writes to a peer that speaks RoCEv2 and nothing else: the endpoint in software, over a bad link."""
 
-import os
 import random
 
 import pytest
@@ -22,6 +21,7 @@ from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl import wire
 from weft.model.functional.host import FunctionalDevice, run_apps
 from weft.model.link import EventLoop, Link, LinkConfig
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.soft.rc_pair import ALL, IPS
 from weft.tb.soft.world import BAD_LINK, MACS, Host
 
@@ -73,7 +73,7 @@ class CardAndPeer:
 
 
 def test_the_card_writes_to_a_standard_peer_over_a_bad_link():
-    seed = int(os.environ.get("WEFT_SEED") or random.SystemRandom().getrandbits(31))
+    seed = drawn_seed()
     pair = CardAndPeer(seed, BAD_LINK)
     pair.connect()
     again = f"WEFT_SEED={seed} python -m pytest tb/soft/test_standard_peer.py"

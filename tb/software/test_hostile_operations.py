@@ -1,6 +1,5 @@
 """A peer that lies about operations: it is refused, writes nothing it may not, and makes nothing grow."""
 
-import os
 import random
 
 import pytest
@@ -9,9 +8,10 @@ from weft.driver.operation.mailbox import ATOMIC_ETH, REQUEST_BYTES, pack_target
 from weft.driver.protocol.message_end import Kind, MessageEnd, place
 from weft.driver.terms.enums import AccessFlag, QPState, WCStatus, WROpcode
 from weft.hdl import wire
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.software.operation_pair import OperationPair
 
-SEED = int(os.environ.get("WEFT_SEED") or random.SystemRandom().getrandbits(31))
+SEED = drawn_seed(__name__)
 LOCAL = AccessFlag.LOCAL_WRITE
 SLOTS = 16
 

@@ -2,7 +2,6 @@
 on. Every random choice comes of a seed; ``WEFT_SEED`` repeats one."""
 
 import collections
-import os
 import random
 
 import pytest
@@ -15,10 +14,11 @@ from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import wire
 from weft.model.functional.host import FunctionalDevice
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.judge.growth import sizes
 from weft.tb.software.functional_pair import close_and_check, make_endpoints, make_pair
 
-SEED = int(os.environ.get("WEFT_SEED", random.SystemRandom().randrange(1 << 30)))
+SEED = drawn_seed(__name__)
 Opcode = wire.Opcode
 PSNS, FRAMES, ROUND = 1 << wire.PSN_BITS, 1_500, 25
 LENGTH, HALF = 16_384, 8_192

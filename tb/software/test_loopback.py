@@ -1,6 +1,5 @@
 """Connections of a card with itself: no frame leaves, and everything else is as between two cards."""
 
-import os
 import random
 
 import pytest
@@ -15,8 +14,9 @@ from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.model.functional.host import FunctionalDevice
 from weft.model.link import EventLoop
+from weft.tb.flow.seed import drawn_seed
 
-SEED = int(os.environ.get("WEFT_SEED") or random.SystemRandom().getrandbits(31))
+SEED = drawn_seed(__name__)
 WRITE = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
 
 

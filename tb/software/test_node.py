@@ -1,6 +1,5 @@
 """Adamap node bytes and holes: the driver's codec, the model's, and that they are the same."""
 
-import os
 import random
 from collections import Counter
 
@@ -9,8 +8,9 @@ import pytest
 from weft.driver.knitting import node as driver_codec
 from weft.hdl import abi
 from weft.model.functional import node as model_codec
+from weft.tb.flow.seed import drawn_seed
 
-SEED = int(os.environ.get("WEFT_SEED") or random.SystemRandom().getrandbits(31))
+SEED = drawn_seed(__name__)
 AGAIN = f"WEFT_SEED={SEED} python -m pytest tb/software/test_node.py"
 CODECS = {"driver": driver_codec, "model": model_codec}
 

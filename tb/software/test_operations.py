@@ -1,13 +1,12 @@
 """Random operations of all kinds over functional cards that lose, reorder and repeat frames."""
 
-import os
-import random
 
 import pytest
 
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.software.operation_traffic import KINDS, WrongTraffic, functional_traffic
 
-SEED = int(os.environ.get("WEFT_SEED") or random.SystemRandom().getrandbits(31))
+SEED = drawn_seed(__name__)
 AGAIN = f"WEFT_SEED={SEED} python -m pytest tb/software/test_operations.py"
 
 

@@ -13,6 +13,7 @@ from weft.driver.queue.transmit_turns import (
     TransmitTurns,
 )
 from weft.hdl import abi
+from weft.tb.flow.seed import drawn_seed
 
 Ring = abi.Ring
 ENOUGH = 100_000
@@ -52,6 +53,8 @@ class FakeQP:
     has_retransmission = property(lambda self: self.again > 0)
 
     def next_work(self):
+        if not self.left:
+            return None
         self.left -= 1
         return {"length": self.length}
 
@@ -62,11 +65,11 @@ class FakeQP:
     def work_descriptor(self, fields):
         return fields
 
-    def on_transmitted(self, now, again):
+    def on_transmitted(self, now, again, descriptors):
         if again:
-            self.repeated += self.again_length
+            self.repeated += descriptors * self.again_length
         else:
-            self.sent += self.length
+            self.sent += descriptors * self.length
 
 
 class Card:
@@ -91,7 +94,7 @@ class Card:
 
 
 def seeded():
-    seed = random.getrandbits(32)
+    seed = drawn_seed()
     print(f"seed {seed}")
     return seed
 

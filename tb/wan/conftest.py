@@ -1,9 +1,9 @@
 """What tests of compiled experiments need."""
 
-import random
 
 import pytest
 
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.wan.ready import compile_engine
 
 
@@ -15,4 +15,4 @@ def _compiled():
 @pytest.fixture
 def seed():
     """Another one each time; a failure shows it, as it is an argument of the test's experiment."""
-    return random.SystemRandom().randrange(1 << 31)
+    return drawn_seed()
