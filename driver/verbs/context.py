@@ -9,6 +9,7 @@ from operator import attrgetter
 from ..device.capabilities import IncompatibleCard
 from ..device.health import DeviceFatal
 from ..queue.command import CommandError, CommandTimeout
+from ..terms.checks import instance
 from ..terms.errors import InvalidValue, PyverbsUserError
 from .card import Card
 from .config import ContextConfig
@@ -62,6 +63,8 @@ class Context(Queries):
     def __init__(self, device=None, *, name=None, mac=None, ip=None, config=None, attr=None):
         if device is None and name is None:
             raise PyverbsUserError("Device name must be provided")
+        if name is not None:
+            instance("name", name, str, bytes)
         self._name = name
         self.card = open_card(name) if device is None else Card(device, mac=mac, ip=ip, config=config)
         self.pds, self.cqs, self.channels = {}, {}, {}

@@ -34,10 +34,12 @@ def send_operation(wr, cap, memory, *, signal_all):
     ValueError, TypeError
         If one of its values is impossible.
     """
-    opcode = _OPCODES.get(wr.opcode)
+    try:
+        opcode, flags = _OPCODES.get(wr.opcode), _FLAGS.get(wr.send_flags)
+    except TypeError:
+        raise TypeError(f"opcode is {wr.opcode!r}, send_flags {wr.send_flags!r}; numbers are needed") from None
     if opcode is None:
         raise NotSupported(f"{member('opcode', wr.opcode, WROpcode).name} does not exist here")
-    flags = _FLAGS.get(wr.send_flags)
     if flags is None:
         flags = member("send_flags", wr.send_flags, SendFlags)
         raise NotSupported(f"send_flags is {flags!r}; of these only {_EXISTING!r} exist here")

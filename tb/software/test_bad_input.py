@@ -19,7 +19,8 @@ from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.tb.software.operation_pair import OperationPair
 
 # What Python says by itself; a sentence says which argument it is.
-RAW = re.compile("object (has no|is not|cannot|of type)|not supported between|unsupported operand|must be .*, not")
+RAW = re.compile(
+    "unhashable|object (has no|is not|cannot|of type)|not supported between|unsupported operand|must be .*, not")
 ODD = [None, -1, 1 << 70, 1.5, "x", b"x", (), [7], {}, object(), int]
 WRITE = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
 STEPS = [(QPState.RESET, QPState.INIT), (QPState.INIT, QPState.RTR), (QPState.RTR, QPState.RTS)]

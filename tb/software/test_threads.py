@@ -131,6 +131,35 @@ def test_threads_share_a_card_that_goes_on_by_itself():
     assert not any(device.memory._pages for device in devices)
 
 
+def test_whoever_waits_is_told_when_another_thread_closes_what_it_waits_for():
+    loop = EventLoop()
+    device = LiveDevice(loop, seed=1, start=time.monotonic_ns())
+    device.transmit = lambda frame: None
+    context = Context(device, mac=2, ip=3)
+    context.start_progress()
+    channel = CompChannel(context)
+    cqs = CQ(context, 4), CQ(context, 4, None, channel)
+    told, waits = [], [cqs[0].wait, channel.get_cq_event]
+
+    def program(wait):
+        try:
+            wait()
+        except ValueError as error:
+            told.append(str(error).partition(".")[0])
+
+    threads = [threading.Thread(target=program, args=(wait,), daemon=True) for wait in waits]
+    for thread in threads:
+        thread.start()
+    while any(thread.ident is None for thread in threads):
+        time.sleep(1e-3)
+    cqs[0].close()
+    channel.close()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(told) == ["the CQ is closed", "the completion channel is closed"]
+    context.close()
+
+
 def test_whoever_waits_for_the_card_lets_others_in():
     device = FunctionalDevice(EventLoop())
     with closing(device):
