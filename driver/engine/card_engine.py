@@ -187,29 +187,32 @@ class CardEngine:
             busy = True
             self._take_frame(entry, frame, now)
         if busy:
-            self._watch.heard()
+            self._watch.heard(now)
         elif now >= self._watch.due:
             self._look_after_card()
         if self.fatal is not None:
             return True
-        if self.loopback.busy:
+        if self.loopback.frames:
             self.loopback.progress(now)
         for qp in self.qps.due(now):
             qp.progress(now)
-            if self.loopback.serves(qp):
+            if qp.path.ip == self.ip:
                 self.loopback.carry(qp, now)
+            elif qp.sender is None or qp.sender.at_rest:
+                continue
             elif qp.path.mac is not None:
                 self._turns.offer(qp)
-            elif qp.sender is not None and qp.sender.has_work:
+            elif qp.sender.has_work:
                 self.neighbours.want(qp.path.ip, now)
         self._turns.fill()
-        self.neighbours.progress(now)
+        if self.neighbours.asked:
+            self.neighbours.progress(now)
         for service in self.services:
             service.progress(now)
         self.nic.flush()
         for balance in self.balancers:
             balance(now)
-        return busy or self.qps.any_active or self.loopback.busy
+        return busy or self.qps.any_active or bool(self.loopback.frames)
 
     def _take_status(self):
         """Take back what the card finished, if it wrote its status since the last time; true if there was something."""
@@ -357,13 +360,9 @@ class CardEngine:
         self._turns.remove(qp)
         self.loopback.forget(qp)
 
-    def doorbell(self, register, layout, **fields):
-        """Write a doorbell word."""
-        self.device.write64(abi.REGISTER[register].offset, int.from_bytes(layout.pack(**fields), "little"))
-
     def send_control(self, qp, frame):
         """Queue a control frame of a QP. When too many of it wait it gets lost: what any may do on the way."""
-        if self.loopback.serves(qp):
+        if qp.path.ip == self.ip:
             self.loopback.send_control(qp, frame)
             self.counts[frame.opcode.name] += 1
             return

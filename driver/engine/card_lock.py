@@ -37,8 +37,11 @@ class CardLock:
         return depth
 
     def __enter__(self):
-        if self._owner == get_ident():
+        me = get_ident()
+        if self._owner == me:
             self._depth += 1
+        elif self._lock.acquire(False):
+            self._owner, self._depth = me, 1
         else:
             self._take(1)
         return self

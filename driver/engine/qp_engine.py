@@ -18,6 +18,8 @@ _OF_PACKETS = frozenset({
     abi.ReportKind.UNMATCHED})
 _REFUSED = {wire.Syndrome.NAK_REMOTE_ACCESS: EventType.QP_ACCESS_ERR,
             wire.Syndrome.NAK_INVALID_REQUEST: EventType.QP_REQ_ERR}
+_LINK, _CUM = (abi.REGISTER[name].offset for name in ("link_doorbell", "cum_doorbell"))
+_VALUE_SHIFT = abi.CUM_DOORBELL.shift_of("psn")     # that of ``nodes`` as well
 _LOCAL_PROTECTION = frozenset(
     {abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD}
 )
@@ -72,12 +74,14 @@ class QpEngine:
                  start_answering=lambda psn: None):
         self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
         self.index, self.generation = card.qps.parts(qp_num)
+        self._life = int.from_bytes(abi.CUM_DOORBELL.pack(qpn=self.index, generation=self.generation), "little")
         self._mark_active = card.qps.mark_active
         self.path = self.receiver = self.sender = self._way = None
         self.on_card = self.in_error = self.leaving = self.draining = False
         self.start_answering = start_answering
         self._tell, self._tell_drained, self._heard = tell, False, False
         self.told_card = None
+        self._news = True        # the receiver heard of something since it last worked out what is complete
         self._receives, self._shared = receives, shared
         self.operations = Connection(self, card.lender, rights, pd, receives)
 
@@ -167,7 +171,10 @@ class QpEngine:
             if self.sender is None:
                 self._tell(EventType.COMM_EST)
         self._mark_active(self)
-        if kind is abi.ReportKind.NODE:
+        self._news = True
+        if kind is abi.ReportKind.MESSAGE_END:
+            self.receiver.on_message_end(report)
+        elif kind is abi.ReportKind.NODE:
             self.receiver.on_node(report)
         elif kind is abi.ReportKind.RETIRE:
             self.receiver.on_retire(report)
@@ -224,14 +231,17 @@ class QpEngine:
 
     def progress(self, now):
         """Everything that is due: deliveries, answers, acknowledgements, timers, completions."""
-        receiver = self.receiver
+        receiver, sender, requester = self.receiver, self.sender, self.operations.requester
         if receiver.holes.waits_for_blocks:
             receiver.link_waiting()
-        if not self.in_error:
+            self._news = True
+        if self._news and not self.in_error:
+            self._news = False
             self._take_messages()
         self.operations.pump()
         self._acknowledge()
-        if self.sender is not None:
+        if sender is not None and (requester.open or requester.waiting or self.operations.responder.entries
+                                   or self.draining or not sender.at_rest):
             self._progress_sender(now)
 
     def _take_messages(self):
@@ -263,12 +273,14 @@ class QpEngine:
         sender.poll(now)
         if sender.frames:
             self._carry_out(sender.frames)
-        if sender.completions:
+        taken = bool(sender.completions)
+        if taken:
             self._take_sent(sender.completions)
         if sender.failed is not None and not self.in_error:
             self.fail(sender.failed)
-        self.operations.pump()
-        sender.await_peer(bool(requester.open), now)
+        if taken or self.in_error or requester.waiting or self.operations.responder.entries:
+            self.operations.pump()
+            sender.await_peer(bool(requester.open), now)
         if self.draining and not self.in_error and not requester.open:
             self.draining = False
             if self._tell_drained:
@@ -276,19 +288,18 @@ class QpEngine:
 
     def _take_sent(self, completions):
         """Messages arrived at the peer, or will not."""
-        sent = self.operations.on_sent
         while completions:
             request, status = completions.popleft()
-            if status is WCStatus.SUCCESS:
-                sent(request)
+            if status is WCStatus.SUCCESS and request.cookie is not None:
+                request.cookie.on_sent(request)
 
     def _carry_out(self, actions):
         while actions:
             action = actions.popleft()
             if isinstance(action, LinkDoorbell):
-                self._doorbell("link_doorbell", abi.LINK_DOORBELL, nodes=action.nodes)
+                self._doorbell(_LINK, action.nodes)
             elif isinstance(action, CumDoorbell):
-                self._doorbell("cum_doorbell", abi.CUM_DOORBELL, psn=action.psn & 0xFFFF_FFFF)
+                self._doorbell(_CUM, action.psn)
             elif isinstance(action, ControlFrame) and self._may_say(action):
                 self.card.send_control(self, action)
 
@@ -296,10 +307,10 @@ class QpEngine:
         """In ERR nothing is said but a NAK: neither that something arrived nor that it shall come again."""
         return not self.in_error or frame.opcode is wire.Opcode.ACKNOWLEDGE
 
-    def _doorbell(self, register, layout, **fields):
-        if self.card.loopback.serves(self):
-            return     # the card saw nothing that it could forget
-        self.card.doorbell(register, layout, qpn=self.index, generation=self.generation, **fields)
+    def _doorbell(self, register, value):
+        """Write a doorbell word of this QP, with a 32-bit number in it."""
+        if not self.card.loopback.serves(self):     # of which the card saw nothing that it could forget
+            self.card.device.write64(register, self._life | (value & 0xFFFF_FFFF) << _VALUE_SHIFT)
 
     @property
     def way(self):

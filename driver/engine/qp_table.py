@@ -28,7 +28,7 @@ class QpTable:
 
     def __init__(self, size, random, reserved=()):
         self.size, self.index_bits, self._random = size, (size - 1).bit_length(), random
-        self.reserved = reserved
+        self.reserved, self._index_mask = reserved, (1 << self.index_bits) - 1
         self._generations = {}
         self._free = collections.deque(range(FIRST_INDEX, size))
         self._qps = {}
@@ -110,7 +110,7 @@ class QpTable:
 
     def find_life(self, qpn):
         """The QP with this very number, or None."""
-        qp = self._qps.get(self.parts(qpn)[0])
+        qp = self._qps.get(qpn & self._index_mask)
         return qp if qp is not None and qp.qp_num == qpn else None
 
     def mark_active(self, qp):

@@ -6,6 +6,7 @@ from ..protocol.message_end import REQUESTS, Kind
 from ..protocol.segment import Request
 from ..terms.enums import WCStatus
 from .mailbox import Mailbox
+from .operation import WRITES
 from .requester import Requester
 from .responder import INVALID, OPERATIONAL, Answer, Responder
 
@@ -72,11 +73,6 @@ class Connection:
         """Something can be sent."""
         return self.engine.sender is not None
 
-    @property
-    def peer_msn(self):
-        """Requests that the peer is done with."""
-        return self.engine.sender.msn
-
     def post(self, sges, **fields):
         """Send a message and return its :class:`~weft.driver.protocol.segment.Request`."""
         request = Request(0, sges, fields.pop("remote_va", 0), fields.pop("rkey", 0), **fields)
@@ -125,8 +121,9 @@ class Connection:
             If there is no memory for the mailbox.
         """
         requester = self.requester
-        if requester.needs_mailbox(op) and requester.failed is None:
-            self.mailbox.open()
+        if (op.inline is not None or op.opcode not in WRITES) and requester.failed is None:
+            if requester.needs_mailbox(op):
+                self.mailbox.open()
         requester.waiting.append(op)
 
     def on_message(self, psn, end):
@@ -159,13 +156,9 @@ class Connection:
         if self.responder.entries or self.responder.failed:
             self.responder.pump()
         if self.engine.sender is not None:
-            self.mailbox.pump()
+            if self.mailbox.owes_answer:
+                self.mailbox.pump()
             self.requester.pump()
-
-    def on_sent(self, request):
-        """A message arrived."""
-        if request.cookie is not None:
-            request.cookie.on_sent(request)
 
     def fail_in_turn(self, psn, status):
         """What the message with this PSN was sent for will not succeed: an operation fails when those before it are

@@ -126,11 +126,6 @@ class Piece:
     def chunks(self, chunk_bytes=CHUNK_BYTES):
         """(first, count) of the chunks, each at most ``chunk_bytes`` long and cut at remote PMTU boundaries."""
         step = max(1, chunk_bytes // self.pmtu)
-        if self.packets <= step:
-            return [(0, self.packets)]
-        return self._steps(step)
-
-    def _steps(self, step):
         for first in range(0, self.packets, step):
             yield first, min(step, self.packets - first)
 

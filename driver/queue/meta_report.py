@@ -4,13 +4,17 @@ import collections
 
 from weft.hdl import abi
 
-from .arrival import arrival
+from .arrival import LIFE_SHIFT, QPN_MASK, arrival
 
 _KIND_AT, _REASON_AT = (abi.REPORT_EVENT.offsets[name] for name in ("kind", "reason"))
 _KIND_MASK = (1 << abi.REPORT_EVENT.by_name["kind"].width) - 1
 _DECODERS = {kind: layout.unpack for kind, layout in abi.REPORT_LAYOUT.items()} | {
     abi.ReportKind.NODE: abi.NODE.unpack, abi.ReportKind.MESSAGE_END: arrival, abi.ReportKind.PROGRESS: arrival}
 _KINDS = {int(kind): (kind, kind.name, decode) for kind, decode in _DECODERS.items()}
+
+
+_KIND_BITS = _KIND_MASK << _KIND_AT      # of the first byte
+_ARRIVED = frozenset({abi.ReportKind.MESSAGE_END << _KIND_AT, abi.ReportKind.PROGRESS << _KIND_AT})
 
 
 def _kind(entry):
@@ -60,7 +64,8 @@ class ReportWorker:
         entries = self.ring.poll()
         if not entries:
             return False
-        refusals = any(map(_tells_of_refusal, entries))
+        refusals = not _ARRIVED.issuperset([entry[0] & _KIND_BITS for entry in entries]) and any(
+            map(_tells_of_refusal, entries))
         if len(self._collected) >= self.COLLECTED_MAX:
             kept = [entry for entry in entries if _kind(entry) != abi.ReportKind.ERROR]
             self.counts["errors_dropped"] += len(entries) - len(kept)
@@ -99,7 +104,10 @@ class ReportWorker:
         kind, name, decode = known
         report = decode(entry)
         self.counts[name] += 1
-        qp = self.find_qp(report.qpn, report.generation)
+        if decode is arrival:
+            qp = self.find_qp(report.life & QPN_MASK, report.life >> LIFE_SHIFT)
+        else:
+            qp = self.find_qp(report.qpn, report.generation)
         if qp is None:
             self.counts["stale"] += 1
         else:

@@ -97,13 +97,14 @@ class HostToCardRing(_Ring):
     def ring_doorbell(self):
         """Tell the card of what was pushed since the last time."""
         if self._pushed:
-            self._store(self._pushed)
-            self._pushed.clear()
+            self.store()
         if self._rung != self.prod:
             self._rung = self.prod
             self.device.write32(self.registers["prod"], self._wrap(self.prod))
 
-    def _store(self, entries):
+    def store(self):
+        """Write what was pushed into memory; the card does not know of it yet."""
+        entries, self._pushed = self._pushed, []
         at = (self.prod - len(entries)) % self.depth
         lap = self.depth - at
         self.buffer.write(at * abi.BLOCK_BYTES, b"".join(entries[:lap]))

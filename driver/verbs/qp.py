@@ -7,7 +7,7 @@ from itertools import pairwise
 from weft.hdl import wire
 
 from ..receive.receiver import RNR_TIMER
-from ..terms.checks import unsigned
+from ..terms.checks import instance, unsigned
 from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType
 from ..terms.errors import InvalidValue, NotSupported, QueueFull
 from .addr import GID, AHAttr, GlobalRoute
@@ -52,6 +52,7 @@ class QP(QPLife):
 
     @made_locked
     def __init__(self, creator, init_attr, qp_attr=None, *, psn=None):
+        instance("init_attr", init_attr, QPInitAttr)
         self.pd = init_attr.pd if isinstance(init_attr, QPInitAttrEx) else creator
         if not hasattr(self.pd, "mrs"):
             raise InvalidValue("a QP is made by a PD, or by a context with a QPInitAttrEx that names a PD")
@@ -134,6 +135,9 @@ class QP(QPLife):
     def set_ece(self, ece):
         raise NotSupported("Failed to set ECE: there is nothing to agree on beyond the standard")
 
+    def bind_mw(self, mw, mw_bind):
+        raise NotSupported("Failed to bind a memory window: there are none here")
+
     # --------------------------------------------------------------------------------------- work
 
     @locked
@@ -150,7 +154,7 @@ class QP(QPLife):
         NoRoom
             If the card has no room for what the first request takes that is no write.
         """
-        engine, memory = self.engine, self.context.engine.lender.memory
+        engine, memory, room = self.engine, self.context.engine.lender.memory, 0
         for one in chain(wr, SendWR):
             try:
                 if engine.sender is None or self.qp_state is QPState.RTR:
@@ -158,9 +162,11 @@ class QP(QPLife):
                 operation = send_operation(one, self.cap, memory, signal_all=self.init_attr.sq_sig_all)
                 if self.attr.standard and not engine.is_write(operation):
                     raise NotSupported("of what the verbs know, this card does to a standard peer nothing but writes")
-                if engine.outstanding >= self.cap.max_send_wr:
+                room = room or self.cap.max_send_wr - engine.outstanding
+                if room <= 0:
                     raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
                 engine.post_send(operation)
+                room -= 1
             except Exception:
                 note_bad(one, bad_wr)
                 raise
