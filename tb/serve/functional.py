@@ -38,7 +38,7 @@ class FunctionalWorld(World):
 
     def __init__(self, hosts, *, loss=0.0, delay_ns=1_000, seed=1, preset="full"):
         self.loop, self.switch = EventLoop(), Switch()
-        self.hosts, self.links, self._contexts = {}, {}, []
+        self.hosts, self.links, self.contexts = {}, {}, []
         config = ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000)
         for n, name in enumerate(hosts):
             device = self.device_type(self.loop, seed=f"{seed}/{n}", preset=preset)
@@ -46,12 +46,12 @@ class FunctionalWorld(World):
             link = Link(self.loop, self.switch.carry, LinkConfig(delay_ns=delay_ns, loss=loss), f"{seed}/{n}")
             device.transmit, self.links[name] = link.send, link
             self.hosts[name] = add_device(device, mac=MAC + n, ip=IP + n, config=config)
-            self._contexts.append(Context(name=self.hosts[name]))     # a card stays up without programs
+            self.contexts.append(Context(name=self.hosts[name]))     # a card stays up without programs
         self._seen_ns = time.monotonic_ns()
 
     def progress(self):
         happened = False
-        for context in self._contexts:
+        for context in self.contexts:
             happened |= context.progress()
         return self._let_time_go() or happened
 
@@ -68,12 +68,12 @@ class FunctionalWorld(World):
         return True
 
     def rest_s(self):
-        dues = [self.loop.due_ns, *(due for context in self._contexts for due in dues_of(context.engine))]
+        dues = [self.loop.due_ns, *(due for context in self.contexts for due in dues_of(context.engine))]
         due = min((due for due in dues if due is not None), default=None)
         return REST_S if due is None else min(REST_S, max(0, due - self.loop.now_ns) / 1e9)
 
     def close(self):
         """Stop the cards."""
-        for context, name in zip(self._contexts, self.hosts.values(), strict=True):
+        for context, name in zip(self.contexts, self.hosts.values(), strict=True):
             context.close()
             remove_device(name)

@@ -1,0 +1,183 @@
+"""A program without the library: it says what it likes to a daemon in the same process, which moves when it waits."""
+
+import fcntl
+import mmap
+import os
+import socket
+
+from weft.driver.ibverbs.messages import ANSWER, MESSAGES, PIECE, REQUEST, VERSION, Opcode
+from weft.driver.ibverbs.rings import BELL, RING_HEADER, SEND_SLOT, SGE_SLOT, WC_SLOT
+from weft.driver.terms.enums import QPAttrMask as Mask
+from weft.driver.terms.enums import QPState, QPType, SendFlags, WROpcode
+
+VA, SLOTS = 0x5000_0000, 16
+PAGE, FILES_MAX, TURNS_MAX = 4096, 4, 20_000
+
+
+class Refused(Exception):
+    """An answer with an error: (its number, its sentence)."""
+
+
+class Gone(Exception):
+    """The daemon hung up."""
+
+
+class Ring:
+    """A ring as the program has it."""
+
+    def __init__(self, file, slots, slot_bytes):
+        self.memory = mmap.mmap(file, RING_HEADER.size_bytes + slots * slot_bytes)
+        os.close(file)
+        self.slots, self.slot_bytes = slots, slot_bytes
+
+    def word(self, name, value=None):
+        """A number of its head; set, if there is a value."""
+        at = RING_HEADER.offset_of(name) // 8
+        if value is not None:
+            self.memory[at : at + 4] = (value % (1 << 32)).to_bytes(4, "little")
+        return int.from_bytes(self.memory[at : at + 4], "little")
+
+    def place(self, number):
+        return RING_HEADER.size_bytes + number % self.slots * self.slot_bytes
+
+    def fill(self, data):
+        """A slot with this data."""
+        at, prod = self.place(self.word("prod")), self.word("prod")
+        self.memory[at : at + len(data)] = data
+        self.word("prod", prod + 1)
+
+    def take(self):
+        """Completions there are."""
+        found = []
+        while self.word("cons") != self.word("prod"):
+            at = self.place(self.word("cons"))
+            found.append(WC_SLOT.unpack(self.memory[at : at + WC_SLOT.size_bytes]))
+            self.word("cons", self.word("cons") + 1)
+        return found
+
+
+class RawClient:
+    """A connection to a host of ``daemon``."""
+
+    def __init__(self, daemon, host):
+        self.daemon = daemon
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.connect(daemon.paths[host])
+        self.socket.setblocking(False)
+
+    def say(self, data, files=()):
+        """Any bytes; the daemon may have hung up."""
+        try:
+            socket.send_fds(self.socket, [data], list(files))
+        except (BrokenPipeError, ConnectionResetError):
+            raise Gone from None
+
+    def hear(self):
+        """(ANSWER, what is behind it, files)
+
+        Raises
+        ------
+        Gone
+        """
+        for _ in range(TURNS_MAX):
+            try:
+                data, files, *_ = socket.recv_fds(self.socket, 1 << 16, FILES_MAX)
+            except BlockingIOError:
+                self.daemon.turn()
+                continue
+            except ConnectionResetError:
+                raise Gone from None
+            if not data:
+                raise Gone
+            return ANSWER.unpack(data), data[ANSWER.size_bytes:], files
+        raise AssertionError("no answer")
+
+    def call(self, opcode, *, tail=b"", files=(), **fields):
+        """(fields of the answer, files)
+
+        Raises
+        ------
+        Refused, Gone
+        """
+        asked, answered = MESSAGES[opcode]
+        self.say(REQUEST.pack(version=VERSION, opcode=opcode) + asked.pack(**fields) + tail, files)
+        head, body, out = self.hear()
+        if head.status:
+            raise Refused(head.status, body.decode())
+        return answered.unpack(body), out
+
+    def greet(self):
+        """The first call; the bell is mapped."""
+        self.welcome, (bell, *rest) = self.call(Opcode.HELLO)
+        self.bell = mmap.mmap(bell, BELL.size_bytes)
+        for file in (bell, *rest):
+            os.close(file)
+        return self
+
+    def ring_bell(self):
+        """Something was posted."""
+        at = BELL.offset_of("posted") // 8
+        count = int.from_bytes(self.bell[at : at + 4], "little") + 1
+        self.bell[at : at + 4] = (count % (1 << 32)).to_bytes(4, "little")
+
+    def memory(self, pages, pd, access=15):
+        """Registered memory: its mapping and its keys; it is at :data:`VA`."""
+        file = os.memfd_create("raw", os.MFD_ALLOW_SEALING)
+        os.truncate(file, pages * PAGE)
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        mapping = mmap.mmap(file, pages * PAGE)
+        shared, _ = self.call(Opcode.SHARE, size=pages * PAGE, files=[file])
+        os.close(file)
+        keys, _ = self.call(Opcode.REG_MR, pd=pd, access=access, length=pages * PAGE, iova=VA, count=1,
+                            tail=PIECE.pack(file=shared.handle, offset=0, length=pages * PAGE))
+        return mapping, keys
+
+    def close(self):
+        self.socket.close()
+
+    __del__ = close     # as a process that ends
+
+
+class RawEnd(RawClient):
+    """A program with a PD, memory of two pages, a CQ and a QP."""
+
+    def __init__(self, daemon, host):
+        super().__init__(daemon, host)
+        self.greet()
+        self.pd = self.call(Opcode.ALLOC_PD)[0].handle
+        self.mapping, self.keys = self.memory(2, self.pd)
+        made, (file,) = self.call(Opcode.CREATE_CQ, user=1, cqe=SLOTS)
+        self.cq, self.completions = made.handle, Ring(file, made.slots, WC_SLOT.size_bytes)
+        self.qp, files = self.call(
+            Opcode.CREATE_QP, user=2, pd=self.pd, send_cq=self.cq, recv_cq=self.cq, qp_type=QPType.RC, sq_sig_all=1,
+            max_send_wr=SLOTS, max_recv_wr=SLOTS, max_send_sge=2, max_recv_sge=2, max_inline_data=64)
+        self.sends = Ring(files[0], self.qp.send_slots, self.qp.send_slot_bytes)
+        self.receives = Ring(files[1], self.qp.recv_slots, self.qp.recv_slot_bytes)
+
+    def connect(self, peer):
+        """To RTS, with short time-outs."""
+        for goal, mask, fields in (
+                (QPState.INIT, Mask.PKEY_INDEX | Mask.PORT | Mask.ACCESS_FLAGS, {"port_num": 1, "qp_access_flags": 15}),
+                (QPState.RTR, Mask.AV | Mask.PATH_MTU | Mask.DEST_QPN | Mask.RQ_PSN | Mask.MAX_DEST_RD_ATOMIC
+                 | Mask.MIN_RNR_TIMER, {"path_mtu": 3, "dest_qp_num": peer.qp.qp_num, "dgid": peer.welcome.gid,
+                                        "is_global": 1, "ah_port_num": 1, "hop_limit": 1, "max_dest_rd_atomic": 4,
+                                        "min_rnr_timer": 1}),
+                (QPState.RTS, Mask.SQ_PSN | Mask.TIMEOUT | Mask.RETRY_CNT | Mask.RNR_RETRY | Mask.MAX_QP_RD_ATOMIC,
+                 {"timeout": 1, "retry_cnt": 2, "rnr_retry": 7, "max_rd_atomic": 4})):
+            self.call(Opcode.MODIFY_QP, handle=self.qp.handle, mask=Mask.STATE | mask, qp_state=goal, **fields)
+
+    def write(self, peer, wr_id=1):
+        """Post a write of a page into the peer's."""
+        self.sends.fill(
+            SEND_SLOT.pack(wr_id=wr_id, opcode=WROpcode.RDMA_WRITE, flags=SendFlags.SIGNALED, num_sge=1,
+                           remote_addr=VA, rkey=peer.keys.rkey)
+            + SGE_SLOT.pack(addr=VA, length=PAGE, lkey=self.keys.lkey))
+        self.ring_bell()
+
+    def completion(self):
+        """The next completion."""
+        for _ in range(TURNS_MAX):
+            if found := self.completions.take():
+                return found[0]
+            self.daemon.turn()
+        raise AssertionError("no completion")

@@ -1,0 +1,86 @@
+"""Programs that end or break the rules: the daemon frees what they had, drops them, and serves the others."""
+
+import random
+
+import pytest
+
+from weft.driver.ibverbs.messages import Kind, Opcode
+from weft.driver.terms.enums import WCStatus
+from weft.tb.serve.hostile import COMMAND, clean, fuzz, pair, settle, works
+from weft.tb.serve.local import local_daemon
+from weft.tb.serve.raw_client import Gone, RawClient, Refused
+
+MESSAGES_SAID, LIVES = 1500, 8
+
+
+@pytest.fixture
+def served():
+    with local_daemon() as (daemon, said):
+        yield daemon, said
+
+
+def test_a_program_that_ends_leaves_nothing_and_its_peer_is_told(served):
+    daemon, said = served
+    for end in range(LIVES):
+        ends = pair(daemon)
+        works(*ends)
+        gone, left = ends if end % 2 else ends[::-1]
+        for n in range(end):
+            gone.write(left, n)      # under way, in part, when it ends
+        gone.close()
+        settle(daemon, 1)
+        left.write(gone)
+        assert left.completion().status == WCStatus.RETRY_EXC_ERR
+        left.close()
+        settle(daemon, 0)
+        clean(daemon.world)
+    assert not said
+
+
+@pytest.mark.parametrize(("ring", "change"), [
+    ("sends", lambda end, rng: end.sends.word("prod", rng.randrange(end.sends.slots + 2, 1 << 32))),
+    ("receives", lambda end, rng: end.receives.word("prod", rng.randrange(end.receives.slots + 2, 1 << 32))),
+    ("sends", lambda end, rng: end.sends.fill(b"\xff" * 48)),
+    ("receives", lambda end, rng: end.receives.fill(b"\xff" * 16)),
+])
+def test_a_ring_that_makes_no_sense_costs_its_program(served, ring, change):
+    daemon, said = served
+    good = pair(daemon)
+    bad, peer = pair(daemon)
+    change(bad, random.Random(ring))
+    bad.ring_bell()
+    settle(daemon, 3)
+    (sentence,) = said
+    assert "was dropped" in sentence
+    with pytest.raises(Gone):
+        bad.call(Opcode.QUERY_DEVICE)
+    works(*good)
+    works(*good[::-1])
+
+
+def test_a_completion_queue_that_is_not_believed(served):
+    daemon, said = served
+    a, b = pair(daemon)
+    a.completions.word("cons", 12345)
+    a.write(b)
+    settle(daemon, 1)
+    assert "filled ones" in said[0]
+
+
+def test_whatever_programs_say_the_others_are_served(served):
+    daemon, said = served
+    seed = random.randrange(1 << 32)
+    print("again:", COMMAND.format(count=MESSAGES_SAID, seed=seed))
+    found = fuzz(daemon, said, MESSAGES_SAID, random.Random(seed))
+    assert all(found.values()), found
+
+
+def test_rules_have_sentences(served):
+    daemon, _ = served
+    client = RawClient(daemon, "a").greet()
+    for opcode, fields, sentence in (
+            (Opcode.CREATE_CQ, {"cqe": 0}, "1 to"), (Opcode.CREATE_CQ, {"cqe": 1, "channel": 7}, "no CHANNEL 7"),
+            (Opcode.DESTROY, {"kind": Kind.PD, "handle": 9}, "no PD 9"),
+            (Opcode.CREATE_QP, {"pd": 1}, "no CQ 0"), (Opcode.SHARE, {"size": 1}, None)):
+        with pytest.raises(Gone if sentence is None else Refused, match=sentence):
+            client.call(opcode, **fields)
