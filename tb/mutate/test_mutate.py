@@ -15,7 +15,7 @@ from weft.tb.flow.simulate import simulate
 from weft.tb.mutate import campaign, run, survivors
 from weft.tb.mutate.netlist import YosysFailed, draw, likeness, yosys
 from weft.tb.mutate.record import NotRecorded
-from weft.tb.mutate.rooms import TARGETS, WIRES, Target
+from weft.tb.mutate.rooms import BOARD, TARGETS, WIRES, Target
 from weft.tb.mutate.sources import ROOT, closure
 
 BITS = 3
@@ -148,7 +148,7 @@ def test_a_test_that_simulates_nothing_is_refused(tmp_path):
 
 
 def test_every_file_of_the_gateware_is_mutated():
-    owned = {file for target in TARGETS for file in target.files} | set(WIRES)
+    owned = {file for target in TARGETS for file in target.files} | {*WIRES, *BOARD}
     blocks = {str(file.relative_to(ROOT)) for file in (ROOT / "hdl").rglob("*.py")
               if "def elaborate(" in file.read_text()}
     assert owned == blocks
