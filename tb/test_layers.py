@@ -31,6 +31,7 @@ IMPORTS = {
     "hdl/adamap": "contracts hdl hdl/table",
     "hdl/card": "contracts hdl hdl/ring hdl/pcie hdl/table hdl/command hdl/transmit hdl/receive hdl/adamap",
     "hdl/verilog": "contracts hdl/card",
+    "hdl/board": "contracts hdl hdl/pcie hdl/card hdl/verilog",
     # The driver: from the device up to the programs.
     "driver/terms": "",
     "driver/device": "contracts driver/terms",
@@ -70,6 +71,7 @@ IMPORTS = {
     # The benches, and above all the command line, which starts them.
     "tb/flow": "contracts hdl hdl/verilog",
     "tb/world": "contracts hdl hdl/pcie hdl/verilog driver/device model/card tb/flow",
+    "tb/board": "contracts hdl hdl/pcie hdl/card hdl/verilog hdl/board tb/flow",
     "tb/judge": "contracts driver/queue model/functional tb/flow",
     "tb/blocks/pcie": "contracts hdl hdl/pcie tb/flow tb/world",
     "tb/blocks/ring": "contracts hdl hdl/ring tb/flow tb/blocks/pcie",
@@ -93,7 +95,7 @@ IMPORTS = {
     "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/engine driver/verbs "
                 "driver/application model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software "
                 "tb/connection",
-    "tb/serve": "driver/ibverbs driver/serve driver/verbs model model/functional",
+    "tb/serve": "driver/terms driver/ibverbs driver/serve driver/verbs model model/functional",
     "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
     "tb/soft": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc "
                "driver/soft/serve driver/soft model model/functional tb/world tb/judge tb/stage tb/flow",
@@ -106,8 +108,8 @@ IMPORTS = {
     "tb/channel": "driver/terms driver/verbs driver/channel model tb/software tb/flow",
     "tb/proof": "contracts hdl hdl/ring hdl/pcie hdl/receive hdl/adamap hdl/card tb/flow",
     "tb/wave": "contracts tb/flow tb/world",
-    "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog driver/terms driver/verbs "
-                   "driver/soft/raw model/functional tb/flow",
+    "tb/document": "contracts hdl hdl/ring hdl/command hdl/adamap hdl/card hdl/verilog hdl/board driver/terms "
+                   "driver/verbs driver/soft/raw model/functional tb/flow",
     "tb/job": "contracts driver/terms driver/verbs driver/application model "
               "model/functional model/card tb/flow tb/world tb/judge tb/cards tb/wave",
     "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application driver/soft/ports "
@@ -119,9 +121,9 @@ IMPORTS = {
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",
-    "tb/cli": "contracts hdl/verilog driver/engine driver/ibverbs driver/serve driver/soft/ports driver/soft/serve "
-              "tb/flow tb/cards tb/serve tb/stage tb/perf tb/tool tb/document tb/proof tb/measure tb/mutate tb/job "
-              "tb/calibrate tb/soak tb/sweep tb/report tb/interop",
+    "tb/cli": "contracts hdl/verilog hdl/board driver/engine driver/ibverbs driver/serve driver/soft/ports "
+              "driver/soft/serve tb/flow tb/cards tb/serve tb/stage tb/perf tb/tool tb/document tb/proof tb/measure "
+              "tb/mutate tb/job tb/calibrate tb/soak tb/sweep tb/report tb/interop",
     "tb": "contracts model/functional model/wan tb/flow tb/stage tb/document tb/measure tb/job tb/perf tb/tool tb/soak "
           "tb/wan tb/sweep tb/interop tb/report tb/cli",
 }

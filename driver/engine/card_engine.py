@@ -192,24 +192,27 @@ class CardEngine:
             self._look_after_card()
         if self.fatal is not None:
             return True
-        if self.loopback.busy:
+        if self.loopback.frames:
             self.loopback.progress(now)
         for qp in self.qps.due(now):
             qp.progress(now)
             if qp.path.ip == self.ip:
                 self.loopback.carry(qp, now)
+            elif qp.sender is None or qp.sender.at_rest:
+                continue
             elif qp.path.mac is not None:
                 self._turns.offer(qp)
-            elif qp.sender is not None and qp.sender.has_work:
+            elif qp.sender.has_work:
                 self.neighbours.want(qp.path.ip, now)
         self._turns.fill()
-        self.neighbours.progress(now)
+        if self.neighbours.asked:
+            self.neighbours.progress(now)
         for service in self.services:
             service.progress(now)
         self.nic.flush()
         for balance in self.balancers:
             balance(now)
-        return busy or self.qps.any_active or self.loopback.busy
+        return busy or self.qps.any_active or bool(self.loopback.frames)
 
     def _take_status(self):
         """Take back what the card finished, if it wrote its status since the last time; true if there was something."""

@@ -20,11 +20,16 @@ class Loopback:
     ----------
     card : CardEngine
         It has ``device, ip, qps`` and ``tables``.
+
+    Attributes
+    ----------
+    frames : deque
+        Control frames on their way.
     """
 
     def __init__(self, card):
         self.card = card
-        self._frames = collections.deque()
+        self.frames = collections.deque()
         self._lost = {}      # QP that sends -> its work that found nobody
         self._next = {}      # QP that receives -> PSN behind the last packet
 
@@ -40,7 +45,7 @@ class Loopback:
             else:
                 table.pop(qp, None)
         if qp is None:
-            self._frames.clear()
+            self.frames.clear()
 
     # ---------------------------------------------------------------------------------------- data
 
@@ -122,16 +127,12 @@ class Loopback:
 
     def send_control(self, qp, frame):
         """A control frame for the peer, which gets it in the next round."""
-        self._frames.append((qp, qp.path.qpn, frame))
-
-    @property
-    def busy(self):
-        return bool(self._frames)
+        self.frames.append((qp, qp.path.qpn, frame))
 
     def progress(self, now):
         """Hand the control frames over that were sent until now."""
-        for _ in range(len(self._frames)):
-            sender, qpn, frame = self._frames.popleft()
+        for _ in range(len(self.frames)):
+            sender, qpn, frame = self.frames.popleft()
             peer = self.card.qps.find_life(qpn)
             if peer is None or peer.path.ip != self.card.ip:
                 continue

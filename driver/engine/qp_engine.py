@@ -81,6 +81,7 @@ class QpEngine:
         self.start_answering = start_answering
         self._tell, self._tell_drained, self._heard = tell, False, False
         self.told_card = None
+        self._news = True        # the receiver heard of something since it last worked out what is complete
         self._receives, self._shared = receives, shared
         self.operations = Connection(self, card.lender, rights, pd, receives)
 
@@ -170,6 +171,7 @@ class QpEngine:
             if self.sender is None:
                 self._tell(EventType.COMM_EST)
         self._mark_active(self)
+        self._news = True
         if kind is abi.ReportKind.MESSAGE_END:
             self.receiver.on_message_end(report)
         elif kind is abi.ReportKind.NODE:
@@ -229,14 +231,17 @@ class QpEngine:
 
     def progress(self, now):
         """Everything that is due: deliveries, answers, acknowledgements, timers, completions."""
-        receiver = self.receiver
+        receiver, sender, requester = self.receiver, self.sender, self.operations.requester
         if receiver.holes.waits_for_blocks:
             receiver.link_waiting()
-        if not self.in_error:
+            self._news = True
+        if self._news and not self.in_error:
+            self._news = False
             self._take_messages()
         self.operations.pump()
         self._acknowledge()
-        if self.sender is not None:
+        if sender is not None and (requester.open or requester.waiting or self.operations.responder.entries
+                                   or self.draining or not sender.at_rest):
             self._progress_sender(now)
 
     def _take_messages(self):

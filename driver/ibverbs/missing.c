@@ -22,10 +22,6 @@ static int refuse(const char *name) {
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr) {
-    refuse("ibv_create_ah");
-    return NULL;
-}
 PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc, struct ibv_grh *grh,
                                struct ibv_ah_attr *ah_attr) { return refuse("ibv_init_ah_from_wc"); }
 PUBLIC struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh,
@@ -33,7 +29,6 @@ PUBLIC struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc
     refuse("ibv_create_ah_from_wc");
     return NULL;
 }
-PUBLIC int ibv_destroy_ah(struct ibv_ah *ah) { return refuse("ibv_destroy_ah"); }
 PUBLIC int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) {
     return refuse("ibv_attach_mcast");
 }

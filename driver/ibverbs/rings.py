@@ -60,7 +60,7 @@ SHARED = (BELL, RING_HEADER, SEND_SLOT, RECV_SLOT, SGE_SLOT, WC_SLOT, COMP_EVENT
 class Limit(enum.IntEnum):
     """What a program may ask for at most: the daemon's memory is not its own."""
 
-    SLOTS_LOG2 = 20
+    SLOTS_LOG2 = 22
     SGES = 16
     INLINE_BYTES = 256
     PIECES = 1024

@@ -73,11 +73,6 @@ class Connection:
         """Something can be sent."""
         return self.engine.sender is not None
 
-    @property
-    def peer_msn(self):
-        """Requests that the peer is done with."""
-        return self.engine.sender.msn
-
     def post(self, sges, **fields):
         """Send a message and return its :class:`~weft.driver.protocol.segment.Request`."""
         request = Request(0, sges, fields.pop("remote_va", 0), fields.pop("rkey", 0), **fields)
@@ -161,7 +156,8 @@ class Connection:
         if self.responder.entries or self.responder.failed:
             self.responder.pump()
         if self.engine.sender is not None:
-            self.mailbox.pump()
+            if self.mailbox.owes_answer:
+                self.mailbox.pump()
             self.requester.pump()
 
     def fail_in_turn(self, psn, status):

@@ -41,6 +41,8 @@ class Requester:
         Nothing is started for now.
     failed : WCStatus or None
         The oldest one failed so, and all others are flushed.
+    started : int
+        Requests ever started.
     """
 
     def __init__(self, conn):
@@ -48,7 +50,7 @@ class Requester:
         self.waiting, self.open = collections.deque(), collections.deque()
         self.failed = None
         self.closed = False
-        self._sequence = 0
+        self.started = 0
         self._answers = {}       # sequence mod 2^24 -> operation that waits for an answer of its own
         self._fetches = self._ungranted = 0
         self._returns = Returns(conn.windows, conn.wake)
@@ -162,7 +164,7 @@ class Requester:
         return True
 
     def _start(self, op):
-        op.sequence, self._sequence = self._sequence, self._sequence + 1
+        op.sequence, self.started = self.started, self.started + 1
         self.open.append(op)
         if op.opcode in WRITES:     # of which the card finds out what is wrong
             op.messages.append(self.conn.post_write(op, self._data(op), op.sequence % _SEQUENCES))
@@ -280,7 +282,7 @@ class Requester:
     # ---------------------------------------------------------------------------------- completions
 
     def _complete(self):
-        queue, msn, complete = self.open, self.conn.peer_msn, self.conn.complete_send
+        queue, msn, complete = self.open, self.conn.engine.sender.msn, self.conn.complete_send
         while queue and queue[0].status is None and queue[0].done(msn):
             op = queue.popleft()
             if op.slot is not None or op.grant_slot is not None:
@@ -300,11 +302,6 @@ class Requester:
                 self._blocked = True
                 return True
         return False
-
-    @property
-    def started(self):
-        """Requests ever started."""
-        return self._sequence
 
     def fail(self, status):
         """The oldest operation gets ``status``, all others are flushed, as soon as no window is left."""

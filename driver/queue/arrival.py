@@ -12,9 +12,8 @@ _WORDS = words(_LAYOUT, ("phase", 32), ("qpn", 32), "psn", "base", ("holes", 32)
 _KIND_SHIFT, _KIND_MASK = place(_LAYOUT, "phase", 32, "kind")
 _KINDS = {int(kind): kind for kind in abi.ReportKind}
 _IMM_SHIFT, _ = place(_LAYOUT, "phase", 32, "has_imm")
-_LIFE_SHIFT, _ = place(_LAYOUT, "qpn", 32, "generation")
-_QPN_MASK = place(_LAYOUT, "qpn", 32, "qpn")[1]
-_HOLES_MASK = place(_LAYOUT, "holes", 32, "holes")[1]
+LIFE_SHIFT, _ = place(_LAYOUT, "qpn", 32, "generation")
+QPN_MASK = place(_LAYOUT, "qpn", 32, "qpn")[1]
 
 
 class Arrival(NamedTuple):
@@ -24,7 +23,7 @@ class Arrival(NamedTuple):
     life: int
     psn: int
     base: int
-    count: int
+    holes: int
     va: int
     key: int
     length: int
@@ -37,19 +36,15 @@ class Arrival(NamedTuple):
 
     @property
     def qpn(self):
-        return self.life & _QPN_MASK
+        return self.life & QPN_MASK
 
     @property
     def generation(self):
-        return self.life >> _LIFE_SHIFT
+        return self.life >> LIFE_SHIFT
 
     @property
     def has_imm(self):
         return self.head >> _IMM_SHIFT & 1
-
-    @property
-    def holes(self):
-        return self.count & _HOLES_MASK
 
 
 def arrival(entry, unpack=_WORDS.unpack, make=Arrival._make):

@@ -4,7 +4,7 @@ import collections
 
 from weft.hdl import abi
 
-from .arrival import arrival
+from .arrival import LIFE_SHIFT, QPN_MASK, arrival
 
 _KIND_AT, _REASON_AT = (abi.REPORT_EVENT.offsets[name] for name in ("kind", "reason"))
 _KIND_MASK = (1 << abi.REPORT_EVENT.by_name["kind"].width) - 1
@@ -104,7 +104,10 @@ class ReportWorker:
         kind, name, decode = known
         report = decode(entry)
         self.counts[name] += 1
-        qp = self.find_qp(report.qpn, report.generation)
+        if decode is arrival:
+            qp = self.find_qp(report.life & QPN_MASK, report.life >> LIFE_SHIFT)
+        else:
+            qp = self.find_qp(report.qpn, report.generation)
         if qp is None:
             self.counts["stale"] += 1
         else:

@@ -170,7 +170,7 @@ class Receiver:
     def on_message_end(self, report):
         """MESSAGE_END: one comes for every message."""
         psn = near(report.psn, self.cum, 32)
-        if len(self._order) + len(self.messages) + self.held < self._messages_max:
+        if len(self._order.heap) + len(self.messages) + self.held < self._messages_max:
             self._order.add(psn, report)
         else:
             self.counts["messages_refused"] += 1

@@ -35,13 +35,13 @@ class Recovery:
 
     @property
     def held(self):
-        """Reports came that others have to come before."""
-        return len(self._reports)
+        """A report came that others have to come before."""
+        return self._reports.held_holes > 0
 
     @property
     def has_work(self):
         """Something is to be sent again."""
-        return bool(self._queue)
+        return self._queue.packets > 0
 
     def next(self):
         """WORK fields of the oldest retransmission and how many packets they are; there is one if :attr:`has_work`."""

@@ -33,6 +33,8 @@ class SendQueue:
         PSN from which on nothing is handed over for now.
     closed : bool
         Requests that were not begun wait.
+    refused : (int, WCStatus) or None
+        First PSN of the oldest request that the own card refused, and why.
     """
 
     def __init__(self, *, psn, pmtu, chunk_bytes, max_outstanding):
@@ -45,7 +47,7 @@ class SendQueue:
         self._requests = collections.deque()  # cut, not complete
         self._pieces = PieceLog()
         self._chunks = collections.deque()    # (piece, first, count) of cut requests
-        self._refused = None  # (first PSN, status) of the oldest request the own card refused
+        self.refused = None
 
     def __len__(self):
         """Requests not complete."""
@@ -70,7 +72,7 @@ class SendQueue:
     # --------------------------------------------------------------------------------- to the card
 
     def _cut(self):
-        while self._waiting and not (self._chunks or self.closed) and self._refused is None:
+        while self._waiting and not (self._chunks or self.closed) and self.refused is None:
             request = self._waiting.popleft()
             self._requests.append(request)
             for piece in split(request, self.next_psn, self.pmtu):
@@ -151,21 +153,21 @@ class SendQueue:
         """The card refused the descriptor with this PSN: nothing of its request, and of those behind it, is sent."""
         request = self.request_at(psn)
         first = self.una if request is None else request.psn
-        if self._refused is None or first < self._refused[0]:
-            self._refused = (first, status)
+        if self.refused is None or first < self.refused[0]:
+            self.refused = (first, status)
             self._chunks = collections.deque(c for c in self._chunks if c[0].psn < first)
 
     @property
     def failure(self):
         """(first PSN, status) of the oldest request if the card refused it, and everything before it arrived, or
         None."""
-        return self._refused if self._refused is not None and self.una >= self._refused[0] else None
+        return self.refused if self.refused is not None and self.una >= self.refused[0] else None
 
     def piece_at(self, psn):
         """The sent, unacknowledged piece that holds ``psn``, or None. Refused requests have none."""
         if psn >= self.sent_psn:
             return None
-        if self._refused is not None and psn >= self._refused[0]:
+        if self.refused is not None and psn >= self.refused[0]:
             return None
         return self._pieces.find(psn)
 

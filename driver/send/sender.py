@@ -9,7 +9,7 @@ import collections
 
 from weft.hdl import wire
 
-from ..protocol.aeth import Answer, answer_of, rnr_wait_ns
+from ..protocol.aeth import ANSWERS, Answer, rnr_wait_ns
 from ..protocol.control import ControlFrame
 from ..protocol.segment import CHUNK_BYTES
 from ..protocol.timer import Expiry, ProgressTimer
@@ -109,6 +109,12 @@ class Sender:
     def idle(self):
         return not self.outstanding
 
+    @property
+    def at_rest(self):
+        """Nothing is to be sent, waited for, or told of."""
+        return (self.timer.deadline is None and not (self.awaiting or self.completions or self.frames)
+                and self.failed is None and not len(self.queue))
+
     # --------------------------------------------------------------------------------- to the card
 
     @property
@@ -169,7 +175,7 @@ class Sender:
         """An ACKNOWLEDGE frame with 24-bit ``psn`` and ``msn``. What its ``syndrome`` does not say is not done."""
         if self.failed is not None:
             return
-        answer = answer_of(syndrome)
+        answer = ANSWERS[syndrome]
         named = near(psn, self.queue.una - 1, wire.PSN_BITS)
         if answer is Answer.ACK:
             if self._acknowledge(named + 1, now):
@@ -195,10 +201,11 @@ class Sender:
         if not self.awaiting:
             self._rnr = 0
         self.completions.extend([(request, WCStatus.SUCCESS) for request in queue.acknowledge(cum)])
-        if not queue.in_flight:
+        if queue.una == queue.sent_psn and self._recovery.held:
             self._recovery.forget_held()
         self.moved(now)
-        self._fail_if_refused()
+        if queue.refused is not None:
+            self._fail_if_refused()
         return True
 
     def _on_msn(self, msn, now):
@@ -218,7 +225,7 @@ class Sender:
 
     def moved(self, now):
         """Something that was waited for came, or there is something to wait for."""
-        if self.awaits_peer:
+        if self.awaiting or self.queue.awaits_peer:
             self.timer.progress(now)
         else:
             self.timer.stop()
@@ -305,7 +312,7 @@ class Sender:
         return self._recovery.expected_rsn
 
     def _ask_again(self, now):
-        if self._recovery.held and self._recovery.asks(now, self.timer.probe_ns):
+        if self._recovery.asks(now, self.timer.probe_ns):
             self.counts["report_requests"] += 1
             self.timer.round_trip.asked_otherwise()
             self.frames.append(ControlFrame(wire.Opcode.REPORT_REQUEST, self.queue.sent_psn, self.expected_rsn))
@@ -316,7 +323,8 @@ class Sender:
         """Let time pass: probes, repeated requests, giving up."""
         if self.failed is not None:
             return
-        self._ask_again(now)
+        if self._recovery.held:
+            self._ask_again(now)
         if not self._peers_turn or now < self.timer.deadline:
             return
         expiry = self.timer.poll(now)
@@ -344,6 +352,8 @@ class Sender:
     @property
     def deadline(self):
         """When :meth:`poll` wants to be called, or None."""
+        if self.timer.deadline is None and not self._recovery.held:
+            return None
         due, asks = self.timer.deadline if self._peers_turn else None, self._recovery.deadline
         if due is None or asks is None:
             return asks if due is None else due

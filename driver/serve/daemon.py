@@ -185,6 +185,10 @@ class Daemon:
             return _refusal(abs(problem.error_code) if problem.error_code != -1 else errno.EINVAL, problem), []
         except tuple(kind for kind, _ in ERRORS) as problem:
             return _refusal(next(code for kind, code in ERRORS if isinstance(problem, kind)), problem), []
+        except Violation:
+            raise
+        except Exception as problem:     # a fault of the daemon's: it costs one program, and not all of them
+            raise Violation(f"{head.opcode.name} met an unexpected {problem!r}") from problem
         return ANSWER.pack() + answered.pack(**values), out
 
     def close(self):

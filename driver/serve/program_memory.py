@@ -46,7 +46,7 @@ class Pieces(DmaBuffer):
     def __init__(self, va, pieces):
         self.va, self._pieces, self._starts, self.size = va, pieces, [], 0
         for file, offset, length in pieces:
-            if offset % PAGE or length % PAGE or not length or offset + length > file.size:
+            if offset % PAGE or length % PAGE or not 0 <= offset < offset + length <= file.size:
                 raise InvalidValue(f"{length} bytes from {offset} on are no whole pages of a file of {file.size} bytes")
             self._starts.append(self.size)
             self.size += length

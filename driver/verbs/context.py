@@ -86,9 +86,11 @@ class Context(Queries):
 
     def progress(self):
         """One round of everything, without waiting; true if something happened."""
-        with self.lock:
-            self.check_open()
-            return self.engine.progress()
+        engine = self.card.engine
+        with engine.lock:
+            if self not in self.card.contexts:
+                self.check_open()
+            return engine.progress()
 
     def wait(self, timeout_ns):
         """See :meth:`~weft.driver.engine.card_engine.CardEngine.wait`."""

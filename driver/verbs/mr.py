@@ -6,12 +6,13 @@ from weft.hdl import abi
 
 from ..memory.page_table import pack_ptes, page_list, pick_page_bytes
 from ..queue.remembered import RememberedCommand
-from ..terms.checks import between, member, mr_access
+from ..terms.checks import between, member, mr_access, unsigned
 from ..terms.enums import AccessFlag, ReregFlag
-from ..terms.errors import InvalidValue, NotSupported, PyverbsUserError
+from ..terms.errors import InvalidValue, NoRoom, NotSupported, PyverbsUserError
 from .locking import locked, made_locked
 
 PTES_PER_COMMAND = 512
+ADDRESS_BITS = 64
 _LENGTH_MAX = (1 << 64) - 1
 _REREG = ReregFlag.CHANGE_TRANSLATION | ReregFlag.CHANGE_PD | ReregFlag.CHANGE_ACCESS
 
@@ -45,6 +46,8 @@ class MR:
 
     @made_locked
     def __init__(self, creator, length=0, access=0, address=None, implicit=False, *, buffer=None, page_bytes=None):
+        if not hasattr(creator, "mrs") or not hasattr(creator, "context"):
+            raise PyverbsUserError(f"Cannot create MR from {type(creator)}")
         creator.check_open()
         if implicit:
             raise NotSupported("Failed to register a MR: memory is registered piece by piece here")
@@ -69,6 +72,8 @@ class MR:
 
     def _place(self, lent, buffer, address, length):
         """Find, pin or allocate the memory, and a place for its pages; ``lent`` gives both back."""
+        if address is not None:
+            address = unsigned("address", address, ADDRESS_BITS)
         if buffer is None and address:
             buffer = self.context.device.pin(address, between("length", length, 1, _LENGTH_MAX))
             lent.callback(self.context.device.unpin, buffer)
@@ -83,8 +88,10 @@ class MR:
 
     def _allocate(self, size, lent):
         page_bytes = abi.PAGE_2M if self.access & AccessFlag.HUGETLB else abi.PAGE_4K
-        buffer = self.context.device.alloc(between("length", size, 1, _LENGTH_MAX), contiguous=False,
-                                           page_bytes=page_bytes)
+        pages, ranges = -(-between("length", size, 1, _LENGTH_MAX) // page_bytes), self.context.pte_ranges
+        if pages > ranges.free_total:      # before the host is asked for what may be all of its memory
+            raise NoRoom(f"{size} bytes take {pages} page-table entries; {ranges.free_total} of {ranges.size} are free")
+        buffer = self.context.device.alloc(size, contiguous=False, page_bytes=page_bytes)
         lent.callback(self.context.device.free, buffer)
         return buffer
 
@@ -140,7 +147,7 @@ class MR:
             raise InvalidValue(f"Failed to rereg MR: IBV_REREG_MR_ERR_INPUT, with flags {flags!r}"
                                + (" of a closed region" if self.closed else ""))
         if flags & ReregFlag.CHANGE_PD:
-            if pd is None or pd.context is not self.context:
+            if not hasattr(pd, "mrs") or pd.context is not self.context:
                 raise InvalidValue("Failed to rereg MR: a PD of its context is needed")
             pd.check_open()
         access = mr_access(access) if flags & ReregFlag.CHANGE_ACCESS else self.access
@@ -170,13 +177,17 @@ class MR:
 
     def write(self, data, length=None, offset=0):
         """Store bytes, or text, in the region; ``length`` of them, or all."""
+        if isinstance(data, int):
+            raise TypeError(f"data is {data!r}; text or bytes are needed")
         data = data.encode() if isinstance(data, str) else bytes(data)
         data = data if length is None else data[:length]
         self._check_inside(len(data), offset)
         self.buffer.write(self.buf - self.buffer.va + offset, data)
 
     def _check_inside(self, length, offset):
-        if self.closed or length < 0 or offset < 0:
+        if not isinstance(length, int) or not isinstance(offset, int):
+            raise TypeError(f"length is {length!r} and offset {offset!r}; integers are needed")
+        if self.closed or length < 0 or offset < 0 or offset + length > self.length:
             raise PyverbsUserError(f"The MR buffer isn't allocated or length {length} or offset {offset} is invalid")
 
     @property

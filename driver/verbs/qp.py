@@ -7,7 +7,7 @@ from itertools import pairwise
 from weft.hdl import wire
 
 from ..receive.receiver import RNR_TIMER
-from ..terms.checks import unsigned
+from ..terms.checks import instance, unsigned
 from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType
 from ..terms.errors import InvalidValue, NotSupported, QueueFull
 from .addr import GID, AHAttr, GlobalRoute
@@ -52,6 +52,7 @@ class QP(QPLife):
 
     @made_locked
     def __init__(self, creator, init_attr, qp_attr=None, *, psn=None):
+        instance("init_attr", init_attr, QPInitAttr)
         self.pd = init_attr.pd if isinstance(init_attr, QPInitAttrEx) else creator
         if not hasattr(self.pd, "mrs"):
             raise InvalidValue("a QP is made by a PD, or by a context with a QPInitAttrEx that names a PD")
@@ -133,6 +134,9 @@ class QP(QPLife):
 
     def set_ece(self, ece):
         raise NotSupported("Failed to set ECE: there is nothing to agree on beyond the standard")
+
+    def bind_mw(self, mw, mw_bind):
+        raise NotSupported("Failed to bind a memory window: there are none here")
 
     # --------------------------------------------------------------------------------------- work
 

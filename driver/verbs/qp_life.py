@@ -13,7 +13,7 @@ from ..queue.remembered import RememberedCommand
 from ..receive.receiver import Receiver
 from ..send.sender import Sender
 from ..send.standard_sender import StandardSender
-from ..terms.checks import member
+from ..terms.checks import instance, member
 from ..terms.enums import AccessFlag, EventType, QPAttrMask, QPState, WCStatus
 from ..terms.errors import InvalidValue
 from .addr import ipv4_of
@@ -78,7 +78,8 @@ class QPLife:
             Nothing happened then; if the card did not answer, only closing is possible.
         """
         self._check()
-        mask, start = QPAttrMask(comp_mask), self.qp_state
+        instance("qp_attr", qp_attr, QPAttr)
+        mask, start = member("comp_mask", comp_mask, QPAttrMask), self.qp_state
         goal = member("qp_state", qp_attr.qp_state, QPState) if mask & QPAttrMask.STATE else start
         check_transition(start, goal, mask)
         qp_attr.check(mask)
@@ -113,6 +114,7 @@ class QPLife:
         self._step(qp_attr, QPState.RTR, QPState.RTS)
 
     def _step(self, qp_attr, start, goal):
+        instance("qp_attr", qp_attr, QPAttr)
         qp_attr.qp_state = goal
         self.modify(qp_attr, necessary(start, goal))
 

@@ -81,9 +81,15 @@ def sges_of(wr, most):
     ValueError, TypeError
         If there are more than ``most``, or a value does not fit its field.
     """
-    if len(wr.sg) > most:
-        raise InvalidValue(f"{len(wr.sg)} SGEs; at most {most}")
-    return [_sge(sge) for sge in wr.sg]
+    sg = wr.sg or ()
+    if not hasattr(sg, "__len__"):
+        raise TypeError(f"sg is {sg!r}; a list of SGE is needed")
+    if len(sg) > most:
+        raise InvalidValue(f"{len(sg)} SGEs; at most {most}")
+    try:
+        return [_sge(sge) for sge in sg]
+    except AttributeError:
+        raise TypeError(f"sg is {sg!r}; a list of SGE is needed") from None
 
 
 def _sge(sge):

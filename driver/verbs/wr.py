@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from ..terms.enums import SendFlags, WROpcode
+from ..terms.errors import NotSupported
 
 
 @dataclass
@@ -37,6 +38,15 @@ class SendWR:
     def set_wr_atomic(self, rkey, addr, compare_add, swap=0):
         """Where an atomic goes, and with what: to compare or to add, and to swap in."""
         self.rkey, self.remote_addr, self.compare_add, self.swap = rkey, addr, compare_add, swap
+
+    def set_wr_ud(self, ah, rqpn, rqkey):
+        raise NotSupported("Failed to set the address of a datagram: there are only RC queue pairs here")
+
+    def set_bind_wr(self, bind_info, mw):
+        raise NotSupported("Failed to bind a memory window: there are none here")
+
+    def set_qp_type_xrc(self, remote_srqn):
+        raise NotSupported("Failed to set an XRC SRQ: there are only RC queue pairs here")
 
 
 @dataclass

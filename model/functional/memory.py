@@ -61,7 +61,7 @@ class HostMemory:
         buffer = self.alloc(size, PAGE, False, PAGE)
         for frame, at in zip(buffer.frames, range(0, size, PAGE), strict=True):
             self._pages[frame] = view[at:at + PAGE]
-        return buffer
+        return MemoryBuffer(self, buffer.va, size, buffer.frames, PAGE)
 
     def free(self, buffer):
         for f in buffer.frames:

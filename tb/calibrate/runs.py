@@ -1,10 +1,13 @@
-"""Runs of a scenario: in the model at once, on the gateware once for each version of what it depends on."""
+"""Runs of a scenario: on functional cards and in the model at once, on the gateware once for each version of what it
+depends on."""
 
 import hashlib
 import json
 from pathlib import Path
 
 from weft.hdl.params import preset
+from weft.model.card.host import TimedDevice, WatchedMemory
+from weft.model.functional.host import FunctionalDevice
 from weft.tb.calibrate.recorder import Recorder
 from weft.tb.calibrate.result import result
 from weft.tb.calibrate.scenario import Losses
@@ -23,11 +26,26 @@ DEPENDS_ON = ("driver", "tb/world",
               *(f"tb/calibrate/{name}.py" for name in ("scenario_cases", "traffic", "recorder", "result")))
 
 
-def run_model(scenario):
+class _Functional(FunctionalDevice):
+    """A host with a functional card, whose writes can be watched; it has no ``host`` that takes time."""
+
+    memory_type = WatchedMemory
+
+    def __init__(self, loop, *, host, **options):
+        super().__init__(loop, **options)
+        self.card.memory = self.memory.dma()
+
+
+def run_functional(scenario):
+    """The result of a scenario on functional cards; its cycles say nothing."""
+    return run_model(scenario, _Functional)
+
+
+def run_model(scenario, device_type=TimedDevice):
     """The result of a scenario in the model."""
     a_to_b, b_to_a = scenario.links()
     pair = TimedPair(a_to_b=a_to_b, b_to_a=b_to_a, host=scenario.host(), context_config=scenario.context_config(),
-                     seed=scenario.seed)
+                     seed=scenario.seed, device_type=device_type)
     for side, peer in PEER.items():
         pair.links[f"{side}_to_{peer}"].impairments.drop_when(Losses(scenario, side))
     recorders = {side: Recorder(pair.devices[side].memory, pair.contexts[side]) for side in SIDES}

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from weft.tb.cli.failures import needs
-from weft.tb.cli.parameters import card_params, number, option
+from weft.tb.cli.parameters import card_params, choice, number, option, refuse
 
 
 def verilog(
@@ -16,8 +16,15 @@ def verilog(
                                            "PATH")] = None,
     lint: Annotated[bool, typer.Option(help="Check the result with Verilator -Wall.")] = True,
     yosys: Annotated[bool, typer.Option("--yosys", help="Check it with Yosys too, as synthesis does.")] = False,
+    board: Annotated[str | None, option("u50: the files of a Vivado project around the card too, in its folder.",
+                                        "NAME")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="With --board: logic analysers on the streams.")] = False,
 ):
-    """Verilog of the card for an FPGA, linted."""
+    """Verilog of the card for an FPGA, linted; with --board all that Vivado needs for a bitstream."""
+    if board is not None:
+        choice("--board", board, ("u50",))
+    elif debug:
+        refuse("--debug belongs to --board")
     card, start = card_params(preset), time.monotonic()
     with needs("hdl"):
         from weft.hdl.verilog import CARD_MODULE, card_verilog
@@ -35,6 +42,31 @@ def verilog(
                     check(output, CARD_MODULE)
         told += f", lint clean in {time.monotonic() - start:.0f} s"
     print(f"{output}: module {CARD_MODULE}, preset {preset}, {told}")
+    if board is not None:
+        _board(output.parent, card, debug, lint, yosys)
+
+
+def _board(folder, card, debug, lint, yosys):
+    """Write the files of the board beside the card's Verilog, and check the top with empty modules below it."""
+    with needs("hdl"):
+        from weft.hdl.board.project import files
+        from weft.hdl.board.u50 import TOP, stubs_text
+        texts = files(card, debug=debug)
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    told = ""
+    if lint or yosys:
+        with needs("sim"):
+            from weft.tb.flow.lint import verilator_lint, yosys_check
+            whole = folder / "lint" / f"{TOP}.v"
+            whole.parent.mkdir(exist_ok=True)
+            whole.write_text(texts[f"{TOP}.v"] + stubs_text(debug=debug))
+            for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
+                if wanted:
+                    check(whole, TOP)
+        told = ", lint of the top clean with empty modules for the vendor's blocks"
+    print(f"{folder}: {', '.join(texts)}{told}; nothing of it ran through Vivado. There, in this folder: "
+          "vivado -mode batch -source build.tcl")
 
 
 def synth(

@@ -17,7 +17,7 @@ from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.command.qp_commands import QpCommands
 from weft.hdl.params import preset
 from weft.hdl.ring.reader import RingReader
-from weft.tb.document import house, imports, ports, qp_states, rooms, sizing, soft, state_machines
+from weft.tb.document import board, house, imports, ports, qp_states, rooms, sizing, soft, state_machines
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = "docs/examples"
@@ -37,7 +37,7 @@ PARTS = {
     "default-pool": sizing.default_pool, "presets": sizing.preset_table,
     "qp-entry": sizing.qp_entry_table,
     "raw-header": soft.header_table,
-    "ports": ports.port_table, "house": house.house_table,
+    "ports": ports.port_table, "board-registers": board.register_table, "house": house.house_table,
     "driver-rooms": partial(imports.flowchart, "driver"), "tb-rooms": partial(imports.flowchart, "tb"),
 }
 

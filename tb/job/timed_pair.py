@@ -34,6 +34,8 @@ class TimedPair:
     seed : int
     captures : Path or None
         Folder of the captures.
+    device_type : type
+        Of the hosts with their cards.
 
     Attributes
     ----------
@@ -42,9 +44,10 @@ class TimedPair:
     links : dict of direction
     """
 
-    def __init__(self, *, a_to_b, b_to_a, host, context_config, card="test", seed=0, captures=None):
+    def __init__(self, *, a_to_b, b_to_a, host, context_config, card="test", seed=0, captures=None,
+                 device_type=TimedDevice):
         self.loop, self.seed, self._captures = EventLoop(), seed, Captures(captures)
-        self.devices = {side: TimedDevice(self.loop, seed=f"{seed}/{side}", preset=card, host=host)
+        self.devices = {side: device_type(self.loop, seed=f"{seed}/{side}", preset=card, host=host)
                         for side in SIDES}
         self.links = {}
         for side, config in (("a", a_to_b), ("b", b_to_a)):

@@ -9,6 +9,7 @@ import json
 import shlex
 import sys
 
+from weft.tb.serve import suite
 from weft.tb.serve.environment import BUILD_ROOT
 from weft.tb.serve.programs import TABLE, missing_packages
 from weft.tb.serve.session import CannotServe, serving
@@ -41,6 +42,20 @@ def one(session, program, port, limit_s=LIMIT_S):
     return status, figure, output
 
 
+def tests(session, loss):
+    """Rows of rdma-core's own tests; the figure is how many of them passed."""
+    for name in suite.TESTS:
+        ended = suite.run(session, name)
+        ran, skipped = suite.counts(ended) or (0, 0)
+        status = verdict(ended) if ran else FAILED
+        told = f"{ran - skipped} passed, {skipped} skipped"
+        print(f"{'rdma-core':18} {'test_' + name:24} loss {loss:5} {status:9} {told}", flush=True)
+        if status != PASSED:
+            print(ended.output)
+        yield {"program": "rdma-core", "options": f"test_{name}", "backend": "functional", "loss": float(loss),
+               "status": status, "figure": ran - skipped, "unit": "tests"}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--brief", action="store_true", help="little to do for each")
@@ -50,6 +65,8 @@ def main():
                 if not asked.only or asked.only in program.name]
     if absent := missing_packages(programs):
         print(f"some programs are missing; on Debian: apt-get install {' '.join(absent)}")
+    if not asked.only and not suite.there():
+        print(f"rdma-core's tests are missing; on Debian: apt-get install {' '.join(suite.PACKAGES)}")
     rows, port = [], FIRST_PORT
     for loss in LOSSES:
         with serving("--loss", loss) as session:
@@ -62,6 +79,8 @@ def main():
                 print(f"{program.name:18} {shlex.join(program.options):24} loss {loss:5} {status:9} {told}", flush=True)
                 if status in (FAILED, TOO_LONG):
                     print(output)
+            if not asked.only and suite.there():
+                rows += tests(session, loss)
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     REPORT.write_text(json.dumps(rows, indent=1) + "\n")
     return 0 if all(row["status"] in (PASSED, MISSING) for row in rows) else 1

@@ -1,7 +1,6 @@
 """Nothing that comes makes an endpoint grow beyond its limits, whether its port takes frames or not; and nothing is
 left of it."""
 
-import os
 import random
 
 import pytest
@@ -15,6 +14,7 @@ from weft.driver.soft.rc.context import ARP_ANSWERS
 from weft.driver.soft.rc.qp import SoftQP
 from weft.driver.terms.enums import MTU, QPState, WROpcode
 from weft.driver.verbs.qp_init_attr import rc_init_attr
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.judge.growth import sizes
 from weft.tb.soft import test_raw_hostile, test_rc_hostile
 from weft.tb.soft.raw_pair import RawPair
@@ -22,7 +22,7 @@ from weft.tb.soft.rc_pair import IPS, RcPair
 from weft.tb.soft.rc_traffic import traffic
 from weft.tb.soft.world import MACS
 
-SEED = int((os.environ.get("WEFT_SEED") or str(random.SystemRandom().getrandbits(31))).partition(",")[0])
+SEED = drawn_seed("growth")
 AGAIN = f"WEFT_SEED={SEED} python -m pytest tb/soft/test_growth.py"
 RAW_LIMITS = {"TransmitQueue._frames": 64, "QueuePair.ooo_queue": MAX_OOO, "CompletionQueue._queue": 128}
 RC_LIMITS = {"Replies._queue": 5, "Replies._resources": 4, "SoftContext._answers": ARP_ANSWERS, "CQ._queue": 64}

@@ -1,7 +1,6 @@
 """The server that perftest's clients run against, with a client that says what perftest 4.5 says."""
 
 import contextlib
-import os
 import random
 import socket
 import time
@@ -22,11 +21,12 @@ from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.judge.growth import sizes
 from weft.tb.soft.rc_pair import ALL, IPS
 from weft.tb.soft.world import MACS
 
-SEED = int((os.environ.get("WEFT_SEED") or str(random.SystemRandom().getrandbits(31))).partition(",")[0])
+SEED = drawn_seed("perftest")
 GREETING = b"5.94".ljust(16, b"\0") + (4096).to_bytes(4, "big") + (64).to_bytes(4, "big") + b"3\0"
 KEYS = Keys(4, 17, 0x123456, 0x2D0, 0x7F05_0000_1000, 0x0A00_000B)
 # As ib_write_bw of Debian 12 wrote it.

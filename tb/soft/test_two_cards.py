@@ -1,10 +1,10 @@
 """RDMA in software over the Simple NIC of two cards, functional ones and the gateware's."""
 
 import errno
-import random
 
 import pytest
 
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.soft import phase_two, rc_over_cards
 from weft.tb.stage.stage import Stage, play
 
@@ -12,8 +12,8 @@ from weft.tb.stage.stage import Stage, play
 @pytest.fixture(params=["functional", "rtl"])
 def run(request):
     """Runs two programs on both hosts; what they returned."""
-    seed = random.getrandbits(31)
-    print(f"seed {seed}")
+    seed = drawn_seed()
+    print(f"WEFT_SEED={seed} python -m pytest tb/soft/test_two_cards.py")
     return lambda *programs: play(programs, backend=request.param, stage=Stage(seed=seed, rtt_us=1))
 
 

@@ -1,0 +1,1 @@
+"""Boards: the unchanged card between the blocks of a vendor, for an Alveo U50."""

@@ -1,0 +1,43 @@
+"""Extended tags as the host has set them: read from the configuration space, since no port tells."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+PCIE_CAPABILITY = 0x70    # of the UltraScale+ block
+DEVICE_CONTROL = PCIE_CAPABILITY + 8
+EXTENDED_TAGS = 8         # bit of Device Control
+PAUSE_LOG2 = 8            # cycles between two reads
+
+
+class DeviceControl(wiring.Component):
+    """Reads Device Control of function 0 again and again through the configuration interface.
+
+    Members
+    -------
+    cfg_mgmt_addr, cfg_mgmt_read : Out
+        A read of a double word, held until it is done.
+    cfg_mgmt_read_data, cfg_mgmt_read_write_done : In
+    cfg_ext_tag_enable : Out(1)
+        0 until the first answer; at most a pause and an access old.
+    """
+
+    cfg_mgmt_addr: Out(10)
+    cfg_mgmt_read: Out(1)
+    cfg_mgmt_read_data: In(32)
+    cfg_mgmt_read_write_done: In(1)
+    cfg_ext_tag_enable: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        pause = Signal(PAUSE_LOG2)
+        m.d.comb += self.cfg_mgmt_addr.eq(DEVICE_CONTROL // 4)
+        m.d.sync += pause.eq(pause + 1)
+        with m.If(self.cfg_mgmt_read):
+            m.d.sync += pause.eq(0)
+            with m.If(self.cfg_mgmt_read_write_done):
+                m.d.sync += [self.cfg_mgmt_read.eq(0),
+                             self.cfg_ext_tag_enable.eq(self.cfg_mgmt_read_data[EXTENDED_TAGS])]
+        with m.Elif(pause.all()):
+            m.d.sync += self.cfg_mgmt_read.eq(1)
+        return m

@@ -1,0 +1,152 @@
+"""Frames from one clock to another, whole or not at all."""
+
+from amaranth.hdl import ClockDomain, ClockSignal, DomainRenamer, Module, Mux, ResetSignal, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.cdc import FFSynchronizer
+from amaranth.lib.fifo import AsyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from ..layouts import BEAT_BITS, BEAT_BYTES
+from ..stream import Skid
+
+LEVEL_LAG = 4             # beats that the FIFO's idea of its level may lag behind
+QUIET_LOG2 = 5            # cycles without a frame after a reset of either side
+EMPTYING = range(16, 24)  # in which of them the FIFOs are emptied; before that, the reader ends what it has begun
+
+
+class FrameBeat(data.Struct):
+    """One beat of a frame as AXI-Stream has it; ``error`` counts on the last one."""
+
+    data: BEAT_BITS
+    keep: BEAT_BYTES
+    last: 1
+    error: 1
+
+
+class FrameCrossing(wiring.Component):
+    """Frames from clock domain ``write`` to clock domain ``read``, one beat per cycle of the slower clock.
+
+    The domains have nothing to do with each other, and either may be reset at any time, for 16 cycles of the slower
+    clock at least. Beats go through a FIFO with Gray pointers. What is begun at ``o`` is always ended: a frame of
+    which the rest is lost, because a side is reset, ends with ``error``. A frame of more than ``frame_beats`` ends
+    there, too. Every frame of which ``i`` took the last beat either leaves whole or is counted.
+
+    With ``whole`` a frame is offered when all of it is in the FIFO, so it leaves without a gap however fast its reader
+    is: store and forward, which costs the time that its beats take to come. A threshold would cost less, but it holds
+    only for a known ratio of the clocks and a writer that never pauses. With ``drop`` the input never waits, and a
+    frame for which there may be no room is dropped when it begins.
+
+    Parameters
+    ----------
+    depth_log2, frame_beats : int
+        Beats of the FIFO, and of the longest frame.
+    whole, drop : bool
+
+    Members
+    -------
+    i : In(stream.Signature(FrameBeat))
+        Domain ``write``.
+    o : Out(stream.Signature(FrameBeat))
+        Domain ``read``; no combinational path from ``ready``.
+    enable : In(1)
+        Domain ``write``: while low, frames that begin are dropped.
+    dropped : Out(1)
+        Domain ``write``: a frame ended that does not leave whole.
+    aborted : Out(1)
+        Domain ``read``: a frame was ended with ``error`` because of a reset.
+
+    Raises
+    ------
+    ValueError
+        If the FIFO does not hold two of the longest frames.
+    """
+
+    def __init__(self, *, depth_log2, frame_beats, whole, drop):
+        if (1 << depth_log2) < 2 * frame_beats + LEVEL_LAG:
+            raise ValueError(f"a FIFO of {1 << depth_log2} beats does not hold two frames of {frame_beats}")
+        self._depth, self._frame_beats, self._whole, self._drop = 1 << depth_log2, frame_beats, whole, drop
+        super().__init__({
+            "i": In(stream.Signature(FrameBeat)), "o": Out(stream.Signature(FrameBeat)),
+            "enable": In(1), "dropped": Out(1), "aborted": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.domains.fifo = ClockDomain(local=True)
+        m.d.comb += ClockSignal("fifo").eq(ClockSignal("write"))
+        beats = AsyncFIFO(width=FrameBeat.as_shape().size, depth=self._depth, w_domain="fifo", r_domain="read")
+        m.submodules.beats = beats
+        ended = self._write(m, beats)
+        if self._whole:
+            m.submodules.ends = ends = AsyncFIFO(width=1, depth=self._depth, w_domain="fifo", r_domain="read")
+            m.d.comb += [ends.w_en.eq(ended), ends.w_data.eq(0)]
+            self._read(m, beats, ends)
+        else:
+            self._read(m, beats, None)
+        return m
+
+    def _write(self, m, beats):
+        """Beats of frames into their FIFO; what is returned is high once for each end of a frame in it."""
+        reader_reset, quiet, waited = Signal(), Signal(), Signal(QUIET_LOG2)
+        m.submodules.reader_reset_cdc = FFSynchronizer(ResetSignal("read"), reader_reset, o_domain="write", init=1)
+        empty_fifos = Signal()
+        m.d.comb += [quiet.eq(~waited.all()), ResetSignal("fifo").eq(empty_fifos)]
+        m.d.write += empty_fifos.eq((waited >= EMPTYING.start) & (waited < EMPTYING.stop))
+        with m.If(reader_reset):
+            m.d.write += waited.eq(0)
+        with m.Elif(quiet):
+            m.d.write += waited.eq(waited + 1)
+
+        inside, admitted, room = Signal(), Signal(), Signal()
+        beat_index = Signal(range(self._frame_beats))
+        take, cut, ended = Signal(), Signal(), Signal(2)
+        i = self.i
+        m.d.write += room.eq(beats.w_level <= self._depth - self._frame_beats - LEVEL_LAG)
+        m.d.comb += [
+            take.eq(~quiet & Mux(inside, admitted, self.enable & (room if self._drop else 1))),
+            cut.eq((beat_index == self._frame_beats - 1) & ~i.p.last),
+            i.ready.eq(1 if self._drop else ~take | beats.w_rdy),
+            beats.w_en.eq(i.valid & take), beats.w_data.eq(i.payload),
+        ]
+        with m.If(cut):
+            written = Signal(FrameBeat)
+            m.d.comb += [written.eq(i.payload), written.last.eq(1), written.error.eq(1), beats.w_data.eq(written)]
+        # The end of a frame is told two cycles after its last beat, so that it cannot overtake it.
+        m.d.write += ended.eq((ended << 1) | (beats.w_en & beats.w_rdy & (i.p.last | cut)))
+        with m.If(i.valid & i.ready):
+            m.d.comb += self.dropped.eq(i.p.last & ~take)
+            m.d.write += [inside.eq(~i.p.last), admitted.eq(take & ~cut),
+                          beat_index.eq(Mux(i.p.last, 0, beat_index + ~cut))]
+        with m.If(quiet):
+            m.d.write += admitted.eq(0)
+        return ended[1]
+
+    def _read(self, m, beats, ends):
+        writer_reset, emptied, seen = Signal(), Signal(), Signal()
+        m.submodules.writer_reset_cdc = FFSynchronizer(ResetSignal("write"), writer_reset, o_domain="read", init=1)
+        m.submodules.emptied_cdc = FFSynchronizer(beats.r_rst, emptied, o_domain="read", init=1)
+        inside, take, beat = Signal(), Signal(), Signal(FrameBeat)
+        m.submodules.skid = skid = DomainRenamer("read")(Skid(FrameBeat))
+        out = skid.i
+        wiring.connect(m, skid.o, wiring.flipped(self.o))
+        m.d.comb += [beat.eq(beats.r_data), out.valid.eq(take), out.payload.eq(beat)]
+        running, stop = Signal(), Signal()
+        m.d.comb += stop.eq(writer_reset | emptied | ~running)
+        with m.If(~stop):
+            m.d.comb += [take.eq(beats.r_rdy & (inside | ends.r_rdy if ends else 1)),
+                         beats.r_en.eq(take & out.ready)]
+            if ends:
+                m.d.comb += ends.r_en.eq(take & out.ready & ~inside)
+            with m.If(take & out.ready):
+                m.d.read += inside.eq(~beat.last)
+        with m.Elif(inside):                                # in this very cycle: the MAC may not see a gap
+            m.d.comb += [out.valid.eq(1), out.p.keep.eq(-1), out.p.last.eq(1), out.p.error.eq(1),
+                         self.aborted.eq(out.ready)]
+            with m.If(out.ready):
+                m.d.read += inside.eq(0)
+        # After a reset of either side the FIFOs are emptied, and until that was seen what is in them is void.
+        with m.If(writer_reset):
+            m.d.read += [running.eq(0), seen.eq(0)]
+        with m.Elif(emptied):
+            m.d.read += [running.eq(0), seen.eq(1)]
+        with m.Elif(seen & ~inside):
+            m.d.read += [running.eq(1), seen.eq(0)]

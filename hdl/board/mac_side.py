@@ -1,0 +1,142 @@
+"""The MAC's side of a board: both crossings, the link's state and counters, at the MAC's clock."""
+
+from amaranth.hdl import Array, DomainRenamer, Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.cdc import FFSynchronizer
+from amaranth.lib.wiring import In, Out
+
+from ..axis import axis_signature
+from ..layouts import BEAT_BITS, BEAT_BYTES
+from ..mac import RX_USER_WIDTH, TX_USER_WIDTH
+from .axis_frames import axis_of, frames_of
+from .frame_crossing import FrameCrossing
+
+DEPTH_LOG2 = 9                       # beats of each crossing: what block RAMs of 512 words hold anyway
+FRAME_BYTES = 9216                   # the MAC cuts longer frames, see the settings of its block
+FRAME_BEATS = FRAME_BYTES // BEAT_BYTES
+COUNTER_BITS = 48
+
+# What is counted: name, width of the increment, what it says. The first ones come from the MAC, by the names of its
+# ports without `stat_`; the others from the crossings.
+MAC_EVENTS = (
+    ("tx_total_packets", 1, "Frames sent."),
+    ("tx_total_bytes", 6, "Their bytes, with FCS."),
+    ("tx_frame_error", 1, "Frames sent with the error mark."),
+    ("rx_total_packets", 3, "Frames received, bad ones too."),
+    ("rx_total_bytes", 7, "Their bytes, with FCS."),
+    ("rx_bad_fcs", 3, "Received with a wrong FCS."),
+    ("rx_undersize", 3, "Received with less than 64 bytes."),
+    ("rx_toolong", 1, "Received longer than the limit."),
+    ("rx_rsfec_corrected_cw_inc", 1, "RS-FEC code words that were corrected."),
+    ("rx_rsfec_uncorrected_cw_inc", 1, "RS-FEC code words that could not be."),
+)
+OWN_EVENTS = (
+    ("tx_overflow", 1, "The MAC could not take a beat that it had asked for."),
+    ("tx_underflow", 1, "The MAC found no beat inside a frame. Never, unless the crossing is broken."),
+    ("tx_aborted", 1, "Frames cut off because the card was reset."),
+    ("tx_dropped", 1, "Frames of the card that did not leave: the link is down, or a reset."),
+    ("rx_dropped", 1, "Frames received that did not reach the card: no room, too long, or a reset."),
+    ("link_lost", 1, "Times that the link was lost."),
+)
+EVENTS = MAC_EVENTS + OWN_EVENTS
+# Levels that the MAC tells, bits of a register.
+LEVELS = ("rx_aligned", "rx_local_fault", "rx_remote_fault", "rx_hi_ber", "rx_rsfec_hi_ser", "tx_local_fault")
+
+
+class MacSide(wiring.Component):
+    """Card and MAC at unrelated clocks: domains ``sync`` and ``mac``.
+
+    Frames to the MAC are stored and forwarded: it may not find a gap in a frame. Frames to the card are passed on as
+    they come; the card takes a beat per cycle, and what exceeds that is dropped as whole frames when the FIFO is full
+    to its last frame. While the link is down, frames of the card are dropped, so that the card does not stand still.
+
+    Members
+    -------
+    s_axis_tx, m_axis_rx : In/Out(axis)
+        The card's edge, domain ``sync``.
+    m_axis_mac, s_axis_mac : Out/In(axis)
+        The MAC's edge, domain ``mac``; ``s_axis_mac`` cannot wait.
+    levels : In(len(LEVELS))
+        From the MAC, in domain ``mac``, in the order of ``LEVELS``.
+    events : In(struct)
+        ``MAC_EVENTS`` and the MAC's overflow and underflow, domain ``mac``.
+    tx_enable : Out(1)
+        To the MAC, domain ``mac``: frames may be sent. Otherwise it is to send remote fault.
+    status : Out(len(LEVELS))
+        The levels in domain ``sync``.
+    counter_address, counter_stb : In
+        Domain ``sync``. Asks for a counter, held until the answer; no second one before it.
+    counter_data, counter_ack : Out
+        Domain ``sync``: the answer, about ten cycles later; never while the MAC has no clock.
+    """
+
+    def __init__(self):
+        events = [*MAC_EVENTS, *OWN_EVENTS[:2]]
+        super().__init__({
+            "s_axis_tx": In(axis_signature(data_width=BEAT_BITS, user_width=TX_USER_WIDTH)),
+            "m_axis_rx": Out(axis_signature(data_width=BEAT_BITS, user_width=RX_USER_WIDTH)),
+            "m_axis_mac": Out(axis_signature(data_width=BEAT_BITS, user_width=1)),
+            "s_axis_mac": In(axis_signature(data_width=BEAT_BITS, user_width=1)),
+            "levels": In(len(LEVELS)), "status": Out(len(LEVELS)), "tx_enable": Out(1),
+            "events": In(data.StructLayout({name: width for name, width, _ in events})),
+            "counter_address": In(range(len(EVENTS))), "counter_stb": In(1),
+            "counter_data": Out(COUNTER_BITS), "counter_ack": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        size = {"depth_log2": DEPTH_LOG2, "frame_beats": FRAME_BEATS}
+        m.submodules.tx = tx = DomainRenamer({"write": "sync", "read": "mac"})(
+            FrameCrossing(**size, whole=True, drop=False))
+        m.submodules.rx = rx = DomainRenamer({"write": "mac", "read": "sync"})(
+            FrameCrossing(**size, whole=False, drop=True))
+        frames_of(m, self.s_axis_tx, tx.i)
+        axis_of(m, tx.o, self.m_axis_mac)
+        frames_of(m, self.s_axis_mac, rx.i)
+        axis_of(m, rx.o, self.m_axis_rx)
+
+        levels_q = Signal(len(LEVELS))
+        enable = Signal()
+        m.d.mac += [levels_q.eq(self.levels), self.tx_enable.eq(levels_q[LEVELS.index("rx_aligned")])]
+        m.submodules.status_cdc = FFSynchronizer(levels_q, self.status)
+        m.submodules.enable_cdc = FFSynchronizer(self.tx_enable, enable)
+        m.d.comb += [tx.enable.eq(enable), rx.enable.eq(1)]
+        # No reset, here and where counters are read: it would look like an event.
+        dropped_toggle = Signal(reset_less=True)
+        dropped_mac = Signal()
+        dropped_q = Signal(reset_less=True)
+        m.submodules.dropped_cdc = FFSynchronizer(dropped_toggle, dropped_mac, o_domain="mac")
+        m.d.sync += dropped_toggle.eq(dropped_toggle ^ tx.dropped)
+        m.d.mac += dropped_q.eq(dropped_mac)
+        own = {"tx_aborted": tx.aborted, "tx_dropped": dropped_mac ^ dropped_q, "rx_dropped": rx.dropped,
+               "link_lost": self.tx_enable & ~levels_q[LEVELS.index("rx_aligned")]}
+        self._count(m, [own[name] if name in own else self.events[name] for name, _, _ in EVENTS])
+        return m
+
+    def _count(self, m, events):
+        """Counters at the MAC's clock, and the way by which one at a time is read."""
+        counters = [Signal(COUNTER_BITS, name=name) for name, _, _ in EVENTS]
+        for counter, event in zip(counters, events, strict=True):
+            event_q = Signal(len(event), name=f"{counter.name}_event")
+            m.d.mac += [event_q.eq(event), counter.eq(counter + event_q)]
+        asked_toggle = Signal(reset_less=True)
+        asked_mac = Signal()
+        known = Signal(3, reset_less=True)
+        told = Signal()
+        told_q = Signal(reset_less=True)
+        address = Signal(len(self.counter_address), reset_less=True)
+        address_mac = Signal(len(self.counter_address), reset_less=True)
+        held = Signal(COUNTER_BITS, reset_less=True)
+        m.submodules.asked_cdc = FFSynchronizer(asked_toggle, asked_mac, o_domain="mac")
+        m.submodules.told_cdc = FFSynchronizer(known[2], told)
+        with m.If(self.counter_stb):
+            m.d.sync += [asked_toggle.eq(~asked_toggle), address.eq(self.counter_address)]
+        # The question stands still since before `asked_toggle` changed, and the answer until it changes again.
+        m.d.mac += known.eq((known << 1) | asked_mac)
+        with m.If(known[0] != asked_mac):
+            m.d.mac += address_mac.eq(address)
+        with m.If(known[1] != known[0]):
+            m.d.mac += held.eq(Array(counters)[address_mac])
+        m.d.sync += told_q.eq(told)
+        m.d.sync += self.counter_ack.eq(told ^ told_q)
+        with m.If(told ^ told_q):
+            m.d.sync += self.counter_data.eq(held)

@@ -1,0 +1,87 @@
+"""Files of a Vivado project, and the script that makes and builds it in batch mode."""
+
+from ..abi import BAR_BYTES, MSIX_PBA_OFFSET, MSIX_TABLE_OFFSET
+from ..verilog import CARD_MODULE
+from .constraints import PART, crossings_xdc, pins_xdc
+from .mac_side import FRAME_BYTES
+from .text import clocks_text
+from .u50 import ILA_CARD, ILA_MAC, PROBES, TOP, U50
+from .vendor import CMAC, PCIE
+
+VENDOR_ID, DEVICE_ID = "1234", "5746"     # as in simulation; a product needs its own
+
+
+def pcie_settings(vectors):
+    """Of pcie4c_uscale_plus: what the card expects of it, see the integrator's guide."""
+    return {
+        "mode_selection": "Advanced", "PL_LINK_CAP_MAX_LINK_SPEED": "8.0_GT/s", "PL_LINK_CAP_MAX_LINK_WIDTH": "X16",
+        "axisten_if_width": "512_bit", "axisten_freq": "250", "axisten_if_enable_client_tag": "true",
+        "AXISTEN_IF_EXT_512_CQ_STRADDLE": "false", "AXISTEN_IF_EXT_512_CC_STRADDLE": "false",
+        "AXISTEN_IF_EXT_512_RQ_STRADDLE": "false", "AXISTEN_IF_EXT_512_RC_STRADDLE": "false",
+        "AXISTEN_IF_EXT_512_RC_4TLP_STRADDLE": "false",
+        "extended_tag_field": "true", "pf0_dev_cap_max_payload": "1024_bytes",
+        "vendor_id": VENDOR_ID, "PF0_DEVICE_ID": DEVICE_ID, "PF0_Use_Class_Code_Lookup_Assistant": "false",
+        "PF0_CLASS_CODE": "020700",
+        "pf0_bar0_64bit": "true", "pf0_bar0_prefetchable": "false",
+        "pf0_bar0_scale": "Kilobytes", "pf0_bar0_size": str(BAR_BYTES // 1024),
+        "pf0_bar2_enabled": "true", "pf0_bar2_64bit": "false", "pf0_bar2_scale": "Kilobytes", "pf0_bar2_size": "4",
+        "pf0_msi_enabled": "false", "pf0_msix_enabled": "true", "MSI_X_OPTIONS": "MSI-X_External",
+        "PF0_MSIX_CAP_TABLE_SIZE": f"{vectors - 1:03X}",
+        "PF0_MSIX_CAP_TABLE_BIR": "BAR_1:0", "PF0_MSIX_CAP_TABLE_OFFSET": f"{MSIX_TABLE_OFFSET:08X}",
+        "PF0_MSIX_CAP_PBA_BIR": "BAR_1:0", "PF0_MSIX_CAP_PBA_OFFSET": f"{MSIX_PBA_OFFSET:08X}",
+    }
+
+
+CMAC_SETTINGS = {
+    "CMAC_CAUI4_MODE": "1", "NUM_LANES": "4x25", "GT_REF_CLK_FREQ": "161.1328125", "USER_INTERFACE": "AXIS",
+    "GT_DRP_CLK": "100.00", "TX_FLOW_CONTROL": "0", "RX_FLOW_CONTROL": "0", "INCLUDE_RS_FEC": "1",
+    "ENABLE_AXI_INTERFACE": "0", "INCLUDE_STATISTICS_COUNTERS": "0",
+    "TX_FCS_INS_ENABLE": "1", "RX_FCS_DEL_ENABLE": "1",
+    "RX_MIN_PACKET_LEN": "64", "RX_MAX_PACKET_LEN": str(FRAME_BYTES),
+    "CMAC_CORE_SELECT": "CMACE4_X0Y4", "GT_GROUP_SELECT": "X0Y28~X0Y31",
+    **{f"LANE{lane}_GT_LOC": f"X0Y{27 + lane}" for lane in range(1, 5)}, "ENABLE_PIPELINE_REG": "1",
+}
+
+
+def _create(kind, name, settings):
+    lines = [f"create_ip -name {kind} -vendor xilinx.com -library ip -module_name {name}",
+             "set_property -dict [list \\"]
+    lines += [f"  CONFIG.{key} {{{value}}} \\" for key, value in settings.items()]
+    return "\n".join([*lines, f"] [get_ips {name}]", ""])
+
+
+def script(vectors, *, debug=False):
+    """``build.tcl``: run it by ``vivado -mode batch -source build.tcl`` in the folder of the files."""
+    blocks = [_create("pcie4c_uscale_plus", PCIE, pcie_settings(vectors)), _create("cmac_usplus", CMAC, CMAC_SETTINGS)]
+    if debug:
+        blocks += [_create("ila", name, {
+            "C_NUM_OF_PROBES": len(PROBES[name]), "C_DATA_DEPTH": 2048,
+            **{f"C_PROBE{k}_WIDTH": width for k, width in enumerate(PROBES[name])}}) for name in (ILA_CARD, ILA_MAC)]
+    return "\n".join([
+        f"# Makes the project weft_u50 for {PART} and builds its bitstream. Written for Vivado 2022.2 and later.",
+        "# A setting that this version of a block does not know stops the script: send the message back.",
+        f"create_project -force weft_u50 ./weft_u50 -part {PART}",
+        f"add_files [list {CARD_MODULE}.v {TOP}.v]",
+        "add_files -fileset constrs_1 [list pins.xdc crossings.xdc]",
+        "set_property used_in_synthesis false [get_files crossings.xdc]",
+        "set_property processing_order LATE [get_files crossings.xdc]",
+        f"set_property top {TOP} [current_fileset]", "",
+        *blocks,
+        "generate_target all [get_ips]",
+        "launch_runs synth_1 -jobs 4", "wait_on_run synth_1",
+        'if {[get_property PROGRESS [get_runs synth_1]] ne "100%"} { error "no netlist: see weft_u50/weft_u50.runs" }',
+        "launch_runs impl_1 -to_step write_bitstream -jobs 4", "wait_on_run impl_1",
+        "open_run impl_1",
+        "file mkdir reports",
+        "report_timing_summary -max_paths 20 -file reports/timing.txt",
+        "report_utilization -hierarchical -hierarchical_depth 3 -file reports/utilization.txt",
+        "report_cdc -details -file reports/cdc.txt", "report_bus_skew -file reports/bus_skew.txt",
+        "report_drc -file reports/drc.txt", "report_methodology -file reports/methodology.txt",
+        'if {[get_property PROGRESS [get_runs impl_1]] ne "100%"} { error "no bitstream: reports and weft_u50.runs" }',
+        'puts "bitstream: [glob weft_u50/weft_u50.runs/impl_1/*.bit]"', ""])
+
+
+def files(params, *, debug=False):
+    """``{name: text}`` of everything but the card itself."""
+    return {f"{TOP}.v": clocks_text(U50(debug=debug), TOP), "pins.xdc": pins_xdc(), "crossings.xdc": crossings_xdc(),
+            "build.tcl": script(params.msix_vectors, debug=debug)}
