@@ -223,9 +223,9 @@ LOSS_REPORT = frozenset({FrameKind.LOSS_REPORT})
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def short(dut):
     """A few packets, the third of which is lost; short enough for Icarus."""
-    fast = LinkConfig(delay_ns=1000)
+    fast = LinkConfig(delay_ns=300)
     case = Case({"a": [2500], "b": []}, there=fast, back=fast, host=HostConfig(read_latency_ns=200),
-                driver={"ring_log2": 4, "extent_bytes": 4096, "node_age_ns": 500})
+                driver={"ring_log2": 4, "extent_bytes": 4096, "node_age_ns": 200})
     crossing = await Crossing(dut, case, lambda c: c.drop("a_to_b", "third", nth(DATA, 2))).run()
     crossing.pair.scoreboards["b"].require("loss")
     assert crossing.counters["a"]["tx_retransmissions"] == crossing.dropped["third"] == 1

@@ -57,7 +57,7 @@ def assert_exact(report):
     assert report["nodes_linked"] == report["nodes_retired"] > 0
 
 
-def test_default_job_delivers_and_the_second_run_builds_nothing(own_root):
+def test_default_job_delivers_and_the_second_run_builds_nothing(tmp_path, own_root):
     status, output = weft_sim(own_root)
     assert status == 0, output
     assert "PASSED" in output
@@ -74,7 +74,8 @@ def test_default_job_delivers_and_the_second_run_builds_nothing(own_root):
     assert report["cache_hits"] + report["cache_misses"] == arrived > 0
     assert report["seed"] == 1 and f"weft sim --file {shlex.quote(report['file'])}" in report["command"]
     built = {path: path.stat().st_mtime_ns for path in own_root.glob("two-cards-test-*/ready")}
-    status, output = weft_sim(own_root, "--seed", "2")
+    (tmp_path / "small").write_bytes(bytes(20_000))
+    status, output = weft_sim(own_root, "--seed", "2", "--file", str(tmp_path / "small"))
     assert status == 0, output
     assert json.loads((own_root / "reports/sim.json").read_text())["seed"] == 2
     assert {path: path.stat().st_mtime_ns for path in own_root.glob("two-cards-test-*/ready")} == built
@@ -111,14 +112,17 @@ def test_bad_link_in_both_directions(tmp_path, findings, seed):
 
 
 def test_very_bad_link(tmp_path):
-    """Every fifth frame of either direction is lost, and much of the rest is late, double or damaged."""
+    """Every fifth frame of either direction is lost, and much of the rest is late, double or damaged.
+
+    Small packets: many, so that what is rare occurs soon.
+    """
     file = tmp_path / "file"
     file.write_bytes(run_sim.default_file().read_bytes()[:64 * 1024])
     much = {name: 0.2 if name.endswith("loss") else 0.05 for name in (*HARD, *HARD_BACK) if name != "qps"}
     wanted = {"loss", "second loss", "third loss", "reorder", "duplicate", "corruption", "probe"}
     exercised = set()
     for seed in range(5, 15):
-        report = run_job(tmp_path, file, **much, qps=2, seed=seed, rtt_us=6.0)
+        report = run_job(tmp_path, file, **much, qps=2, seed=seed, rtt_us=6.0, pmtu=256)
         assert_exact(report)
         exercised |= set(report["exercised"]["b"])
         if exercised >= wanted:
