@@ -128,7 +128,7 @@ class SecondLevel:
         if gone := len(life.matcher.retired):
             self._cached -= gone
             self.card.receive_path.retire(life)
-            self.look(life)
+            self.card.loop.call_in(self.card.timing.retired, self.look, life)
 
     def not_matched(self, life):
         self._left(life)
@@ -162,12 +162,12 @@ class SecondLevel:
         self.card.counters["prefetches"] += 1
         read = Read(nodes.line * abi.BLOCK_BYTES, count * abi.BLOCK_BYTES,
                     lambda done: self.card.loop.call_at(done, self._came, life, count))
-        self.card.line_read(self.card.loop.now_ns + count * timing.look_block, read)
+        self.card.line_read(self.card.loop.now_ns + count * timing.look_block + timing.ask, read)
 
     def _came(self, life, count):
         """Blocks of a list arrived."""
         timing, loop = self.card.timing, self.card.loop
-        at = max(loop.now_ns, self._prefetch_free) + timing.land
+        at = max(loop.now_ns + timing.line, self._prefetch_free) + timing.land
         for part in range(count):
             loop.call_at(at + part * timing.land_block, self._land, life, part + 1 == count)
         self._prefetch_free = at + (count - 1) * timing.land_block

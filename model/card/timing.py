@@ -100,8 +100,16 @@ class Timing:
         By how much a node that comes of age is faster.
     command : float
         From the descriptor's line at the card to the request for the answer's write.
-    look, look_block, land, land_block, wake, match : float
-        Prefetcher and matcher, see ``hdl/adamap/prefetch.py`` and ``hdl/adamap/matcher.py``.
+    look, look_block, ask : float
+        Prefetcher, see ``hdl/adamap/prefetch.py``: from the reason to look at a list to what comes of it, for each
+        block that is read, and from there to the request.
+    line, land, land_block : float
+        From the end of its read to a block at the prefetcher, from there into the cache, and for each further block.
+    wake : float
+        From there until a header that waited goes on.
+    match, retired : float
+        Matcher, see ``hdl/adamap/matcher.py``: from a verdict to its hit or miss, and from a hit that ends a node to
+        the reason to look at its list.
     """
 
     register_write: float = 16.4
@@ -123,7 +131,7 @@ class Timing:
     frame_descriptor: float = 56.0
     payload: float = 40.0
     send: float = 40.0
-    send_raw: float = 32.0
+    send_raw: float = 16.0
     retire: float = 44.0
     retire_raw: float = 36.0
     status: float = 12.0
@@ -138,12 +146,15 @@ class Timing:
     retire_report: float = 80.0
     age: float = 4.0
     command: float = 172.0
-    look: float = 20.0
+    look: float = 24.0
     look_block: float = 4.0
-    land: float = 20.0
+    ask: float = 24.0
+    land: float = 24.0
     land_block: float = 16.0
-    wake: float = 12.0
+    line: float = 24.0
+    wake: float = 24.0
     match: float = 20.0
+    retired: float = 16.0
 
 
 LINE_OVERHEAD_BYTES, PREAMBLE_BYTES = 24, 8

@@ -14,7 +14,9 @@ from .pcie import Read
 from .timing import BEAT_BYTES, CYCLE_NS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, edge
 
 Ring = abi.Ring
-CHOSEN_MAX = 23     # packets between their choice and the request for their payload: FIFOs of hdl/transmit/check.py
+# Packets between their choice and the request for their payload: 11 in hdl/transmit/check.py, whose translation holds
+# no more of them, and one in the reader.
+CHOSEN_MAX = 12
 BULK_SHARE = 8      # see hdl/pcie/dma_read.py
 FIFO_BEATS = 19     # between the framer and the MAC, besides the send buffer
 
