@@ -32,7 +32,7 @@ endif
 MOVED := $(shell made=$$(grep -s '^command *=' $(VENV)/pyvenv.cfg); here=" $$(pwd -P)/$(VENV)"; \
   [ "$$made" = "" ] || [ "$$made" != "$${made%"$$here"}" ] || echo moved)
 
-.PHONY: help sim test soak conformance interop wave verilog synth bench formal mutants coverage lint clean tools moved
+.PHONY: help sim test soak conformance interop ibverbs programs wave verilog synth bench formal mutants coverage lint clean tools moved
 .DEFAULT_GOAL := help
 
 help:
@@ -45,6 +45,8 @@ help:
 	@echo '               two cards alone on the workers of a Dask scheduler, SCHEDULER=tcp://...'
 	@echo 'make conformance  rdma-core'"'"'s own tests of pyverbs (Debian: python3-pyverbs) against the driver'
 	@echo 'make interop   a Linux guest with rxe (Debian: qemu-system-x86) against the endpoint and the card'
+	@echo 'make ibverbs   libibverbs.so.1 for unmodified RDMA programs on served cards (Debian: libibverbs-dev)'
+	@echo 'make programs  those programs on functional cards; JSON under sim_build/reports'
 	@echo 'make verilog   Verilog for FPGA in three sizes, or PRESET=, under sim_build/verilog'
 	@echo 'make bench     benchmarks, or ONLY= some; JSON under sim_build/reports'
 	@echo 'make synth     cells and memories by block and room; PRESET=; JSON under sim_build/reports'
@@ -68,6 +70,12 @@ conformance: $(VENV)/.sim
 
 interop: $(VENV)/.sim
 	@$(BIN)/weft interop
+
+ibverbs: $(VENV)/.sim
+	@$(BIN)/python -m weft.driver.ibverbs.build
+
+programs: $(VENV)/.sim
+	@$(BIN)/python -m weft.tb.serve.run
 
 soak: $(VENV)/.dev
 	@$(BIN)/weft soak $(call option,BUDGET) $(call option,SCHEDULER)

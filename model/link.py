@@ -29,6 +29,11 @@ class EventLoop:
     def call_in(self, delay_ns, function, *args):
         self.call_at(self.now_ns + delay_ns, function, *args)
 
+    @property
+    def due_ns(self):
+        """When the next event is, or None."""
+        return self._queue[0][0] if self._queue else None
+
     def step(self):
         """Run the next event; false if there is none."""
         if not self._queue:

@@ -52,11 +52,13 @@ IMPORTS = {
     "driver/aio": "driver/terms driver/connection driver/verbs driver/cm",
     "driver/channel": "driver/terms driver/verbs",
     "driver/application": "driver/terms driver/verbs",
+    "driver/ibverbs": "contracts",
+    "driver/serve": "driver/terms driver/device driver/ibverbs driver/queue driver/operation driver/verbs",
     # RDMA in software: beside the card's driver, of which it shares the words and nothing that moves.
     "driver/soft/ports": "",
     "driver/soft/raw": "contracts driver/terms driver/memory",
     "driver/soft/rc": "contracts driver/terms driver/memory driver/protocol driver/verbs",
-    "driver/soft/serve": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/rc",
+    "driver/soft/serve": "driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/rc",
     "driver/soft": "contracts driver/soft/raw",
     # The models.
     "model": "contracts",
@@ -68,7 +70,7 @@ IMPORTS = {
     "model/wan": "contracts model/wan/path model/wan/adamap model/wan/scheme",
     # The benches, and above all the command line, which starts them.
     "tb/flow": "contracts hdl hdl/verilog",
-    "tb/world": "contracts hdl hdl/pcie hdl/verilog driver/device tb/flow",
+    "tb/world": "contracts hdl hdl/pcie hdl/verilog driver/device model/card tb/flow",
     "tb/board": "contracts hdl hdl/pcie hdl/card hdl/verilog hdl/board tb/flow",
     "tb/judge": "contracts driver/queue model/functional tb/flow",
     "tb/blocks/pcie": "contracts hdl hdl/pcie tb/flow tb/world",
@@ -87,14 +89,16 @@ IMPORTS = {
     "tb/connection": "contracts driver/terms driver/protocol driver/connection driver/verbs driver/cm driver/aio model "
                      "model/functional tb/world tb/judge tb/flow",
     "tb/linux": "driver/terms driver/linux driver/verbs model model/functional tb/flow",
-    "tb/soft": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc driver/soft/serve "
-               "driver/soft model model/functional tb/world tb/judge tb/flow",
     "tb/interop": "contracts driver/terms driver/verbs driver/soft/ports driver/soft/rc model model/functional tb/flow "
                   "tb/world",
     "tb/conformance": "driver/terms driver/verbs driver/cm model model/functional",
-    "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/verbs driver/application "
-                "model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software tb/connection",
+    "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/engine driver/verbs "
+                "driver/application model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software "
+                "tb/connection",
+    "tb/serve": "driver/terms driver/ibverbs driver/serve driver/verbs model model/functional",
     "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
+    "tb/soft": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc "
+               "driver/soft/serve driver/soft model model/functional tb/world tb/judge tb/stage tb/flow",
     "tb/perf": "driver/terms driver/verbs tb/flow tb/stage",
     "tb/tool": "contracts driver/terms driver/verbs tb/stage",
     "tb/fuzz": "contracts driver/terms driver/verbs driver/application model/functional tb/flow tb/world tb/judge "
@@ -117,9 +121,9 @@ IMPORTS = {
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",
-    "tb/cli": "contracts hdl/verilog hdl/board driver/engine driver/soft/ports driver/soft/serve tb/flow tb/cards "
-              "tb/stage tb/perf tb/tool tb/document tb/proof tb/measure tb/mutate tb/job tb/calibrate tb/soak "
-              "tb/sweep tb/report tb/interop",
+    "tb/cli": "contracts hdl/verilog hdl/board driver/engine driver/ibverbs driver/serve driver/soft/ports "
+              "driver/soft/serve tb/flow tb/cards tb/serve tb/stage tb/perf tb/tool tb/document tb/proof tb/measure "
+              "tb/mutate tb/job tb/calibrate tb/soak tb/sweep tb/report tb/interop",
     "tb": "contracts model/functional model/wan tb/flow tb/stage tb/document tb/measure tb/job tb/perf tb/tool tb/soak "
           "tb/wan tb/sweep tb/interop tb/report tb/cli",
 }

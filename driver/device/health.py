@@ -43,9 +43,9 @@ class SilenceWatch:
         self._device, self._patience_ns = device, patience_ns
         self.due = device.now_ns() + patience_ns
 
-    def heard(self):
+    def heard(self, now=None):
         """The card said something."""
-        self.due = self._device.now_ns() + self._patience_ns
+        self.due = (self._device.now_ns() if now is None else now) + self._patience_ns
 
     def look(self):
         """What speaks against the card, if it is time to ask; otherwise None."""

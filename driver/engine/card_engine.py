@@ -4,17 +4,19 @@ import collections
 import contextlib
 from dataclasses import replace
 
-from weft.hdl import abi, wire
+from weft.hdl import abi
 
 from ..device.bringup import come_to_rest
 from ..device.capabilities import write_register
 from ..device.health import DeviceFatal, SilenceWatch
 from ..protocol.arp import is_arp
 from ..queue.command import CommandQueue
+from ..queue.control_frames import parse_control
 from ..queue.host_qpns import HostQpns
 from ..queue.meta_report import ReportWorker
 from ..queue.ring import CardToHostRing, HostToCardRing
-from ..queue.simple_nic import SimpleNic, control_extension, parse_control
+from ..queue.simple_nic import SimpleNic
+from ..queue.status import unpack_status
 from ..queue.transmit_turns import TransmitTurns, enough_bytes
 from ..terms.enums import WCStatus
 from ..terms.errors import QueueFull, TimedOut
@@ -81,13 +83,14 @@ class CardEngine:
             r: (HostToCardRing if r in abi.HOST_TO_CARD else CardToHostRing)(device, r, config.log2(r)) for r in Ring
         }
         self.status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
+        self._status_taken = None      # as the card wrote it
         self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
         self.host_qpns = HostQpns(device, taken=lambda is_host: any(map(is_host, self.qps.numbers)))
         self.qps = QpTable(max_qp, config.random, reserved=self.host_qpns)
         self.reports = ReportWorker(self.rings[Ring.META_REPORT], self.qps.find)
         self.commands = CommandQueue(device, self.rings[Ring.COMMAND], self.rings[Ring.RESPONSE],
                                      drain=self._while_waiting, fail=self.fail,
-                                     card_cons=lambda: self._read_status().command_cons)
+                                     card_cons=lambda: unpack_status(self.status.read(0, abi.BLOCK_BYTES)).command_cons)
         self.lender = None
         self.balancers, self.raw_frame_handlers, self.fatal_handlers, self.services = [], [], [], []
         self.fatal, self.stopped = None, False
@@ -122,6 +125,7 @@ class CardEngine:
         self.lender.windows.forget()
         self._turns.clear()
         self.status.write(0, bytes(abi.BLOCK_BYTES))
+        self._status_taken = None
         for ring in self.rings.values():
             ring.clear()
         self.commands.forget()
@@ -173,40 +177,51 @@ class CardEngine:
         """One round of everything, without waiting; true if something happened."""
         if self.fatal is not None:
             return False
-        status = self._read_status()
-        busy = self._turns.advance(status, self.device.now_ns())
-        busy |= self.commands.progress()
-        busy |= self.reports.progress()
+        busy = self._take_status()
+        if self.commands.progress():
+            busy = True
+        if self.reports.progress():
+            busy = True
         now = self.device.now_ns()
         for entry, frame in self.nic.poll():
             busy = True
             self._take_frame(entry, frame, now)
         if busy:
-            self._watch.heard()
-        else:
+            self._watch.heard(now)
+        elif now >= self._watch.due:
             self._look_after_card()
         if self.fatal is not None:
             return True
-        self.loopback.progress(now)
+        if self.loopback.frames:
+            self.loopback.progress(now)
         for qp in self.qps.due(now):
             qp.progress(now)
-            if self.loopback.serves(qp):
+            if qp.path.ip == self.ip:
                 self.loopback.carry(qp, now)
+            elif qp.sender is None or qp.sender.at_rest:
+                continue
             elif qp.path.mac is not None:
                 self._turns.offer(qp)
-            elif qp.sender is not None and qp.sender.has_work:
+            elif qp.sender.has_work:
                 self.neighbours.want(qp.path.ip, now)
         self._turns.fill()
-        self.neighbours.progress(now)
+        if self.neighbours.asked:
+            self.neighbours.progress(now)
         for service in self.services:
             service.progress(now)
         self.nic.flush()
         for balance in self.balancers:
             balance(now)
-        return busy or self.qps.any_active or self.loopback.busy
+        return busy or self.qps.any_active or bool(self.loopback.frames)
 
-    def _read_status(self):
-        return abi.STATUS_BLOCK.unpack(self.status.read(0, abi.BLOCK_BYTES))
+    def _take_status(self):
+        """Take back what the card finished, if it wrote its status since the last time; true if there was something."""
+        data = self.status.read(0, abi.BLOCK_BYTES)
+        if data == self._status_taken:
+            return False
+        busy = self._turns.advance(unpack_status(data), self.device.now_ns())
+        self._status_taken = data
+        return busy
 
     def _take_frame(self, entry, frame, now):
         control = parse_control(frame) if entry.roce else None
@@ -345,34 +360,17 @@ class CardEngine:
         self._turns.remove(qp)
         self.loopback.forget(qp)
 
-    def doorbell(self, register, layout, **fields):
-        """Write a doorbell word."""
-        self.device.write64(abi.REGISTER[register].offset, int.from_bytes(layout.pack(**fields), "little"))
-
     def send_control(self, qp, frame):
         """Queue a control frame of a QP. When too many of it wait it gets lost: what any may do on the way."""
-        path = qp.path
-        if self.loopback.serves(qp):
+        if qp.path.ip == self.ip:
             self.loopback.send_control(qp, frame)
             self.counts[frame.opcode.name] += 1
             return
-        if path.mac is None:
+        if qp.path.mac is None:
             self.counts["control_frames_dropped"] += 1
             return
-        data = wire.build_frame(
-            opcode=frame.opcode,
-            dst_mac=path.mac,
-            src_mac=self.mac,
-            src_ip=self.ip,
-            dst_ip=path.ip,
-            sport=qp.sport,
-            dest_qp=path.qpn,
-            psn=frame.psn,
-            extensions=control_extension(frame),
-            payload=frame.payload,
-        )
         try:
-            self.nic.send(data, qp)
+            self.nic.send(qp.way.frames.build(frame), qp)
             self.counts[frame.opcode.name] += 1
         except BufferError:
             self.counts["control_frames_dropped"] += 1

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from threading import get_ident
 
 
 class CardLock:
@@ -28,7 +29,7 @@ class CardLock:
             self._wanted += 1
             self._device.acquire(self._lock)
             self._wanted -= 1
-        self._owner, self._depth = threading.get_ident(), depth
+        self._owner, self._depth = get_ident(), depth
 
     def _leave(self):
         depth, self._owner, self._depth = self._depth, None, 0
@@ -36,8 +37,11 @@ class CardLock:
         return depth
 
     def __enter__(self):
-        if self._owner == threading.get_ident():
+        me = get_ident()
+        if self._owner == me:
             self._depth += 1
+        elif self._lock.acquire(False):
+            self._owner, self._depth = me, 1
         else:
             self._take(1)
         return self
@@ -46,12 +50,13 @@ class CardLock:
         if self._depth > 1:
             self._depth -= 1
         else:
-            self._leave()
+            self._owner, self._depth = None, 0
+            self._lock.release()
 
     @contextlib.contextmanager
     def given_up(self):
         """Without the lock, if this thread has it, and with it again behind the block."""
-        if self._owner != threading.get_ident():
+        if self._owner != get_ident():
             yield
             return
         depth = self._leave()

@@ -20,11 +20,16 @@ class Loopback:
     ----------
     card : CardEngine
         It has ``device, ip, qps`` and ``tables``.
+
+    Attributes
+    ----------
+    frames : deque
+        Control frames on their way.
     """
 
     def __init__(self, card):
         self.card = card
-        self._frames = collections.deque()
+        self.frames = collections.deque()
         self._lost = {}      # QP that sends -> its work that found nobody
         self._next = {}      # QP that receives -> PSN behind the last packet
 
@@ -40,7 +45,7 @@ class Loopback:
             else:
                 table.pop(qp, None)
         if qp is None:
-            self._frames.clear()
+            self.frames.clear()
 
     # ---------------------------------------------------------------------------------------- data
 
@@ -98,17 +103,17 @@ class Loopback:
             self._report(peer, abi.ReportKind.ERROR, packet, reason=refused)
             return False
         if packet.length:
-            source, start = self._place(qp, lkey, local_va, packet.length)
-            target, at = self._place(peer, packet.rkey, packet.va, packet.length)
+            source, start = self._place(qp, lkey, local_va)
+            target, at = self._place(peer, packet.rkey, packet.va)
             target.write(at, source.read(start, packet.length))
         self._next[peer] = (packet.psn + 1) & _WORD
         return True
 
-    def _place(self, qp, key, va, length):
-        """Buffer and offset of a range that a QP may use."""
+    def _place(self, qp, key, va):
+        """Buffer and offset of an address that a QP may use."""
         if (own := qp.own_memory(key)) is not None:
             return own, va
-        buffer = self.card.device.buffer_at(va, length)
+        buffer = self.card.lender.buffer_of(key)
         return buffer, va - buffer.va
 
     def _report(self, qp, kind, packet, **fields):
@@ -122,16 +127,12 @@ class Loopback:
 
     def send_control(self, qp, frame):
         """A control frame for the peer, which gets it in the next round."""
-        self._frames.append((qp, qp.path.qpn, frame))
-
-    @property
-    def busy(self):
-        return bool(self._frames)
+        self.frames.append((qp, qp.path.qpn, frame))
 
     def progress(self, now):
         """Hand the control frames over that were sent until now."""
-        for _ in range(len(self._frames)):
-            sender, qpn, frame = self._frames.popleft()
+        for _ in range(len(self.frames)):
+            sender, qpn, frame = self.frames.popleft()
             peer = self.card.qps.find_life(qpn)
             if peer is None or peer.path.ip != self.card.ip:
                 continue

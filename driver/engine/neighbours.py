@@ -24,19 +24,24 @@ class Neighbours:
         A neighbour that was wanted is known now.
     missing : callable(ip)
         It did not answer.
+
+    Attributes
+    ----------
+    asked : dict
+        IP -> [questions asked, when the next one is due].
     """
 
     def __init__(self, mac, ip, *, send, found, missing):
         self.mac, self.ip = mac, ip
         self._send, self._found, self._missing = send, found, missing
         self._known = {ip: mac}
-        self._asked = {}    # ip -> [questions asked, when the next one is due]
+        self.asked = {}
         self._claims = {}   # ip -> MAC address that somebody else than the known one says it has
 
     def add(self, ip, mac):
         """Say what is known anyhow."""
         self._known[ip] = mac
-        if self._asked.pop(ip, None) is not None:
+        if self.asked.pop(ip, None) is not None:
             self._found(ip, mac)
 
     def find(self, ip):
@@ -46,7 +51,7 @@ class Neighbours:
     def want(self, ip, now):
         """Ask for a neighbour that is not known, unless that was done already."""
         if ip not in self._known:
-            self._asked.setdefault(ip, [0, now])
+            self.asked.setdefault(ip, [0, now])
 
     def on_frame(self, frame):
         """An ARP frame from the network."""
@@ -57,35 +62,35 @@ class Neighbours:
             return
         known = self._known.get(said.spa)
         if known is None:
-            if said.tpa == self.ip and said.spa in self._asked:
+            if said.tpa == self.ip and said.spa in self.asked:
                 self.add(said.spa, said.sha)
         elif said.sha == known:
             if said.tpa == self.ip and said.spa in self._claims:
-                del self._claims[said.spa], self._asked[said.spa]
+                del self._claims[said.spa], self.asked[said.spa]
         elif said.spa in self._claims or len(self._claims) < CLAIMS_MAX:
             self._claims[said.spa] = said.sha
-            self._asked.setdefault(said.spa, [0, 0])
+            self.asked.setdefault(said.spa, [0, 0])
 
     @property
     def deadline(self):
         """When :meth:`progress` wants to be called, or None."""
-        return min((due for _, due in self._asked.values()), default=None)
+        return min((due for _, due in self.asked.values()), default=None)
 
     def progress(self, now):
         """Ask what is due, and give up what was asked often enough."""
-        for ip, (asked, due) in list(self._asked.items()):
+        for ip, (asked, due) in list(self.asked.items()):
             if now < due:
                 continue
             if asked == CLAIM_ASKS and ip in self._claims:
                 self.add(ip, self._claims.pop(ip))
             elif asked == ASKS:
-                del self._asked[ip]
+                del self.asked[ip]
                 self._missing(ip)
             else:
-                self._asked[ip] = [asked + 1, now + (ASK_NS << asked)]
+                self.asked[ip] = [asked + 1, now + (ASK_NS << asked)]
                 self._send(arp.question(self.mac, self.ip, ip))
 
     def forget(self):
         """The card was reset: nobody waits for an answer any more."""
-        self._asked.clear()
+        self.asked.clear()
         self._claims.clear()

@@ -11,12 +11,15 @@ from ..receive.hole_list import LinkDoorbell
 from ..receive.receiver import CumDoorbell
 from ..terms.enums import EventType, WCFlags, WCOpcode, WCStatus
 from ..terms.wc import WC
+from .way import Way
 
 _OF_PACKETS = frozenset({
     abi.ReportKind.MESSAGE_END, abi.ReportKind.PROGRESS, abi.ReportKind.PROBE, abi.ReportKind.ERROR,
     abi.ReportKind.UNMATCHED})
 _REFUSED = {wire.Syndrome.NAK_REMOTE_ACCESS: EventType.QP_ACCESS_ERR,
             wire.Syndrome.NAK_INVALID_REQUEST: EventType.QP_REQ_ERR}
+_LINK, _CUM = (abi.REGISTER[name].offset for name in ("link_doorbell", "cum_doorbell"))
+_VALUE_SHIFT = abi.CUM_DOORBELL.shift_of("psn")     # that of ``nodes`` as well
 _LOCAL_PROTECTION = frozenset(
     {abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD}
 )
@@ -39,6 +42,8 @@ class QpEngine:
         Of this QP, unless they are ``shared`` with others.
     tell : callable(EventType)
         Gets what happens that no completion speaks of.
+    start_answering : callable(psn)
+        Called in RTR when the peer asks for something that takes a sender, which is to begin with this PSN.
 
     Attributes
     ----------
@@ -65,13 +70,18 @@ class QpEngine:
         No request is begun any more, and not all that were are finished.
     """
 
-    def __init__(self, card, qp_num, scq, rcq, *, pd, rights, receives, shared=False, tell=lambda event_type: None):
+    def __init__(self, card, qp_num, scq, rcq, *, pd, rights, receives, shared=False, tell=lambda event_type: None,
+                 start_answering=lambda psn: None):
         self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
         self.index, self.generation = card.qps.parts(qp_num)
-        self.path = self.receiver = self.sender = None
+        self._life = int.from_bytes(abi.CUM_DOORBELL.pack(qpn=self.index, generation=self.generation), "little")
+        self._mark_active = card.qps.mark_active
+        self.path = self.receiver = self.sender = self._way = None
         self.on_card = self.in_error = self.leaving = self.draining = False
+        self.start_answering = start_answering
         self._tell, self._tell_drained, self._heard = tell, False, False
         self.told_card = None
+        self._news = True        # the receiver heard of something since it last worked out what is complete
         self._receives, self._shared = receives, shared
         self.operations = Connection(self, card.lender, rights, pd, receives)
 
@@ -93,12 +103,12 @@ class QpEngine:
         """Begin no further request; ``tell`` says whether there is an event when those that were begun are finished."""
         self.operations.requester.closed = self.draining = True
         self._tell_drained = tell
-        self.card.mark_active(self)
+        self._mark_active(self)
 
     def resume(self):
         """Begin requests again."""
         self.operations.requester.closed = self.draining = False
-        self.card.mark_active(self)
+        self._mark_active(self)
 
     def stop(self):
         """The card has it no more, and gives back what it held for it; nothing that was posted is completed."""
@@ -112,7 +122,7 @@ class QpEngine:
 
     def wake(self):
         """There is something to do in the next round."""
-        self.card.mark_active(self)
+        self._mark_active(self)
 
     def is_write(self, op):
         """It is done by a write alone, of which the peer's driver need not know."""
@@ -128,7 +138,7 @@ class QpEngine:
         """
         self.operations.post_send(op)
         if self.on_card:
-            self.wake()
+            self._mark_active(self)
         else:
             self.operations.requester.pump()
 
@@ -160,8 +170,11 @@ class QpEngine:
             self._heard = True
             if self.sender is None:
                 self._tell(EventType.COMM_EST)
-        self.card.mark_active(self)
-        if kind is abi.ReportKind.NODE:
+        self._mark_active(self)
+        self._news = True
+        if kind is abi.ReportKind.MESSAGE_END:
+            self.receiver.on_message_end(report)
+        elif kind is abi.ReportKind.NODE:
             self.receiver.on_node(report)
         elif kind is abi.ReportKind.RETIRE:
             self.receiver.on_retire(report)
@@ -188,7 +201,7 @@ class QpEngine:
         if frame.src_ip != self.path.ip:
             self.card.counts["control_frames_of_strangers"] += 1
             return
-        self.card.mark_active(self)
+        self._mark_active(self)
         if frame.opcode is wire.Opcode.ACKNOWLEDGE:
             if self.sender:
                 self.sender.on_ack(frame.psn, frame.syndrome, now, frame.msn)
@@ -218,30 +231,36 @@ class QpEngine:
 
     def progress(self, now):
         """Everything that is due: deliveries, answers, acknowledgements, timers, completions."""
-        self._take_messages()
+        receiver, sender, requester = self.receiver, self.sender, self.operations.requester
+        if receiver.holes.waits_for_blocks:
+            receiver.link_waiting()
+            self._news = True
+        if self._news and not self.in_error:
+            self._news = False
+            self._take_messages()
         self.operations.pump()
         self._acknowledge()
-        if self.sender is not None:
+        if sender is not None and (requester.open or requester.waiting or self.operations.responder.entries
+                                   or self.draining or not sender.at_rest):
             self._progress_sender(now)
 
     def _take_messages(self):
-        receiver = self.receiver
-        if receiver.holes.waits_for_blocks:
-            receiver.link_waiting()
-        if not self.in_error:
-            receiver.settle()
+        receiver, take = self.receiver, self.operations.on_message
+        receiver.settle()
         while receiver.messages and not self.in_error:
             message = receiver.take_message()
-            self.operations.on_message(message.psn, message.end)
+            take(message.psn, message.end)
 
     def _acknowledge(self):
         receiver, responder = self.receiver, self.operations.responder
         if self.in_error:
             receiver.repeat_nak()
         else:
-            receiver.held = len(responder)
-            receiver.acknowledge(responder.waiting_psn, responder.quiet)
-        self._carry_out(receiver.actions)
+            receiver.held = len(responder.entries)
+            if receiver.owes_answer:
+                receiver.acknowledge(responder.waiting_psn, responder.quiet)
+        if receiver.actions:
+            self._carry_out(receiver.actions)
         if receiver.nak_sent and not self.in_error:
             self._tell(_REFUSED.get(receiver.nak[1], EventType.QP_FATAL))
             self.fail(WCStatus.WR_FLUSH_ERR)
@@ -249,30 +268,38 @@ class QpEngine:
     def _progress_sender(self, now):
         sender, requester = self.sender, self.operations.requester
         sender.requests, sender.oldest_psn = requester.started, requester.oldest_psn
-        sender.spares = not len(requester)
-        sender.await_peer(requester.awaiting, now)
+        sender.spares = not requester.open and not requester.waiting
+        sender.await_peer(bool(requester.open), now)
         sender.poll(now)
-        self._carry_out(sender.frames)
-        while sender.completions:
-            request, status = sender.completions.popleft()
-            if status is WCStatus.SUCCESS:
-                self.operations.on_sent(request)
+        if sender.frames:
+            self._carry_out(sender.frames)
+        taken = bool(sender.completions)
+        if taken:
+            self._take_sent(sender.completions)
         if sender.failed is not None and not self.in_error:
             self.fail(sender.failed)
-        self.operations.pump()
-        sender.await_peer(requester.awaiting, now)
+        if taken or self.in_error or requester.waiting or self.operations.responder.entries:
+            self.operations.pump()
+            sender.await_peer(bool(requester.open), now)
         if self.draining and not self.in_error and not requester.open:
             self.draining = False
             if self._tell_drained:
                 self._tell(EventType.SQ_DRAINED)
 
+    def _take_sent(self, completions):
+        """Messages arrived at the peer, or will not."""
+        while completions:
+            request, status = completions.popleft()
+            if status is WCStatus.SUCCESS and request.cookie is not None:
+                request.cookie.on_sent(request)
+
     def _carry_out(self, actions):
         while actions:
             action = actions.popleft()
             if isinstance(action, LinkDoorbell):
-                self._doorbell("link_doorbell", abi.LINK_DOORBELL, nodes=action.nodes)
+                self._doorbell(_LINK, action.nodes)
             elif isinstance(action, CumDoorbell):
-                self._doorbell("cum_doorbell", abi.CUM_DOORBELL, psn=action.psn & 0xFFFF_FFFF)
+                self._doorbell(_CUM, action.psn)
             elif isinstance(action, ControlFrame) and self._may_say(action):
                 self.card.send_control(self, action)
 
@@ -280,16 +307,21 @@ class QpEngine:
         """In ERR nothing is said but a NAK: neither that something arrived nor that it shall come again."""
         return not self.in_error or frame.opcode is wire.Opcode.ACKNOWLEDGE
 
-    def _doorbell(self, register, layout, **fields):
-        if self.card.loopback.serves(self):
-            return     # the card saw nothing that it could forget
-        self.card.doorbell(register, layout, qpn=self.index, generation=self.generation, **fields)
+    def _doorbell(self, register, value):
+        """Write a doorbell word of this QP, with a 32-bit number in it."""
+        if not self.card.loopback.serves(self):     # of which the card saw nothing that it could forget
+            self.card.device.write64(register, self._life | (value & 0xFFFF_FFFF) << _VALUE_SHIFT)
+
+    @property
+    def way(self):
+        """What is the same in everything that it sends, for as long as :attr:`path` is."""
+        if self._way is None or self._way.path is not self.path:
+            self._way = Way(self.path, self.card, self.index, self.sport)
+        return self._way
 
     def work_descriptor(self, fields):
         """A WORK entry of this connection."""
-        path = self.path
-        return abi.WORK.pack(pmtu=path.mtu, sqpn=self.index, dqpn=path.qpn, dst_mac=path.mac, dst_ip=path.ip,
-                             sport=self.sport, **fields)
+        return self.way.descriptors.pack(fields)
 
     def own_memory(self, key):
         """Memory of the driver's own behind a key of this QP, as a buffer, or None if it is the program's."""
@@ -309,7 +341,7 @@ class QpEngine:
         """A send work request is done with."""
         if op.signaled or status is not WCStatus.SUCCESS:
             opcode = COMPLETION_OPCODE[op.opcode]
-            self.scq.push(WC(op.wr_id, status, opcode, qp_num=self.qp_num, byte_len=op.length))
+            self.scq.push(WC(op.wr_id, status, opcode, 0, op.length, self.qp_num))
 
     def complete_receive(self, receive, status, end=None):
         """A receive work request is: by the message with this end, if it succeeded."""

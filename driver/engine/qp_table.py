@@ -28,14 +28,15 @@ class QpTable:
 
     def __init__(self, size, random, reserved=()):
         self.size, self.index_bits, self._random = size, (size - 1).bit_length(), random
-        self.reserved = reserved
+        self.reserved, self._index_mask = reserved, (1 << self.index_bits) - 1
         self._generations = {}
         self._free = collections.deque(range(FIRST_INDEX, size))
         self._qps = {}
         self._active = {}
         self._starved = {}    # those that wait for blocks, which may come back at any time
         self._at = {}         # QP -> when it wants a round
-        self._times = []      # heap of the same, with what is not true any more
+        self._queued = {}     # QP -> its time in the heap: not later, so that a time that only moves on is not pushed
+        self._times = []      # heap of these, with what is not true any more
         self._number = itertools.count()
 
     @property
@@ -99,7 +100,7 @@ class QpTable:
     def remove(self, qp):
         """The card does not know it any more."""
         self._qps.pop(qp.index, None)
-        for these in (self._active, self._starved, self._at):
+        for these in (self._active, self._starved, self._at, self._queued):
             these.pop(qp, None)
 
     def find(self, index, generation):
@@ -109,7 +110,7 @@ class QpTable:
 
     def find_life(self, qpn):
         """The QP with this very number, or None."""
-        qp = self._qps.get(self.parts(qpn)[0])
+        qp = self._qps.get(qpn & self._index_mask)
         return qp if qp is not None and qp.qp_num == qpn else None
 
     def mark_active(self, qp):
@@ -128,8 +129,10 @@ class QpTable:
     def due(self, now):
         """QPs that have something to do at a time; they are not active any more. Whatever changes when a QP wants its
         next round makes it active, or happens in its turn here."""
-        while self._times and self._times[0][0] <= now:
-            self._mark(heapq.heappop(self._times))
+        while (first := self._first()) is not None and first[0] <= now:
+            heapq.heappop(self._times)
+            del self._queued[first[2]], self._at[first[2]]
+            self._active[first[2]] = None
         self._active.update(self._starved)
         for qp in list(self._active):
             if self._active.pop(qp, self) is self:
@@ -139,11 +142,23 @@ class QpTable:
             finally:
                 self._watch(qp)
 
-    def _mark(self, entry):
-        at, _, qp = entry
-        if self._at.get(qp) == at:
-            del self._at[qp]
-            self._active[qp] = None
+    def _first(self):
+        """The entry of the heap that comes first, with all before it that is not true any more taken away."""
+        while self._times:
+            entry = at, _, qp = self._times[0]
+            queued, wanted = self._queued.get(qp) == at, self._at.get(qp)
+            if queued and wanted == at:
+                return entry
+            heapq.heappop(self._times)
+            if queued:
+                del self._queued[qp]
+                if wanted is not None:
+                    self._push(qp, wanted)
+        return None
+
+    def _push(self, qp, at):
+        self._queued[qp] = at
+        heapq.heappush(self._times, (at, next(self._number), qp))
 
     def _watch(self, qp):
         """Remember when ``qp`` wants its next round."""
@@ -151,22 +166,22 @@ class QpTable:
             return
         if qp.receiver.holes.waits_for_blocks:
             self._starved[qp] = None
-        else:
+        elif self._starved:
             self._starved.pop(qp, None)
         at = qp.deadline
         if at is None:
             self._at.pop(qp, None)
-        elif self._at.get(qp) != at:
-            self._at[qp] = at
-            heapq.heappush(self._times, (at, next(self._number), qp))
-            if len(self._times) > 4 * len(self._at) + 64:
-                self._times = [entry for entry in self._times if self._at.get(entry[2]) == entry[0]]
+            return
+        self._at[qp] = at
+        if self._queued.get(qp, at + 1) > at:
+            self._push(qp, at)
+            if len(self._times) > 4 * len(self._queued) + 64:
+                self._times = [entry for entry in self._times if self._queued.get(entry[2]) == entry[0]]
                 heapq.heapify(self._times)
 
     @property
     def deadline(self):
         """When the first of them wants a round, or None."""
-        while self._times and self._at.get(self._times[0][2]) != self._times[0][0]:
-            heapq.heappop(self._times)
+        first = self._first()
         times = [at for qp in self._active if (at := qp.deadline) is not None]
-        return min([*times, *(entry[0] for entry in self._times[:1])], default=None)
+        return min(times if first is None else [*times, first[0]], default=None)

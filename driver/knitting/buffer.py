@@ -68,7 +68,7 @@ class KnittingBuffer:
 
     @property
     def total_blocks(self):
-        return sum(extent.blocks for extent in self.extents)
+        return self.extents.blocks
 
     @property
     def changing(self):
@@ -106,8 +106,9 @@ class KnittingBuffer:
 
     def balance(self, now):
         """Grow or shrink if it is time to; called every now and then."""
-        self._free.sort_in(SORTED_PER_ROUND)
-        free, total = len(self._free), self.total_blocks
+        if self._free.unsorted:
+            self._free.sort_in(SORTED_PER_ROUND)
+        free, total = len(self._free), self.extents.blocks
         if self._short or free * 8 < total:
             self._short = False
             self._calm_since = None

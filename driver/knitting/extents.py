@@ -36,6 +36,7 @@ class Extents:
     def __init__(self, device, announce, *, extent_bytes, max_extents):
         self.device, self.announce, self.extent_bytes, self.max_extents = device, announce, extent_bytes, max_extents
         self._known = {}        # index -> Extent
+        self.blocks = 0
         self._at_page = {}      # page number of a line -> Extent
         self._order = itertools.count()
         self._told = {}   # order → what each announcement the card has not answered yet leads to
@@ -70,6 +71,7 @@ class Extents:
 
         def known():
             self._known[index] = extent
+            self.blocks += extent.blocks
             for line in range(extent.base, extent.base + extent.blocks, _LINES_PER_PAGE):
                 self._at_page[line // _LINES_PER_PAGE] = extent
             then(extent)
@@ -81,6 +83,7 @@ class Extents:
 
         def forgotten():
             del self._known[extent.index]
+            self.blocks -= extent.blocks
             for line in range(extent.base, extent.base + extent.blocks, _LINES_PER_PAGE):
                 del self._at_page[line // _LINES_PER_PAGE]
             self.device.free(extent.buffer)
@@ -128,3 +131,4 @@ class Extents:
         for extent in self:
             self.device.free(extent.buffer)
         self._known.clear()
+        self.blocks = 0

@@ -65,7 +65,7 @@ class FreeList:
     def __init__(self):
         self._extents = []   # by line
         self._bases = []
-        self._spliced = collections.deque()
+        self.unsorted = collections.deque()
         self._count = 0
 
     def __len__(self):
@@ -153,14 +153,14 @@ class FreeList:
         """A whole deque of blocks comes back, in constant time; the caller gives the deque away."""
         if lines:
             self._count += len(lines)
-            self._spliced.append(lines)
+            self.unsorted.append(lines)
 
     def sort_in(self, limit):
         """Sort up to ``limit`` spliced blocks in."""
-        while self._spliced and limit:
-            lines = self._spliced[0]
+        while self.unsorted and limit:
+            lines = self.unsorted[0]
             while lines and limit:
                 self._sort(lines.popleft())
                 limit -= 1
             if not lines:
-                self._spliced.popleft()
+                self.unsorted.popleft()

@@ -5,6 +5,7 @@ import collections
 from weft.hdl import abi
 
 TAGS_APART = 127   # lives of an index before a key tag may come again
+NO_TAG = 0         # no key has it
 
 
 class KeyTags:
@@ -20,7 +21,7 @@ class KeyTags:
         self._last = {}     # index -> tags of its last lives
 
     def new(self, index):
-        """A tag for a new life of an index, not zero."""
+        """A tag for a new life of an index, not ``NO_TAG``."""
         last = self._last.setdefault(index, collections.deque(maxlen=TAGS_APART))
         while (tag := self._random.randrange(1, 1 << abi.KEY_TAG_BITS)) in last:
             pass

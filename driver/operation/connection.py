@@ -1,9 +1,12 @@
 """Both sides of the operations of a QP, between what moves its messages and what completes its work requests."""
 
+from weft.hdl import wire
+
 from ..protocol.message_end import REQUESTS, Kind
 from ..protocol.segment import Request
 from ..terms.enums import WCStatus
 from .mailbox import Mailbox
+from .operation import WRITES
 from .requester import Requester
 from .responder import INVALID, OPERATIONAL, Answer, Responder
 
@@ -17,7 +20,7 @@ class Connection:
     Parameters
     ----------
     engine : QpEngine
-        It has ``sender``, ``receiver``, ``index``, and completes work requests.
+        It has ``sender``, ``receiver``, ``index``, completes work requests, and has ``start_answering(psn)``.
     lender : Lender
         Memory of the card.
     rights : callable
@@ -32,13 +35,20 @@ class Connection:
     requester : Requester
     responder : Responder
     mailbox : Mailbox
+    wake : callable
+        Something may go on in the next round.
+    fail : callable(status)
+        Everything ends: the oldest operation with ``status``.
+    complete_send : callable(operation, status)
+        An operation is done with.
     """
 
     def __init__(self, engine, lender, rights, pd, receives):
         self.engine, self.rights, self.pd, self.receives = engine, rights, pd, receives
         self.index = engine.index
         self.memory, self.windows = lender.memory, lender.windows
-        self.mailbox = Mailbox(lender, engine.index, self.post, self._mailbox_ready)
+        self.complete_send, self.wake, self.fail = engine.complete_send, engine.wake, engine.fail
+        self.mailbox = Mailbox(lender, engine.index, self._post_mailbox, self.wake)
         self.requester, self.responder = Requester(self), Responder(self)
 
     # ------------------------------------------------------------------------------- for both sides
@@ -63,20 +73,24 @@ class Connection:
         """Something can be sent."""
         return self.engine.sender is not None
 
-    @property
-    def peer_msn(self):
-        """Requests that the peer is done with."""
-        return self.engine.sender.msn
-
     def post(self, sges, **fields):
         """Send a message and return its :class:`~weft.driver.protocol.segment.Request`."""
         request = Request(0, sges, fields.pop("remote_va", 0), fields.pop("rkey", 0), **fields)
         self.engine.sender.post(request)
         return request
 
-    def wake(self):
-        """Something may go on in the next round."""
-        self.engine.wake()
+    def _post_mailbox(self, sges, end):
+        """Send what a mailbox tells. Who asks says with which PSN the answers have to begin: a peer that only answers,
+        in RTR, was told by nobody."""
+        if end.kind is Kind.MAILBOX_ASK:
+            end.imm = self.rights().rq_psn
+        return self.post(sges, end=end)
+
+    def post_write(self, op, sges, sequence):
+        """The same as :meth:`post` for a write operation."""
+        request = Request(0, sges, op.remote_va, op.rkey, op.imm, op, None, None, sequence, op.solicited)
+        self.engine.sender.post(request)
+        return request
 
     def take_receive(self):
         """The next receive request, or None."""
@@ -89,13 +103,6 @@ class Connection:
     def refuse(self, psn, syndrome):
         """The message with this PSN is one that the peer must not send."""
         self.engine.receiver.refuse(psn, syndrome)
-
-    def fail(self, status):
-        """Everything ends: the oldest operation with ``status``."""
-        self.engine.fail(status)
-
-    def complete_send(self, op, status):
-        self.engine.complete_send(op, status)
 
     def complete_receive(self, wr, status, end=None):
         self.engine.complete_receive(wr, status, end)
@@ -113,9 +120,11 @@ class Connection:
         MemoryError
             If there is no memory for the mailbox.
         """
-        if self.requester.failed is None and self.requester.needs_mailbox(op):
-            self.mailbox.open()
-        self.requester.post(op)
+        requester = self.requester
+        if (op.inline is not None or op.opcode not in WRITES) and requester.failed is None:
+            if requester.needs_mailbox(op):
+                self.mailbox.open()
+        requester.waiting.append(op)
 
     def on_message(self, psn, end):
         """The next message of the peer."""
@@ -123,6 +132,8 @@ class Connection:
             self.responder.on_request(psn, end)
             return
         try:
+            if end.kind is Kind.MAILBOX_ASK and self.engine.sender is None:
+                self.engine.start_answering(end.imm % (1 << wire.PSN_BITS))
             if end.kind in _MAILBOX:
                 right = self.mailbox.on_message(end)
             elif end.kind is Kind.SEND_DATA:
@@ -142,18 +153,12 @@ class Connection:
 
     def pump(self):
         """Start and complete what can be."""
-        self.responder.pump()
+        if self.responder.entries or self.responder.failed:
+            self.responder.pump()
         if self.engine.sender is not None:
-            self.mailbox.pump()
+            if self.mailbox.owes_answer:
+                self.mailbox.pump()
             self.requester.pump()
-
-    def on_sent(self, request):
-        """A message arrived."""
-        if request.cookie is not None:
-            request.cookie.on_sent(request)
-
-    def _mailbox_ready(self):
-        self.wake()
 
     def fail_in_turn(self, psn, status):
         """What the message with this PSN was sent for will not succeed: an operation fails when those before it are

@@ -59,6 +59,8 @@ class Mailbox:
         Of the other mailbox, which has :attr:`peer_slots`.
     slots : int
         What both have.
+    owes_answer : bool
+        The peer asked where it is.
     """
 
     def __init__(self, lender, qp_index, post, wake, slots=SLOTS):
@@ -66,7 +68,7 @@ class Mailbox:
         self.own_slots = self.slots = slots
         self.ready = False
         self.peer_key = self.peer_slots = self.key = None
-        self._asked = self._was_asked = self._owes_answer = False
+        self._asked = self._was_asked = self.owes_answer = False
         self._buffer = None
 
     # ------------------------------------------------------------------------------------ its memory
@@ -150,7 +152,7 @@ class Mailbox:
         if self.peer_key is None and self.ready and not self._asked:
             self._asked = True
             self._tell(Kind.MAILBOX_ASK)
-        return self.peer_key is not None and not self._owes_answer
+        return self.peer_key is not None and not self.owes_answer
 
     def on_message(self, end):
         """A MAILBOX or MAILBOX_ASK of the peer; false if it makes no sense.
@@ -165,7 +167,7 @@ class Mailbox:
         if end.kind is Kind.MAILBOX_ASK:
             if self._was_asked:
                 return False
-            self._was_asked = self._owes_answer = True
+            self._was_asked = self.owes_answer = True
             self.open()
         elif not self._asked:
             return False
@@ -175,8 +177,8 @@ class Mailbox:
 
     def pump(self):
         """Answer, if that is due and possible."""
-        if self._owes_answer and self.ready:
-            self._owes_answer = False
+        if self.owes_answer and self.ready:
+            self.owes_answer = False
             self._tell(Kind.MAILBOX)
 
     def _tell(self, kind):

@@ -15,21 +15,26 @@ class Memory:
     Parameters
     ----------
     mrs : dict of int to MR
-        By index. They have ``pd.handle``, ``access``, ``buf``, ``length``, ``lkey``, ``rkey``, and ``read`` and
-        ``write`` in the shape of pyverbs.
+        By index. They have ``pd.handle``, ``access``, ``buf``, ``length``, ``rkey``, and ``read`` and ``write`` in the
+        shape of pyverbs.
+    keys : LocalKeys
+
+    Attributes
+    ----------
+    card_keys : LocalKeys
     """
 
-    def __init__(self, mrs):
-        self.mrs = mrs
+    def __init__(self, mrs, keys):
+        self.mrs, self.card_keys = mrs, keys
 
-    def local(self, pd, va, length, lkey, need=0):
-        """The region of a scatter-gather entry, or None if it is empty.
+    def local(self, pd, va, length, key, need=0):
+        """The region of a scatter-gather entry, which has the card's key for it, or None if it is empty.
 
         Raises
         ------
         Refused
         """
-        return self._find(pd, va, length, lkey, need, "lkey") if length else None
+        return self._find(pd, va, length, key, need) if length else None
 
     def remote(self, pd, va, length, rkey, need, granted):
         """The region that a peer names; ``granted`` is what the QP permits.
@@ -40,11 +45,11 @@ class Memory:
         """
         if need & ~granted:
             raise Refused
-        return self._find(pd, va, length, rkey, need, "rkey") if length else None
+        return self._find(pd, va, length, rkey, need) if length else None
 
-    def _find(self, pd, va, length, key, need, name):
+    def _find(self, pd, va, length, key, need):
         mr = self.mrs.get(key >> KEY_TAG_BITS)
-        if (mr is None or mr.closed or getattr(mr, name) != key or mr.pd.handle != pd or need & ~mr.access
+        if (mr is None or mr.closed or mr.rkey != key or mr.pd.handle != pd or need & ~mr.access
                 or va < mr.buf or va + length > mr.buf + mr.length):
             raise Refused
         return mr

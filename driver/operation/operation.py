@@ -74,7 +74,10 @@ class Operation:
     status: WCStatus | None = field(default=None, init=False)
 
     def __post_init__(self):
-        self.length = sum(n for _, n, _ in self.sges) if self.inline is None else len(self.inline)
+        if self.inline is not None:
+            self.length = len(self.inline)
+        else:
+            self.length = self.sges[0][1] if len(self.sges) == 1 else sum([n for _, n, _ in self.sges])
 
     def done(self, msn):
         """Everything that it takes has happened; the peer is done with ``msn`` requests."""

@@ -41,6 +41,8 @@ class Requester:
         Nothing is started for now.
     failed : WCStatus or None
         The oldest one failed so, and all others are flushed.
+    started : int
+        Requests ever started.
     """
 
     def __init__(self, conn):
@@ -48,7 +50,7 @@ class Requester:
         self.waiting, self.open = collections.deque(), collections.deque()
         self.failed = None
         self.closed = False
-        self._sequence = 0
+        self.started = 0
         self._answers = {}       # sequence mod 2^24 -> operation that waits for an answer of its own
         self._fetches = self._ungranted = 0
         self._returns = Returns(conn.windows, conn.wake)
@@ -66,7 +68,10 @@ class Requester:
     @property
     def oldest_psn(self):
         """Of the oldest operation that is not complete, or None."""
-        return next((m.psn for op in self.open for m in op.messages[:1]), None)
+        for op in self.open:
+            if op.messages:
+                return op.messages[0].psn
+        return None
 
     @property
     def lends(self):
@@ -78,19 +83,17 @@ class Requester:
         """It cannot do with writes alone."""
         return op.inline is not None or op.opcode not in WRITES and bool(op.length or op.opcode in FETCHES)
 
-    def post(self, op):
-        """Take an operation."""
-        self.waiting.append(op)
-
     # ------------------------------------------------------------------------------------- starting
 
     def pump(self):
         """Start what may start, and complete what is done."""
         if self.failed is None:
-            self._complete()
+            if self.open:
+                self._complete()
             while self.waiting and not (self._blocked or self.closed) and self._may_start(self.waiting[0]):
                 self._start(self.waiting.popleft())
-            self._complete()
+            if self.open and self.open[0].status is not None:
+                self.conn.fail(self.open[0].status)
         elif not self.lends:
             self._flush()
 
@@ -161,15 +164,15 @@ class Requester:
         return True
 
     def _start(self, op):
-        op.sequence, self._sequence = self._sequence, self._sequence + 1
+        op.sequence, self.started = self.started, self.started + 1
         self.open.append(op)
+        if op.opcode in WRITES:     # of which the card finds out what is wrong
+            op.messages.append(self.conn.post_write(op, self._data(op), op.sequence % _SEQUENCES))
+            return
         if op.status is None:
             self._check(op)
         if op.status is not None:
             self._blocked = True
-        elif op.opcode in WRITES:
-            self._send(op, self._data(op), remote_va=op.remote_va, rkey=op.rkey, imm=op.imm, sequence=self._number(op),
-                       solicited=op.solicited)
         elif op.opcode in SENDS:
             self._start_send(op)
         else:
@@ -177,7 +180,7 @@ class Requester:
 
     def _check(self, op):
         """What the card would find out, but too late."""
-        if op.opcode in WRITES or op.inline is not None:
+        if op.inline is not None:
             return
         try:
             for sge in op.sges:
@@ -279,14 +282,16 @@ class Requester:
     # ---------------------------------------------------------------------------------- completions
 
     def _complete(self):
-        while self.open and self.open[0].status is None and self.open[0].done(self.conn.peer_msn):
-            op = self.open.popleft()
-            self._slots.discard(op.slot)
-            self._grants.discard(op.grant_slot)
+        queue, msn, complete = self.open, self.conn.engine.sender.msn, self.conn.complete_send
+        while queue and queue[0].status is None and queue[0].done(msn):
+            op = queue.popleft()
+            if op.slot is not None or op.grant_slot is not None:
+                self._slots.discard(op.slot)
+                self._grants.discard(op.grant_slot)
             self._fetches -= op.opcode in FETCHES
-            self.conn.complete_send(op, WCStatus.SUCCESS)
-        if self.open and self.open[0].status is not None:
-            self.conn.fail(self.open[0].status)
+            complete(op, WCStatus.SUCCESS)
+        if queue and queue[0].status is not None:
+            self.conn.fail(queue[0].status)
 
     def fail_in_turn(self, psn, status):
         """The operation whose message has this PSN will not succeed, but those before it may; false if there is
@@ -297,11 +302,6 @@ class Requester:
                 self._blocked = True
                 return True
         return False
-
-    @property
-    def started(self):
-        """Requests ever started."""
-        return self._sequence
 
     def fail(self, status):
         """The oldest operation gets ``status``, all others are flushed, as soon as no window is left."""

@@ -106,7 +106,6 @@ class Responder:
         """The next request of the peer, which is complete as far as writes can be."""
         if self.failed or self.entries and self.entries[-1].syndrome is not None:
             return
-        entry = Entry(psn, end)
         if end.kind is Kind.WRITE and not self.entries and (end.length or self._writable):
             self._sequence += 1
             self.conn.completed(1)
@@ -115,9 +114,7 @@ class Responder:
         self._sequence += 1
         self._promised += end.kind is Kind.SEND_REQUEST
         self._fetches += end.kind in _FETCHES
-        if syndrome is not None:
-            entry.syndrome = syndrome
-        self.entries.append(entry)
+        self.entries.append(Entry(psn, end, syndrome=syndrome))
 
     @property
     def _writable(self):
@@ -264,7 +261,7 @@ class Responder:
         if length != end.length or not fit(targets, length):
             return INVALID
         mr = conn.memory.remote(conn.pd, va, length, rkey, AccessFlag.REMOTE_READ, conn.access)
-        self._answer(entry, [(va, length, mr.lkey)] if length else [], targets,
+        self._answer(entry, [(va, length, mr.rkey)] if length else [], targets,
                      MessageEnd(Kind.READ_DATA, end.sequence, length))
         return None
 

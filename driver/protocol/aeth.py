@@ -36,6 +36,9 @@ def answer_of(syndrome):
     return Answer.NAK if code else Answer.SEQUENCE_NAK
 
 
+ANSWERS = [answer_of(syndrome) for syndrome in range(1 << 8)]     # by syndrome
+
+
 def rnr_syndrome(timer):
     """AETH syndrome that asks the sender to wait, by its timer code."""
     return wire.Syndrome.RNR_NAK | timer

@@ -36,7 +36,8 @@ MESSAGE_END = Layout("MESSAGE_END", "End of a message: address, key and immediat
     Field("length", 32, "Bytes of the message."),
     Field("argument", 32, "Of MAILBOX and MAILBOX_ASK the key; of ATOMIC_RESULT the high half of the value; else the "
           "slot of the mailbox in bits 15:0, and how many targets are in it in 31:16."),
-    Field("imm", 32, "Immediate; of ATOMIC_RESULT the low half of the value.")], size_bytes=16, byteorder="big")
+    Field("imm", 32, "Immediate; of ATOMIC_RESULT the low half of the value; of MAILBOX_ASK the first PSN that its "
+          "sender receives, for a peer that was not told before.")], size_bytes=16, byteorder="big")
 _FIELDS = [f.name for f in MESSAGE_END.fields if not f.name.startswith("_")]
 
 

@@ -19,6 +19,10 @@ class RoundTrip:
     ----------
     smoothed_ns : int or None
         None before the first answer.
+    patience_ns : int
+        Two round trips and a margin.
+    opened : int or None
+        When the first probe without answer was sent.
     clear_at : int
         Until then answers may come to older probes.
     quiet_ns : int
@@ -27,31 +31,32 @@ class RoundTrip:
 
     def __init__(self, least_ns):
         self.least_ns = least_ns
-        self.smoothed_ns = None
+        self.smoothed_ns, self.patience_ns = None, least_ns
         self.clear_at = self.quiet_ns = 0
         self._variation_ns = 0
-        self._opened = self._gap = None      # first probe without answer, and how long behind it the last one was sent
+        self.opened = None
+        self._gap = None             # how long behind the first open probe the last one was sent
         self._longest_trip = 0               # what the round trip may have been when answers were taken last
 
     @property
     def asking(self):
         """A probe is without answer."""
-        return self._opened is not None
+        return self.opened is not None
 
     def asked(self, now):
         """A probe is sent."""
-        if self._opened is None:
-            self._opened = now
+        if self.opened is None:
+            self.opened = now
         else:
-            self._gap = now - self._opened
+            self._gap = now - self.opened
 
     def asked_otherwise(self):
         """The next answer may come of something else than a probe."""
-        self._opened = self._gap = None
+        self.opened = self._gap = None
 
     def answered(self, now):
         """An answer came."""
-        opened, gap = self._opened, self._gap
+        opened, gap = self.opened, self._gap
         if now <= self.clear_at and (opened is None or gap is None):
             self.quiet_ns = self._longest_trip
             return
@@ -66,13 +71,7 @@ class RoundTrip:
     def _add(self, sample_ns):
         if self.smoothed_ns is None:
             self.smoothed_ns, self._variation_ns = sample_ns, sample_ns // 8
-            return
-        self._variation_ns += (abs(sample_ns - self.smoothed_ns) - self._variation_ns) // 4
-        self.smoothed_ns += (sample_ns - self.smoothed_ns) // 8
-
-    @property
-    def patience_ns(self):
-        """Two round trips and a margin."""
-        if self.smoothed_ns is None:
-            return self.least_ns
-        return max(self.least_ns, 2 * self.smoothed_ns + 4 * self._variation_ns)
+        else:
+            self._variation_ns += (abs(sample_ns - self.smoothed_ns) - self._variation_ns) // 4
+            self.smoothed_ns += (sample_ns - self.smoothed_ns) // 8
+        self.patience_ns = max(self.least_ns, 2 * self.smoothed_ns + 4 * self._variation_ns)

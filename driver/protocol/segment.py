@@ -52,7 +52,7 @@ class Request:
 
     @property
     def length(self):
-        return sum(length for _, length, _ in self.sges)
+        return sum([length for _, length, _ in self.sges])
 
     @property
     def end_psn(self):
@@ -109,8 +109,10 @@ class Piece:
 
         With ``rsn`` they are retransmissions, the first one under that RSN.
         """
-        local_va, remote_va, length = self.span(first, count)
-        ends = self.last and first + count == self.packets
+        whole = count == self.packets
+        local_va, remote_va, length = (
+            (self.local_va, self.remote_va, self.length) if whole else self.span(first, count))
+        ends = self.last and (whole or first + count == self.packets)
         with_imm = ends and self.imm is not None
         fields = {
             "opcode": abi.WorkOpcode.WRITE_IMM if with_imm else abi.WorkOpcode.WRITE,
@@ -134,6 +136,11 @@ def split(request, psn, pmtu):
     Every packet says its own place and length alone. What is to be known of the message as a whole, or does not fit
     a packet with data, comes in one of its own: without payload, its address, key and immediate are a MESSAGE_END.
     """
+    if len(request.sges) == 1 and request.imm is None and request.end is None and request.targets is None:
+        (va, length, lkey), at = request.sges[0], request.remote_va     # the usual case
+        request.psn, request.packets = psn, wire.packet_count(at, length, pmtu)
+        return [Piece(request, psn, request.packets, va if length else 0, lkey if length else 0, at, length, True, pmtu,
+                      request.rkey)]
     pieces, next_psn = [], psn
     for va, lkey, at, rkey, length in request.writes():
         count = wire.packet_count(at, length, pmtu)

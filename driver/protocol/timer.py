@@ -81,15 +81,17 @@ class ProgressTimer:
         self._stalled = None
         self._lost = 0
         self._hurried = False
-        self.round_trip.asked_otherwise()
+        if self.round_trip.opened is not None:
+            self.round_trip.asked_otherwise()
         self.restart(now)
 
     def restart(self, now):
         """Something was sent again or asked for: the next probe is due later, but that alone is no progress."""
         self._asked = None
         self._at_once = False
-        self._interval = self.probe_ns
-        self.deadline = now + self._spread(self._interval)
+        interval = self.round_trip.patience_ns
+        self._interval = interval = interval if interval < self._longest_ns else self._longest_ns
+        self.deadline = now + (self._spread(interval) if self.probes else interval)
 
     def asked_late(self, now):
         """What asks left the card only now."""
@@ -99,7 +101,8 @@ class ProgressTimer:
     def answered(self, now):
         """The peer spoke, but nothing moved."""
         trip = self.round_trip
-        trip.answered(now)
+        if trip.opened is not None or now <= trip.clear_at:
+            trip.answered(now)
         self._interval = min(max(self.probe_ns, trip.quiet_ns), self._longest_ns)
         if self._asked is not None:
             self.deadline = min(self.deadline, now + self._spread(self._interval))

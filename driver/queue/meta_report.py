@@ -4,9 +4,17 @@ import collections
 
 from weft.hdl import abi
 
+from .arrival import LIFE_SHIFT, QPN_MASK, arrival
+
 _KIND_AT, _REASON_AT = (abi.REPORT_EVENT.offsets[name] for name in ("kind", "reason"))
 _KIND_MASK = (1 << abi.REPORT_EVENT.by_name["kind"].width) - 1
-_KINDS = {int(kind): kind for kind in abi.ReportKind}
+_DECODERS = {kind: layout.unpack for kind, layout in abi.REPORT_LAYOUT.items()} | {
+    abi.ReportKind.NODE: abi.NODE.unpack, abi.ReportKind.MESSAGE_END: arrival, abi.ReportKind.PROGRESS: arrival}
+_KINDS = {int(kind): (kind, kind.name, decode) for kind, decode in _DECODERS.items()}
+
+
+_KIND_BITS = _KIND_MASK << _KIND_AT      # of the first byte
+_ARRIVED = frozenset({abi.ReportKind.MESSAGE_END << _KIND_AT, abi.ReportKind.PROGRESS << _KIND_AT})
 
 
 def _kind(entry):
@@ -56,7 +64,8 @@ class ReportWorker:
         entries = self.ring.poll()
         if not entries:
             return False
-        refusals = any(map(_tells_of_refusal, entries))
+        refusals = not _ARRIVED.issuperset([entry[0] & _KIND_BITS for entry in entries]) and any(
+            map(_tells_of_refusal, entries))
         if len(self._collected) >= self.COLLECTED_MAX:
             kept = [entry for entry in entries if _kind(entry) != abi.ReportKind.ERROR]
             self.counts["errors_dropped"] += len(entries) - len(kept)
@@ -70,12 +79,12 @@ class ReportWorker:
 
         Whatever is raised by one report is raised again when all others were handed over.
         """
-        handed, error = 0, None
-        while handed < self.ROUND_MAX and (self._collected or self._take()):
-            while self._collected and handed < self.ROUND_MAX:
+        handed, error, collected = 0, None, self._collected
+        while handed < self.ROUND_MAX and (collected or self._take()):
+            while collected and handed < self.ROUND_MAX:
                 handed += 1
                 try:
-                    self._dispatch(self._collected.popleft())
+                    self._dispatch(collected.popleft())
                 except Exception as raised:
                     self.counts["failed"] += 1
                     error = error or raised
@@ -88,16 +97,18 @@ class ReportWorker:
         self._collected.clear()
 
     def _dispatch(self, entry):
-        kind = _KINDS.get(_kind(entry))
-        if kind is None:
+        known = _KINDS.get(entry[0] >> _KIND_AT & _KIND_MASK)
+        if known is None:
             self.counts["unknown"] += 1
             return
-        report = (abi.NODE if kind is abi.ReportKind.NODE else abi.REPORT_LAYOUT[kind]).unpack(entry)
-        self.counts[kind.name] += 1
-        qp = self.find_qp(report.qpn, report.generation)
+        kind, name, decode = known
+        report = decode(entry)
+        self.counts[name] += 1
+        if decode is arrival:
+            qp = self.find_qp(report.life & QPN_MASK, report.life >> LIFE_SHIFT)
+        else:
+            qp = self.find_qp(report.qpn, report.generation)
         if qp is None:
             self.counts["stale"] += 1
         else:
-            if kind is not abi.ReportKind.NODE:
-                report.kind = kind
             qp.on_report(kind, report)

@@ -5,6 +5,8 @@ import collections
 from weft.hdl import abi
 
 _PHASE = 1
+_CHECK_AT = abi.COMMAND.offset_of("check")     # in every entry of these rings
+_TO_FOLD = (256, 128, 64, 32, 16)
 
 
 def _registers(ring):
@@ -52,45 +54,62 @@ class _Ring:
 class HostToCardRing(_Ring):
     """A ring the driver fills.
 
-    :meth:`push`, then :meth:`ring_doorbell`; :meth:`advance` hands the cookies of finished entries back.
+    :meth:`push`, then :meth:`ring_doorbell`, which stores all that was pushed at once and tells the card;
+    :meth:`advance` hands the cookies of finished entries back.
     """
 
     def __init__(self, device, ring, log2):
         super().__init__(device, ring, log2)
         self._cookies = collections.deque()
+        self._pushed = []   # entries since the last doorbell
         self._rung = 0
 
     def clear(self):
         super().clear()
         self._cookies.clear()
+        self._pushed.clear()
         self._rung = 0
 
     @property
     def room(self):
-        return self.depth - (self.prod - self.cons)
+        return self.depth - self.prod + self.cons
 
     def push(self, entry, cookie=None):
-        """Store an entry (64 bytes, phase and check word 0); its index.
+        """Add an entry (64 bytes, phase and check word 0); its index.
 
         Raises
         ------
         BufferError
             If the ring is full.
         """
-        if not self.room:
-            raise BufferError(f"{self.ring.name} is full")
         index = self.prod
-        data = abi.sealed(bytes([entry[0] & ~_PHASE | self._phase(index)]) + entry[1:])
-        self.buffer.write(index % self.depth * abi.BLOCK_BYTES, data)
+        if index - self.cons >= self.depth:
+            raise BufferError(f"{self.ring.name} is full")
+        word = int.from_bytes(entry, "little") | 1 - (index >> self.log2 & 1)
+        check = word
+        for bits in _TO_FOLD:
+            check ^= check >> bits
+        self._pushed.append((word | (check & 0xFFFF) << _CHECK_AT).to_bytes(abi.BLOCK_BYTES, "little"))
         self._cookies.append(cookie)
-        self.prod += 1
+        self.prod = index + 1
         return index
 
     def ring_doorbell(self):
         """Tell the card of what was pushed since the last time."""
+        if self._pushed:
+            self.store()
         if self._rung != self.prod:
             self._rung = self.prod
             self.device.write32(self.registers["prod"], self._wrap(self.prod))
+
+    def store(self):
+        """Write what was pushed into memory; the card does not know of it yet."""
+        entries, self._pushed = self._pushed, []
+        at = (self.prod - len(entries)) % self.depth
+        lap = self.depth - at
+        self.buffer.write(at * abi.BLOCK_BYTES, b"".join(entries[:lap]))
+        if len(entries) > lap:
+            self.buffer.write(0, b"".join(entries[lap:]))
 
     def finished(self, card_cons):
         """How many entries the card finished that :meth:`advance` did not take yet."""
@@ -104,11 +123,14 @@ class HostToCardRing(_Ring):
         RuntimeError
             If the card claims more than it was given.
         """
-        finished = self.finished(card_cons)
+        finished = (card_cons - self.cons) % (2 * self.depth)
+        if not finished:
+            return []
         if finished > self.prod - self.cons:
             raise RuntimeError(f"{self.ring.name}: the card finished {finished} of {self.prod - self.cons} entries")
         self.cons += finished
-        return [self._cookies.popleft() for _ in range(finished)]
+        take = self._cookies.popleft
+        return [take() for _ in range(finished)]
 
 
 class CardToHostRing(_Ring):
@@ -124,26 +146,37 @@ class CardToHostRing(_Ring):
     def __init__(self, device, ring, log2):
         super().__init__(device, ring, log2)
         self._armed = False
+        self._move(0)
 
     def enable(self):
         super().enable()
         self._armed = False
 
+    def clear(self):
+        super().clear()
+        self._move(0)
+
+    def _move(self, prod):
+        """Look from here on: start and bytes of the next entries, as many as are looked at, and their phase."""
+        self.prod, at = prod, prod % self.depth
+        self._ahead = (at * abi.BLOCK_BYTES, min(self.BATCH, self.depth - at) * abi.BLOCK_BYTES, self._phase(prod))
+
     def poll(self):
         """New entries, oldest first, at most :attr:`BATCH`. They stay in the ring until :meth:`release`."""
-        at = self.prod % self.depth
-        count = min(self.BATCH, self.depth - at, self.depth - (self.prod - self.cons))
-        if not count:
+        start, size, phase = self._ahead
+        data = self.buffer.read(start, size)
+        if data[0] & _PHASE != phase:
             return []
-        phases = self.buffer.read(at * abi.BLOCK_BYTES, count * abi.BLOCK_BYTES)[::abi.BLOCK_BYTES]
+        phases = data[::abi.BLOCK_BYTES]
+        count = min(len(phases), self.depth - (self.prod - self.cons))
         valid = 0
-        while valid < count and self._valid(phases[valid]):
+        while valid < count and phases[valid] & _PHASE == phase:
             valid += 1
         if not valid:
             return []
         # Read again: what was read with the phase may be older than the phase.
-        data = self.buffer.read(at * abi.BLOCK_BYTES, valid * abi.BLOCK_BYTES)
-        self.prod += valid
+        data = self.buffer.read(start, valid * abi.BLOCK_BYTES)
+        self._move(self.prod + valid)
         self._armed = False   # the interrupt came, or comes, for the first of them
         return [data[i : i + abi.BLOCK_BYTES] for i in range(0, len(data), abi.BLOCK_BYTES)]
 

@@ -1,11 +1,25 @@
 """Simple NIC: raw Ethernet frames out and in, among them the control frames of the protocol."""
 
 import collections
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from weft.hdl import abi, wire
 
 from ..terms.errors import InvalidValue, QueueFull
+from .words import place, words
+
+_NIC_TX = words(abi.NIC_TX, "address", "length")
+_NIC_RX = words(abi.NIC_RX, ("phase", 8), "length", "time_ns")
+_ROCE, _HOST = (place(abi.NIC_RX, "phase", 8, name)[0] for name in ("roce", "host"))
+
+
+class Arrived(NamedTuple):
+    """What the card says of a frame: the fields of its NIC_RX."""
+
+    roce: int
+    host: int
+    length: int
+    time_ns: int
 
 
 class SimpleNic:
@@ -67,6 +81,8 @@ class SimpleNic:
 
     def flush(self):
         """Hand queued frames to the card as far as the ring has room."""
+        if not self._queue:
+            return
         while self._queue and self.tx.room:
             owner, frame = self._queue.popleft()
             self._waiting[owner] -= 1
@@ -74,54 +90,22 @@ class SimpleNic:
                 del self._waiting[owner]
             at = self.tx.prod % self.tx.depth * self.slot_bytes
             self.tx_slots.write(at, frame)
-            self.tx.push(abi.NIC_TX.pack(address=self.tx_slots.physical(at), length=len(frame)))
+            self.tx.push(_NIC_TX.pack(self.tx_slots.physical(at), len(frame)))
         self.tx.ring_doorbell()
 
     def poll(self):
-        """Frames that arrived, as (entry, bytes)."""
-        frames, first = [], self.rx.prod
-        for i, entry in enumerate(self.rx.poll()):
-            entry = abi.NIC_RX.unpack(entry)
-            frames.append((entry, self.rx_slots.read((first + i) % self.rx.depth * self.slot_bytes, entry.length)))
+        """Frames that arrived, as (:class:`Arrived`, bytes)."""
+        first, entries = self.rx.prod, self.rx.poll()
+        if not entries:
+            return entries
+        frames, depth = [], self.rx.depth
+        for i, entry in enumerate(entries, first):
+            flags, length, time_ns = _NIC_RX.unpack(entry)
+            frame = self.rx_slots.read(i % depth * self.slot_bytes, length)
+            frames.append((Arrived(flags >> _ROCE & 1, flags >> _HOST & 1, length, time_ns), frame))
         self.rx.release()
         return frames
 
     def close(self):
         self.device.free(self.tx_slots)
         self.device.free(self.rx_slots)
-
-
-def parse_control(frame):
-    """A RoCEv2 frame whose ICRC the card found right, as a namespace; None if it is not one of the control frames.
-
-    Fields: ``src_ip, dest_qp, opcode, psn`` and, as the opcode has them, ``syndrome, msn, rsn, limited, serial,
-    payload``.
-    """
-    if len(frame) < wire.RETH_OFFSET + wire.ICRC_BYTES:
-        return None
-    ip = wire.IPV4.unpack(frame[wire.ETH.size_bytes:])
-    udp = wire.UDP.unpack(frame[wire.ETH.size_bytes + wire.IPV4.size_bytes:])
-    bth = wire.BTH.unpack(frame[wire.BTH_OFFSET:])
-    extensions = wire.EXTENSIONS.get(bth.opcode)
-    if extensions is None or bth.opcode in wire.DATA_OPCODES:
-        return None
-    end = wire.BTH_OFFSET - wire.UDP.size_bytes + udp.length - wire.ICRC_BYTES - bth.pad_count
-    at = wire.RETH_OFFSET
-    if not at + sum(h.size_bytes for h in extensions) <= end <= len(frame):
-        return None
-    fields = SimpleNamespace(src_ip=ip.src, dest_qp=bth.dest_qp, opcode=bth.opcode, psn=bth.psn)
-    for header in extensions:
-        vars(fields).update(vars(header.unpack(frame[at:])))
-        at += header.size_bytes
-    fields.payload = bytes(frame[at:end])
-    return fields
-
-
-def control_extension(frame):
-    """Packed extension header of a :class:`~weft.driver.protocol.control.ControlFrame`."""
-    if frame.opcode is wire.Opcode.ACKNOWLEDGE:
-        return wire.AETH.pack(syndrome=frame.syndrome, msn=frame.msn & 0xFF_FFFF)
-    if frame.opcode is wire.Opcode.RECEIVE_LIMIT:
-        return wire.LIMH.pack(limited=int(frame.limited),
-                              serial=frame.serial % (1 << wire.LIMIT_SERIAL_BITS))
-    return wire.RSNH.pack(rsn=frame.rsn & 0xFF_FFFF)

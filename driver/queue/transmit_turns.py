@@ -53,11 +53,13 @@ class TransmitTurns:
 
     def offer(self, qp):
         """Give ``qp`` a turn if it has work."""
-        if qp.sender is None:
+        sender = qp.sender
+        if sender is None:
             return
-        for turn, has in ((self._again, qp.sender.has_retransmission), (self._turn, qp.sender.has_work)):
-            if has and qp not in turn:
-                turn.append(qp)
+        if sender.has_retransmission and qp not in self._again:
+            self._again.append(qp)
+        if sender.has_work and qp not in self._turn:
+            self._turn.append(qp)
 
     def remove(self, qp):
         for turn in (self._again, self._turn):
@@ -75,21 +77,37 @@ class TransmitTurns:
         """Take back what the card finished, by its unpacked STATUS_BLOCK; true if there was something."""
         busy = bool(self.rings[Ring.NIC_TX].advance(status.nic_tx_cons))
         for ring, cons in ((Ring.SEND, status.send_cons), (Ring.RETRANSMIT, status.retransmit_cons)):
-            for cookie in self.rings[ring].advance(cons):
+            if cookies := self.rings[ring].advance(cons):
                 busy = True
-                if cookie is not None:   # otherwise somebody else pushed it
-                    self._finished(ring, *cookie, now)
+                self._finished(cookies, ring is Ring.RETRANSMIT, now)
         return busy
 
-    def _finished(self, ring, qp, length, now):
-        if ring is Ring.SEND:
+    def _finished(self, cookies, again, now):
+        """These descriptors are; without a cookie it was somebody else who pushed one."""
+        count, length = {}, 0
+        for cookie in cookies:
+            if cookie is not None:
+                count[cookie[0]] = count.get(cookie[0], 0) + 1
+                length += cookie[1]
+        if count and not again:
             self._in_card -= length
             self._ahead = 0
-        qp.sender.on_transmitted(now, ring is Ring.RETRANSMIT)
-        self.mark_active(qp)
+        for qp, descriptors in count.items():
+            qp.sender.on_transmitted(now, again, descriptors)
+            self.mark_active(qp)
 
     def fill(self):
         """Hand descriptors over as far as the rings have room."""
+        if self._again:
+            self._repeat()
+        if self._turn and self._in_card < self.enough_bytes:
+            send = self.rings[Ring.SEND]
+            most = 2 * self.enough_bytes if self._in_card else math.inf
+            while self._turn and send.room and self._in_card < most:
+                self._serve(self._turn[0], send, most)
+            send.ring_doorbell()
+
+    def _repeat(self):
         send, retransmit = self.rings[Ring.SEND], self.rings[Ring.RETRANSMIT]
         while self._again and retransmit.room and not (self._ahead >= AHEAD_BYTES and send.prod != send.cons):
             qp = self._again.popleft()
@@ -100,26 +118,31 @@ class TransmitTurns:
             if qp.sender.has_retransmission:
                 self._again.append(qp)
         retransmit.ring_doorbell()
-        if self._in_card < self.enough_bytes:
-            most = 2 * self.enough_bytes if self._in_card else math.inf
-            while self._turn and send.room and self._in_card < most:
-                self._serve(self._turn[0], send)
-            send.ring_doorbell()
 
-    def _serve(self, qp, send):
-        """A descriptor of the QP whose turn it is, or the turn of the next one."""
-        if (credit := self._credit.get(qp, 0)) <= 0:
+    def _serve(self, qp, send, most):
+        """The turn of one QP: descriptors for as long as it has credit, there is room, and the card knows of less
+        than ``most`` bytes."""
+        credit, alone = self._credit.get(qp, 0), len(self._turn) == 1
+        if credit <= 0:
             # Alone it would get its turn back at once, so often until it may send.
-            self._credit[qp] = credit + QUANTUM_BYTES if len(self._turn) > 1 else 1
+            credit = 1 if alone else credit + QUANTUM_BYTES
             self._turn.rotate(-1)
-            return
-        if fields := qp.sender.next_work():
-            send.push(qp.work_descriptor(fields), (qp, fields["length"]))
-            self._in_card += fields["length"]
-            self._charge(qp, max(fields["length"], LEAST_BYTES))
-        if not qp.sender.has_work:
+            if not alone:
+                self._credit[qp] = credit
+                return
+        sender, room = qp.sender, send.room
+        while credit > 0 and room and self._in_card < most and (fields := sender.next_work()):
+            length = fields["length"]
+            send.push(qp.work_descriptor(fields), (qp, length))
+            room -= 1
+            self._in_card += length
+            credit = max(credit - max(length, LEAST_BYTES), -DEBT_BYTES_MAX)
+            if alone and credit <= 0 and room and self._in_card < most and sender.has_work:
+                credit = 1
+        self._credit[qp] = credit
+        if not sender.has_work:
             self._turn.popleft()
-            if self._credit.get(qp, 0) > 0:
+            if credit > 0:
                 del self._credit[qp]
 
     def _charge(self, qp, length):

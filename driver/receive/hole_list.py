@@ -89,7 +89,7 @@ class HoleList:
 
     @property
     def waits_for_blocks(self):
-        return bool(self._waiting)
+        return bool(self._waiting.starts)
 
     @property
     def mostly_linked(self):
@@ -99,6 +99,8 @@ class HoleList:
     @property
     def oldest(self):
         """A PSN below which no hole is open, or None if there are no holes at all."""
+        if not self._open and not self._waiting.starts:
+            return None
         while self._open and self._open[0][2].retired:
             heapq.heappop(self._open)
         oldest = [self._open[0][0]] if self._open else []

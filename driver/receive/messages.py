@@ -27,25 +27,27 @@ def _end_of(report):
 
 
 class MessageOrder:
-    """Message ends that are known, until everything before them is in place."""
+    """Message ends that are known, until everything before them is in place.
+
+    Attributes
+    ----------
+    heap : list of int
+        PSNs of those that wait.
+    """
 
     def __init__(self):
         self._ends = {}      # psn -> Message
-        self._heap = []
+        self.heap = []
         self._released = None   # every end below this PSN was delivered: none is reported behind what lets it pass
-
-    def __len__(self):
-        """Ends that wait."""
-        return len(self._heap)
 
     def add(self, psn, report):
         """A MESSAGE_END report."""
         if psn not in self._ends and (self._released is None or psn >= self._released):
             self._ends[psn] = Message(psn, _end_of(report))
-            heapq.heappush(self._heap, psn)
+            heapq.heappush(self.heap, psn)
 
-    def release(self, cum):
-        """Messages that are complete now that every PSN below ``cum`` is in place, in order."""
-        self._released = cum
-        while self._heap and self._heap[0] < cum:
-            yield self._ends.pop(heapq.heappop(self._heap))
+    def release(self, cum, complete):
+        """Every PSN below ``cum`` is in place: ``complete`` gets the messages that are, in order."""
+        self._released, heap = cum, self.heap
+        while heap and heap[0] < cum:
+            complete.append(self._ends.pop(heapq.heappop(heap)))

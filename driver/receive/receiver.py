@@ -150,6 +150,9 @@ class Receiver:
     def on_event(self, report):
         """MESSAGE_END, PROGRESS, PROBE, ERROR or QP_ERROR."""
         kind = report.kind
+        if kind is abi.ReportKind.MESSAGE_END:
+            self.on_message_end(report)
+            return
         if kind is abi.ReportKind.QP_ERROR:
             self.broken = report.reason
             return
@@ -161,15 +164,18 @@ class Receiver:
         if kind is abi.ReportKind.PROBE and report.reason is not abi.Reason.OK:
             self.nak_sent = False     # the QP is in ERR, and the peer does not know
             return
-        psn = near(report.psn, self.cum, 32)
-        if kind is abi.ReportKind.MESSAGE_END:
-            if len(self._order) + len(self.messages) + self.held < self._messages_max:
-                self._order.add(psn, report)
-            else:
-                self.counts["messages_refused"] += 1
-                self._refused(psn, wire.Syndrome.NAK_REMOTE_OPERATIONAL)
         rsn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS) if kind is abi.ReportKind.PROBE else None
         self._events.append((near(report.base, self.base, 32), report.holes, rsn))
+
+    def on_message_end(self, report):
+        """MESSAGE_END: one comes for every message."""
+        psn = near(report.psn, self.cum, 32)
+        if len(self._order.heap) + len(self.messages) + self.held < self._messages_max:
+            self._order.add(psn, report)
+        else:
+            self.counts["messages_refused"] += 1
+            self._refused(psn, wire.Syndrome.NAK_REMOTE_OPERATIONAL)
+        self._events.append((near(report.base, self.base, 32), report.holes, None))
 
     def _refused(self, psn, syndrome):
         """The oldest refused packet is what the NAK will name, once everything before it is complete."""
@@ -186,15 +192,20 @@ class Receiver:
 
     def settle(self):
         """Work out what is complete after a batch of reports; fills :attr:`messages` and :attr:`actions`."""
-        probes = []
-        while self._events and near(self._events[0][1], self._holes_seen, abi.HOLES_BITS) <= self._holes_seen:
-            base, _, rsn = self._events.popleft()
-            self.base = max(self.base, base)
+        probes, events, last = [], self._events, None
+        while events:
+            base, holes, rsn = events[0]
+            if holes != last and near(holes, self._holes_seen, abi.HOLES_BITS) > self._holes_seen:
+                break
+            events.popleft()
+            last = holes
+            if base > self.base:
+                self.base = base
             if rsn is not None:
                 probes.append(rsn)
         oldest = self.holes.oldest
         self.cum = max(self.cum, self.base if oldest is None else min(self.base, oldest))
-        self.messages.extend(self._order.release(self.cum))
+        self._order.release(self.cum, self.messages)
         if self.cum > self._cum_posted and (self.messages or probes):
             self._cum_posted = self.cum
             self.actions.append(CumDoorbell(self.cum))
@@ -218,6 +229,11 @@ class Receiver:
     def refuse(self, psn, syndrome):
         """The peer asked for what it must not have: the message with this PSN, which was taken."""
         self.nak, self.nak_sent = (psn, syndrome), False
+
+    @property
+    def owes_answer(self):
+        """:meth:`acknowledge` has something to say."""
+        return self._delivered_any or self._probed or self.nak is not None
 
     def acknowledge(self, waiting=None, may_refuse=True):
         """Queue the ACK, RNR NAK or NAK that is due, after the owner took what it could from :attr:`messages`.

@@ -24,58 +24,60 @@ class WaitingHoles:
     ----------
     added : int
         PSNs added by spans.
+    starts : list of int
+        First PSN of each run.
     """
 
     def __init__(self, runs_max):
         self.runs_max = runs_max
         self.added = 0
-        self._starts, self._ends = [], []
+        self.starts, self._ends = [], []
 
     def __len__(self):
         """Runs."""
-        return len(self._starts)
+        return len(self.starts)
 
     @property
     def lowest(self):
-        return self._starts[0]
+        return self.starts[0]
 
     @property
     def runs(self):
-        return [(s, e - s) for s, e in zip(self._starts, self._ends, strict=True)]
+        return [(s, e - s) for s, e in zip(self.starts, self._ends, strict=True)]
 
     def add(self, runs):
         """Add (first, length) runs; PSNs that are there already do not matter. True if spans had to be made."""
         for first, length in runs:
             self._add(first, first + length)
-        if len(self._starts) > self.runs_max:
+        if len(self.starts) > self.runs_max:
             self._coarsen(max(1, self.runs_max // 2))
             return True
         return False
 
     def _add(self, start, end):
         lo = bisect.bisect_left(self._ends, start)
-        hi = bisect.bisect_right(self._starts, end)
+        hi = bisect.bisect_right(self.starts, end)
         if lo < hi:
-            start, end = min(start, self._starts[lo]), max(end, self._ends[hi - 1])
-        self._starts[lo:hi] = [start]
+            start, end = min(start, self.starts[lo]), max(end, self._ends[hi - 1])
+        self.starts[lo:hi] = [start]
         self._ends[lo:hi] = [end]
 
     def _coarsen(self, runs):
         """Close the smallest gaps until so many runs are left."""
-        gaps = [b - a for a, b in zip(self._ends, self._starts[1:], strict=False)]
+        gaps = [b - a for a, b in zip(self._ends, self.starts[1:], strict=False)]
         by_size = sorted(range(len(gaps)), key=gaps.__getitem__)
-        closed = set(by_size[:len(self._starts) - runs])
+        closed = set(by_size[:len(self.starts) - runs])
         self.added += sum(gaps[i] for i in closed)
-        self._starts = [s for i, s in enumerate(self._starts) if i - 1 not in closed]
+        self.starts = [s for i, s in enumerate(self.starts) if i - 1 not in closed]
         self._ends = [e for i, e in enumerate(self._ends) if i not in closed]
 
     def take_node(self):
         """(runs, NODE fields) of the lowest holes, as many as one node holds; they are not waiting any more."""
-        count = min(len(self._starts), abi.NODE_HOLES_MAX)
-        runs, fields = encode_first(list(zip(self._starts[:count], self._ends[:count], strict=True)))
+        count = min(len(self.starts), abi.NODE_HOLES_MAX)
+        runs, fields = encode_first(list(zip(self.starts[:count], self._ends[:count], strict=True)))
         end = sum(runs[-1])
         gone = bisect.bisect_right(self._ends, end)
-        del self._starts[:gone], self._ends[:gone]
-        if self._starts and self._starts[0] < end:
-            self._starts[0] = end
+        del self.starts[:gone], self._ends[:gone]
+        if self.starts and self.starts[0] < end:
+            self.starts[0] = end
         return runs, fields

@@ -11,7 +11,7 @@ class GoBack:
         Packets of one descriptor at most.
     """
 
-    expected_rsn = 0
+    expected_rsn = held = 0
     deadline = None
 
     def __init__(self, queue, longest):

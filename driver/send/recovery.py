@@ -34,9 +34,14 @@ class Recovery:
         return self._reports.expected
 
     @property
+    def held(self):
+        """A report came that others have to come before."""
+        return self._reports.held_holes > 0
+
+    @property
     def has_work(self):
         """Something is to be sent again."""
-        return bool(self._queue)
+        return self._queue.packets > 0
 
     def next(self):
         """WORK fields of the oldest retransmission and how many packets they are; there is one if :attr:`has_work`."""

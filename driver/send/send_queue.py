@@ -33,10 +33,13 @@ class SendQueue:
         PSN from which on nothing is handed over for now.
     closed : bool
         Requests that were not begun wait.
+    refused : (int, WCStatus) or None
+        First PSN of the oldest request that the own card refused, and why.
     """
 
     def __init__(self, *, psn, pmtu, chunk_bytes, max_outstanding):
         self.pmtu, self.chunk_bytes, self.max_outstanding = pmtu, chunk_bytes, max_outstanding
+        self._step = max(1, chunk_bytes // pmtu)     # packets of a chunk
         self.next_psn = self.sent_psn = self.una = psn
         self.limit = None
         self.closed = False
@@ -44,7 +47,7 @@ class SendQueue:
         self._requests = collections.deque()  # cut, not complete
         self._pieces = PieceLog()
         self._chunks = collections.deque()    # (piece, first, count) of cut requests
-        self._refused = None  # (first PSN, status) of the oldest request the own card refused
+        self.refused = None
 
     def __len__(self):
         """Requests not complete."""
@@ -52,44 +55,59 @@ class SendQueue:
 
     def check(self, request):
         """Raise ValueError if a request is longer than 2^31 bytes."""
-        if request.length > MESSAGE_BYTES_MAX:
-            raise InvalidValue(f"a request of {request.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
+        if (length := request.length) > MESSAGE_BYTES_MAX:
+            raise InvalidValue(f"a request of {length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
 
     def post(self, request):
         """Accept a request that :meth:`check` let pass. What asks for something, or grants it, overtakes the data of
         answers and of granted sends at the end of the queue: the peer has what to do while these are on their way."""
+        if request.end is None or request.bulk:
+            self._waiting.append(request)
+            return
         at = len(self._waiting)
-        if request.end is not None and not request.bulk:
-            while at and self._waiting[at - 1].bulk:
-                at -= 1
+        while at and self._waiting[at - 1].bulk:
+            at -= 1
         self._waiting.insert(at, request)
 
     # --------------------------------------------------------------------------------- to the card
 
     def _cut(self):
-        while self._waiting and not (self._chunks or self.closed) and self._refused is None:
+        while self._waiting and not (self._chunks or self.closed) and self.refused is None:
             request = self._waiting.popleft()
             self._requests.append(request)
             for piece in split(request, self.next_psn, self.pmtu):
                 self._pieces.add(piece)
-                self._chunks.extend((piece, first, count) for first, count in piece.chunks(self.chunk_bytes))
-            self.next_psn = request.end_psn
+                if piece.packets <= self._step:
+                    self._chunks.append((piece, 0, piece.packets))
+                else:
+                    self._chunks.extend([(piece, *part) for part in piece.chunks(self.chunk_bytes)])
+            self.next_psn = request.psn + request.packets
 
     @property
     def has_work(self):
-        self._cut()
+        if not self._chunks:
+            if not self._waiting:
+                return False
+            self._cut()
         return bool(self._chunks) and self.sent_psn < self._end
 
     @property
     def _end(self):
         """PSN from which on nothing may be handed over for now."""
         most = self.una + self.max_outstanding
-        return most if self.limit is None else min(self.limit, most)
+        return most if self.limit is None or self.limit > most else self.limit
 
     def next(self):
-        """(piece, first, count) of the next descriptor; there is one if :attr:`has_work`."""
+        """(piece, first, count) of the next descriptor, or None if there is none, or none may be sent."""
+        if not self._chunks:
+            self._cut()
+            if not self._chunks:
+                return None
+        end = self._end
+        if self.sent_psn >= end:
+            return None
         piece, first, count = self._chunks.popleft()
-        if (allowed := self._end - piece.psn - first) < count:
+        if (allowed := end - piece.psn - first) < count:
             self._chunks.appendleft((piece, first + allowed, count - allowed))
             count = allowed
         self.sent_psn = piece.psn + first + count
@@ -118,7 +136,7 @@ class SendQueue:
     @property
     def awaits_peer(self):
         """The peer has to say something before it is done."""
-        return self.in_flight or self.held_back
+        return self.una < self.sent_psn or self.held_back
 
     # ------------------------------------------------------------------------------ what becomes of it
 
@@ -126,30 +144,30 @@ class SendQueue:
         """Every PSN below ``cum`` arrived; the requests that are complete now."""
         self.una = cum
         self._pieces.acknowledge(cum)
-        complete = []
-        while self._requests and self._requests[0].end_psn <= cum:
-            complete.append(self._requests.popleft())
+        complete, requests = [], self._requests
+        while requests and requests[0].psn + requests[0].packets <= cum:
+            complete.append(requests.popleft())
         return complete
 
     def refuse(self, psn, status):
         """The card refused the descriptor with this PSN: nothing of its request, and of those behind it, is sent."""
         request = self.request_at(psn)
         first = self.una if request is None else request.psn
-        if self._refused is None or first < self._refused[0]:
-            self._refused = (first, status)
+        if self.refused is None or first < self.refused[0]:
+            self.refused = (first, status)
             self._chunks = collections.deque(c for c in self._chunks if c[0].psn < first)
 
     @property
     def failure(self):
         """(first PSN, status) of the oldest request if the card refused it, and everything before it arrived, or
         None."""
-        return self._refused if self._refused is not None and self.una >= self._refused[0] else None
+        return self.refused if self.refused is not None and self.una >= self.refused[0] else None
 
     def piece_at(self, psn):
         """The sent, unacknowledged piece that holds ``psn``, or None. Refused requests have none."""
         if psn >= self.sent_psn:
             return None
-        if self._refused is not None and psn >= self._refused[0]:
+        if self.refused is not None and psn >= self.refused[0]:
             return None
         return self._pieces.find(psn)
 

@@ -9,7 +9,7 @@ import collections
 
 from weft.hdl import wire
 
-from ..protocol.aeth import Answer, answer_of, rnr_wait_ns
+from ..protocol.aeth import ANSWERS, Answer, rnr_wait_ns
 from ..protocol.control import ControlFrame
 from ..protocol.segment import CHUNK_BYTES
 from ..protocol.timer import Expiry, ProgressTimer
@@ -109,6 +109,12 @@ class Sender:
     def idle(self):
         return not self.outstanding
 
+    @property
+    def at_rest(self):
+        """Nothing is to be sent, waited for, or told of."""
+        return (self.timer.deadline is None and not (self.awaiting or self.completions or self.frames)
+                and self.failed is None and not len(self.queue))
+
     # --------------------------------------------------------------------------------- to the card
 
     @property
@@ -117,9 +123,9 @@ class Sender:
 
     def next_work(self):
         """WORK fields for the SEND ring, or None."""
-        if not self.has_work:
+        if (found := self.queue.next()) is None:
             return None
-        piece, first, count = self.queue.next()
+        piece, first, count = found
         self.in_card += 1
         self.counts["packets"] += count
         return piece.work(first, count)
@@ -137,10 +143,10 @@ class Sender:
         self.counts["retransmissions"] += count
         return fields
 
-    def on_transmitted(self, now, again=False):
-        """The card finished one descriptor of this QP: new work, of which there is not without end, or one that was
-        sent again."""
-        self.in_card -= 1
+    def on_transmitted(self, now, again=False, descriptors=1):
+        """The card finished so many descriptors of this QP: new work, of which there is not without end, or such that
+        was sent again."""
+        self.in_card -= descriptors
         if self.failed is None and (self.queue.in_flight or self.awaiting):
             (self.timer.restart if again else self.timer.progress)(now)
 
@@ -169,7 +175,7 @@ class Sender:
         """An ACKNOWLEDGE frame with 24-bit ``psn`` and ``msn``. What its ``syndrome`` does not say is not done."""
         if self.failed is not None:
             return
-        answer = answer_of(syndrome)
+        answer = ANSWERS[syndrome]
         named = near(psn, self.queue.una - 1, wire.PSN_BITS)
         if answer is Answer.ACK:
             if self._acknowledge(named + 1, now):
@@ -194,11 +200,12 @@ class Sender:
             return True
         if not self.awaiting:
             self._rnr = 0
-        self.completions.extend((request, WCStatus.SUCCESS) for request in queue.acknowledge(cum))
-        if not queue.in_flight:
+        self.completions.extend([(request, WCStatus.SUCCESS) for request in queue.acknowledge(cum)])
+        if queue.una == queue.sent_psn and self._recovery.held:
             self._recovery.forget_held()
         self.moved(now)
-        self._fail_if_refused()
+        if queue.refused is not None:
+            self._fail_if_refused()
         return True
 
     def _on_msn(self, msn, now):
@@ -218,7 +225,7 @@ class Sender:
 
     def moved(self, now):
         """Something that was waited for came, or there is something to wait for."""
-        if self.awaits_peer:
+        if self.awaiting or self.queue.awaits_peer:
             self.timer.progress(now)
         else:
             self.timer.stop()
@@ -316,8 +323,9 @@ class Sender:
         """Let time pass: probes, repeated requests, giving up."""
         if self.failed is not None:
             return
-        self._ask_again(now)
-        if not self._peers_turn:
+        if self._recovery.held:
+            self._ask_again(now)
+        if not self._peers_turn or now < self.timer.deadline:
             return
         expiry = self.timer.poll(now)
         if expiry is Expiry.PROBE:
@@ -338,16 +346,18 @@ class Sender:
     def _peers_turn(self):
         """The timer counts. While the card has descriptors, or is to get some, it says nothing of the peer; when the
         last of them is finished the time begins anew."""
-        return (self.timer.running and self.awaits_peer
-                and not (self.in_card or self.has_work or self.has_retransmission))
+        return (not self.in_card and self.timer.deadline is not None and self.awaits_peer
+                and not (self.has_work or self.has_retransmission))
 
     @property
     def deadline(self):
         """When :meth:`poll` wants to be called, or None."""
-        times = [self.timer.deadline] if self._peers_turn else []
-        if self._recovery.deadline is not None:
-            times.append(self._recovery.deadline)
-        return min(times, default=None)
+        if self.timer.deadline is None and not self._recovery.held:
+            return None
+        due, asks = self.timer.deadline if self._peers_turn else None, self._recovery.deadline
+        if due is None or asks is None:
+            return asks if due is None else due
+        return min(due, asks)
 
     def abandon(self):
         """Hand nothing more over: the QP is being destroyed; nothing is completed."""

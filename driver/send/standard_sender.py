@@ -29,11 +29,11 @@ class StandardSender(Sender):
         fields = super().next_retransmission()
         return fields and fields | {"ack_req": 1}
 
-    def on_transmitted(self, now, again=False):
+    def on_transmitted(self, now, again=False, descriptors=1):
         if not again:
-            super().on_transmitted(now)
+            super().on_transmitted(now, descriptors=descriptors)
             return
-        self.in_card -= 1
+        self.in_card -= descriptors
         self.timer.asked_late(now)
 
     def on_ack(self, psn, syndrome, now, msn=None):

@@ -20,7 +20,10 @@ def between(name, value, low, high):
     ValueError
         If it is not from ``low`` to ``high``.
     """
-    value = operator.index(value)
+    try:
+        value = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}; an integer is needed") from None
     if not low <= value <= high:
         raise InvalidValue(f"{name} is {value}; {low} to {high} are possible")
     return value
@@ -43,6 +46,12 @@ def member(name, value, kind):
         return kind(value)
     except ValueError:
         raise InvalidValue(f"{name} is {value!r}, which is no {kind.__name__}") from None
+
+
+def instance(name, value, *kinds):
+    """Raise TypeError if ``value`` is none of ``kinds``."""
+    if not isinstance(value, kinds):
+        raise TypeError(f"{name} is {value!r}; a {' or a '.join(kind.__name__ for kind in kinds)} is needed")
 
 
 def mr_access(access):

@@ -41,3 +41,43 @@ class SrqInitAttrMask(enum.IntFlag):
     XRCD = 4
     CQ = 8
     TM = 16
+
+
+class CqWcFlag(enum.IntFlag):
+    """What can be read of a completion of a CQEX (ibv_create_cq_wc_flags)."""
+
+    EX_WITH_BYTE_LEN = 1 << 0
+    EX_WITH_IMM = 1 << 1
+    EX_WITH_QP_NUM = 1 << 2
+    EX_WITH_SRC_QP = 1 << 3
+    EX_WITH_SLID = 1 << 4
+    EX_WITH_SL = 1 << 5
+    EX_WITH_DLID_PATH_BITS = 1 << 6
+    STANDARD_FLAGS = 0x7F
+    EX_WITH_COMPLETION_TIMESTAMP = 1 << 7
+    EX_WITH_CVLAN = 1 << 8
+    EX_WITH_FLOW_TAG = 1 << 9
+    EX_WITH_TM_INFO = 1 << 10
+    EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK = 1 << 11
+
+
+class CqAttrFlag(enum.IntFlag):
+    """What is special about a CQEX (ibv_create_cq_attr_flags)."""
+
+    SINGLE_THREADED = 1
+    IGNORE_OVERRUN = 2
+
+
+class CqInitAttrMask(enum.IntFlag):
+    """Which attributes of a CqInitAttrEx count (ibv_cq_init_attr_mask)."""
+
+    FLAGS = 1
+    PD = 2
+
+
+class ForkStatus(enum.IntEnum):
+    """Whether a process with registered memory may fork (ibv_fork_status)."""
+
+    DISABLED = 0
+    ENABLED = 1
+    UNNEEDED = 2

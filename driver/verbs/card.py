@@ -11,6 +11,7 @@ from ..engine.card_engine import CardEngine
 from ..knitting.buffer import KnittingBuffer
 from ..memory.index_pool import IndexPool
 from ..memory.key_tags import KeyTags
+from ..memory.local_keys import LocalKeys
 from ..memory.page_table import RangeAllocator
 from ..operation.lender import Lender
 from ..queue.command import CommandError, CommandTimeout
@@ -81,9 +82,10 @@ class Card:
         self.kept = []
         self.mr_indices = IndexPool(can.max_mr, "memory regions")
         self.pte_ranges = RangeAllocator(can.max_pte)
-        self.key_tags = KeyTags(config.random)
+        self.key_tags, self.local_keys = KeyTags(config.random), LocalKeys(config.random)
         self.engine.lender = Lender(device, self.engine.commands, mrs=self.mrs, indices=self.mr_indices,
-                                    tags=self.key_tags, pte_ranges=self.pte_ranges, kept=self.kept)
+                                    tags=self.key_tags, keys=self.local_keys, pte_ranges=self.pte_ranges,
+                                    kept=self.kept)
         self._start()
         self.knitting = KnittingBuffer(
             device,

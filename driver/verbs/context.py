@@ -21,7 +21,7 @@ IDLE_NS = 1_000_000     # at most between two looks of the progress thread
 __all__ = ["Context", "ContextConfig", "DeviceFatal", "IncompatibleCard"]
 
 _OF_CARD = ("device", "mac", "ip", "config", "capabilities", "engine", "knitting", "mrs", "kept", "mr_indices",
-            "pte_ranges", "key_tags", "lending", "new_pd", "send_raw", "statistics", "reset")
+            "pte_ranges", "key_tags", "local_keys", "lending", "new_pd", "send_raw", "statistics", "reset")
 _OF_ENGINE = ("lock", "commands", "qps", "rings", "counts", "neighbours", "raw_frame_handlers", "transmitting",
               "host_qpns")
 
@@ -86,9 +86,11 @@ class Context(Queries):
 
     def progress(self):
         """One round of everything, without waiting; true if something happened."""
-        with self.lock:
-            self.check_open()
-            return self.engine.progress()
+        engine = self.card.engine
+        with engine.lock:
+            if self not in self.card.contexts:
+                self.check_open()
+            return engine.progress()
 
     def wait(self, timeout_ns):
         """See :meth:`~weft.driver.engine.card_engine.CardEngine.wait`."""

@@ -2,14 +2,22 @@
 
 import collections
 
-from ..terms.checks import between
+from ..terms.checks import between, instance, unsigned
 from ..terms.enums import EventType, WCStatus
-from ..terms.errors import InvalidValue, PyverbsRDMAError, QueueOverrun
+from ..terms.errors import InvalidValue, PyverbsRDMAError, PyverbsUserError, QueueOverrun
 from .events import AsyncEvent
 from .locking import locked, made_locked
 
-CQE_MAX = 1 << 22
+CQE_BITS = 22
+CQE_MAX = 1 << CQE_BITS
 COMP_VECTORS = 1
+
+
+def check_creator(made, context, table="cqs"):
+    """Raise PyverbsUserError if ``context`` is none that has such things, or InvalidValue if it is closed."""
+    if not hasattr(context, table):
+        raise PyverbsUserError(f"Cannot create {type(made).__name__} from {type(context)}")
+    context.check_open()
 
 
 class CompChannel:
@@ -24,7 +32,7 @@ class CompChannel:
 
     @made_locked
     def __init__(self, context):
-        context.check_open()
+        check_creator(self, context, "channels")
         self.context = context
         self.events = collections.deque()
         self.cqs = {}
@@ -38,15 +46,23 @@ class CompChannel:
         Raises
         ------
         TimedOut
+        InvalidValue
+            If the channel is closed, or is while this waits.
         PyverbsRDMAError
             If it is of another CQ than the one that is expected, and gone with that.
         """
-        self.context.run_until(lambda: self.events, timeout_ns)
+        self._check()
+        self.context.run_until(lambda: self.events or self.closed, timeout_ns)
+        self._check()
         cq = self.events.popleft()
         cq.unacknowledged += 1
         if expected_cq is not None and cq is not expected_cq:
             raise PyverbsRDMAError("Received event on an unexpected CQ")
         return cq
+
+    def _check(self):
+        if self.closed:
+            raise InvalidValue("the completion channel is closed")
 
     def __enter__(self):
         return self
@@ -56,7 +72,7 @@ class CompChannel:
 
     @locked
     def close(self):
-        """Destroy it, and before it the CQs that tell it."""
+        """Destroy it, and before it the CQs that tell it; who waits for an event is told."""
         for cq in list(self.cqs):
             cq.close()
         self.closed = True
@@ -92,7 +108,9 @@ class CQ:
 
     @made_locked
     def __init__(self, context, cqe, cq_context=None, channel=None, comp_vector=0):
-        context.check_open()
+        check_creator(self, context)
+        if channel is not None:
+            instance("channel", channel, CompChannel)
         if channel is not None and channel.context is not context:
             raise InvalidValue("the completion channel is of another context")
         self.context, self.cq_context, self.comp_channel = context, cq_context, channel
@@ -145,17 +163,24 @@ class CQ:
 
         Raises
         ------
+        InvalidValue
+            If it is closed, or less than 0 are asked for.
         QueueOverrun
             If the queue overran, and what it held was polled.
         """
+        self._check_open()
         self.context.progress()
         return self.take(num_entries)
 
     @locked
     def take(self, num_entries):
         """The same, of what is already there."""
-        if self.overrun and not self._queue:
-            raise QueueOverrun(f"CQ overrun: {self.lost} completions beyond {self.cqe} are lost")
+        if not isinstance(num_entries, int) or num_entries < 0:
+            unsigned("num_entries", num_entries, CQE_BITS)
+        if not self._queue:
+            self._check_open()
+            if self.overrun:
+                raise QueueOverrun(f"CQ overrun: {self.lost} completions beyond {self.cqe} are lost")
         wcs = [self._queue.popleft() for _ in range(min(num_entries, len(self._queue)))]
         return len(wcs), wcs
 
@@ -170,14 +195,17 @@ class CQ:
         Raises
         ------
         TimedOut, QueueOverrun
+        InvalidValue
+            If it is closed, or is meanwhile.
         """
-        self.context.run_until(lambda: self._queue or self.overrun, timeout_ns)
+        self.context.run_until(lambda: self._queue or self.overrun or self.closed, timeout_ns)
         return self.take(num_entries)[1]
 
     @locked
     def req_notify(self, solicited_only=False):
         """The next completion makes an event on the channel; with ``solicited_only`` the next one that the peer asked
         for, or that is an error. What was asked for with less stays asked for."""
+        self._check_open()
         self._solicited_only = bool(solicited_only) and (self._solicited_only or not self._notify)
         self._notify = True
 
@@ -202,10 +230,15 @@ class CQ:
             If it holds more already, or overran.
         """
         size = self._size(cqe)
-        if self.overrun or self.closed or size < len(self._queue):
+        self._check_open()
+        if self.overrun or size < len(self._queue):
             raise InvalidValue(f"Failed to resize CQ: it holds {len(self._queue)} completions"
                                + (", and overran" if self.overrun else ""))
         self.cqe = size
+
+    def _check_open(self):
+        if self.closed:
+            raise InvalidValue("the CQ is closed")
 
     def __len__(self):
         return len(self._queue)

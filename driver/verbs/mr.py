@@ -6,15 +6,14 @@ from weft.hdl import abi
 
 from ..memory.page_table import pack_ptes, page_list, pick_page_bytes
 from ..queue.remembered import RememberedCommand
-from ..terms.checks import between, member, mr_access
+from ..terms.checks import between, member, mr_access, unsigned
 from ..terms.enums import AccessFlag, ReregFlag
-from ..terms.errors import InvalidValue, NotSupported, PyverbsUserError
+from ..terms.errors import InvalidValue, NoRoom, NotSupported, PyverbsUserError
 from .locking import locked, made_locked
 
 PTES_PER_COMMAND = 512
+ADDRESS_BITS = 64
 _LENGTH_MAX = (1 << 64) - 1
-NO_TAG = 0      # no key has it: see ``KeyTags``
-_REMOTE = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 _REREG = ReregFlag.CHANGE_TRANSLATION | ReregFlag.CHANGE_PD | ReregFlag.CHANGE_ACCESS
 
 
@@ -41,12 +40,14 @@ class MR:
     buf, length : int
         First virtual address and bytes.
     lkey, rkey : int
-        They are the same if peers may do something with the region, as one entry of the card's table serves both.
-        Otherwise ``rkey`` names nothing.
+        For scatter-gather entries of the own program, and for peers. They differ, and neither does what the other one
+        is for: the card knows the region by ``rkey`` alone, and the driver looks each ``lkey`` up when it is posted.
     """
 
     @made_locked
     def __init__(self, creator, length=0, access=0, address=None, implicit=False, *, buffer=None, page_bytes=None):
+        if not hasattr(creator, "mrs") or not hasattr(creator, "context"):
+            raise PyverbsUserError(f"Cannot create MR from {type(creator)}")
         creator.check_open()
         if implicit:
             raise NotSupported("Failed to register a MR: memory is registered piece by piece here")
@@ -59,7 +60,9 @@ class MR:
             own = lent.enter_context(contextlib.ExitStack())
             self.index = self.context.mr_indices.take()
             own.callback(self.context.mr_indices.give, self.index)
-            self.lkey = abi.make_key(self.index, self.context.key_tags.new(self.index))
+            self.rkey = abi.make_key(self.index, self.context.key_tags.new(self.index))
+            self.lkey = self.context.local_keys.new(self.index, self.rkey)
+            own.callback(self.context.local_keys.pop, self.lkey)
             self.install()
             self._own, self._memory = own.pop_all(), lent.pop_all()
         self._commands = RememberedCommand(self.context.commands)
@@ -69,6 +72,8 @@ class MR:
 
     def _place(self, lent, buffer, address, length):
         """Find, pin or allocate the memory, and a place for its pages; ``lent`` gives both back."""
+        if address is not None:
+            address = unsigned("address", address, ADDRESS_BITS)
         if buffer is None and address:
             buffer = self.context.device.pin(address, between("length", length, 1, _LENGTH_MAX))
             lent.callback(self.context.device.unpin, buffer)
@@ -83,14 +88,12 @@ class MR:
 
     def _allocate(self, size, lent):
         page_bytes = abi.PAGE_2M if self.access & AccessFlag.HUGETLB else abi.PAGE_4K
-        buffer = self.context.device.alloc(between("length", size, 1, _LENGTH_MAX), contiguous=False,
-                                           page_bytes=page_bytes)
+        pages, ranges = -(-between("length", size, 1, _LENGTH_MAX) // page_bytes), self.context.pte_ranges
+        if pages > ranges.free_total:      # before the host is asked for what may be all of its memory
+            raise NoRoom(f"{size} bytes take {pages} page-table entries; {ranges.free_total} of {ranges.size} are free")
+        buffer = self.context.device.alloc(size, contiguous=False, page_bytes=page_bytes)
         lent.callback(self.context.device.free, buffer)
         return buffer
-
-    @property
-    def rkey(self):
-        return self.lkey if self.access & _REMOTE else abi.make_key(self.index, NO_TAG)
 
     @property
     def pte_index(self):
@@ -103,7 +106,7 @@ class MR:
         self.context.commands.call(
             abi.CommandOpcode.MR_CREATE,
             mr_index=self.index,
-            key_tag=self.lkey % (1 << abi.KEY_TAG_BITS),
+            key_tag=self.rkey % (1 << abi.KEY_TAG_BITS),
             va=self.buf,
             length=self.length,
             access=self.access & 0xF,
@@ -128,9 +131,9 @@ class MR:
                 )
 
     @locked
-    def rereg(self, flags, pd=None, addr=0, length=0, access=0):
-        """Change what ``flags`` name, under the same ``lkey``: the memory (``addr`` and ``length`` of the program's
-        own), the protection domain, the access. Nobody may be using the region meanwhile.
+    def rereg(self, flags, pd=None, addr=0, length=0, access=0, *, buffer=None):
+        """Change what ``flags`` name, under the same keys: the memory (``addr`` and ``length`` of the program's
+        own, or of ``buffer``), the protection domain, the access. Nobody may be using the region meanwhile.
 
         Raises
         ------
@@ -144,14 +147,14 @@ class MR:
             raise InvalidValue(f"Failed to rereg MR: IBV_REREG_MR_ERR_INPUT, with flags {flags!r}"
                                + (" of a closed region" if self.closed else ""))
         if flags & ReregFlag.CHANGE_PD:
-            if pd is None or pd.context is not self.context:
+            if not hasattr(pd, "mrs") or pd.context is not self.context:
                 raise InvalidValue("Failed to rereg MR: a PD of its context is needed")
             pd.check_open()
         access = mr_access(access) if flags & ReregFlag.CHANGE_ACCESS else self.access
         with self.context.lending() as lent:
             before = self.buffer, self.buf, self.length, self.page_bytes, self._ptes
             if flags & ReregFlag.CHANGE_TRANSLATION:
-                self._place(lent, None, addr or None, length)
+                self._place(lent, buffer, addr or None, length)
             after, (self.buffer, self.buf, self.length, self.page_bytes, self._ptes) = (
                 (self.buffer, self.buf, self.length, self.page_bytes, self._ptes), before)
             self.context.engine.lender.windows.revoke(self)
@@ -174,13 +177,17 @@ class MR:
 
     def write(self, data, length=None, offset=0):
         """Store bytes, or text, in the region; ``length`` of them, or all."""
+        if isinstance(data, int):
+            raise TypeError(f"data is {data!r}; text or bytes are needed")
         data = data.encode() if isinstance(data, str) else bytes(data)
         data = data if length is None else data[:length]
         self._check_inside(len(data), offset)
         self.buffer.write(self.buf - self.buffer.va + offset, data)
 
     def _check_inside(self, length, offset):
-        if self.closed or length < 0 or offset < 0:
+        if not isinstance(length, int) or not isinstance(offset, int):
+            raise TypeError(f"length is {length!r} and offset {offset!r}; integers are needed")
+        if self.closed or length < 0 or offset < 0 or offset + length > self.length:
             raise PyverbsUserError(f"The MR buffer isn't allocated or length {length} or offset {offset} is invalid")
 
     @property

@@ -1,6 +1,6 @@
 """Protection domains."""
 
-from ..terms.errors import InvalidValue, PyverbsUserError
+from ..terms.errors import InvalidValue, NotSupported, PyverbsUserError
 from .locking import locked, made_locked
 
 
@@ -28,6 +28,9 @@ class PD:
     def lock(self):
         """That of its card."""
         return self.context.lock
+
+    def advise_mr(self, advice, flags, sg_list, num_sge=0):
+        raise NotSupported("Failed to advise: registered memory is always there, nothing can be prefetched")
 
     def check_open(self):
         if self.closed:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from weft.hdl import wire
 
 from ..receive.receiver import RNR_TIMER
-from ..terms.checks import unsigned
+from ..terms.checks import instance, unsigned
 from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType
 from ..terms.errors import InvalidValue, NotSupported, QueueFull
 from .addr import GID, AHAttr, GlobalRoute
@@ -52,6 +52,7 @@ class QP(QPLife):
 
     @made_locked
     def __init__(self, creator, init_attr, qp_attr=None, *, psn=None):
+        instance("init_attr", init_attr, QPInitAttr)
         self.pd = init_attr.pd if isinstance(init_attr, QPInitAttrEx) else creator
         if not hasattr(self.pd, "mrs"):
             raise InvalidValue("a QP is made by a PD, or by a context with a QPInitAttrEx that names a PD")
@@ -134,6 +135,9 @@ class QP(QPLife):
     def set_ece(self, ece):
         raise NotSupported("Failed to set ECE: there is nothing to agree on beyond the standard")
 
+    def bind_mw(self, mw, mw_bind):
+        raise NotSupported("Failed to bind a memory window: there are none here")
+
     # --------------------------------------------------------------------------------------- work
 
     @locked
@@ -150,17 +154,22 @@ class QP(QPLife):
         NoRoom
             If the card has no room for what the first request takes that is no write.
         """
+        engine, memory, room = self.engine, self.context.engine.lender.memory, 0
         for one in chain(wr, SendWR):
-            with note_bad(one, bad_wr):
-                if self.sender is None:
+            try:
+                if engine.sender is None or self.qp_state is QPState.RTR:
                     raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
-                operation = send_operation(
-                    one, self.cap, self.context.engine.lender.memory, signal_all=self.init_attr.sq_sig_all)
-                if self.attr.standard and not self.engine.is_write(operation):
+                operation = send_operation(one, self.cap, memory, signal_all=self.init_attr.sq_sig_all)
+                if self.attr.standard and not engine.is_write(operation):
                     raise NotSupported("of what the verbs know, this card does to a standard peer nothing but writes")
-                if self.engine.outstanding >= self.cap.max_send_wr:
+                room = room or self.cap.max_send_wr - engine.outstanding
+                if room <= 0:
                     raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
-                self.engine.post_send(operation)
+                engine.post_send(operation)
+                room -= 1
+            except Exception:
+                note_bad(one, bad_wr)
+                raise
 
     @locked
     def post_recv(self, wr, bad_wr=None):
@@ -176,15 +185,18 @@ class QP(QPLife):
             If ``max_recv_wr`` requests are outstanding.
         """
         for one in chain(wr, RecvWR):
-            with note_bad(one, bad_wr):
+            try:
                 if self.qp_state is QPState.RESET:
                     raise InvalidValue(f"QP {self.qp_num} is RESET; it cannot receive")
                 if self.srq is not None:
                     raise InvalidValue(f"QP {self.qp_num} takes its receive requests from an SRQ")
-                receive = receive_request(one, self.cap.max_recv_sge)
+                receive = receive_request(one, self.cap.max_recv_sge, self.context.engine.lender.memory)
                 if self.engine.receives >= self.cap.max_recv_wr:
                     raise QueueFull(f"{self.cap.max_recv_wr} receive requests are outstanding")
                 self.engine.post_recv(receive)
+            except Exception:
+                note_bad(one, bad_wr)
+                raise
 
     # ------------------------------------------------------------------------------------- the end
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from weft.hdl import wire
 
 from ..operation.mailbox import SLOTS
-from ..terms.checks import between, member, unsigned
+from ..terms.checks import between, instance, member, unsigned
 from ..terms.enums import MTU, AccessFlag, MigState, QPState
 from ..terms.enums import QPAttrMask as Mask
 from ..terms.errors import NotSupported
@@ -104,6 +104,7 @@ class QPAttr:
         if mask & Mask.PATH_MIG_STATE and self.path_mig_state != MigState.MIGRATED:
             raise NotSupported("paths do not migrate here; path_mig_state is always MIGRATED")
         if mask & Mask.AV:
+            instance("ah_attr", self.ah_attr, AHAttr)
             self.ah_attr.check(GIDS)
         unsigned("probe_timeout_ns", self.probe_timeout_ns, 62)
         between("outstanding_log2", self.outstanding_log2, 1, wire.PSN_OUTSTANDING_LOG2)

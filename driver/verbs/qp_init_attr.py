@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ..operation.mailbox import EAGER_BYTES
-from ..terms.checks import between, member
+from ..terms.checks import between, instance, member, unsigned
 from ..terms.enums import QPType
 from ..terms.errors import InvalidValue, NotSupported
 from ..terms.init_enums import QPInitAttrMask
@@ -11,6 +11,7 @@ from ..terms.init_enums import QPInitAttrMask
 QP_WR_MAX = 1 << 20
 SGE_MAX = 16
 INLINE_MAX = EAGER_BYTES
+MASK_BITS = 32
 
 
 @dataclass
@@ -45,18 +46,21 @@ class QPInitAttr:
     sq_sig_all: int = 1
 
     def __post_init__(self):
-        self.cap = self.cap or QPCap()
+        if self.cap is None:
+            self.cap = QPCap()
 
     def check(self, context):
         """Raise InvalidValue or TypeError if no QP of ``context`` can be made of it."""
+        instance("cap", self.cap, QPCap)
         self.cap.check()
         if member("qp_type", self.qp_type, QPType) is not QPType.RC:
             raise NotSupported(f"Failed to create QP: {QPType(self.qp_type).name} does not exist here, only RC")
         for cq in (self.scq, self.rcq):
-            if cq is None or cq.closed or cq.context is not context:
+            if not hasattr(cq, "poll") or cq.closed or cq.context is not context:
                 raise InvalidValue("a QP needs a send CQ and a receive CQ of its context")
-        if self.srq is not None and (self.srq.closed or self.srq.context is not context):
-            raise InvalidValue("the SRQ is closed, or of another context")
+        srq = self.srq
+        if srq is not None and (not hasattr(srq, "post_recv") or srq.closed or srq.context is not context):
+            raise InvalidValue(f"srq is {srq!r}; an open SRQ of the context is needed")
 
 
 def _of(holder, name):
@@ -96,9 +100,9 @@ class QPInitAttrEx(QPInitAttr):
                      "send_ops_flags"):
             if getattr(self, name):
                 raise NotSupported(f"{name} is {getattr(self, name)!r}, and means nothing here")
-        if self.comp_mask & ~int(QPInitAttrMask.PD | QPInitAttrMask.CREATE_FLAGS):
+        if unsigned("comp_mask", self.comp_mask, MASK_BITS) & ~int(QPInitAttrMask.PD | QPInitAttrMask.CREATE_FLAGS):
             raise NotSupported(f"comp_mask is {self.comp_mask:#x}; only a PD and no creation flags are possible")
-        if self.pd is None or self.pd.context is not context:
+        if not hasattr(self.pd, "mrs") or self.pd.context is not context:
             raise InvalidValue("a QP needs a PD of its context")
 
 

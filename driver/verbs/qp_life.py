@@ -13,7 +13,7 @@ from ..queue.remembered import RememberedCommand
 from ..receive.receiver import Receiver
 from ..send.sender import Sender
 from ..send.standard_sender import StandardSender
-from ..terms.checks import member
+from ..terms.checks import instance, member
 from ..terms.enums import AccessFlag, EventType, QPAttrMask, QPState, WCStatus
 from ..terms.errors import InvalidValue
 from .addr import ipv4_of
@@ -45,7 +45,7 @@ class QPLife:
         self.engine = QpEngine(
             self.context.engine, qp_num, self.scq, self.rcq, pd=self.pd.handle, rights=lambda: self.attr,
             receives=Receives() if self.srq is None else self.srq.receives, shared=self.srq is not None,
-            tell=self._tell)
+            tell=self._tell, start_answering=self._start_answering)
         self.attr = QPAttr(qp_state=QPState.RESET)
         self.attr.sq_psn = self.context.config.random.randrange(1 << wire.PSN_BITS) if psn is None else psn
 
@@ -78,7 +78,8 @@ class QPLife:
             Nothing happened then; if the card did not answer, only closing is possible.
         """
         self._check()
-        mask, start = QPAttrMask(comp_mask), self.qp_state
+        instance("qp_attr", qp_attr, QPAttr)
+        mask, start = member("comp_mask", comp_mask, QPAttrMask), self.qp_state
         goal = member("qp_state", qp_attr.qp_state, QPState) if mask & QPAttrMask.STATE else start
         check_transition(start, goal, mask)
         qp_attr.check(mask)
@@ -113,6 +114,7 @@ class QPLife:
         self._step(qp_attr, QPState.RTR, QPState.RTS)
 
     def _step(self, qp_attr, start, goal):
+        instance("qp_attr", qp_attr, QPAttr)
         qp_attr.qp_state = goal
         self.modify(qp_attr, necessary(start, goal))
 
@@ -125,7 +127,12 @@ class QPLife:
             self._start_receiving(attr)
         elif start is QPState.RTR:
             attr.probe_timeout_ns, attr.standard = given.probe_timeout_ns, given.standard
-            self._start_sending(attr)
+            if self.engine.sender is None:
+                self._start_sending(attr)
+            elif attr.sq_psn != self._answering_psn:
+                raise InvalidValue(f"sq_psn is {attr.sq_psn}, but the peer receives from {self._answering_psn} on")
+            else:
+                self._set_timers(attr)
         if start in (QPState.RTR, QPState.RTS, QPState.SQD):
             self._change(attr, mask)
         if goal is QPState.SQD and start is QPState.RTS:
@@ -177,6 +184,13 @@ class QPLife:
             max_outstanding=(1 << attr.outstanding_log2) - 1,
         ))
 
+    def _start_answering(self, psn):
+        """The peer asks for something of a QP in RTR: it sends nothing of its own, but answers have to leave. They wait
+        for ever, as it is the peer that wants them."""
+        attr = copy.copy(self.attr)
+        attr.sq_psn = self._answering_psn = psn
+        self._start_sending(attr)
+
     def _change(self, attr, mask):
         """Attributes of a QP that is connected already."""
         if mask & QPAttrMask.AV and attr.ah_attr != self.attr.ah_attr:
@@ -188,8 +202,11 @@ class QPLife:
         if mask & QPAttrMask.MIN_RNR_TIMER:
             self.receiver.rnr_timer = attr.min_rnr_timer
         if mask & (QPAttrMask.TIMEOUT | QPAttrMask.RETRY_CNT | QPAttrMask.RNR_RETRY):
-            self.sender.timer.timeout_ns, self.sender.timer.retry_cnt = ack_timeout_ns(attr.timeout), attr.retry_cnt
-            self.sender.rnr_retry = attr.rnr_retry
+            self._set_timers(attr)
+
+    def _set_timers(self, attr):
+        self.sender.timer.timeout_ns, self.sender.timer.retry_cnt = ack_timeout_ns(attr.timeout), attr.retry_cnt
+        self.sender.rnr_retry = attr.rnr_retry
 
     # ------------------------------------------------------------------------------------- endings
 

@@ -5,6 +5,7 @@ import errno
 from weft.hdl import abi
 
 from ..protocol.segment import MESSAGE_BYTES_MAX
+from ..terms.checks import instance
 from ..terms.errors import InvalidValue, NotSupported, PyverbsRDMAError
 from ..terms.port_enums import AtomicCap, DeviceCapFlag, GidTypeSysfs
 from .addr import GID
@@ -72,6 +73,7 @@ class Queries:
     def query_gid_ex(self, port_num, gid_index, flags=0):
         """:class:`GIDEntry` of a port."""
         self._check_port(port_num, f"Failed to query gid table of port {port_num} in index {gid_index}")
+        instance("gid_index", gid_index, int)
         if not 0 <= gid_index < GIDS:
             raise PyverbsRDMAError(f"Failed to query gid table of port {port_num} in index {gid_index}", errno.ENODATA)
         return GIDEntry(str(GID.of_ipv4(self.card.ip)))
@@ -79,6 +81,7 @@ class Queries:
     def query_gid_table(self, max_entries, flags=0):
         """All :class:`GIDEntry`, of which there are at most ``max_entries``."""
         self.check_open()
+        instance("max_entries", max_entries, int)
         if max_entries < GIDS:
             raise PyverbsRDMAError("Failed to query gid tables of the device", -errno.EINVAL)
         return [self.query_gid_ex(1, 0)]
@@ -88,5 +91,7 @@ class Queries:
 
     def _check_port(self, port_num, what, index=0, most=1):
         self.check_open()
+        for name, value in (("port_num", port_num), ("index", index)):
+            instance(name, value, int)
         if not 1 <= port_num <= PORTS or not 0 <= index < most:
             raise InvalidValue(what)

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ..operation.receives import Receives
-from ..terms.checks import between
+from ..terms.checks import between, instance, member, unsigned
 from ..terms.enums import EventType, SrqAttrMask
 from ..terms.errors import InvalidValue, NotSupported, QueueFull
 from ..terms.init_enums import SrqInitAttrMask, SrqType
 from .events import AsyncEvent
 from .locking import locked, made_locked
-from .qp_init_attr import QP_WR_MAX, SGE_MAX
+from .qp_init_attr import MASK_BITS, QP_WR_MAX, SGE_MAX
 from .requests import receive_request
 from .wr import RecvWR, chain, note_bad
 
@@ -64,7 +64,7 @@ class SrqInitAttrEx(SrqAttr):
 
     def check(self):
         super().check()
-        if self.comp_mask & ~int(SrqInitAttrMask.TYPE | SrqInitAttrMask.PD) or any(
+        if unsigned("comp_mask", self.comp_mask, MASK_BITS) & ~int(SrqInitAttrMask.TYPE | SrqInitAttrMask.PD) or any(
                 (self.srq_type, self.xrcd, self.cq, self.max_num_tags, self.max_ops)):
             raise NotSupported("Failed to create SRQ: only basic ones exist, without XRC and tag matching")
 
@@ -86,7 +86,8 @@ class SRQ:
 
     @made_locked
     def __init__(self, creator, attr=None):
-        init = attr or SrqInitAttr()
+        init = SrqInitAttr() if attr is None else attr
+        instance("attr", init, SrqInitAttr, SrqInitAttrEx)
         self.pd = init.pd if isinstance(init, SrqInitAttrEx) else creator
         if not hasattr(self.pd, "srqs"):
             raise InvalidValue("an SRQ is made by a PD, or by a context with an SrqInitAttrEx that names a PD")
@@ -126,10 +127,13 @@ class SRQ:
         """
         self._check()
         for one in chain(wr, RecvWR):
-            with note_bad(one, bad_wr):
-                receive = receive_request(one, self._attr.max_sge)
+            try:
+                receive = receive_request(one, self._attr.max_sge, self.context.engine.lender.memory)
                 if len(self.receives) >= self._attr.max_wr:
                     raise QueueFull(f"{self._attr.max_wr} receive requests are outstanding")
+            except Exception:
+                note_bad(one, bad_wr)
+                raise
             self.receives.post(receive)
 
     @locked
@@ -142,7 +146,8 @@ class SRQ:
             If more are outstanding, or the limit is beyond them.
         """
         self._check()
-        mask = SrqAttrMask(comp_mask)
+        instance("attr", attr, SrqAttr, SrqInitAttr)
+        mask = member("comp_mask", comp_mask, SrqAttrMask)
         if int(mask) & ~int(SrqAttrMask.MAX_WR | SrqAttrMask.LIMIT):
             raise InvalidValue(f"comp_mask is {int(mask):#x}")
         new = SrqAttr(attr.max_wr if mask & SrqAttrMask.MAX_WR else self._attr.max_wr, self._attr.max_sge,

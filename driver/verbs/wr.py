@@ -1,9 +1,9 @@
 """Work requests."""
 
-import contextlib
 from dataclasses import dataclass, field
 
 from ..terms.enums import SendFlags, WROpcode
+from ..terms.errors import NotSupported
 
 
 @dataclass
@@ -39,6 +39,15 @@ class SendWR:
         """Where an atomic goes, and with what: to compare or to add, and to swap in."""
         self.rkey, self.remote_addr, self.compare_add, self.swap = rkey, addr, compare_add, swap
 
+    def set_wr_ud(self, ah, rqpn, rqkey):
+        raise NotSupported("Failed to set the address of a datagram: there are only RC queue pairs here")
+
+    def set_bind_wr(self, bind_info, mw):
+        raise NotSupported("Failed to bind a memory window: there are none here")
+
+    def set_qp_type_xrc(self, remote_srqn):
+        raise NotSupported("Failed to set an XRC SRQ: there are only RC queue pairs here")
+
 
 @dataclass
 class RecvWR:
@@ -67,12 +76,7 @@ def chain(wr, kind):
         wr = wr.next_wr
 
 
-@contextlib.contextmanager
 def note_bad(wr, bad_wr):
-    """If the block refuses ``wr``, ``bad_wr`` becomes like it, unless that is None."""
-    try:
-        yield
-    except Exception:
-        if bad_wr is not None:
-            vars(bad_wr).update(vars(wr))
-        raise
+    """``wr`` was refused: ``bad_wr`` becomes like it, unless that is None."""
+    if bad_wr is not None:
+        vars(bad_wr).update(vars(wr))

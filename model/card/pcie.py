@@ -12,6 +12,7 @@ UNIT_LINES = (1, 2, 4)
 LONG_BEATS = (0, 3, 4)      # a completion of so many beats was not split finer
 TRUST = 64
 READ_BYTES, COMPLETION_BYTES, WRITE_BYTES = 16, 12, 16      # of the headers on the card's streams
+READ_BYTES_ON_LINK = READ_BYTES + 8
 
 
 class Read:
@@ -58,8 +59,10 @@ class Pcie:
         self.random = random.Random(f"pcie {seed}")
         self.used, self.trusted, self._runs = [0] * len(UNIT_LINES), 1, [0] * len(UNIT_LINES)
         self._request_free = self._completion_free = self._up_free = self._down_free = 0.0
-        # (from, to, since when its packet has the write engine, until when) of the writes of payload to come
+        # (from, to, since when its packet has the write engine, until when, when it has left the link) of the writes of
+        # payload to come
         self._payload = deque()
+        self._link_was = 0.0        # when the newest write that is over had left the link
         self._small_free = self._small_seen = 0.0
         self.written_at = 0.0       # when the newest small write went out of the card
         self._pace = CYCLE_NS / (1 - self.host.stall)     # of a beat
@@ -85,7 +88,9 @@ class Pcie:
         wait = host.read_latency_ns * (1 + host.read_jitter * self.random.uniform(-1, 1))
         if host.read_tail and self.random.random() < host.read_tail:
             wait += host.read_tail_ns
-        ready = at + timing.read_request + wait
+        reaches = max(at + timing.read_request, self._link_free(at) + READ_BYTES_ON_LINK / timing.pcie_bytes_per_ns
+                      + timing.pcie_hop)
+        ready = reaches + wait
         self.loop.call_at(ready, self._answer, read)
         return at
 
@@ -131,9 +136,9 @@ class Pcie:
         granted = max(self._payload[-1][1] if self._payload else 0.0, at - timing.request_ahead)
         for piece, count in zip(pieces, beats, strict=True):
             end = at + count * self._pace
-            self._payload.append((at, end, granted, packet_end))
             self._up_free = (max(self._up_free, end)
                              + (piece + timing.write_header_bytes) / timing.pcie_bytes_per_ns)
+            self._payload.append((at, end, granted, packet_end, self._up_free))
             at = end
         return at
 
@@ -145,11 +150,9 @@ class Pcie:
         timing = self.timing
         at = self.written_at = max(self._between(edge(time_ns), whole=True), self._small_free)
         end = self._small_free = at + -(-(WRITE_BYTES + length) // BEAT_BYTES) * self._pace
-        crossing = (length + timing.write_header_bytes) / timing.pcie_bytes_per_ns
+        seen = max(end, self._link_free(at)) + (length + timing.write_header_bytes) / timing.pcie_bytes_per_ns
         if not self._payload or at >= self._payload[-1][1]:
-            self._up_free = seen = max(self._up_free, end) + crossing
-        else:
-            seen = end + crossing
+            self._up_free = max(self._up_free, seen)
         self._small_seen = max(self._small_seen, seen + timing.pcie_hop)
         return self._small_seen
 
@@ -158,8 +161,8 @@ class Pcie:
         packets, not inside those of one packet."""
         payload, now = self._payload, self.loop.now_ns
         while payload and payload[0][3] < now:
-            payload.popleft()
-        for start, end, granted, packet_end in payload:
+            self._link_was = payload.popleft()[4]
+        for start, end, granted, packet_end, _ in payload:
             if whole and granted <= at < packet_end:
                 return packet_end
             if start <= at < end:
@@ -167,3 +170,12 @@ class Pcie:
             if start > at:
                 break
         return at
+
+    def _link_free(self, at):
+        """When what went out of the card before a time has left the link."""
+        free = self._link_was
+        for _, end, _, _, left in self._payload:
+            if end > at:
+                break
+            free = left
+        return free

@@ -59,12 +59,14 @@ class TimedTransmitPath(TransmitPath):
         share = max(card.params.bulk_tags // BULK_SHARE, 1)
         self._data, self._raw = _Lane(card.params.bulk_tags - share), _Lane(share)
         self._streams = {}          # ring -> [iterator over packets, the next one, first time it may be chosen]
-        self._next_choice = 0.0
+        self._next_choice, self._full = 0.0, False
         self._framing = None        # the job in the framer
         self._framer_free = self._line_free = 0.0
         self._buffered = deque()    # (begins to leave the send buffer, has left it, beats), oldest first
         self._beats = 0
         self._woken = 0.0           # when it will be looked again
+        self._room_at = 0.0         # reads that waited for room go out no sooner
+        self._last_data = False     # the last frame in the framer was of payload
         self._most = min(card.params.bulk_slot_bytes, card.pcie.host.max_read_bytes)
 
     def start(self):
@@ -102,9 +104,12 @@ class TimedTransmitPath(TransmitPath):
     def _choose(self):
         """Take packets, retransmissions first, as they come to where one of them is chosen."""
         lane, now, timing = self._data, self.card.loop.now_ns, self.card.timing
-        while len(lane.asking) < CHOSEN_MAX:
+        if self._full:      # the choice was held up until now
+            self._next_choice = max(self._next_choice, now)
+        while True:
             again, new = self._head(Ring.RETRANSMIT), self._head(Ring.SEND)
-            if again is None and new is None:
+            self._full = len(lane.asking) >= CHOSEN_MAX
+            if self._full or (again is None and new is None):
                 return
             first = min(again[2] if again else new[2], new[2] if new else again[2])
             at = max(self._next_choice, first)
@@ -171,8 +176,6 @@ class TimedTransmitPath(TransmitPath):
             if not job.reads:
                 asking.popleft()
 
-    _room_at = 0.0      # reads that waited for room go out no sooner
-
     def room(self, time_ns):
         """There will be room for reads again."""
         self._room_at = time_ns + self.card.timing.room
@@ -210,8 +213,6 @@ class TimedTransmitPath(TransmitPath):
         end = max(end, edge(start) + beats * CYCLE_NS, edge(self._send_place(beats)))
         self._framer_free = end
         self.card.loop.call_at(end, self._framed, job, end, beats)
-
-    _last_data = False
 
     def _framed(self, job, end, beats):
         """A frame has left the framer: its slots are free."""

@@ -67,6 +67,11 @@ class FunctionalDevice(Device):
         self._buffers.remove(buffer)
         self.memory.free(buffer)
 
+    def map(self, fd, offset, size):
+        buffer = self.memory.map(fd, offset, size)
+        self._buffers.add(buffer)
+        return buffer
+
     def pin(self, address, length):
         """What was allocated there: a program here has no other memory."""
         return self.buffer_at(address, length)

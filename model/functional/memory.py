@@ -1,5 +1,6 @@
 """Host memory: pages scattered over a physical address space, and nothing between them."""
 
+import mmap
 import random
 
 from weft.driver.device.device import DmaBuffer
@@ -52,10 +53,20 @@ class HostMemory:
         self._next_va = va + len(frames) * PAGE + unit   # a gap behind every buffer
         return MemoryBuffer(self, va, size, frames, page_bytes)
 
+    def map(self, file, offset, size):
+        """A buffer of pages of a file: their bytes are the file's own."""
+        if offset % PAGE or size % PAGE:
+            raise ValueError(f"{size} bytes from {offset} on are no whole pages")
+        view = memoryview(mmap.mmap(file, size, offset=offset))
+        buffer = self.alloc(size, PAGE, False, PAGE)
+        for frame, at in zip(buffer.frames, range(0, size, PAGE), strict=True):
+            self._pages[frame] = view[at:at + PAGE]
+        return MemoryBuffer(self, buffer.va, size, buffer.frames, PAGE)
+
     def free(self, buffer):
         for f in buffer.frames:
             del self._pages[f]
-        buffer.frames = []
+        buffer.frames = buffer._pages = []
 
     def _walk(self, physical, length):
         while length:
@@ -88,6 +99,7 @@ class MemoryBuffer(DmaBuffer):
 
     def __init__(self, memory, va, size, frames, page_bytes):
         self.memory, self.va, self.size, self.frames, self.page_bytes = memory, va, size, frames, page_bytes
+        self._pages = [memory._pages[frame] for frame in frames]
 
     def physical(self, offset=0):
         return self.frames[offset // PAGE] * PAGE + offset % PAGE
@@ -101,9 +113,16 @@ class MemoryBuffer(DmaBuffer):
             offset, length = offset + n, length - n
 
     def read(self, offset, length):
+        at = offset % PAGE
+        if 0 < length <= PAGE - at and 0 <= offset <= self.size - length:     # the usual case
+            return bytes(self._pages[offset // PAGE][at : at + length])
         return b"".join(self.memory.read(p, n) for p, n in self._pieces(offset, length))
 
     def write(self, offset, data):
+        at, length = offset % PAGE, len(data)
+        if 0 < length <= PAGE - at and 0 <= offset <= self.size - length:
+            self._pages[offset // PAGE][at : at + length] = data
+            return
         data, done = bytes(data), 0
         for physical, n in self._pieces(offset, len(data)):
             self.memory.write(physical, data[done:done + n])

@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections import Counter
 
 import cocotb
 import pytest
@@ -14,13 +15,14 @@ from weft.hdl.params import preset
 from weft.tb.blocks.pcie.dma_write_sink import DmaWriteSink
 from weft.tb.flow.clock import CLOCK_PERIOD_NS, start_clock
 from weft.tb.flow.payload import beats, receive
+from weft.tb.flow.rounds import rounds
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.flow.stream import StreamSink, StreamSource
 
 Reason = abi.Reason
 TX = os.environ.get("WEFT_HALF") == "tx"
 tx_test = cocotb.test(timeout_time=400, timeout_unit="us", skip=not TX)
-rx_test = cocotb.test(timeout_time=400, timeout_unit="us", skip=TX)
+rx_test = cocotb.test(timeout_time=4, timeout_unit="ms", skip=TX)
 
 
 async def watch_strobes(dut, seen, *names):
@@ -192,9 +194,9 @@ async def setup_rx(dut, rng, **options):
 async def frames_reach_their_slots(dut):
     rng = random.Random(bench_seed())
     nic, seen = await setup_rx(dut, rng, slots_log2=3, slot_log2=10, pause=0.3)
-    beats_so_far, delivered, expected_reasons = 0, 0, []
-    kept = 0
-    for k in range(80):
+    beats_so_far, delivered, expected_reasons, cases = 0, 0, [], Counter()
+    wanted = (Reason.NIC_RING_FULL, Reason.FRAME_TOO_LONG, "slots are kept for packets")
+    for k in rounds(cases, wanted, least=80, most=800):
         room = nic.slots - (nic.prod - nic.cons)
         frame = rng.randbytes(rng.choice([14, 60, 64, 65, 500, 1023, 1024, 1025, 2000]))
         roce, host = rng.choice([(0, 0), (1, 0), (0, 1)])
@@ -202,11 +204,12 @@ async def frames_reach_their_slots(dut):
         nic.send(frame, roce, host)
         await nic.idle()
         if not room or (not roce and room <= nic.slots // 2):
-            kept += room > 0
-            expected_reasons.append(Reason.NIC_RING_FULL)
+            cases["slots are kept for packets"] += room > 0
+            reason = Reason.NIC_RING_FULL
         elif len(frame) > 1024:
-            expected_reasons.append(Reason.FRAME_TOO_LONG)
+            reason = Reason.FRAME_TOO_LONG
         else:
+            reason = Reason.OK
             entry, written = nic.entries[delivered]
             beats_so_far += -(-len(frame) // 64)
             assert (entry.length, entry.roce, entry.host, entry.time_ns) == (len(frame), roce, host, k << 33)
@@ -215,10 +218,11 @@ async def frames_reach_their_slots(dut):
             assert nic.dma.groups[-1] == ([(slot, len(frame))], frame)
             delivered += 1
         assert len(nic.entries) == delivered == len(nic.dma.groups)
+        cases[reason] += 1
+        expected_reasons += [reason] * (reason is not Reason.OK)
         if rng.random() < 0.1 or not room:
             nic.cons = rng.randint(nic.cons, nic.prod)
-    assert seen["refused"] == expected_reasons and kept, "no slot was kept for packets"
-    assert set(expected_reasons) == {Reason.NIC_RING_FULL, Reason.FRAME_TOO_LONG}
+    assert seen["refused"] == expected_reasons
     assert seen["count_rx_raw_frames"] == delivered
 
 

@@ -2,21 +2,28 @@
 
 from dataclasses import dataclass
 
+from weft.model.card.timing import CYCLE_NS
+
+ALIKE = ("tx_packets", "tx_retransmissions", "rx_packets", "holes")
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """A scenario with both results.
+    """A scenario with the results of all that ran it.
 
     Attributes
     ----------
     scenario : Scenario
     gateware, model : dict
         As :func:`~weft.tb.calibrate.result.result` has them.
+    functional : dict or None
+        Of functional cards, which take no time: what was sent, lost and received has to be the same.
     """
 
     scenario: object
     gateware: dict
     model: dict
+    functional: dict | None = None
 
     @property
     def time_error(self):
@@ -25,10 +32,10 @@ class Comparison:
 
     @property
     def stall_error(self):
-        """Of the cycles in which retransmissions waited for nodes, relative to the gateware's, signed; without any
-        there, relative to one."""
+        """Of the cycles in which retransmissions waited for nodes, relative to the gateware's, signed; where that has
+        less than one read of host memory takes, relative to that, since a wait is part of such a read."""
         found, expected = self.model["stall_cycles"], self.gateware["stall_cycles"]
-        return (found - expected) / max(expected, 1)
+        return (found - expected) / max(expected, self.scenario.latency_ns / CYCLE_NS)
 
     @property
     def mismatches(self):
@@ -38,7 +45,17 @@ class Comparison:
 
     @property
     def problems(self):
-        return self.gateware["problems"] + self.model["problems"]
+        """Sentences: what went wrong on one of them, and counters that differ between all."""
+        ran = {"the gateware": self.gateware, "the model": self.model}
+        if self.functional:
+            ran["functional cards"] = self.functional
+        found = [problem for run in ran.values() for problem in run["problems"]]
+        for side in self.gateware["counters"]:
+            for name in ALIKE:
+                values = {who: run["counters"][side][name] for who, run in ran.items()}
+                if len(set(values.values())) > 1:
+                    found.append(f"{name} of {side}: " + ", ".join(f"{n} on {who}" for who, n in values.items()))
+        return found
 
     def as_dict(self):
         """What the report keeps."""

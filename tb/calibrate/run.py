@@ -1,4 +1,5 @@
-"""``weft calibrate``: all scenarios on gateware and model, the table of both, and what is kept of it."""
+"""``weft calibrate``: all scenarios on gateware, model and functional cards, the table of both in time, and what is
+kept of it."""
 
 import json
 import sys
@@ -9,7 +10,7 @@ from rich.progress import track
 from rich.table import Table
 
 from weft.tb.calibrate.compare import Comparison, worst
-from weft.tb.calibrate.runs import Gateware, run_model
+from weft.tb.calibrate.runs import Gateware, run_functional, run_model
 from weft.tb.calibrate.scenario import ALL
 from weft.tb.flow.build import BUILD_ROOT
 from weft.tb.measure.benchmark import Row
@@ -42,7 +43,7 @@ def run(only=(), scenarios=ALL):
     found = []
     for scenario in track(chosen, "running scenarios", console=console, transient=True,
                           disable=not console.is_terminal):
-        found.append(Comparison(scenario, gateware.run(scenario), run_model(scenario)))
+        found.append(Comparison(scenario, gateware.run(scenario), run_model(scenario), run_functional(scenario)))
     show(console, found)
     if not only:
         REPORT.parent.mkdir(parents=True, exist_ok=True)

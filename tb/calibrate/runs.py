@@ -1,15 +1,19 @@
-"""Runs of a scenario: in the model at once, on the gateware once for each version of what it depends on."""
+"""Runs of a scenario: on functional cards and in the model at once, on the gateware once for each version of what it
+depends on."""
 
 import hashlib
 import json
 from pathlib import Path
 
 from weft.hdl.params import preset
+from weft.model.card.host import TimedDevice, WatchedMemory
+from weft.model.functional.host import FunctionalDevice
 from weft.tb.calibrate.recorder import Recorder
 from weft.tb.calibrate.result import result
 from weft.tb.calibrate.scenario import Losses
 from weft.tb.calibrate.traffic import Traffic
 from weft.tb.flow.build import BUILD_ROOT
+from weft.tb.flow.sources import sources
 from weft.tb.job.timed_pair import TimedPair
 from weft.tb.world.sides import PEER, SIDES
 from weft.tb.world.two_cards import TOP, two_cards_text
@@ -17,13 +21,31 @@ from weft.tb.world.two_cards import TOP, two_cards_text
 KEPT = BUILD_ROOT / "calibration"
 CASES = Path(__file__).with_name("scenario_cases.py")
 TIMEOUT_S = 3600
+# What a run on the gateware depends on besides the gateware and the scenario.
+DEPENDS_ON = ("driver", "tb/world",
+              *(f"tb/calibrate/{name}.py" for name in ("scenario_cases", "traffic", "recorder", "result")))
 
 
-def run_model(scenario):
+class _Functional(FunctionalDevice):
+    """A host with a functional card, whose writes can be watched; it has no ``host`` that takes time."""
+
+    memory_type = WatchedMemory
+
+    def __init__(self, loop, *, host, **options):
+        super().__init__(loop, **options)
+        self.card.memory = self.memory.dma()
+
+
+def run_functional(scenario):
+    """The result of a scenario on functional cards; its cycles say nothing."""
+    return run_model(scenario, _Functional)
+
+
+def run_model(scenario, device_type=TimedDevice):
     """The result of a scenario in the model."""
     a_to_b, b_to_a = scenario.links()
     pair = TimedPair(a_to_b=a_to_b, b_to_a=b_to_a, host=scenario.host(), context_config=scenario.context_config(),
-                     seed=scenario.seed)
+                     seed=scenario.seed, device_type=device_type)
     for side, peer in PEER.items():
         pair.links[f"{side}_to_{peer}"].impairments.drop_when(Losses(scenario, side))
     recorders = {side: Recorder(pair.devices[side].memory, pair.contexts[side]) for side in SIDES}
@@ -39,25 +61,13 @@ def run_model(scenario):
     return json.loads(json.dumps(result(traffic, counters, recorders, problems + complaints)))
 
 
-def _sources():
-    """Digest of what a run on the gateware depends on besides the gateware and the scenario."""
-    digest = hashlib.sha256()
-    here = Path(__file__).parent
-    folders = [here.parents[1] / "driver", here.parent / "world"]
-    files = [file for folder in folders for file in folder.rglob("*.py")
-             if not file.name.startswith(("test_", "timed_"))]
-    files += [here / name for name in ("scenario_cases.py", "traffic.py", "recorder.py", "result.py")]
-    for file in sorted(files):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
 class Gateware:
     """Runs of scenarios on the gateware; what was run is kept by content."""
 
     def __init__(self):
         self._text = two_cards_text(preset("test"))
-        self._version = hashlib.sha256(self._text.encode()).hexdigest() + _sources()
+        gateware = hashlib.sha256(self._text.encode()).hexdigest()
+        self._version = gateware + sources(*DEPENDS_ON, without=("test_", "timed_"))
 
     def _file(self, scenario):
         settings = {name: value for name, value in scenario.as_dict().items() if name not in ("name", "judges")}

@@ -8,7 +8,7 @@ import pytest
 from weft.tb.calibrate import run as command
 from weft.tb.calibrate import runs
 from weft.tb.calibrate.compare import Comparison, worst
-from weft.tb.calibrate.runs import Gateware, run_model
+from weft.tb.calibrate.runs import Gateware, run_functional, run_model
 from weft.tb.calibrate.scenario import ALL, FIT, JUDGE, Scenario
 from weft.tb.measure import run as bench
 
@@ -31,11 +31,20 @@ def test_scenarios_are_enough_different_and_not_judged_by_what_was_chosen_by():
 
 
 def test_a_small_scenario_is_the_same_on_gateware_and_model(small):
-    found = Comparison(SMALL, Gateware().run(SMALL), small)
+    found = Comparison(SMALL, Gateware().run(SMALL), small, run_functional(SMALL))
     assert not found.problems
     assert small["counters"]["b"]["holes"] and small["counters"]["b"]["nodes_retired"]
     assert found.mismatches == []
     assert abs(found.time_error) < 0.05 and found.gateware["stall_cycles"] == small["stall_cycles"]
+
+
+def test_what_was_sent_and_lost_has_to_be_the_same_on_functional_cards(small):
+    functional = run_functional(SMALL)
+    assert Comparison(SMALL, small, small, functional).problems == []
+    functional["counters"]["b"]["holes"] += 1
+    holes = small["counters"]["b"]["holes"]
+    assert Comparison(SMALL, small, small, functional).problems == [
+        f"holes of b: {holes} on the gateware, {holes} on the model, {holes + 1} on functional cards"]
 
 
 def altered(small, **changes):
@@ -46,7 +55,9 @@ def test_errors_are_relative_to_the_gateware(small):
     same = altered(small)
     assert (same.time_error, same.stall_error, same.mismatches) == (0, 0, [])
     slow = altered(small, cycles=small["cycles"] * 1.5, stall_cycles=small["stall_cycles"] + 7)
-    assert slow.time_error == pytest.approx(0.5) and slow.stall_error == 7 / max(small["stall_cycles"], 1)
+    assert slow.time_error == pytest.approx(0.5) and slow.stall_error == 7 / max(small["stall_cycles"], 250)
+    many = Comparison(SMALL, {**small, "stall_cycles": 700}, {**small, "stall_cycles": 707})
+    assert many.stall_error == 0.01
     name = next(name for name in small["sequences"] if name.endswith("node"))
     assert altered(small, sequences={**small["sequences"], name: []}).mismatches == [name]
     assert altered(small, sequences={**small["sequences"], "more": [1]}).mismatches == ["more"]

@@ -3,10 +3,10 @@
 from cocotb.task import bridge
 from cocotb.triggers import Timer
 
-from weft.hdl import abi
 from weft.hdl.params import preset
 from weft.model.functional.parse import parse
 from weft.tb.cards.open_pair import IP, MAC, PEER, OpenPair
+from weft.tb.judge.ending import Ending
 from weft.tb.judge.scoreboard import Scoreboard
 from weft.tb.world.two_cards import SIDES
 
@@ -67,33 +67,9 @@ class CardPair(OpenPair):
         while self.env.frames_in_flight:
             await Timer(QUIET_NS, "ns")
         await Timer(LINGER_NS, "ns")
-        counters, blocks, complaints = {}, {}, []
-        for side in SIDES:
-            counters[side], queries = await bridge(self._read_out)(side)
-            if side not in self.scoreboards:
-                continue
-            try:
-                spans = sum(qp.receiver.counts["coarsened"] for qp in self._endpoints[side].qps)
-                self.scoreboards[side].check(counters[side], queries, spans)
-            except AssertionError as error:
-                complaints.append(f"scoreboard of {side}: {error}")
-        for side in SIDES:
-            blocks[side] = await bridge(self._destroy)(side)
-            try:
-                self.guards[side].check()
-            except AssertionError as error:
-                complaints.append(f"memory of {side}: {error}")
+        ending = Ending(self.contexts, self._endpoints, self.guards, self.scoreboards)
+        for step in (ending.judge, ending.leave):
+            for side in SIDES:
+                await bridge(step)(side)
         self.env.finish()
-        return counters, blocks, complaints
-
-    def _read_out(self, side):
-        context = self.contexts[side]
-        queries = {}
-        for qp in self._endpoints[side].qps:
-            answer = context.commands.call(abi.CommandOpcode.QP_QUERY, qpn=qp.qp_num)
-            queries[qp.qp_num] = (answer.result0, answer.result1)
-        return context.statistics(), queries
-
-    def _destroy(self, side):
-        self._endpoints[side].close()
-        return self.contexts[side].knitting.check()
+        return ending.counters, ending.blocks, ending.complaints

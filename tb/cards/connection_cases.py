@@ -7,6 +7,7 @@ import cocotb
 from cocotb.task import bridge
 
 from weft.driver.connection.connection import Patience
+from weft.driver.engine import neighbours
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.device import add_device, remove_device
 from weft.tb.cards.open_pair import IP, MAC
@@ -22,6 +23,7 @@ CONFIG = ContextConfig(probe_timeout_ns=25_000, reorder_distance=16, retransmit_
                        cm_patience=Patience(response_timeout=4))     # 66 µs
 ROUNDS, BYTES = 3, 500
 ADDRESS = {"a": "10.0.0.1", "b": "10.0.0.2"}
+neighbours.ASK_NS = 50_000      # a question that got lost is asked again before the simulation takes minutes
 
 
 @cocotb.test(timeout_time=50, timeout_unit="ms")

@@ -32,7 +32,7 @@ PROBE_NS = 25_000
 TIMEOUT_EXPONENT = 6      # 262 µs
 LOSSY = LinkConfig(delay_ns=RTT_US * 500, loss=0.08)
 CLEAN = LinkConfig(delay_ns=RTT_US * 500)
-ROUGH = LinkConfig(delay_ns=RTT_US * 500, loss=0.05, duplicate=0.05, reorder=0.05, corrupt=0.02)
+ROUGH = LinkConfig(delay_ns=RTT_US * 500, loss=0.05, duplicate=0.05, reorder=0.05, corrupt=0.04)
 ROUGH_DISTANCE = 64       # covers a microsecond of the smallest frames
 
 

@@ -23,6 +23,11 @@ WAIT_NS = 6_000           # a descriptor is fetched, refused and reported
 NOWHERE = 0x7000_0000     # no memory is there
 
 
+def doorbell(context, register, layout, **fields):
+    """Write a doorbell word."""
+    context.device.write64(abi.REGISTER[register].offset, int.from_bytes(layout.pack(**fields), "little"))
+
+
 class Card:
     """Card A: its rings are fed by hand."""
 
@@ -51,7 +56,7 @@ class Card:
         qp, mr = self.qps[0], self.endpoint.mr
         return abi.WORK.pack(**{
             "opcode": abi.WorkOpcode.WRITE, "pmtu": 3, "sqpn": qp.index, "dqpn": qp.attr.dest_qp_num,
-            "local_va": mr.buf, "lkey": mr.lkey, "remote_va": 0x1000, "rkey": 0, "length": 100, "psn": 77,
+            "local_va": mr.buf, "lkey": mr.rkey, "remote_va": 0x1000, "rkey": 0, "length": 100, "psn": 77,
             "dst_mac": qp.engine.path.mac, "dst_ip": qp.engine.path.ip, "sport": 0xC000} | changes)
 
     def push(self, ring, entry, spoil_phase=False):
@@ -59,6 +64,7 @@ class Card:
         ring = self.context.rings[ring]
         at = ring.push(entry) % ring.depth * abi.BLOCK_BYTES
         if spoil_phase:
+            ring.store()
             ring.buffer.write(at, bytes([ring.buffer.read(at, 1)[0] ^ 1]))
         ring.ring_doorbell()
 
@@ -78,7 +84,7 @@ def descriptors(card):
     for qpn in (0, 15):
         yield f"QP {qpn}", {"sqpn": qpn}, Reason.UNKNOWN_QP
     own = {"sqpn": card.endpoint.qps[0].index}     # its domain is the MR's, and no driver is told
-    yield "wrong tag", {"lkey": mr.lkey ^ 1}, Reason.BAD_KEY
+    yield "wrong tag", {"lkey": mr.rkey ^ 1}, Reason.BAD_KEY
     yield "no such MR", {"lkey": 29 << 8}, Reason.BAD_KEY
     yield "MR of another domain", {}, Reason.WRONG_PD
     for name, va, length in (("before", -1, 100), ("over the end", FILE_BYTES - 99, 100), ("behind", FILE_BYTES, 1),
@@ -133,8 +139,8 @@ def bad_doorbells(card):
     # The two words of the Adamap, for QPs that do not exist or live in another generation.
     live = card.endpoint.qps[0]
     for qpn, generation in ((15, 0), (0, 1), (1 << 20, 0), (live.index, (live.generation + 1) % 256)):
-        context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=qpn, generation=generation, nodes=5)
-        context.engine.doorbell("cum_doorbell", abi.CUM_DOORBELL, qpn=qpn, generation=generation, psn=0x1234)
+        doorbell(context, "link_doorbell", abi.LINK_DOORBELL, qpn=qpn, generation=generation, nodes=5)
+        doorbell(context, "cum_doorbell", abi.CUM_DOORBELL, qpn=qpn, generation=generation, psn=0x1234)
     card.settle()
     assert pair.new_drops("a") == {}
 
@@ -231,12 +237,12 @@ def broken_lists(card):
     context = card.context
     junk, stray, damaged = card.qps[1], card.qps[2], card.qps[4]
     errors = context.engine.reports.counts["QP_ERROR"]
-    context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=junk.index, generation=junk.generation, nodes=1)
+    doorbell(context, "link_doorbell", abi.LINK_DOORBELL, qpn=junk.index, generation=junk.generation, nodes=1)
     card.settle()
     assert context.engine.reports.counts["QP_ERROR"] == errors + 1 and junk.receiver.broken is Reason.BAD_NODE
     assert junk.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_node": 1}
     write_node(stray, next_line=NOWHERE // abi.BLOCK_BYTES)
-    context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=stray.index, generation=stray.generation, nodes=2)
+    doorbell(context, "link_doorbell", abi.LINK_DOORBELL, qpn=stray.index, generation=stray.generation, nodes=2)
     card.settle()
     assert context.engine.reports.counts["QP_ERROR"] == errors + 2 and stray.receiver.broken is Reason.BAD_POINTER
     assert stray.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_pointer": 1}
@@ -244,7 +250,7 @@ def broken_lists(card):
     node = bytearray(write_node(damaged, next_line=block))
     node[abi.NODE.offset_of("count") // 8] ^= 2         # three holes, which is legal
     card.pair.env.host("a").memory.write(block * abi.BLOCK_BYTES, bytes(node))
-    context.engine.doorbell("link_doorbell", abi.LINK_DOORBELL, qpn=damaged.index, generation=damaged.generation,
+    doorbell(context, "link_doorbell", abi.LINK_DOORBELL, qpn=damaged.index, generation=damaged.generation,
                             nodes=1)
     card.settle()
     assert context.engine.reports.counts["QP_ERROR"] == errors + 3 and damaged.receiver.broken is Reason.BAD_NODE

@@ -63,7 +63,8 @@ def remote_refusals(b):
         "before the MR": (mr.buf - 1, mr.rkey),
         "over the end": (mr.buf + mr.length - BAD_BYTES + 1, mr.rkey),
         "MR of another domain": (b.other_mr.buf, b.other_mr.rkey),
-        "MR without permission": (b.read_only.buf, b.read_only.lkey),
+        "MR without permission": (b.read_only.buf, b.read_only.rkey),
+        "the peer's lkey": (mr.buf, mr.lkey),
         "QP without permission": (mr.buf, mr.rkey),
     }
 
@@ -74,12 +75,13 @@ def local_refusals(a):
         "wrong lkey": (a.mr.buf, a.mr.lkey ^ 1),
         "lkey too short": (a.mr.buf + a.mr.length - 100, a.mr.lkey),
         "lkey of another domain": (a.other_mr.buf, a.other_mr.lkey),
+        "own rkey": (a.mr.buf, a.mr.rkey),
     }
 
 
 REMOTE = ["key of no MR", "wrong tag", "old key", "before the MR", "over the end", "MR of another domain",
-          "MR without permission", "QP without permission"]
-LOCAL = ["wrong lkey", "lkey too short", "lkey of another domain"]
+          "MR without permission", "the peer's lkey", "QP without permission"]
+LOCAL = ["wrong lkey", "lkey too short", "lkey of another domain", "own rkey"]
 
 
 def connect(a, b):
@@ -181,7 +183,7 @@ def side_b(pair, a, b, shared):
         assert mr.read(mr.length, 0) == bytes(mr.length)
     drops = pair.new_drops("b")
     # Packets of five-kilobyte requests, all of them but those that lie inside the MR; retransmitted ones may add some.
-    for reason, least in (("bad_key", 15), ("out_of_range", 2), ("wrong_pd", 5), ("no_permission", 10)):
+    for reason, least in (("bad_key", 20), ("out_of_range", 2), ("wrong_pd", 5), ("no_permission", 10)):
         assert drops.get(reason, 0) >= least, drops
 
 

@@ -142,7 +142,7 @@ def attack(pair, sender, receiver, rng):
         hit.run(frames.spoiled(busy))
         hit.run(frames.forbidden(
             late, other_pd=(receiver.other_pd.rkey, receiver.other_pd.buf),
-            read_only=(receiver.read_only.lkey, receiver.read_only.buf), gone=receiver.gone,
+            read_only=(receiver.read_only.rkey, receiver.read_only.buf), gone=receiver.gone,
             closed_qpn=receiver.closed.qp_num))
         hit.run(frames.stale(late))
         hit.run(frames.raw_frames(rng, pair.contexts["b"].engine.nic.slot_bytes))

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from weft.tb.channel import card_traffic
 from weft.tb.channel import traffic as traffic_
 from weft.tb.channel.states import Search
 from weft.tb.channel.sweep import capacities_up_to, thresholds_up_to, verdict
@@ -39,11 +40,14 @@ def states(most: Annotated[int, typer.Option(help="Largest capacity.", min=1, ma
 
 @app.command()
 def traffic(messages: Annotated[int, typer.Option(help="Over all connections.", min=1)] = 1_000_000,
-            seed: Annotated[int | None, typer.Option(help="Of everything that is drawn.")] = None):
+            seed: Annotated[int | None, typer.Option(help="Of everything that is drawn.")] = None,
+            cards: Annotated[bool, typer.Option("--cards", help="Over functional cards whose link loses frames.")]
+            = False):
     """Messages both ways over connections in memory, with capacities, thresholds and delivery as drawn."""
     seed = random.SystemRandom().getrandbits(31) if seed is None else seed
-    print(f"--messages {messages} --seed {seed}", flush=True)
-    for name, value in sorted(traffic_.run(messages, seed).items()):
+    print(f"traffic --messages {messages} --seed {seed}{' --cards' * cards}", flush=True)
+    counts = card_traffic.run(messages, seed) if cards else traffic_.run(messages, seed)
+    for name, value in sorted(counts.items()):
         print(f"{name:16}{value:12}")
 
 

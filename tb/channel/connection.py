@@ -63,11 +63,11 @@ class MemoryCQ:
         wcs = [self._queue.popleft() for _ in range(min(num_entries, len(self._queue)))]
         for wc in wcs:
             if wc.opcode is WCOpcode.RECV and wc.status is WCStatus.SUCCESS:
-                _count(self.taken, wc.imm_data if wc.wc_flags & WCFlags.WITH_IMM else None)
+                count_send(self.taken, wc.imm_data if wc.wc_flags & WCFlags.WITH_IMM else None)
         return len(wcs), wcs
 
 
-def _count(counter, imm):
+def count_send(counter, imm):
     """Note a message, or the acknowledgement with this immediate."""
     if imm is None:
         counter["messages"] += 1
@@ -116,7 +116,7 @@ class MemoryQP:
             raise OSError("the QP is in error")
         assert len(self._under_way) + len(self._delivered) < self.max_send_wr, "the send queue is full"
         if wr.opcode in (WROpcode.SEND, WROpcode.SEND_WITH_IMM):
-            _count(self.posted, wr.imm_data if wr.opcode is WROpcode.SEND_WITH_IMM else None)
+            count_send(self.posted, wr.imm_data if wr.opcode is WROpcode.SEND_WITH_IMM else None)
         self._under_way.append(_Send(wr.wr_id, wr.opcode, wr.imm_data, list(wr.sg), (wr.remote_addr, wr.rkey)))
 
     def post_recv(self, wr):

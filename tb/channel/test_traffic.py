@@ -1,14 +1,14 @@
 """Messages over connections in memory: all arrive in order, no send finds no receive, no credit is lost."""
 
-
 import pytest
 
 from weft.driver.channel.credits import Credits, pack_ack, unpack_ack
-from weft.tb.channel import traffic
+from weft.tb.channel import card_traffic, traffic
 from weft.tb.flow.seed import drawn_seed
 
 SEED = drawn_seed(__name__)
 MESSAGES = 10_000   # a million by `python -m weft.tb.channel traffic`
+MESSAGES_OVER_CARDS = 600    # a million by `python -m weft.tb.channel traffic --cards`
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +23,14 @@ def test_all_messages_arrive():
     assert total["acks_sent"] == total["acks_received"] > MESSAGES / 20
     assert total["waited"] > MESSAGES / 4
     assert total["last_receives"], "no send ever took the last receive"
+
+
+def test_all_messages_arrive_over_cards_that_lose_frames():
+    """A send that finds no receive would end the connection."""
+    total = card_traffic.run(MESSAGES_OVER_CARDS, SEED)
+    print(total)
+    assert total["data_sent"] == total["data_received"] == MESSAGES_OVER_CARDS
+    assert total["acks_sent"] == total["acks_received"] > 0 and total["frames_lost"]
 
 
 def too_early(credits, work):
@@ -46,6 +54,8 @@ def test_fault_is_noticed(monkeypatch, fault):
     monkeypatch.setattr(Credits, "sent", wrong)
     with pytest.raises(AssertionError, match="credits for"):
         traffic.run(MESSAGES, SEED)
+    with pytest.raises(AssertionError, match="credits for"):
+        card_traffic.run(MESSAGES, SEED)
 
 
 def test_an_acknowledgement_is_two_counts_of_16_bits():

@@ -39,7 +39,7 @@ class Life:
     def __init__(self, rng, imm, messages, *, slow=False):
         self.rng, self.left = rng, messages
         self.capacities = draw_capacities(rng, rng.randint(1, 2 if slow else CAPACITY), imm)
-        self.qps = connected(self.capacities[0], memory_bytes(self.capacities[0], MESSAGE_BYTES))
+        self.qps = self.connect(memory_bytes(self.capacities[0], MESSAGE_BYTES))
         yields = rng.choice([(True, False), (False, True)])
         self.channels = [Channel(qp, qp.cq, qp.mr, c, message_bytes=MESSAGE_BYTES, yields=y)
                          for qp, c, y in zip(self.qps, self.capacities, yields, strict=True)]
@@ -47,13 +47,17 @@ class Life:
         # How often each end sends, each end looks, the connection moves.
         self.weights = [1, 1, 0.01, 0.01, 4] if slow else [rng.choice([0.02, 0.2, 1]) for _ in range(5)]
 
+    def connect(self, mr_bytes):
+        """Both ends: QPs with ``cq`` and ``mr``, and what was ``posted`` and ``cq.taken``."""
+        return connected(self.capacities[0], mr_bytes)
+
     def run(self):
         """collections.Counter of what happened."""
         actions = [lambda: self.send(0), lambda: self.send(1), lambda: self.look(0), lambda: self.look(1), self.move]
         while self.left:
             self.rng.choices(actions, self.weights)[0]()
             self.check()
-        while any(qp.moves or len(qp.cq) for qp in self.qps):
+        while self.busy:
             self.rng.choice(actions[2:])()
             self.check()
         return self.result()
@@ -65,10 +69,13 @@ class Life:
             assert not channel.waiting, "messages wait for ever"
             assert channel.credits.receives == capacities.max_recv_wr
             total += channel.credits.counts
-        total["last_receives"] = sum(not qp.fewest for qp in self.qps)
-        total["full_cqs"] = sum(qp.cq.most == qp.cq.cqe for qp in self.qps)
         assert not any(self.expected), "messages are lost"
-        return total
+        return total + self.extremes()
+
+    def extremes(self):
+        """collections.Counter of how far it went."""
+        return collections.Counter(last_receives=sum(not qp.fewest for qp in self.qps),
+                                   full_cqs=sum(qp.cq.most == qp.cq.cqe for qp in self.qps))
 
     def send(self, end):
         if not self.left:
@@ -83,6 +90,11 @@ class Life:
         self.channels[end].progress()
         while (message := self.channels[end].recv()) is not None:
             assert message == self.expected[end].popleft()
+
+    @property
+    def busy(self):
+        """Something is under way, or was not taken."""
+        return any(qp.moves or len(qp.cq) for qp in self.qps)
 
     def move(self):
         """The connection does one thing that it can."""
@@ -103,13 +115,19 @@ class Life:
             assert 0 <= credits.send_imm_local_remain <= c.max_send_imm_wr
 
 
-def run(messages, seed):
-    """collections.Counter of what happened to so many messages, over as many connections as it takes."""
+def run(messages, seed, life=Life):
+    """collections.Counter of what happened to so many messages, over as many connections as it takes.
+
+    Parameters
+    ----------
+    life : callable
+        :class:`Life`, or what makes one over other connections.
+    """
     rng = random.Random(seed)
     total = collections.Counter()
     while messages:
         count = min(messages, rng.randint(1, 2 * LIFE))
         imm = (1, 2, 3, rng.randint(4, CAPACITY))[total["connections"] % 4]
-        total += Life(rng, imm, count, slow=total["connections"] % 3 == 0).run()
+        total += life(rng, imm, count, slow=total["connections"] % 3 == 0).run()
         messages -= count
     return total

@@ -10,6 +10,7 @@ from weft.tb.cli.failures import told
 from weft.tb.cli.perf import COMMANDS as TESTS
 from weft.tb.cli.perf import PANEL
 from weft.tb.cli.report import report
+from weft.tb.cli.serve import run, serve
 from weft.tb.cli.simulation import sim
 from weft.tb.cli.soft import interop, soft_server
 from weft.tb.cli.sweep import sweep
@@ -31,6 +32,8 @@ COMMANDS = (
     soak,
     interop,
     soft_server,
+    serve,
+    run,
     devinfo,
     counters,
 )

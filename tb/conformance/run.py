@@ -2,6 +2,11 @@
 
 The tests are not part of the project. They are looked for in the folder that is named, or where Debian's package
 ``python3-pyverbs`` puts them, and run as they are: only what ``import pyverbs`` means is another thing.
+
+A test is skipped where it says so itself, or where it makes what does not exist here: other kinds of QP than RC,
+datagrams and their address handles, XRC, memory windows, device memory, DMA-BUF, paging on demand, parent domains,
+multicast, extended QPs. The other files of the folder are about nothing else: raw Ethernet (``test_flow``,
+``test_rss_traffic``), tag matching, extended QPs (``test_qpex``), and single vendors' cards.
 """
 
 import argparse
@@ -27,7 +32,7 @@ from .names import install
 DEBIAN = Path("/usr/share/doc/rdma-core/tests")
 TESTS = ("test_pd", "test_device", "test_mr", "test_cq", "test_cq_events", "test_qp", "test_addr", "test_atomic",
          "test_cqex", "test_parent_domain", "test_relaxed_ordering", "test_shared_pd", "test_odp",
-         "test_rdmacm")
+         "test_fork", "test_rdmacm")
 LOOK_NS = 200      # simulated time that one look at the clock takes
 
 

@@ -14,9 +14,10 @@ TESTS = """
 import unittest
 import pyverbs.device as d
 import pyverbs.enums as e
-from pyverbs.cq import CQ, CqInitAttrEx, CQEX
+from pyverbs.cq import CQ
 from pyverbs.mr import MW
 from pyverbs.pd import PD
+from pyverbs.qp import QPEx, QPInitAttrEx
 from pyverbs.pyverbs_error import PyverbsRDMAError
 
 
@@ -40,7 +41,7 @@ class Some(unittest.TestCase):
             MW(PD(self.ctx), 1)
 
     def test_absent(self):
-        CQEX(self.ctx, CqInitAttrEx(cqe=4))
+        QPEx(self.ctx, QPInitAttrEx())
 
     @unittest.skip("no reason")
     def test_skipped(self):
@@ -64,7 +65,7 @@ def test_verdicts_are_told_apart(tmp_path):
         (tmp_path / name).write_text(TESTS)
     done = run(tmp_path, "--only", "test_some")
     assert done.stdout.splitlines() == [
-        "skip  test_some.Some.test_absent: CQEX does not exist here. Errno: 95, Operation not supported",
+        "skip  test_some.Some.test_absent: QPEx does not exist here. Errno: 95, Operation not supported",
         "fail  test_some.Some.test_bad: AssertionError: <QPType.RC: 2> != 3",
         "pass  test_some.Some.test_good",
         "pass  test_some.Some.test_refused",

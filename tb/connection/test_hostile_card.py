@@ -40,7 +40,7 @@ def counts_of(context):
     """Objects that a stranger could make more of."""
     agent = CardAgent.of(context.card).agent
     return {"connections": len(agent.connections), "qps": len(list(context.qps)), "mrs": len(context.mrs),
-            "pages": len(context.device.memory._pages), "asked": len(context.neighbours._asked),
+            "pages": len(context.device.memory._pages), "asked": len(context.neighbours.asked),
             "queued": len(context.engine.nic._queue), "pending": sum(len(x.pending) for x in agent.listeners.values())}
 
 
@@ -54,7 +54,7 @@ def scene(attack):
             cmid.post_recv(mr)
             cmid.accept()
             context, agent = on.context, CardAgent.of(on.context.card).agent
-            context.run_until(lambda: not context.neighbours._asked)     # the client's, for the QP
+            context.run_until(lambda: not context.neighbours.asked)     # the client's, for the QP
             before = counts_of(context)
             connection = cmid.identifier.connection
             attack(hosts, context, [connection.local_id, connection.remote_id, 0])
@@ -109,7 +109,7 @@ def test_a_flood_of_requests():
                 context.serve(2_000)
                 assert len(agent.connections) <= 1 + 8
         assert agent.counts["backlog_full"] > FRAMES // 2
-        assert len(context.neighbours._asked) <= 8
+        assert len(context.neighbours.asked) <= 8
 
     scene(attack)
 

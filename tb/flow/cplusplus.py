@@ -1,9 +1,8 @@
 """Compiles what Verilator wrote, in little more than the time that the code itself takes.
 
-- What runs often is compiled as one file and what runs once (``OPT_SLOW``) as another: the headers of the standard
-  library take longer than a block.
-- The run-time library and its precompiled headers are the same for all models with the same switches: they are kept
-  beside the builds. A precompiled header that the compiler refuses is read as text.
+- A model is one file: the headers of the standard library take longer than a block. What runs once is not optimized.
+- The run-time library is the same for all models, and the precompiled header for all with the same switches: both are
+  kept beside the builds. A precompiled header that the compiler refuses is read as text.
 """
 
 import hashlib
@@ -14,36 +13,47 @@ from pathlib import Path
 
 from weft.tb.flow.tools import build_commands, locked
 
-RUNTIME, HEADER = "runtime", "runtime.h"
+LIBRARY, HEADERS, HEADER = "library", "headers", "runtime.h"     # folders in a build, and a file
 KEPT, PART = "verilated-", "part-of-verilated-"
-INCLUDED = '#include "verilated.h"\n#include "verilated_dpi.h"\n#include "verilated_vpi.h"\n'
-SPEEDS = ("fast", "slow")
+INCLUDED = ("verilated.h", "verilated_dpi.h", "verilated_vpi.h")
+RUNS_ONCE = '#pragma GCC optimize("O0")\n'
 LARGE_BYTES = 200_000
-
 # With -O2, a card takes twice as long to compile and as long to simulate.
-OPTIMIZE = ["OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O2"]
+OPTIMIZE = ["OPT_FAST=-O1", "OPT_GLOBAL=-O2"]
+# Only the writers of waves, which are compiled apart, look at these.
+NO_WAVES = ["VM_TRACE=0", "VM_TRACE_FST=0", "VM_TRACE_VCD=0"]
 
 
 def compile_model(where, *, main, apart, log, environment):
     """Compile and link the model in folder ``where``, whose makefile is ``Vtop.mk``, with the file ``main``.
 
-    ``apart``: large files are compiled alone, for the processors to share.
+    ``apart``: large files, and what runs once, are compiled alone, for the processors to share.
     """
     classes = (where / "Vtop_classes.mk").read_text()
-    library = [f"{name}.o" for name in _names(classes, "GLOBAL_FAST", "GLOBAL_SLOW")]
-    headers = [f"{RUNTIME}/{HEADER}.{speed}.gch" for speed in SPEEDS]
-    make = ["make", "-j2", "-f", "Vtop.mk", "CURDIR=.", f"VK_PCH_H={RUNTIME}/{HEADER}",
-            *(f"VK_PCH_I_{speed.upper()}=-include {RUNTIME}/{HEADER}.{speed}" for speed in SPEEDS),
-            *OPTIMIZE]
-    kept = _runtime(where, classes, make, [*headers, *library], log, environment)
-    large = _group(where, classes, main, apart)
-    objects = [f"{RUNTIME}/{name}" for name in library]
-    (where / RUNTIME).symlink_to(kept)
-    build_commands([[*make, *(option for name in [*headers, *objects] for option in ("-o", name)),
-                     "VM_PARALLEL_BUILDS=1", f"VM_CLASSES_FAST={' '.join(['fast', *large])}", "VM_CLASSES_SLOW=slow",
+    library = _names(classes, "GLOBAL_FAST", "GLOBAL_SLOW")
+    writers = [name for name in library if name.endswith("_c")]
+    make = ["make", "-j2", "-f", "Vtop.mk", "CURDIR=.", f"VK_PCH_H={HEADERS}/{HEADER}",
+            f"VK_PCH_I_FAST=-include {HEADERS}/{HEADER}.fast", *OPTIMIZE]
+    objects = [f"{LIBRARY}/library.o", *(f"{HEADERS}/{name}.o" for name in writers)]
+    header = _includes(INCLUDED)
+    _keep(where, LIBRARY, {"library.cpp": _includes(f"{name}.cpp" for name in library if name not in writers)},
+          [*make, *NO_WAVES, f"VK_GLOBAL_OBJS={objects[0]}"], ["library.o"], log, environment)
+    _keep(where, HEADERS, {HEADER: header, f"{HEADER}.fast": header,
+                           **{f"{name}.cpp": f'#include <{name}.cpp>\n' for name in writers}},
+          [*make, *(switch.replace(" ", "") for switch in re.findall(r"^VM_TRACE\w* = .$", classes, re.MULTILINE)),
+           f"VK_GLOBAL_OBJS={' '.join(objects[1:])}"],
+          [f"{HEADER}.fast.gch", *(f"{name}.o" for name in writers)], log, environment)
+    made = [f"{HEADERS}/{HEADER}.fast.gch", *objects]
+    build_commands([[*make, *(option for name in made for option in ("-o", name)), "VM_PARALLEL_BUILDS=1",
+                     f"VM_CLASSES_FAST={' '.join(_files(where, classes, main, apart))}", "VM_CLASSES_SLOW=",
                      "VM_SUPPORT_FAST=", "VM_SUPPORT_SLOW=", f"VK_GLOBAL_OBJS={' '.join(objects)}"]],
                    where, log, environment)
-    (where / RUNTIME).unlink()
+    for folder in (LIBRARY, HEADERS):
+        (where / folder).unlink()
+
+
+def _includes(names):
+    return "".join(f'#include "{name}"\n' for name in names)
 
 
 def _names(classes, *lists):
@@ -53,36 +63,33 @@ def _names(classes, *lists):
             if name != "\\"]
 
 
-def _group(where, classes, main, apart):
-    """Write ``fast.cpp`` and ``slow.cpp``, which include the others, large ones not if they are to stay ``apart``.
+def _files(where, classes, main, apart):
+    """Write the files that include those of the model; names of all that are to be compiled."""
+    fast, slow = ([f"{name}.cpp" for name in _names(classes, f"CLASSES_{speed}", f"SUPPORT_{speed}")]
+                  for speed in ("FAST", "SLOW"))
+    large = [name for name in fast if apart and (where / name).stat().st_size > LARGE_BYTES]
+    text = _includes([main, *(name for name in fast if name not in large)])
+    rest = RUNS_ONCE + _includes(slow)
+    if not apart:
+        text += rest
+    (where / "fast.cpp").write_text(text)
+    if apart:
+        (where / "slow.cpp").write_text(rest)
+    return ["fast", *["slow"] * apart, *(name.removesuffix(".cpp") for name in large)]
 
-    Returns the names of those.
-    """
-    groups = {speed: [f"{name}.cpp" for name in _names(classes, f"CLASSES_{speed.upper()}", f"SUPPORT_{speed.upper()}")]
-              for speed in SPEEDS}
-    large = [name for name in groups["fast"] if apart and (where / name).stat().st_size > LARGE_BYTES]
-    groups["fast"] = [main, *(name for name in groups["fast"] if name not in large)]
-    for speed, names in groups.items():
-        (where / f"{speed}.cpp").write_text("".join(f'#include "{name}"\n' for name in names))
-    return [name.removesuffix(".cpp") for name in large]
 
-
-def _runtime(where, classes, command, targets, log, environment):
-    """Folder of the run-time library for such a model: kept, or made by ``command`` in ``where``."""
-    switches = re.findall(r"^VM_(?!PARALLEL)\w+ = .*$", classes, re.MULTILINE)
-    digest = hashlib.sha256("\n".join([version("verilator"), *switches, INCLUDED, *command, *targets]).encode())
-    kept = where.parent / f"{KEPT}{digest.hexdigest()[:12]}"
+def _keep(where, name, sources, command, targets, log, environment):
+    """Link folder ``name`` in ``where`` to one with these sources, ``{file: text}``, and what ``command`` makes of
+    them: kept, or made now."""
+    digest = hashlib.sha256("\0".join([version("verilator"), repr(sources), *command, *targets]).encode())
+    kept = where.parent / f"{KEPT}{name}-{digest.hexdigest()[:12]}"
     with locked(where.parent / ".locks" / kept.name):
         if not kept.exists():
             part = Path(tempfile.mkdtemp(dir=kept.parent, prefix=PART))
-            for speed in SPEEDS:
-                (part / f"{HEADER}.{speed}").write_text(INCLUDED)
-            (part / HEADER).write_text(INCLUDED)
-            (where / RUNTIME).symlink_to(part)
-            build_commands([[*command, *targets]], where, log, environment)
-            for name in targets:
-                if not name.startswith(RUNTIME):
-                    (where / name).rename(part / name)
-            (where / RUNTIME).unlink()
+            for file, text in sources.items():
+                (part / file).write_text(text)
+            (where / name).symlink_to(part)
+            build_commands([[*command, *(f"{name}/{target}" for target in targets)]], where, log, environment)
+            (where / name).unlink()
             part.rename(kept)
-    return kept
+    (where / name).symlink_to(kept)

@@ -9,8 +9,8 @@ import dataclasses
 import enum
 import hashlib
 from importlib.metadata import version
-from pathlib import Path
 
+from weft.tb.flow.sources import sources
 from weft.tb.flow.tools import locked
 
 
@@ -18,19 +18,7 @@ class NotPlain(Exception):
     """A component holds what no text stands for."""
 
 
-ROOT = Path(__file__).resolve().parents[2]
 CARD, BENCH = ("hdl",), ("hdl", "tb")     # folders that the card is made from, and that a bench's component is
-
-
-def sources(*folders):
-    """Digest of the files of folders."""
-    digest = hashlib.sha256()
-    for folder in folders:
-        for source in sorted((ROOT / folder).rglob("*.py")):
-            digest.update(f"{source.relative_to(ROOT)}\0".encode() + source.read_bytes())
-    return digest.hexdigest()
-
-
 LOADED = {folders: sources(*folders) for folders in (CARD, BENCH)}
 
 

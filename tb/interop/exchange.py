@@ -1,5 +1,6 @@
 """What the guest's rxe and this side do to each other, and whether the data is right on both sides."""
 
+import collections
 import random
 import time
 import zlib
@@ -24,6 +25,9 @@ ALL = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ 
 RECEIVE_BYTES, GUEST_BYTES = 4096, 1 << 20
 RTS = 3
 MULTIPLIER = 2654435761
+# Of rxe's counters (its hw_counters): those that are told, and those of what must not happen.
+COUNTED = {"rcvd_pkts": "packets taken", "out_of_seq_request": "out of sequence", "duplicate_request": "duplicates"}
+NEVER = ("retry_exceeded_err", "retry_rnr_exceeded_err", "send_err")
 W = WROpcode
 
 
@@ -85,6 +89,19 @@ class Talk:
         _, _, length, flags, imm = answer.split()
         return int(length), int(flags), int(imm, 16)
 
+    def counters(self):
+        """What rxe counted so far, by name."""
+        return collections.Counter({name: int(self.ask(f"counter {name}")) for name in (*COUNTED, *NEVER)})
+
+    def verdict(self, before, timeout):
+        """What rxe itself says of its end, a sentence; ``before`` are its counters of the beginning."""
+        assert int(self.ask("state")) == RTS, "the guest's QP is in error"
+        new = self.counters()
+        new.subtract(before)
+        assert new["rcvd_pkts"] and not any(new[name] for name in NEVER), f"rxe counted {dict(new)}"
+        counted = ", ".join(f"{new[name]} {words}" for name, words in COUNTED.items())
+        return f"rxe (time-out code {timeout}): in RTS, {counted}"
+
     def until(self, condition):
         """Let the world go on until something holds."""
         end = time.monotonic() + self.SENT_S
@@ -110,7 +127,7 @@ def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu
     rng, talk, soft = random.Random(seed), Talk(world), world.soft
     cq, mr = CQ(soft, 256), SoftMR(PD(soft), 4 * length + 65_536, ALL)
     qp = SoftQP(mr.pd, rc_init_attr(cq))
-    remote = talk.open(rng)
+    remote, before = talk.open(rng), talk.counters()
     qp.connect(SoftConnection(remote.qpn, remote.psn, linux.MAC, linux.IP), RcAttr(path_mtu=mtu, timeout=timeout))
     talk.connect(remote, qp.qp_num, qp.psn, mtu, guest_timeout)
     done, inbox, words = [], 3 * length, 2 * length     # inbox, and where atomics are, in both memories
@@ -168,11 +185,10 @@ def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu
     talk.post(W.ATOMIC_CMP_AND_SWP, words + 8, 8, mr.buf + words, mr.rkey, 1024, 7)
     assert [int(talk.ask(f"word {words + at}")) for at in (0, 8)] == [1000, 1024]
     assert int.from_bytes(mr.read(8, words), "little") == 7
-    assert int(talk.ask("state")) == RTS, "the guest's QP is in error"
-    counts = soft.counts
+    said, counts = talk.verdict(before, guest_timeout), soft.counts
     qp.close()
     mr.close()
-    return f"{len(done)} requests to rxe, {4 + len(sends)} from it; {counts['resent']} packets sent again"
+    return f"{len(done)} requests to rxe, {4 + len(sends)} from it; {counts['resent']} packets sent again; {said}"
 
 
 def card_writes(world, *, messages=10, length=20_000, seed=0, timeout=18, guest_timeout=16, probe_ns=20_000_000,
@@ -182,7 +198,7 @@ def card_writes(world, *, messages=10, length=20_000, seed=0, timeout=18, guest_
     total = messages * length
     cq, mr = CQ(context, 64), MR(PD(context), total, AccessFlag.LOCAL_WRITE)
     qp = QP(mr.pd, rc_init_attr(cq))
-    remote = talk.open(rng)
+    remote, before = talk.open(rng), talk.counters()
     talk.connect(remote, qp.connection.qpn, qp.connection.psn, mtu, guest_timeout)
     qp.connect(QPConnection(remote.qpn, remote.psn, str(GID.of_ipv4(linux.IP))), path_mtu=mtu, standard=True,
                timeout=timeout, probe_timeout_ns=probe_ns)
@@ -205,9 +221,8 @@ def card_writes(world, *, messages=10, length=20_000, seed=0, timeout=18, guest_
     assert [(wc.wr_id, wc.status) for wc in completions] == [(n, WCStatus.SUCCESS) for n in range(messages)]
     assert talk.received()[2] == 0xBEEF
     talk.check(0, data)
-    assert int(talk.ask("state")) == RTS, "the guest's QP is in error"
-    counts = qp.sender.counts
-    told = f"{counts['packets']} packets by hardware, {counts['retransmissions']} sent again"
+    said, counts = talk.verdict(before, guest_timeout), qp.sender.counts
+    told = f"{counts['packets']} packets by hardware, {counts['retransmissions']} sent again; {said}"
     qp.close()
     mr.close()
     return told

@@ -140,8 +140,18 @@ static void fill(unsigned at, unsigned length, unsigned seed) {
   say("filled");
 }
 
+// What rxe itself counted.
+static void counter(const char *name) {
+  char path[128];
+  unsigned long value;
+  snprintf(path, sizeof path, "/sys/class/infiniband/rxe0/ports/1/hw_counters/%s", name);
+  FILE *file = fopen(path, "r");
+  if (!file || fscanf(file, "%lu", &value) != 1) say("failed counter %s", name); else say("%lu", value);
+  if (file) fclose(file);
+}
+
 int main(void) {
-  char line[512], word[16];
+  char line[512], word[48];
   unsigned u[6];
   int opcode;
   uint64_t address, a, b;
@@ -158,6 +168,7 @@ int main(void) {
     else if (sscanf(line, "fill %u %u %u", u, u + 1, u + 2) == 3) fill(u[0], u[1], u[2]);
     else if (sscanf(line, "crc %u %u", u, u + 1) == 2) say("%u", crc(u[0], u[1]));
     else if (sscanf(line, "word %u", u) == 1) { memcpy(&a, memory + u[0], 8); say("%lu", a); }
+    else if (sscanf(line, "counter %47s", word) == 1) counter(word);
     else if (!strncmp(line, "state", 5)) {
       struct ibv_qp_attr attr;
       struct ibv_qp_init_attr init;

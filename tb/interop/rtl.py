@@ -6,6 +6,8 @@ its own by its own clock, and to that the guest answers within microseconds. Tho
 2^21 * 4.096 µs = 8.6 s: the simulation needs less for a whole message.
 """
 
+import json
+import tempfile
 from pathlib import Path
 
 from weft.hdl.params import preset
@@ -13,16 +15,27 @@ from weft.tb.flow.simulate import simulate
 from weft.tb.world.two_cards import TOP, two_cards_text
 
 GUEST_TIMEOUT = 21
-NUMBERS = "WEFT_GUEST"      # TCP ports of the guest, for the process of the simulator
+VARIABLE = "WEFT_GUEST"     # for the process of the simulator: TCP ports of the guest, and where the sentence goes
 
 
-def over_rtl(guest):
-    """The endpoint over the card's Simple NIC, and WRITEs by its hardware path: small numbers of both."""
-    guest.release()
-    try:
-        simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator",
-                 optimize="run", cases=Path(__file__).with_name("rtl_cases.py"),
-                 env={NUMBERS: " ".join(map(str, guest.numbers))})
-    finally:
-        guest.take()
-    return "every operation, then WRITEs by hardware; no frame was dropped"
+def endpoint(guest):
+    """The endpoint in software at the Simple NIC, packets of 4096 bytes."""
+    return _run(guest, "endpoint")
+
+
+def card(guest):
+    """WRITEs of the card's hardware path."""
+    return _run(guest, "card")
+
+
+def _run(guest, case):
+    with tempfile.TemporaryDirectory(prefix="weft-") as folder:
+        told = Path(folder, "told")
+        guest.release()
+        try:
+            simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator",
+                     optimize="run", cases=Path(__file__).with_name("rtl_cases.py"), tests=f"{case}$",
+                     env={VARIABLE: json.dumps({"numbers": guest.numbers, "told": str(told)})})
+        finally:
+            guest.take()
+        return told.read_text()

@@ -17,7 +17,6 @@ from rich.console import Console
 
 from weft.tb.flow.build import BUILD_ROOT
 from weft.tb.flow.process import hear_interrupts
-from weft.tb.job import publish
 from weft.tb.job.report import print_report
 from weft.tb.judge.decoder import decode
 from weft.tb.world.pcap import read_pcap
@@ -62,16 +61,16 @@ def line(output, name):
     return next(line.removeprefix(name).strip() for line in output.splitlines() if line.startswith(name))
 
 
-def test_odd_names_and_surroundings(tmp_path):
+def test_odd_names_and_surroundings(tmp_path, own_root):
     """A name like markup, an ASCII terminal, variables that steer cocotb; and the command shown runs as it is."""
     file = some_file(tmp_path / "[red]two  µ[/], it's", 3000)
     odd = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "COCOTB_TEST_FILTER": "none",
            "COCOTB_TESTCASE": "none", "COLUMNS": "40"}
-    with weft(*sim_words(file), **odd) as process:
+    with weft(*sim_words(file), WEFT_BUILD=str(own_root), **odd) as process:
         status, output, errors = ended(process)
     assert status == 0, output + errors
     assert "[red]two  " in output and "RTT 2 ?s" in output and "PASSED" in output
-    report = json.loads(publish.REPORT.read_text())
+    report = json.loads((own_root / "reports/sim.json").read_text())
     assert line(output, "sha256 received") == report["sha256_received"]
     assert line(output, "command").isascii() and report["ok"]
     again = subprocess.run(["sh", "-c", report["command"]], capture_output=True, encoding="utf-8",
@@ -81,17 +80,19 @@ def test_odd_names_and_surroundings(tmp_path):
     assert shlex.split(report["command"])[3] == str(file)
 
 
-def test_runs_at_the_same_time_do_not_mix(tmp_path):
+def test_runs_at_the_same_time_do_not_mix(tmp_path, own_root):
     """Both deliver, and what stands under the stable names is all of one of them."""
     files = [some_file(tmp_path / f"file{seed}", 20_000 + seed, seed) for seed in (1, 2)]
-    with weft(*sim_words(files[0])) as one, weft(*sim_words(files[1], **{"--pmtu": "1024"})) as other:
+    place = {"WEFT_BUILD": str(own_root)}
+    with (weft(*sim_words(files[0]), **place) as one,
+          weft(*sim_words(files[1], **{"--pmtu": "1024"}), **place) as other):
         for process in (one, other):
             status, output, errors = ended(process)
             assert status == 0, output + errors
-    report = json.loads(publish.REPORT.read_text())
+    report = json.loads((own_root / "reports/sim.json").read_text())
     assert report["ok"] and Path(report["file"]) in files
     pieces = {}
-    for _, frame in read_pcap(publish.CAPTURES / "a_to_b.sent.pcap"):
+    for _, frame in read_pcap(own_root / "captures/a_to_b.sent.pcap"):
         packet = decode(frame)
         if packet.payload:
             pieces[packet.va] = packet.payload
@@ -99,24 +100,25 @@ def test_runs_at_the_same_time_do_not_mix(tmp_path):
     assert Path(report["file"]).read_bytes() in sent
 
 
-def test_a_run_that_is_stopped_leaves_nothing(tmp_path):
+def test_a_run_that_is_stopped_leaves_nothing(tmp_path, own_root):
     """SIGINT to the parent alone, while the simulator runs: it says so, and no older result stands for its own."""
-    publish.REPORT.parent.mkdir(parents=True, exist_ok=True)
-    publish.REPORT.write_text("{}")
+    left = own_root / "reports/sim.json"
+    left.parent.mkdir()
+    left.write_text("{}")
     file = some_file(tmp_path / "file", 1 << 20)
 
     def begun():
         return list(BUILD_ROOT.glob("two-cards-*/run-*test_a_run_that_is_stopped*/progress.jsonl"))
-    for left in begun():
-        left.unlink()
-    with weft(*sim_words(file, **{"--rtt-us": "100000"})) as process:
+    for older in begun():
+        older.unlink()
+    with weft(*sim_words(file, **{"--rtt-us": "100000"}), WEFT_BUILD=str(own_root)) as process:
         while not begun():
             assert process.poll() is None
             time.sleep(POLL_S)
         process.send_signal(signal.SIGINT)
         status, _, errors = ended(process)
     assert (status, errors) == (130, "weft: stopped\n")
-    assert not publish.REPORT.exists() and not publish.CAPTURES.exists()
+    assert not left.exists() and not (own_root / "captures").exists()
 
 
 def plain_file(tmp_path):

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from weft.hdl.params import preset
-from weft.tb.flow import simulate as sim
 from weft.tb.flow.simulate import locked, simulate
 from weft.tb.job import publish
 from weft.tb.job import run as run_sim
@@ -32,19 +31,20 @@ SEEDS = [int(seed) for seed in OTHERS.split(",")] if OTHERS else range(1, 6)    
 RARE = {"loss", "second loss", "reorder", "duplicate", "corruption", "probe"}
 
 
-def weft_sim(*arguments):
-    """``weft sim`` as the Makefile calls it: (exit status, output)."""
+def weft_sim(root, *arguments):
+    """``weft sim`` as the Makefile calls it, with its builds in a folder: (exit status, output)."""
     done = subprocess.run([Path(sys.executable).with_name("weft"), "sim", *arguments], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=1800, stdin=subprocess.DEVNULL)
+                          stderr=subprocess.STDOUT, text=True, timeout=1800, stdin=subprocess.DEVNULL,
+                          env={**os.environ, "WEFT_BUILD": str(root)})
     return done.returncode, done.stdout
 
 
-def run_job(folder, file, simulator="verilator", **settings):
+def run_job(folder, file, simulator="verilator", cases=run_sim.CASES, **settings):
     """The bench of the main job with files of its own; its report."""
     job = Job(**{**DEFAULTS, "file": str(file), "sim": simulator, "progress": str(folder / "progress.jsonl"),
                  "report": str(folder / "sim.json"), "captures": str(folder / "captures"), **settings})
     simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim=simulator, optimize="run",
-             cases=run_sim.CASES, seed=job.seed, env=job.environment())
+             cases=cases, seed=job.seed, env=job.environment())
     return json.loads(Path(job.report).read_text())
 
 
@@ -57,11 +57,11 @@ def assert_exact(report):
     assert report["nodes_linked"] == report["nodes_retired"] > 0
 
 
-def test_default_job_delivers_and_the_second_run_builds_nothing():
-    status, output = weft_sim()
+def test_default_job_delivers_and_the_second_run_builds_nothing(own_root):
+    status, output = weft_sim(own_root)
     assert status == 0, output
     assert "PASSED" in output
-    report = json.loads(publish.REPORT.read_text())
+    report = json.loads((own_root / "reports/sim.json").read_text())
     assert report.keys() >= REPORT_FIELDS
     assert_exact(report)
     packets = -(-report["bytes"] // DEFAULTS["pmtu"])
@@ -73,11 +73,11 @@ def test_default_job_delivers_and_the_second_run_builds_nothing():
     arrived = report["link"]["a_to_b"]["delivered"]["retx"] - report["counters"]["b"]["rx_unmatched"]
     assert report["cache_hits"] + report["cache_misses"] == arrived > 0
     assert report["seed"] == 1 and f"weft sim --file {shlex.quote(report['file'])}" in report["command"]
-    built = {path: path.stat().st_mtime_ns for path in sim.BUILD_ROOT.glob("two-cards-test-*/ready")}
-    status, output = weft_sim("--seed", "2")
+    built = {path: path.stat().st_mtime_ns for path in own_root.glob("two-cards-test-*/ready")}
+    status, output = weft_sim(own_root, "--seed", "2")
     assert status == 0, output
-    assert json.loads(publish.REPORT.read_text())["seed"] == 2
-    assert {path: path.stat().st_mtime_ns for path in sim.BUILD_ROOT.glob("two-cards-test-*/ready")} == built
+    assert json.loads((own_root / "reports/sim.json").read_text())["seed"] == 2
+    assert {path: path.stat().st_mtime_ns for path in own_root.glob("two-cards-test-*/ready")} == built
 
 
 @pytest.fixture
@@ -141,8 +141,9 @@ def test_what_is_never_acknowledged_fails_the_run(tmp_path):
     """All the data arrives, but not a word of it gets back."""
     file = tmp_path / "file"
     file.write_bytes(bytes(range(256)) * 10)
+    cases = Path(__file__).with_name("impatient_cases.py")
     with pytest.raises(AssertionError, match="RETRY_EXC_ERR"):
-        run_job(tmp_path, file, loss=0.0, back_loss=1.0, rtt_us=1.0)
+        run_job(tmp_path, file, cases=cases, loss=0.0, back_loss=1.0, rtt_us=1.0)
     report = json.loads((tmp_path / "sim.json").read_text())
     assert not report["ok"] and report["failures"] and report["packets_lost"] == 0
     assert report["sha256_sent"] == report["sha256_received"] and report["blocks_missing"] == 0

@@ -2,18 +2,17 @@
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 from weft.driver.verbs.context import Context
-from weft.hdl import abi
 from weft.model.card.host import TimedDevice
 from weft.model.functional.host import run_apps
 from weft.model.functional.parse import parse
 from weft.model.link import EventLoop
 from weft.tb.judge.dma_guard import DmaGuard
+from weft.tb.judge.ending import Ending
 from weft.tb.judge.scoreboard import Scoreboard
 from weft.tb.world.link import Impairments
-from weft.tb.world.pcap import PcapWriter
+from weft.tb.world.pcap import Captures
 from weft.tb.world.sides import IP, MAC, PEER, SIDES
 from weft.tb.world.timed_link import TimedLink
 
@@ -35,6 +34,8 @@ class TimedPair:
     seed : int
     captures : Path or None
         Folder of the captures.
+    device_type : type
+        Of the hosts with their cards.
 
     Attributes
     ----------
@@ -43,15 +44,16 @@ class TimedPair:
     links : dict of direction
     """
 
-    def __init__(self, *, a_to_b, b_to_a, host, context_config, card="test", seed=0, captures=None):
-        self.loop, self.seed, self._captures = EventLoop(), seed, []
-        self.devices = {side: TimedDevice(self.loop, seed=f"{seed}/{side}", preset=card, host=host)
+    def __init__(self, *, a_to_b, b_to_a, host, context_config, card="test", seed=0, captures=None,
+                 device_type=TimedDevice):
+        self.loop, self.seed, self._captures = EventLoop(), seed, Captures(captures)
+        self.devices = {side: device_type(self.loop, seed=f"{seed}/{side}", preset=card, host=host)
                         for side in SIDES}
         self.links = {}
         for side, config in (("a", a_to_b), ("b", b_to_a)):
             name = f"{side}_to_{PEER[side]}"
             link = TimedLink(self.loop, Impairments(config, f"{seed}/{name}"), self.devices[PEER[side]].card.receive,
-                             *self._taps(captures, name))
+                             *self._captures.taps(name))
             # Some bits are protected by nothing: a frame with one of them damaged is no lost frame.
             link.impairments.usable = (
                 lambda frame, peer=PEER[side]: parse(frame, mac=MAC[peer], ip=IP[peer])[0].kind in ("DATA", "PROBE"))
@@ -59,14 +61,6 @@ class TimedPair:
         self.contexts, self.guards, self.scoreboards, self._endpoints = {}, {}, {}, {}
         for side in SIDES:
             self._open(side, replace(context_config, random=random.Random(f"{seed}/{side}/driver")))
-
-    def _taps(self, folder, name):
-        if folder is None:
-            return None, None
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        pair = [PcapWriter(Path(folder) / f"{name}.{what}.pcap") for what in ("sent", "arrived")]
-        self._captures += pair
-        return tuple(capture.write for capture in pair)
 
     def _open(self, side, config):
         device = self.devices[side]
@@ -99,29 +93,9 @@ class TimedPair:
         while any(link.in_flight for link in self.links.values()):
             self.loop.step()
         self.loop.run(self.loop.now_ns + LINGER_NS)
-        counters, blocks, complaints = {}, {}, []
-        for side in SIDES:
-            counters[side], queries = self._read_out(side)
-            try:
-                spans = sum(qp.receiver.counts["coarsened"] for qp in self._endpoints[side].qps)
-                self.scoreboards[side].check(counters[side], queries, spans)
-            except AssertionError as error:
-                complaints.append(f"scoreboard of {side}: {error}")
-        for side in SIDES:
-            self._endpoints[side].close()
-            blocks[side] = self.contexts[side].knitting.check()
-            try:
-                self.guards[side].check()
-            except AssertionError as error:
-                complaints.append(f"memory of {side}: {error}")
-        for capture in self._captures:
-            capture.close()
-        return counters, blocks, complaints
-
-    def _read_out(self, side):
-        context = self.contexts[side]
-        queries = {}
-        for qp in self._endpoints[side].qps:
-            answer = context.commands.call(abi.CommandOpcode.QP_QUERY, qpn=qp.qp_num)
-            queries[qp.qp_num] = (answer.result0, answer.result1)
-        return context.statistics(), queries
+        ending = Ending(self.contexts, self._endpoints, self.guards, self.scoreboards)
+        for step in (ending.judge, ending.leave):
+            for side in SIDES:
+                step(side)
+        self._captures.close()
+        return ending.counters, ending.blocks, ending.complaints

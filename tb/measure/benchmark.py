@@ -115,6 +115,8 @@ BENCHMARKS = {
                                   "wide_area_long", "completion", conditions=WIDE_AREA),
     "model-wraps": Benchmark("Wide-area experiments: as many packets as PSNs come round, and where PSNs are the limit.",
                              "wide_area_long", "wraps", conditions=WIDE_AREA),
+    "model-ns3": Benchmark("How fast the wide-area experiments are beside ns-3.", "ns3",
+                           conditions="packet-level model and ns-3, this machine's processor"),
     "model-card": Benchmark("How fast the card in time runs under the real driver, and beside the gateware.",
                             "model_card", "speed",
                             conditions="two cards of preset test in the model, this machine's processor"),

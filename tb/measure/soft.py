@@ -221,7 +221,7 @@ def measure(_progress):
             ratio[name, size] = rows[-1].value, used
         rival.check(RATIO_BYTES)
         rival.close()
-        for qps in QPS[1:]:
+        for qps in QPS:
             rival = kind(qps)
             taken, _ = rival.measure(QP_BYTES, 1)
             rows.append(Row(f"{name}_goodput_gbps_qps_{qps}", "Gb/s", 8 * QP_BYTES * qps / taken))

@@ -1,5 +1,7 @@
 """The output of a test, in perftest's form: a banner, a table, and JSON."""
 
+import math
+
 RULE = "-" * 87
 MIB, GBIT = 0x100000, 125_000_000      # bytes in what a rate is told in
 BANDWIDTH = " #bytes     #iterations    BW peak[{0}]    BW average[{0}]   MsgRate[Mpps]"
@@ -36,11 +38,17 @@ def told(row, gbits):
     return {name: value * 1e9 / unit if name.startswith("BW") else value for name, value in row.items()}
 
 
+def rate(value):
+    """A bandwidth with two decimals, as in perftest; a small one with as many, up to six, as three digits take."""
+    decimals = 2 if not 0 < value < 1 else min(6, 2 - math.floor(math.log10(value)))
+    return f"{value:.{decimals}f}"
+
+
 def line(row):
     """A row of :func:`told` as text."""
     if "BW_peak" in row:
-        return " {MsgSize:<7}    {n_iterations:<10}       {BW_peak:<7.2f}            {BW_average:<7.2f}" \
-               "             {MsgRate:<7.6f}".format(**row)
+        return (f" {row['MsgSize']:<7}    {row['n_iterations']:<10}       {rate(row['BW_peak']):<7}            "
+                f"{rate(row['BW_average']):<7}             {row['MsgRate']:<7.6f}")
     return (f" {row['MsgSize']:<7} {row['n_iterations']:<11}    " + "   ".join(
         f"{row[name]:<{width}.2f}" for name, width in (
             ("t_min", 11), ("t_max", 10), ("t_typical", 15), ("t_avg", 11), ("t_stdev", 14), ("percentile_99", 20),

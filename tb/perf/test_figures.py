@@ -60,3 +60,10 @@ def test_both_directions_add_up():
     both = table.both_ways(one, one)
     assert both == {"MsgSize": 8, "n_iterations": 10, "BW_peak": 4.0, "BW_average": 2.0, "MsgRate": 1.0}
     assert table.told({"BW_peak": 0.125, "MsgRate": 1}, True) == {"BW_peak": 1.0, "MsgRate": 1}
+
+
+def test_small_rates_keep_their_digits():
+    """Atomics over a long path: two decimals would say that nothing moves."""
+    shown = {97.656: "97.66", 1.0: "1.00", 0.5: "0.500", 0.0094675: "0.00947", 0.000123: "0.000123", 3e-6: "0.000003",
+             0: "0.00"}
+    assert {value: table.rate(value) for value in shown} == shown

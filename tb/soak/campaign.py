@@ -5,32 +5,25 @@ was stopped goes on where it was, and one after a change begins anew.
 """
 
 import contextlib
-import hashlib
 import itertools
 import json
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from weft.tb.flow.build import BUILD_ROOT
+from weft.tb.flow.sources import sources
 from weft.tb.soak.bins import BINS
 from weft.tb.soak.one import run as run_one
 from weft.tb.soak.plan import CYCLES
 
 FAILURES_MAX = 5       # after which no other run is started
-ROOT = Path(__file__).resolve().parents[2]
 DEPENDS_ON = ("hdl", "driver", "model", "tb/soak", "tb/world", "tb/cards", "tb/fuzz", "tb/judge", "tb/flow")
 
 
 def digest():
     """Of every file that a run depends on."""
-    total = hashlib.sha256()
-    for folder in DEPENDS_ON:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if not path.name.startswith("test_"):
-                total.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
-    return total.hexdigest()[:16]
+    return sources(*DEPENDS_ON, without=("test_",))[:16]
 
 
 @dataclass

@@ -99,6 +99,13 @@ def test_a_batch_has_at_most_32_packets():
     assert end.counts["inflight_full"] == 2
 
 
+def test_answers_open_the_window_at_once():
+    """More packets than may be unanswered: none waits for a time-out."""
+    pair = RawPair(size=100_000)
+    pair.post(0, length=100_000)
+    assert all_good(pair.done(0, 1)) and len(pair.sent(0)) == 69 and pair.loop.now_ns < 100_000
+
+
 def test_many_requests_complete_in_order_once():
     """Two hosts write to each other at once."""
     pair = RawPair()

@@ -9,8 +9,8 @@ import pytest
 from weft.driver.memory.page_table import RangeAllocator, page_list
 from weft.driver.protocol.control import ControlFrame
 from weft.driver.queue.command import CommandError
+from weft.driver.queue.control_frames import control_extension, parse_control
 from weft.driver.queue.ring import CardToHostRing, HostToCardRing
-from weft.driver.queue.simple_nic import control_extension, parse_control
 from weft.driver.terms.enums import AccessFlag, QPState, WROpcode
 from weft.driver.verbs.context import Context, ContextConfig, IncompatibleCard
 from weft.driver.verbs.cq import CQ, CompChannel
@@ -84,6 +84,7 @@ def test_rings_wrap_with_phase(log2):
     for n in range(5 * depth):
         entry = bytes([n & 0xFE]) + bytes(63)
         down.push(entry, n)
+        down.ring_doorbell()
         assert down.buffer.read(n % depth * 64, 1)[0] == n & 0xFE | (1 - n // depth % 2)
         if n % 2:
             assert down.room == depth - 2

@@ -142,12 +142,12 @@ def test_memory_in_every_form(names):
         assert (whole.buf, whole.length, part.buf, part.length) == (own.va, 8192, own.va + 5000, 100)
         part.write("some text", 4, 3)
         assert whole.read(6, 5002) == b"\0some\0" and made.length == 100 and made.handle == made.index
-        key, index = made.lkey, made.index
+        keys, index = (made.lkey, made.rkey), made.index
         made.rereg(ReregFlag.CHANGE_ACCESS | ReregFlag.CHANGE_PD, other, access=WRITE)
         made.rereg(ReregFlag.CHANGE_TRANSLATION, addr=own.va + 4000, length=4000)
         entry = context.device.card.tables.mrs[index]
         assert (entry.va, entry.length, entry.pd, entry.access) == (own.va + 4000, 4000, other.handle, int(WRITE))
-        assert key == made.lkey == made.rkey and made in other.mrs and made not in pd.mrs
+        assert keys == (made.lkey, made.rkey) and made in other.mrs and made not in pd.mrs
         assert made.read(9, 1003) == b"some" + bytes(5)
         free = context.pte_ranges.free_total
         for call in (lambda: made.rereg(0), lambda: made.rereg(8), lambda: made.rereg(ReregFlag.CHANGE_PD),

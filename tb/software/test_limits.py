@@ -55,13 +55,15 @@ class Busy:
         return {"length": self.length, "again": True}
 
     def next_work(self):
+        if not self.new:
+            return None
         self.new -= 1
         return {"length": 65_536, "again": False}
 
     def work_descriptor(self, fields):
         return self.name, fields["again"]
 
-    def on_transmitted(self, now, again):
+    def on_transmitted(self, now, again, descriptors):
         pass
 
 

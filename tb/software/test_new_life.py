@@ -170,10 +170,12 @@ def test_indices_and_tags_of_memory_are_used_again_as_late_as_possible():
     assert [pool.take() for _ in range(3)] == [3, 1, 4] and taken == list(range(5))
     pair = make_pair()
     ends = make_endpoints(pair, LENGTH)
-    keys = collections.defaultdict(list)
+    local, remote = collections.defaultdict(list), collections.defaultdict(list)
     free = pair.contexts[0].capabilities.max_mr - 1
     for _ in range(3 * TAGS_APART):
         with MR(ends[0].pd, 64, abi.AccessFlag.LOCAL_WRITE) as mr:
-            keys[mr.index].append(mr.lkey)
-    assert len(keys) == free and all(len(set(some)) == len(some) for some in keys.values())
+            local[mr.index].append(mr.lkey)
+            remote[mr.index].append(mr.rkey)
+    for keys in (local, remote):
+        assert len(keys) == free and all(len(set(some)) == len(some) for some in keys.values())
     close_and_check(pair, ends)

@@ -53,6 +53,8 @@ class FakeQP:
     has_retransmission = property(lambda self: self.again > 0)
 
     def next_work(self):
+        if not self.left:
+            return None
         self.left -= 1
         return {"length": self.length}
 
@@ -63,11 +65,11 @@ class FakeQP:
     def work_descriptor(self, fields):
         return fields
 
-    def on_transmitted(self, now, again):
+    def on_transmitted(self, now, again, descriptors):
         if again:
-            self.repeated += self.again_length
+            self.repeated += descriptors * self.again_length
         else:
-            self.sent += self.length
+            self.sent += descriptors * self.length
 
 
 class Card:

@@ -151,25 +151,3 @@ def test_other_verbs_refuse_bad_arguments_with_the_verbs_error():
             call()
         assert error is TypeError and raised.type is TypeError or getattr(raised.value, "error_code", None) == error
         assert len(str(raised.value)) > 10
-
-
-@pytest.mark.parametrize("remote", [AccessFlag.REMOTE_WRITE, AccessFlag.REMOTE_READ, AccessFlag.REMOTE_ATOMIC])
-def test_keys_are_distinct_where_a_peer_may_do_nothing(remote):
-    scene = Scene()
-    scene.bring(RTS)
-    scene.peer.to_rts(connected_attr(scene.qp.connection))
-    own, shared = (MR(scene.pds[1], 64, AccessFlag.LOCAL_WRITE | more) for more in (0, remote))
-    assert own.rkey != own.lkey and shared.rkey == shared.lkey
-    for key in (own.rkey, own.lkey):
-        scene.bring(RESET)
-        scene.bring(RTS)
-        scene.peer.to_rts(connected_attr(scene.qp.connection, qp_access_flags=7))
-        wr = SendWR(opcode=WROpcode.RDMA_WRITE, sg=[SGE(scene.mrs[0].buf, 8, scene.mrs[0].lkey)])
-        wr.set_wr_rdma(key, own.buf)
-        scene.qp.post_send(wr)
-        scene.run(lambda: len(scene.cqs[0]))
-        assert scene.cqs[0].poll()[1][0].status is WCStatus.REM_ACCESS_ERR
-    own.rereg(4, access=AccessFlag.LOCAL_WRITE | remote)
-    assert own.rkey == own.lkey
-    own.rereg(4, access=AccessFlag.LOCAL_WRITE)
-    assert own.rkey != own.lkey

@@ -48,6 +48,16 @@ ENUMERATIONS = {
         BASIC=0 XRC=1 TM=2""",
     ("ibv_srq_init_attr_mask", "IBV_SRQ_INIT_ATTR_"): """
         TYPE=1 PD=2 XRCD=4 CQ=8 TM=16""",
+    ("ibv_create_cq_wc_flags", "IBV_WC_"): """
+        EX_WITH_BYTE_LEN=1 EX_WITH_IMM=2 EX_WITH_QP_NUM=4 EX_WITH_SRC_QP=8 EX_WITH_SLID=16 EX_WITH_SL=32
+        EX_WITH_DLID_PATH_BITS=64 STANDARD_FLAGS=127 EX_WITH_COMPLETION_TIMESTAMP=128 EX_WITH_CVLAN=256
+        EX_WITH_FLOW_TAG=512 EX_WITH_TM_INFO=1024 EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK=2048""",
+    ("ibv_create_cq_attr_flags", "IBV_CREATE_CQ_ATTR_"): """
+        SINGLE_THREADED=1 IGNORE_OVERRUN=2""",
+    ("ibv_cq_init_attr_mask", "IBV_CQ_INIT_ATTR_MASK_"): """
+        FLAGS=1 PD=2""",
+    ("ibv_fork_status", "IBV_FORK_"): """
+        DISABLED=0 ENABLED=1 UNNEEDED=2""",
     ("ibv_node_type", "IBV_NODE_"): """
         UNKNOWN=-1 CA=1 SWITCH=2 ROUTER=3 RNIC=4 USNIC=5 USNIC_UDP=6 UNSPECIFIED=7""",
     ("ibv_transport_type", "IBV_TRANSPORT_"): """

@@ -54,6 +54,7 @@ def test_view_holds_every_marker(tmp_path, times):
         assert f"[markername] {letter}{moment.sentence}" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_an_arrival_is_marked_where_its_header_shows(sim):
     run = simulate(test_wave.Street(), name="wave", cases=test_wave.__file__, sim=sim, waves=True)

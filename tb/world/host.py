@@ -8,6 +8,7 @@ import cocotb
 from cocotb.triggers import Event, Timer
 from cocotbext.pcie.core import RootComplex
 
+from weft.model.card.timing import HostTiming
 from weft.tb.world import lean_pcie
 from weft.tb.world.host_memory import HostMemory
 
@@ -16,23 +17,14 @@ ENUMERATE_TIMEOUT_NS = 20_000
 
 
 @dataclass(frozen=True)
-class HostConfig:
-    """How a host behaves.
+class HostConfig(HostTiming):
+    """How a host behaves: what takes time, and the two that only concern the simulation.
+
+    Writes are posted and do not wait for memory. With jitter, completions of different tags overtake each other. A
+    stall holds RQ, RC, CQ or CC back, each on its own.
 
     Attributes
     ----------
-    read_latency_ns : float
-        Mean of what a DMA read waits for memory. Writes are posted and do not wait.
-    read_jitter : float
-        The wait varies uniformly by this fraction, so that completions of different tags overtake each other.
-    read_tail, read_tail_ns : float
-        Chance of, and further wait of, an unlucky read.
-    max_payload_bytes, max_read_bytes : int
-        What the host configures: MPS and MRRS.
-    split_completions : bool
-        Split every completion at 64 bytes, the worst a host may do.
-    stall : float
-        Chance per cycle that the hard block holds RQ, RC, CQ or CC back, each on its own.
     check_tlps : bool
         Let the model validate each TLP again at every hop; a fifth to a half of the time of a DMA-heavy run. The
         models' own asserts (tags, byte enables, 4 KiB) stay either way. The model has one switch for all hosts: the
@@ -42,14 +34,6 @@ class HostConfig:
         runs the model as its authors wrote it.
     """
 
-    read_latency_ns: float = 1000
-    read_jitter: float = 0.1
-    read_tail: float = 0.0
-    read_tail_ns: float = 5000
-    max_payload_bytes: int = 512
-    max_read_bytes: int = 1024
-    split_completions: bool = False
-    stall: float = 0.0
     check_tlps: bool = False
     lean: bool = True
 

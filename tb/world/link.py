@@ -206,11 +206,13 @@ class LinkDirection:
         Frames under way.
     arrival_watchers : list of callable(frame)
         Told of each frame that arrives, before it is delivered.
+    deliver : callable
+        As given; may be replaced at any time.
     """
 
     def __init__(self, impairments, deliver, sent_tap=None, arrived_tap=None):
         self.impairments, self.in_flight, self.arrival_watchers = impairments, 0, []
-        self._deliver, self._sent_tap, self._arrived_tap = deliver, sent_tap, arrived_tap
+        self.deliver, self._sent_tap, self._arrived_tap = deliver, sent_tap, arrived_tap
 
     @property
     def counters(self):
@@ -238,4 +240,4 @@ class LinkDirection:
             self._arrived_tap(at, frame)
         for watcher in self.arrival_watchers:
             watcher(frame)
-        self._deliver(frame)
+        self.deliver(frame)

@@ -1,6 +1,7 @@
 """Write and read pcap files with nanosecond time stamps. Standard library only."""
 
 import struct
+from pathlib import Path
 
 MAGIC_NS = 0xA1B23C4D  # classic pcap, nanosecond resolution
 LINKTYPE_ETHERNET = 1
@@ -33,6 +34,29 @@ class PcapWriter:
 
     def __exit__(self, *_):
         self.close()
+
+
+class Captures:
+    """Captures of a link in a folder: of each way what was sent and what arrived. Without a folder there are none."""
+
+    def __init__(self, folder):
+        self._folder, self._files = folder and Path(folder), []
+
+    def taps(self, way):
+        """What is to be called with ``(time_ns, frame)`` of the frames sent and of those that arrive, or None twice.
+
+        They are written to ``<way>.sent.pcap`` and ``<way>.arrived.pcap``.
+        """
+        if self._folder is None:
+            return None, None
+        self._folder.mkdir(parents=True, exist_ok=True)
+        files = [PcapWriter(self._folder / f"{way}.{what}.pcap") for what in ("sent", "arrived")]
+        self._files += files
+        return tuple(file.write for file in files)
+
+    def close(self):
+        for file in self._files:
+            file.close()
 
 
 def read_pcap(path):

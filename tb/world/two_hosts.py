@@ -14,7 +14,7 @@ from weft.tb.world.hard_block import HardBlock
 from weft.tb.world.host import Host, HostConfig
 from weft.tb.world.link import Impairments, LinkConfig, LinkDirection
 from weft.tb.world.mac import MacRx, MacTx
-from weft.tb.world.pcap import PcapWriter
+from weft.tb.world.pcap import Captures
 from weft.tb.world.two_cards import SIDES
 
 DEFAULT_VECTORS = 8
@@ -87,7 +87,7 @@ class TwoCards:
     def __init__(self, dut, config=None, seed=0):
         self.dut, self.config, self.seed = dut, config or EnvConfig(), seed
         self.sides = {}
-        self._captures = []
+        self._captures = Captures(self.config.pcap_folder)
 
     async def start(self):
         """Clock, reset, models, enumeration of both hosts."""
@@ -99,7 +99,7 @@ class TwoCards:
             direction = "a_to_b" if name == "a" else "b_to_a"
             link = LinkDirection(
                 Impairments(getattr(config, direction), f"{self.seed}/{direction}"),
-                self._deliver_to("b" if name == "a" else "a"), *self._taps(direction))
+                self._deliver_to("b" if name == "a" else "a"), *self._captures.taps(direction))
             self.sides[name] = Side(
                 name, Host(config.host, rng), HardBlock(dut, f"{name}_", ticker, config.vectors),
                 MacTx(Bus(dut, f"{name}_m_axis_tx", ticker), dut.clk, link.send),
@@ -132,15 +132,6 @@ class TwoCards:
     def _deliver_to(self, name):
         return lambda frame: self.sides[name].mac_rx.receive(frame)
 
-    def _taps(self, direction):
-        folder = self.config.pcap_folder
-        if folder is None:
-            return None, None
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        pair = [PcapWriter(Path(folder) / f"{direction}.{what}.pcap") for what in ("sent", "arrived")]
-        self._captures += pair
-        return tuple(capture.write for capture in pair)
-
     def host(self, name):
         """The :class:`~weft.tb.world.host.Host` of side ``"a"`` or ``"b"``."""
         return self.sides[name].host
@@ -160,7 +151,6 @@ class TwoCards:
 
     def finish(self):
         """Close the captures and check what is checked at the end."""
-        for capture in self._captures:
-            capture.close()
+        self._captures.close()
         for side in self.sides.values():
             assert not side.host.complaints or not side.host.strict, side.host.complaints

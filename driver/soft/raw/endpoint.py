@@ -2,6 +2,7 @@
 
 import collections
 import errno
+import math
 from random import SystemRandom
 
 from ...terms.checks import unsigned
@@ -150,6 +151,7 @@ class Endpoint:
             return -errno.EAGAIN
         qp.cq.reserve()
         qp.sq.append(wr)
+        qp.due = 0
         return 0
 
     def rdma_poll_cq(self, qp_num, most=1):
@@ -216,14 +218,13 @@ class Endpoint:
             When to call again at the latest; besides after a frame, and after frames were taken.
         """
         self.inquiries.check_timeouts(now)
-        due = [self.inquiries.deadline]
+        due = self.inquiries.deadline
         for requester in self.qps.in_turns():
             if requester.qp.mode is Mode.SOFTWARE_LOOPBACK:
                 process_local(requester.qp, self.regions)
-                continue
-            requester.check_timeouts(now)
-            due.append(now if requester.send_batch(now) else requester.deadline)
-        return min((t for t in due if t is not None), default=None)
+            else:
+                due = min(due, requester.process(now))
+        return None if due == math.inf else due
 
     def take_frames(self, most=1 << 30):
         """Up to ``most`` frames for the NIC."""

@@ -2,6 +2,7 @@
 Address", "Ping between hosts")."""
 
 import errno
+import math
 from dataclasses import dataclass, replace
 
 from .packet import BROADCAST, SEQ_BITS, Opcode, Packet
@@ -91,8 +92,8 @@ class Inquiries:
 
     @property
     def deadline(self):
-        """When :meth:`check_timeouts` has something to do, or None."""
-        return min((i.sent + self.timeout_ns for i in self._asked.values() if i.result is None), default=None)
+        """When :meth:`check_timeouts` has something to do; inf: never."""
+        return min((i.sent + self.timeout_ns for i in self._asked.values() if i.result is None), default=math.inf)
 
 
 def _fits(asked, answer):

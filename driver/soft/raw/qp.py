@@ -118,6 +118,8 @@ class QueuePair:
     ooo_queue : dict of int to Packet
     message_bytes : int
         Bytes of the peer's present WRITE that came so far.
+    due : float
+        Nothing is to be done before, unless something is posted or answered.
     """
 
     id: int
@@ -135,6 +137,7 @@ class QueuePair:
     inflight: dict = field(default_factory=dict)
     ooo_queue: dict = field(default_factory=dict)
     message_bytes: int = 0
+    due: float = 0
 
     def enter(self, state):
         """Go to a state that may follow the present one.

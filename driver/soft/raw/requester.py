@@ -1,6 +1,8 @@
 """The requests of a QP on their way: packets out, answers in, time-outs (document: "Transmission Path", "Timeout and
 Retransmission", "Batch Processing")."""
 
+import math
+
 from ...terms.enums import WCStatus
 from .completion import Completion
 from .packet import SEQ_BITS, Flag, NackReason, Opcode, Packet, seq_distance
@@ -31,6 +33,25 @@ class Requester:
         self.qp, self.regions, self.transmit, self.counts = qp, regions, transmit, counts
         self.payload_max = payload_max
         self._failing = False
+
+    def process(self, now):
+        """Do what is due.
+
+        Returns
+        -------
+        float
+            When to call again at the latest; besides after something was posted, came, or left the transmit queue.
+        """
+        qp = self.qp
+        if now < qp.due:
+            return qp.due
+        self.check_timeouts(now)
+        if self.send_batch(now):
+            return now
+        if self.transmit.full():
+            return math.inf
+        qp.due = min((entry.send_time for entry in qp.inflight.values()), default=math.inf) + qp.timeout_ns
+        return qp.due
 
     # ---------------------------------------------------------------------------------------- out
 
@@ -122,17 +143,11 @@ class Requester:
         self.counts["retransmissions"] += 1
         self._transmit(entry)
 
-    @property
-    def deadline(self):
-        """When :meth:`check_timeouts` has something to do, or None: a full queue has to be emptied first."""
-        if not self.qp.inflight or self.transmit.full():
-            return None
-        return min(entry.send_time for entry in self.qp.inflight.values()) + self.qp.timeout_ns
-
     # ----------------------------------------------------------------------------------------- in
 
     def on_reply(self, packet, now):
         """An ACK, a NACK or a READ_RESP of the peer. What nobody waits for is counted and dropped."""
+        self.qp.due = 0
         entry = self.qp.inflight.get(packet.seq)
         if entry is None:
             self.counts["unasked_replies"] += 1

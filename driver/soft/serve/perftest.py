@@ -8,9 +8,12 @@ memory (108 bytes of text), in the end results. Numbers are those of perftest 4.
 import re
 from dataclasses import dataclass
 
+from ...terms.checks import unsigned
+
 GREETING_BYTES, MTU_AT = 26, 24
 KEYS_BYTES, MARK_BYTES = 108, 5
 _KEYS = re.compile(rb"[0-9a-f]{4}:")
+_BITS = {"out_reads": 8, "qpn": 24, "psn": 24, "rkey": 32, "va": 64, "ip": 32}
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,10 @@ class Keys:
     rkey: int
     va: int
     ip: int
+
+    def __post_init__(self):
+        for name, bits in _BITS.items():
+            unsigned(name, getattr(self, name), bits)
 
     def pack(self):
         """As text, filled up with a zero."""
@@ -38,7 +45,7 @@ class Keys:
         Raises
         ------
         ValueError
-            If it is none, or the GID is no IPv4 address.
+            If it is none, has a number that cannot be, or the GID is no IPv4 address.
         """
         _, out_reads, qpn, psn, rkey, va, *rest = (int(word, 16) for word in data.rstrip(b"\0").split(b":") if word)
         gid = bytes(rest[:16])

@@ -4,10 +4,8 @@ import select
 import socket
 import time
 
-from weft.hdl import wire
-
 from ...protocol import arp
-from ...terms.enums import MTU, AccessFlag
+from ...terms.enums import MTU, AccessFlag, QPState
 from ...verbs.cq import CQ
 from ...verbs.pd import PD
 from ...verbs.qp_init_attr import rc_init_attr
@@ -26,16 +24,22 @@ ALL = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ 
 
 
 class _Watched:
-    """A port, of whose ARP frames is kept who has which address."""
+    """A port, from whose ARP frames is taken which MAC address the host ``wanted`` has, and nothing of others."""
 
     def __init__(self, port, mac):
-        self._port, self._mac, self.macs = port, mac, {}
+        self._port, self._mac = port, mac
+        self.wanted = self.found = None
+
+    def want(self, ip):
+        """Look for this host from now on."""
+        self.wanted, self.found = ip, None
 
     def receive(self):
         frames = self._port.receive()
         for frame in filter(arp.is_arp, frames):
-            if (said := arp.parse(frame, self._mac)) is not None:
-                self.macs[said.spa] = said.sha
+            said = arp.parse(frame, self._mac)
+            if said is not None and said.spa == self.wanted:
+                self.found = said.sha
         return frames
 
     @property
@@ -83,13 +87,13 @@ class SoftServer:
         now = time.monotonic_ns()
         deadline = self._pump.round(now)
         self._find_peer()
-        for wc in self._cq.poll(RECEIVES)[1]:
-            if self._qp is not None and wc.opcode & 128:
-                self._post()
+        self._cq.poll(RECEIVES)
+        self._post_receives()
         wait = MOMENT_S if deadline is None else max(0, min(MOMENT_S, (deadline - now) / 1e9))
         ready, _, _ = select.select([self._watched, self._client or self._listener], [], [], wait)
         if self._listener in ready:
             self._client, _ = self._listener.accept()
+            self._client.setblocking(False)     # who does not take what is said is let go
             self._handshake = Handshake(self._connect)
         elif self._client in ready:
             self._hear()
@@ -113,14 +117,16 @@ class SoftServer:
             self._qp = None
             self.served += 1
 
-    def _post(self):
-        self._qp.post_recv(RecvWR(0, sg=[SGE(self._mr.buf, MEMORY_BYTES // 2, self._mr.lkey)]))
+    def _post_receives(self):
+        qp = self._qp
+        while qp is not None and qp.qp_state is not QPState.ERR and len(qp.receives) < RECEIVES:
+            qp.post_recv(RecvWR(0, sg=[SGE(self._mr.buf, MEMORY_BYTES // 2, self._mr.lkey)]))
 
     def _connect(self, peer, pmtu):
         self._qp = SoftQP(self._mr.pd, rc_init_attr(self._cq, max_recv_wr=RECEIVES))
-        for _ in range(RECEIVES):
-            self._post()
+        self._post_receives()
         self._wanted = peer, MTU(min(max(pmtu, MTU.MTU_256), MTU.MTU_4096))
+        self._watched.want(peer.ip)
         self._find_peer()
         return Keys(READS, self._qp.qp_num, self._qp.psn, self._mr.rkey, self._mr.buf, self.soft.ip)
 
@@ -128,13 +134,13 @@ class SoftServer:
         """Connect as soon as it is known where the client's frames come from."""
         if self._wanted is None:
             return
-        if self._wanted[0].ip not in self._watched.macs:
-            if (now := time.monotonic()) >= self._asked + MOMENT_S:
+        if self._watched.found is None:
+            if (now := time.monotonic()) >= self._asked + MOMENT_S and self._watched.room:
                 self._asked = now
-                self._watched.send(arp.question(self.soft.mac, self.soft.ip, self._wanted[0].ip))
+                self._watched.send(arp.question(self.soft.mac, self.soft.ip, self._watched.wanted))
             return
         (peer, mtu), self._wanted = self._wanted, None
-        there = SoftConnection(peer.qpn, peer.psn % (1 << wire.PSN_BITS), self._watched.macs[peer.ip], peer.ip)
+        there = SoftConnection(peer.qpn, peer.psn, self._watched.found, peer.ip)
         self._qp.connect(there, RcAttr(path_mtu=mtu, timeout=TIMEOUT, max_rd_atomic=READS,
                                        max_dest_rd_atomic=max(READS, peer.out_reads)))
 

@@ -17,6 +17,7 @@ from weft.model.functional import window as model
 from weft.tb.blocks.adamap.window_bench import BITS, ROWS, Ports, WindowBench, control, tables
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack, unpack
+from weft.tb.flow.rounds import rounds
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 
 
@@ -51,11 +52,11 @@ def traffic(rng, window, in_order):
     return {"psn_guard": guard, **fields, "psn": psn % (1 << 24), "rsn": rng.getrandbits(24)}
 
 
-@cocotb.test(timeout_time=4, timeout_unit="ms")
+@cocotb.test(timeout_time=40, timeout_unit="ms")
 async def random_packets(dut):
     rng = random.Random(bench_seed())
     bench = await WindowBench.start(dut, rng, [first_psn(rng) for _ in range(ROWS)], rng.choice([0.0, 0.4]))
-    for _ in range(60):
+    for _ in rounds(bench.seen, [*range(8), "far probe", "progress", "owed", "jump", "stall"], least=60, most=600):
         bench.set(reorder=rng.choice([0, 1, 1, 2, 8, 40, BITS, 1000]), room=int(rng.random() < 0.85))
         only = rng.randrange(ROWS) if rng.random() < 0.3 else None
         in_order = rng.choice([0.3, 0.5, 0.85])
@@ -64,11 +65,9 @@ async def random_packets(dut):
             bench.ask(row, **traffic(rng, bench.windows[row], in_order))
         await bench.answers()
         bench.acknowledge()
+        bench.seen["stall"] = bench.ports.stalls
     await bench.runs_agree()
-    seen, windows = bench.seen, bench.windows
-    assert bench.ports.stalls > 0, "the window never stalled"
-    everything = [*range(8), "far probe", "progress", "owed", "jump"]
-    assert all(seen[k] for k in everything), f"not everything occurred: {seen}"
+    windows = bench.windows
     for qpn in (0, 3):
         await control(dut, ControlKind.QUERY, qpn=qpn)
         assert int(dut.query_base.value) == windows[qpn].base % (1 << 32)

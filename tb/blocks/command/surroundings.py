@@ -45,9 +45,9 @@ class CommandBench(wiring.Component):
     def __init__(self, params):
         self.processor = CommandProcessor(params)
         self.params = params
-        self.passed = {n: member for n, member in self.processor.signature.members.items()
-                       if not n.endswith(("_read", "_write"))}
-        super().__init__(self.passed | {
+        members = self.processor.signature.members
+        self.passed = [name for name in members if not name.endswith(("_read", "_write"))]
+        super().__init__({name: members[name] for name in self.passed} | {
             "see_qp": In(QP_TABLE.read_port(params)),
             "see_mr": In(MR_TABLE.read_port(params)),
             "see_page": In(PAGE_TABLE.read_port(params)),
@@ -56,8 +56,8 @@ class CommandBench(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.processor = processor = self.processor
-        for name, member in self.passed.items():
-            inner, outer = getattr(processor, name), getattr(self, name)
+        for name in self.passed:
+            member, inner, outer = processor.signature.members[name], getattr(processor, name), getattr(self, name)
             if member.is_signature:
                 connect(m, inner, flipped(outer))
             else:

@@ -138,7 +138,7 @@ async def everything_at_once(dut):
         dut.cfg_max_read_req.value = code
         bench.completer.size = min(128 << code, 1024)
         bench.completer.split_all = code == 1
-        bench.completer.fail = {*rng.sample(BULK_PAGES, 3), *rng.sample(LINE_PAGES, 200)} if code else set()
+        bench.completer.fail = {*rng.sample(BULK_PAGES, 4), *rng.sample(LINE_PAGES, 200)} if code else set()
         line_requests = [random_lines(rng, (2 if code else 4) * count) for _ in range(LINES)]
         tasks = [cocotb.start_soon(bench.bulk_client(k, random_groups(rng, count))) for k in range(BULKS)]
         line_tasks = [cocotb.start_soon(bench.line_client(k, line_requests[k])) for k in range(LINES)]
@@ -263,4 +263,4 @@ def test_reads_return_the_bytes_asked_for(sim):
     quick = sim == "icarus"     # nor does it count headers, which takes half as long as all the rest
     simulate(DmaRead(PARAMS, bulk_clients=BULKS, line_clients=LINES), name="pcie_dma_read", cases=__file__,
              sim=sim, tests=r"\.(?!headers_in_flight)\w+$" if quick else None,
-             env={"WEFT_STEP": "5" if quick else "2", "WEFT_GROUPS": "10" if quick else "16"})
+             env={"WEFT_STEP": "7" if quick else "2", "WEFT_GROUPS": "6" if quick else "16"})

@@ -2,6 +2,8 @@
 
 import gc
 import random
+from collections import Counter
+from itertools import product
 
 import cocotb
 import pytest
@@ -12,12 +14,13 @@ from weft.hdl import abi
 from weft.hdl.params import preset
 from weft.tb.blocks.pcie.dma_write_sink import DmaWriteSink
 from weft.tb.flow.clock import CLOCK_PERIOD_NS, start_clock
+from weft.tb.flow.rounds import rounds
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.flow.stream import StreamSink, StreamSource
 
 BASE = 0x7_89AB_CD40
 VECTOR = 5
-bench_test = cocotb.test(timeout_time=400, timeout_unit="us")
+bench_test = cocotb.test(timeout_time=2, timeout_unit="ms")
 
 
 class Host:
@@ -72,22 +75,22 @@ async def ticks(dut, count):
 async def every_entry_arrives_once_over_many_laps(dut):
     rng = random.Random(bench_seed())
     host = await setup(dut, rng, log2=3)
-    sent = [rng.getrandbits(512) for _ in range(90)]
-    for entry in sent:
-        host.source.send_nowait(entry)
-    was_full = 0
-    while len(host.got) < len(sent):
-        taken = rng.randint(0, 10)
-        while taken and host.poll():
-            taken -= 1
-        await host.doorbell()
-        await ticks(dut, rng.randint(2, 40))
-        was_full += int(dut.full.value)
-        accepted = host.source.sent
-        assert accepted - host.cons <= host.size, "an entry was overwritten"
-        assert int(dut.free.value) <= host.size
+    sent, seen = [], Counter()
+    for _ in rounds(seen, ["full"], times=3, most=20):
+        sent += [rng.getrandbits(512) for _ in range(90)]
+        for entry in sent[-90:]:
+            host.source.send_nowait(entry)
+        while len(host.got) < len(sent):
+            taken = rng.randint(0, 10)
+            while taken and host.poll():
+                taken -= 1
+            await host.doorbell()
+            await ticks(dut, rng.randint(2, 40))
+            seen["full"] += int(dut.full.value)
+            accepted = host.source.sent
+            assert accepted - host.cons <= host.size, "an entry was overwritten"
+            assert int(dut.free.value) <= host.size
     assert host.got == [entry >> 1 for entry in sent]
-    assert was_full > 2
     await ticks(dut, 4)
     assert int(dut.prod.value) == len(sent) & 15 and int(dut.position.value) == len(sent) & 7
     assert int(dut.idle.value) and not int(dut.refuse__stb.value)
@@ -99,8 +102,8 @@ async def marked_entries_are_known_until_they_are_consumed(dut):
     """And so is whether half of the ring is taken."""
     rng = random.Random(bench_seed())
     host = await setup(dut, rng, log2=3)
-    sent, newest, seen = 0, 0, set()
-    for _ in range(80):
+    sent, newest, seen = 0, 0, Counter()
+    for _ in rounds(seen, product((False, True), repeat=2), least=80, most=800):
         for _ in range(rng.randint(0, host.size - (sent - host.cons))):
             dut.mark.value = mark = int(rng.random() < 0.3)
             host.source.send_nowait(rng.getrandbits(512))
@@ -117,8 +120,7 @@ async def marked_entries_are_known_until_they_are_consumed(dut):
         await ticks(dut, 3)
         now = (newest > host.cons, sent - host.cons >= host.size // 2)
         assert (bool(int(dut.marked.value)), bool(int(dut.half.value))) == now
-        seen.add(now)
-    assert len(seen) == 4
+        seen[now] += 1
     dut.enable.value = 0
     await ticks(dut, 9)
     dut.enable.value = 1

@@ -8,7 +8,7 @@ from cocotb.triggers import RisingEdge, with_timeout
 from cocotb.utils import get_sim_time
 
 from weft.hdl import abi, wire
-from weft.hdl.abi import Reason
+from weft.hdl.abi import PAGE_4K, Reason
 from weft.hdl.layouts import Report
 from weft.hdl.params import preset
 from weft.hdl.transmit.segment import CHUNK_MAX
@@ -94,7 +94,7 @@ class Room:
 
 def some_works(rng, ring, count):
     """Descriptors of every kind, bad ones among them; `sport` tells the ring."""
-    kinds = ["key", "poison", "poison", "qp", "opcode", "pmtu", "length", "sqpn"]
+    kinds = ["key", "poison", "poison", "qp", "opcode", "pmtu", "length", "sqpn", *["page"] * 6]
     kinds += ["good"] * (count - len(kinds))
     rng.shuffle(kinds)
     for number, kind in enumerate(kinds):
@@ -103,6 +103,7 @@ def some_works(rng, ring, count):
         work |= {"key": {"lkey": BAD_KEY, "length": some}, "poison": {"lkey": POISON_KEY, "length": some},
                  "qp": {"sqpn": NO_QP}, "opcode": {"opcode": rng.choice([0, 3, 15])},
                  "pmtu": {"pmtu": rng.choice([0, 6, 7])},
+                 "page": {"local_va": (work["local_va"] | PAGE_4K - 1) - rng.randrange(200), "length": some + 200},
                  "length": {"length": rng.choice([(1 << 31) + 1, 0xFFFF_FFFF])},
                  "sqpn": {"sqpn": QPS + rng.getrandbits(20)}}.get(kind, {})
         yield work

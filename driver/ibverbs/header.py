@@ -1,0 +1,40 @@
+"""The C header of messages and rings, made of their layouts."""
+
+from . import messages, rings
+
+_TYPES = {8: "uint8_t", 16: "uint16_t", 32: "uint32_t", 64: "uint64_t"}
+
+
+def header():
+    """Text of ``contract.h``."""
+    parts = ["/* Made of driver/ibverbs/messages.py and rings.py: not to be edited. */", "#pragma once",
+             "#include <assert.h>", "#include <stdint.h>", ""]
+    for name in ("VERSION", "MESSAGE_BYTES_MAX", "SENTENCE_BYTES_MAX"):
+        parts.append(f"#define WEFT_{name} {getattr(messages, name)}u")
+    for prefix, kind in (("WEFT", messages.Opcode), ("WEFT_KIND", messages.Kind), ("WEFT_MOST", rings.Limit)):
+        values = ", ".join(f"{prefix}_{member.name} = {member.value}" for member in kind if member.value < 1 << 31)
+        parts += [f"enum {{ {values} }};"]
+    for layout in (*messages.layouts().values(), *rings.SHARED):
+        parts += ["", *struct(layout)]
+    return "\n".join(parts) + "\n"
+
+
+def struct(layout):
+    """Lines of a struct.
+
+    Raises
+    ------
+    ValueError
+        If a field is of no C type, or does not lie at a multiple of its size.
+    """
+    yield f"struct weft_{layout.name} {{"
+    for field in layout.fields:
+        kind, at = _TYPES.get(field.width), layout.offset_of(field.name)
+        if kind and at % field.width == 0:
+            yield f"    {kind} {field.name};"
+        elif kind is None and field.width % 8 == at % 8 == 0:
+            yield f"    uint8_t {field.name}[{field.width // 8}];"
+        else:
+            raise ValueError(f"{layout.name}.{field.name}: {field.width} bits at bit {at} are nothing that C has")
+    yield "};"
+    yield f'static_assert(sizeof(struct weft_{layout.name}) == {layout.size_bytes}, "{layout.name}");'

@@ -1,0 +1,123 @@
+"""What a program and the daemon say to each other: a request, and its answer, over a SOCK_SEQPACKET socket.
+
+A request is REQUEST and the body of its opcode; an answer is ANSWER and the body, or a sentence if ``status`` is an
+error. Files travel beside them (SCM_RIGHTS). There is one request under way on a connection at a time.
+"""
+
+import enum
+
+from weft.hdl.layout import Field, Layout
+
+VERSION = 1
+MESSAGE_BYTES_MAX = 1 << 16
+SENTENCE_BYTES_MAX = 400
+
+
+class Opcode(enum.IntEnum):
+    """What is asked for."""
+
+    HELLO = 1
+    QUERY_DEVICE = 2
+    ALLOC_PD = 3
+    SHARE = 4
+    REG_MR = 5
+    REREG_MR = 6
+    CREATE_CHANNEL = 7
+    CREATE_CQ = 8
+    RESIZE_CQ = 9
+    CREATE_SRQ = 10
+    MODIFY_SRQ = 11
+    QUERY_SRQ = 12
+    CREATE_QP = 13
+    MODIFY_QP = 14
+    QUERY_QP = 15
+    DESTROY = 16
+
+
+class Kind(enum.IntEnum):
+    """Objects that a handle can name."""
+
+    PD = 1
+    FILE = 2
+    MR = 3
+    CHANNEL = 4
+    CQ = 5
+    SRQ = 6
+    QP = 7
+
+
+def _layout(name, *fields):
+    """``("pd", 32)`` or ``("pd", 32, sentence)`` each."""
+    fields = [Field(*field) for field in fields]
+    return Layout(name, "", fields, size_bytes=sum(field.width for field in fields) // 8)
+
+
+REQUEST = _layout("request", ("version", 16), ("opcode", 16, "", Opcode), ("_reserved", 32))
+ANSWER = _layout("answer", ("status", 32, "0, or an error of errno."), ("_reserved", 32))
+NOTHING = _layout("nothing")
+HANDLE = _layout("handle", ("handle", 32), ("_reserved", 32))
+
+DEVICE = _layout(
+    "device", ("node_guid", 64), ("max_mr_size", 64), ("page_size_cap", 64), ("version", 64, "Of the card: 8 bits each "
+    "of major, minor and patch."),
+    *((name, 32) for name in (
+        "vendor_id", "vendor_part_id", "hw_ver", "max_qp", "max_qp_wr", "device_cap_flags", "max_sge", "max_sge_rd",
+        "max_cq", "max_cqe", "max_mr", "max_pd", "max_qp_rd_atom", "max_res_rd_atom", "max_qp_init_rd_atom",
+        "atomic_caps", "max_srq", "max_srq_wr", "max_srq_sge", "max_pkeys", "local_ca_ack_delay", "phys_port_cnt",
+        "max_msg_sz", "max_mtu", "active_mtu", "active_width", "active_speed", "port_cap_flags")))
+
+WELCOME = _layout("welcome", ("node_guid", 64), ("gid", 128, "Lowest byte first."), ("index", 32),
+                  ("_reserved", 32), ("name", 512, "Of the device, filled up with zeros."))
+QP_CAP = tuple((name, 32) for name in (
+    "max_send_wr", "max_recv_wr", "max_send_sge", "max_recv_sge", "max_inline_data"))
+QP_ATTR = (
+    ("dgid", 128, "Lowest byte first."),
+    *((name, 32) for name in (
+        "qp_state", "cur_qp_state", "path_mtu", "path_mig_state", "qkey", "rq_psn", "sq_psn", "dest_qp_num",
+        "qp_access_flags", "flow_label")),
+    *((name, 8) for name in (
+        "pkey_index", "en_sqd_async_notify", "sq_draining", "max_rd_atomic", "max_dest_rd_atomic", "min_rnr_timer",
+        "port_num", "timeout", "retry_cnt", "rnr_retry", "is_global", "sgid_index", "hop_limit", "traffic_class", "sl",
+        "ah_port_num")))
+SRQ_ATTR = (("max_wr", 32), ("max_sge", 32), ("srq_limit", 32))
+
+PIECE = _layout("piece", ("file", 32), ("_reserved", 32), ("offset", 64), ("length", 64))
+
+# Request and answer. What travels beside a message, or behind its body, is named.
+MESSAGES = {
+    Opcode.HELLO: (NOTHING, WELCOME),       # files: bell, the daemon's doorbell, the program's, asynchronous events
+    Opcode.QUERY_DEVICE: (NOTHING, DEVICE),
+    Opcode.ALLOC_PD: (NOTHING, HANDLE),
+    Opcode.SHARE: (_layout("share", ("size", 64)), HANDLE),          # file: pages that cannot shrink
+    Opcode.REG_MR: (_layout("reg_mr", ("pd", 32), ("access", 32), ("length", 64), ("iova", 64), ("count", 32),
+                            ("_reserved", 32)),                      # PIECEs: whole pages, the first from iova's on
+                    _layout("keys", ("handle", 32), ("lkey", 32), ("rkey", 32), ("_reserved", 32))),
+    Opcode.REREG_MR: (_layout("rereg_mr", ("handle", 32), ("flags", 32), ("pd", 32), ("access", 32), ("length", 64),
+                              ("iova", 64), ("count", 32), ("_reserved", 32)),
+                      _layout("keys", ("handle", 32), ("lkey", 32), ("rkey", 32), ("_reserved", 32))),
+    Opcode.CREATE_CHANNEL: (NOTHING, HANDLE),                        # file: COMP_EVENTs
+    Opcode.CREATE_CQ: (_layout("create_cq", ("user", 64), ("cqe", 32), ("channel", 32, "0 for none."),
+                               ("comp_vector", 32), ("_reserved", 32)),
+                       _layout("created_cq", ("handle", 32), ("slots", 32))),       # file: ring of WC_SLOTs
+    Opcode.RESIZE_CQ: (_layout("resize_cq", ("handle", 32), ("cqe", 32)),
+                       _layout("created_cq", ("handle", 32), ("slots", 32))),       # file: the ring from now on
+    Opcode.CREATE_SRQ: (_layout("create_srq", ("user", 64), ("pd", 32), *SRQ_ATTR),
+                        _layout("created_srq", ("handle", 32), ("number", 32), ("slots", 32), ("slot_bytes", 32))),
+    Opcode.MODIFY_SRQ: (_layout("modify_srq", ("handle", 32), ("mask", 32), *SRQ_ATTR, ("_reserved", 32)), NOTHING),
+    Opcode.QUERY_SRQ: (HANDLE, _layout("srq_attr", *SRQ_ATTR, ("_reserved", 32))),
+    Opcode.CREATE_QP: (_layout("create_qp", ("user", 64), ("pd", 32), ("send_cq", 32), ("recv_cq", 32), ("srq", 32),
+                               ("qp_type", 32), ("sq_sig_all", 32), *QP_CAP, ("_reserved", 32)),
+                       _layout("created_qp", ("handle", 32), ("qp_num", 32), ("send_slots", 32),
+                               ("send_slot_bytes", 32), ("recv_slots", 32), ("recv_slot_bytes", 32), *QP_CAP,
+                               ("_reserved", 32))),                  # files: ring of SEND_SLOTs, ring of RECV_SLOTs
+    Opcode.MODIFY_QP: (_layout("modify_qp", ("handle", 32), ("mask", 32), *QP_ATTR),
+                       _layout("state", ("qp_state", 32), ("_reserved", 32))),
+    Opcode.QUERY_QP: (HANDLE, _layout("qp_attr", *QP_ATTR)),
+    Opcode.DESTROY: (_layout("destroy", ("kind", 32, "", Kind), ("handle", 32)), NOTHING),
+}
+
+
+def layouts():
+    """All layouts by name, those of requests and answers too."""
+    pairs = (layout for pair in MESSAGES.values() for layout in pair)
+    return {layout.name: layout for layout in (REQUEST, ANSWER, PIECE, *pairs) if layout is not NOTHING}

@@ -1,0 +1,67 @@
+"""What a program and the daemon share in memory: rings with one producer and one consumer each, and a bell.
+
+All numbers are little-endian and lie at multiples of their size. ``prod`` and ``cons`` are free running, 32 bits, and
+alone on their cache lines; slot *n* of a ring is at ``RING_HEADER.size_bytes + n % slots * slot_bytes``.
+"""
+
+import enum
+
+from weft.hdl.layout import Field, Layout
+
+CACHE_LINE_BITS = 512
+
+
+def _alone(name, doc):
+    """A word on a cache line of its own."""
+    return Field(name, 32, doc), Field(f"_{name}", CACHE_LINE_BITS - 32)
+
+
+BELL = Layout("bell", "One for each open context.", [
+    *_alone("posted", "Counts what the program posted to any ring, and rings it emptied."),
+    *_alone("asleep", "The daemon sleeps: it wants its doorbell written."),
+    *_alone("told", "Counts what the daemon wrote into any completion queue."),
+    *_alone("waiting", "A thread of the program sleeps: it wants its own doorbell written."),
+], size_bytes=256)
+
+RING_HEADER = Layout("ring", "In front of the slots of a ring.", [
+    *_alone("prod", "Slots ever filled."),
+    *_alone("cons", "Slots ever emptied."),
+    *_alone("done", "Of work requests: how many are done with; a request takes part of its queue until then."),
+    *_alone("armed", "Of completions: the program's last wish for an event, a serial number times two, plus one if a "
+                     "solicited one is meant; ``done`` is the last that was fulfilled."),
+], size_bytes=256)
+
+SEND_SLOT = Layout("send_slot", "A send work request; its SGEs, or its inline data, follow.", [
+    Field("wr_id", 64), Field("remote_addr", 64), Field("compare_add", 64), Field("swap", 64), Field("rkey", 32),
+    Field("imm_data", 32, "In the host's byte order."), Field("opcode", 8), Field("flags", 8), Field("num_sge", 8),
+    Field("_reserved", 8), Field("inline_length", 32, "Bytes of inline data, with the flag INLINE."),
+], size_bytes=48)
+
+RECV_SLOT = Layout("recv_slot", "A receive work request; its SGEs follow.", [
+    Field("wr_id", 64), Field("num_sge", 32), Field("_reserved", 32)], size_bytes=16)
+
+SGE_SLOT = Layout("sge_slot", "A scatter-gather entry.", [
+    Field("addr", 64), Field("length", 32), Field("lkey", 32)], size_bytes=16)
+
+WC_SLOT = Layout("wc_slot", "A completion.", [
+    Field("wr_id", 64), Field("status", 32), Field("opcode", 32), Field("vendor_err", 32), Field("byte_len", 32),
+    Field("imm_data", 32, "In the host's byte order."), Field("qp_num", 32), Field("wc_flags", 32),
+    Field("_reserved", 96)], size_bytes=48)
+
+COMP_EVENT = Layout("comp_event", "What is read from a completion channel.", [
+    Field("user", 64, "What the program named its completion queue.")], size_bytes=8)
+ASYNC_EVENT = Layout("async_event", "What is read from the file of asynchronous events.", [
+    Field("user", 64, "What the program named the object, or the number of the port."), Field("event_type", 32),
+    Field("_reserved", 32)], size_bytes=16)
+
+SHARED = (BELL, RING_HEADER, SEND_SLOT, RECV_SLOT, SGE_SLOT, WC_SLOT, COMP_EVENT, ASYNC_EVENT)
+
+
+class Limit(enum.IntEnum):
+    """What a program may ask for at most: the daemon's memory is not its own."""
+
+    SLOTS_LOG2 = 22
+    SGES = 16
+    INLINE_BYTES = 256
+    PIECES = 1024
+    FILE_BYTES = 1 << 40

@@ -1,0 +1,152 @@
+/* What the files of this library share: its objects, and the functions between them. */
+#pragma once
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <infiniband/verbs.h>
+
+#include "contract.h"
+#include "newer.h"
+
+/* Names that the public header covers with macros. */
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+#undef ibv_query_port
+#undef ibv_get_device_list
+
+/* Only these functions are seen outside; the version script says under which version. */
+#define PUBLIC __attribute__((visibility("default")))
+#define container(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
+
+/* A ring in memory of the daemon's: `slots`, a power of two, of `slot_bytes` each. */
+struct ring {
+    struct weft_ring *head;
+    uint8_t *first;
+    uint32_t slots, slot_bytes;
+};
+
+struct device {
+    struct ibv_device ibv;
+    char room[1024]; /* libmlx5 takes any device for a longer one of its own, and looks there */
+    uint64_t guid;
+    int index;
+    struct device *next;
+};
+
+struct context {
+    int socket, doorbell, wake;
+    uint32_t users; /* threads in a call; the daemon answers one at a time */
+    pthread_mutex_t lock;
+    struct weft_bell *bell;
+    uint8_t gid[16];
+    struct weft_device attr;
+    struct verbs_context verbs;
+};
+
+struct channel {
+    struct ibv_comp_channel ibv;
+    uint32_t handle;
+};
+
+struct cq {
+    union {
+        struct ibv_cq ibv;
+        struct ibv_cq_ex ex;
+    };
+    struct ring ring;
+    pthread_mutex_t lock;
+    uint64_t name;
+    uint32_t empty_polls, armed, comp_events, async_events;
+    struct ibv_wc wc; /* what the extended interface is at */
+};
+
+struct srq {
+    struct ibv_srq ibv;
+    struct ring ring;
+    pthread_mutex_t lock;
+    uint64_t name;
+    uint32_t number, max_wr, max_sge, async_events;
+};
+
+struct qp {
+    struct ibv_qp_ex ex; /* its first part is the struct ibv_qp */
+    struct ring send, recv;
+    pthread_mutex_t send_lock, recv_lock;
+    uint64_t name;
+    struct ibv_qp_cap cap;
+    int sq_sig_all, extended, error; /* the last two are of the extended interface */
+    uint32_t building, async_events;
+};
+
+static inline struct context *context_of(struct ibv_context *c) { return container(c, struct context, verbs.context); }
+static inline struct cq *cq_of(struct ibv_cq *cq) { return container(cq, struct cq, ibv); }
+static inline struct srq *srq_of(struct ibv_srq *srq) { return container(srq, struct srq, ibv); }
+static inline struct qp *qp_of(struct ibv_qp *qp) { return container(qp, struct qp, ex.qp_base); }
+
+/* socket.c: what a call sends and gets; sizes without the heads of messages. */
+struct call {
+    unsigned opcode;
+    const void *body, *tail;
+    size_t size, tail_size;
+    int file; /* goes along, unless it is 0 */
+    void *answer;
+    size_t answer_size;
+    int *files; /* what comes back */
+    unsigned count;
+};
+int weft_connect(const char *path);
+int weft_call(struct context *c, struct call call);
+int weft_destroy(struct context *c, unsigned kind, uint32_t handle);
+void weft_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ring.c */
+int ring_map(struct ring *ring, int file, uint32_t slots, uint32_t slot_bytes);
+void ring_unmap(struct ring *ring);
+void ring_bell(struct context *c);
+void nap(struct context *c, uint32_t told);
+static inline void *ring_slot(struct ring *ring, uint32_t number) {
+    return ring->first + (size_t)(number & (ring->slots - 1)) * ring->slot_bytes;
+}
+#define LOAD(word) __atomic_load_n(&(word), __ATOMIC_ACQUIRE)
+#define STORE(word, value) __atomic_store_n(&(word), value, __ATOMIC_RELEASE)
+
+/* names.c: what the daemon calls objects in events; a name of one that is gone leads nowhere. */
+uint64_t name_new(void *object);
+void *name_find(uint64_t name);
+void name_forget(uint64_t name);
+
+/* devices.c, context.c, queries.c */
+int say_hello(struct context *c, struct weft_welcome *welcome, int files[4]);
+void add_queries(struct verbs_context *v);
+
+/* cq.c, cq_ex.c */
+struct cq *cq_create(struct ibv_context *c, uint32_t cqe, void *context, struct ibv_comp_channel *channel, int vector);
+int cq_take(struct cq *cq, struct ibv_wc *wc);
+void cq_forget(struct cq *cq, uint32_t qp_num);
+int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+int req_notify_cq(struct ibv_cq *cq, int solicited_only);
+struct ibv_cq_ex *create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *attr);
+
+/* qp.c, post.c, qp_ex.c, srq.c */
+struct ibv_qp *create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr);
+void add_builders(struct ibv_qp_ex *ex);
+int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+struct ibv_srq *create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *attr);
+int get_srq_num(struct ibv_srq *srq, uint32_t *number);
+
+/* pages.c: memory that the card and this process share. */
+struct share;
+int pages_share(struct context *c, void *start, size_t length, struct share **share, struct weft_piece *pieces,
+                uint32_t *count);
+void pages_leave(struct share *share);
+void pages_forget(struct context *c);
+/* copy.c */
+int copy_into(int file, uintptr_t start, size_t size);
+

@@ -1,0 +1,90 @@
+"""Control frames of the protocol, as they travel."""
+
+import zlib
+from types import SimpleNamespace
+
+from weft.hdl import wire
+
+from .words import place, words
+
+_IP_AT, _UDP_AT = wire.ETH.size_bytes, wire.ETH.size_bytes + wire.IPV4.size_bytes
+_IP, _UDP = words(wire.IPV4, "src"), words(wire.UDP, "length")
+_BTH = words(wire.BTH, "opcode", ("solicited", 8), ("_resv8", 32), ("ack_req", 32))
+_PAD_SHIFT, _PAD_MASK = place(wire.BTH, "solicited", 8, "pad_count")
+_QPN_MASK, _PSN_MASK = (1 << wire.QPN_BITS) - 1, (1 << wire.PSN_BITS) - 1
+_AETH = words(wire.AETH, ("syndrome", 32))
+_SYNDROME_SHIFT, _ = place(wire.AETH, "syndrome", 32, "syndrome")
+_MSN_MASK = place(wire.AETH, "syndrome", 32, "msn")[1]
+_PSN_AT = wire.BTH_OFFSET + wire.BTH.offset_of("psn") // 8
+_OPCODES = {int(opcode): opcode for opcode in wire.EXTENSIONS if opcode not in wire.DATA_OPCODES}
+_EXTENSION_BYTES = {opcode: sum(h.size_bytes for h in wire.EXTENSIONS[opcode]) for opcode in _OPCODES.values()}
+
+
+def parse_control(frame):
+    """A RoCEv2 frame whose ICRC the card found right, as a namespace; None if it is not one of the control frames.
+
+    Fields: ``src_ip, dest_qp, opcode, psn`` and, as the opcode has them, ``syndrome, msn, rsn, limited, serial,
+    payload``.
+    """
+    if len(frame) < wire.RETH_OFFSET + wire.ICRC_BYTES:
+        return None
+    number, flags, qpn, psn = _BTH.unpack_from(frame, wire.BTH_OFFSET)
+    opcode = _OPCODES.get(number)
+    if opcode is None:
+        return None
+    end = _UDP_AT + _UDP.unpack_from(frame, _UDP_AT)[0] - wire.ICRC_BYTES - (flags >> _PAD_SHIFT & _PAD_MASK)
+    at = wire.RETH_OFFSET
+    if not at + _EXTENSION_BYTES[opcode] <= end <= len(frame):
+        return None
+    fields = SimpleNamespace(src_ip=_IP.unpack_from(frame, _IP_AT)[0], dest_qp=qpn & _QPN_MASK, opcode=opcode,
+                             psn=psn & _PSN_MASK)
+    if opcode is wire.Opcode.ACKNOWLEDGE:
+        word = _AETH.unpack_from(frame, at)[0]
+        fields.syndrome, fields.msn = word >> _SYNDROME_SHIFT, word & _MSN_MASK
+        at += wire.AETH.size_bytes
+    else:
+        for header in wire.EXTENSIONS[opcode]:
+            vars(fields).update(vars(header.unpack(frame[at:])))
+            at += header.size_bytes
+    fields.payload = bytes(frame[at:end])
+    return fields
+
+
+def control_extension(frame):
+    """Packed extension header of a :class:`~weft.driver.protocol.control.ControlFrame`."""
+    if frame.opcode is wire.Opcode.ACKNOWLEDGE:
+        return _AETH.pack(frame.syndrome << _SYNDROME_SHIFT | frame.msn & _MSN_MASK)
+    if frame.opcode is wire.Opcode.RECEIVE_LIMIT:
+        return wire.LIMH.pack(limited=int(frame.limited),
+                              serial=frame.serial % (1 << wire.LIMIT_SERIAL_BITS))
+    return wire.RSNH.pack(rsn=frame.rsn & 0xFF_FFFF)
+
+
+class ControlFrames:
+    """Control frames of one connection; what is the same in all of a kind is built once.
+
+    Parameters
+    ----------
+    connection
+        What :func:`~weft.hdl.wire.build_frame` takes of it: ``dst_mac, src_mac, src_ip, dst_ip, sport, dest_qp``.
+    """
+
+    def __init__(self, **connection):
+        self._connection = connection
+        self._begun = {}    # (opcode, bytes of payload) -> (what comes before the PSN, its part of the ICRC)
+
+    def build(self, frame):
+        """The bytes of a :class:`~weft.driver.protocol.control.ControlFrame`, with ICRC."""
+        kind = (frame.opcode, len(frame.payload))
+        if kind not in self._begun:
+            self._begun[kind] = self._begin(*kind)
+        begin, crc = self._begun[kind]
+        rest = (frame.psn & _PSN_MASK).to_bytes(3, "big") + control_extension(frame) + frame.payload
+        rest += bytes(-len(frame.payload) % 4)
+        return begin + rest + zlib.crc32(rest, crc).to_bytes(wire.ICRC_BYTES, "little")
+
+    def _begin(self, opcode, length):
+        whole = wire.build_frame(opcode=opcode, psn=0, extensions=bytes(_EXTENSION_BYTES[opcode]),
+                                 payload=bytes(length), **self._connection)
+        begin = whole[:_PSN_AT]
+        return begin, int.from_bytes(wire.icrc(begin), "little")

@@ -1,0 +1,31 @@
+"""WORK descriptors of one connection."""
+
+from weft.hdl import abi
+
+from .words import place, words
+
+_WORDS = words(abi.WORK, ("phase", 64), "local_va", "remote_va", "lkey", "rkey", "length", "psn", "imm", ("rsn", 32),
+               ("dst_mac", 64), "dst_ip")
+_OPCODE, _ACK_REQ, _RETRANSMIT = (place(abi.WORK, "phase", 64, name)[0] for name in ("opcode", "ack_req", "retransmit"))
+
+
+class Descriptors:
+    """From WORK fields to ring entries; what is the same in all of them is packed once.
+
+    Parameters
+    ----------
+    connection
+        Its WORK fields: ``pmtu, sqpn, dqpn, dst_mac, dst_ip, sport``.
+    """
+
+    def __init__(self, **connection):
+        self._head, *_, self._mac, self._ip = _WORDS.unpack(abi.WORK.pack(**connection))
+
+    def pack(self, fields):
+        """The entry with these fields, as :meth:`~weft.driver.protocol.segment.Piece.work` makes them."""
+        head = self._head | fields["opcode"] << _OPCODE | fields["ack_req"] << _ACK_REQ
+        rsn = fields.get("rsn")
+        if rsn is not None:
+            head |= 1 << _RETRANSMIT
+        return _WORDS.pack(head, fields["local_va"], fields["remote_va"], fields["lkey"], fields["rkey"],
+                           fields["length"], fields["psn"], fields["imm"], rsn or 0, self._mac, self._ip)

@@ -1,0 +1,18 @@
+"""The status block: how far the card is in each host-to-card ring."""
+
+import collections
+
+from weft.hdl import abi
+
+from .words import words
+
+_NAMES = [field.name for field in abi.STATUS_BLOCK.fields if not field.name.startswith("_")]
+_WORDS = words(abi.STATUS_BLOCK, *_NAMES)
+
+Status = collections.namedtuple("Status", _NAMES)
+Status.__doc__ = """Indices by the names of ``STATUS_BLOCK``."""
+
+
+def unpack_status(data):
+    """The :class:`Status` of the block's bytes."""
+    return Status._make(_WORDS.unpack(data))

@@ -1,0 +1,33 @@
+"""Layouts by machine words: what is packed or unpacked for every descriptor, report and frame."""
+
+import struct
+
+_CHARS = {8: "B", 16: "H", 32: "I", 64: "Q"}
+_ORDER = {"little": "<", "big": ">"}
+
+
+def words(layout, *parts):
+    """:class:`struct.Struct` of chosen words of a layout, in its order; what lies between them is 0, or not looked at.
+
+    A word is the name of a field, or ``(name, bits)``: so many bits from where the field begins. Its width is 8, 16,
+    32 or 64, and it begins at a whole byte.
+
+    Raises
+    ------
+    ValueError
+        If the layout has no such words.
+    """
+    text, at = _ORDER[layout.byteorder], 0
+    for name, bits in ((part, layout.by_name[part].width) if isinstance(part, str) else part for part in parts):
+        start = layout.offset_of(name)
+        if start % 8 or bits not in _CHARS or start // 8 < at:
+            raise ValueError(f"{layout.name}.{name} does not begin a word of {bits} bits behind byte {at}")
+        text += f"{start // 8 - at}x{_CHARS[bits]}"
+        at = (start + bits) // 8
+    return struct.Struct(f"{text}{layout.size_bytes - at}x")
+
+
+def place(layout, first, bits, name):
+    """(shift, mask) of the field ``name`` in the word of so many bits that begins at the field ``first``."""
+    within, width = layout.offset_of(name) - layout.offset_of(first), layout.by_name[name].width
+    return within if layout.byteorder == "little" else bits - within - width, (1 << width) - 1

@@ -1,0 +1,250 @@
+"""What a program can ask for: a function for each opcode, from the fields of a request to those of its answer."""
+
+import os
+from ipaddress import IPv6Address
+
+from ..ibverbs.messages import PIECE, Kind, Opcode
+from ..ibverbs.rings import Limit
+from ..terms.enums import QPAttrMask, ReregFlag
+from ..terms.errors import InUse, InvalidValue
+from ..verbs.addr import GID, AHAttr, GlobalRoute
+from ..verbs.device_list import guid_of
+from ..verbs.mr import MR
+from ..verbs.pd import PD
+from ..verbs.qp import QPAttr, QPCap, QPInitAttr
+from ..verbs.srq import SrqAttr, SrqInitAttr
+from .client import EventPipe
+from .completion_queue import ServedCQ
+from .program_memory import PAGE, Pieces, SharedFile
+from .ring import Violation
+from .work_queues import ServedQP, ServedSRQ
+
+NAME = b"weft0"      # of the only device that a host has
+CALLS = {}
+
+
+def call(opcode):
+    """A function ``(client, request, tail, files)`` that returns the fields of the answer, and files to hand over."""
+    def register(function):
+        CALLS[opcode] = function
+        return function
+    return register
+
+
+# ------------------------------------------------------------------------------------------------- the device
+
+@call(Opcode.HELLO)
+def hello(client, _request, _tail, _files):
+    if client.context is not None:
+        raise Violation("a second greeting")
+    card = client.open().card
+    gid = IPv6Address(str(GID.of_ipv4(card.ip))).packed
+    return ({"node_guid": guid_of(card.mac), "gid": int.from_bytes(gid, "little"), "index": 0,
+             "name": int.from_bytes(NAME, "little")},
+            [client.bell_file.give(), os.dup(client.doorbell), os.dup(client.wake), client.async_events.theirs.give()])
+
+
+@call(Opcode.QUERY_DEVICE)
+def query_device(client, _request, _tail, _files):
+    device, port = client.open().query_device(), client.context.query_port(1)
+    major, minor, patch = client.context.capabilities.version
+    same = ("node_guid", "max_mr_size", "page_size_cap", "vendor_id", "vendor_part_id", "hw_ver", "max_qp", "max_qp_wr",
+            "device_cap_flags", "max_sge", "max_sge_rd", "max_cq", "max_cqe", "max_mr", "max_pd", "max_qp_rd_atom",
+            "max_res_rd_atom", "max_qp_init_rd_atom", "atomic_caps", "max_srq", "max_srq_wr", "max_srq_sge",
+            "max_pkeys", "local_ca_ack_delay", "phys_port_cnt")
+    of_port = ("max_msg_sz", "max_mtu", "active_mtu", "active_width", "active_speed", "port_cap_flags")
+    return ({name: int(getattr(device, name)) for name in same} | {name: int(getattr(port, name)) for name in of_port}
+            | {"version": major << 16 | minor << 8 | patch}), []
+
+
+# ---------------------------------------------------------------------------------------------------- memory
+
+@call(Opcode.ALLOC_PD)
+def alloc_pd(client, _request, _tail, _files):
+    return {"handle": client.add(Kind.PD, PD(client.open()))}, []
+
+
+@call(Opcode.SHARE)
+def share(client, request, _tail, files):
+    if len(files) != 1:
+        raise Violation(f"{len(files)} files where one is shared")
+    return {"handle": client.add(Kind.FILE, SharedFile(client.open().device, files[0], request.size))}, []
+
+
+def _pieces(client, request, tail):
+    """The memory that a request names."""
+    if request.count > Limit.PIECES or len(tail) != request.count * PIECE.size_bytes:
+        raise Violation(f"{request.count} pieces in {len(tail)} bytes")
+    pieces = [PIECE.unpack(tail[at : at + PIECE.size_bytes]) for at in range(0, len(tail), PIECE.size_bytes)]
+    return Pieces(request.iova // PAGE * PAGE,
+                  [(client.find(Kind.FILE, piece.file), piece.offset, piece.length) for piece in pieces])
+
+
+class ServedMR(MR):
+    """A memory region of a client."""
+
+    def take_over(self, pieces):
+        """It is of these pieces from now on."""
+        pieces.use(1)
+        if hasattr(self, "pieces"):
+            self.pieces.use(-1)
+        self.pieces = pieces
+
+    def forget(self):
+        super().forget()
+        if hasattr(self, "pieces"):
+            self.pieces.use(-1)
+
+
+def _keys(handle, mr):
+    return {"handle": handle, "lkey": mr.lkey, "rkey": mr.rkey}
+
+
+@call(Opcode.REG_MR)
+def reg_mr(client, request, tail, _files):
+    pieces = _pieces(client, request, tail)
+    mr = ServedMR(client.find(Kind.PD, request.pd), request.length, request.access, request.iova, buffer=pieces)
+    mr.take_over(pieces)
+    return _keys(client.add(Kind.MR, mr), mr), []
+
+
+@call(Opcode.REREG_MR)
+def rereg_mr(client, request, tail, _files):
+    mr, flags = client.find(Kind.MR, request.handle), ReregFlag(request.flags)
+    pd = client.find(Kind.PD, request.pd) if flags & ReregFlag.CHANGE_PD else None
+    pieces = _pieces(client, request, tail) if flags & ReregFlag.CHANGE_TRANSLATION else None
+    mr.rereg(flags, pd, request.iova, request.length, request.access, buffer=pieces)
+    if pieces is not None:
+        mr.take_over(pieces)
+    return _keys(request.handle, mr), []
+
+
+# -------------------------------------------------------------------------------------------------- completions
+
+@call(Opcode.CREATE_CHANNEL)
+def create_channel(client, _request, _tail, _files):
+    channel = EventPipe()
+    return {"handle": client.add(Kind.CHANNEL, channel)}, [channel.theirs.give()]
+
+
+def _slots(asked, what):
+    if not 0 <= asked <= 1 << Limit.SLOTS_LOG2:
+        raise InvalidValue(f"{what} is {asked}; {1 << Limit.SLOTS_LOG2} at most are possible")
+    return asked
+
+
+@call(Opcode.CREATE_CQ)
+def create_cq(client, request, _tail, _files):
+    channel = client.find(Kind.CHANNEL, request.channel) if request.channel else None
+    cq = ServedCQ(client.open(), _slots(request.cqe, "cqe"), client=client, user=request.user, channel=channel,
+                  comp_vector=request.comp_vector)
+    return {"handle": client.add(Kind.CQ, cq), "slots": cq.ring.slots}, [cq.ring.file.give()]
+
+
+@call(Opcode.RESIZE_CQ)
+def resize_cq(client, request, _tail, _files):
+    cq = client.find(Kind.CQ, request.handle)
+    cq.resize(_slots(request.cqe, "cqe"))
+    return {"handle": request.handle, "slots": cq.ring.slots}, [cq.ring.file.give()]
+
+
+# ------------------------------------------------------------------------------------------------------- queues
+
+@call(Opcode.CREATE_SRQ)
+def create_srq(client, request, _tail, _files):
+    attr = SrqAttr(_slots(request.max_wr, "max_wr"), request.max_sge, request.srq_limit)
+    srq = ServedSRQ(client.find(Kind.PD, request.pd), SrqInitAttr(attr), user=request.user)
+    return {"handle": client.add(Kind.SRQ, srq), "number": srq.get_srq_num(), "slots": srq.ring.slots,
+            "slot_bytes": srq.ring.slot_bytes}, [srq.ring.file.give()]
+
+
+@call(Opcode.MODIFY_SRQ)
+def modify_srq(client, request, _tail, _files):
+    srq = client.find(Kind.SRQ, request.handle)
+    if request.max_wr > srq.ring.slots:
+        raise InvalidValue(f"max_wr is {request.max_wr}; this SRQ has room for {srq.ring.slots}")
+    srq.modify(SrqAttr(request.max_wr, request.max_sge, request.srq_limit), request.mask)
+    return {}, []
+
+
+@call(Opcode.QUERY_SRQ)
+def query_srq(client, request, _tail, _files):
+    attr = client.find(Kind.SRQ, request.handle).query()
+    return {"max_wr": attr.max_wr, "max_sge": attr.max_sge, "srq_limit": attr.srq_limit}, []
+
+
+_CAPS = ("max_send_wr", "max_recv_wr", "max_send_sge", "max_recv_sge", "max_inline_data")
+
+
+@call(Opcode.CREATE_QP)
+def create_qp(client, request, _tail, _files):
+    srq = client.find(Kind.SRQ, request.srq) if request.srq else None
+    caps = {name: getattr(request, name) for name in _CAPS}
+    for name in ("max_send_wr", "max_recv_wr"):
+        _slots(caps[name], name)
+    init = QPInitAttr(request.qp_type, None, client.find(Kind.CQ, request.send_cq),
+                      client.find(Kind.CQ, request.recv_cq), srq, QPCap(**caps), request.sq_sig_all)
+    qp = ServedQP(client.find(Kind.PD, request.pd), init, user=request.user)
+    handle = client.add(Kind.QP, qp)
+    client.qps[qp.qp_num] = qp
+    return ({"handle": handle, "qp_num": qp.qp_num, "send_slots": qp.sends.slots,
+             "send_slot_bytes": qp.sends.slot_bytes, "recv_slots": qp.receives.slots,
+             "recv_slot_bytes": qp.receives.slot_bytes} | caps,
+            [qp.sends.file.give(), qp.receives.file.give()])
+
+
+_PLAIN = ("cur_qp_state", "path_mtu", "path_mig_state", "qkey", "rq_psn", "sq_psn", "dest_qp_num", "qp_access_flags",
+          "pkey_index", "en_sqd_async_notify", "max_rd_atomic", "max_dest_rd_atomic", "min_rnr_timer", "port_num",
+          "timeout", "retry_cnt", "rnr_retry")
+
+
+@call(Opcode.MODIFY_QP)
+def modify_qp(client, request, _tail, _files):
+    qp = client.find(Kind.QP, request.handle)
+    qp.take_work()      # what was posted before this call
+    attr = QPAttr(**{name: getattr(request, name) for name in _PLAIN})
+    attr.qp_state = request.qp_state
+    if request.mask & QPAttrMask.AV:
+        dgid = IPv6Address(request.dgid.to_bytes(16, "little")).exploded
+        attr.ah_attr = AHAttr(is_global=request.is_global, sl=request.sl, port_num=request.ah_port_num,
+                              gr=GlobalRoute(dgid, request.flow_label, request.sgid_index, request.hop_limit,
+                                             request.traffic_class))
+    qp.modify(attr, request.mask)
+    return {"qp_state": qp.qp_state}, []
+
+
+@call(Opcode.QUERY_QP)
+def query_qp(client, request, _tail, _files):
+    attr, _init = client.find(Kind.QP, request.handle).query()
+    route = attr.ah_attr.gr
+    return {name: int(getattr(attr, name)) for name in _PLAIN} | {
+        "qp_state": int(attr.qp_state), "sq_draining": attr.sq_draining, "is_global": attr.ah_attr.is_global,
+        "dgid": int.from_bytes(IPv6Address(str(route.dgid)).packed, "little"), "flow_label": route.flow_label,
+        "sgid_index": route.sgid_index, "hop_limit": route.hop_limit, "traffic_class": route.traffic_class,
+        "sl": attr.ah_attr.sl, "ah_port_num": attr.ah_attr.port_num}, []
+
+
+# ------------------------------------------------------------------------------------------------------ the end
+
+def _users(kind, thing):
+    """How many others need it."""
+    if kind is Kind.PD:
+        return len(thing.qps) + len(thing.srqs) + len(thing.mrs)
+    if kind in (Kind.CQ, Kind.SRQ):
+        return len(thing.qps)
+    return thing.users if kind is Kind.CHANNEL else 0
+
+
+@call(Opcode.DESTROY)
+def destroy(client, request, _tail, _files):
+    if request.kind not in Kind.__members__.values():
+        raise Violation(f"kind {request.kind}")
+    kind = Kind(request.kind)
+    thing = client.find(kind, request.handle)
+    if users := _users(kind, thing):
+        raise InUse(f"{users} others need the {kind.name}")
+    thing.close()
+    del client.objects[kind][request.handle]
+    if kind is Kind.QP:
+        client.qps.pop(thing.qp_num, None)
+    return {}, []

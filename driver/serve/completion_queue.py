@@ -1,0 +1,93 @@
+"""Completion queues whose completions go into a program's memory."""
+
+from ..ibverbs.rings import COMP_EVENT, WC_SLOT
+from ..terms.enums import WCStatus
+from ..terms.errors import InvalidValue
+from ..verbs.cq import CQ
+from .ring import ARMED, DONE, SharedRing, Violation
+from .shared_memory import compiled, fence
+
+_WC = compiled(WC_SLOT)
+
+
+class ServedCQ(CQ):
+    """A completion queue of a client.
+
+    Parameters
+    ----------
+    context : Context
+    cqe : int
+    client : Client
+    user : int
+        What the program calls it in events.
+    channel : ServedChannel or None
+    comp_vector : int
+    """
+
+    def __init__(self, context, cqe, *, client, user, channel=None, comp_vector=0):
+        super().__init__(context, cqe, comp_vector=comp_vector)
+        self.client, self.user, self.served_channel = client, user, channel
+        self.ring = self._ring(self.cqe)
+        if channel is not None:
+            channel.users += 1
+
+    @staticmethod
+    def _ring(cqe):
+        return SharedRing("weft-cq", cqe, WC_SLOT.size_bytes)
+
+    def push(self, wc, solicited=False):
+        """See :meth:`CQ.push`: into the program's memory, and its wish for an event is looked at."""
+        self.client.retired(wc)
+        ring = self.ring
+        try:
+            full = ring.waiting >= self.cqe
+        except Violation as violation:
+            self.client.violated = violation
+            return
+        if self.overrun or full:
+            self.lost += 1
+            self._overrun()
+            return
+        _WC.pack_into(ring.mapping, ring.place(ring.own), wc.wr_id, wc.status, wc.opcode, wc.vendor_err, wc.byte_len,
+                      wc.imm_data or 0, wc.qp_num, wc.wc_flags)
+        ring.put()
+        self.client.news = True
+        fence()
+        armed = ring.words[ARMED]
+        if armed != ring.words[DONE] and (not armed & 1 or solicited or wc.status is not WCStatus.SUCCESS):
+            self._tell()
+
+    def forget(self, qp_num):
+        """The program takes them out of its own memory."""
+
+    def _tell(self):
+        self.ring.words[DONE] = self.ring.words[ARMED]
+        if self.served_channel is not None:
+            self.served_channel.tell(COMP_EVENT.pack(user=self.user))
+
+    def resize(self, cqe):
+        """Another ring, with what the program has not taken yet.
+
+        Raises
+        ------
+        InvalidValue
+            If that is more, or the queue overran.
+        """
+        size, old = self._size(cqe), self.ring
+        if self.overrun or old.waiting > size:
+            raise InvalidValue(f"Failed to resize CQ: it holds {old.waiting} completions, or overran")
+        new = self._ring(size)
+        for number in range(old.own - old.waiting, old.own):
+            at, to = old.place(number), new.place(new.own)
+            new.mapping[to : to + old.slot_bytes] = old.mapping[at : at + old.slot_bytes]
+            new.put()
+        new.words[ARMED], new.words[DONE] = old.words[ARMED], old.words[DONE]
+        self.cqe, self.ring = size, new
+        old.close()
+
+    def close(self):
+        if not self.closed:
+            super().close()
+            self.ring.close()
+            if self.served_channel is not None:
+                self.served_channel.users -= 1

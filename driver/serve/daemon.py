@@ -1,0 +1,206 @@
+"""The daemon: hosts with a card each, a socket each, and programs that come and go."""
+
+import contextlib
+import errno
+import os
+import select
+import socket
+
+from ..device.health import DeviceFatal
+from ..ibverbs.messages import ANSWER, MESSAGE_BYTES_MAX, MESSAGES, REQUEST, SENTENCE_BYTES_MAX, VERSION, Opcode
+from ..queue.command import CommandError, CommandTimeout
+from ..terms.errors import PyverbsRDMAError
+from .calls import CALLS
+from .client import Client
+from .ring import Violation
+from .shared_memory import fence
+
+FILES_MAX = 4
+ERRORS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.EOPNOTSUPP), (TimeoutError, errno.ETIMEDOUT),
+          (CommandTimeout, errno.EIO), (CommandError, errno.EIO), (DeviceFatal, errno.EIO), (ValueError, errno.EINVAL),
+          (TypeError, errno.EINVAL))
+
+
+class World:
+    """What the daemon serves. A back end is a subclass.
+
+    Attributes
+    ----------
+    hosts : dict of str to str
+        Name of the device (see :func:`~weft.driver.verbs.device_list.add_device`) by name of the host.
+    """
+
+    def progress(self):
+        """Let drivers, cards and time go on for a moment; true if something happened, or soon will."""
+        raise NotImplementedError
+
+    def rest_s(self):
+        """Seconds until something is due by itself, or None."""
+        raise NotImplementedError
+
+
+class Daemon:
+    """Programs on the hosts of a world.
+
+    Parameters
+    ----------
+    world : World
+    folder : path
+        Gets a socket ``NAME.sock`` for each host.
+    say : callable(sentence)
+        Gets what a person may want to know.
+
+    Attributes
+    ----------
+    clients : dict of int to Client
+        By descriptor of their socket.
+    """
+
+    def __init__(self, world, folder, say=lambda sentence: None):
+        self.world, self.say = world, say
+        self.clients, self._listeners, self._doorbells = {}, {}, set()
+        self._poll = select.epoll()
+        self.paths = {}
+        for host in world.hosts:
+            self.paths[host] = os.path.join(folder, f"{host}.sock")
+            self._listen(host, self.paths[host])
+
+    def _listen(self, host, path):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind(path)
+        listener.listen(64)
+        listener.setblocking(False)
+        self._listeners[listener.fileno()] = listener, host
+        self._poll.register(listener.fileno(), select.EPOLLIN)
+
+    # ---------------------------------------------------------------------------------------- turns
+
+    def turn(self):
+        """One round of everything: calls, work, the world, news. Sleeps if there is nothing to do."""
+        busy = self._calls(0)
+        for client in list(self.clients.values()):
+            busy |= self._with(client, client.take_work)
+        busy |= self.world.progress()
+        for client in list(self.clients.values()):
+            self._with(client, client.tell)
+        if not busy:
+            self._sleep()
+
+    def _with(self, client, method):
+        """Call a method of a client; one that does what nobody may is dropped."""
+        try:
+            return bool(method())
+        except Violation as violation:
+            self.drop(client, f"was dropped: {violation}")
+            return True
+
+    def _sleep(self):
+        clients = list(self.clients.values())
+        for client in clients:
+            client.fall_asleep()
+        fence()
+        if not any(client.has_work for client in clients):
+            self._calls(self.world.rest_s())
+        for client in clients:
+            if client.socket.fileno() in self.clients:
+                client.wake_up()
+
+    def _calls(self, timeout_s):
+        """Answer the calls there are; wait for one so long (None: for ever). True if there was one."""
+        ready = self._poll.poll(timeout_s)
+        for file, _ in ready:
+            if file in self._listeners:
+                self._accept(*self._listeners[file])
+            elif file in self.clients:
+                self._serve(self.clients[file])
+        return bool(ready)
+
+    # ------------------------------------------------------------------------------------- programs
+
+    def _accept(self, listener, host):
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            connection = listener.accept()[0]
+            connection.setblocking(False)
+            client = Client(connection, self.world.hosts[host])
+            self.clients[connection.fileno()] = client
+            self._poll.register(connection.fileno(), select.EPOLLIN)
+            self._poll.register(client.doorbell, select.EPOLLIN)
+
+    def drop(self, client, why=None):
+        """Serve a program no longer, and free what it had."""
+        if why:
+            self.say(f"a program on {client.name} {why}")
+        del self.clients[client.socket.fileno()]
+        self._poll.unregister(client.socket.fileno())
+        self._poll.unregister(client.doorbell)
+        client.close()
+
+    def _serve(self, client):
+        try:
+            data, files, flags, _ = socket.recv_fds(client.socket, MESSAGE_BYTES_MAX, FILES_MAX,
+                                                    socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data, files, flags = b"", [], 0
+        try:
+            if not data:
+                self.drop(client)
+                return
+            answer, out = self._answer(client, data, files, flags)
+            files = [*files, *out]
+            socket.send_fds(client.socket, [answer], out)
+        except Violation as violation:
+            self.drop(client, f"was dropped: {violation}")
+        except (BlockingIOError, ConnectionError):
+            self.drop(client, "was dropped: it takes no answers")
+        finally:
+            for file in files:
+                os.close(file)
+
+    def _answer(self, client, data, files, flags):
+        """Answer and its files.
+
+        Raises
+        ------
+        Violation
+        """
+        head = REQUEST.unpack(data) if len(data) >= REQUEST.size_bytes else None
+        if head is None or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            raise Violation(f"a message of {len(data)} bytes")
+        if head.version != VERSION:
+            return _refusal(errno.EPROTO, f"the program speaks version {head.version}, the daemon {VERSION}: both have "
+                            "to be of one build"), []
+        if not isinstance(head.opcode, Opcode):
+            raise Violation(f"opcode {head.opcode}")
+        asked, answered = MESSAGES[head.opcode]
+        body = data[REQUEST.size_bytes:]
+        if len(body) < asked.size_bytes:
+            raise Violation(f"{len(body)} bytes for {head.opcode.name}")
+        try:
+            values, out = CALLS[head.opcode](client, asked.unpack(body), body[asked.size_bytes:], files)
+        except PyverbsRDMAError as problem:
+            return _refusal(abs(problem.error_code) if problem.error_code != -1 else errno.EINVAL, problem), []
+        except tuple(kind for kind, _ in ERRORS) as problem:
+            return _refusal(next(code for kind, code in ERRORS if isinstance(problem, kind)), problem), []
+        except Violation:
+            raise
+        except Exception as problem:     # a fault of the daemon's: it costs one program, and not all of them
+            raise Violation(f"{head.opcode.name} met an unexpected {problem!r}") from problem
+        return ANSWER.pack() + answered.pack(**values), out
+
+    def close(self):
+        """Drop all programs."""
+        for client in list(self.clients.values()):
+            self.drop(client)
+        for listener, host in self._listeners.values():
+            listener.close()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.paths[host])
+        self._poll.close()
+
+
+def _refusal(status, problem):
+    return ANSWER.pack(status=status) + str(problem).encode()[:SENTENCE_BYTES_MAX]

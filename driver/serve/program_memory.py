@@ -1,0 +1,81 @@
+"""Memory of programs: files that they share, and regions made of pieces of them."""
+
+from ..device.device import DmaBuffer
+from ..ibverbs.rings import Limit
+from ..terms.errors import InUse, InvalidValue
+from .shared_memory import check_sealed
+
+PAGE = 4096
+
+
+class SharedFile:
+    """Pages of a program that the card may use.
+
+    Attributes
+    ----------
+    users : int
+        Regions that have a piece of it.
+    """
+
+    def __init__(self, device, file, size):
+        if not 0 < size <= Limit.FILE_BYTES or size % PAGE:
+            raise InvalidValue(f"{size} bytes are no whole pages, or too many")
+        check_sealed(file, size)
+        self.device, self.size, self.users = device, size, 0
+        self.buffer = device.map(file, 0, size)
+
+    def close(self):
+        if self.users:
+            raise InUse(f"{self.users} memory regions use the file")
+        self.device.free(self.buffer)
+
+
+class Pieces(DmaBuffer):
+    """A range of a program's addresses, made of pieces of files.
+
+    Parameters
+    ----------
+    va : int
+        Of the first page.
+    pieces : list of (SharedFile, offset, length)
+        Whole pages.
+    """
+
+    page_bytes = PAGE
+
+    def __init__(self, va, pieces):
+        self.va, self._pieces, self._starts, self.size = va, pieces, [], 0
+        for file, offset, length in pieces:
+            if offset % PAGE or length % PAGE or not 0 <= offset < offset + length <= file.size:
+                raise InvalidValue(f"{length} bytes from {offset} on are no whole pages of a file of {file.size} bytes")
+            self._starts.append(self.size)
+            self.size += length
+
+    def use(self, more):
+        """So many regions more use the files."""
+        for file, _, _ in self._pieces:
+            file.users += more
+
+    def _parts(self, offset, length):
+        """(file, offset there, bytes) of a range."""
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise InvalidValue(f"{length} bytes from {offset} on leave a buffer of {self.size} bytes")
+        for (file, at, size), start in zip(self._pieces, self._starts, strict=True):
+            first, end = max(offset, start), min(offset + length, start + size)
+            if first < end:
+                yield file, at + first - start, end - first
+
+    def physical(self, offset=0):
+        file, at, _ = next(self._parts(offset, 1))
+        return file.buffer.physical(at)
+
+    def read(self, offset, length):
+        return b"".join(file.buffer.read(at, n) for file, at, n in self._parts(offset, length))
+
+    def write(self, offset, data):
+        done = 0
+        for file, at, n in self._parts(offset, len(data)):
+            file.buffer.write(at, data[done : done + n])
+            done += n
+
+

@@ -1,0 +1,75 @@
+"""``weft serve`` and ``weft run``: unmodified RDMA programs on hosts with a simulated card each."""
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.tb.cli.failures import needs
+from weft.tb.cli.parameters import choice, number, refuse
+from weft.tb.serve.environment import FOLDER, LIBRARY_FOLDER, environment_of
+
+BACKENDS, TIMES = ("functional",), ("wall",)
+HOST, HOSTS_MAX = re.compile(r"[a-z][a-z0-9_-]{0,30}"), 200
+DELAY_US_MAX = 1_000_000
+
+
+def serve(
+    backend: Annotated[str, typer.Option(help="What plays the cards: functional.")] = "functional",
+    hosts: Annotated[str, typer.Option(help="Names of the hosts, with commas between.")] = "a,b",
+    loss: Annotated[str, typer.Option(help="Chance of every frame to get lost.")] = "0",
+    delay_us: Annotated[str, typer.Option(help="From one host to another, microseconds.")] = "1",
+    time: Annotated[str, typer.Option(help="What a program's clock shows: wall, the one on the wall.")] = "wall",
+    preset: Annotated[str, typer.Option(help="Size of the cards: test, basic or full.")] = "full",
+    seed: Annotated[str, typer.Option(help="Of every random choice of link and cards.")] = "1",
+    folder: Annotated[Path, typer.Option(help="Where the sockets are made.")] = FOLDER,
+):
+    """Serve hosts with an RDMA card each to unmodified programs, until it is interrupted: see `weft run`."""
+    choice("--backend", backend, BACKENDS)
+    choice("--time", time, TIMES)
+    names = hosts.split(",")
+    if len(set(names)) < len(names) or not all(map(HOST.fullmatch, names)) or len(names) > HOSTS_MAX:
+        refuse(f"--hosts is {hosts!r}; different names are needed, of small letters and digits, with commas between")
+    lost, delay = number("--loss", loss, float, 0, 1), number("--delay-us", delay_us, float, 0, DELAY_US_MAX)
+    with needs("sim"):
+        from weft.driver.ibverbs.build import CannotBuild, build
+        from weft.driver.serve.daemon import Daemon
+        from weft.tb.serve.functional import FunctionalWorld
+    try:
+        build(LIBRARY_FOLDER)
+    except CannotBuild as problem:
+        refuse(str(problem))
+    folder.mkdir(parents=True, exist_ok=True)
+    world = FunctionalWorld(names, loss=lost, delay_ns=round(delay * 1000), seed=seed, preset=preset)
+    daemon = Daemon(world, folder, say=lambda sentence: print(sentence, flush=True))
+    ended = []
+    for which in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(which, lambda *_: ended.append(True))
+    print(f"hosts {', '.join(names)} are served below {folder}; programs: weft run --host {names[0]} -- PROGRAM",
+          flush=True)
+    while not ended:
+        daemon.turn()
+    daemon.close()
+    world.close()
+    for name, link in world.links.items():
+        print(f"host {name}: {sum(link.sent.values())} frames sent, {sum(link.lost.values())} lost")
+
+
+def run(
+    program: Annotated[list[str], typer.Argument(help="What to run, and its arguments.", metavar="PROGRAM...")],
+    host: Annotated[str, typer.Option(help="Name of a host that is served.")] = "a",
+    folder: Annotated[Path, typer.Option(help="Where its socket is.")] = FOLDER,
+):
+    """Run a program on a host of `weft serve`: its RDMA device is that host's card."""
+    path = (folder / f"{host}.sock").resolve()
+    if not path.is_socket():
+        refuse(f"{path} is no socket: no `weft serve` has a host {host} there")
+    sys.stdout.flush()
+    try:
+        os.execvpe(program[0], program, environment_of(path))
+    except OSError as error:
+        refuse(f"{program[0]} cannot be run: {error.strerror}")

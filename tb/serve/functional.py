@@ -1,0 +1,79 @@
+"""Hosts on functional cards whose time goes no faster than the clock on the wall."""
+
+import time
+
+from weft.driver.serve.daemon import World
+from weft.driver.verbs.context import Context, ContextConfig
+from weft.driver.verbs.device_list import add_device, remove_device
+from weft.model.functional.host import FunctionalDevice
+from weft.model.link import EventLoop, Link, LinkConfig
+from weft.tb.serve.switch import Switch
+
+MAC, IP = 0x02_0000_0000_01, 0x0A00_0001      # of the first host; the others count on
+STEP_NS = 20_000                              # of simulated time, at most, between two looks at the programs
+REST_S = 1.0
+
+
+def dues_of(engine):
+    """When an engine wants to make progress by itself; None for what waits for nothing."""
+    return engine.qps.deadline, engine.neighbours.deadline, *(service.deadline for service in engine.services)
+
+
+class FunctionalWorld(World):
+    """Functional cards on a switch.
+
+    Parameters
+    ----------
+    hosts : list of str
+        Names.
+    loss : float
+        Chance of every frame to get lost on its way to the switch.
+    delay_ns : int
+        From a host to another one.
+    seed : int
+    preset : str
+    """
+
+    device_type = FunctionalDevice
+
+    def __init__(self, hosts, *, loss=0.0, delay_ns=1_000, seed=1, preset="full"):
+        self.loop, self.switch = EventLoop(), Switch()
+        self.hosts, self.links, self._contexts = {}, {}, []
+        config = ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000)
+        for n, name in enumerate(hosts):
+            device = self.device_type(self.loop, seed=f"{seed}/{n}", preset=preset)
+            self.switch.ports[(MAC + n).to_bytes(6, "big")] = device.card.receive
+            link = Link(self.loop, self.switch.carry, LinkConfig(delay_ns=delay_ns, loss=loss), f"{seed}/{n}")
+            device.transmit, self.links[name] = link.send, link
+            self.hosts[name] = add_device(device, mac=MAC + n, ip=IP + n, config=config)
+            self._contexts.append(Context(name=self.hosts[name]))     # a card stays up without programs
+        self._seen_ns = time.monotonic_ns()
+
+    def progress(self):
+        happened = False
+        for context in self._contexts:
+            happened |= context.progress()
+        return self._let_time_go() or happened
+
+    def _let_time_go(self):
+        """Not more than has gone on the wall, and not more than a step if something happens in it: then the programs
+        are looked at before it goes on, and the rest is forgotten. True if something happened."""
+        wall, before = time.monotonic_ns(), self.loop.now_ns
+        target, self._seen_ns = before + wall - self._seen_ns, wall
+        due = self.loop.due_ns
+        if due is None or due > target:
+            self.loop.run(target)
+            return False
+        self.loop.run(min(target, max(due, before) + STEP_NS))
+        return True
+
+    def rest_s(self):
+        dues = [self.loop.due_ns, *(due for context in self._contexts for due in dues_of(context.engine))]
+        due = min((due for due in dues if due is not None), default=None)
+        return REST_S if due is None else min(REST_S, max(0, due - self.loop.now_ns) / 1e9)
+
+    def close(self):
+        """Stop the cards."""
+        for context, name in zip(self._contexts, self.hosts.values(), strict=True):
+            context.close()
+            remove_device(name)

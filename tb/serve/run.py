@@ -1,0 +1,93 @@
+"""``make programs``: the programs of others on functional cards, without loss and with it.
+
+``python -m weft.tb.serve.run [--brief] [--only NAME]``; the table goes to ``sim_build/reports/programs.json`` as well:
+a list of ``{"program", "options", "backend", "loss", "status", "figure", "unit"}``.
+"""
+
+import argparse
+import json
+import shlex
+import sys
+
+from weft.tb.serve import suite
+from weft.tb.serve.environment import BUILD_ROOT
+from weft.tb.serve.programs import TABLE, missing_packages
+from weft.tb.serve.session import CannotServe, serving
+
+LOSSES = ("0", "0.02")
+FIRST_PORT, LIMIT_S = 18600, 1200
+REPORT = BUILD_ROOT / "reports/programs.json"
+PASSED, FAILED, MISSING, TOO_LONG = "passed", "failed", "missing", "too long"
+
+
+def verdict(*ends):
+    """Status of a program that ended so, of both if it was two."""
+    if any(end.status is None for end in ends):
+        return TOO_LONG
+    return FAILED if any(end.status for end in ends) else PASSED
+
+
+def one(session, program, port, limit_s=LIMIT_S):
+    """(status, figure, output) of a program."""
+    if not program.there:
+        return MISSING, None, ""
+    if not program.pair:
+        ends = [session.run("a", *program.command(), limit_s=limit_s)]
+    else:
+        ends = session.run_pair(program.command(port), program.command(port, "localhost"), port=port, limit_s=limit_s)
+    status, output = verdict(*ends), "\n".join(end.output for end in ends)
+    figure = program.read(ends[-1].output)
+    if status == PASSED and program.figure and figure is None:
+        status = FAILED
+    return status, figure, output
+
+
+def tests(session, loss):
+    """Rows of rdma-core's own tests; the figure is how many of them passed."""
+    for name in suite.TESTS:
+        ended = suite.run(session, name)
+        ran, skipped = suite.counts(ended) or (0, 0)
+        status = verdict(ended) if ran else FAILED
+        told = f"{ran - skipped} passed, {skipped} skipped"
+        print(f"{'rdma-core':18} {'test_' + name:24} loss {loss:5} {status:9} {told}", flush=True)
+        if status != PASSED:
+            print(ended.output)
+        yield {"program": "rdma-core", "options": f"test_{name}", "backend": "functional", "loss": float(loss),
+               "status": status, "figure": ran - skipped, "unit": "tests"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--brief", action="store_true", help="little to do for each")
+    parser.add_argument("--only", metavar="NAME", help="programs whose name has this in it")
+    asked = parser.parse_args()
+    programs = [program.briefly() if asked.brief else program for program in TABLE
+                if not asked.only or asked.only in program.name]
+    if absent := missing_packages(programs):
+        print(f"some programs are missing; on Debian: apt-get install {' '.join(absent)}")
+    if not asked.only and not suite.there():
+        print(f"rdma-core's tests are missing; on Debian: apt-get install {' '.join(suite.PACKAGES)}")
+    rows, port = [], FIRST_PORT
+    for loss in LOSSES:
+        with serving("--loss", loss) as session:
+            for program in programs:
+                port += 1
+                status, figure, output = one(session, program, port)
+                rows.append({"program": program.name, "options": shlex.join(program.options), "backend": "functional",
+                             "loss": float(loss), "status": status, "figure": figure, "unit": program.unit})
+                told = f"{figure:g} {program.unit}" if figure is not None else ""
+                print(f"{program.name:18} {shlex.join(program.options):24} loss {loss:5} {status:9} {told}", flush=True)
+                if status in (FAILED, TOO_LONG):
+                    print(output)
+            if not asked.only and suite.there():
+                rows += tests(session, loss)
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    REPORT.write_text(json.dumps(rows, indent=1) + "\n")
+    return 0 if all(row["status"] in (PASSED, MISSING) for row in rows) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except CannotServe as problem:
+        sys.exit(f"make programs: {problem}")

@@ -1,0 +1,115 @@
+"""`weft serve` in a process of its own, and programs on its hosts."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.tb.serve.environment import environment_of
+
+LOOK_S, START_S = 0.02, 60
+LISTENING = "0A"
+
+
+class CannotServe(Exception):
+    """The daemon did not start, with what it said."""
+
+
+@dataclass
+class Ended:
+    """How a program ended: ``status`` is its exit status, or None if it was ended because it took too long."""
+
+    status: int | None
+    output: str
+
+
+class Session:
+    """A daemon that serves.
+
+    Attributes
+    ----------
+    process : subprocess.Popen
+    """
+
+    def __init__(self, process, folder):
+        self.process, self._folder = process, folder
+
+    def socket(self, host):
+        """Path of a host's socket."""
+        return self._folder / f"{host}.sock"
+
+    def start(self, host, *command, **environment):
+        """A program on a host, as a Popen with its output in a pipe."""
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                env=environment_of(self.socket(host)) | {"LD_BIND_NOW": "1"} | environment, text=True)
+
+    def run(self, host, *command, limit_s=60, **environment):
+        """:class:`Ended` of a program on a host."""
+        return ended(self.start(host, *command, **environment), limit_s)
+
+    def run_pair(self, server, client, *, port, limit_s=120):
+        """:class:`Ended` of both: the server on host b; and, when it listens at the TCP port, the client on host a."""
+        first = self.start("b", *server)
+        limit = time.monotonic() + limit_s
+        while first.poll() is None and not listens(port) and time.monotonic() < limit:
+            time.sleep(LOOK_S)
+        second = self.start("a", *client)
+        of_client = ended(second, limit - time.monotonic())
+        return ended(first, max(1, limit - time.monotonic()) if of_client.status == 0 else 1), of_client
+
+
+def ended(process, limit_s):
+    """:class:`Ended` of a process, which is ended after so many seconds."""
+    try:
+        output, _ = process.communicate(timeout=max(0.1, limit_s))
+        return Ended(process.returncode, output)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return Ended(None, process.communicate()[0])
+
+
+def listens(port):
+    """Somebody on this machine waits for connections to a TCP port."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(FileNotFoundError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                _, local, _, state, *_ = line.split()
+                if state == LISTENING and int(local.rpartition(":")[2], 16) == port:
+                    return True
+    return False
+
+
+@contextlib.contextmanager
+def serving(*options):
+    """A :class:`Session`.
+
+    Parameters
+    ----------
+    options : str
+        Of `weft serve`.
+
+    Raises
+    ------
+    CannotServe
+    """
+    with tempfile.TemporaryDirectory(prefix="weft-serve-") as folder:
+        said = Path(folder, "said")
+        with said.open("w") as out:
+            process = subprocess.Popen([sys.executable, "-m", "weft.tb.cli", "serve", "--folder", folder, *options],
+                                       stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            limit = time.monotonic() + START_S
+            while "weft run" not in said.read_text():
+                if process.poll() is not None or time.monotonic() > limit:
+                    raise CannotServe(said.read_text())
+                time.sleep(LOOK_S)
+            yield Session(process, Path(folder))
+        finally:
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGTERM)
+            process.wait()

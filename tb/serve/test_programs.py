@@ -1,0 +1,45 @@
+"""Unmodified programs of Debian on two served hosts that lose 2 % of the frames.
+
+`make programs` runs more of them, and for longer.
+"""
+
+import os
+
+import pytest
+
+from weft.driver.ibverbs.build import missing
+from weft.tb.serve.programs import TABLE, missing_packages
+from weft.tb.serve.run import PASSED, one
+from weft.tb.serve.session import serving
+
+PORT = 23600
+# One of each kind; the others differ in options.
+CHOSEN = ("ibv_devices", "ibv_devinfo", "ibv_rc_pingpong -c -e", "ibv_srq_pingpong", "ib_write_bw -q 4",
+          "ib_send_bw -e", "ib_read_bw", "ib_atomic_bw", "ib_write_lat")
+
+
+def chosen():
+    """The programs of :data:`CHOSEN`: by name, and by options if some are there."""
+    for text in CHOSEN:
+        name, *options = text.split()
+        yield next(p for p in TABLE if p.name == name and set(options) <= set(p.options)
+                   and (options or not {"-c", "-e", "-q"} & set(p.options))).briefly()
+
+
+@pytest.fixture(scope="module")
+def session():
+    if (sentence := missing()) and not os.environ.get("CI"):
+        pytest.skip(sentence)
+    with serving("--loss", "0.02") as session:
+        yield session
+
+
+@pytest.mark.parametrize("number", range(len(CHOSEN)), ids=[text.replace(" ", "") for text in CHOSEN])
+def test_an_unmodified_program_runs(session, number):
+    program = list(chosen())[number]
+    if not program.there and not os.environ.get("CI"):
+        pytest.skip(f"{program.name} is missing; on Debian: apt-get install {' '.join(missing_packages([program]))}")
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    status, figure, output = one(session, program, PORT + 100 * worker + number, limit_s=300)
+    assert status == PASSED, output
+    assert program.figure is None or figure > 0, output
