@@ -59,8 +59,8 @@ def measure(progress):
         tell(progress, f"ns-3, {kind}", 1 + number, 1 + len(KINDS))
         seconds, arrived = forward(built, kind, ours.packets, x)
         assert abs(arrived / ours.packets - (1 - LOSS)) < LOSS, f"{arrived} of {ours.packets} packets arrived in ns-3"
-        about = (f"{ours.packets:,} packets of {x.pmtu} bytes, {x.rate_gbps:g} Gb/s, {x.rtt_ms:g} ms, loss {LOSS:g}; in "
-                 f"ns-3 {words}, and no recovery; processor time")
+        about = (f"{ours.packets:,} packets of {x.pmtu} bytes, {x.rate_gbps:g} Gb/s, {x.rtt_ms:g} ms, loss {LOSS:g}; "
+                 f"in ns-3 {words}, and no recovery; processor time")
         rows += [Row(f"model_ns3_{kind}_packets_per_second", "packets/s", ours.packets / seconds, conditions=about),
                  Row("model_vs_ns3_speed_ratio" if kind == "udp" else f"model_vs_ns3_{kind}_speed_ratio", "times",
                      ours.packets_per_second * seconds / ours.packets,
