@@ -118,9 +118,10 @@ class Netlist:
             """Union of ``leaf`` over what a bit depends on."""
             if bit in self.domain or bit not in self._logic:
                 return leaf(bit)
-            if bit not in memory:
-                memory[bit] = frozenset().union(*(reach(other, memory, leaf) for other in self._logic[bit]))
-            return memory[bit]
+            inputs = self._logic[bit]                       # of the whole cell, one list for all its outputs
+            if id(inputs) not in memory:
+                memory[id(inputs)] = frozenset().union(*{reach(other, memory, leaf) for other in inputs})
+            return memory[id(inputs)]
 
         for names, bit, read, reset in self._sinks:
             if reach(bit, domains, self._domain_of) <= {read} and not reset:

@@ -70,15 +70,33 @@ def _board(folder, card, debug, lint, yosys):
 
 
 def synth(
-    preset: Annotated[str, option("Size of the card: test, basic or full.", "NAME")] = "test",
+    preset: Annotated[list[str] | None, option("Size of the card: test, basic or full; may be given several times.",
+                                               "NAME")] = None,
     depth: Annotated[str, option("Levels of blocks shown.")] = "1",
+    only: Annotated[list[str] | None, option("This room alone, without a report; may be given several times.",
+                                             "NAME")] = None,
 ):
-    """Cells and memories by block on an UltraScale+ FPGA, estimated by Yosys; JSON in sim_build/reports/synth.json."""
-    card_params(preset)
+    """Cells, memories and longest path by block on an UltraScale+ FPGA, as Yosys estimates them.
+
+    JSON in sim_build/reports/synth.json, figures in bench.json.
+    """
+    presets = preset or ["test"]
+    for name in presets:
+        card_params(name)
     depth = number("--depth", depth, int, 1, 9)
     with needs("dev"):
-        from weft.tb.flow.synth import run
-        raise typer.Exit(run(preset, depth))
+        from weft.tb.flow import synth as synthesis
+        from weft.tb.measure.benchmark import Row
+        from weft.tb.measure.run import merge_report
+    try:
+        found = synthesis.run(presets, depth, only or ())
+    except synthesis.NoSuchRoom as error:
+        refuse(str(error))
+    if not only:
+        merge_report("synth", [
+            Row(name, unit, value, conditions=f"Yosys, room by room, nothing placed; {synthesis.CONSTANTS}")
+            for name, (value, unit) in synthesis.figures(found).items()
+        ], command=" ".join(["weft synth", *(f"--preset {name}" for name in presets)]))
 
 
 def regs(output: Annotated[Path | None, option("Write there instead of to the terminal.", "PATH")] = None):

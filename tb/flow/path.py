@@ -23,17 +23,12 @@ _DISTRIBUTED = re.compile(r"RAM\d+")
 
 @dataclass(frozen=True)
 class Path:
-    """``ns`` of the longest path, LUTs on it, and the nets it goes through, from its register to its register."""
+    """``ns`` of the longest path, LUTs on it, and where it begins and ends: what a register or a memory drives there,
+    or a port. An end without a name of its own is called by the nearest net on the path that has one."""
 
     ns: float
     levels: int
-    nets: tuple
-
-    @property
-    def ends(self):
-        """First and last net that have a name of their own."""
-        named = [net for net in self.nets if net and "$" not in net]
-        return (named[0], named[-1]) if named else ("", "")
+    ends: tuple
 
 
 def worst_path(netlist, top):
@@ -51,25 +46,26 @@ def worst_path(netlist, top):
             names.setdefault(bit, name)
     arcs, starts, ends = _timing(module)
     arrival, before = _arrivals(arcs, starts)
-    last = max((bit for bit in ends if bit in arrival), key=lambda bit: arrival[bit], default=None)
+    last = max(ends.keys() & arrival.keys(), key=arrival.get, default=None)
     if last is None:
-        return Path(0.0, 0, ())
-    nets, levels, bit = [], 0, last
+        return Path(0.0, 0, ("", ""))
+    nets, levels, bit = [names.get(ends[last], "")], 0, last
     while bit is not None:
         nets.append(names.get(bit, ""))
         bit, is_lut = before[bit]
         levels += is_lut
-    return Path(round(arrival[last], 3), levels, tuple(reversed(nets)))
+    named = [net for net in nets if net and "$" not in net]
+    return Path(round(arrival[last], 3), levels, (named[-1], named[0]) if named else ("", ""))
 
 
 def _timing(module):
-    """``{output bit: [(input bit, ns, is LUT)]}``, ``{first bit: ns}`` and the bits at which paths end."""
-    arcs, starts, ends = defaultdict(list), {}, set()
+    """``{output bit: [(input bit, ns, is LUT)]}``, ``{first bit: ns}``, ``{last bit: a bit that names the place}``."""
+    arcs, starts, ends = defaultdict(list), {}, {}
     for port in module["ports"].values():
         if port["direction"] == "input":
             starts.update(dict.fromkeys(port["bits"], 0.0))
         else:
-            ends.update(port["bits"])
+            ends.update(zip(port["bits"], port["bits"], strict=True))
     for cell in module["cells"].values():
         kind, pins = cell["type"], cell["connections"]
         if kind.startswith("CARRY"):
@@ -85,17 +81,17 @@ def _timing(module):
                 arcs[output] += [(bit, MUX_NS, False) for bit in inputs]
         elif _BLOCK_RAM.match(kind):
             starts.update((bit, BLOCK_RAM_NS) for _, bit in outputs)
-            ends.update(inputs)
+            ends.update(dict.fromkeys(inputs, outputs[0][1] if outputs else None))
         elif _DISTRIBUTED.match(kind) or kind.startswith("SRL"):
             addresses = [bit for pin, bits in pins.items() if _ADDRESS.match(pin) for bit in bits]
             for _, output in outputs:
                 starts[output] = 0.0
                 arcs[output] += [(bit, LUT_NS, True) for bit in addresses]
-            ends.update(inputs)
+            ends.update(dict.fromkeys(inputs, outputs[0][1] if outputs else None))
         else:                                               # registers; what else there is counts as one
             starts.update((bit, 0.0) for _, bit in outputs)
-            ends.update(inputs)
-    return arcs, starts, {bit for bit in ends if not isinstance(bit, str)}
+            ends.update(dict.fromkeys(inputs, outputs[0][1] if outputs else None))
+    return arcs, starts, {bit: where for bit, where in ends.items() if not isinstance(bit, str)}
 
 
 def _carry(pins, arcs):

@@ -48,3 +48,17 @@ def test_rooms_are_cut_out_with_what_is_below_them():
                            "module \\weft_card.b.c (clk);\nendmodule\n\nmodule \\weft_card.a (clk);\nendmodule\n")
     assert {room: (top, text.count("endmodule")) for room, (top, text) in rooms.items()} == {
         "a": ("\\weft_card.a", 1), "b": ("\\weft_card.b", 2)}
+
+
+def test_figures_of_synthesis():
+    """What was not synthesised makes no figure."""
+    def blocks(lut, bram18=0):
+        return {"": {"bram36": 3, "bram18": bram18, "uram": 2, "lut": 9}, "adamap": {"lut": lut}}
+
+    basic = blocks(7), {"adamap": {"ns": 3.0}}
+    full = blocks(8, bram18=5), {"adamap": {"ns": 4.0}, "csr": {"ns": 5.5}}
+    assert synth.figures({"test": basic}) == {}
+    assert synth.figures({"basic": basic}) == {"synth_lut_adamap_basic": (7, "LUT")}
+    assert synth.figures({"basic": basic, "full": full}) == {
+        "synth_worst_path_ns": (5.5, "ns"), "synth_bram36_full": (5.5, "block RAMs"),
+        "synth_uram_full": (2, "UltraRAMs"), "synth_lut_adamap_basic": (7, "LUT")}

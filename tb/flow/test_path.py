@@ -25,7 +25,7 @@ def test_luts_and_multiplexers_add_up():
     path = worst_path(netlist([
         cell("FDRE", C=[1], D=[2], Q=[[10]]), cell("LUT2", I0=[10], I1=[2], O=[[11]]),
         cell("MUXF7", I0=[11], I1=[2], S=[2], O=[[12]]), cell("LUT1", I0=[12], O=[[13]]),
-        cell("FDRE", C=[1], D=[13], CE=["1"], Q=[[14]])], {"a.from": [10], "a.to": [13], "$x": [12]}), "top")
+        cell("FDRE", C=[1], D=[13], CE=["1"], Q=[[14]])], {"a.from": [10], "$x": [12], "a.to": [14]}), "top")
     assert (path.ns, path.levels, path.ends) == (0.72, 2, ("a.from", "a.to"))
 
 
