@@ -84,7 +84,7 @@ verilog: $(VENV)/.sim
 	@for preset in $(if $(PRESET),$(call quoted,$(PRESET)),test basic full); do $(BIN)/weft verilog --preset "$$preset" || exit 1; done
 
 synth: $(VENV)/.dev
-	@$(BIN)/weft synth $(PRESET_OPTION)
+	@$(BIN)/weft synth $(if $(PRESET),$(PRESET_OPTION),--preset basic --preset full)
 
 bench: $(VENV)/.dev
 	@$(BIN)/weft bench $(ONLY_OPTION)

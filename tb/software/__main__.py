@@ -1,10 +1,10 @@
 """``python -m weft.tb.software operations``: the random traffic that is too long for the tests."""
 
-import random
 from typing import Annotated
 
 import typer
 
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.software.operation_traffic import functional_traffic
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -21,7 +21,7 @@ def operations(count: Annotated[int, typer.Option(help="How many.", min=1)] = 10
                qps: Annotated[int, typer.Option(help="QP pairs.", min=2)] = 64,
                longest: Annotated[int, typer.Option(help="Bytes of the longest message.", min=0)] = 1 << 20):
     """Operations of all kinds in both directions, with losses; ends with an error if anything is not as it must be."""
-    seed = random.getrandbits(32) if seed is None else seed
+    seed = drawn_seed() if seed is None else seed
     print(f"seed {seed}; run it again: python -m weft.tb.software operations --count {count} --seed {seed} "
           f"--qps {qps} --longest {longest}", flush=True)
     told = [0]
