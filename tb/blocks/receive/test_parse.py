@@ -233,6 +233,10 @@ async def random_frames(dut):
     surely += [host_frame(rng, 4, 0, padding) for padding in range(MAC_PADDING + 2)]
     surely += [host_frame(rng, 4, 4), seal(edit(host_frame(rng, 4, 4), wire.IPV4, IPV4_AT, total_length=44)),
                flip(host_frame(rng, 4, 0), 57, 3), roce(4, dest_qp=3)]
+    # One for the host that was cut; and what only looks like one, and is no RoCE.
+    surely += [host_frame(rng, 4, 60)[:-5],
+               edit(host_frame(rng, 4, 60), wire.UDP, UDP_AT, dport=wire.ROCE_UDP_PORT + 1),
+               edit(host_frame(rng, 4, 60), wire.ETH, 0, ethertype=wire.ETHERTYPE_ARP)]
     frames += [(whole, True), *((frame, False) for frame in surely)]
     task = cocotb.start_soon(expect(bench, frames))
     for frame, error in frames:
