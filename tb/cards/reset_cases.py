@@ -50,6 +50,7 @@ class ResetRun:
         context = ContextConfig(probe_timeout_ns=25_000, node_age_ns=300, silence_ns=self.silence_ns)
         self.pair = CardPair(dut, config, context, seed=bench_seed())
         self.ends, self.completions, self.again = {}, {"a": [], "b": []}, []
+        self.posted, self.stopping = {}, False
         self.busy, self.sent, self.done, self.arrived_late = {}, {}, set(), []
 
     silence_ns = 10_000_000
@@ -113,16 +114,25 @@ class ResetRun:
         """Writes from everything to everything; the victim's card is reset, the peer's requests fail."""
         end, context = self.ends[side], self.pair.contexts[side]
         end.mr.write(self.rng.randbytes(LENGTH))
-        count = self._post(side, LENGTH) + self._post(side, LENGTH)
+        self.posted[side] = self._post(side, LENGTH) + self._post(side, LENGTH)
         if side == self.victim:
-            context.run_until(lambda: self.peer_is_busy and self.due(self), SILENCE_NS)
+            context.run_until(lambda: self._keep_sending(side) or self.peer_is_busy and self.due(self), SILENCE_NS)
+            self.stopping = True
             self.busy = {"node reads": self.node_reads, "linked": self.linked,
                          "reads": len(self.pair.env.host(side).reading)}
             self.before(self)
             self._bring_back()
-        while len(self.completions[side]) < count:
+        while len(self.completions[side]) < self.posted[side]:
             self.completions[side] += end.cq.wait(16, SILENCE_NS)
+            self._keep_sending(side)
         assert all(qp.qp_state is QPState.ERR for qp in end.qps), f"{side}: {[qp.qp_state for qp in end.qps]}"
+
+    def _keep_sending(self, side):
+        """Until it is time to reset, post again when few requests are left: that moment may come late."""
+        self.completions[side] += self.ends[side].cq.poll(16)[1]
+        left = self.posted[side] - len(self.completions[side])
+        if not self.stopping and left <= LENGTH // MESSAGE // 2:
+            self.posted[side] += self._post(side, LENGTH)
 
     async def _between(self):
         """What the requests came to; new lives of the same QPs; the peer's last retransmissions come again."""

@@ -13,6 +13,7 @@ from functools import partial
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.model.functional.host import FunctionalDevice
+from weft.model.functional.memory import HostMemory
 from weft.tb.fuzz.traffic import LENGTH, PART, Overheard, check_quiet, check_write, has_ended, post_write
 from weft.tb.judge.growth import sizes
 from weft.tb.software.functional_pair import close_and_check, make_endpoints, make_pair
@@ -22,6 +23,7 @@ LOOK = 20            # frames between two looks of the drivers
 STEP_NS = 2_000
 PATIENCE = 5_000     # steps
 SLACK = 64           # objects that may come and go with a message
+BELOW = (FunctionalDevice, HostMemory)     # not the driver's; of its memory the buffers count
 
 
 @dataclass
@@ -93,7 +95,7 @@ class Round:
         pair = self.pair
         self._transfer(self.victims, self.cqs)
         self._transfer([end.qps[0] for end in self.ends], [end.cq for end in self.ends])
-        before = [sizes(context, (FunctionalDevice,)) for context in pair.contexts]
+        before = [sizes(context, BELOW) for context in pair.contexts]
         fuzzers = [heard.fuzzer() for heard in self.overheard]
         for number in range(frames):
             side = self.rng.randrange(2)
@@ -115,7 +117,7 @@ class Round:
             self._step()
             grown = {name: (was[name], count)
                      for was, context in zip(before, pair.contexts, strict=True)
-                     for name, count in sizes(context, (FunctionalDevice,)).items() if count > was[name] + SLACK}
+                     for name, count in sizes(context, BELOW).items() if count > was[name] + SLACK}
             if not grown:
                 break
         assert not grown, f"grown: {grown}"

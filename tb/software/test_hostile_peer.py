@@ -14,6 +14,7 @@ from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import wire
 from weft.model.functional.host import FunctionalDevice
+from weft.model.functional.memory import HostMemory
 from weft.tb.flow.seed import drawn_seed
 from weft.tb.judge.growth import sizes
 from weft.tb.software.functional_pair import close_and_check, make_endpoints, make_pair
@@ -27,7 +28,7 @@ STRANGER = 0x0B0B0B0B
 
 def kept(context):
     """What a driver keeps."""
-    return sizes(context, (FunctionalDevice,))
+    return sizes(context, (FunctionalDevice, HostMemory))
 
 
 class Scene:
