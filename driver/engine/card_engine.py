@@ -196,7 +196,7 @@ class CardEngine:
             self.loopback.progress(now)
         for qp in self.qps.due(now):
             qp.progress(now)
-            if qp.path.ip == self.ip:
+            if self.loopback.serves(qp):
                 self.loopback.carry(qp, now)
             elif qp.sender is None or qp.sender.at_rest:
                 continue
@@ -362,7 +362,7 @@ class CardEngine:
 
     def send_control(self, qp, frame):
         """Queue a control frame of a QP. When too many of it wait it gets lost: what any may do on the way."""
-        if qp.path.ip == self.ip:
+        if self.loopback.serves(qp):
             self.loopback.send_control(qp, frame)
             self.counts[frame.opcode.name] += 1
             return
