@@ -43,13 +43,14 @@ class SilenceWatch:
         self._device, self._patience_ns = device, patience_ns
         self.due = device.now_ns() + patience_ns
 
-    def heard(self, now=None):
+    def heard(self, now):
         """The card said something."""
-        self.due = (self._device.now_ns() if now is None else now) + self._patience_ns
+        self.due = now + self._patience_ns
 
     def look(self):
         """What speaks against the card, if it is time to ask; otherwise None."""
-        if self._device.now_ns() < self.due:
+        now = self._device.now_ns()
+        if now < self.due:
             return None
-        self.heard()
+        self.heard(now)
         return fatal_reason(self._device)

@@ -109,7 +109,7 @@ class CardEngine:
 
     def start(self):
         """Tell a card that is out of reset of its rings."""
-        self._watch.heard()
+        self._watch.heard(self.device.now_ns())
         self.nic.start()
         self.host_qpns.start()
         for ring in self.rings.values():
