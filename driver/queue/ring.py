@@ -85,7 +85,7 @@ class HostToCardRing(_Ring):
         index = self.prod
         if index - self.cons >= self.depth:
             raise BufferError(f"{self.ring.name} is full")
-        word = int.from_bytes(entry, "little") | 1 - (index >> self.log2 & 1)
+        word = int.from_bytes(entry, "little") | self._phase(index)
         check = word
         for bits in _TO_FOLD:
             check ^= check >> bits
@@ -123,7 +123,7 @@ class HostToCardRing(_Ring):
         RuntimeError
             If the card claims more than it was given.
         """
-        finished = (card_cons - self.cons) % (2 * self.depth)
+        finished = self.finished(card_cons)
         if not finished:
             return []
         if finished > self.prod - self.cons:
@@ -192,12 +192,9 @@ class CardToHostRing(_Ring):
         An interrupt that was armed for and did not come yet will do. When an entry is there nevertheless, it may have
         come to somebody who waited for another ring.
         """
-        if self._armed and not self._valid(self.buffer.read(self.prod % self.depth * abi.BLOCK_BYTES, 1)[0]):
+        start, _, phase = self._ahead
+        if self._armed and self.buffer.read(start, 1)[0] & _PHASE != phase:
             return
         self._armed = True
         self.cons = self.prod
         self.device.write32(self.registers["cons"], self._wrap(self.cons) | 1 << abi.ARM_BIT)
-
-    def _valid(self, byte):
-        """Whether the card wrote the entry with this first byte, between :attr:`prod` and the end of the ring."""
-        return byte & _PHASE == self._phase(self.prod)
