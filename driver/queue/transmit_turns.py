@@ -20,6 +20,11 @@ def enough_bytes(poll_ns):
     return _LOOKS * poll_ns * _LINE_BYTES_PER_NS
 
 
+def _charged(credit, length):
+    """What is left of a credit when so many bytes are sent."""
+    return max(credit - length, -DEBT_BYTES_MAX)
+
+
 class TransmitTurns:
     """QPs with work wait in turn, and share the line by bytes: deficit round robin (Shreedhar, Varghese 1995).
 
@@ -114,7 +119,7 @@ class TransmitTurns:
             if fields := qp.sender.next_retransmission():
                 retransmit.push(qp.work_descriptor(fields), (qp, fields["length"]))
                 self._ahead += fields["length"]
-                self._charge(qp, fields["length"])
+                self._credit[qp] = _charged(self._credit.get(qp, 0), fields["length"])
             if qp.sender.has_retransmission:
                 self._again.append(qp)
         retransmit.ring_doorbell()
@@ -136,7 +141,7 @@ class TransmitTurns:
             send.push(qp.work_descriptor(fields), (qp, length))
             room -= 1
             self._in_card += length
-            credit = max(credit - max(length, LEAST_BYTES), -DEBT_BYTES_MAX)
+            credit = _charged(credit, max(length, LEAST_BYTES))
             if alone and credit <= 0 and room and self._in_card < most and sender.has_work:
                 credit = 1
         self._credit[qp] = credit
@@ -144,9 +149,6 @@ class TransmitTurns:
             self._turn.popleft()
             if credit > 0:
                 del self._credit[qp]
-
-    def _charge(self, qp, length):
-        self._credit[qp] = max(self._credit.get(qp, 0) - length, -DEBT_BYTES_MAX)
 
     @property
     def busy(self):
