@@ -6,7 +6,6 @@ from ..protocol.message_end import REQUESTS, Kind
 from ..protocol.segment import Request
 from ..terms.enums import WCStatus
 from .mailbox import Mailbox
-from .operation import WRITES
 from .requester import Requester
 from .responder import INVALID, OPERATIONAL, Answer, Responder
 
@@ -121,9 +120,8 @@ class Connection:
             If there is no memory for the mailbox.
         """
         requester = self.requester
-        if (op.inline is not None or op.opcode not in WRITES) and requester.failed is None:
-            if requester.needs_mailbox(op):
-                self.mailbox.open()
+        if requester.failed is None and requester.needs_mailbox(op):
+            self.mailbox.open()
         requester.waiting.append(op)
 
     def on_message(self, psn, end):
