@@ -61,11 +61,6 @@ class Requester:
         return len(self.waiting) + len(self.open)
 
     @property
-    def awaiting(self):
-        """An operation is not complete although everything sent for it may have arrived."""
-        return bool(self.open)
-
-    @property
     def oldest_psn(self):
         """Of the oldest operation that is not complete, or None."""
         for op in self.open:

@@ -108,7 +108,7 @@ class Responder:
             return
         if end.kind is Kind.WRITE and not self.entries and (end.length or self._writable):
             self._sequence += 1
-            self.conn.engine.receiver.completed()
+            self.conn.completed(1)
             return
         syndrome = self._fault(end)
         self._sequence += 1
