@@ -97,4 +97,4 @@ def cut(sges, length):
 
 def total(sges):
     """Bytes of a scatter-gather list."""
-    return sum(n for _, n, _ in sges)
+    return sges[0][1] if len(sges) == 1 else sum([n for _, n, _ in sges])

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from ..protocol.message_end import Kind
 from ..terms.enums import WCOpcode, WCStatus, WROpcode
+from .memory import total
 
 COMPLETION_OPCODE = {
     WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE,
@@ -74,10 +75,7 @@ class Operation:
     status: WCStatus | None = field(default=None, init=False)
 
     def __post_init__(self):
-        if self.inline is not None:
-            self.length = len(self.inline)
-        else:
-            self.length = self.sges[0][1] if len(self.sges) == 1 else sum([n for _, n, _ in self.sges])
+        self.length = total(self.sges) if self.inline is None else len(self.inline)
 
     def done(self, msn):
         """Everything that it takes has happened; the peer is done with ``msn`` requests."""

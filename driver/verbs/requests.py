@@ -2,6 +2,7 @@
 
 import struct
 
+from ..operation.memory import total
 from ..operation.operation import COMPLETION_OPCODE, FETCHES, WRITES, Operation
 from ..operation.receives import Receive
 from ..terms.checks import member, unsigned
@@ -44,7 +45,7 @@ def send_operation(wr, cap, memory, *, signal_all):
         flags = member("send_flags", wr.send_flags, SendFlags)
         raise NotSupported(f"send_flags is {flags!r}; of these only {_EXISTING!r} exist here")
     sges = _sges(wr, cap.max_send_sge, memory)
-    length = sges[0][1] if len(sges) == 1 else sum([n for _, n, _ in sges])
+    length = total(sges)
     if length > LENGTH_MAX:
         raise InvalidValue(f"{length} bytes; a work request has {LENGTH_MAX} at most")
     inline = None
