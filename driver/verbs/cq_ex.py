@@ -8,8 +8,7 @@ from ..terms.errors import InvalidValue, NotSupported
 from ..terms.init_enums import CqAttrFlag, CqInitAttrMask, CqWcFlag
 from .cq import CQ, check_creator
 from .locking import locked
-
-MASK_BITS = 32
+from .qp_init_attr import MASK_BITS
 
 
 @dataclass

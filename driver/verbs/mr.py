@@ -10,9 +10,9 @@ from ..terms.checks import between, member, mr_access, unsigned
 from ..terms.enums import AccessFlag, ReregFlag
 from ..terms.errors import InvalidValue, NoRoom, NotSupported, PyverbsUserError
 from .locking import locked, made_locked
+from .requests import ADDRESS_BITS
 
 PTES_PER_COMMAND = 512
-ADDRESS_BITS = 64
 _LENGTH_MAX = (1 << 64) - 1
 _REREG = ReregFlag.CHANGE_TRANSLATION | ReregFlag.CHANGE_PD | ReregFlag.CHANGE_ACCESS
 
