@@ -11,8 +11,6 @@ _KIND_MASK = (1 << abi.REPORT_EVENT.by_name["kind"].width) - 1
 _DECODERS = {kind: layout.unpack for kind, layout in abi.REPORT_LAYOUT.items()} | {
     abi.ReportKind.NODE: abi.NODE.unpack, abi.ReportKind.MESSAGE_END: arrival, abi.ReportKind.PROGRESS: arrival}
 _KINDS = {int(kind): (kind, kind.name, decode) for kind, decode in _DECODERS.items()}
-
-
 _KIND_BITS = _KIND_MASK << _KIND_AT      # of the first byte
 _ARRIVED = frozenset({abi.ReportKind.MESSAGE_END << _KIND_AT, abi.ReportKind.PROGRESS << _KIND_AT})
 
@@ -97,7 +95,7 @@ class ReportWorker:
         self._collected.clear()
 
     def _dispatch(self, entry):
-        known = _KINDS.get(entry[0] >> _KIND_AT & _KIND_MASK)
+        known = _KINDS.get(_kind(entry))
         if known is None:
             self.counts["unknown"] += 1
             return
