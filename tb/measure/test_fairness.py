@@ -1,6 +1,5 @@
 """QPs share the line: the benchmark's bars in a shorter contest, and Jain's index."""
 
-
 import pytest
 
 from weft.tb.flow.seed import drawn_seed

@@ -1,6 +1,5 @@
 """Random operations of all kinds over functional cards that lose, reorder and repeat frames."""
 
-
 import pytest
 
 from weft.tb.flow.seed import drawn_seed
