@@ -40,8 +40,7 @@ struct device {
 
 struct context {
     int socket, doorbell, wake;
-    uint32_t users; /* threads in a call; the daemon answers one at a time */
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* of the socket: one call at a time */
     struct weft_bell *bell;
     uint8_t gid[16];
     struct weft_device attr;
@@ -149,4 +148,3 @@ void pages_leave(struct share *share);
 void pages_forget(struct context *c);
 /* copy.c */
 int copy_into(int file, uintptr_t start, size_t size);
-

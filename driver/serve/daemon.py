@@ -58,7 +58,7 @@ class Daemon:
 
     def __init__(self, world, folder, say=lambda sentence: None):
         self.world, self.say = world, say
-        self.clients, self._listeners, self._doorbells = {}, {}, set()
+        self.clients, self._listeners = {}, {}
         self._poll = select.epoll()
         self.paths = {}
         for host in world.hosts:
