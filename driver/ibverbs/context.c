@@ -1,7 +1,6 @@
 /* Contexts: a connection to the daemon each, with its bell and its asynchronous events. */
 #include "weft.h"
 
-#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

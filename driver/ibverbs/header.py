@@ -9,7 +9,7 @@ def header():
     """Text of ``contract.h``."""
     parts = ["/* Made of driver/ibverbs/messages.py and rings.py: not to be edited. */", "#pragma once",
              "#include <assert.h>", "#include <stdint.h>", ""]
-    for name in ("VERSION", "MESSAGE_BYTES_MAX", "SENTENCE_BYTES_MAX"):
+    for name in ("VERSION", "MESSAGE_BYTES_MAX", "SENTENCE_BYTES_MAX", "FILES_MAX"):
         parts.append(f"#define WEFT_{name} {getattr(messages, name)}u")
     for prefix, kind in (("WEFT", messages.Opcode), ("WEFT_KIND", messages.Kind), ("WEFT_MOST", rings.Limit)):
         values = ", ".join(f"{prefix}_{member.name} = {member.value}" for member in kind if member.value < 1 << 31)

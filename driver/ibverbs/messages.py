@@ -11,6 +11,7 @@ from weft.hdl.layout import Field, Layout
 VERSION = 1
 MESSAGE_BYTES_MAX = 1 << 16
 SENTENCE_BYTES_MAX = 400
+FILES_MAX = 4               # beside a message
 
 
 class Opcode(enum.IntEnum):
@@ -56,6 +57,8 @@ REQUEST = _layout("request", ("version", 16), ("opcode", 16, "", Opcode), ("_res
 ANSWER = _layout("answer", ("status", 32, "0, or an error of errno."), ("_reserved", 32))
 NOTHING = _layout("nothing")
 HANDLE = _layout("handle", ("handle", 32), ("_reserved", 32))
+KEYS = _layout("keys", ("handle", 32), ("lkey", 32), ("rkey", 32), ("_reserved", 32))
+CREATED_CQ = _layout("created_cq", ("handle", 32), ("slots", 32))
 
 DEVICE = _layout(
     "device", ("node_guid", 64), ("max_mr_size", 64), ("page_size_cap", 64), ("version", 64, "Of the card: 8 bits each "
@@ -90,17 +93,13 @@ MESSAGES = {
     Opcode.ALLOC_PD: (NOTHING, HANDLE),
     Opcode.SHARE: (_layout("share", ("size", 64)), HANDLE),          # file: pages that cannot shrink
     Opcode.REG_MR: (_layout("reg_mr", ("pd", 32), ("access", 32), ("length", 64), ("iova", 64), ("count", 32),
-                            ("_reserved", 32)),                      # PIECEs: whole pages, the first from iova's on
-                    _layout("keys", ("handle", 32), ("lkey", 32), ("rkey", 32), ("_reserved", 32))),
+                            ("_reserved", 32)), KEYS),               # PIECEs: whole pages, the first from iova's on
     Opcode.REREG_MR: (_layout("rereg_mr", ("handle", 32), ("flags", 32), ("pd", 32), ("access", 32), ("length", 64),
-                              ("iova", 64), ("count", 32), ("_reserved", 32)),
-                      _layout("keys", ("handle", 32), ("lkey", 32), ("rkey", 32), ("_reserved", 32))),
+                              ("iova", 64), ("count", 32), ("_reserved", 32)), KEYS),
     Opcode.CREATE_CHANNEL: (NOTHING, HANDLE),                        # file: COMP_EVENTs
     Opcode.CREATE_CQ: (_layout("create_cq", ("user", 64), ("cqe", 32), ("channel", 32, "0 for none."),
-                               ("comp_vector", 32), ("_reserved", 32)),
-                       _layout("created_cq", ("handle", 32), ("slots", 32))),       # file: ring of WC_SLOTs
-    Opcode.RESIZE_CQ: (_layout("resize_cq", ("handle", 32), ("cqe", 32)),
-                       _layout("created_cq", ("handle", 32), ("slots", 32))),       # file: the ring from now on
+                               ("comp_vector", 32), ("_reserved", 32)), CREATED_CQ),      # file: ring of WC_SLOTs
+    Opcode.RESIZE_CQ: (_layout("resize_cq", ("handle", 32), ("cqe", 32)), CREATED_CQ),      # file: the ring from now on
     Opcode.CREATE_SRQ: (_layout("create_srq", ("user", 64), ("pd", 32), *SRQ_ATTR),
                         _layout("created_srq", ("handle", 32), ("number", 32), ("slots", 32), ("slot_bytes", 32))),
     Opcode.MODIFY_SRQ: (_layout("modify_srq", ("handle", 32), ("mask", 32), *SRQ_ATTR, ("_reserved", 32)), NOTHING),

@@ -1,10 +1,6 @@
 /* Protection domains and memory regions. */
 #include "weft.h"
 
-struct pd {
-    struct ibv_pd ibv;
-};
-
 struct mr {
     struct ibv_mr ibv;
     struct share *share;

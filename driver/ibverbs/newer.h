@@ -1,36 +1,40 @@
-/* Functions that there were with other structures before: the names that programs of today are bound to. */
+/* Functions that there were with other structures before: programs of today are bound to the newer name, and what old
+ * ones are bound to is in missing.c. */
 #pragma once
-#define NEWER(name) __asm__(".symver " #name ", " #name "@@@IBVERBS_1.1")
-NEWER(ibv_ack_async_event);
-NEWER(ibv_ack_cq_events);
-NEWER(ibv_alloc_pd);
-NEWER(ibv_attach_mcast);
-NEWER(ibv_close_device);
-NEWER(ibv_create_ah);
-NEWER(ibv_create_cq);
-NEWER(ibv_create_qp);
-NEWER(ibv_create_srq);
-NEWER(ibv_dealloc_pd);
-NEWER(ibv_dereg_mr);
-NEWER(ibv_destroy_ah);
-NEWER(ibv_destroy_cq);
-NEWER(ibv_destroy_qp);
-NEWER(ibv_destroy_srq);
-NEWER(ibv_detach_mcast);
-NEWER(ibv_free_device_list);
-NEWER(ibv_get_async_event);
-NEWER(ibv_get_cq_event);
-NEWER(ibv_get_device_guid);
-NEWER(ibv_get_device_list);
-NEWER(ibv_get_device_name);
-NEWER(ibv_modify_qp);
-NEWER(ibv_modify_srq);
-NEWER(ibv_open_device);
-NEWER(ibv_query_device);
-NEWER(ibv_query_gid);
-NEWER(ibv_query_pkey);
-NEWER(ibv_query_port);
-NEWER(ibv_query_qp);
-NEWER(ibv_query_srq);
-NEWER(ibv_reg_mr);
-NEWER(ibv_resize_cq);
+#define RENEWED(X) \
+    X(ibv_ack_async_event) \
+    X(ibv_ack_cq_events) \
+    X(ibv_alloc_pd) \
+    X(ibv_attach_mcast) \
+    X(ibv_close_device) \
+    X(ibv_create_ah) \
+    X(ibv_create_cq) \
+    X(ibv_create_qp) \
+    X(ibv_create_srq) \
+    X(ibv_dealloc_pd) \
+    X(ibv_dereg_mr) \
+    X(ibv_destroy_ah) \
+    X(ibv_destroy_cq) \
+    X(ibv_destroy_qp) \
+    X(ibv_destroy_srq) \
+    X(ibv_detach_mcast) \
+    X(ibv_free_device_list) \
+    X(ibv_get_async_event) \
+    X(ibv_get_cq_event) \
+    X(ibv_get_device_guid) \
+    X(ibv_get_device_list) \
+    X(ibv_get_device_name) \
+    X(ibv_modify_qp) \
+    X(ibv_modify_srq) \
+    X(ibv_open_device) \
+    X(ibv_query_device) \
+    X(ibv_query_gid) \
+    X(ibv_query_pkey) \
+    X(ibv_query_port) \
+    X(ibv_query_qp) \
+    X(ibv_query_srq) \
+    X(ibv_reg_mr) \
+    X(ibv_resize_cq)
+
+#define NEWER(name) __asm__(".symver " #name ", " #name "@@@IBVERBS_1.1");
+RENEWED(NEWER)

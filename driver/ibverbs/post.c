@@ -5,8 +5,10 @@ static int room(const struct ring *ring, uint32_t most) {
     return ring->head->prod - LOAD(ring->head->done) < most ? 0 : ENOMEM;
 }
 
-static void put_sges(struct weft_sge_slot *to, const struct ibv_sge *from, int count) {
-    for (int i = 0; i < count; i++)
+/* SGEs, behind the head of a slot. */
+void put_sges(void *slot_end, const struct ibv_sge *from, size_t count) {
+    struct weft_sge_slot *to = slot_end;
+    for (size_t i = 0; i < count; i++)
         to[i] = (struct weft_sge_slot){ .addr = from[i].addr, .length = from[i].length, .lkey = from[i].lkey };
 }
 
@@ -56,7 +58,7 @@ static int put_send(struct qp *qp, const struct ibv_send_wr *wr) {
         return EOPNOTSUPP;
     }
     if (wr->send_flags & IBV_SEND_INLINE) return wr->opcode >= IBV_WR_RDMA_READ ? EINVAL : put_inline(qp, slot, wr);
-    put_sges((struct weft_sge_slot *)(slot + 1), wr->sg_list, wr->num_sge);
+    put_sges(slot + 1, wr->sg_list, (size_t)wr->num_sge);
     return 0;
 }
 
@@ -87,7 +89,7 @@ static int put_recvs(struct ring *ring, uint32_t most, uint32_t sges, struct ibv
         }
         struct weft_recv_slot *slot = ring_slot(ring, ring->head->prod);
         *slot = (struct weft_recv_slot){ .wr_id = wr->wr_id, .num_sge = (uint32_t)wr->num_sge };
-        put_sges((struct weft_sge_slot *)(slot + 1), wr->sg_list, wr->num_sge);
+        put_sges(slot + 1, wr->sg_list, (size_t)wr->num_sge);
         STORE(ring->head->prod, ring->head->prod + 1);
     }
     return 0;

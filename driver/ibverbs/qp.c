@@ -85,6 +85,12 @@ PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *ibv) {
     return qp_of(ibv)->extended ? &qp_of(ibv)->ex : NULL;
 }
 
+/* Nobody polls what it completed any more. */
+static void forget_completions(struct ibv_qp *ibv) {
+    cq_forget(cq_of(ibv->recv_cq), ibv->qp_num);
+    if (ibv->send_cq != ibv->recv_cq) cq_forget(cq_of(ibv->send_cq), ibv->qp_num);
+}
+
 PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *a, int mask) {
     const struct ibv_global_route *route = &a->ah_attr.grh;
     struct weft_modify_qp body = { .handle = ibv->handle, .mask = (uint32_t)mask };
@@ -121,10 +127,7 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *a, int mask) {
         .size = sizeof body, .answer = &answer, .answer_size = sizeof answer });
     if (error) return error;
     ibv->state = answer.qp_state;
-    if (mask & IBV_QP_STATE && a->qp_state == IBV_QPS_RESET) {
-        cq_forget(cq_of(ibv->recv_cq), ibv->qp_num);
-        if (ibv->send_cq != ibv->recv_cq) cq_forget(cq_of(ibv->send_cq), ibv->qp_num);
-    }
+    if (mask & IBV_QP_STATE && a->qp_state == IBV_QPS_RESET) forget_completions(ibv);
     return 0;
 }
 
@@ -165,8 +168,7 @@ PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv) {
     int error = weft_destroy(context_of(ibv->context), WEFT_KIND_QP, ibv->handle);
     if (error) return error;
     name_forget(qp->name);
-    cq_forget(cq_of(ibv->recv_cq), ibv->qp_num);
-    if (ibv->send_cq != ibv->recv_cq) cq_forget(cq_of(ibv->send_cq), ibv->qp_num);
+    forget_completions(ibv);
     pthread_mutex_lock(&ibv->mutex);
     while (ibv->events_completed != LOAD(qp->async_events)) pthread_cond_wait(&ibv->cond, &ibv->mutex);
     pthread_mutex_unlock(&ibv->mutex);

@@ -58,10 +58,8 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t count, const struct ibv
     struct qp *qp = of(ex);
     if (count > qp->cap.max_send_sge) fail(qp, EINVAL);
     if (qp->error) return;
-    struct weft_sge_slot *to = (struct weft_sge_slot *)(current(qp) + 1);
     current(qp)->num_sge = (uint8_t)count;
-    for (size_t i = 0; i < count; i++)
-        to[i] = (struct weft_sge_slot){ .addr = list[i].addr, .length = list[i].length, .lkey = list[i].lkey };
+    put_sges(current(qp) + 1, list, count);
 }
 
 static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length) {

@@ -7,8 +7,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define FILES 4
-
 void weft_log(const char *format, ...) {
     if (!getenv("WEFT_LOG")) return;
     va_list arguments;
@@ -59,7 +57,7 @@ static int tell(int socket, const struct call *call) {
 }
 
 static int hear(int socket, struct call *call) {
-    char control[CMSG_SPACE(FILES * sizeof(int))], sentence[WEFT_SENTENCE_BYTES_MAX + 1] = "";
+    char control[CMSG_SPACE(WEFT_FILES_MAX * sizeof(int))], sentence[WEFT_SENTENCE_BYTES_MAX + 1] = "";
     struct weft_answer head;
     uint8_t body[512];
     struct iovec parts[] = { { &head, sizeof head }, { body, sizeof body } };

@@ -40,8 +40,7 @@ struct device {
 
 struct context {
     int socket, doorbell, wake;
-    uint32_t users; /* threads in a call; the daemon answers one at a time */
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* of the socket: one call at a time */
     struct weft_bell *bell;
     uint8_t gid[16];
     struct weft_device attr;
@@ -135,6 +134,7 @@ struct ibv_cq_ex *create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex
 /* qp.c, post.c, qp_ex.c, srq.c */
 struct ibv_qp *create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr);
 void add_builders(struct ibv_qp_ex *ex);
+void put_sges(void *slot_end, const struct ibv_sge *from, size_t count);
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
@@ -149,4 +149,3 @@ void pages_leave(struct share *share);
 void pages_forget(struct context *c);
 /* copy.c */
 int copy_into(int file, uintptr_t start, size_t size);
-

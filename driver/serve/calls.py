@@ -3,7 +3,7 @@
 import os
 from ipaddress import IPv6Address
 
-from ..ibverbs.messages import PIECE, Kind, Opcode
+from ..ibverbs.messages import PIECE, QP_CAP, Kind, Opcode
 from ..ibverbs.rings import Limit
 from ..terms.enums import QPAttrMask, ReregFlag
 from ..terms.errors import InUse, InvalidValue
@@ -33,13 +33,17 @@ def call(opcode):
 
 # ------------------------------------------------------------------------------------------------- the device
 
+def _field_of(gid):
+    """A GID, or its text, as messages have it."""
+    return int.from_bytes(IPv6Address(str(gid)).packed, "little")
+
+
 @call(Opcode.HELLO)
 def hello(client, _request, _tail, _files):
     if client.context is not None:
         raise Violation("a second greeting")
     card = client.open().card
-    gid = IPv6Address(str(GID.of_ipv4(card.ip))).packed
-    return ({"node_guid": guid_of(card.mac), "gid": int.from_bytes(gid, "little"), "index": 0,
+    return ({"node_guid": guid_of(card.mac), "gid": _field_of(GID.of_ipv4(card.ip)), "index": 0,
              "name": int.from_bytes(NAME, "little")},
             [client.bell_file.give(), os.dup(client.doorbell), os.dup(client.wake), client.async_events.theirs.give()])
 
@@ -173,7 +177,7 @@ def query_srq(client, request, _tail, _files):
     return {"max_wr": attr.max_wr, "max_sge": attr.max_sge, "srq_limit": attr.srq_limit}, []
 
 
-_CAPS = ("max_send_wr", "max_recv_wr", "max_send_sge", "max_recv_sge", "max_inline_data")
+_CAPS = [name for name, _ in QP_CAP]
 
 
 @call(Opcode.CREATE_QP)
@@ -219,7 +223,7 @@ def query_qp(client, request, _tail, _files):
     route = attr.ah_attr.gr
     return {name: int(getattr(attr, name)) for name in _PLAIN} | {
         "qp_state": int(attr.qp_state), "sq_draining": attr.sq_draining, "is_global": attr.ah_attr.is_global,
-        "dgid": int.from_bytes(IPv6Address(str(route.dgid)).packed, "little"), "flow_label": route.flow_label,
+        "dgid": _field_of(route.dgid), "flow_label": route.flow_label,
         "sgid_index": route.sgid_index, "hop_limit": route.hop_limit, "traffic_class": route.traffic_class,
         "sl": attr.ah_attr.sl, "ah_port_num": attr.ah_attr.port_num}, []
 

@@ -50,7 +50,7 @@ class EventPipe:
             raise Violation(f"{EVENTS_MAX} events are not read")
 
     def flush(self):
-        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionError):
+        with contextlib.suppress(BlockingIOError, ConnectionError):
             while self._waiting:
                 self._ours.send(self._waiting[0])
                 self._waiting.popleft()

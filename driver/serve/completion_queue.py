@@ -20,7 +20,7 @@ class ServedCQ(CQ):
     client : Client
     user : int
         What the program calls it in events.
-    channel : ServedChannel or None
+    channel : EventPipe or None
     comp_vector : int
     """
 

@@ -7,7 +7,16 @@ import select
 import socket
 
 from ..device.health import DeviceFatal
-from ..ibverbs.messages import ANSWER, MESSAGE_BYTES_MAX, MESSAGES, REQUEST, SENTENCE_BYTES_MAX, VERSION, Opcode
+from ..ibverbs.messages import (
+    ANSWER,
+    FILES_MAX,
+    MESSAGE_BYTES_MAX,
+    MESSAGES,
+    REQUEST,
+    SENTENCE_BYTES_MAX,
+    VERSION,
+    Opcode,
+)
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.errors import PyverbsRDMAError
 from .calls import CALLS
@@ -15,7 +24,6 @@ from .client import Client
 from .ring import Violation
 from .shared_memory import fence
 
-FILES_MAX = 4
 ERRORS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.EOPNOTSUPP), (TimeoutError, errno.ETIMEDOUT),
           (CommandTimeout, errno.EIO), (CommandError, errno.EIO), (DeviceFatal, errno.EIO), (ValueError, errno.EINVAL),
           (TypeError, errno.EINVAL))
@@ -58,7 +66,7 @@ class Daemon:
 
     def __init__(self, world, folder, say=lambda sentence: None):
         self.world, self.say = world, say
-        self.clients, self._listeners, self._doorbells = {}, {}, set()
+        self.clients, self._listeners = {}, {}
         self._poll = select.epoll()
         self.paths = {}
         for host in world.hosts:

@@ -77,5 +77,3 @@ class Pieces(DmaBuffer):
         for file, at, n in self._parts(offset, len(data)):
             file.buffer.write(at, data[done : done + n])
             done += n
-
-

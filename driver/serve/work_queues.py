@@ -94,13 +94,10 @@ class ServedQP(QP):
         Violation
         """
         if self.srq is None:
-            self.receives.take(self._take_receive)
+            self.receives.take(self.engine.post_recv)
         for _ in range(self.sends.filled):
             self._take_send()
         self.sends.done(self.engine.outstanding)
-
-    def _take_receive(self, receive):
-        self.engine.post_recv(receive)
 
     def _take_send(self):
         ring, mapping = self.sends, self.sends.mapping

@@ -30,13 +30,14 @@ class HostMemory:
         self._pages = {}
         self._next_va = VA_START
 
-    def _place(self, count, align):
-        """First frame number of ``count`` free consecutive ones, aligned to ``align`` frames."""
+    def _place(self, count, align, pages=None):
+        """First frame number of ``count`` free consecutive ones, aligned to ``align`` frames; these pages lie there
+        now, or new ones."""
         while True:
             first = self._random.randrange(1, (self._frames - count) // align) * align
-            if not any(f in self._pages for f in range(first, first + count)):
-                for f in range(first, first + count):
-                    self._pages[f] = bytearray(PAGE)
+            frames = range(first, first + count)
+            if not any(f in self._pages for f in frames):
+                self._pages.update(zip(frames, pages or (bytearray(PAGE) for _ in frames), strict=True))
                 return first
 
     def alloc(self, size, align, contiguous, page_bytes):
@@ -48,20 +49,21 @@ class HostMemory:
             frames = list(range(first, first + pages))
         else:
             frames = [f + k for _ in range(0, pages, step) for f in [self._place(step, step)] for k in range(step)]
-        unit = align_frames * PAGE
+        return self._buffer(size, frames, align_frames * PAGE, page_bytes)
+
+    def _buffer(self, size, frames, unit, page_bytes):
+        """The buffer of these frames at addresses of its own, which start at a multiple of ``unit``."""
         va = -(-self._next_va // unit) * unit
         self._next_va = va + len(frames) * PAGE + unit   # a gap behind every buffer
         return MemoryBuffer(self, va, size, frames, page_bytes)
 
     def map(self, file, offset, size):
         """A buffer of pages of a file: their bytes are the file's own."""
-        if offset % PAGE or size % PAGE:
+        if size <= 0 or offset % PAGE or size % PAGE:
             raise ValueError(f"{size} bytes from {offset} on are no whole pages")
         view = memoryview(mmap.mmap(file, size, offset=offset))
-        buffer = self.alloc(size, PAGE, False, PAGE)
-        for frame, at in zip(buffer.frames, range(0, size, PAGE), strict=True):
-            self._pages[frame] = view[at:at + PAGE]
-        return MemoryBuffer(self, buffer.va, size, buffer.frames, PAGE)
+        frames = [self._place(1, 1, [view[at:at + PAGE]]) for at in range(0, size, PAGE)]
+        return self._buffer(size, frames, PAGE, PAGE)
 
     def free(self, buffer):
         for f in buffer.frames:

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+# Not tb/flow's, which is absolute and slow to import: the command line starts without a working folder, too.
 BUILD_ROOT = Path(os.environ.get("WEFT_BUILD") or "sim_build")
 LIBRARY_FOLDER = BUILD_ROOT / "ibverbs"
 FOLDER = BUILD_ROOT / "serve"

@@ -34,14 +34,12 @@ class FunctionalWorld(World):
     preset : str
     """
 
-    device_type = FunctionalDevice
-
     def __init__(self, hosts, *, loss=0.0, delay_ns=1_000, seed=1, preset="full"):
         self.loop, self.switch = EventLoop(), Switch()
         self.hosts, self.links, self.contexts = {}, {}, []
         config = ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000)
         for n, name in enumerate(hosts):
-            device = self.device_type(self.loop, seed=f"{seed}/{n}", preset=preset)
+            device = FunctionalDevice(self.loop, seed=f"{seed}/{n}", preset=preset)
             self.switch.ports[(MAC + n).to_bytes(6, "big")] = device.card.receive
             link = Link(self.loop, self.switch.carry, LinkConfig(delay_ns=delay_ns, loss=loss), f"{seed}/{n}")
             device.transmit, self.links[name] = link.send, link

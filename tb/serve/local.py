@@ -9,7 +9,7 @@ from weft.tb.serve.functional import FunctionalWorld
 
 @contextlib.contextmanager
 def local_daemon(hosts=("a", "b"), *, preset="test", **options):
-    """A :class:`Daemon` and what it said; in the end every host has to be as it was before."""
+    """A :class:`Daemon` and what it said; it ends with the block."""
     with tempfile.TemporaryDirectory(prefix="weft-local-") as folder:
         said, world = [], FunctionalWorld(list(hosts), preset=preset, **options)
         daemon = Daemon(world, folder, say=said.append)

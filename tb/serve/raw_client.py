@@ -5,13 +5,22 @@ import mmap
 import os
 import socket
 
-from weft.driver.ibverbs.messages import ANSWER, MESSAGES, PIECE, REQUEST, VERSION, Opcode
+from weft.driver.ibverbs.messages import (
+    ANSWER,
+    FILES_MAX,
+    MESSAGE_BYTES_MAX,
+    MESSAGES,
+    PIECE,
+    REQUEST,
+    VERSION,
+    Opcode,
+)
 from weft.driver.ibverbs.rings import BELL, RING_HEADER, SEND_SLOT, SGE_SLOT, WC_SLOT
 from weft.driver.terms.enums import QPAttrMask as Mask
 from weft.driver.terms.enums import QPState, QPType, SendFlags, WROpcode
 
 VA, SLOTS = 0x5000_0000, 16
-PAGE, FILES_MAX, TURNS_MAX = 4096, 4, 20_000
+PAGE, TURNS_MAX = 4096, 20_000
 
 
 class Refused(Exception):
@@ -81,7 +90,7 @@ class RawClient:
         """
         for _ in range(TURNS_MAX):
             try:
-                data, files, *_ = socket.recv_fds(self.socket, 1 << 16, FILES_MAX)
+                data, files, *_ = socket.recv_fds(self.socket, MESSAGE_BYTES_MAX, FILES_MAX)
             except BlockingIOError:
                 self.daemon.turn()
                 continue

@@ -1,8 +1,6 @@
 """`weft serve` in a process of its own, and programs on its hosts."""
 
 import contextlib
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -111,5 +109,5 @@ def serving(*options):
             yield Session(process, Path(folder))
         finally:
             if process.poll() is None:
-                os.kill(process.pid, signal.SIGTERM)
+                process.terminate()
             process.wait()

@@ -1,7 +1,6 @@
 """libibverbs.so.1: what it offers, and that its header says what the layouts say."""
 
 import ctypes
-import os
 import re
 import shutil
 import subprocess
@@ -10,19 +9,11 @@ from pathlib import Path
 import pytest
 
 from weft.driver.ibverbs import header, messages, rings
-from weft.driver.ibverbs.build import HERE, build, missing
+from weft.driver.ibverbs.build import HERE
 from weft.hdl.layout import Field, Layout
-from weft.tb.serve.environment import LIBRARY_FOLDER
 
 OLD_ONLY = {"ibv_register_driver"}      # there for programs that were bound to it, and for nobody else
 DEBIAN = next(Path("/usr/lib").glob("*-linux-gnu/libibverbs.so.1"), None)
-
-
-@pytest.fixture(scope="module")
-def library():
-    if (sentence := missing()) and not os.environ.get("CI"):
-        pytest.skip(sentence)
-    return build(LIBRARY_FOLDER)
 
 
 def versioned(path):

@@ -1,27 +1,21 @@
 """Pages that the library replaces while threads write to them: a C program counts, and no count is lost."""
 
-import os
 import random
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from weft.driver.ibverbs.build import NAME, compiler, missing
-from weft.tb.serve.environment import LIBRARY_FOLDER
+from weft.driver.ibverbs.build import compiler
 from weft.tb.serve.session import serving
 
 ROUNDS = 60
 SOURCE = Path(__file__).with_name("overlap.c")
 
 
-def test_overlapping_registrations_lose_no_write(tmp_path):
-    if (sentence := missing()) and not os.environ.get("CI"):
-        pytest.skip(sentence)
+def test_overlapping_registrations_lose_no_write(tmp_path, library):
     program, seed = tmp_path / "overlap", random.randrange(1 << 31)
     with serving("--preset", "test") as session:
-        subprocess.run([compiler(), "-O2", "-Wall", "-Werror", "-o", program, SOURCE, f"-L{LIBRARY_FOLDER}",
-                        f"-l:{NAME}", "-lpthread"], check=True)
+        subprocess.run([compiler(), "-O2", "-Wall", "-Werror", "-o", program, SOURCE, f"-L{library.parent}",
+                        f"-l:{library.name}", "-lpthread"], check=True)
         ended = session.run("a", str(program), str(ROUNDS), str(seed), limit_s=300)
     assert ended.status == 0, f"{ended} with {ROUNDS} rounds and seed {seed}"
     assert f"{2 * ROUNDS} registrations" in ended.output

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from weft.driver.ibverbs.build import missing
+from weft.tb.flow.system import tools_expected
 from weft.tb.serve.programs import TABLE, missing_packages
 from weft.tb.serve.run import PASSED, one
 from weft.tb.serve.session import serving
@@ -27,9 +27,7 @@ def chosen():
 
 
 @pytest.fixture(scope="module")
-def session():
-    if (sentence := missing()) and not os.environ.get("CI"):
-        pytest.skip(sentence)
+def session(library):
     with serving("--loss", "0.02") as session:
         yield session
 
@@ -37,7 +35,7 @@ def session():
 @pytest.mark.parametrize("number", range(len(CHOSEN)), ids=[text.replace(" ", "") for text in CHOSEN])
 def test_an_unmodified_program_runs(session, number):
     program = list(chosen())[number]
-    if not program.there and not os.environ.get("CI"):
+    if not program.there and not tools_expected():
         pytest.skip(f"{program.name} is missing; on Debian: apt-get install {' '.join(missing_packages([program]))}")
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
     status, figure, output = one(session, program, PORT + 100 * worker + number, limit_s=300)
