@@ -1,13 +1,13 @@
 """Pages that the library replaces while threads write to them: a C program counts, and no count is lost."""
 
 import os
-import random
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from weft.driver.ibverbs.build import NAME, compiler, missing
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.serve.environment import LIBRARY_FOLDER
 from weft.tb.serve.session import serving
 
@@ -18,7 +18,7 @@ SOURCE = Path(__file__).with_name("overlap.c")
 def test_overlapping_registrations_lose_no_write(tmp_path):
     if (sentence := missing()) and not os.environ.get("CI"):
         pytest.skip(sentence)
-    program, seed = tmp_path / "overlap", random.randrange(1 << 31)
+    program, seed = tmp_path / "overlap", drawn_seed()
     with serving("--preset", "test") as session:
         subprocess.run([compiler(), "-O2", "-Wall", "-Werror", "-o", program, SOURCE, f"-L{LIBRARY_FOLDER}",
                         f"-l:{NAME}", "-lpthread"], check=True)
