@@ -1,6 +1,5 @@
 """``python -m weft.tb.channel states | traffic``: the searches and the traffic that are too long for the tests."""
 
-import random
 from typing import Annotated
 
 import typer
@@ -9,6 +8,7 @@ from weft.tb.channel import card_traffic
 from weft.tb.channel import traffic as traffic_
 from weft.tb.channel.states import Search
 from weft.tb.channel.sweep import capacities_up_to, thresholds_up_to, verdict
+from weft.tb.flow.seed import drawn_seed
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -44,7 +44,7 @@ def traffic(messages: Annotated[int, typer.Option(help="Over all connections.", 
             cards: Annotated[bool, typer.Option("--cards", help="Over functional cards whose link loses frames.")]
             = False):
     """Messages both ways over connections in memory, with capacities, thresholds and delivery as drawn."""
-    seed = random.SystemRandom().getrandbits(31) if seed is None else seed
+    seed = drawn_seed() if seed is None else seed
     print(f"traffic --messages {messages} --seed {seed}{' --cards' * cards}", flush=True)
     counts = card_traffic.run(messages, seed) if cards else traffic_.run(messages, seed)
     for name, value in sorted(counts.items()):

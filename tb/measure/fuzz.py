@@ -1,10 +1,10 @@
 """Fuzzing: random and mutated frames into two drivers over functional cards, and into two real cards."""
 
-import random
 import sys
 from functools import partial
 
 from weft.tb.flow.progress import tell
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.fuzz.functional import fuzz
 from weft.tb.fuzz.rtl import fuzz_rtl
 from weft.tb.measure.benchmark import Row
@@ -14,7 +14,7 @@ FUNCTIONAL, RTL = 1_000_000, 100_000
 
 def measure(progress):
     """The rows; what failed goes to the standard error output, with the seed that repeats it."""
-    seed = random.SystemRandom().randrange(1 << 30)
+    seed = drawn_seed()
 
     functional = fuzz(FUNCTIONAL, seed, partial(tell, progress, f"fuzzing functional cards, seed {seed}",
                                                 total=FUNCTIONAL))

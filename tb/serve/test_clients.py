@@ -6,6 +6,7 @@ import pytest
 
 from weft.driver.ibverbs.messages import Kind, Opcode
 from weft.driver.terms.enums import WCStatus
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.serve.hostile import COMMAND, clean, fuzz, pair, settle, works
 from weft.tb.serve.local import local_daemon
 from weft.tb.serve.raw_client import Gone, RawClient, Refused
@@ -69,7 +70,7 @@ def test_a_completion_queue_that_is_not_believed(served):
 
 def test_whatever_programs_say_the_others_are_served(served):
     daemon, said = served
-    seed = random.randrange(1 << 32)
+    seed = drawn_seed()
     print("again:", COMMAND.format(count=MESSAGES_SAID, seed=seed))
     found = fuzz(daemon, said, MESSAGES_SAID, random.Random(seed))
     assert all(found.values()), found

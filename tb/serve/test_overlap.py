@@ -1,10 +1,10 @@
 """Pages that the library replaces while threads write to them: a C program counts, and no count is lost."""
 
-import random
 import subprocess
 from pathlib import Path
 
 from weft.driver.ibverbs.build import compiler
+from weft.tb.flow.seed import drawn_seed
 from weft.tb.serve.session import serving
 
 ROUNDS = 60
@@ -12,7 +12,7 @@ SOURCE = Path(__file__).with_name("overlap.c")
 
 
 def test_overlapping_registrations_lose_no_write(tmp_path, library):
-    program, seed = tmp_path / "overlap", random.randrange(1 << 31)
+    program, seed = tmp_path / "overlap", drawn_seed()
     with serving("--preset", "test") as session:
         subprocess.run([compiler(), "-O2", "-Wall", "-Werror", "-o", program, SOURCE, f"-L{library.parent}",
                         f"-l:{library.name}", "-lpthread"], check=True)

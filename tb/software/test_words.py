@@ -13,13 +13,14 @@ from weft.driver.queue.words import place, words
 from weft.hdl import abi, wire
 from weft.model.functional.host import FunctionalDevice
 from weft.model.link import EventLoop
+from weft.tb.flow.seed import drawn_seed
 
 CONNECTION = ("pmtu", "sqpn", "dqpn", "dst_mac", "dst_ip", "sport")
 ARRIVED = ("kind", "has_imm", "qpn", "generation", "psn", "base", "holes", "va", "key", "length", "imm", "src_ip")
 
 
 def seeded():
-    seed = random.getrandbits(32)
+    seed = drawn_seed()
     print(f"seed {seed}")
     return random.Random(seed)
 
