@@ -1,0 +1,108 @@
+/* The `rdma_cm` device as stock librdmacm knows it: a file for each channel of events, on which commands are written.
+ * The file is one end of a socket pair; a byte lies in it for each event that the daemon has, so it can be polled. */
+#include "preload.h"
+
+#include <fcntl.h>
+#include <rdma/rdma_user_cm.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILES_MOST 65536
+
+static struct cm_file files[FILES_MOST];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct context *context; /* shared with children: so they can use it as they can a file of the kernel's */
+
+/* The connection that all channels of this process use. */
+struct context *cm_daemon(void) {
+    pthread_mutex_lock(&lock);
+    if (!context) {
+        int s = weft_connect(weft_path());
+        struct context *c = s < 0 ? MAP_FAILED
+            : mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (c != MAP_FAILED) {
+            pthread_mutexattr_t attr;
+            pthread_mutexattr_init(&attr);
+            pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+            pthread_mutex_init(&c->lock, &attr);
+            c->socket = s;
+            context = c;
+        } else if (s >= 0) close(s);
+    }
+    pthread_mutex_unlock(&lock);
+    return context;
+}
+
+static uint64_t inode_of(int file) {
+    struct stat found;
+    return fstatat(file, "", &found, AT_EMPTY_PATH) ? 0 : found.st_ino;
+}
+
+/* A new file, or -1. */
+int cm_open(int flags) {
+    struct weft_handle answer;
+    int file;
+    struct context *c = cm_daemon();
+    if (!c) return -1;
+    int error = weft_call(c, (struct call){ .opcode = WEFT_CREATE_CM_CHANNEL, .answer = &answer,
+                                            .answer_size = sizeof answer, .files = &file, .count = 1 });
+    if (!error && file >= FILES_MOST) {
+        weft_destroy(c, WEFT_KIND_CM_CHANNEL, answer.handle);
+        close(file);
+        error = EMFILE;
+    }
+    if (error) {
+        errno = error;
+        return -1;
+    }
+    if (!(flags & O_CLOEXEC)) fcntl(file, F_SETFD, 0);
+    if (flags & O_NONBLOCK) fcntl(file, F_SETFL, O_NONBLOCK);
+    files[file].inode = inode_of(file);
+    STORE(files[file].handle, answer.handle);
+    return file;
+}
+
+/* It is one; and not one that was closed behind the back of this library, whose number another file has now. */
+int cm_is(int file) {
+    if (file < 0 || file >= FILES_MOST || !LOAD(files[file].handle)) return 0;
+    if (files[file].inode == inode_of(file)) return 1;
+    STORE(files[file].handle, 0);
+    return 0;
+}
+
+struct cm_file *cm_file(int file) { return &files[file]; }
+
+/* It is about to be closed: what belongs to it ends. */
+void cm_forget(int file) {
+    uint32_t handle = files[file].handle;
+    STORE(files[file].handle, 0);
+    weft_destroy(context, WEFT_KIND_CM_CHANNEL, handle);
+}
+
+/* Wait for an event, if the file is one that waits; 0 or an error number. */
+int cm_next_event(int file) {
+    char token;
+    ssize_t n = recv(file, &token, sizeof token, 0);
+    return n < 0 ? errno : n ? 0 : EIO;
+}
+
+/* So many events went away without anybody taking them. */
+void cm_drop_tokens(int file, uint32_t count) {
+    char token;
+    while (count-- && recv(file, &token, sizeof token, MSG_DONTWAIT) == sizeof token);
+}
+
+ssize_t cm_write(int file, const void *data, size_t size) {
+    struct rdma_ucm_cmd_hdr head;
+    int error = EINVAL;
+    if (size >= sizeof head) {
+        memcpy(&head, data, sizeof head);
+        if (head.in == size - sizeof head)
+            error = cm_command(file, head.cmd, (const char *)data + sizeof head, head.in, head.out);
+    }
+    if (!error) return (ssize_t)size;
+    errno = error;
+    return -1;
+}
