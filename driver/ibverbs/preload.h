@@ -24,6 +24,7 @@ ssize_t cm_write(int file, const void *data, size_t size);
 void cm_forget(int file);
 struct cm_file *cm_file(int file);
 struct context *cm_daemon(void);
+uint32_t cm_own_ip(void);
 int cm_next_event(int file);
 void cm_drop_tokens(int file, uint32_t count);
 

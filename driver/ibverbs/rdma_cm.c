@@ -13,26 +13,44 @@
 
 static struct cm_file files[FILES_MOST];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct context *context; /* shared with children: so they can use it as they can a file of the kernel's */
+static struct context *context; /* children can use it, as they can a file of the kernel's */
 
-/* The connection that all channels of this process use. */
+/* Memory that children share as well, and in it a connection that has said hello; or NULL. */
+static struct context *hello(void) {
+    struct context *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct weft_welcome welcome;
+    int given[4];
+    if (c == MAP_FAILED) return NULL;
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&c->lock, &attr);
+    c->socket = weft_connect(weft_path());
+    if (c->socket < 0 || weft_call(c, (struct call){ .opcode = WEFT_HELLO, .answer = &welcome,
+            .answer_size = sizeof welcome, .files = given, .count = 4 })) {
+        if (c->socket >= 0) close(c->socket);
+        munmap(c, sizeof *c);
+        return NULL;
+    }
+    for (int i = 0; i < 4; i++) close(given[i]); /* of rings and their events */
+    memcpy(c->gid, welcome.gid, sizeof c->gid);
+    return c;
+}
+
+/* The connection that all channels of this process use, or NULL. */
 struct context *cm_daemon(void) {
     pthread_mutex_lock(&lock);
-    if (!context) {
-        int s = weft_connect(weft_path());
-        struct context *c = s < 0 ? MAP_FAILED
-            : mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        if (c != MAP_FAILED) {
-            pthread_mutexattr_t attr;
-            pthread_mutexattr_init(&attr);
-            pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-            pthread_mutex_init(&c->lock, &attr);
-            c->socket = s;
-            context = c;
-        } else if (s >= 0) close(s);
-    }
+    if (!context) context = hello();
     pthread_mutex_unlock(&lock);
     return context;
+}
+
+/* IPv4 address of the card, which its GID ends with; 0 if there is none. */
+uint32_t cm_own_ip(void) {
+    const struct context *c = cm_daemon();
+    uint32_t ip = 0;
+    if (c) memcpy(&ip, c->gid + 12, sizeof ip);
+    return be32toh(ip);
 }
 
 static uint64_t inode_of(int file) {
