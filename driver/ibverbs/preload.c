@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define VERBS_DEVICE "/dev/infiniband/uverbs0"
+
 PUBLIC int socket(int domain, int type, int protocol) {
     if (domain == AF_NETLINK && protocol == NETLINK_RDMA) { /* RDMA devices of the kernel's, if it has any */
         errno = EPROTONOSUPPORT;
@@ -30,6 +32,22 @@ PUBLIC int socket(int domain, int type, int protocol) {
     }
 OPEN(open)
 OPEN(open64)
+
+/* Who looks for devices before using them finds those of the card. */
+static int is_device(const char *path) {
+    return (!strcmp(path, CM_DEVICE) || !strcmp(path, VERBS_DEVICE)) && cm_daemon();
+}
+
+#define STAT(name, type) \
+    PUBLIC int name(const char *path, struct type *found) { \
+        return NEXT(name)(is_device(path) ? "/dev/null" : path, found); \
+    }
+STAT(stat, stat)
+STAT(stat64, stat64)
+
+PUBLIC int access(const char *path, int mode) {
+    return is_device(path) && !(mode & X_OK) ? 0 : NEXT(access)(path, mode);
+}
 
 /* librdmacm wants a character device. */
 #define FSTAT(name, type) \
