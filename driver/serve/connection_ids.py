@@ -23,6 +23,7 @@ from ..verbs.qp_attr import RD_ATOMIC_MAX
 LOOPBACK = 127
 FIRST_PORT = 1 << 15       # of those that are taken when none is asked for
 RETRIES_MAX = 7
+LISTENS = "somebody listens on port"
 _ports = weakref.WeakKeyDictionary()       # CardAgent -> {port: identifiers that are bound to it}
 
 
@@ -84,7 +85,9 @@ class ConnectionId:
             port = next((p for p in self._candidates() if p not in ports and p not in listeners), 0)
         if not 0 < port <= PORT_MAX:
             raise _failed(errno.EADDRNOTAVAIL, f"there is no port {port}")
-        if port in listeners or not all(self.reuse and other.reuse for other in ports.get(port, ())):
+        if port in listeners:
+            raise _failed(errno.EADDRINUSE, f"{LISTENS} {port}")
+        if not all(self.reuse and other.reuse for other in ports.get(port, ())):
             raise _failed(errno.EADDRINUSE, f"port {port} is taken")
         ports.setdefault(port, set()).add(self)
         self.src_ip, self.src_port, self.bound = ip, port, True
