@@ -79,14 +79,14 @@ class ConnectionId:
         """Belong to an address of this host, and have a port."""
         if self.bound:
             raise InvalidValue("the identifier is bound already")
-        ip = self._own(ip)
         ports, listeners = _ports.setdefault(self.agent, {}), self.agent.agent.listeners
+        if port in listeners:
+            raise _failed(errno.EADDRINUSE, f"{LISTENS} {port}")
+        ip = self._own(ip)
         if not port:
             port = next((p for p in self._candidates() if p not in ports and p not in listeners), 0)
         if not 0 < port <= PORT_MAX:
             raise _failed(errno.EADDRNOTAVAIL, f"there is no port {port}")
-        if port in listeners:
-            raise _failed(errno.EADDRINUSE, f"{LISTENS} {port}")
         if not all(self.reuse and other.reuse for other in ports.get(port, ())):
             raise _failed(errno.EADDRINUSE, f"port {port} is taken")
         ports.setdefault(port, set()).add(self)

@@ -10,7 +10,7 @@ from weft.driver.ibverbs.messages import ANSWER, FILES_MAX, MESSAGE_BYTES_MAX, M
 from weft.driver.serve.connection_ids import LISTENS
 from weft.driver.terms.enums import QPType
 
-LISTENING = "0A"
+LISTENING, NOBODY = "0A", 0xFFFF_FFFF
 
 
 def at_tcp(port):
@@ -25,14 +25,14 @@ def at_tcp(port):
 
 
 def at_card(host, port):
-    """Somebody waits for connections to a port of the card whose host's socket is at the path ``host``: it says so if
-    somebody else wants the port."""
+    """Somebody waits for connections to a port of the card whose host's socket is at the path ``host``: who wants the
+    port hears that, and who wants it of an address that is nobody's hears nothing else, and gets nothing."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asker:
         asker.connect(str(host))
         channel = _ask(asker, Opcode.CREATE_CM_CHANNEL)
         one = _ask(asker, Opcode.CREATE_ID, channel=channel.handle, user=1, port_space=PortSpace.TCP,
                    qp_type=QPType.RC)
-        return LISTENS in (_ask(asker, Opcode.BIND_ADDR, handle=one.handle, port=port) or "")
+        return LISTENS in _ask(asker, Opcode.BIND_ADDR, handle=one.handle, ip=NOBODY, port=port)
 
 
 def _ask(asker, opcode, **fields):
