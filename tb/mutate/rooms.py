@@ -8,6 +8,7 @@ of whole cards and of the board's netlist answer for it.
 from dataclasses import dataclass
 
 SIM = "icarus"     # a mutant is built anew for every fault: Icarus builds in a second, Verilator in half a minute
+COUNT, SEED = 173, 1     # of faults, with some for the smallest rooms about 210; of their drawing
 WIRES = ("hdl/card.py", "hdl/ring/rings.py", "hdl/table/tables.py", "hdl/board/u50.py")
 
 
