@@ -31,6 +31,14 @@ class Gone(Exception):
     """The daemon hung up."""
 
 
+def memory_file(size):
+    """A file of so many bytes that cannot shrink."""
+    file = os.memfd_create("raw", os.MFD_ALLOW_SEALING)
+    os.truncate(file, size)
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    return file
+
+
 class Ring:
     """A ring as the program has it."""
 
@@ -131,9 +139,7 @@ class RawClient:
 
     def memory(self, pages, pd, access=15):
         """Registered memory: its mapping and its keys; it is at :data:`VA`."""
-        file = os.memfd_create("raw", os.MFD_ALLOW_SEALING)
-        os.truncate(file, pages * PAGE)
-        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        file = memory_file(pages * PAGE)
         mapping = mmap.mmap(file, pages * PAGE)
         shared, _ = self.call(Opcode.SHARE, size=pages * PAGE, files=[file])
         os.close(file)
