@@ -173,7 +173,9 @@ class Daemon:
             socket.send_fds(client.socket, [answer], out)
         except Violation as violation:
             self.drop(client, f"was dropped: {violation}")
-        except (BlockingIOError, ConnectionError):
+        except ConnectionError:      # it ended meanwhile
+            self.drop(client)
+        except BlockingIOError:
             self.drop(client, "was dropped: it takes no answers")
         finally:
             for file in files:
