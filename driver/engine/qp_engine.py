@@ -235,7 +235,7 @@ class QpEngine:
         if receiver.holes.waits_for_blocks:
             receiver.link_waiting()
             self._news = True
-        if self._news and not self.in_error:
+        if self._news and not self.in_error and not self.leaving:
             self._news = False
             self._take_messages()
         self.operations.pump()
@@ -266,10 +266,10 @@ class QpEngine:
             self.fail(WCStatus.WR_FLUSH_ERR)
 
     def _progress_sender(self, now):
-        sender, requester = self.sender, self.operations.requester
+        sender, requester, mailbox = self.sender, self.operations.requester, self.operations.mailbox
         sender.requests, sender.oldest_psn = requester.started, requester.oldest_psn
         sender.spares = not requester.open and not requester.waiting
-        sender.await_peer(bool(requester.open), now)
+        sender.await_peer(bool(requester.open) or mailbox.awaits_peer, now)
         sender.poll(now)
         if sender.frames:
             self._carry_out(sender.frames)
@@ -280,7 +280,7 @@ class QpEngine:
             self.fail(sender.failed)
         if taken or self.in_error or requester.waiting or self.operations.responder.entries:
             self.operations.pump()
-            sender.await_peer(bool(requester.open), now)
+            sender.await_peer(bool(requester.open) or mailbox.awaits_peer, now)
         if self.draining and not self.in_error and not requester.open:
             self.draining = False
             if self._tell_drained:

@@ -258,7 +258,8 @@ class ConnectionId:
     def end(self):
         """Close, and forget its handle."""
         self.close()
-        self.client.objects[Kind.CM_ID].pop(self.handle, None)
+        if self.handle in self.client.objects[Kind.CM_ID]:
+            self.client.remove(Kind.CM_ID, self.handle)
 
 
 def private_data(param, most):

@@ -10,6 +10,7 @@ from weft.driver.cm.enums import EventType
 from weft.driver.connection.messages import RejectReason
 from weft.driver.ibverbs.messages import MESSAGES, Kind, Opcode
 from weft.driver.serve import connection_ids
+from weft.driver.serve.quota import OF_ALL, What
 from weft.driver.terms.enums import MTU, QPAttrMask, QPState
 from weft.tb.flow.seed import drawn_seed
 from weft.tb.serve.hostile import settle
@@ -173,20 +174,20 @@ def test_a_port_is_of_one_program(ends):
     assert len(found) == 50
 
 
-def test_who_takes_no_events_is_dropped(served):
-    daemon, said = served
-    lazy, good = RawIds(daemon, "b"), RawIds(daemon, "a")
-
+def test_who_takes_no_events_is_dropped():
     def ask_for_events():
         while True:
-            one = lazy.new()
-            lazy.do(Opcode.RESOLVE_ADDR, one, dst_port=PORT, timeout_ms=1)
-            lazy.do(Opcode.QUERY_ROUTE, one)
+            lazy.do(Opcode.RESOLVE_ADDR, lazy.new(), dst_port=PORT, timeout_ms=1)
 
-    with pytest.raises(Gone):
-        ask_for_events()
-    assert "not read" in said[0]
-    good.listen(PORT)
+    with local_daemon(most=OF_ALL | {What.EVENTS: 100}) as (daemon, said):
+        lazy, good = RawIds(daemon, "b"), RawIds(daemon, "a")
+        with pytest.raises(Gone):
+            ask_for_events()
+        assert "not read" in said[0]
+        good.listen(PORT)
+        good.close()
+        settle(daemon, 0)
+        assert not any(daemon.account.has.values())
 
 
 def test_whatever_programs_ask_of_identifiers_the_daemon_keeps_order(served):
@@ -204,6 +205,7 @@ def test_whatever_programs_ask_of_identifiers_the_daemon_keeps_order(served):
     for one in crowd:
         one.program.close()
     settle(daemon, 0)
+    assert not any(daemon.account.has.values())
     empty(daemon)
 
 
