@@ -130,7 +130,7 @@ static int simulated(void) {
     return LOAD(page) != NULL;
 }
 
-PUBLIC uint64_t weft_clock_ns(void) { return LOAD(page) ? later(0) + 1 : 0; }
+PUBLIC uint64_t weft_clock_ns(void) { return LOAD(page) ? later(0) : 0; }
 
 /* ------------------------------------------------------------------------------------------------------- clocks */
 

@@ -13,7 +13,8 @@ from ..verbs.context import Context
 from .ring import Violation
 from .shared_memory import Given, create, words_of
 
-POSTED, ASLEEP, TOLD, WAITING = (BELL.offset_of(name) // 32 for name in ("posted", "asleep", "told", "waiting"))
+POSTED, ASLEEP, TOLD, WAITING, WAITED, CLOCK = (
+    BELL.offset_of(name) // 32 for name in ("posted", "asleep", "told", "waiting", "waited", "clock_ns"))
 OBJECTS_MAX = 1 << 16
 EVENTS_MAX = 1 << 12
 _RECEIVES = frozenset({WCOpcode.RECV, WCOpcode.RECV_RDMA_WITH_IMM})
