@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "connect.h"
+
 #define BYTES 64
 #define DEPTH 64
 
@@ -24,21 +26,6 @@ static double now(clockid_t clock) {
 static int compare(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
-}
-
-static void to_rts(struct ibv_qp *qp, struct ibv_qp *peer, union ibv_gid gid) {
-    struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
-    struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer->qp_num,
-        .max_dest_rd_atomic = 1, .min_rnr_timer = 1,
-        .ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .hop_limit = 1 } } };
-    struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
-        .max_rd_atomic = 1 };
-    if (ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
-        || ibv_modify_qp(qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN
-                                       | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
-        || ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY
-                                       | IBV_QP_MAX_QP_RD_ATOMIC))
-        exit(3);
 }
 
 static int post(struct ibv_qp *qp, struct ibv_mr *mr, size_t from) {
@@ -104,8 +91,7 @@ int main(int count, char **arguments) {
     struct ibv_qp *qp = ibv_create_qp(pd, &attr), *peer = ibv_create_qp(pd, &attr);
     union ibv_gid gid;
     if (!mr || !qp || !peer || ibv_query_gid(context, 1, 0, &gid)) return 2;
-    to_rts(qp, peer, gid);
-    to_rts(peer, qp, gid);
+    if (to_rts(qp, gid, peer->qp_num, 0, 0) || to_rts(peer, gid, qp->qp_num, 0, 0)) return 3;
     puts("ready");
     fflush(stdout);
     if (!strcmp(arguments[1], "spin")) return spin(cq, atof(arguments[2]));
