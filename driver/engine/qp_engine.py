@@ -79,7 +79,7 @@ class QpEngine:
         self.path = self.receiver = self.sender = self._way = None
         self.on_card = self.in_error = self.leaving = self.draining = False
         self.start_answering = start_answering
-        self._tell, self._tell_drained, self._heard = tell, False, False
+        self._tell, self._tell_drained, self._heard, self._left = tell, False, False, False
         self.told_card = None
         self._news = True        # the receiver heard of something since it last worked out what is complete
         self._receives, self._shared = receives, shared
@@ -356,7 +356,9 @@ class QpEngine:
         """Those that no message took; shared ones stay."""
         if self._shared:
             self._receives.leave(self.operations.wake)
-            self._tell(EventType.QP_LAST_WQE_REACHED)
+            if not self._left:
+                self._left = True
+                self._tell(EventType.QP_LAST_WQE_REACHED)
             return
         for receive in self._receives.clear():
             self.complete_receive(receive, WCStatus.WR_FLUSH_ERR)

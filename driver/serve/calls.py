@@ -35,7 +35,7 @@ def call(opcode):
 
 # ------------------------------------------------------------------------------------------------- the device
 
-def _field_of(gid):
+def field_of(gid):
     """A GID, or its text, as messages have it."""
     return int.from_bytes(IPv6Address(str(gid)).packed, "little")
 
@@ -45,7 +45,7 @@ def hello(client, _request, _tail, _files):
     if client.context is not None:
         raise Violation("a second greeting")
     card = client.open().card
-    return ({"node_guid": guid_of(card.mac), "gid": _field_of(GID.of_ipv4(card.ip)), "index": 0,
+    return ({"node_guid": guid_of(card.mac), "gid": field_of(GID.of_ipv4(card.ip)), "index": 0,
              "name": int.from_bytes(NAME, "little")},
             [client.bell_file.give(), os.dup(client.doorbell), os.dup(client.wake), client.async_events.theirs.give()])
 
@@ -240,12 +240,17 @@ def modify_qp(client, request, _tail, _files):
 @call(Opcode.QUERY_QP)
 def query_qp(client, request, _tail, _files):
     attr, _init = client.find(Kind.QP, request.handle).query()
+    return qp_attr_fields(attr), []
+
+
+def qp_attr_fields(attr):
+    """A :class:`QPAttr` as messages have it."""
     route = attr.ah_attr.gr
     return {name: int(getattr(attr, name)) for name in _PLAIN} | {
         "qp_state": int(attr.qp_state), "sq_draining": attr.sq_draining, "is_global": attr.ah_attr.is_global,
-        "dgid": _field_of(route.dgid), "flow_label": route.flow_label,
+        "dgid": field_of(route.dgid), "flow_label": route.flow_label,
         "sgid_index": route.sgid_index, "hop_limit": route.hop_limit, "traffic_class": route.traffic_class,
-        "sl": attr.ah_attr.sl, "ah_port_num": attr.ah_attr.port_num}, []
+        "sl": attr.ah_attr.sl, "ah_port_num": attr.ah_attr.port_num}
 
 
 # ------------------------------------------------------------------------------------------------------ the end

@@ -227,8 +227,9 @@ class Client:
                 user = getattr(event.element, "user", 1)      # of the device: port 1
                 self.async_events.tell(ASYNC_EVENT.pack(user=user, event_type=event.event_type))
         self.async_events.flush()
-        for channel in self.objects[Kind.CHANNEL].values():
-            channel.flush()
+        for kind in (Kind.CHANNEL, Kind.CM_CHANNEL):
+            for channel in self.objects[kind].values():
+                channel.flush()
 
     def fall_asleep(self):
         """The daemon is about to sleep: doorbells are wanted."""
@@ -248,6 +249,8 @@ class Client:
     def close(self):
         """The program is gone, or is to be: free what it had."""
         self.socket.close()
+        for channel in self.objects[Kind.CM_CHANNEL].values():
+            channel.close()
         if self.context is not None:
             self.context.close()
         for file in list(self.objects[Kind.FILE].values()):

@@ -19,6 +19,7 @@ from ..ibverbs.messages import (
 )
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.errors import NoRoom, PyverbsRDMAError
+from . import connection_calls  # noqa: F401 - it adds to CALLS
 from .calls import CALLS
 from .client import Client
 from .quota import Account, of_this_process
