@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 export AMARANTH_USE_YOSYS := builtin
+# Every simulator starts a Python, a run of the tests hundreds: they are not to compile the same files each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 # What a person may set: of `make sim` and `make wave` (what is not given is left to `weft sim`), and of the others.
 PARAMETERS := FILE LOSS REORDER DUP CORRUPT BACK_LOSS BACK_REORDER BACK_DUP BACK_CORRUPT RTT_US QPS SEED PMTU SIM PRESET

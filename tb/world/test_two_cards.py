@@ -8,13 +8,17 @@ from weft.tb.flow import kept_text, lint
 from weft.tb.world import two_cards
 
 
-def test_verilog_of_sources_that_change_meanwhile_is_not_kept(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("name", "value"), [
+    ("BEGAN_NS", 0),                        # edited before this process first looked
+    ("sources", lambda *_: "edited"),       # and after that
+])
+def test_verilog_of_sources_that_change_meanwhile_is_not_kept(tmp_path, monkeypatch, name, value):
     """A process that began before an edit elaborates what it read then, not what the files say now."""
     made = []
     monkeypatch.setattr(two_cards, "BUILD_ROOT", tmp_path)
     monkeypatch.setattr(verilog, "card_verilog", lambda params: made.append(params) or f"text {len(made)}")
     assert [two_cards.card_text(preset("test")) for _ in range(2)] == ["text 1", "text 1"]
-    monkeypatch.setattr(kept_text, "sources", lambda *_: "edited")
+    monkeypatch.setattr(kept_text, name, value)
     assert [two_cards.card_text(preset("basic")) for _ in range(2)] == ["text 2", "text 3"]
     assert len(list(tmp_path.rglob("*.v"))) == 1
 
