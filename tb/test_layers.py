@@ -114,9 +114,10 @@ IMPORTS = {
                    "driver/verbs driver/soft/raw model/functional tb/flow",
     "tb/job": "contracts driver/terms driver/verbs driver/application model "
               "model/functional model/card tb/flow tb/world tb/judge tb/cards tb/wave",
-    "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application driver/soft/ports "
-                  "driver/soft/raw driver/soft/rc model model/functional model/card model/wan tb/flow tb/world "
-                  "tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards tb/job tb/fuzz tb/soak",
+    "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/ibverbs driver/verbs driver/application "
+                  "driver/soft/ports driver/soft/raw driver/soft/rc model model/functional model/card model/wan "
+                  "tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards tb/job "
+                  "tb/fuzz tb/soak tb/serve",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/calibrate": "contracts driver/terms driver/verbs driver/application model model/functional model/card tb/flow "
                     "tb/world tb/cards tb/job tb/measure",
