@@ -94,7 +94,7 @@ class FunctionalWorld(World):
     def summary(self):
         """A sentence for each host: what became of its frames."""
         for name, link in self.links.items():
-            lost = sum(link.lost[opcode] for opcode in (*wire.DATA_OPCODES, *wire.RETX_OPCODES))
+            lost = sum(link.lost[opcode] for opcode in wire.DATA_OPCODES)
             again = sum(link.sent[opcode] for opcode in wire.RETX_OPCODES)
             yield sentence_of(name, link.sent.total(), link.lost.total(), lost, again)
 

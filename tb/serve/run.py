@@ -1,10 +1,13 @@
-"""``make programs``: the programs of others on functional cards, without loss and with it.
+"""``make programs``: the programs of others on functional cards, without loss and with it; and one of each operation on
+the cards in time and the RTL, in simulated time.
 
-``python -m weft.tb.serve.run [--brief] [--only NAME]``; the table goes to ``sim_build/reports/programs.json`` as well:
-a list of ``{"program", "options", "backend", "loss", "status", "figure", "unit"}``.
+``python -m weft.tb.serve.run [--brief] [--only NAME] [--backend NAME]``; the table goes to
+``sim_build/reports/programs.json`` as well: a list of ``{"program", "options", "backend", "loss", "status", "figure",
+"unit"}``.
 """
 
 import argparse
+import itertools
 import json
 import shlex
 import sys
@@ -17,6 +20,7 @@ from weft.tb.serve.programs import TABLE, missing_packages
 from weft.tb.serve.session import CannotServe, serving
 
 LOSSES = ("0", "0.02")
+BACKENDS, SIMULATED = ("functional", "model", "rtl"), ("--time", "sim", "--preset", "test")
 FIRST_PORT, LIMIT_S = 18600, 1200
 SERVER_IP = str(IPv4Address(IP + 1))      # of host b's card
 REPORT = BUILD_ROOT / "reports/programs.json"
@@ -61,10 +65,29 @@ def tests(session, loss):
                "status": status, "figure": ran - skipped, "unit": "tests"}
 
 
+def operations(programs):
+    """One of each operation, with little to do."""
+    return [program.briefly() for program in programs if program.package == "perftest" and len(program.options) == 1]
+
+
+def table(session, programs, backend, loss, ports):
+    """Rows of programs."""
+    for program in programs:
+        status, figure, output = one(session, program, next(ports))
+        told = f"{figure:g} {program.unit}" if figure is not None else ""
+        print(f"{program.name:18} {shlex.join(program.options):24} {backend:10} loss {loss:5} {status:9} {told}",
+              flush=True)
+        if status in (FAILED, TOO_LONG):
+            print(output)
+        yield {"program": program.name, "options": shlex.join(program.options), "backend": backend,
+               "loss": float(loss), "status": status, "figure": figure, "unit": program.unit}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--brief", action="store_true", help="little to do for each")
     parser.add_argument("--only", metavar="NAME", help="programs whose name has this in it")
+    parser.add_argument("--backend", choices=BACKENDS, help="these cards alone")
     asked = parser.parse_args()
     programs = [program.briefly() if asked.brief else program for program in TABLE
                 if not asked.only or asked.only in program.name]
@@ -72,20 +95,16 @@ def main():
         print(f"some programs are missing; on Debian: apt-get install {' '.join(absent)}")
     if not asked.only and not suite.there():
         print(f"rdma-core's tests are missing; on Debian: apt-get install {' '.join(suite.PACKAGES)}")
-    rows, port = [], FIRST_PORT
-    for loss in LOSSES:
+    rows, ports = [], itertools.count(FIRST_PORT + 1)
+    for loss in LOSSES if asked.backend in (None, "functional") else ():
         with serving("--loss", loss) as session:
-            for program in programs:
-                port += 1
-                status, figure, output = one(session, program, port)
-                rows.append({"program": program.name, "options": shlex.join(program.options), "backend": "functional",
-                             "loss": float(loss), "status": status, "figure": figure, "unit": program.unit})
-                told = f"{figure:g} {program.unit}" if figure is not None else ""
-                print(f"{program.name:18} {shlex.join(program.options):24} loss {loss:5} {status:9} {told}", flush=True)
-                if status in (FAILED, TOO_LONG):
-                    print(output)
+            rows += table(session, programs, "functional", loss, ports)
             if not asked.only and suite.there():
                 rows += tests(session, loss)
+    for backend in BACKENDS[1:]:
+        if asked.backend in (None, backend) and (chosen := operations(programs)):
+            with serving("--backend", backend, *SIMULATED) as session:
+                rows += table(session, chosen, backend, "0", ports)
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     REPORT.write_text(json.dumps(rows, indent=1) + "\n")
     return 0 if all(row["status"] in (PASSED, MISSING) for row in rows) else 1

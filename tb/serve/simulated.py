@@ -56,8 +56,11 @@ class LoopWorld(FunctionalWorld, SimulatedWorld):
     def advance(self, until_ns, watched):
         notices, due = self.notices, self._driver_due_ns
         notices.clear(watched)
-        until = until_ns if due is None else min(until_ns, due)
-        self.loop.run(max(until, self.loop.now_ns), lambda: notices)
+        until = max(until_ns if due is None else min(until_ns, due), self.loop.now_ns)
+        while not notices and (at := self.loop.due_ns) is not None and at <= until:
+            self.loop.step()
+        if not notices and self.due_ns is not None:      # otherwise nothing is left that takes time
+            self.loop.run(until)
         if notices.driver or due is not None and self.loop.now_ns >= due:
             self.settle()
         return notices.program
