@@ -8,14 +8,17 @@ import argparse
 import json
 import shlex
 import sys
+from ipaddress import IPv4Address
 
 from weft.tb.serve import suite
 from weft.tb.serve.environment import BUILD_ROOT
+from weft.tb.serve.functional import IP
 from weft.tb.serve.programs import TABLE, missing_packages
 from weft.tb.serve.session import CannotServe, serving
 
 LOSSES = ("0", "0.02")
 FIRST_PORT, LIMIT_S = 18600, 1200
+SERVER_IP = str(IPv4Address(IP + 1))      # of host b's card
 REPORT = BUILD_ROOT / "reports/programs.json"
 PASSED, FAILED, MISSING, TOO_LONG = "passed", "failed", "missing", "too long"
 
@@ -34,7 +37,9 @@ def one(session, program, port, limit_s=LIMIT_S):
     if not program.pair:
         ends = [session.run("a", *program.command(), limit_s=limit_s)]
     else:
-        ends = session.run_pair(program.command(port), program.command(port, "localhost"), port=port, limit_s=limit_s)
+        server = SERVER_IP if program.on_card else "localhost"
+        ends = session.run_pair(program.command(port), program.command(port, server), port=port,
+                                on_card=program.on_card, limit_s=limit_s)
     status, output = verdict(*ends), "\n".join(end.output for end in ends)
     figure = program.read(ends[-1].output)
     if status == PASSED and program.figure and figure is None:
