@@ -28,6 +28,7 @@ def serve(
                                         show_default="full, of RTL test")] = "",
     seed: Annotated[str, typer.Option(help="Of every random choice of link and cards.")] = "1",
     folder: Annotated[Path, typer.Option(help="Where the sockets are made.")] = FOLDER,
+    capture: Annotated[Path | None, typer.Option(help="Where captures (pcap) of each host are put.")] = None,
 ):
     """Serve hosts with an RDMA card each to unmodified programs, until it is interrupted: see `weft run`."""
     choice("--backend", backend, BACKENDS)
@@ -40,11 +41,18 @@ def serve(
         refuse(f"--hosts is {hosts!r}; there are {RTL_HOSTS} cards of RTL, and so many hosts are needed")
     with needs("sim"):
         from weft.driver.ibverbs.build import CannotBuild, build
+<<<<<<< HEAD
         from weft.tb.serve.served import Settings, serve_here
+=======
+        from weft.driver.serve.daemon import Daemon
+        from weft.tb.serve.capture import capture as start_capture
+        from weft.tb.serve.functional import FunctionalWorld
+>>>>>>> robust
     try:
         build(LIBRARY_FOLDER)
     except CannotBuild as problem:
         refuse(str(problem))
+<<<<<<< HEAD
     card = card_params(preset or ("test" if backend == "rtl" else "full"))
     settings = Settings(str(folder), names, backend, time, lost, round(delay * 1000), seed, card.name)
     if backend == "rtl":
@@ -57,6 +65,14 @@ def serve(
 
 
 def _on_end(function):
+=======
+    folder.mkdir(parents=True, exist_ok=True)
+    world = FunctionalWorld(names, loss=lost, delay_ns=round(delay * 1000), seed=seed, preset=preset)
+    if capture is not None:
+        start_capture(world, capture)
+    daemon = Daemon(world, folder, say=lambda sentence: print(sentence, flush=True))
+    ended = []
+>>>>>>> robust
     for which in (signal.SIGINT, signal.SIGTERM):
         signal.signal(which, function)
 

@@ -1,10 +1,12 @@
 /* Writes into its peer's memory and reads from it, without end, until a request fails: then it says how.
- * chatter SEED PORT [ADDRESS]: without an address it waits for the other one. Its last line is one of
+ * chatter SEED PORT [ADDRESS]: without an address it waits for the other one, until its input ends. Its last line is
+ * one of
  *   no peer           the other one ended before they were connected
  *   status N after M  a completion said so, after M good ones */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +37,9 @@ static int meet(int port, const char *address) {
         if (bind(s, (struct sockaddr *)&where, sizeof where) || listen(s, 1)) end("cannot listen");
         puts("listens");
         fflush(stdout);
+        struct pollfd news[] = { { .fd = s, .events = POLLIN }, { .fd = STDIN_FILENO, .events = POLLIN } };
+        poll(news, 2, -1);
+        if (!news[0].revents) end("no peer");
         other = accept(s, NULL, NULL);
         close(s);
         return other;
