@@ -15,6 +15,7 @@ from weft.driver.verbs.mr import MR
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.model.card.host import TimedDevice
 from weft.model.card.machine.device import CompiledDevice
+from weft.model.card.machine.machine import Machine
 from weft.model.card.timing import HostTiming
 from weft.model.functional.host import run_apps
 from weft.model.link import EventLoop, Link, LinkConfig
@@ -74,6 +75,7 @@ class Play:
         self.both, self.qps, self.messages = rng.random() < 0.5, rng.randint(1, 3), messages
         delay, loss = rng.choice([100, 5_000, 50_000]), rng.choice([0, 0.02, 0.2])
         reorder, corrupt = rng.choice([0, 0, 0, 0.1]), rng.choice([0, 0, 0, 0.05])
+        Machine.frames, Machine.size = 4, 1 << 14       # so that it grows
         device_type = SeenCompiled if compiled else SeenTimed
         self.devices = [device_type(loop, seed=f"{seed} {side}", preset="test", host=host)
                         for side in range(2)]

@@ -55,8 +55,8 @@ class CompiledReceivePath(TimedReceivePath):
     @property
     def waits(self):
         """Whether every packet is Python's for now."""
-        card = self.card
-        return bool(card.backlog or self._waiting or not card.enabled or self._stuck() or card.registers["host_qpns"])
+        registers = self.card.registers
+        return bool(self._waiting or self._stuck() or not registers["control"] & 1 or registers["host_qpns"])
 
 
 class CompiledCard(TimedCard):
@@ -91,6 +91,7 @@ class CompiledCard(TimedCard):
         if self.number is not None:
             self.receive_path.cells = self.pcie.cells = cells
             self.tables.bind()
+            self.transmit_path.bind()
 
     def _begin(self):
         """Numbers of the card that stay."""

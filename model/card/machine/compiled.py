@@ -12,13 +12,15 @@ from numba.core.cgutils import raw_memcpy
 from numba.extending import intrinsic
 
 HERE = Path(__file__).parent
+NUMBERS = ("hdl/abi.py", "hdl/wire.py", *(f"model/card/{name}.py" for name in ("pcie", "timing", "transmit")))
 
 
 @functools.cache
 def cache_folder():
-    """Where machine code is kept, named by the content of this folder; None if nothing can be written there."""
+    """Where machine code is kept, named by the content of this folder and of the files its numbers come from; None if
+    nothing can be written there."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for file in sorted(HERE.glob("*.py")):
+    for file in (*sorted(HERE.glob("*.py")), *(HERE.parents[2] / name for name in NUMBERS)):
         digest.update(file.read_bytes())
     folder = Path(os.environ.get("WEFT_BUILD") or "sim_build").absolute() / "numba" / digest.hexdigest()[:16]
     try:

@@ -2,6 +2,7 @@
 
 import heapq
 import math
+from array import array
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from .state import (
     DONE,
     EVENT,
     FINISHED,
+    FRAME,
     GLOBAL,
     GROW,
     HEAD,
@@ -38,6 +40,7 @@ NEVER, MASK = 1 << 62, (1 << 64) - 1
 _FIELDS = {dtype: {name: at for at, name in enumerate(dtype.names)} for dtype in (GLOBAL, CARD, QP)}
 _G = _FIELDS[GLOBAL]
 NOW, LIMIT, TOP, X = (_G[name] for name in ("now", "limit_time", "top_time", "x"))
+_FRAME_FIELDS = len(FRAME.names)
 NUMBER, LIMIT_NUMBER, TOP_NUMBER, CODE, C, A, RESUME, EVENTS = (
     _G[name] for name in ("number", "limit_number", "top_number", "code", "c", "a", "resume", "events"))
 
@@ -48,9 +51,15 @@ class Machine:
     Attributes
     ----------
     w : World
+    pages : memoryview
+        Of ``w.page``, of one card behind the other.
+    frames, size : int
+        Places for frames and bytes of payload to begin with.
     cards : list of CompiledCard
         By their number there.
     """
+
+    frames, size = 4096, 1 << 20
 
     def __init__(self, loop):
         self.loop, self.cards, self.w, self._params = loop, [], None, []
@@ -89,13 +98,13 @@ class Machine:
         class Largest:
             qps, mrs, ptes = (max(getattr(params, name) for params in self._params) for name in ("qps", "mrs", "ptes"))
 
-        old, self.w = self.w, blank(max(2, 2 * (len(self.cards) - 1)), Largest)
+        old, self.w = self.w, blank(max(2, 2 * (len(self.cards) - 1)), Largest, self.frames, self.size)
         if old is not None:
-            for name, array in old._asdict().items():
+            for name, found in old._asdict().items():
                 if name in ("t", "g", "heap", "frame", "bytes", "work"):
-                    self.w = self.w._replace(**{name: array})
+                    self.w = self.w._replace(**{name: found})
                 else:
-                    getattr(self.w, name)[tuple(slice(0, n) for n in array.shape)] = array
+                    getattr(self.w, name)[tuple(slice(0, n) for n in found.shape)] = found
             more = self.w.read.next[len(old.read):]
             more[:] = np.arange(len(old.read) + 1, len(self.w.read) + 1)
             more[-1:] = old.read.next[0]
@@ -106,6 +115,9 @@ class Machine:
     def bind(self):
         """The arrays are others now."""
         self.table, cells = table(self.w), Cells(self.w.g, 0)
+        self._frames, self._works, self.pages = (
+            memoryview(found.view(np.ndarray).reshape(-1).view("i8"))
+            for found in (self.w.frame, self.w.work, self.w.page))
         self._floats, self._numbers = cells.floats, cells.numbers
         for number, card in enumerate(self.cards):
             card.bind(Cells(self.w.card, number))
@@ -134,7 +146,7 @@ class Machine:
         w.card[c].line_draw = drawn
         w.lane[c] = np.zeros(2, w.lane.dtype)
         w.stream[c] = np.zeros(2, w.stream.dtype)
-        w.qp[c], w.mr[c], w.page[c] = (np.zeros_like(array[c]) for array in (w.qp, w.mr, w.page))
+        w.qp[c], w.mr[c], w.page[c] = (np.zeros_like(found[c]) for found in (w.qp, w.mr, w.page))
         self._floats[TOP] = w.heap[0].time if len(heap) else math.inf
         self._numbers[TOP_NUMBER] = w.heap[0].number if len(heap) else 0
 
@@ -255,23 +267,24 @@ class Machine:
             ends = w.frame.end[live]
             w.frame.at[live] = ends - w.frame.length[live] & 2 * size - 1
             w = w._replace(bytes=grown)
-        self.w, self.table = w, table(w)
+        self.w = w
+        self.bind()
 
     # ------------------------------------------------------------------------------------- frames and works
 
     def frame(self, handle):
         """The frame of a place, as an object; the place is free again."""
-        w = self.w
-        found = w.frame[handle & len(w.frame) - 1]
-        work, source = self.works[found.work]
-        packet = TxPacket(work, int(found.psn), int(found.rsn), int(found.local) & MASK, int(found.remote) & MASK,
-                          int(found.length), bool(found.last))
-        payload = w.bytes[found.at:found.at + found.length].tobytes()
+        place = (handle & len(self.w.frame) - 1) * _FRAME_FIELDS
+        _, _, at, length, _, number, psn, rsn, local, remote, last, *_ = (
+            self._frames[place:place + _FRAME_FIELDS].tolist())
+        work, source = self.works[number]
+        packet = TxPacket(work, psn, rsn, local & MASK, remote & MASK, length, bool(last))
+        payload = self.w.bytes[at:at + length].tobytes()
         run.free(self.table, handle)
         return DataFrame.of(packet, payload, source)
 
-    def new_work(self, work, source):
-        """Number of a descriptor's work."""
+    def new_work(self, work, source, fields):
+        """Number of a descriptor's work, with what machine code has to know of it: the fields of ``state.WORK``."""
         if not self._unused:
             refs = self.w.work.refs
             self._unused = np.flatnonzero(refs == 0).tolist()
@@ -281,9 +294,10 @@ class Machine:
                 self._unused += range(len(refs), len(grown))
                 self.works += [None] * len(refs)
                 self.w = self.w._replace(work=grown)
-                self.table = table(self.w)
+                self.bind()
         number = self._unused.pop()
         self.works[number] = work, source
+        self._works[number * len(fields):(number + 1) * len(fields)] = array("l", fields)
         return number
 
     # ---------------------------------------------------------------------------------------------- PCIe

@@ -69,8 +69,8 @@ World = namedtuple("World", "t g heap card lane job done rows asking stream work
                    "draws line_draws qp mr page")
 
 
-def blank(cards, params, frames=4096, size=1 << 20):
-    """A World for so many cards, of whose sizes ``params`` are the largest."""
+def blank(cards, params, frames, size):
+    """A World for so many cards, of whose sizes ``params`` are the largest, frames, and bytes of payload."""
     def records(dtype, *shape):
         return np.zeros(shape, dtype).view(np.recarray)
 

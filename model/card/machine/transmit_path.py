@@ -10,11 +10,15 @@ from ...functional.translate import CAN_SEND, PAYLOAD_MAX, Request, check, trans
 from ...functional.transmit import TxPacket, work_packets
 from ...functional.transmit_path import TransmitPath
 from . import run
-from .state import AFTER_ROOM, AGAIN_STREAM, CARD, PAGE, RAW_LANE, SEND_STREAM, START
+from .cells import Cells
+from .state import AFTER_ROOM, AGAIN_STREAM, CARD, PAGE, RAW_LANE, SEND_STREAM, START, STREAM
 
 Ring, Reason = abi.Ring, abi.Reason
 RINGS = {SEND_STREAM: Ring.SEND, AGAIN_STREAM: Ring.RETRANSMIT}
 _PROGRAM, _ROOM_AT = CARD.names.index("program"), CARD.names.index("room_at")
+_AT, _ACTIVE, _WORK, _KNOWN, _PSN, _RSN, _LOCAL, _REMOTE, _LENGTH, _LAST, _CUT, _INDEX, _NOW_FRAME, _SEGMENTS = (
+    STREAM.names.index(name) for name in ("at", "active", "work", "known", "psn", "rsn", "local", "remote", "length",
+                                          "last", "cut", "index", "now_frame", "segments"))
 SIGN = 1 << 63
 
 
@@ -29,6 +33,7 @@ class CompiledTransmitPath(TransmitPath):
     def __init__(self, card):
         super().__init__(card)
         self._machine, self._number = card.machine, card.number
+        self.bind()
         self._packets = [None, None]       # of streams that Python cuts: [iterator, packet, segments]
 
     def start(self):
@@ -43,8 +48,9 @@ class CompiledTransmitPath(TransmitPath):
         self.card.cells.numbers[_PROGRAM] = AFTER_ROOM
         self._machine.program(self._number)
 
-    def _stream(self, which):
-        return self._machine.w.stream[self._number, which]
+    def bind(self):
+        """The arrays are others."""
+        self._streams = [Cells(self._machine.w.stream.reshape(-1), 2 * self._number + which) for which in RINGS]
 
     # ------------------------------------------------------------------------------------------ descriptors
 
@@ -53,20 +59,21 @@ class CompiledTransmitPath(TransmitPath):
         rings, ring = self.card.rings, RINGS[which]
         while rings.peek(ring) is not None:
             work = abi.WORK.unpack(entry := rings.take(ring))
-            if self._simple(work):
-                number, stream = self._new_work(work), self._stream(which)
-                stream.work, stream.index, stream.cut, stream.known = number, -1, work.remote_va, 1
-                self._show(stream, next(work_packets(work)), 0)
+            simple = self._simple(work)
+            if simple:
+                first, segments = next(work_packets(work)), 0
             else:
                 packets = self.packets(entry)
-                first = next(packets, None)
-                if first is None:
+                found = next(packets, None)
+                if found is None:
                     rings.finish(ring)
                     continue
-                self._packets[which], stream = [packets, *first], self._stream(which)
-                stream.work, stream.known = self._new_work(first[0].work), 0
-                self._show(stream, first[0], len(first[1]))
-            stream.at = self.card.loop.now_ns + self.card.timing.descriptor
+                self._packets[which], (first, segments) = [packets, *found], found
+            stream = self._streams[which]
+            numbers = stream.numbers
+            numbers[_KNOWN], numbers[_WORK], numbers[_INDEX] = simple, self._new_work(work), -1
+            self._show(numbers, first, segments)
+            stream.floats[_AT] = self.card.loop.now_ns + self.card.timing.descriptor
             return
 
     def _simple(self, work):
@@ -82,66 +89,60 @@ class CompiledTransmitPath(TransmitPath):
         mr = tables.mrs[work.lkey >> abi.KEY_TAG_BITS]
         if mr.page_2m or va + length > mr.va + mr.length or va + length >= 1 << 62:
             return False
-        first = mr.pte_index - mr.va // PAGE
-        there = self._machine.w.page[self._number, first + va // PAGE:first + (va + length - 1) // PAGE + 1]
-        return bool(there.all())
+        first = self._number * self._machine.w.page.shape[1] + mr.pte_index - mr.va // PAGE
+        return all(self._machine.pages[first + va // PAGE:first + (va + length - 1) // PAGE + 1])
 
     def _new_work(self, work):
         """Its number; the stream refers to it."""
-        card, machine = self.card, self._machine
-        number = machine.new_work(work, (card.mac, card.ip))
-        record = machine.w.work[number]
-        record.refs, record.odd = 1, work.remote_va >= 1 << 62
-        record.retransmit, record.ack_req = work.retransmit, work.ack_req
-        record.imm = work.opcode is abi.WorkOpcode.WRITE_IMM
-        record.dst_mac, record.dst_ip, record.src_ip = work.dst_mac, work.dst_ip, card.ip
-        record.dqpn, record.rkey, record.psn, record.rsn = work.dqpn, work.rkey, work.psn, work.rsn
-        record.local, record.remote = signed(work.local_va), signed(work.remote_va)
-        record.length, record.pmtu = work.length, wire.PMTUS[work.pmtu]
+        card = self.card
         mr = card.tables.mrs.get(work.lkey >> abi.KEY_TAG_BITS)
-        record.first_page = mr.pte_index - mr.va // PAGE if mr and not mr.page_2m else 0
-        record.header = _HEADER[work.retransmit]
-        return number
+        return self._machine.new_work(work, (card.mac, card.ip), (
+            1, work.remote_va >= 1 << 62, work.retransmit, work.ack_req, work.opcode is abi.WorkOpcode.WRITE_IMM,
+            work.dst_mac, work.dst_ip, card.ip, work.dqpn, work.rkey, work.psn, work.rsn, signed(work.local_va),
+            signed(work.remote_va), work.length, wire.PMTUS[work.pmtu],
+            mr.pte_index - mr.va // PAGE if mr and not mr.page_2m else 0, _HEADER[work.retransmit]))
 
-    def _show(self, stream, packet, segments):
+    @staticmethod
+    def _show(numbers, packet, segments):
         """The next packet of a stream."""
-        stream.active, stream.psn, stream.rsn, stream.length = 1, packet.psn, packet.rsn, packet.length
-        stream.local, stream.remote = signed(packet.local_va), signed(packet.remote_va)
-        stream.last = packet.last
-        if stream.known:
-            stream.index += 1
-            stream.cut = packet.remote_va + packet.length
-            segments = (packet.local_va % PAGE + packet.length + PAGE - 1) // PAGE if packet.length else 0
-        stream.segments = segments
+        local, length = packet.local_va, packet.length
+        numbers[_ACTIVE], numbers[_LAST], numbers[_PSN], numbers[_RSN] = 1, packet.last, packet.psn, packet.rsn
+        numbers[_LENGTH], numbers[_LOCAL], numbers[_REMOTE] = length, signed(local), signed(packet.remote_va)
+        if numbers[_KNOWN]:
+            numbers[_INDEX] += 1
+            numbers[_CUT] = packet.remote_va + length
+            numbers[_SEGMENTS] = (local % PAGE + length + PAGE - 1) // PAGE if length else 0
+        else:
+            numbers[_SEGMENTS] = len(segments)
 
     # ------------------------------------------------------------------------------- packets that Python cuts
 
     def next(self, which):
         """The packet chosen goes to a frame; another one, if there is one, is the next."""
         packets, _, segments = self._packets[which]
-        stream = self._stream(which)
+        numbers = self._streams[which].numbers
         found = next(packets, None)
         if found is None:
-            stream.active = 0
+            numbers[_ACTIVE] = 0
         else:
             self._packets[which] = [packets, *found]
-            self._show(stream, found[0], len(found[1]))
+            self._show(numbers, *found)
         memory, machine = self.card.memory, self._machine
         payload = b"".join([memory.read(address, n) for address, n in segments])
-        stream.now_frame, w = run.place(machine.table, len(payload)), machine.w
-        at = w.frame[stream.now_frame & len(w.frame) - 1].at
+        frame, w = run.place(machine.table, len(payload)), machine.w
+        numbers[_NOW_FRAME], at = frame, w.frame[frame & len(w.frame) - 1].at
         w.bytes[at:at + len(payload)] = np.frombuffer(payload, np.uint8)
 
     def freeze(self):
         """Tables or memory are about to change: packets that are not yet chosen are cut when it is their turn."""
         for which in RINGS:
-            stream = self._stream(which)
-            if stream.active and stream.known:
-                work, _ = self._machine.works[stream.work]
-                packet = TxPacket(work, int(stream.psn), int(stream.rsn), int(stream.local), int(stream.remote),
-                                  int(stream.length), bool(stream.last))
-                self._packets[which] = [self._rest(work, stream.index + 1), packet, self._translate(packet).segments]
-                stream.known = 0
+            numbers = self._streams[which].numbers
+            if numbers[_ACTIVE] and numbers[_KNOWN]:
+                work, _ = self._machine.works[numbers[_WORK]]
+                packet = TxPacket(work, numbers[_PSN], numbers[_RSN], numbers[_LOCAL], numbers[_REMOTE],
+                                  numbers[_LENGTH], bool(numbers[_LAST]))
+                self._packets[which] = [self._rest(work, numbers[_INDEX] + 1), packet, self._translate(packet).segments]
+                numbers[_KNOWN] = 0
 
     def _rest(self, work, index):
         return self.checked(work, itertools.islice(work_packets(work), index, None))
