@@ -5,7 +5,7 @@ frames sent after it, so that the card's reorder registers can cover it exactly.
 """
 
 import heapq
-import itertools
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass
@@ -14,17 +14,25 @@ from weft.hdl import wire
 
 
 class EventLoop:
-    """Simulated nanoseconds and what is to happen when."""
+    """Simulated nanoseconds and what is to happen when.
+
+    Attributes
+    ----------
+    compiled : object or None
+        Has further events, as machine code, with numbers of the same count, and runs both.
+    """
 
     def __init__(self):
         self.now_ns = 0
-        self._queue = []
-        self._number = itertools.count()
+        self.queue = []             # (time, number of the call, function, arguments), a heap
+        self.number = 0             # of the next call
+        self.compiled = None
 
     def call_at(self, time_ns, function, *args):
         """Run ``function`` at a time, in order of the calls when times are equal."""
-        heapq.heappush(self._queue, (time_ns if time_ns > self.now_ns else self.now_ns, next(self._number), function,
-                                     args))
+        number = self.number
+        self.number = number + 1
+        heapq.heappush(self.queue, (time_ns if time_ns > self.now_ns else self.now_ns, number, function, args))
 
     def call_in(self, delay_ns, function, *args):
         self.call_at(self.now_ns + delay_ns, function, *args)
@@ -32,19 +40,26 @@ class EventLoop:
     @property
     def due_ns(self):
         """When the next event is, or None."""
-        return self._queue[0][0] if self._queue else None
+        due = self.queue[0][0] if self.queue else math.inf
+        if self.compiled:
+            due = min(due, self.compiled.due)
+        return None if due == math.inf else due
 
     def step(self):
         """Run the next event; false if there is none."""
-        if not self._queue:
+        if self.compiled:
+            return self.compiled.step()
+        if not self.queue:
             return False
-        self.now_ns, _, function, args = heapq.heappop(self._queue)
+        self.now_ns, _, function, args = heapq.heappop(self.queue)
         function(*args)
         return True
 
     def run(self, until, condition=lambda: False):
         """Run events up to a time (inclusive), or until ``condition()`` holds after one; true for the latter."""
-        queue = self._queue
+        if self.compiled:
+            return self.compiled.run(until, condition)
+        queue = self.queue
         while not condition():
             if not queue or queue[0][0] > until:
                 self.now_ns = max(self.now_ns, until)
@@ -145,7 +160,7 @@ class Link:
         else:
             if draws[1] < config.corrupt:
                 self.corrupted[kind] += 1
-                frame = bytearray(frame)
+                frame = bytearray(bytes(frame))
                 # from the BTH on: damage in front of it may leave another valid address
                 frame[self.random.randrange(wire.BTH_OFFSET + 5, len(frame))] ^= 1 << self.random.randrange(8)
                 frame = bytes(frame)

@@ -65,6 +65,7 @@ IMPORTS = {
     "model": "contracts",
     "model/functional": "contracts model driver/device",
     "model/card": "contracts model/functional",
+    "model/card/machine": "contracts model model/functional model/card",
     "model/wan/path": "",
     "model/wan/adamap": "contracts model/wan/path",
     "model/wan/scheme": "model/wan/path model/wan/adamap",
@@ -96,8 +97,8 @@ IMPORTS = {
     "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/engine driver/verbs "
                 "driver/application model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software "
                 "tb/connection",
-    "tb/serve": "contracts driver/terms driver/ibverbs driver/cm driver/memory driver/serve driver/verbs model "
-                "model/functional model/card tb/flow tb/world",
+    "tb/serve": "contracts driver/terms driver/ibverbs driver/connection driver/cm driver/memory driver/serve "
+                "driver/verbs model model/functional model/card tb/flow tb/world",
     "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
     "tb/soft": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc "
                "driver/soft/serve driver/soft model model/functional tb/world tb/judge tb/stage tb/flow",
@@ -115,12 +116,12 @@ IMPORTS = {
     "tb/job": "contracts driver/terms driver/verbs driver/application model "
               "model/functional model/card tb/flow tb/world tb/judge tb/cards tb/wave",
     "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/ibverbs driver/verbs driver/application "
-                  "driver/soft/ports driver/soft/raw driver/soft/rc model model/functional model/card model/wan "
-                  "tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards tb/job "
-                  "tb/fuzz tb/soak tb/serve",
+                  "driver/soft/ports driver/soft/raw driver/soft/rc model model/functional model/card "
+                  "model/card/machine model/wan tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives "
+                  "tb/software tb/cards tb/job tb/fuzz tb/soak tb/serve",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
-    "tb/calibrate": "contracts driver/terms driver/verbs driver/application model model/functional model/card tb/flow "
-                    "tb/world tb/cards tb/job tb/measure",
+    "tb/calibrate": "contracts driver/terms driver/verbs driver/application model model/functional model/card "
+                    "model/card/machine tb/flow tb/world tb/cards tb/job tb/measure",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",

@@ -35,13 +35,22 @@ class TimedCard(FunctionalCard):
         super().__init__(memory, loop, send_frame, interrupt, **options)
 
     def _reset(self):
-        self.pcie = Pcie(self.loop, self.timing, self._host, self._seed)
+        self.pcie = self._new_pcie()
         self.pcie.waiting = self._room
         self._lines = deque()       # line reads without room
         self._paced = {}            # client -> when it may write again
         self.second_level = SecondLevel(self)
         self._busy = False          # a command is under way
         super()._reset()
+
+    def plugged(self, function):
+        """Frames are sent with this function from now on."""
+
+    def pages_go(self, frames):
+        """These pages of the host's memory are about to be free."""
+
+    def _new_pcie(self):
+        return Pcie(self.loop, self.timing, self._host, self._seed)
 
     # ----------------------------------------------------------------------------------------- host memory
 

@@ -30,8 +30,17 @@ class DataFrame:
 
     def __init__(self, packet, segments, card):
         memory = card.memory
-        self.packet, self._source = packet, (card.mac, card.ip)
-        self.payload = b"".join([memory.read(address, n) for address, n in segments])
+        self._fill(packet, b"".join([memory.read(address, n) for address, n in segments]), (card.mac, card.ip))
+
+    @classmethod
+    def of(cls, packet, payload, source):
+        """A frame with these bytes of payload from ``source``, a pair of MAC and IP addresses."""
+        frame = cls.__new__(cls)
+        frame._fill(packet, payload, source)
+        return frame
+
+    def _fill(self, packet, payload, source):
+        self.packet, self.payload, self._source = packet, payload, source
         self.opcode = packet.opcode
         self._length = wire.header_bytes(self.opcode) + packet.length + -packet.length % 4 + wire.ICRC_BYTES
 

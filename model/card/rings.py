@@ -10,6 +10,8 @@ from .timing import CYCLE_NS
 
 Ring = abi.Ring
 REQUEST_LINES_MAX = 4
+_INTERRUPT = {ring: f"interrupt_{ring.name.lower()}" for ring in abi.CARD_TO_HOST}
+_LOG2 = {f"{ring.name.lower()}_log2": ring for ring in abi.HOST_TO_CARD}
 PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
 
 
@@ -30,11 +32,11 @@ class TimedRings(CardRings):
 
     def written(self, name, value):
         super().written(name, value)
-        for ring in abi.HOST_TO_CARD:
-            if name == f"{ring.name.lower()}_log2" and value >> abi.RING_ENABLE_BIT & 1:
-                self._asked[ring] = self._held[ring] = 0
-                self._ready[ring].clear()
-                self._reads[ring].clear()
+        ring = _LOG2.get(name)
+        if ring is not None and value >> abi.RING_ENABLE_BIT & 1:
+            self._asked[ring] = self._held[ring] = 0
+            self._ready[ring].clear()
+            self._reads[ring].clear()
 
     # ----------------------------------------------------------------------------------- host to card
 
@@ -82,8 +84,7 @@ class TimedRings(CardRings):
     def tell(self):
         """The status block follows at its own pace."""
         if address := self.card.registers["status_block"]:
-            block = abi.STATUS_BLOCK.pack(**{f"{r.name.lower()}_cons": self.cons[r] for r in abi.HOST_TO_CARD})
-            self.card.post("status", address, block, self.card.loop.now_ns + self.card.timing.status)
+            self.card.post("status", address, self.status(), self.card.loop.now_ns + self.card.timing.status)
 
     # ----------------------------------------------------------------------------------- card to host
 
@@ -100,7 +101,7 @@ class TimedRings(CardRings):
             self._tell_host(ring, self.card.pcie.written_at)
 
     def _tell_host(self, ring, time_ns):
-        lag = getattr(self.card.timing, f"interrupt_{ring.name.lower()}")
+        lag = getattr(self.card.timing, _INTERRUPT[ring])
         self.card.loop.call_at(time_ns + lag, self._message, abi.VECTOR[ring])
 
     def _interrupt(self, ring):

@@ -113,7 +113,9 @@ class App:
     def __init__(self, device, function):
         self.device, self.result, self.error, self.done = device, None, None, False
         self.ended = lambda: None
-        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._go, self._back = threading.Lock(), threading.Lock()      # whose turn it is
+        self._go.acquire()
+        self._back.acquire()
         self._function = function
         self.sleeping, self.until_woken, self._sleeps = None, True, 0
         self.thread = threading.Thread(target=self._run, daemon=True)

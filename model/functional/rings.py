@@ -3,6 +3,8 @@
 from weft.hdl import abi
 
 Ring = abi.Ring
+_BASE, _LOG2 = ({r: f"{r.name.lower()}_{part}" for r in Ring} for part in ("base", "log2"))
+_CONS = {r: f"{r.name.lower()}_cons" for r in abi.HOST_TO_CARD}
 _PART = {f"{r.name.lower()}_{part}": (r, part) for r in Ring for part in ("base", "log2", "prod", "cons")}
 
 
@@ -17,16 +19,16 @@ class CardRings:
         self.armed = dict.fromkeys(abi.CARD_TO_HOST, False)
 
     def _log2(self, ring):
-        return self.card.registers[f"{ring.name.lower()}_log2"] & 0xFF
+        return self.card.registers[_LOG2[ring]] & 0xFF
 
     def enabled(self, ring):
-        return bool(self.card.registers[f"{ring.name.lower()}_log2"] >> abi.RING_ENABLE_BIT & 1)
+        return bool(self.card.registers[_LOG2[ring]] >> abi.RING_ENABLE_BIT & 1)
 
     def _wrap(self, ring):
         return 2 << self._log2(ring)
 
     def _address(self, ring, index):
-        return self.card.registers[f"{ring.name.lower()}_base"] + index % (1 << self._log2(ring)) * abi.BLOCK_BYTES
+        return self.card.registers[_BASE[ring]] + index % (1 << self._log2(ring)) * abi.BLOCK_BYTES
 
     def _phase(self, ring, index):
         return 1 - (index >> self._log2(ring) & 1)
@@ -85,9 +87,11 @@ class CardRings:
     def tell(self):
         """Write the status block."""
         if address := self.card.registers["status_block"]:
-            self.card.memory.write(
-                address, abi.STATUS_BLOCK.pack(**{f"{r.name.lower()}_cons": self.cons[r] for r in abi.HOST_TO_CARD})
-            )
+            self.card.memory.write(address, self.status())
+
+    def status(self):
+        """The status block."""
+        return abi.STATUS_BLOCK.pack(**{name: self.cons[ring] for ring, name in _CONS.items()})
 
     def room(self, ring):
         """Entries a card-to-host ring can take."""

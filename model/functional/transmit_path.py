@@ -70,7 +70,11 @@ class TransmitPath:
         if work.pmtu not in wire.PMTUS or not isinstance(work.opcode, abi.WorkOpcode):
             self._tx_error(work, Reason.BAD_DESCRIPTOR)
             return
-        for packet in work_packets(work):
+        yield from self.checked(work, work_packets(work))
+
+    def checked(self, work, packets):
+        """Packets of a work and the pieces of their payload, until one must not be sent."""
+        for packet in packets:
             result = translate(
                 self.card.tables.qps,
                 self.card.tables.mrs,

@@ -39,22 +39,18 @@ def serve(
     lost, delay = number("--loss", loss, float, 0, 1), number("--delay-us", delay_us, float, 0, DELAY_US_MAX)
     if backend == "rtl" and len(names) != RTL_HOSTS:
         refuse(f"--hosts is {hosts!r}; there are {RTL_HOSTS} cards of RTL, and so many hosts are needed")
+    if backend == "rtl" and capture is not None:
+        refuse("--capture is for functional cards and cards in time; of RTL, `weft sim` makes captures")
     with needs("sim"):
         from weft.driver.ibverbs.build import CannotBuild, build
-<<<<<<< HEAD
         from weft.tb.serve.served import Settings, serve_here
-=======
-        from weft.driver.serve.daemon import Daemon
-        from weft.tb.serve.capture import capture as start_capture
-        from weft.tb.serve.functional import FunctionalWorld
->>>>>>> robust
     try:
         build(LIBRARY_FOLDER)
     except CannotBuild as problem:
         refuse(str(problem))
-<<<<<<< HEAD
     card = card_params(preset or ("test" if backend == "rtl" else "full"))
-    settings = Settings(str(folder), names, backend, time, lost, round(delay * 1000), seed, card.name)
+    settings = Settings(str(folder), names, backend, time, lost, round(delay * 1000), seed, card.name,
+                        None if capture is None else str(capture))
     if backend == "rtl":
         from weft.tb.serve.rtl import serve_rtl
         serve_rtl(settings, _say, _on_end)
@@ -65,14 +61,6 @@ def serve(
 
 
 def _on_end(function):
-=======
-    folder.mkdir(parents=True, exist_ok=True)
-    world = FunctionalWorld(names, loss=lost, delay_ns=round(delay * 1000), seed=seed, preset=preset)
-    if capture is not None:
-        start_capture(world, capture)
-    daemon = Daemon(world, folder, say=lambda sentence: print(sentence, flush=True))
-    ended = []
->>>>>>> robust
     for which in (signal.SIGINT, signal.SIGTERM):
         signal.signal(which, function)
 

@@ -12,6 +12,7 @@ from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.params import preset
 from weft.model.card.host import TimedDevice
+from weft.model.card.machine.device import CompiledDevice
 from weft.model.functional.host import run_apps
 from weft.model.link import EventLoop, Link, LinkConfig
 from weft.tb.flow.progress import tell
@@ -47,6 +48,8 @@ class Haul:
     rtt_ns : int
     pmtu : int
     progress : path or None
+    device_type : type
+        Of both hosts.
 
     Attributes
     ----------
@@ -55,12 +58,12 @@ class Haul:
         Processor time of the transfer.
     """
 
-    def __init__(self, size, *, loss=LOSS, rtt_ns=RTT_NS, pmtu=PMTU, progress=None):
+    def __init__(self, size, *, loss=LOSS, rtt_ns=RTT_NS, pmtu=PMTU, progress=None, device_type=TimedDevice):
         self.size, self.loss, self.rtt_ns, self.pmtu = size, loss, rtt_ns, pmtu
         self._progress, self.samples, self.seconds = progress, [], 0.0
         self._done = False
         loop = self.loop = EventLoop()
-        self.devices = [TimedDevice(loop, seed=f"haul {side}", preset="basic") for side in range(2)]
+        self.devices = [device_type(loop, seed=f"haul {side}", preset="basic") for side in range(2)]
         self.links = []
         for side, config in enumerate((LinkConfig(delay_ns=rtt_ns // 2, loss=loss), LinkConfig(delay_ns=rtt_ns // 2))):
             link = Link(loop, self.devices[1 - side].card.receive, config, f"haul {side}")
@@ -142,7 +145,8 @@ class Haul:
 
 def speed(progress):
     """Packets per second, and the model beside the gateware."""
-    haul = Haul(SHORT_BYTES, rtt_ns=SHORT_RTT_NS, progress=progress).run()
+    Haul(MESSAGE_BYTES, rtt_ns=SHORT_RTT_NS, device_type=CompiledDevice).run()      # compiles, or loads what was
+    haul = Haul(SHORT_BYTES, rtt_ns=SHORT_RTT_NS, progress=progress, device_type=CompiledDevice).run()
     return [
         Row("model_card_packets_per_second", "packets/s", haul.packets / haul.seconds,
             at_least=PACKETS_PER_SECOND_MIN, conditions=f"two cards in time under the real driver, {haul.size // MIB} "
@@ -171,7 +175,7 @@ def _job_seconds(backend):
 
 def driver(progress):
     """What the driver reaches over a long path."""
-    haul = Haul(LONG_BYTES, progress=progress).run()
+    haul = Haul(LONG_BYTES, progress=progress, device_type=CompiledDevice).run()
     conditions = (f"two cards in time under the real driver, {haul.size // MIB} MiB, 1 QP, 100 Gb/s, RTT 30 ms, PMTU "
                   f"{PMTU}, loss {LOSS:g}, after a round trip and as long as there is new work")
     lost = sum(haul.links[0].lost.values())

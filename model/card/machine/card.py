@@ -1,0 +1,191 @@
+"""The card in time whose pipelines are machine code, for its driver and its line the same as the one in Python."""
+
+from weft.hdl import abi, wire
+
+from ...link import Link
+from ..card import TimedCard
+from ..receive import TimedReceivePath
+from ..rings import TimedRings
+from .cells import cell
+from .host_side import CompiledPcie, Draws
+from .machine import Machine
+from .state import CARD, DATA_LANE, RAW_LANE
+from .tables import CompiledTables
+from .transmit_path import CompiledTransmitPath
+
+Ring = abi.Ring
+_RINGS = {Ring.SEND: "ready0", Ring.RETRANSMIT: "ready1", Ring.NIC_TX: "raw_ready"}
+_AT = {name: at for at, name in enumerate(CARD.names)}
+_TX, _RETX, _TX_BYTES, _RX_FRAMES, _RX, _RX_BYTES = (_AT[name] for name in (
+    "tx_packets", "tx_retransmissions", "tx_bytes", "rx_frames", "rx_packets", "rx_bytes"))
+_SLOW, _LINES, _LINE = _AT["slow"], _AT["lines"], _AT["compiled_line"]
+_KINDS = [(kind, _AT[f"sent{at}"], _AT[f"lost{at}"]) for at, kind in enumerate((
+    wire.Opcode.WRITE_ONLY, wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.RETX_WRITE, wire.Opcode.RETX_WRITE_IMM))]
+RING_OF_JOB = (Ring.NIC_TX, Ring.SEND, Ring.RETRANSMIT)
+
+
+class CompiledRings(TimedRings):
+    """:class:`TimedRings` that let the pipelines see how many descriptors are there."""
+
+    def written(self, name, value):
+        super().written(name, value)
+        self.show()
+
+    def take(self, ring):
+        entry = super().take(ring)
+        self.show()
+        return entry
+
+    def show(self):
+        """Tell the pipelines."""
+        numbers = self.card.cells.numbers
+        for ring, name in _RINGS.items():
+            numbers[_AT[name]] = len(self._ready[ring])
+
+
+class CompiledReceivePath(TimedReceivePath):
+    """:class:`TimedReceivePath` of the packets that are not as they should be."""
+
+    _mac_free, placed = cell(CARD, "mac_free"), cell(CARD, "placed")
+
+    def __init__(self, card):
+        self.cells = card.cells
+        super().__init__(card)
+
+    @property
+    def waits(self):
+        """Whether every packet is Python's for now."""
+        registers = self.card.registers
+        return bool(self._waiting or self._stuck() or not registers["control"] & 1 or registers["host_qpns"])
+
+
+class CompiledCard(TimedCard):
+    """:class:`TimedCard`, a part of a :class:`Machine`.
+
+    Attributes
+    ----------
+    line : Link or None
+        Where its frames go, if that is simple enough.
+    """
+
+    rings_type, transmit_type, receive_type = CompiledRings, CompiledTransmitPath, CompiledReceivePath
+    tables_type = CompiledTables
+    number = None
+
+    def _new_pcie(self):
+        return CompiledPcie(self.loop, self.timing, self._host, self._seed, self)
+
+    def _reset(self):
+        if self.number is None:
+            self.machine = Machine.of(self.loop)
+            self.cells = self.line = self.peer = None
+            self.number = self.machine.add(self)
+        else:
+            self.machine.forget(self.number)
+        super()._reset()
+        self._begin()
+
+    def bind(self, cells):
+        """The card's numbers are in other arrays."""
+        self.cells = cells
+        if self.number is not None:
+            self.receive_path.cells = self.pcie.cells = cells
+            self.tables.bind()
+            self.transmit_path.bind()
+
+    def _begin(self):
+        """Numbers of the card that stay."""
+        card, timing, host, params = (self.machine.w.card[self.number], self.timing, self.pcie.host, self.params)
+        share = max(params.bulk_tags // 8, 1)
+        for lane, free in ((DATA_LANE, params.bulk_tags - share), (RAW_LANE, share)):
+            self.machine.w.lane[self.number, lane].free = free
+        for name in ("pcie_bytes_per_ns", "pcie_hop", "read_request", "request_ahead", "check", "payload", "send",
+                     "send_raw", "retire", "retire_raw", "room", "judge", "place"):
+            setattr(card, name, getattr(timing, name))
+        card.read_latency, card.read_jitter = host.read_latency_ns, host.read_jitter
+        card.read_tail, card.read_tail_ns = host.read_tail, host.read_tail_ns
+        card.max_payload, card.split = host.max_payload_bytes, host.split_completions
+        card.write_header, card.completion_header = timing.write_header_bytes, timing.completion_header_bytes
+        card.pace, card.trusted, card.gbps = self.pcie.pace, 1, self.line_gbps
+        card.most = min(params.bulk_slot_bytes, host.max_read_bytes)
+        card.tx_places, card.rx_beats = params.tx_buffer_beats, params.rx_buffer_beats
+        card.qpn_width = params.qpn_width
+        self.pcie.refill()
+        if self.line:
+            self._line_numbers()
+
+    # --------------------------------------------------------------------------------------- its line
+
+    def plugged(self, function):
+        """Frames that only get lost on a :class:`~weft.model.link.Link` to another compiled card stay machine code."""
+        link, self.line = getattr(function, "__self__", None), None
+        peer = getattr(getattr(link, "deliver", None), "__self__", None)
+        if (isinstance(link, Link) and isinstance(peer, CompiledCard) and peer.machine is self.machine
+                and not isinstance(link.random, Draws)):
+            config = link.config
+            if not (config.duplicate or config.reorder or config.corrupt or config.loss_model):
+                self.line, self.peer, self.config = link, peer, config
+                link.random = Draws(link.random, self, "line_draws", "line_draw")
+                self._line_numbers()
+
+    def _line_numbers(self):
+        card = self.machine.w.card[self.number]
+        card.loss, card.delay, card.peer = self.config.loss, self.config.delay_ns, self.peer.number
+        self.line.random.fill()
+
+    # ------------------------------------------------------------------------ between Python and machine code
+
+    def pages_go(self, frames):
+        self.tables.forget_pages(frames)
+
+    def descriptors(self, ring):
+        self.rings.show()
+        super().descriptors(ring)
+
+    def refresh(self):
+        """What the pipelines have to know before they go on."""
+        numbers, link = self.cells.numbers, self.line
+        numbers[_SLOW] = self.receive_path.waits or self.watched()
+        numbers[_LINES] = len(self._lines)
+        numbers[_LINE] = bool(link and link.ahead and not link.drop and link.config is self.config)
+
+    def watched(self):
+        """Whether somebody looks at every write."""
+        memory = self.memory.watched
+        return bool(memory.dma_watchers or memory.dma_taps)
+
+    def count(self):
+        """What the pipelines counted goes to the counters."""
+        numbers, counters = self.cells.numbers, self.counters
+        if numbers[_TX]:
+            counters["tx_packets"] += numbers[_TX]
+            counters["tx_retransmissions"] += numbers[_RETX]
+            counters["tx_bytes"] += numbers[_TX_BYTES]
+            numbers[_TX] = numbers[_RETX] = numbers[_TX_BYTES] = 0
+        if numbers[_RX_FRAMES]:
+            counters["rx_frames"] += numbers[_RX_FRAMES]
+            counters["rx_packets"] += numbers[_RX]
+            counters["rx_bytes"] += numbers[_RX_BYTES]
+            numbers[_RX_FRAMES] = numbers[_RX] = numbers[_RX_BYTES] = 0
+        if self.line:
+            self.line_count()
+
+    def line_count(self):
+        """The same of its line."""
+        numbers = self.cells.numbers
+        for kind, sent, lost in _KINDS:
+            if numbers[sent]:
+                self.line.sent[kind] += numbers[sent]
+                if numbers[lost]:
+                    self.line.lost[kind] += numbers[lost]
+                numbers[sent] = numbers[lost] = 0
+
+    def finished(self, ring):
+        """A descriptor is done with."""
+        self.rings.finish(RING_OF_JOB[ring])
+
+    def refill(self):
+        """More random numbers."""
+        self.pcie.refill()
+        if self.line:
+            self.line.random.fill()

@@ -1,0 +1,72 @@
+"""What Python asks of compiled PCIe, and random numbers that it shares with machine code."""
+
+import random
+
+from ..timing import CYCLE_NS, HostTiming
+from .cells import cell
+from .state import CARD, DRAWS
+
+_DRAW = {name: CARD.names.index(name) for name in ("draw", "line_draw")}
+
+
+class Draws:
+    """Random numbers of a generator, drawn ahead into an array of the machine.
+
+    Parameters
+    ----------
+    rng : random.Random
+    card : CompiledCard
+    array, place : str
+        Names of the array, and of the card's number that says where the next one is.
+    """
+
+    def __init__(self, rng, card, array, place):
+        self._rng, self._card, self._array, self._place = rng, card, array, _DRAW[place]
+        self.randint, self.randrange = rng.randint, rng.randrange
+        card.cells.numbers[self._place] = DRAWS
+
+    def fill(self):
+        """Draw as many as there is room for."""
+        numbers, array = self._card.cells.numbers, getattr(self._card.machine.w, self._array)[self._card.number]
+        at, draw = numbers[self._place], self._rng.random
+        array[:DRAWS - at] = array[at:]
+        array[DRAWS - at:] = [draw() for _ in range(at)]
+        numbers[self._place] = 0
+
+    def random(self):
+        """The next number."""
+        numbers = self._card.cells.numbers
+        at = numbers[self._place]
+        if at == DRAWS:
+            self.fill()
+            at = 0
+        numbers[self._place] = at + 1
+        return float(getattr(self._card.machine.w, self._array)[self._card.number, at])
+
+
+class CompiledPcie:
+    """:class:`~weft.model.card.pcie.Pcie`, which is described there, of a compiled card."""
+
+    written_at = cell(CARD, "written_at")
+
+    def __init__(self, loop, timing, host=None, seed=0, card=None):
+        self.loop, self.timing, self.host = loop, timing, host or HostTiming()
+        self.machine, self.number, self.cells = card.machine, card.number, card.cells
+        self.pace = CYCLE_NS / (1 - self.host.stall)
+        self._draws = Draws(random.Random(f"pcie {seed}"), card, "draws", "draw")
+        self.refill = self._draws.fill
+        self.waiting = lambda time_ns: None
+
+    def room(self, read):
+        return self.machine.room(self.number, read)
+
+    def read(self, time_ns, read):
+        if self.cells.numbers[_DRAW["draw"]] > DRAWS - 2:
+            self.refill()
+        return self.machine.read(self.number, time_ns, read)
+
+    def write(self, time_ns, length):
+        return self.machine.write(self.number, time_ns, length)
+
+    def write_payload(self, time_ns, length):
+        return self.machine.write_payload(self.number, time_ns, length)

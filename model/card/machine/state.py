@@ -1,0 +1,88 @@
+"""What the compiled card remembers, as arrays: one :class:`World` holds all cards of an event loop.
+
+Queues are rings: heads and tails count on without end, a place is a count modulo the ring's size.
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+# Kinds of events.
+ANSWER, FRAMED, WAKE, JUDGE, FINISH = range(5)
+# Why machine code returns to Python: nothing left to do, or something that Python does, see ``machine.py``.
+DONE, HEAD, NEXT, RAW, SEND, SEND_RAW, PACKET, ANSWERED, ROOM, FINISHED, REFILL, GROW = range(12)
+# Steps of the transmit path, three bits each in a program.
+END, CHOOSE, CHOOSE_RAW, ASK_DATA, ASK_RAW, MAYBE_CHOOSE, FRAME, LINE, RETIRE = range(9)
+STEP_BITS = 4
+SEND_STREAM, AGAIN_STREAM = 0, 1
+DATA_LANE, RAW_LANE = 0, 1
+JOBS, SLOTS, WRITES, BUFFERED, DRAWS, WORKS = 512, 96, 4096, 1024, 8192, 1 << 14
+SPARE_DRAWS = 512     # more than one event takes
+PAGE = 4096
+
+
+def program(*steps):
+    """Steps of the transmit path as a number."""
+    return sum(step << STEP_BITS * at for at, step in enumerate(steps))
+
+
+START = program(CHOOSE, CHOOSE_RAW, ASK_DATA, ASK_RAW)
+AFTER_ROOM = program(ASK_DATA, ASK_RAW, MAYBE_CHOOSE, ASK_DATA)
+AFTER_DATA = program(LINE, RETIRE, ASK_DATA, MAYBE_CHOOSE, ASK_DATA, FRAME)
+AFTER_RAW = program(LINE, RETIRE, ASK_RAW, MAYBE_CHOOSE, ASK_DATA, CHOOSE_RAW, FRAME)
+
+
+def _dtype(floats, integers):
+    return np.dtype([(name, "f8") for name in floats.split()] + [(name, "i8") for name in integers.split()])
+
+
+GLOBAL = _dtype("now limit_time top_time x", "number limit_number top_number code c a resume events heap_size "
+                "frame_head frame_tail byte_head byte_tail")
+EVENT = _dtype("time", "number kind c a")
+CARD = _dtype(
+    # PCIe, as weft.model.card.pcie has them
+    "request_free completion_free up_free down_free link_was small_free small_seen written_at pace "
+    "read_latency read_jitter read_tail read_tail_ns pcie_bytes_per_ns pcie_hop read_request request_ahead "
+    # transmit
+    "next_choice framer_free line_free woken room_at gbps check payload send send_raw retire retire_raw room "
+    "framed_at choice_at "
+    # line and receive
+    "loss delay mac_free placed judge place",
+    "used0 used1 used2 trusted runs1 runs2 max_payload split write_header completion_header write_head write_tail "
+    "draw line_draw lines alive full framing last_data most check_epoch pending buffered_head buffered_tail beats "
+    "tx_places rx_beats lane beats_framed current ready0 ready1 raw_ready program slow compiled_line peer mac ip "
+    "qpn_width rx_head rx_tail rx_count "
+    "tx_packets tx_retransmissions tx_bytes rx_frames rx_packets rx_bytes sent0 sent1 sent2 sent3 "
+    "lost0 lost1 lost2 lost3")
+LANE = _dtype("", "free head tail asking_head asking_tail")
+JOB = _dtype("at", "frame length ring last open slots first first_left second second_left")
+STREAM = _dtype("at", "active work known psn rsn local remote length last cut index "
+                "now_psn now_rsn now_local now_remote now_length now_last now_frame segments")
+WORK = _dtype("", "refs odd retransmit ack_req imm dst_mac dst_ip src_ip dqpn rkey psn rsn local remote length pmtu "
+              "first_page header")
+FRAME = _dtype("judged", "used at length bytes work psn rsn local remote last next number end")
+READ = _dtype("", "c bytes need0 need1 need2 lane job slot cookie next")
+QP = _dtype("", "state generation pd access ip plain psn")
+MR = _dtype("", "valid tag access pd va length pte small")
+
+World = namedtuple("World", "t g heap card lane job done rows asking stream work frame bytes read writes buffered "
+                   "draws line_draws qp mr page")
+
+
+def blank(cards, params, frames, size):
+    """A World for so many cards, of whose sizes ``params`` are the largest, frames, and bytes of payload."""
+    def records(dtype, *shape):
+        return np.zeros(shape, dtype).view(np.recarray)
+
+    w = World(
+        t=None, g=records(GLOBAL, 1), heap=records(EVENT, 4096), card=records(CARD, cards),
+        lane=records(LANE, cards, 2), job=records(JOB, cards, 2, JOBS), done=np.zeros((cards, 2, JOBS, SLOTS)),
+        rows=np.zeros((cards, 2, JOBS, SLOTS), np.int64), asking=np.zeros((cards, 2, JOBS), np.int64),
+        stream=records(STREAM, cards, 2), work=records(WORK, WORKS), frame=records(FRAME, frames),
+        bytes=np.zeros(size, np.uint8), read=records(READ, 1024 * cards + 1), writes=np.zeros((cards, WRITES, 5)),
+        buffered=np.zeros((cards, BUFFERED, 3)), draws=np.zeros((cards, DRAWS)), line_draws=np.zeros((cards, DRAWS)),
+        qp=records(QP, cards, params.qps), mr=records(MR, cards, params.mrs),
+        page=np.zeros((cards, params.ptes), np.int64))
+    w.read.next[:-1] = np.arange(1, len(w.read))    # place 0 is the head of the free ones
+    w.g[0].top_time = np.inf
+    return w
