@@ -78,11 +78,11 @@ class SimulatedDaemon(Daemon):
         By number of the process; of those whose number nobody knows, by a number of their own below 0.
     """
 
-    def __init__(self, world, folder, say=lambda sentence: None):
+    def __init__(self, world, folder, say=lambda sentence: None, **options):
         self.programs, self._skew_ns, self._rest_s = {}, START_NS, REST_S
         self._pages = [ClockPage(os.path.join(folder, f"{host}.clock")) for host in world.hosts]
         self._news_ns, self._glimpse_ns = 0, 0
-        super().__init__(world, folder, say)
+        super().__init__(world, folder, say, **options)
         world.notices.before = self._show
         self._show()
 
@@ -159,9 +159,12 @@ class SimulatedDaemon(Daemon):
         for program in list(self.programs.values()):
             if not program.has_work:
                 continue
-            if (at := self._own_ns(program)) > self.now_ns:
-                later.append(at)
+            if program.due_ns is None:
+                program.due_ns = self._own_ns(program)
+            if program.due_ns > self.now_ns:
+                later.append(program.due_ns)
                 continue
+            program.due_ns = None
             for client in list(program.clients):
                 self._with(client, client.take_work)
             self._hear_news()
@@ -219,16 +222,14 @@ class SimulatedDaemon(Daemon):
         now = self.now_ns
         limits = [now + AHEAD_NS_MAX] if later_ns is None else [later_ns]
         for program in spinning:
-            paced = now + DOZE_S * 1e9 if program.spins_since is None else self._paced(program)
-            limits.append(max(self._own_ns(program), paced))
+            limits.append(max(self._own_ns(program), self._paced(program)))
         return round(min(limits))
 
     def _paced(self, program):
-        """Time goes on as on the wall from where it was when the program began to spin."""
-        wall = time.monotonic_ns()
-        if program.spins_since != getattr(program, "paced_since", None):
-            program.paced_since, program.paced_ns = program.spins_since, self.now_ns
-        return program.paced_ns + wall - program.spins_since
+        """Time goes on as on the wall from where it was when the program was first seen to spin."""
+        if program.spun_ns is None:
+            program.spun_ns = self.now_ns
+        return program.spun_ns + time.monotonic_ns() - program.spins_since
 
     def _glimpse(self, waiting):
         for program in waiting:
