@@ -96,8 +96,8 @@ IMPORTS = {
     "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/engine driver/verbs "
                 "driver/application model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software "
                 "tb/connection",
-    "tb/serve": "contracts driver/terms driver/ibverbs driver/serve driver/verbs model model/functional model/card "
-                "tb/flow tb/world",
+    "tb/serve": "contracts driver/terms driver/connection driver/cm driver/ibverbs driver/memory driver/serve "
+                "driver/verbs model model/functional model/card tb/flow tb/world",
     "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
     "tb/soft": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc "
                "driver/soft/serve driver/soft model model/functional tb/world tb/judge tb/stage tb/flow",

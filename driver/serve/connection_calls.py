@@ -11,6 +11,7 @@ from ..verbs.device_list import guid_of
 from .calls import call, field_of, qp_attr_fields
 from .connection_channel import ConnectionChannel
 from .connection_ids import ConnectionId
+from .quota import What
 
 ACK_TIMEOUT_MAX = 31
 REASONS = (0, 35)      # consumer defined; vendor option not supported
@@ -18,8 +19,10 @@ REASONS = (0, 35)      # consumer defined; vendor option not supported
 
 @call(Opcode.CREATE_CM_CHANNEL)
 def create_channel(client, _request, _tail, _files):
+    amounts = {What.DESCRIPTORS: 1}
+    client.account.check(amounts)
     channel = ConnectionChannel(client)
-    return {"handle": client.add(Kind.CM_CHANNEL, channel)}, [channel.theirs.give()]
+    return {"handle": client.add(Kind.CM_CHANNEL, channel, amounts)}, [channel.theirs.give()]
 
 
 @call(Opcode.GET_CM_EVENT)

@@ -2,7 +2,9 @@
 
 import collections
 
+from ..terms.errors import NoRoom
 from .client import EventPipe
+from .quota import What
 from .ring import Violation
 
 TOKEN = b"\1"      # an event is there; the event itself is asked for
@@ -18,22 +20,24 @@ class ConnectionChannel(EventPipe):
     """
 
     def __init__(self, client):
-        super().__init__()
+        super().__init__(client.account)
         self.client, self.ids, self._events = client, {}, collections.deque()
 
     def put(self, owner, child=None, **fields):
         """An event of ``owner``; a program that takes none is served no longer."""
-        self._events.append((owner, child, fields))
         try:
+            self.client.account.take({What.EVENTS: 1})
+            self._events.append((owner, child, fields))
             self.tell(TOKEN)
-        except Violation as violation:
-            self.client.violated = violation
+        except (NoRoom, Violation) as problem:
+            self.client.violated = Violation(str(problem))
 
     def take(self):
         """Fields of the oldest event, or None."""
         if not self._events:
             return None
         owner, _, fields = self._events.popleft()
+        self.client.account.give({What.EVENTS: 1})
         owner.reported += 1
         return fields
 
@@ -41,6 +45,7 @@ class ConnectionChannel(EventPipe):
         """Forget the events of somebody: ``[(owner, child, fields)]`` that nobody took."""
         dropped = [event for event in self._events if event[0] is owner]
         self._events = collections.deque(event for event in self._events if event[0] is not owner)
+        self.client.account.give({What.EVENTS: len(dropped)})
         return dropped
 
     def move(self, owner, channel):

@@ -23,6 +23,7 @@ from ..verbs.qp_attr import RD_ATOMIC_MAX
 LOOPBACK = 127
 FIRST_PORT = 1 << 15       # of those that are taken when none is asked for
 RETRIES_MAX = 7
+LISTENS = "somebody listens on port"
 _ports = weakref.WeakKeyDictionary()       # CardAgent -> {port: identifiers that are bound to it}
 
 
@@ -78,13 +79,15 @@ class ConnectionId:
         """Belong to an address of this host, and have a port."""
         if self.bound:
             raise InvalidValue("the identifier is bound already")
-        ip = self._own(ip)
         ports, listeners = _ports.setdefault(self.agent, {}), self.agent.agent.listeners
+        if port in listeners:
+            raise _failed(errno.EADDRINUSE, f"{LISTENS} {port}")
+        ip = self._own(ip)
         if not port:
             port = next((p for p in self._candidates() if p not in ports and p not in listeners), 0)
         if not 0 < port <= PORT_MAX:
             raise _failed(errno.EADDRNOTAVAIL, f"there is no port {port}")
-        if port in listeners or not all(self.reuse and other.reuse for other in ports.get(port, ())):
+        if not all(self.reuse and other.reuse for other in ports.get(port, ())):
             raise _failed(errno.EADDRINUSE, f"port {port} is taken")
         ports.setdefault(port, set()).add(self)
         self.src_ip, self.src_port, self.bound = ip, port, True
@@ -255,7 +258,8 @@ class ConnectionId:
     def end(self):
         """Close, and forget its handle."""
         self.close()
-        self.client.objects[Kind.CM_ID].pop(self.handle, None)
+        if self.handle in self.client.objects[Kind.CM_ID]:
+            self.client.remove(Kind.CM_ID, self.handle)
 
 
 def private_data(param, most):

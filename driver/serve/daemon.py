@@ -6,6 +6,7 @@ import os
 import select
 import socket
 
+from ..cm.card_agent import CardAgent
 from ..device.health import DeviceFatal
 from ..ibverbs.messages import (
     ANSWER,
@@ -19,6 +20,7 @@ from ..ibverbs.messages import (
 )
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.errors import NoRoom, PyverbsRDMAError
+from ..verbs.device_list import open_card
 from . import connection_calls  # noqa: F401 - it adds to CALLS
 from .calls import CALLS
 from .client import Client
@@ -135,6 +137,8 @@ class Daemon:
     # ------------------------------------------------------------------------------------- programs
 
     def _accept(self, listener, host):
+        for name in self.world.hosts.values():
+            CardAgent.of(open_card(name))      # a host without programs refuses what it is asked for
         with contextlib.suppress(BlockingIOError, ConnectionError):
             connection = listener.accept()[0]
             connection.setblocking(False)

@@ -28,6 +28,7 @@ def serve(
                                         show_default="full, of RTL test")] = "",
     seed: Annotated[str, typer.Option(help="Of every random choice of link and cards.")] = "1",
     folder: Annotated[Path, typer.Option(help="Where the sockets are made.")] = FOLDER,
+    capture: Annotated[Path | None, typer.Option(help="Where captures (pcap) of each host are put.")] = None,
 ):
     """Serve hosts with an RDMA card each to unmodified programs, until it is interrupted: see `weft run`."""
     choice("--backend", backend, BACKENDS)
@@ -46,7 +47,8 @@ def serve(
     except CannotBuild as problem:
         refuse(str(problem))
     card = card_params(preset or ("test" if backend == "rtl" else "full"))
-    settings = Settings(str(folder), names, backend, time, lost, round(delay * 1000), seed, card.name)
+    settings = Settings(str(folder), names, backend, time, lost, round(delay * 1000), seed, card.name,
+                        str(capture.resolve()) if capture is not None else None)
     if backend == "rtl":
         from weft.tb.serve.rtl import serve_rtl
         serve_rtl(settings, _say, _on_end)

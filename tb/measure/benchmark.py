@@ -100,6 +100,9 @@ BENCHMARKS = {
                       conditions="an honest pair of QPs beside a pair of victims, frames for both hosts"),
     "hostile": Benchmark("What attacks at 45 Gb/s leave of an honest transfer at 50 Gb/s, and what they leave behind.",
                          "hostile", conditions=f"{CARDS}; one way, PMTU 1024, 8 messages of 16 KiB in flight"),
+    "serve": Benchmark("Served programs: post and poll, waiting and idling; fuzzed messages, overlapping "
+                       "registrations, programs that are killed.", "serve",
+                       conditions="functional cards of preset test, this machine's processor"),
     "serve-truth": Benchmark("What programs of others measure on served RTL in simulated time, beside the benchmarks.",
                              "serve_truth", conditions=CARDS),
     "pcie-faults": Benchmark("Faults of a PCIe host, each kind, and what they broke.", "pcie_faults",

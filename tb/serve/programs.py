@@ -24,7 +24,11 @@ class Program:
     figure, unit : str or None
         Regular expression of the figure in its output, and what it is.
     pair : bool
-        It is started twice: they say hello at a TCP port.
+        It is started twice: they say hello at a port.
+    roles : tuple of two tuples of str
+        What makes it the server, or the client, and says the port and the server's address: ``{port}``, ``{server}``.
+    on_card : bool
+        It is a port of the server's card, and not of TCP.
     """
 
     name: str
@@ -34,6 +38,8 @@ class Program:
     figure: str | None = None
     unit: str | None = None
     pair: bool = True
+    roles: tuple = (("-p", "{port}"), ("-p", "{port}", "{server}"))
+    on_card: bool = False
 
     @property
     def there(self):
@@ -42,8 +48,8 @@ class Program:
 
     def command(self, port=None, server=None):
         """Argument list; of the client if there is the name of a ``server``."""
-        where = ("-p", str(port), *((server,) if server else ())) if self.pair else ()
-        return self.name, *self.options, *where
+        role = self.roles[server is not None] if self.pair else ()
+        return self.name, *self.options, *(part.format(port=port, server=server) for part in role)
 
     def briefly(self):
         """The same with little to do."""
@@ -72,6 +78,22 @@ def _latency(verb):
     return Program(f"ib_{verb}_lat", "perftest", ("-F",), ("-n", "20"), _TYPICAL, LATENCY)
 
 
+def _by_card(program):
+    """The same, but its ends meet at the card: no TCP."""
+    return replace(program, options=(*program.options, "-R"), on_card=True)
+
+
+def _rdmacm(name, *options, brief=(), figure=None, unit=None, client=("-s", "{server}"), server=()):
+    port = ("-p", "{port}")
+    return Program(name, "rdmacm-utils", options, brief, figure, unit, roles=((*server, *port), (*client, *port)),
+                   on_card=True)
+
+
+def _ucx(test, *options):
+    return Program("ucx_perftest", "ucx-utils", ("-d", "weft0:1", "-x", "rc_verbs", "-t", test, *options, "-n", "200"),
+                   ("-n", "20"), r"^Final: +\d+ +[\d.]+ +([\d.]+)", LATENCY)
+
+
 VERBS = ("write", "send", "read", "atomic")
 # perftest itself has no events for writes.
 TABLE = (
@@ -81,6 +103,14 @@ TABLE = (
     *map(_bandwidth, VERBS), *(_bandwidth(verb, "-q", "4") for verb in VERBS),
     *(_bandwidth(verb, "-e") for verb in VERBS[1:]),
     *map(_latency, VERBS),
+    *(_by_card(kind(verb)) for kind in (_bandwidth, _latency) for verb in VERBS),
+    _rdmacm("rping", "-V", "-C", "100", brief=("-C", "10"), server=("-s",), client=("-c", "-a", "{server}")),
+    _rdmacm("ucmatose"), _rdmacm("ucmatose", "-c", "5", "-C", "20", "-S", "4096", brief=("-c", "2")),
+    _rdmacm("rstream", "-S", "all", "-T", "v", brief=("-S", "1024", "-C", "20")),
+    Program("fi_pingpong", "libfabric-bin", ("-p", "verbs", "-e", "msg", "-c"), ("-I", "3"),
+            r"^64 .* ([\d.]+) +[\d.]+ *$", LATENCY, roles=(("-B", "{port}"), ("-P", "{port}", "{server}"))),
+    _ucx("put_lat"), _ucx("get", "-D", "zcopy", "-s", "65536"), _ucx("am_bw", "-D", "bcopy", "-s", "4096"),
+    _ucx("add_lat"),
 )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from weft.driver.serve.daemon import Daemon
 from weft.driver.serve.simulated_time import SimulatedDaemon
+from weft.tb.serve.capture import capture
 from weft.tb.serve.functional import FunctionalWorld
 from weft.tb.serve.simulated import LoopWorld, ModelWorld, WallModelWorld
 
@@ -30,6 +31,8 @@ class Settings:
         Of every random choice of link, cards and drivers.
     preset : str
         Size of the cards.
+    capture : str or None
+        Folder of captures.
     """
 
     folder: str
@@ -40,6 +43,7 @@ class Settings:
     delay_ns: int = 1_000
     seed: str = "1"
     preset: str = "full"
+    capture: str | None = None
 
 
 WORLDS = {("functional", "wall"): FunctionalWorld, ("functional", "sim"): LoopWorld,
@@ -50,7 +54,9 @@ def serve_here(settings, say, ended):
     """:func:`serve` cards in Python."""
     world = WORLDS[settings.backend, settings.time](
         settings.hosts, loss=settings.loss, delay_ns=settings.delay_ns, seed=settings.seed, preset=settings.preset)
+    captures = capture(world, settings.capture)
     serve(world, settings, say, ended)
+    captures.close()
 
 
 def serve(world, settings, say, ended):

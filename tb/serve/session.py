@@ -8,10 +8,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft.tb.serve import listening
 from weft.tb.serve.environment import environment_of
 
 LOOK_S, START_S, BUILD_S = 0.02, 60, 3600      # the last: until a simulator of the RTL is built and started
-LISTENING = "0A"
 
 
 class CannotServe(Exception):
@@ -57,15 +57,19 @@ class Session:
         """:class:`Ended` of a program on a host."""
         return ended(self.start(host, *command, **environment), limit_s)
 
-    def run_pair(self, server, client, *, port, limit_s=120):
-        """:class:`Ended` of both: the server on host b; and, when it listens at the TCP port, the client on host a."""
+    def run_pair(self, server, client, *, port, on_card=False, limit_s=120):
+        """:class:`Ended` of both: the server on host b; and, when it listens at the TCP port, or at that of its card,
+        the client on host a."""
         first = self.start("b", *server)
         limit = time.monotonic() + limit_s
-        while first.poll() is None and not listens(port) and time.monotonic() < limit:
+        while first.poll() is None and not self._listens(port, on_card) and time.monotonic() < limit:
             time.sleep(LOOK_S)
         second = self.start("a", *client)
         of_client = ended(second, limit - time.monotonic())
         return ended(first, max(1, limit - time.monotonic()) if of_client.status == 0 else 1), of_client
+
+    def _listens(self, port, on_card):
+        return listening.at_card(self.socket("b"), port) if on_card else listening.at_tcp(port)
 
 
 def ended(process, limit_s):
@@ -76,17 +80,6 @@ def ended(process, limit_s):
     except subprocess.TimeoutExpired:
         process.kill()
         return Ended(None, process.communicate()[0])
-
-
-def listens(port):
-    """Somebody on this machine waits for connections to a TCP port."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with contextlib.suppress(FileNotFoundError):
-            for line in Path(table).read_text().splitlines()[1:]:
-                _, local, _, state, *_ = line.split()
-                if state == LISTENING and int(local.rpartition(":")[2], 16) == port:
-                    return True
-    return False
 
 
 @contextlib.contextmanager
