@@ -57,7 +57,7 @@ void nap(struct context *c, uint32_t told) {
     __atomic_add_fetch(&c->bell->waiting, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&c->bell->waited, told, __ATOMIC_SEQ_CST);
     /* Simulated time goes on when nobody has anything to do any more. */
-    if (simulated && __atomic_load_n(&c->bell->asleep, __ATOMIC_SEQ_CST)) eventfd_write(c->doorbell, 1);
+    if (simulated && __atomic_exchange_n(&c->bell->asleep, 0, __ATOMIC_SEQ_CST)) eventfd_write(c->doorbell, 1);
     if (__atomic_load_n(&c->bell->told, __ATOMIC_SEQ_CST) == told
         && poll(&wake, 1, simulated ? SIMULATED_NAP_MS : NAP_MS) > 0)
         eventfd_read(c->wake, &count);

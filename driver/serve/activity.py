@@ -57,17 +57,26 @@ class Program:
     clients : list of Client
     spins_since : int or None
         Wall time in ns since when it spins.
+    spun_ns : int or None
+        Simulated time at which that was noticed.
+    due_ns : int or None
+        When what it posted begins, if that is later.
+    glimpsed : bool
+        It was last woken to look around, and not for news.
+    peeks : bool
+        It posted when it had looked around: so it looks at memory between its polls.
     """
 
     def __init__(self, process):
-        self.process, self.clients = process, []
+        self.process, self.clients, self.due_ns = process, [], None
+        self.glimpsed = self.peeks = False
         self._seen = None
         self.restart()
 
     def restart(self):
         """It has something to do now, or did something."""
         self._since, self._used, self._away = time.monotonic_ns(), _processor_ns(self.process), None
-        self.spins_since = None
+        self.spins_since = self.spun_ns = None
 
     @property
     def mark(self):
@@ -82,7 +91,7 @@ class Program:
     @property
     def clock_ns(self):
         """Its own simulated time."""
-        return max(client.bell[CLOCK] | client.bell[CLOCK + 1] << 32 for client in self.clients)
+        return max((client.bell[CLOCK] | client.bell[CLOCK + 1] << 32 for client in self.clients), default=0)
 
     @property
     def has_work(self):

@@ -78,11 +78,11 @@ class SimulatedDaemon(Daemon):
         By number of the process; of those whose number nobody knows, by a number of their own below 0.
     """
 
-    def __init__(self, world, folder, say=lambda sentence: None):
+    def __init__(self, world, folder, say=lambda sentence: None, **options):
         self.programs, self._skew_ns, self._rest_s = {}, START_NS, REST_S
         self._pages = [ClockPage(os.path.join(folder, f"{host}.clock")) for host in world.hosts]
         self._news_ns, self._glimpse_ns = 0, 0
-        super().__init__(world, folder, say)
+        super().__init__(world, folder, say, **options)
         world.notices.before = self._show
         self._show()
 
@@ -159,9 +159,13 @@ class SimulatedDaemon(Daemon):
         for program in list(self.programs.values()):
             if not program.has_work:
                 continue
-            if (at := self._own_ns(program)) > self.now_ns:
-                later.append(at)
+            if program.due_ns is None:
+                program.due_ns = self._own_ns(program)
+            if program.due_ns > self.now_ns:
+                later.append(program.due_ns)
                 continue
+            program.due_ns = None
+            program.peeks |= program.glimpsed
             for client in list(program.clients):
                 self._with(client, client.take_work)
             self._hear_news()
@@ -174,7 +178,7 @@ class SimulatedDaemon(Daemon):
         told = False
         for program in list(self.programs.values()):
             if self._has_news(program):
-                told = True
+                told, program.glimpsed = True, False
                 self._tell(program)
         if told:
             self._hear_news()
@@ -199,7 +203,8 @@ class SimulatedDaemon(Daemon):
 
     def _go_on(self, later_ns, spinning, waiting):
         """Let time go on until a program has something to do, and look at all of them every now and then."""
-        limit_ns, watched = self._limit(later_ns, spinning), {client.name for p in spinning for client in p.clients}
+        limit_ns, peeking = self._limit(later_ns, spinning), [program for program in waiting if program.peeks]
+        watched = {client.name for program in (*spinning, *peeking) for client in program.clients}
         if waiting:
             limit_ns = min(limit_ns, max(self._glimpse_ns, self.now_ns))
         stretch_end, hit = time.monotonic() + STRETCH_S, False
@@ -211,30 +216,30 @@ class SimulatedDaemon(Daemon):
         if hit:
             for program in spinning:
                 program.restart()
+            self._glimpse(peeking)
         if waiting and self.now_ns >= self._glimpse_ns:
             self._glimpse(waiting)
+            now = self.now_ns
+            self._glimpse_ns = now + max(GLIMPSE_NS, (now - self._news_ns) // GLIMPSE_PART)
 
     def _limit(self, later_ns, spinning):
         """How far time may go at most."""
         now = self.now_ns
         limits = [now + AHEAD_NS_MAX] if later_ns is None else [later_ns]
         for program in spinning:
-            paced = now + DOZE_S * 1e9 if program.spins_since is None else self._paced(program)
-            limits.append(max(self._own_ns(program), paced))
+            limits.append(max(self._own_ns(program), self._paced(program)))
         return round(min(limits))
 
     def _paced(self, program):
-        """Time goes on as on the wall from where it was when the program began to spin."""
-        wall = time.monotonic_ns()
-        if program.spins_since != getattr(program, "paced_since", None):
-            program.paced_since, program.paced_ns = program.spins_since, self.now_ns
-        return program.paced_ns + wall - program.spins_since
+        """Time goes on as on the wall from where it was when the program was first seen to spin."""
+        if program.spun_ns is None:
+            program.spun_ns = self.now_ns
+        return program.spun_ns + time.monotonic_ns() - program.spins_since
 
-    def _glimpse(self, waiting):
-        for program in waiting:
+    def _glimpse(self, programs):
+        for program in programs:
+            program.glimpsed = True
             self._tell(program)
-        now = self.now_ns
-        self._glimpse_ns = now + max(GLIMPSE_NS, (now - self._news_ns) // GLIMPSE_PART)
 
     def _stand_still(self, waiting):
         """Nothing is under way: whoever waits looks at something else for a change."""

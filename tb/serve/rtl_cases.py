@@ -19,7 +19,8 @@ async def served(dut):
     asked = json.loads(os.environ[VARIABLE])
     settings, line = Settings(**asked["settings"]), Line(asked["line"])
     link = LinkConfig(delay_ns=settings.delay_ns, loss=settings.loss)
-    env = ServedCards(dut, EnvConfig(link, link, vectors=preset(settings.preset).msix_vectors), seed=settings.seed)
+    env = ServedCards(dut, EnvConfig(link, link, vectors=preset(settings.preset).msix_vectors), settings.seed,
+                      names=settings.hosts, captures=settings.capture)
     await env.start()
 
     def until_the_end():

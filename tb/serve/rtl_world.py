@@ -10,6 +10,7 @@ from cocotb.utils import get_sim_time
 from weft.driver.serve.simulated_time import SimulatedWorld
 from weft.driver.verbs.context import Context
 from weft.driver.verbs.device_list import add_device, remove_device
+from weft.tb.serve.capture import CapturesOfCards
 from weft.tb.serve.functional import IP, MAC, REST_S, config_for, sentence_of
 from weft.tb.serve.notices import PAGE, Mapping, Notices, driver_due_ns, settle
 from weft.tb.world.card_device import CardDevice
@@ -34,9 +35,23 @@ class ServedCardDevice(Mapping, CardDevice):
 
 
 class ServedCards(TwoCards):
-    """Two cards whose devices share pages with programs."""
+    """Two cards whose devices share pages with programs.
+
+    Parameters
+    ----------
+    dut, config, seed
+        As :class:`TwoCards` has them.
+    names : list of str
+        Of both hosts.
+    captures : path or None
+        Where captures of each host are put.
+    """
 
     device_type = ServedCardDevice
+
+    def __init__(self, dut, config, seed, *, names, captures):
+        super().__init__(dut, config, seed)
+        self._captures = CapturesOfCards(captures, dict(zip(SIDES, names, strict=True)))
 
 
 class RtlWorld(SimulatedWorld):

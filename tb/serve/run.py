@@ -1,7 +1,7 @@
 """``make programs``: the programs of others on functional cards, without loss and with it; and one of each operation on
 the cards in time and the RTL, in simulated time.
 
-``python -m weft.tb.serve.run [--brief] [--only NAME] [--backend NAME] [--loss LOSS]``; the table goes to
+``python -m weft.tb.serve.run [--brief] [--only NAME] [--loss LOSS] [--backend NAME]``; the table goes to
 ``sim_build/reports/programs.json`` as well: a list of ``{"program", "options", "backend", "loss", "status", "figure",
 "unit"}``, of rdma-core's tests with ``"skipped"``: why, by name of the test. A run replaces its rows and keeps the
 others. All programs are started with ``LD_BIND_NOW=1``.
@@ -115,15 +115,16 @@ def main():
     if not asked.only and not suite.there():
         print(f"rdma-core's tests are missing; on Debian: apt-get install {' '.join(suite.PACKAGES)}")
     rows, losses = [], [asked.loss] if asked.loss else LOSSES
-    first = LOSSES.index(asked.loss) if asked.loss in LOSSES else 0     # two that run side by side share no port
-    ports = itertools.count(FIRST_PORT + first * len(programs) + 1)
+    first = FIRST_PORT + LOSSES.index(asked.loss) * len(programs) if asked.loss in LOSSES else FIRST_PORT
+    ports = itertools.count(first + 1)
     for loss in losses if asked.backend in (None, "functional") else ():
         with serving("--loss", loss) as session:
             rows += map(keep, table(session, programs, "functional", loss, ports))
             if not asked.only and suite.there():
                 rows += map(keep, tests(session, loss))
     for backend in BACKENDS[1:]:
-        if asked.backend in (None, backend) and (chosen := operations(programs)):
+        chosen = operations(programs)
+        if chosen and (asked.backend == backend or not (asked.backend or asked.loss)):
             with serving("--backend", backend, *SIMULATED) as session:
                 rows += map(keep, table(session, chosen, backend, "0", ports))
     return 0 if all(row["status"] in (PASSED, MISSING) for row in rows) else 1

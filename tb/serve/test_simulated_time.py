@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import struct
 import sys
@@ -9,8 +10,11 @@ from dataclasses import replace
 
 import pytest
 
+from weft.tb.flow import simulators
 from weft.tb.flow.seed import drawn_seed
 from weft.tb.flow.system import tools_expected
+from weft.tb.serve.hostile import fuzz, pair, settle, works
+from weft.tb.serve.local import local_daemon
 from weft.tb.serve.programs import TABLE, missing_packages
 from weft.tb.serve.run import PASSED, one
 from weft.tb.serve.session import serving
@@ -71,7 +75,34 @@ def test_clocks_show_simulated_time_which_stands_still(library):
 
 @pytest.mark.parametrize("backend", ["model", "rtl"])
 def test_a_program_measures_cards_in_time(library, backend):
+    if backend == "rtl":
+        try:
+            simulators.tool("verilator").check()
+        except simulators.MissingSimulator as missing:
+            if tools_expected():
+                raise
+            pytest.skip(str(missing))
     with serving("--backend", backend, *SIMULATED) as session:
         latency, output = run(session, perftest("ib_write_lat", "-n", "5"), 2 + (backend == "rtl"))
         assert 2 < latency < 6, output      # PCIe, a microsecond of cable: no clock on the wall shows so little
         assert "0 lost; 0 packets lost, 0 sent again" in session.end()
+
+
+def test_a_bell_of_noise_and_any_message_leave_the_others_served():
+    seed = drawn_seed()
+    rng = random.Random(seed)
+    print("seed", seed)
+    with local_daemon(simulated=True) as (daemon, said):
+        good, bad = pair(daemon), pair(daemon)
+        for _ in range(20):
+            at = rng.randrange(0, len(bad[0].bell), 4)
+            bad[0].bell[at:at + 4] = rng.choice((rng.randbytes(4), b"\xff" * 4, bytes(4)))
+            before = daemon.now_ns
+            works(*good)
+            assert daemon.now_ns > before
+        for end in (*good, *bad):
+            end.close()
+        settle(daemon, 0)
+        assert not daemon.programs
+        found = fuzz(daemon, said, 200, rng)
+    assert found["answered"] and found["refused"], found
