@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <rdma/rdma_user_cm.h>
+#include <unistd.h>
 
 /* A command: where its answer goes, if it has one, and how much of it the program takes. */
 struct command {
@@ -213,6 +214,10 @@ static int get_event(const struct command *c) {
     do {
         int error = cm_next_event(c->file);
         if (!error) error = ASK_FOR(WEFT_GET_CM_EVENT, body, event);
+        if (error && error != EAGAIN && cm_file(c->file)->handle != body.handle) {
+            pause(); /* it was closed meanwhile: a kernel lets such a thread wait */
+            return EINTR;
+        }
         if (error) return error;
     } while (!event.there);
     struct rdma_ucm_event_resp answer = { .uid = event.user, .id = event.id, .event = event.event,
