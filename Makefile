@@ -8,8 +8,8 @@ export AMARANTH_USE_YOSYS := builtin
 
 # What a person may set: of `make sim` and `make wave` (what is not given is left to `weft sim`), and of the others.
 PARAMETERS := FILE LOSS REORDER DUP CORRUPT BACK_LOSS BACK_REORDER BACK_DUP BACK_CORRUPT RTT_US QPS SEED PMTU SIM PRESET
-OTHERS := WAVES ONLY BUDGET SCHEDULER PYTEST_ARGS PYTHON
-unexport $(PARAMETERS) WAVES ONLY BUDGET SCHEDULER
+OTHERS := WAVES ONLY BUDGET SCHEDULER PREFIX PYTEST_ARGS PYTHON
+unexport $(PARAMETERS) WAVES ONLY BUDGET SCHEDULER PREFIX
 quoted = '$(subst ','\'',$(1))'
 option = $(if $($(1)),--$(subst _,-,$(shell tr A-Z a-z <<< $(1))) $(call quoted,$($(1))))
 OPTIONS = $(foreach name,$(PARAMETERS),$(call option,$(name)))
@@ -45,7 +45,8 @@ help:
 	@echo '               two cards alone on the workers of a Dask scheduler, SCHEDULER=tcp://...'
 	@echo 'make conformance  rdma-core'"'"'s own tests of pyverbs (Debian: python3-pyverbs) against the driver'
 	@echo 'make interop   a Linux guest with rxe (Debian: qemu-system-x86) against the endpoint and the card'
-	@echo 'make ibverbs   libibverbs.so.1 for unmodified RDMA programs on served cards (Debian: libibverbs-dev)'
+	@echo 'make ibverbs   libibverbs.so.1 for unmodified RDMA programs on served cards (Debian: libibverbs-dev);'
+	@echo '               PREFIX= installs it there, or packs it if that ends with .tar.gz'
 	@echo 'make programs  those programs on functional cards; JSON under sim_build/reports'
 	@echo 'make verilog   Verilog for FPGA in three sizes, or PRESET=, under sim_build/verilog'
 	@echo 'make bench     benchmarks, or ONLY= some; JSON under sim_build/reports'
@@ -72,7 +73,7 @@ interop: $(VENV)/.sim
 	@$(BIN)/weft interop
 
 ibverbs: $(VENV)/.sim
-	@$(BIN)/python -m weft.driver.ibverbs.build
+	@$(BIN)/python -m weft.driver.ibverbs.$(if $(PREFIX),install $(call quoted,$(PREFIX)),build)
 
 programs: $(VENV)/.sim
 	@$(BIN)/python -m weft.tb.serve.run

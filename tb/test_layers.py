@@ -96,7 +96,8 @@ IMPORTS = {
     "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/engine driver/verbs "
                 "driver/application model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software "
                 "tb/connection",
-    "tb/serve": "contracts driver/terms driver/ibverbs driver/serve driver/verbs model model/functional tb/flow",
+    "tb/serve": "contracts driver/terms driver/cm driver/ibverbs driver/memory driver/serve driver/verbs model "
+                "model/functional tb/flow tb/world",
     "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
     "tb/soft": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc "
                "driver/soft/serve driver/soft model model/functional tb/world tb/judge tb/stage tb/flow",
@@ -113,9 +114,10 @@ IMPORTS = {
                    "driver/verbs driver/soft/raw model/functional tb/flow",
     "tb/job": "contracts driver/terms driver/verbs driver/application model "
               "model/functional model/card tb/flow tb/world tb/judge tb/cards tb/wave",
-    "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/verbs driver/application driver/soft/ports "
-                  "driver/soft/raw driver/soft/rc model model/functional model/card model/wan tb/flow tb/world "
-                  "tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards tb/job tb/fuzz tb/soak",
+    "tb/measure": "contracts hdl hdl/table hdl/adamap driver/terms driver/ibverbs driver/verbs driver/application "
+                  "driver/soft/ports driver/soft/raw driver/soft/rc model model/functional model/card model/wan "
+                  "tb/flow tb/world tb/judge tb/blocks/pcie tb/blocks/adamap tb/lives tb/software tb/cards tb/job "
+                  "tb/fuzz tb/soak tb/serve",
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/calibrate": "contracts driver/terms driver/verbs driver/application model model/functional model/card tb/flow "
                     "tb/world tb/cards tb/job tb/measure",

@@ -49,41 +49,41 @@ static void watch(void) {
     sigaction(SIGSEGV, &ours, NULL);
 }
 
-static int replace(int file, uintptr_t start, size_t size) {
-    for (size_t done = 0; done < size;) {
-        ssize_t n = pwrite(file, (void *)(start + done), size - done, (off_t)done);
+static int replace(const struct pages *p) {
+    for (size_t done = 0; done < p->size;) {
+        ssize_t n = pwrite(p->file, (void *)(p->start + done), p->size - done, p->offset + (off_t)done);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return n ? errno : EIO;
         done += (size_t)n;
     }
-    return mmap((void *)start, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED ? errno : 0;
+    void *there = mmap((void *)p->start, p->size, p->protection, MAP_SHARED | MAP_FIXED, p->file, p->offset);
+    return there == MAP_FAILED ? errno : 0;
 }
 
-static int freeze_and_replace(int file, uintptr_t start, size_t size) {
-    first = start;
-    last = start + size;
+static int freeze_and_replace(const struct pages *p) {
+    first = p->start;
+    last = p->start + p->size;
     __atomic_store_n(&frozen, 1, __ATOMIC_SEQ_CST);
-    int error = mprotect((void *)start, size, PROT_READ) ? errno : replace(file, start, size);
-    if (error) mprotect((void *)start, size, PROT_READ | PROT_WRITE);
+    int error = mprotect((void *)p->start, p->size, PROT_READ) ? errno : replace(p);
+    if (error) mprotect((void *)p->start, p->size, p->protection);
     thawed_ns = now_ns();
     __atomic_store_n(&frozen, 0, __ATOMIC_SEQ_CST);
     return error == ENOMEM ? EFAULT : error;
 }
 
 struct job {
-    int file, error;
-    uintptr_t start;
-    size_t size;
+    struct pages pages;
+    int error;
 };
 
 static void *work(void *argument) {
     struct job *job = argument; /* not on the stack of who waits for it */
-    job->error = freeze_and_replace(job->file, job->start, job->size);
+    job->error = freeze_and_replace(&job->pages);
     return NULL;
 }
 
 /* The same, by another thread: the pages are of the stack that this one runs on. */
-static int by_another(int file, uintptr_t start, size_t size) {
+static int by_another(const struct pages *pages) {
     pthread_t thread;
     stack_t mine, alternate = { .ss_sp = malloc(ALTERNATE_BYTES), .ss_size = ALTERNATE_BYTES };
     struct job *job = malloc(sizeof *job);
@@ -91,7 +91,7 @@ static int by_another(int file, uintptr_t start, size_t size) {
     if (job && alternate.ss_sp) {
         sigaltstack(NULL, &mine);
         if (mine.ss_flags & SS_DISABLE) sigaltstack(&alternate, NULL);
-        *job = (struct job){ .file = file, .start = start, .size = size };
+        *job = (struct job){ .pages = *pages };
         error = pthread_create(&thread, NULL, work, job);
         if (!error) {
             pthread_join(thread, NULL);
@@ -104,12 +104,19 @@ static int by_another(int file, uintptr_t start, size_t size) {
     return error;
 }
 
-/* `size` bytes of whole pages from `start` on, which this process has, become the pages of `file`; 0 or an error
- * number. One at a time. */
-int copy_into(int file, uintptr_t start, size_t size) {
+/* A stack grows below its lowest pages only if those are its own: let there be some below what will be replaced. */
+__attribute__((noinline)) static void deepen(void) {
+    volatile char below[ALTERNATE_BYTES];
+    for (size_t at = sizeof below; at; at -= 4096) below[at - 4096] = 0;
+}
+
+/* Pages that this process has become those of a file, and keep what they hold; 0 or an error number. One at a time. */
+int copy_into(const struct pages *p) {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    int own = here + ALTERNATE_BYTES > start && here < start + size + ALTERNATE_BYTES;
-    if (__libc_single_threaded && !own) return replace(file, start, size);
+    int own = here + ALTERNATE_BYTES > p->start && here < p->start + p->size + ALTERNATE_BYTES;
+    if (!(p->protection & PROT_WRITE) || (__libc_single_threaded && !own)) return replace(p); /* nobody writes there */
     watch();
-    return own ? by_another(file, start, size) : freeze_and_replace(file, start, size);
+    if (!own) return freeze_and_replace(p);
+    deepen();
+    return by_another(p);
 }

@@ -32,7 +32,7 @@ PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *start, size_t le
     struct weft_keys keys;
     struct mr *mr = calloc(1, sizeof *mr);
     if (!mr) return NULL;
-    errno = pages_share(c, start, length, &mr->share, pieces, &count);
+    errno = pages_share(c, start, length, (int)access, &mr->share, pieces, &count);
     if (!errno) {
         struct weft_reg_mr body = { .pd = pd->handle, .access = access & ~IBV_ACCESS_OPTIONAL_RANGE, .length = length,
                                     .iova = iova, .count = count };
@@ -68,7 +68,7 @@ PUBLIC int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *
     if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED
         || (flags & IBV_REREG_MR_CHANGE_PD && !pd)) return IBV_REREG_MR_ERR_INPUT;
     if (!(flags & IBV_REREG_MR_CHANGE_TRANSLATION)) count = 0;
-    else if (!start || !length || (errno = pages_share(c, start, length, &share, pieces, &count)))
+    else if (!start || !length || (errno = pages_share(c, start, length, access, &share, pieces, &count)))
         return IBV_REREG_MR_ERR_INPUT;
     struct weft_rereg_mr body = { .handle = ibv->handle, .flags = (uint32_t)flags, .pd = pd ? pd->handle : 0,
         .access = (uint32_t)access & ~IBV_ACCESS_OPTIONAL_RANGE, .length = length, .iova = (uintptr_t)start,

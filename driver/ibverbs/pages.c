@@ -3,7 +3,8 @@
  * Registered pages are replaced in place by pages of a file (memfd), which the daemon maps as well: nothing is ever
  * copied between them again. Registrations may overlap: what is shared already is used again. When nobody needs a
  * range any more its pages become private ones of the same content, in one step. A child that is forked gets private
- * ones at once. */
+ * ones at once. Pages keep their protection. Many of them lie in their file as in large pages (2 MiB), of which the card
+ * needs one entry each. Huge pages can be replaced as a whole only. */
 #include "weft.h"
 
 #include <stdio.h>
@@ -13,6 +14,8 @@
 #include <fcntl.h>
 
 #define PAGE ((uintptr_t)4096)
+#define LARGE ((uintptr_t)2 << 20)
+#define MANY (2 * LARGE)
 
 struct known {
     struct context *context;
@@ -30,7 +33,8 @@ struct file {
 struct range {
     uintptr_t start, end;
     struct file *file; /* all of it */
-    int uses, stale;   /* stale: the program has put other pages there */
+    off_t offset;      /* in the file, of the first page */
+    int uses, stale, protection; /* stale: the program has put other pages there */
     struct range *next;
 };
 
@@ -42,54 +46,8 @@ struct share {
 static struct range *ranges; /* by address; none overlaps another */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A line of /proc/self/maps. */
-struct segment {
-    uintptr_t start, end;
-    int shared;
-    ino_t inode;
-};
-
-static int next_segment(FILE *maps, struct segment *s) {
-    char line[512], flags[8];
-    unsigned long start, end, inode;
-    while (fgets(line, sizeof line, maps))
-        if (sscanf(line, "%lx-%lx %7s %*x %*s %lu", &start, &end, flags, &inode) == 4) {
-            *s = (struct segment){ start, end, flags[3] == 's', inode };
-            return 1;
-        }
-    return 0;
-}
-
 /* Whether a range is what it was when it was shared. */
-static int intact(const struct range *r) {
-    struct segment s;
-    uintptr_t at = r->start;
-    FILE *maps = fopen("/proc/self/maps", "re");
-    while (maps && at < r->end && next_segment(maps, &s))
-        if (s.end > at && (s.start > at || s.inode != r->file->inode)) break;
-        else if (s.end > at) at = s.end;
-    if (maps) fclose(maps);
-    return at >= r->end;
-}
-
-/* Whether pages can be replaced: they are there, and no other process has them. */
-static int replaceable(uintptr_t start, uintptr_t end) {
-    struct segment s;
-    int error = EFAULT;
-    FILE *maps = fopen("/proc/self/maps", "re");
-    while (maps && start < end && next_segment(maps, &s)) {
-        if (s.end <= start) continue;
-        if (s.start > start) break;
-        if (s.shared) {
-            weft_log("memory that this process shares with others cannot be registered");
-            error = EOPNOTSUPP;
-            break;
-        }
-        start = s.end;
-    }
-    if (maps) fclose(maps);
-    return start >= end ? 0 : error;
-}
+static int intact(const struct range *r) { return pages_are_of(r->start, r->end, r->file->inode); }
 
 static void file_close(struct file *file) {
     while (file->known) {
@@ -139,21 +97,33 @@ static int handle_of(struct context *c, struct file *file, uint32_t *handle) {
     return 0;
 }
 
-/* Share pages that are not, and put them in front of `*place`. */
-static int range_new(struct range **place, uintptr_t start, uintptr_t end) {
-    int error = replaceable(start, end);
-    if (error) return error;
+static int share_new(struct range **place, uintptr_t start, uintptr_t end, int protection) {
+    off_t offset = end - start >= MANY ? (off_t)(start % LARGE) : 0; /* what is before that is never touched */
     struct range *r = calloc(1, sizeof *r);
-    struct file *file = r ? file_new(end - start) : NULL;
-    error = file ? copy_into(file->fd, start, end - start) : errno;
+    struct file *file = r ? file_new((size_t)offset + (end - start)) : NULL;
+    int error = file ? copy_into(&(struct pages){ file->fd, protection, offset, start, end - start }) : errno;
     if (error) {
         if (file) file_close(file);
         free(r);
         return error;
     }
-    *r = (struct range){ .start = start, .end = end, .file = file, .next = *place };
+    *r = (struct range){ .start = start, .end = end, .file = file, .offset = offset, .protection = protection,
+                         .next = *place };
     *place = r;
     return 0;
+}
+
+/* Share pages from `start` on that are not yet, up to `end` at most, and put them in front of `*place`. */
+static int range_new(struct range **place, uintptr_t start, uintptr_t end) {
+    struct segment run;
+    int error = pages_run(start, &run);
+    if (error) return error;
+    if (end > run.end) end = run.end;
+    error = share_new(place, start, end, run.protection);
+    uintptr_t low = start & ~(LARGE - 1), high = (end + LARGE - 1) & ~(LARGE - 1);
+    if (error == EINVAL && low >= run.start && high <= run.end) /* huge pages */
+        error = share_new(place, low, high, run.protection);
+    return error;
 }
 
 static void range_leave(struct range *r) {
@@ -162,8 +132,7 @@ static void range_leave(struct range *r) {
         struct range **place = &ranges;
         while (*place != r) place = &(*place)->next;
         *place = r->next;
-        if (intact(r))
-            mmap((void *)r->start, r->end - r->start, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, r->file->fd, 0);
+        if (intact(r)) pages_make_private(r->start, r->end, r->file->fd, r->offset);
     }
     file_close(r->file);
     free(r);
@@ -193,19 +162,21 @@ static int add(struct context *c, struct range *r, uintptr_t at, uintptr_t end, 
                struct weft_piece *piece) {
     r->uses++;
     share->ranges[share->count++] = r;
-    *piece = (struct weft_piece){ .offset = at - r->start, .length = (r->end < end ? r->end : end) - at };
+    *piece = (struct weft_piece){ .offset = (uint64_t)r->offset + at - r->start, .length = (r->end < end ? r->end : end) - at };
     return handle_of(c, r->file, &piece->file);
 }
 
-/* Share whole pages around `length` bytes at `start`, and say where they are: at most `*count` pieces, which becomes
- * how many there are. 0 or an error number. */
-int pages_share(struct context *c, void *start, size_t length, struct share **share, struct weft_piece *pieces,
-                uint32_t *count) {
+/* Share whole pages around `length` bytes at `start`, which are to be written if `access` says so, and say where they
+ * are: at most `*count` pieces, which becomes how many there are. 0 or an error number. */
+int pages_share(struct context *c, void *start, size_t length, int access, struct share **share,
+                struct weft_piece *pieces, uint32_t *count) {
+    const int writes = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
     uintptr_t at = (uintptr_t)start & ~(PAGE - 1), end = ((uintptr_t)start + length + PAGE - 1) & ~(PAGE - 1);
     if (!length || end <= at) return EINVAL;
     struct share *s = calloc(1, sizeof *s + *count * sizeof *s->ranges);
     int error = s ? 0 : ENOMEM;
     pthread_mutex_lock(&lock);
+    if (!error) error = pages_permitted(at, end, PROT_READ | (access & writes ? PROT_WRITE : 0));
     while (!error && at < end) {
         struct range **place = range_at(at, end);
         if (s->count == *count) error = ENOMEM;
@@ -247,8 +218,9 @@ static void in_parent(void) { pthread_mutex_unlock(&lock); }
 
 static void in_child(void) {
     for (struct range *r = ranges; r; r = r->next)
-        if (mmap((void *)r->start, r->end - r->start, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, r->file->fd, 0)
-            != MAP_FAILED)
+        if (r->protection & PROT_WRITE
+            && mmap((void *)r->start, r->end - r->start, r->protection, MAP_PRIVATE | MAP_FIXED, r->file->fd, r->offset)
+                != MAP_FAILED)
             for (uintptr_t at = r->start; at < r->end; at += PAGE) *(volatile char *)at = *(volatile char *)at;
     ranges = NULL;
     pthread_mutex_unlock(&lock);

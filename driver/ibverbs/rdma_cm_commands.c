@@ -214,7 +214,7 @@ static int get_event(const struct command *c) {
     do {
         int error = cm_next_event(c->file);
         if (!error) error = ASK_FOR(WEFT_GET_CM_EVENT, body, event);
-        if (error && error != EAGAIN && cm_file(c->file)->handle != body.handle) {
+        if (error && error != EAGAIN && LOAD(cm_file(c->file)->handle) != body.handle) {
             pause(); /* it was closed meanwhile: a kernel lets such a thread wait */
             return EINTR;
         }

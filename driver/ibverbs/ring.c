@@ -33,10 +33,11 @@ void ring_unmap(struct ring *ring) {
     ring->head = NULL;
 }
 
-/* Something was posted: the daemon looks at memory unless it sleeps. */
+/* Something was posted: the daemon looks at memory unless it sleeps. Who wakes it says that it need not be again. */
 void ring_bell(struct context *c) {
     __atomic_add_fetch(&c->bell->posted, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&c->bell->asleep, __ATOMIC_SEQ_CST)) eventfd_write(c->doorbell, 1);
+    if (__atomic_load_n(&c->bell->asleep, __ATOMIC_SEQ_CST)
+        && __atomic_exchange_n(&c->bell->asleep, 0, __ATOMIC_SEQ_CST)) eventfd_write(c->doorbell, 1);
 }
 
 /* Let others have the processor until the daemon has told more than `told`, for a moment. */

@@ -18,7 +18,7 @@ def _alone(name, doc):
 
 BELL = Layout("bell", "One for each open context.", [
     *_alone("posted", "Counts what the program posted to any ring, and rings it emptied."),
-    *_alone("asleep", "The daemon sleeps: it wants its doorbell written."),
+    *_alone("asleep", "The daemon sleeps: it wants its doorbell written, by whoever makes this 0."),
     *_alone("told", "Counts what the daemon wrote into any completion queue."),
     *_alone("waiting", "A thread of the program sleeps: it wants its own doorbell written."),
 ], size_bytes=256)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 #include <infiniband/verbs.h>
 
@@ -144,9 +145,25 @@ int get_srq_num(struct ibv_srq *srq, uint32_t *number);
 
 /* pages.c: memory that the card and this process share. */
 struct share;
-int pages_share(struct context *c, void *start, size_t length, struct share **share, struct weft_piece *pieces,
-                uint32_t *count);
+int pages_share(struct context *c, void *start, size_t length, int access, struct share **share,
+                struct weft_piece *pieces, uint32_t *count);
 void pages_leave(struct share *share);
 void pages_forget(struct context *c);
+/* segments.c: pages of one protection that lie behind each other. */
+struct segment {
+    uintptr_t start, end;
+    int shared, protection;
+    ino_t inode;
+};
+int pages_are_of(uintptr_t start, uintptr_t end, ino_t inode);
+int pages_permitted(uintptr_t start, uintptr_t end, int wanted);
+int pages_run(uintptr_t at, struct segment *run);
+void pages_make_private(uintptr_t from, uintptr_t to, int file, off_t offset);
 /* copy.c */
-int copy_into(int file, uintptr_t start, size_t size);
+struct pages {
+    int file, protection;
+    off_t offset; /* in the file */
+    uintptr_t start;
+    size_t size;
+};
+int copy_into(const struct pages *pages);

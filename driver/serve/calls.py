@@ -94,6 +94,10 @@ def _pieces(client, request, tail):
 class ServedMR(MR):
     """A memory region of a client."""
 
+    def _place(self, lent, buffer, address, length):
+        self._page_bytes = buffer.page_bytes      # the files say: what is around the region may be nobody's
+        super()._place(lent, buffer, address, length)
+
     def take_over(self, pieces):
         """It is of these pieces from now on."""
         pieces.use(1)

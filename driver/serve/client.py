@@ -12,7 +12,7 @@ from ..terms.errors import InvalidValue, NoRoom
 from ..verbs.context import Context
 from .quota import DESCRIPTORS_OF_PROGRAM, OF_ONE, Account, What
 from .ring import Violation
-from .shared_memory import Given, create, words_of
+from .shared_memory import Given, create, ordered, words_of
 
 POSTED, ASLEEP, TOLD, WAITING = (BELL.offset_of(name) // 32 for name in ("posted", "asleep", "told", "waiting"))
 _AN_EVENT = {What.EVENTS: 1}
@@ -196,6 +196,7 @@ class Client:
         if posted == self._posted:
             return False
         self._posted = posted
+        ordered()
         for kind in (Kind.SRQ, Kind.QP):
             for queue in self.objects[kind].values():
                 queue.take_work()

@@ -41,8 +41,6 @@ class Pieces(DmaBuffer):
         Whole pages.
     """
 
-    page_bytes = PAGE
-
     def __init__(self, va, pieces):
         self.va, self._pieces, self._starts, self.size = va, pieces, [], 0
         for file, offset, length in pieces:
@@ -50,6 +48,16 @@ class Pieces(DmaBuffer):
                 raise InvalidValue(f"{length} bytes from {offset} on are no whole pages of a file of {file.size} bytes")
             self._starts.append(self.size)
             self.size += length
+        self.page_bytes = self._page_bytes()
+
+    def _page_bytes(self):
+        """Large pages do if all of its files lie in such, and the range as its files do."""
+        large, va = max((file.buffer.page_bytes for file, _, _ in self._pieces), default=PAGE), self.va
+        for number, (file, offset, length) in enumerate(self._pieces):
+            if file.buffer.page_bytes < large or (va - offset) % large or number and va % large:
+                return PAGE
+            va += length
+        return large
 
     def use(self, more):
         """So many regions more use the files."""

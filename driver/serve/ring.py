@@ -3,7 +3,7 @@
 from ..ibverbs.rings import RING_HEADER
 from ..terms.errors import PyverbsError
 from .quota import What
-from .shared_memory import Given, create, words_of
+from .shared_memory import Given, create, ordered, words_of
 
 PROD, CONS, DONE, ARMED = (RING_HEADER.offset_of(name) // 32 for name in ("prod", "cons", "done", "armed"))
 _MASK = (1 << 32) - 1
@@ -50,6 +50,7 @@ class SharedRing:
         Violation
         """
         count = self.words[PROD] - self.own & _MASK
+        ordered()
         if count > self.slots:
             raise Violation(f"a ring of {self.slots} slots has {count} filled ones")
         return count
@@ -58,6 +59,7 @@ class SharedRing:
     def waiting(self):
         """Slots that this side filled and the program has not taken. See :attr:`filled`."""
         count = self.own - self.words[CONS] & _MASK
+        ordered()
         if count > self.slots:
             raise Violation(f"a ring of {self.slots} slots has {count} filled ones")
         return count
@@ -65,11 +67,13 @@ class SharedRing:
     def took(self):
         """A slot is taken: the program may not fill it before it is ``done``, but may see that."""
         self.own = self.own + 1 & _MASK
+        ordered()
         self.words[CONS] = self.own
 
     def put(self):
         """A slot is filled: the program may take it."""
         self.own = self.own + 1 & _MASK
+        ordered()
         self.words[PROD] = self.own
 
     def done(self, outstanding):

@@ -2,11 +2,19 @@
 
 What the daemon makes cannot shrink under it, and neither can what it takes from a program: who cut a file would end
 the other one with a signal. Words are little-endian numbers of 32 bits at multiples of 4; each has one writer.
+
+The library's words are C atomics with acquire and release. Python has none: a word is one plain load or store of the
+processor. On x86 those are acquire and release already, and only a load behind a store of another word needs a
+:func:`fence`. Other processors keep less in order: there :func:`ordered` is one, between the slots of a ring and the
+number that speaks of them.
 """
 
+import ctypes
 import fcntl
+import functools
 import mmap
 import os
+import platform
 import struct
 import sys
 import threading
@@ -15,13 +23,40 @@ from ..terms.errors import InvalidValue, NoRoom
 
 _FORMATS = {8: "B", 16: "H", 32: "I", 64: "Q"}
 _fence = threading.Lock()
+_SEQ_CST = 5
+IN_ORDER = platform.machine() in ("x86_64", "AMD64", "i686", "i386")     # loads among loads, stores among stores
 
 
 def fence():
-    """What was written before is seen by others before anything is read that comes behind: taking a lock says so to
-    the processor."""
-    with _fence:
-        pass
+    """What was written before is seen by others before anything is read that comes behind. Taking a lock says so to
+    an x86 processor; elsewhere a lock lets some of that pass, and the C library's fence is asked for."""
+    if IN_ORDER:
+        with _fence:
+            pass
+    else:
+        _fence_of_c()(_SEQ_CST)
+
+
+def ordered():
+    """What was read or written before is so before what comes behind."""
+    if not IN_ORDER:
+        fence()
+
+
+@functools.cache
+def _fence_of_c():
+    """``atomic_thread_fence`` as a function.
+
+    Raises
+    ------
+    NotImplementedError
+        If its library is missing.
+    """
+    try:
+        return ctypes.CDLL("libatomic.so.1").atomic_thread_fence
+    except OSError:
+        sentence = "rings need fences on this processor; on Debian: apt-get install libatomic1"
+        raise NotImplementedError(sentence) from None
 
 
 def compiled(layout):

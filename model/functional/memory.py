@@ -5,7 +5,7 @@ import random
 
 from weft.driver.device.device import DmaBuffer
 
-PAGE = 4096
+PAGE, LARGE_PAGE = 4096, 2 << 20
 VA_START = 0x7F00_0000_0000
 
 
@@ -58,12 +58,18 @@ class HostMemory:
         return MemoryBuffer(self, va, size, frames, page_bytes)
 
     def map(self, file, offset, size):
-        """A buffer of pages of a file: their bytes are the file's own."""
+        """A buffer of pages of a file: their bytes are the file's own. If they are many they lie in memory as in the
+        file: consecutive ones within every large page."""
         if size <= 0 or offset % PAGE or size % PAGE:
             raise ValueError(f"{size} bytes from {offset} on are no whole pages")
         view = memoryview(mmap.mmap(file, size, offset=offset))
-        frames = [self._place(1, 1, [view[at:at + PAGE]]) for at in range(0, size, PAGE)]
-        return self._buffer(size, frames, PAGE, PAGE)
+        step = LARGE_PAGE // PAGE if size >= LARGE_PAGE and not offset % LARGE_PAGE else 1
+        frames = []
+        for first in range(0, size, step * PAGE):
+            part = [view[at:at + PAGE] for at in range(first, min(size, first + step * PAGE), PAGE)]
+            start = self._place(len(part), step, part)
+            frames += range(start, start + len(part))
+        return self._buffer(size, frames, step * PAGE, step * PAGE)
 
     def free(self, buffer):
         for f in buffer.frames:

@@ -27,6 +27,7 @@ def serve(
     preset: Annotated[str, typer.Option(help="Size of the cards: test, basic or full.")] = "full",
     seed: Annotated[str, typer.Option(help="Of every random choice of link and cards.")] = "1",
     folder: Annotated[Path, typer.Option(help="Where the sockets are made.")] = FOLDER,
+    capture: Annotated[Path | None, typer.Option(help="Where captures (pcap) of each host are put.")] = None,
 ):
     """Serve hosts with an RDMA card each to unmodified programs, until it is interrupted: see `weft run`."""
     choice("--backend", backend, BACKENDS)
@@ -38,6 +39,7 @@ def serve(
     with needs("sim"):
         from weft.driver.ibverbs.build import CannotBuild, build
         from weft.driver.serve.daemon import Daemon
+        from weft.tb.serve.capture import capture as start_capture
         from weft.tb.serve.functional import FunctionalWorld
     try:
         build(LIBRARY_FOLDER)
@@ -45,6 +47,8 @@ def serve(
         refuse(str(problem))
     folder.mkdir(parents=True, exist_ok=True)
     world = FunctionalWorld(names, loss=lost, delay_ns=round(delay * 1000), seed=seed, preset=preset)
+    if capture is not None:
+        start_capture(world, capture)
     daemon = Daemon(world, folder, say=lambda sentence: print(sentence, flush=True))
     ended = []
     for which in (signal.SIGINT, signal.SIGTERM):

@@ -100,6 +100,9 @@ BENCHMARKS = {
                       conditions="an honest pair of QPs beside a pair of victims, frames for both hosts"),
     "hostile": Benchmark("What attacks at 45 Gb/s leave of an honest transfer at 50 Gb/s, and what they leave behind.",
                          "hostile", conditions=f"{CARDS}; one way, PMTU 1024, 8 messages of 16 KiB in flight"),
+    "serve": Benchmark("Served programs: post and poll, waiting and idling; fuzzed messages, overlapping "
+                       "registrations, programs that are killed.", "serve",
+                       conditions="functional cards of preset test, this machine's processor"),
     "pcie-faults": Benchmark("Faults of a PCIe host, each kind, and what they broke.", "pcie_faults",
                              conditions="the PCIe room alone, reads in 900 to 1100 ns, six tenths of the memory answer "
                                         "badly; and two cards under their drivers: payload, ring entries, nodes and "

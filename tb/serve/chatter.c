@@ -1,15 +1,19 @@
 /* Writes into its peer's memory and reads from it, without end, until a request fails: then it says how.
- * chatter SEED PORT [ADDRESS]: without an address it waits for the other one. Its last line is one of
+ * chatter SEED PORT [ADDRESS]: without an address it waits for the other one, until its input ends. Its last line is
+ * one of
  *   no peer           the other one ended before they were connected
  *   status N after M  a completion said so, after M good ones */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "connect.h"
 
 #define BYTES 16384
 #define DEPTH 8
@@ -33,6 +37,9 @@ static int meet(int port, const char *address) {
         if (bind(s, (struct sockaddr *)&where, sizeof where) || listen(s, 1)) end("cannot listen");
         puts("listens");
         fflush(stdout);
+        struct pollfd news[] = { { .fd = s, .events = POLLIN }, { .fd = STDIN_FILENO, .events = POLLIN } };
+        poll(news, 2, -1);
+        if (!news[0].revents) end("no peer");
         other = accept(s, NULL, NULL);
         close(s);
         return other;
@@ -43,22 +50,6 @@ static int meet(int port, const char *address) {
 
 static int exchange(int s, const void *mine, void *theirs, size_t size) {
     return send(s, mine, size, MSG_NOSIGNAL) == (ssize_t)size && recv(s, theirs, size, MSG_WAITALL) == (ssize_t)size;
-}
-
-static void to_rts(struct ibv_qp *qp, const struct hello *mine, const struct hello *theirs) {
-    struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1,
-        .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
-    struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = theirs->qp_num,
-        .rq_psn = theirs->psn, .max_dest_rd_atomic = 4, .min_rnr_timer = 1,
-        .ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = theirs->gid, .hop_limit = 1 } } };
-    struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS, .sq_psn = mine->psn, .timeout = 12, .retry_cnt = 3,
-        .rnr_retry = 7, .max_rd_atomic = 4 };
-    if (ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
-        || ibv_modify_qp(qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN
-                                       | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
-        || ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY
-                                       | IBV_QP_MAX_QP_RD_ATOMIC))
-        end("no connection");
 }
 
 static void post(struct ibv_qp *qp, struct ibv_mr *mr, const struct hello *theirs) {
@@ -96,7 +87,7 @@ int main(int count, char **arguments) {
     int s = meet(atoi(arguments[2]), count > 3 ? arguments[3] : NULL);
     char ready = 1, other;
     if (s < 0 || !exchange(s, &mine, &theirs, sizeof mine)) end("no peer");
-    to_rts(qp, &mine, &theirs);
+    if (to_rts(qp, theirs.gid, theirs.qp_num, mine.psn, theirs.psn)) end("no connection");
     if (!exchange(s, &ready, &other, 1)) end("no peer");
 
     unsigned long good = 0;

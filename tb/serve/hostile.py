@@ -9,6 +9,7 @@ from weft.driver.terms.enums import WCStatus
 from weft.tb.serve.local import left_over, local_daemon
 from weft.tb.serve.raw_client import PAGE, Gone, RawEnd
 
+TOLD_EVERY = 1000
 COMMAND = ".venv/bin/python -m weft.tb.serve.hostile {count} {seed}"
 
 
@@ -76,12 +77,14 @@ def said_by(rng, end):
     return bytes(data)
 
 
-def fuzz(daemon, said, count, rng):
+def fuzz(daemon, said, count, rng, progress=lambda done: None):
     """Say ``count`` messages; how many were answered, refused, and ended with the program dropped."""
     good, ends = pair(daemon), programs(daemon)
     found = {"answered": 0, "refused": 0, "dropped": 0}
     end = next(ends)
-    for _ in range(count):
+    for n in range(count):
+        if n % TOLD_EVERY == 0:
+            progress(n)
         try:
             for name in ("sends", "receives", "completions"):
                 if rng.random() < 0.02:

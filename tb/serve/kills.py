@@ -34,7 +34,7 @@ class Pair:
 
     def __init__(self, daemon, spaces, program, port, seed):
         self._daemon, self._start = daemon, lambda host, *more: subprocess.Popen(
-            spaces.inside(host, [program, str(seed + (host == "a")), str(port), *more]), stdin=subprocess.DEVNULL,
+            spaces.inside(host, [program, str(seed + (host == "a")), str(port), *more]), stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment_of(daemon.paths[host]))
         self.output = {"a": b"", "b": b""}
         self.programs = {"b": self._start("b")}
@@ -65,6 +65,7 @@ class Pair:
             program.kill()
             program.wait()
             program.stdout.close()
+            program.stdin.close()
 
 
 def one(pair, rng, late):
@@ -80,6 +81,8 @@ def one(pair, rng, late):
     assert not any(pair.ended(host) for host in pair.programs), pair.output
     pair.programs[victim].kill()
     pair.go(lambda: pair.ended(victim))
+    if other in pair.programs:
+        pair.programs[other].stdin.close()
     pair.go(lambda: pair.ended(other))
     talked, said = pair.hear(other, b"talks"), pair.output[other].decode()
     told = re.search(r"^status (\d+) after", said, re.MULTILINE)

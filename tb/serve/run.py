@@ -1,10 +1,13 @@
 """``make programs``: the programs of others on functional cards, without loss and with it.
 
-``python -m weft.tb.serve.run [--brief] [--only NAME]``; the table goes to ``sim_build/reports/programs.json`` as well:
-a list of ``{"program", "options", "backend", "loss", "status", "figure", "unit"}``.
+``python -m weft.tb.serve.run [--brief] [--only NAME] [--loss LOSS]``; the table goes to
+``sim_build/reports/programs.json`` as well: a list of ``{"program", "options", "backend", "loss", "status", "figure",
+"unit"}``, of rdma-core's tests with ``"skipped"``: why, by name of the test. A run replaces its rows and keeps the
+others. All programs are started with ``LD_BIND_NOW=1``.
 """
 
 import argparse
+import fcntl
 import json
 import shlex
 import sys
@@ -52,19 +55,36 @@ def tests(session, loss):
     for name in suite.TESTS:
         ended = suite.run(session, name)
         ran, skipped = suite.counts(ended) or (0, 0)
-        status = verdict(ended) if ran else FAILED
+        reasons = suite.skips(ended)
+        status = verdict(ended) if ran and len(reasons) == skipped else FAILED
         told = f"{ran - skipped} passed, {skipped} skipped"
         print(f"{'rdma-core':18} {'test_' + name:24} loss {loss:5} {status:9} {told}", flush=True)
         if status != PASSED:
             print(ended.output)
         yield {"program": "rdma-core", "options": f"test_{name}", "backend": "functional", "loss": float(loss),
-               "status": status, "figure": ran - skipped, "unit": "tests"}
+               "status": status, "figure": ran - skipped, "unit": "tests", "skipped": reasons}
+
+
+def keep(row):
+    """Put a row into the report, in the place of an older one."""
+    def key(row):
+        return row["program"], row["options"], row["backend"], row["loss"]
+
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    with REPORT.open("a+") as report:
+        fcntl.flock(report, fcntl.LOCK_EX)
+        report.seek(0)
+        rows = json.loads(report.read() or "[]")
+        report.truncate(0)
+        report.write(json.dumps([*(old for old in rows if key(old) != key(row)), row], indent=1) + "\n")
+    return row
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--brief", action="store_true", help="little to do for each")
     parser.add_argument("--only", metavar="NAME", help="programs whose name has this in it")
+    parser.add_argument("--loss", help="only with so many frames lost, and not with " + " and ".join(LOSSES))
     asked = parser.parse_args()
     programs = [program.briefly() if asked.brief else program for program in TABLE
                 if not asked.only or asked.only in program.name]
@@ -72,22 +92,22 @@ def main():
         print(f"some programs are missing; on Debian: apt-get install {' '.join(absent)}")
     if not asked.only and not suite.there():
         print(f"rdma-core's tests are missing; on Debian: apt-get install {' '.join(suite.PACKAGES)}")
-    rows, port = [], FIRST_PORT
-    for loss in LOSSES:
+    rows, losses = [], [asked.loss] if asked.loss else LOSSES
+    port = FIRST_PORT + LOSSES.index(asked.loss) * len(programs) if asked.loss in LOSSES else FIRST_PORT
+    for loss in losses:
         with serving("--loss", loss) as session:
             for program in programs:
                 port += 1
                 status, figure, output = one(session, program, port)
-                rows.append({"program": program.name, "options": shlex.join(program.options), "backend": "functional",
-                             "loss": float(loss), "status": status, "figure": figure, "unit": program.unit})
+                rows.append(keep({"program": program.name, "options": shlex.join(program.options),
+                                  "backend": "functional", "loss": float(loss), "status": status, "figure": figure,
+                                  "unit": program.unit}))
                 told = f"{figure:g} {program.unit}" if figure is not None else ""
                 print(f"{program.name:18} {shlex.join(program.options):24} loss {loss:5} {status:9} {told}", flush=True)
                 if status in (FAILED, TOO_LONG):
                     print(output)
             if not asked.only and suite.there():
-                rows += tests(session, loss)
-    REPORT.parent.mkdir(parents=True, exist_ok=True)
-    REPORT.write_text(json.dumps(rows, indent=1) + "\n")
+                rows += map(keep, tests(session, loss))
     return 0 if all(row["status"] in (PASSED, MISSING) for row in rows) else 1
 
 

@@ -45,6 +45,17 @@ def run(session, name, limit_s=600):
                            limit_s=limit_s, PYTHONPATH=f"{folder}:{tests}")
 
 
+def skips(ended: Ended):
+    """Why tests were not run, by name, as unittest says with ``-v``."""
+    found, name = {}, None
+    for line in ended.output.splitlines():
+        if named := re.match(r"(test\w*) \(", line):
+            name = named[1]
+        if reason := re.search(r"\.\.\. skipped (['\"])(.*)\1$", line):
+            found[name] = reason[2]
+    return found
+
+
 def counts(ended: Ended):
     """(run, skipped) as unittest says, or None."""
     ran = re.search(r"^Ran (\d+) tests?", ended.output, re.MULTILINE)

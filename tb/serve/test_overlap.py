@@ -13,3 +13,4 @@ def test_overlapping_registrations_lose_no_write(tmp_path, library):
         ended = session.run("a", str(program), str(ROUNDS), str(seed), limit_s=300)
     assert ended.status == 0, f"{ended} with {ROUNDS} rounds and seed {seed}"
     assert f"{2 * ROUNDS} registrations" in ended.output
+    assert " 0 wrong bytes" in ended.output

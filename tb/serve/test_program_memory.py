@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from weft.driver.memory.page_table import page_list
 from weft.driver.serve.program_memory import PAGE, Pieces, SharedFile
 from weft.driver.terms.errors import InUse, InvalidValue
 from weft.model.functional.host import FunctionalDevice
@@ -47,6 +48,40 @@ def test_both_sides_see_what_either_writes(device):
     for file in shared:
         file.close()
     assert not device.memory._pages
+
+
+LARGE = 2 << 20
+
+
+@pytest.mark.parametrize(("va", "pieces", "large"), [
+    (5 * LARGE + 3 * PAGE, [(0, 3 * PAGE, 2 * LARGE)], True),                 # as it lies in the file
+    (5 * LARGE + 3 * PAGE, [(0, 2 * PAGE, 2 * LARGE)], False),                # beside that
+    (LARGE, [(0, 0, 2 * LARGE), (0, LARGE, LARGE)], True),
+    (LARGE, [(0, 0, LARGE + PAGE), (0, LARGE + PAGE, PAGE)], False),          # two pieces in a large page
+    (LARGE, [(0, 0, LARGE), (1, 0, PAGE)], False)])                           # the second file is small
+def test_large_pages_where_range_and_file_lie_alike(device, va, pieces, large):
+    rng = random.Random(2)
+    files = [SharedFile(device, sealed(size), size) for size in (3 * LARGE + 5 * PAGE, PAGE)]
+    whole = Pieces(va, [(files[number], offset, length) for number, offset, length in pieces])
+    assert whole.page_bytes == (LARGE if large else PAGE)
+    assert pick(whole) == whole.page_bytes
+    for at in [rng.randrange(whole.size) for _ in range(20)]:
+        data = rng.randbytes(min(3 * PAGE, whole.size - at))
+        whole.write(at, data)
+        page = page_list(whole, va + at, 1, whole.page_bytes)[0]
+        assert device.memory.read(page + (va + at) % whole.page_bytes, 1) == data[:1]
+    for file in files:
+        file.close()
+    assert not device.memory._pages
+
+
+def pick(buffer):
+    """What whole pages of it can be."""
+    try:
+        page_list(buffer, buffer.va, buffer.size, LARGE)
+    except ValueError:
+        return PAGE
+    return buffer.page_bytes
 
 
 @pytest.mark.parametrize(("size", "seals"), [(PAGE, 0), *(

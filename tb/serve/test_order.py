@@ -1,0 +1,68 @@
+"""What is between the slots of a ring and the numbers that speak of them, on a processor that keeps little in order."""
+
+import ctypes
+
+import pytest
+
+from weft.driver.serve import ring, shared_memory
+from weft.driver.serve.ring import CONS, PROD, SharedRing
+
+
+class Watched:
+    """Words whose loads and stores are written down."""
+
+    def __init__(self, words, log):
+        self._words, self._log = words, log
+
+    def __getitem__(self, at):
+        self._log.append(("load", at))
+        return self._words[at]
+
+    def __setitem__(self, at, value):
+        self._log.append(("store", at))
+        self._words[at] = value
+
+    def release(self):
+        self._words.release()
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """A ring and what happens to its words, fences among it."""
+    log, made = [], SharedRing("test", 4, 16)
+    monkeypatch.setattr(shared_memory, "IN_ORDER", False)
+    monkeypatch.setattr(shared_memory, "_fence_of_c", lambda: lambda order: log.append(("fence", order)))
+    made.words = Watched(made.words, log)
+    yield made, log
+    made.close()
+
+
+FENCE = ("fence", 5)      # memory_order_seq_cst of C
+
+
+@pytest.mark.parametrize(("method", "expected"), [
+    ("put", [FENCE, ("store", PROD)]),                # slots before their number
+    ("took", [FENCE, ("store", CONS)]),               # read before they may be filled again
+    ("filled", [("load", PROD), FENCE]),              # the number before the slots
+    ("waiting", [("load", CONS), FENCE])])
+def test_a_number_and_its_slots_are_seen_in_order(watched, method, expected):
+    made, log = watched
+    found = getattr(made, method)
+    if callable(found):
+        found()
+    assert log == expected
+
+
+def test_the_fence_of_c_is_there_where_it_is_needed_and_otherwise_a_sentence(monkeypatch):
+    shared_memory._fence_of_c.cache_clear()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: (_ for _ in ()).throw(OSError(name)))
+    with pytest.raises(NotImplementedError, match="libatomic1"):
+        shared_memory._fence_of_c()
+
+
+def test_processors_that_keep_order_need_none(watched, monkeypatch):
+    made, log = watched
+    monkeypatch.setattr(shared_memory, "IN_ORDER", True)
+    made.put()
+    ring.ordered()
+    assert log == [("store", PROD)]

@@ -1,0 +1,97 @@
+"""The page for those who come for served programs alone: its commands run, and its numbers are those of the code."""
+
+import importlib
+import inspect
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from weft.driver.serve.quota import OF_ALL, OF_ONE, What
+from weft.tb.flow.system import tools_expected
+from weft.tb.serve.namespaces import NoNamespaces, namespaces
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/serve.md").read_text()
+BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+NEEDED = ("ib_write_bw", "ibv_devinfo", "rping")
+LIMIT_S = 300
+# Somebody types one line after the other, and looks at what it says: who comes too early tries again here.
+START = r"""
+set -eu
+trap 'kill $pids; wait' EXIT
+pids=
+again() { for n in $(seq 200); do if "$@"; then return 0; fi; sleep 0.1; done; return 1; }
+"""
+CAMPAIGN = "python -m weft.tb.serve."
+
+
+def commands():
+    """Lines of the page, without remarks, and without what installs packages."""
+    lines = (re.sub(r" +#.*", "", line) for block in BLOCKS for line in block.splitlines())
+    return [line for line in lines if not line.startswith("apt-get")]
+
+
+def script(folder):
+    """All commands but the campaigns, in order, with little to do; what they make goes to ``folder``."""
+    lines = [START]
+    for line in commands():
+        if CAMPAIGN in line:
+            continue
+        line = line.replace("sim_build/", f"{folder}/")
+        for name in ("ib_write_bw", "ibv_rc_pingpong"):
+            line = line.replace(f"-- {name}", f"-- {name} -n 20")
+        lines.append(f"again {line}" if "weft run" in line else line)
+        if line.endswith("&"):
+            lines.append('pids="$pids $!"')
+    return "\n".join([*lines, "echo every command has run"]) + "\n"
+
+
+def test_every_command_of_the_page_runs(library, tmp_path):
+    if (absent := [name for name in NEEDED if shutil.which(name) is None]) and not tools_expected():
+        pytest.skip(f"{absent} are missing; the page says which packages have them")
+    build, said = tmp_path / "build", tmp_path / "said"
+    shutil.copytree(library.parent, build / "ibverbs")
+    try:
+        with namespaces() as spaces, said.open("w") as output:
+            done = subprocess.run(spaces.inside("a", ["bash", "-c", script(build)]), cwd=ROOT, stdout=output,
+                                  env=os.environ | {"WEFT_BUILD": str(build)}, stderr=subprocess.STDOUT,
+                                  timeout=LIMIT_S)
+    except NoNamespaces as problem:
+        if tools_expected():
+            raise
+        pytest.skip(str(problem))
+    assert done.returncode == 0, said.read_text()
+    assert "every command has run" in said.read_text()
+
+
+def test_campaigns_of_the_page_are_those_that_tests_run_in_short():
+    for line in filter(lambda line: CAMPAIGN in line, commands()):
+        module, count = re.search(r"-m (weft\.[\w.]+) (\d+)$", line).groups()
+        loaded = importlib.import_module(module)
+        assert line.strip() == loaded.COMMAND.format(count=count, seed="").strip()
+        assert inspect.signature(loaded.main).parameters["count"].default == int(count)
+
+
+def test_the_limits_are_those_of_the_code():
+    rows = dict(re.findall(r"^\| ([a-z ]+) \| (.*) \|$", PAGE[PAGE.index("## Limits"):], re.MULTILINE))
+    for name, what in (("objects", What.OBJECTS), ("shared memory", What.MEMORY), ("rings", What.RINGS),
+                       ("slots for work requests", What.REQUESTS), ("mapped files", What.MAPPINGS),
+                       ("descriptors", What.DESCRIPTORS), ("events that are not read", What.EVENTS)):
+        one, of_all = rows[name].split(" | ")
+        assert number(one) == OF_ONE[what]
+        assert number(of_all) in (OF_ALL[what], None)
+
+
+def number(text):
+    """``4 GiB``, ``65 536``, or None of words."""
+    value, unit = re.fullmatch(r"([\d ]*)(.*)", text).groups()
+    return int(value.replace(" ", "")) << (30 if unit == "GiB" else 0) if value else None
+
+
+def test_options_of_the_page_are_words_of_a_shell():
+    assert all(shlex.split(line, comments=True) for block in BLOCKS for line in block.splitlines())
