@@ -96,8 +96,8 @@ IMPORTS = {
     "tb/cards": "contracts driver/terms driver/device driver/queue driver/connection driver/engine driver/verbs "
                 "driver/application model model/functional tb/flow tb/world tb/judge tb/blocks/receive tb/software "
                 "tb/connection",
-    "tb/serve": "contracts driver/terms driver/cm driver/ibverbs driver/memory driver/serve driver/verbs model "
-                "model/functional tb/flow tb/world",
+    "tb/serve": "contracts driver/terms driver/connection driver/cm driver/ibverbs driver/memory driver/serve "
+                "driver/verbs model model/functional model/card tb/flow tb/world",
     "tb/stage": "contracts driver/terms model model/functional model/card tb/flow tb/world tb/cards tb/software",
     "tb/soft": "contracts driver/terms driver/protocol driver/verbs driver/soft/ports driver/soft/raw driver/soft/rc "
                "driver/soft/serve driver/soft model model/functional tb/world tb/judge tb/stage tb/flow",
@@ -124,7 +124,7 @@ IMPORTS = {
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/wan tb/flow",
     "tb/report": "model/wan/path model/wan tb/sweep",
-    "tb/cli": "contracts hdl/verilog hdl/board driver/engine driver/ibverbs driver/serve driver/soft/ports "
+    "tb/cli": "contracts hdl/verilog hdl/board driver/engine driver/ibverbs driver/soft/ports "
               "driver/soft/serve tb/flow tb/cards tb/serve tb/stage tb/perf tb/tool tb/document tb/proof tb/measure "
               "tb/mutate tb/job tb/calibrate tb/soak tb/sweep tb/report tb/interop",
     "tb": "contracts model/functional model/wan tb/flow tb/stage tb/document tb/measure tb/job tb/perf tb/tool tb/soak "

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #define NAP_MS 1 /* at most, for who polls in vain */
+#define SIMULATED_NAP_MS 1000 /* in simulated time it is the daemon that ends a nap, or it is gone */
 
 static size_t bytes(const struct ring *ring) {
     return sizeof(struct weft_ring) + (size_t)ring->slots * ring->slot_bytes;
@@ -33,8 +34,16 @@ void ring_unmap(struct ring *ring) {
     ring->head = NULL;
 }
 
+/* The program's simulated time, if it has that: the daemon learns it. */
+static uint64_t say_time(struct context *c) {
+    uint64_t now = weft_clock_ns ? weft_clock_ns() : 0;
+    if (now) STORE(c->bell->clock_ns, now);
+    return now;
+}
+
 /* Something was posted: the daemon looks at memory unless it sleeps. Who wakes it says that it need not be again. */
 void ring_bell(struct context *c) {
+    say_time(c);
     __atomic_add_fetch(&c->bell->posted, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&c->bell->asleep, __ATOMIC_SEQ_CST)
         && __atomic_exchange_n(&c->bell->asleep, 0, __ATOMIC_SEQ_CST)) eventfd_write(c->doorbell, 1);
@@ -44,8 +53,13 @@ void ring_bell(struct context *c) {
 void nap(struct context *c, uint32_t told) {
     struct pollfd wake = { .fd = c->wake, .events = POLLIN };
     eventfd_t count;
+    int simulated = say_time(c) > 0;
     __atomic_add_fetch(&c->bell->waiting, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&c->bell->told, __ATOMIC_SEQ_CST) == told && poll(&wake, 1, NAP_MS) > 0)
+    __atomic_store_n(&c->bell->waited, told, __ATOMIC_SEQ_CST);
+    /* Simulated time goes on when nobody has anything to do any more. */
+    if (simulated && __atomic_exchange_n(&c->bell->asleep, 0, __ATOMIC_SEQ_CST)) eventfd_write(c->doorbell, 1);
+    if (__atomic_load_n(&c->bell->told, __ATOMIC_SEQ_CST) == told
+        && poll(&wake, 1, simulated ? SIMULATED_NAP_MS : NAP_MS) > 0)
         eventfd_read(c->wake, &count);
     __atomic_sub_fetch(&c->bell->waiting, 1, __ATOMIC_SEQ_CST);
 }

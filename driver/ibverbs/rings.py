@@ -21,7 +21,13 @@ BELL = Layout("bell", "One for each open context.", [
     *_alone("asleep", "The daemon sleeps: it wants its doorbell written, by whoever makes this 0."),
     *_alone("told", "Counts what the daemon wrote into any completion queue."),
     *_alone("waiting", "A thread of the program sleeps: it wants its own doorbell written."),
-], size_bytes=256)
+    *_alone("waited", "What ``told`` was when a thread last went to sleep: until it changes, the program waits."),
+    Field("clock_ns", 64, "The program's own time when it last posted or went to sleep, in simulated time; else 0."),
+    Field("_clock_ns", CACHE_LINE_BITS - 64),
+], size_bytes=384)
+
+CLOCK = Layout("clock", "The file ``NAME.clock`` of a host in simulated time; programs only read it.", [
+    Field("now_ns", 64, "Simulated time, from the start of the daemon on.")], size_bytes=8)
 
 RING_HEADER = Layout("ring", "In front of the slots of a ring.", [
     *_alone("prod", "Slots ever filled."),
@@ -54,7 +60,7 @@ ASYNC_EVENT = Layout("async_event", "What is read from the file of asynchronous 
     Field("user", 64, "What the program named the object, or the number of the port."), Field("event_type", 32),
     Field("_reserved", 32)], size_bytes=16)
 
-SHARED = (BELL, RING_HEADER, SEND_SLOT, RECV_SLOT, SGE_SLOT, WC_SLOT, COMP_EVENT, ASYNC_EVENT)
+SHARED = (BELL, CLOCK, RING_HEADER, SEND_SLOT, RECV_SLOT, SGE_SLOT, WC_SLOT, COMP_EVENT, ASYNC_EVENT)
 
 
 class Limit(enum.IntEnum):

@@ -105,6 +105,9 @@ int weft_call(struct context *c, struct call call);
 int weft_destroy(struct context *c, unsigned kind, uint32_t handle);
 void weft_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* clock.c, which is in the other library: the program's simulated time, 0 if its clock is the one on the wall. */
+extern uint64_t weft_clock_ns(void) __attribute__((weak, visibility("default")));
+
 /* ring.c */
 int ring_map(struct ring *ring, int file, uint32_t slots, uint32_t slot_bytes);
 void ring_unmap(struct ring *ring);

@@ -14,7 +14,8 @@ from .quota import DESCRIPTORS_OF_PROGRAM, OF_ONE, Account, What
 from .ring import Violation
 from .shared_memory import Given, create, ordered, words_of
 
-POSTED, ASLEEP, TOLD, WAITING = (BELL.offset_of(name) // 32 for name in ("posted", "asleep", "told", "waiting"))
+POSTED, ASLEEP, TOLD, WAITING, WAITED, CLOCK = (
+    BELL.offset_of(name) // 32 for name in ("posted", "asleep", "told", "waiting", "waited", "clock_ns"))
 _AN_EVENT = {What.EVENTS: 1}
 _OF_ITSELF = {What.PROGRAMS: 1, What.DESCRIPTORS: DESCRIPTORS_OF_PROGRAM, What.MAPPINGS: 1}
 _RECEIVES = frozenset({WCOpcode.RECV, WCOpcode.RECV_RDMA_WITH_IMM})

@@ -10,21 +10,22 @@ from typing import Annotated
 import typer
 
 from weft.tb.cli.failures import needs
-from weft.tb.cli.parameters import choice, number, refuse
+from weft.tb.cli.parameters import card_params, choice, number, refuse
 from weft.tb.serve.environment import FOLDER, LIBRARY_FOLDER, environment_of
 
-BACKENDS, TIMES = ("functional",), ("wall",)
+BACKENDS, TIMES = ("functional", "model", "rtl"), ("wall", "sim")
 HOST, HOSTS_MAX = re.compile(r"[a-z][a-z0-9_-]{0,30}"), 200
-DELAY_US_MAX = 1_000_000
+DELAY_US_MAX, RTL_HOSTS = 1_000_000, 2
 
 
 def serve(
-    backend: Annotated[str, typer.Option(help="What plays the cards: functional.")] = "functional",
+    backend: Annotated[str, typer.Option(help="What plays the cards: functional, model or rtl.")] = "functional",
     hosts: Annotated[str, typer.Option(help="Names of the hosts, with commas between.")] = "a,b",
     loss: Annotated[str, typer.Option(help="Chance of every frame to get lost.")] = "0",
     delay_us: Annotated[str, typer.Option(help="From one host to another, microseconds.")] = "1",
-    time: Annotated[str, typer.Option(help="What a program's clock shows: wall, the one on the wall.")] = "wall",
-    preset: Annotated[str, typer.Option(help="Size of the cards: test, basic or full.")] = "full",
+    time: Annotated[str, typer.Option(help="What a program's clock shows: wall, or sim, that of the cards.")] = "wall",
+    preset: Annotated[str, typer.Option(help="Size of the cards: test, basic or full.",
+                                        show_default="full, of RTL test")] = "",
     seed: Annotated[str, typer.Option(help="Of every random choice of link and cards.")] = "1",
     folder: Annotated[Path, typer.Option(help="Where the sockets are made.")] = FOLDER,
     capture: Annotated[Path | None, typer.Option(help="Where captures (pcap) of each host are put.")] = None,
@@ -36,31 +37,34 @@ def serve(
     if len(set(names)) < len(names) or not all(map(HOST.fullmatch, names)) or len(names) > HOSTS_MAX:
         refuse(f"--hosts is {hosts!r}; different names are needed, of small letters and digits, with commas between")
     lost, delay = number("--loss", loss, float, 0, 1), number("--delay-us", delay_us, float, 0, DELAY_US_MAX)
+    if backend == "rtl" and len(names) != RTL_HOSTS:
+        refuse(f"--hosts is {hosts!r}; there are {RTL_HOSTS} cards of RTL, and so many hosts are needed")
     with needs("sim"):
         from weft.driver.ibverbs.build import CannotBuild, build
-        from weft.driver.serve.daemon import Daemon
-        from weft.tb.serve.capture import capture as start_capture
-        from weft.tb.serve.functional import FunctionalWorld
+        from weft.tb.serve.served import Settings, serve_here
     try:
         build(LIBRARY_FOLDER)
     except CannotBuild as problem:
         refuse(str(problem))
-    folder.mkdir(parents=True, exist_ok=True)
-    world = FunctionalWorld(names, loss=lost, delay_ns=round(delay * 1000), seed=seed, preset=preset)
-    if capture is not None:
-        start_capture(world, capture)
-    daemon = Daemon(world, folder, say=lambda sentence: print(sentence, flush=True))
-    ended = []
+    card = card_params(preset or ("test" if backend == "rtl" else "full"))
+    settings = Settings(str(folder), names, backend, time, lost, round(delay * 1000), seed, card.name,
+                        str(capture.resolve()) if capture is not None else None)
+    if backend == "rtl":
+        from weft.tb.serve.rtl import serve_rtl
+        serve_rtl(settings, _say, _on_end)
+    else:
+        ended = []
+        _on_end(lambda *_: ended.append(True))
+        serve_here(settings, _say, ended)
+
+
+def _on_end(function):
     for which in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(which, lambda *_: ended.append(True))
-    print(f"hosts {', '.join(names)} are served below {folder}; programs: weft run --host {names[0]} -- PROGRAM",
-          flush=True)
-    while not ended:
-        daemon.turn()
-    daemon.close()
-    world.close()
-    for name, link in world.links.items():
-        print(f"host {name}: {sum(link.sent.values())} frames sent, {sum(link.lost.values())} lost")
+        signal.signal(which, function)
+
+
+def _say(sentence):
+    print(sentence, flush=True)
 
 
 def run(

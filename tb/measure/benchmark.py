@@ -103,6 +103,8 @@ BENCHMARKS = {
     "serve": Benchmark("Served programs: post and poll, waiting and idling; fuzzed messages, overlapping "
                        "registrations, programs that are killed.", "serve",
                        conditions="functional cards of preset test, this machine's processor"),
+    "serve-truth": Benchmark("What programs of others measure on served RTL in simulated time, beside the benchmarks.",
+                             "serve_truth", conditions=CARDS),
     "pcie-faults": Benchmark("Faults of a PCIe host, each kind, and what they broke.", "pcie_faults",
                              conditions="the PCIe room alone, reads in 900 to 1100 ns, six tenths of the memory answer "
                                         "badly; and two cards under their drivers: payload, ring entries, nodes and "

@@ -1,10 +1,13 @@
 """Hosts on functional cards whose time goes no faster than the clock on the wall."""
 
+import random
 import time
+from dataclasses import replace
 
 from weft.driver.serve.daemon import World
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.device_list import add_device, remove_device
+from weft.hdl import wire
 from weft.model.functional.host import FunctionalDevice
 from weft.model.link import EventLoop, Link, LinkConfig
 from weft.tb.serve.switch import Switch
@@ -19,8 +22,18 @@ def dues_of(engine):
     return engine.qps.deadline, engine.neighbours.deadline, *(service.deadline for service in engine.services)
 
 
+def config_for(delay_ns):
+    """Of drivers whose cards are so far apart."""
+    return ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000)
+
+
+def sentence_of(host, sent, lost, data_lost, again):
+    """What became of the frames that a host sent."""
+    return f"host {host}: {sent} frames sent, {lost} lost; {data_lost} packets lost, {again} sent again"
+
+
 class FunctionalWorld(World):
-    """Functional cards on a switch.
+    """Functional cards on a switch, or others on an event loop by their ``device_type``.
 
     Parameters
     ----------
@@ -32,18 +45,26 @@ class FunctionalWorld(World):
         From a host to another one.
     seed : int
     preset : str
+
+    Attributes
+    ----------
+    contexts : list of Context
+        Of each host, which keeps its card up.
     """
+
+    device_type = FunctionalDevice
 
     def __init__(self, hosts, *, loss=0.0, delay_ns=1_000, seed=1, preset="full"):
         self.loop, self.switch = EventLoop(), Switch()
         self.hosts, self.links, self.contexts = {}, {}, []
-        config = ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000)
+        config = config_for(delay_ns)
         for n, name in enumerate(hosts):
-            device = FunctionalDevice(self.loop, seed=f"{seed}/{n}", preset=preset)
+            device = self.device_type(self.loop, seed=f"{seed}/{n}", preset=preset)
             self.switch.ports[(MAC + n).to_bytes(6, "big")] = device.card.receive
             link = Link(self.loop, self.switch.carry, LinkConfig(delay_ns=delay_ns, loss=loss), f"{seed}/{n}")
             device.transmit, self.links[name] = link.send, link
-            self.hosts[name] = add_device(device, mac=MAC + n, ip=IP + n, config=config)
+            mine = replace(config, random=random.Random(f"{seed}/{n}/driver"))
+            self.hosts[name] = add_device(device, mac=MAC + n, ip=IP + n, config=mine)
             self.contexts.append(Context(name=self.hosts[name]))     # a card stays up without programs
         self._seen_ns = time.monotonic_ns()
 
@@ -69,6 +90,13 @@ class FunctionalWorld(World):
         dues = [self.loop.due_ns, *(due for context in self.contexts for due in dues_of(context.engine))]
         due = min((due for due in dues if due is not None), default=None)
         return REST_S if due is None else min(REST_S, max(0, due - self.loop.now_ns) / 1e9)
+
+    def summary(self):
+        """A sentence for each host: what became of its frames."""
+        for name, link in self.links.items():
+            lost = sum(link.lost[opcode] for opcode in wire.DATA_OPCODES)
+            again = sum(link.sent[opcode] for opcode in wire.RETX_OPCODES)
+            yield sentence_of(name, link.sent.total(), link.lost.total(), lost, again)
 
     def close(self):
         """Stop the cards."""

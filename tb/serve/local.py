@@ -4,15 +4,18 @@ import contextlib
 import tempfile
 
 from weft.driver.serve.daemon import Daemon
+from weft.driver.serve.simulated_time import SimulatedDaemon
 from weft.tb.serve.functional import FunctionalWorld
+from weft.tb.serve.simulated import LoopWorld
 
 
 @contextlib.contextmanager
-def local_daemon(hosts=("a", "b"), *, preset="test", most=None, **options):
-    """A :class:`Daemon` and what it said; it ends with the block."""
+def local_daemon(hosts=("a", "b"), *, preset="test", most=None, simulated=False, **options):
+    """A :class:`Daemon` and what it said, in simulated time if that is wanted; it ends with the block."""
     with tempfile.TemporaryDirectory(prefix="weft-local-") as folder:
-        said, world = [], FunctionalWorld(list(hosts), preset=preset, **options)
-        daemon = Daemon(world, folder, say=said.append, most=most)
+        world_type, daemon_type = (LoopWorld, SimulatedDaemon) if simulated else (FunctionalWorld, Daemon)
+        said, world = [], world_type(list(hosts), preset=preset, **options)
+        daemon = daemon_type(world, folder, say=said.append, most=most)
         try:
             yield daemon, said
         finally:

@@ -1,6 +1,7 @@
-"""``make programs``: the programs of others on functional cards, without loss and with it.
+"""``make programs``: the programs of others on functional cards, without loss and with it; and one of each operation on
+the cards in time and the RTL, in simulated time.
 
-``python -m weft.tb.serve.run [--brief] [--only NAME] [--loss LOSS]``; the table goes to
+``python -m weft.tb.serve.run [--brief] [--only NAME] [--loss LOSS] [--backend NAME]``; the table goes to
 ``sim_build/reports/programs.json`` as well: a list of ``{"program", "options", "backend", "loss", "status", "figure",
 "unit"}``, of rdma-core's tests with ``"skipped"``: why, by name of the test. A run replaces its rows and keeps the
 others. All programs are started with ``LD_BIND_NOW=1``.
@@ -8,6 +9,7 @@ others. All programs are started with ``LD_BIND_NOW=1``.
 
 import argparse
 import fcntl
+import itertools
 import json
 import shlex
 import sys
@@ -20,6 +22,7 @@ from weft.tb.serve.programs import TABLE, missing_packages
 from weft.tb.serve.session import CannotServe, serving
 
 LOSSES = ("0", "0.02")
+BACKENDS, SIMULATED = ("functional", "model", "rtl"), ("--time", "sim", "--preset", "test")
 FIRST_PORT, LIMIT_S = 18600, 1200
 SERVER_IP = str(IPv4Address(IP + 1))      # of host b's card
 REPORT = BUILD_ROOT / "reports/programs.json"
@@ -80,10 +83,29 @@ def keep(row):
     return row
 
 
+def operations(programs):
+    """One of each operation, with little to do."""
+    return [program.briefly() for program in programs if program.package == "perftest" and len(program.options) == 1]
+
+
+def table(session, programs, backend, loss, ports):
+    """Rows of programs."""
+    for program in programs:
+        status, figure, output = one(session, program, next(ports))
+        told = f"{figure:g} {program.unit}" if figure is not None else ""
+        print(f"{program.name:18} {shlex.join(program.options):24} {backend:10} loss {loss:5} {status:9} {told}",
+              flush=True)
+        if status in (FAILED, TOO_LONG):
+            print(output)
+        yield {"program": program.name, "options": shlex.join(program.options), "backend": backend,
+               "loss": float(loss), "status": status, "figure": figure, "unit": program.unit}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--brief", action="store_true", help="little to do for each")
     parser.add_argument("--only", metavar="NAME", help="programs whose name has this in it")
+    parser.add_argument("--backend", choices=BACKENDS, help="these cards alone")
     parser.add_argument("--loss", help="only with so many frames lost, and not with " + " and ".join(LOSSES))
     asked = parser.parse_args()
     programs = [program.briefly() if asked.brief else program for program in TABLE
@@ -93,21 +115,17 @@ def main():
     if not asked.only and not suite.there():
         print(f"rdma-core's tests are missing; on Debian: apt-get install {' '.join(suite.PACKAGES)}")
     rows, losses = [], [asked.loss] if asked.loss else LOSSES
-    port = FIRST_PORT + LOSSES.index(asked.loss) * len(programs) if asked.loss in LOSSES else FIRST_PORT
-    for loss in losses:
+    first = FIRST_PORT + LOSSES.index(asked.loss) * len(programs) if asked.loss in LOSSES else FIRST_PORT
+    ports = itertools.count(first + 1)
+    for loss in losses if asked.backend in (None, "functional") else ():
         with serving("--loss", loss) as session:
-            for program in programs:
-                port += 1
-                status, figure, output = one(session, program, port)
-                rows.append(keep({"program": program.name, "options": shlex.join(program.options),
-                                  "backend": "functional", "loss": float(loss), "status": status, "figure": figure,
-                                  "unit": program.unit}))
-                told = f"{figure:g} {program.unit}" if figure is not None else ""
-                print(f"{program.name:18} {shlex.join(program.options):24} loss {loss:5} {status:9} {told}", flush=True)
-                if status in (FAILED, TOO_LONG):
-                    print(output)
+            rows += map(keep, table(session, programs, "functional", loss, ports))
             if not asked.only and suite.there():
                 rows += map(keep, tests(session, loss))
+    for backend in BACKENDS[1:]:
+        if asked.backend == backend or not (asked.backend or asked.loss):
+            with serving("--backend", backend, *SIMULATED) as session:
+                rows += map(keep, table(session, operations(programs), backend, "0", ports))
     return 0 if all(row["status"] in (PASSED, MISSING) for row in rows) else 1
 
 

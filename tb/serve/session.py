@@ -11,7 +11,7 @@ from pathlib import Path
 from weft.tb.serve import listening
 from weft.tb.serve.environment import environment_of
 
-LOOK_S, START_S = 0.02, 60
+LOOK_S, START_S, BUILD_S = 0.02, 60, 3600      # the last: until a simulator of the RTL is built and started
 
 
 class CannotServe(Exception):
@@ -34,8 +34,15 @@ class Session:
     process : subprocess.Popen
     """
 
-    def __init__(self, process, folder):
-        self.process, self._folder = process, folder
+    def __init__(self, process, folder, said):
+        self.process, self._folder, self._said = process, folder, said
+
+    def end(self):
+        """End the daemon; what it said, the summary of frames at the end of it."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait()
+        return self._said.read_text()
 
     def socket(self, host):
         """Path of a host's socket."""
@@ -94,12 +101,13 @@ def serving(*options):
             process = subprocess.Popen([sys.executable, "-m", "weft.tb.cli", "serve", "--folder", folder, *options],
                                        stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
         try:
-            limit = time.monotonic() + START_S
+            limit = time.monotonic() + (BUILD_S if "rtl" in options else START_S)
             while "weft run" not in said.read_text():
                 if process.poll() is not None or time.monotonic() > limit:
                     raise CannotServe(said.read_text())
                 time.sleep(LOOK_S)
-            yield Session(process, Path(folder))
+            yield (session := Session(process, Path(folder), said))
+            session.end()
         finally:
             if process.poll() is None:
                 process.terminate()

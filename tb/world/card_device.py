@@ -4,6 +4,8 @@ The driver is ordinary blocking Python. It runs in a thread of its own through `
 computes, simulated time stands still, and each blocking call here lets time go on until its answer is there.
 """
 
+import mmap
+
 import cocotb
 from cocotb.task import resume
 from cocotb.triggers import Event, First, Timer
@@ -109,11 +111,22 @@ class CardDevice(Device):
         else:
             blocks = [(memory.allocate(page_bytes, page_bytes), page_bytes) for _ in range(whole // page_bytes)]
             offset = 0
+        return self._buffer(blocks, size, page_bytes, unit, offset)
+
+    def _buffer(self, blocks, size, page_bytes, unit, offset=0):
         va = _round_up(self._next_va, unit)
-        self._next_va = va + whole + PAGE_BYTES  # a hole between buffers
-        buffer = HostBuffer(memory, va + offset, size, page_bytes, blocks, offset)
+        self._next_va = va + len(blocks) * blocks[0][1] + PAGE_BYTES  # a hole between buffers
+        buffer = HostBuffer(self.host.memory, va + offset, size, page_bytes, blocks, offset)
         self._buffers.add(buffer)
         return buffer
+
+    def map(self, fd, offset, size):
+        if size <= 0 or offset % PAGE_BYTES or size % PAGE_BYTES:
+            raise ValueError(f"{size} bytes from {offset} on are no whole pages")
+        view = memoryview(mmap.mmap(fd, size, offset=offset))
+        blocks = [(self.host.memory.allocate(PAGE_BYTES, block=view[at:at + PAGE_BYTES]), PAGE_BYTES)
+                  for at in range(0, size, PAGE_BYTES)]
+        return self._buffer(blocks, size, PAGE_BYTES, PAGE_BYTES)
 
     def buffer_at(self, va, length):
         return self._buffers.find(va, length)

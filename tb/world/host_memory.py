@@ -63,15 +63,18 @@ class HostMemory:
         """Pages that are allocated."""
         return len(self._pages)
 
-    def allocate(self, size, align=PAGE_BYTES, areas=(LOW, HIGH)):
-        """Physical address of ``size`` zeroed contiguous bytes; size and align are multiples of 4 KiB."""
+    def allocate(self, size, align=PAGE_BYTES, areas=(LOW, HIGH), block=None):
+        """Physical address of ``size`` contiguous bytes, zeros or those of the memoryview ``block``.
+
+        Size and align are multiples of 4 KiB.
+        """
         while True:
             base, area = self._rng.choice(areas)
             address = base + self._rng.randrange((area - size) // align) * align
             numbers = range(address // PAGE_BYTES, (address + size) // PAGE_BYTES)
             if not any(number in self._pages for number in numbers):
                 break
-        block = memoryview(bytearray(size))
+        block = memoryview(bytearray(size)) if block is None else block
         for index, number in enumerate(numbers):
             self._pages[number] = block[index * PAGE_BYTES:(index + 1) * PAGE_BYTES]
         return address

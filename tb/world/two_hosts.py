@@ -84,6 +84,8 @@ class TwoCards:
         env.finish()
     """
 
+    device_type = CardDevice
+
     def __init__(self, dut, config=None, seed=0):
         self.dut, self.config, self.seed = dut, config or EnvConfig(), seed
         self.sides = {}
@@ -112,7 +114,7 @@ class TwoCards:
             await start
         for side in self.sides.values():
             side.hard_block.configured()
-            side.device = CardDevice(side.host)
+            side.device = self.device_type(side.host)
         # What was made so far stays; looking for cycles among it over and over takes a twentieth of a run.
         gc.collect()
         gc.freeze()

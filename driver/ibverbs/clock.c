@@ -1,0 +1,229 @@
+/* Simulated time: clocks and the processor's time stamp counter answer from the page of the daemon's.
+ *
+ * Reading a clock takes 20 ns, so that a program which waits for one gets on; nothing else that it does takes time. The
+ * counter traps (PR_SET_TSC), and the signal's handler answers. So a handler of the program's own for that signal is
+ * only noted, and called for everything else; and a program that this one starts gets the trap only when it is ready
+ * for it. */
+#include "preload.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#define READING_NS 20
+#define SECOND_NS 1000000000ull
+#define EPOCH_S 1000000000ull /* of the calendar: 2001, so that who waits for a time in the kernel never waits long */
+#define BOOTED_S 1000ull      /* of the other clocks */
+
+static const struct weft_clock *page;
+static uint64_t local_ns; /* when the program last read a clock */
+static int started;
+
+static uint64_t later(uint64_t add) {
+    uint64_t at = LOAD(local_ns), next;
+    do {
+        uint64_t now = LOAD(page->now_ns);
+        next = (at > now ? at : now) + add;
+    } while (!__atomic_compare_exchange_n(&local_ns, &at, next, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+    return next;
+}
+
+#ifdef __x86_64__
+
+#include <stdarg.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#include <ucontext.h>
+#include <x86intrin.h>
+
+#define VDSO_BYTES 0x4000
+
+static double mhz = 2500; /* of the counter: what the kernel says of the processor, since programs compare */
+static uintptr_t vdso;
+static struct sigaction noted; /* the program's own wish for the signal */
+
+static int length_at(const uint8_t *code) {
+    if (code[0] != 0x0f) return 0;
+    return code[1] == 0x31 ? 2 : code[1] == 0x01 && code[2] == 0xf9 ? 3 : 0; /* rdtsc, rdtscp */
+}
+
+static uint64_t counter_of_machine(void) {
+    prctl(PR_SET_TSC, PR_TSC_ENABLE);
+    uint64_t value = __rdtsc();
+    prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
+    return value;
+}
+
+static void on_trap(int number, siginfo_t *info, void *context) {
+    greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+    uintptr_t at = (uintptr_t)registers[REG_RIP];
+    /* Only the trap has no address: who jumped to where no code is must not be followed there. */
+    int length = info->si_code == SI_KERNEL ? length_at((const uint8_t *)at) : 0;
+    if (length) {
+        int error = errno;
+        /* What the C library asks the kernel's page is meant for the kernel. */
+        uint64_t value = at - vdso < VDSO_BYTES ? counter_of_machine() : (uint64_t)((double)later(READING_NS) * mhz / 1e3);
+        registers[REG_RAX] = (uint32_t)value;
+        registers[REG_RDX] = (greg_t)(value >> 32);
+        if (length == 3) registers[REG_RCX] = 0;
+        registers[REG_RIP] += length;
+        errno = error;
+    } else if (noted.sa_flags & SA_SIGINFO) noted.sa_sigaction(number, info, context);
+    else if (noted.sa_handler != SIG_DFL && noted.sa_handler != SIG_IGN) noted.sa_handler(number);
+    else NEXT(sigaction)(SIGSEGV, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+}
+
+static int trap(void) {
+    struct sigaction ours = { .sa_sigaction = on_trap, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER };
+    char line[256];
+    FILE *cpus = fopen("/proc/cpuinfo", "r");
+    while (cpus && fgets(line, sizeof line, cpus) && sscanf(line, "cpu MHz : %lf", &mhz) != 1) continue;
+    if (cpus) fclose(cpus);
+    vdso = getauxval(AT_SYSINFO_EHDR);
+    return NEXT(sigaction)(SIGSEGV, &ours, &noted) || prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
+}
+
+static void untrap(void) { prctl(PR_SET_TSC, PR_TSC_ENABLE); }
+
+static void trap_again(void) { prctl(PR_SET_TSC, PR_TSC_SIGSEGV); }
+
+#else
+
+static struct sigaction noted;
+
+static int trap(void) { return -1; }
+
+static void untrap(void) {}
+
+static void trap_again(void) {}
+
+#endif
+
+/* Once, before the first clock is read. */
+__attribute__((constructor)) static void start(void) {
+    if (__atomic_exchange_n(&started, 1, __ATOMIC_ACQ_REL)) return;
+    const char *host = getenv("WEFT_SOCKET");
+    char path[256];
+    size_t length = host ? strlen(host) : 0;
+    if (length < 5 || length + 2 > sizeof path || strcmp(host + length - 5, ".sock")) return;
+    snprintf(path, sizeof path, "%.*s.clock", (int)length - 5, host);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return; /* the session's time is the one on the wall */
+    void *at = mmap(NULL, sizeof *page, PROT_READ, MAP_SHARED, file, 0);
+    close(file);
+    if (at == MAP_FAILED) return;
+    if (trap()) {
+        fputs("weft: simulated time needs an x86-64 processor whose counter can be trapped; this program's clock is the "
+              "one on the wall\n", stderr);
+        return;
+    }
+    STORE(page, at);
+}
+
+static int simulated(void) {
+    if (!LOAD(started)) start();
+    return LOAD(page) != NULL;
+}
+
+PUBLIC uint64_t weft_clock_ns(void) { return LOAD(page) ? later(0) : 0; }
+
+/* ------------------------------------------------------------------------------------------------------- clocks */
+
+static int of_processor(clockid_t clock) {
+    return clock < 0 || clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_THREAD_CPUTIME_ID;
+}
+
+static struct timespec time_of(clockid_t clock, uint64_t ns) {
+    uint64_t start_s = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE || clock == CLOCK_TAI ? EPOCH_S : BOOTED_S;
+    return (struct timespec){ .tv_sec = (time_t)(start_s + ns / SECOND_NS), .tv_nsec = (long)(ns % SECOND_NS) };
+}
+
+PUBLIC int clock_gettime(clockid_t clock, struct timespec *to) {
+    if (of_processor(clock) || !simulated()) return NEXT(clock_gettime)(clock, to);
+    *to = time_of(clock, later(READING_NS));
+    return 0;
+}
+
+PUBLIC int gettimeofday(struct timeval *restrict to, void *restrict zone) {
+    if (!simulated()) return NEXT(gettimeofday)(to, zone);
+    struct timespec now = time_of(CLOCK_REALTIME, later(READING_NS));
+    *to = (struct timeval){ .tv_sec = now.tv_sec, .tv_usec = now.tv_nsec / 1000 };
+    return 0;
+}
+
+PUBLIC time_t time(time_t *to) {
+    if (!simulated()) return NEXT(time)(to);
+    time_t now = time_of(CLOCK_REALTIME, later(READING_NS)).tv_sec;
+    if (to) *to = now;
+    return now;
+}
+
+/* Sleep until a time that one of these clocks shows: for as long as is left. The kernel has other clocks. */
+PUBLIC int clock_nanosleep(clockid_t clock, int flags, const struct timespec *until, struct timespec *left) {
+    if (of_processor(clock) || !(flags & TIMER_ABSTIME) || !simulated())
+        return NEXT(clock_nanosleep)(clock, flags, until, left);
+    struct timespec now = time_of(clock, later(READING_NS));
+    int64_t ns = (until->tv_sec - now.tv_sec) * (int64_t)SECOND_NS + until->tv_nsec - now.tv_nsec;
+    if (ns <= 0) return 0;
+    struct timespec wait = { .tv_sec = ns / (int64_t)SECOND_NS, .tv_nsec = ns % (int64_t)SECOND_NS };
+    return NEXT(clock_nanosleep)(CLOCK_MONOTONIC, 0, &wait, NULL);
+}
+
+/* ------------------------------------------------------------------------------------------------------ signals */
+
+PUBLIC int sigaction(int number, const struct sigaction *restrict wish, struct sigaction *restrict before) {
+    if (number != SIGSEGV || !simulated()) return NEXT(sigaction)(number, wish, before);
+    if (before) *before = noted;
+    if (wish) noted = *wish;
+    return 0;
+}
+
+PUBLIC sighandler_t signal(int number, sighandler_t handler) {
+    if (number != SIGSEGV || !simulated()) return NEXT(signal)(number, handler);
+    sighandler_t before = noted.sa_handler;
+    noted = (struct sigaction){ .sa_handler = handler };
+    return before;
+}
+
+/* ------------------------------------------------------------------------------------------ programs that start */
+
+/* The result of starting a program by the function that would have been called. */
+#define WITHOUT_TRAP(name, ...) ({ \
+    int trapped = simulated(); \
+    if (trapped) untrap(); \
+    __auto_type result = NEXT(name)(__VA_ARGS__); \
+    if (trapped) trap_again(); \
+    result; })
+
+PUBLIC int execve(const char *path, char *const arguments[], char *const environment[]) {
+    return WITHOUT_TRAP(execve, path, arguments, environment);
+}
+
+PUBLIC int execvpe(const char *file, char *const arguments[], char *const environment[]) {
+    return WITHOUT_TRAP(execvpe, file, arguments, environment);
+}
+
+PUBLIC int execv(const char *path, char *const arguments[]) { return execve(path, arguments, environ); }
+
+PUBLIC int execvp(const char *file, char *const arguments[]) { return execvpe(file, arguments, environ); }
+
+PUBLIC int posix_spawn(pid_t *restrict child, const char *restrict path, const posix_spawn_file_actions_t *actions,
+                       const posix_spawnattr_t *restrict attributes, char *const arguments[restrict],
+                       char *const environment[restrict]) {
+    return WITHOUT_TRAP(posix_spawn, child, path, actions, attributes, arguments, environment);
+}
+
+PUBLIC int posix_spawnp(pid_t *restrict child, const char *restrict file, const posix_spawn_file_actions_t *actions,
+                        const posix_spawnattr_t *restrict attributes, char *const arguments[restrict],
+                        char *const environment[restrict]) {
+    return WITHOUT_TRAP(posix_spawnp, child, file, actions, attributes, arguments, environment);
+}
+
+PUBLIC int system(const char *command) { return WITHOUT_TRAP(system, command); }
+
+PUBLIC FILE *popen(const char *command, const char *mode) { return WITHOUT_TRAP(popen, command, mode); }

@@ -1,0 +1,267 @@
+"""A daemon whose programs are in simulated time: it stands still while any of them has something to do.
+
+What a program does takes no time but the readings of clocks. Its own clock may be ahead of the session's by those; what
+it posts begins at its own time. Time goes on when every program waits in the library, or was silent for a
+millisecond: one that was because it computes lets time go on no faster than that on the wall.
+"""
+
+import contextlib
+import mmap
+import os
+import struct
+import time
+
+from ..ibverbs.rings import CLOCK
+from .activity import AHEAD_NS_MAX, Program, State, process_of
+from .daemon import Daemon, World
+from .shared_memory import fence
+
+START_NS = 1_000                          # of the session: 0 is no time
+GLIMPSE_NS, GLIMPSE_PART = 10_000, 16     # who waits looks again after so long, or a part of the time it has waited
+REST_S, REST_S_MAX = 0.001, 0.05          # the same on the wall, while time stands still
+IDLE_S = 0.5                              # between two looks when nobody waits: signals want to be heard
+DOZE_S = 0.0005                           # at most between two looks at whether programs run
+STRETCH_S = 0.002                         # of wall time, at most, without a look at the programs
+_NS = struct.Struct("<Q")
+
+
+class SimulatedWorld(World):
+    """A world whose time goes on when it is told to.
+
+    Attributes
+    ----------
+    now_ns : float
+    due_ns : float or None
+        When something happens next by itself; None if nothing ever will.
+    notices
+        Has a function ``before()``, called before a card writes into memory that is looked at.
+    """
+
+    now_ns = due_ns = notices = None
+
+    def settle(self):
+        """Let drivers do what there is to do, now."""
+        raise NotImplementedError
+
+    def advance(self, until_ns, watched):
+        """Let time go on to ``until_ns``, or until a driver has something to do and has done it, or a card has written
+        into memory of programs on a host of ``watched``; true for the last."""
+        raise NotImplementedError
+
+
+class ClockPage:
+    """The file ``NAME.clock`` beside a host's socket."""
+
+    def __init__(self, path):
+        self.path = path
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        with open(path, "x+b") as file:
+            file.truncate(mmap.PAGESIZE)
+            self._page = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+
+    def show(self, now_ns):
+        _NS.pack_into(self._page, CLOCK.offset_of("now_ns") // 8, now_ns)
+
+    def close(self):
+        self._page.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+
+class SimulatedDaemon(Daemon):
+    """See the module. ``world`` is a :class:`SimulatedWorld`.
+
+    Attributes
+    ----------
+    programs : dict of int to Program
+        By number of the process; of those whose number nobody knows, by a number of their own below 0.
+    """
+
+    def __init__(self, world, folder, say=lambda sentence: None, **options):
+        self.programs, self._skew_ns, self._rest_s = {}, START_NS, REST_S
+        self._pages = [ClockPage(os.path.join(folder, f"{host}.clock")) for host in world.hosts]
+        self._news_ns, self._glimpse_ns = 0, 0
+        super().__init__(world, folder, say, **options)
+        world.notices.before = self._show
+        self._show()
+
+    @property
+    def now_ns(self):
+        """Simulated time of the session: the world's, and what was skipped because nothing happened."""
+        return round(self.world.now_ns) + self._skew_ns
+
+    def _show(self):
+        now = self.now_ns
+        for page in self._pages:
+            page.show(now)
+
+    # ----------------------------------------------------------------------------------- who is there
+
+    def drop(self, client, why=None):
+        super().drop(client, why)
+        for process, program in list(self.programs.items()):
+            if client in program.clients:
+                program.clients.remove(client)
+                if not program.clients:
+                    del self.programs[process]
+
+    def _accept(self, listener, host):
+        before = set(self.clients)
+        super()._accept(listener, host)
+        for file in set(self.clients) - before:
+            client = self.clients[file]
+            process = process_of(client)
+            program = self.programs.setdefault(process or -file, Program(process))
+            program.clients.append(client)
+            self.programs = dict(sorted(self.programs.items(), key=lambda item: item[1].clients[0].name))
+
+    def _serve(self, client):
+        super()._serve(client)
+        for program in self.programs.values():
+            if client in program.clients:
+                program.restart()
+
+    # ---------------------------------------------------------------------------------------- turns
+
+    def turn(self):
+        """One round: calls; and if no program runs, work, drivers and time."""
+        if self._calls(0):
+            self._rest_s = REST_S
+            self.world.settle()
+            self._tell_all()
+            return
+        states = {program: program.state() for program in self.programs.values()}
+        if State.RUNS in states.values():
+            self._doze(DOZE_S)
+            return
+        later_ns = self._take()
+        if self._tell_all():
+            return
+        spinning = [program for program, state in states.items() if state is State.SPINS]
+        waiting = [program for program, state in states.items() if state is State.WAITS]
+        if self.world.due_ns is not None:
+            self._rest_s = REST_S
+            self._go_on(later_ns, spinning, waiting)
+        elif later_ns is not None:
+            self._skew_ns += later_ns - self.now_ns      # nothing happens until then
+        else:
+            self._stand_still(waiting)
+        self._show()
+
+    def _own_ns(self, program):
+        """A program's own time, if that is to be believed."""
+        return min(program.clock_ns, self.now_ns + AHEAD_NS_MAX)
+
+    def _take(self):
+        """Take what was posted and is due; when the next is, or None."""
+        later = []
+        for program in list(self.programs.values()):
+            if not program.has_work:
+                continue
+            if program.due_ns is None:
+                program.due_ns = self._own_ns(program)
+            if program.due_ns > self.now_ns:
+                later.append(program.due_ns)
+                continue
+            program.due_ns = None
+            for client in list(program.clients):
+                self._with(client, client.take_work)
+            self._hear_news()
+            self.world.settle()
+        return min(later, default=None)
+
+    def _tell_all(self):
+        """Tell the programs what is new; true if something was."""
+        self._show()
+        told = False
+        for program in list(self.programs.values()):
+            if self._has_news(program):
+                told = True
+                self._tell(program)
+        if told:
+            self._hear_news()
+        return told
+
+    @staticmethod
+    def _has_news(program):
+        return any(client.news or client.violated or client.context is not None and client.context.async_events
+                   for client in program.clients)
+
+    def _tell(self, program):
+        """All contexts of it: a thread may wait in any."""
+        for client in list(program.clients):
+            client.news = True
+            self._with(client, client.tell)
+        program.restart()
+
+    def _hear_news(self):
+        self._news_ns, self._glimpse_ns = self.now_ns, self.now_ns + GLIMPSE_NS
+
+    # ----------------------------------------------------------------------------------------- time
+
+    def _go_on(self, later_ns, spinning, waiting):
+        """Let time go on until a program has something to do, and look at all of them every now and then."""
+        limit_ns, watched = self._limit(later_ns, spinning), {client.name for p in spinning for client in p.clients}
+        if waiting:
+            limit_ns = min(limit_ns, max(self._glimpse_ns, self.now_ns))
+        stretch_end, hit = time.monotonic() + STRETCH_S, False
+        while not hit and self.now_ns < limit_ns and self.world.due_ns is not None:
+            hit = self.world.advance(limit_ns - self._skew_ns, watched)
+            if any(map(self._has_news, self.programs.values())) or time.monotonic() > stretch_end:
+                break
+        self._show()
+        if hit:
+            for program in spinning:
+                program.restart()
+        if waiting and self.now_ns >= self._glimpse_ns:
+            self._glimpse(waiting)
+
+    def _limit(self, later_ns, spinning):
+        """How far time may go at most."""
+        now = self.now_ns
+        limits = [now + AHEAD_NS_MAX] if later_ns is None else [later_ns]
+        for program in spinning:
+            limits.append(max(self._own_ns(program), self._paced(program)))
+        return round(min(limits))
+
+    def _paced(self, program):
+        """Time goes on as on the wall from where it was when the program was first seen to spin."""
+        if program.spun_ns is None:
+            program.spun_ns = self.now_ns
+        return program.spun_ns + time.monotonic_ns() - program.spins_since
+
+    def _glimpse(self, waiting):
+        for program in waiting:
+            self._tell(program)
+        now = self.now_ns
+        self._glimpse_ns = now + max(GLIMPSE_NS, (now - self._news_ns) // GLIMPSE_PART)
+
+    def _stand_still(self, waiting):
+        """Nothing is under way: whoever waits looks at something else for a change."""
+        if not waiting:
+            self._doze(IDLE_S)
+        elif not self._doze(self._rest_s):
+            self._rest_s = min(2 * self._rest_s, REST_S_MAX)
+            for program in waiting:
+                self._tell(program)
+
+    def _doze(self, timeout_s):
+        """Sleep until a program does something, for so long at most; true if one did."""
+        clients = list(self.clients.values())
+        before = [program.mark for program in self.programs.values()]
+        for client in clients:
+            client.fall_asleep()
+        fence()
+        heard = before != [program.mark for program in self.programs.values()] or self._calls(timeout_s)
+        for client in clients:
+            if client.socket.fileno() in self.clients:
+                client.wake_up()
+        if heard:
+            self._rest_s = REST_S
+        return heard
+
+    def close(self):
+        super().close()
+        for page in self._pages:
+            page.close()

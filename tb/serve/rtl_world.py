@@ -1,0 +1,138 @@
+"""Hosts on the RTL of two cards, inside the simulator: simulated time goes on when the daemon says so."""
+
+import random
+from dataclasses import replace
+
+from cocotb.task import resume
+from cocotb.triggers import Event, First, Timer
+from cocotb.utils import get_sim_time
+
+from weft.driver.serve.simulated_time import SimulatedWorld
+from weft.driver.verbs.context import Context
+from weft.driver.verbs.device_list import add_device, remove_device
+from weft.tb.serve.capture import CapturesOfCards
+from weft.tb.serve.functional import IP, MAC, REST_S, config_for, sentence_of
+from weft.tb.serve.notices import PAGE, Mapping, Notices, driver_due_ns, settle
+from weft.tb.world.card_device import CardDevice
+from weft.tb.world.link import FrameKind
+from weft.tb.world.two_cards import SIDES
+from weft.tb.world.two_hosts import TwoCards
+
+QUIET_NS = 5_000      # without a write or a read of memory, or a frame: the cards have nothing to do
+STEP_NS = 1_000       # of simulated time, at most, between two looks at programs whose clock is the one on the wall
+
+
+class ServedCardDevice(Mapping, CardDevice):
+    """A card of RTL."""
+
+    def __init__(self, host):
+        self.program_pages = set()
+        super().__init__(host)
+
+    @staticmethod
+    def _numbers(buffer):
+        return [address // PAGE for address, _ in buffer.blocks]
+
+
+class ServedCards(TwoCards):
+    """Two cards whose devices share pages with programs.
+
+    Parameters
+    ----------
+    dut, config, seed
+        As :class:`TwoCards` has them.
+    names : list of str
+        Of both hosts.
+    captures : path or None
+        Where captures of each host are put.
+    """
+
+    device_type = ServedCardDevice
+
+    def __init__(self, dut, config, seed, *, names, captures):
+        super().__init__(dut, config, seed)
+        self._captures = CapturesOfCards(captures, dict(zip(SIDES, names, strict=True)))
+
+
+class RtlWorld(SimulatedWorld):
+    """The drivers of :class:`ServedCards` that were started. All of it belongs to one bridge thread.
+
+    Parameters
+    ----------
+    env : ServedCards
+    names : list of str
+        Of both hosts.
+    delay_ns : int
+    seed : str
+    """
+
+    def __init__(self, env, names, *, delay_ns, seed):
+        self._env, self._names, self.hosts, self.contexts = env, names, {}, []
+        self.notices, self._news = Notices(), Event()
+        self.notices.heard = self._heard
+        self._active_ns = self.now_ns
+        for n, (name, side) in enumerate(zip(names, SIDES, strict=True)):
+            config = replace(config_for(delay_ns), random=random.Random(f"{seed}/{n}/driver"))
+            self.hosts[name] = add_device(env.device(side), mac=MAC + n, ip=IP + n, config=config)
+            self.contexts.append(Context(name=self.hosts[name]))
+            self.notices.watch(env.host(side).memory, self.hosts[name], env.device(side).program_pages)
+
+    def _heard(self):
+        self._active_ns = self.now_ns
+        if self.notices:
+            self._news.set()
+
+    @property
+    def now_ns(self):
+        return get_sim_time("ns")
+
+    @property
+    def due_ns(self):
+        env, now = self._env, self.now_ns
+        reading = any(env.host(side).reading for side in SIDES)
+        if reading or env.frames_in_flight or now - self._active_ns < QUIET_NS:
+            return now
+        return driver_due_ns(self.contexts)
+
+    def settle(self):
+        self._active_ns = self.now_ns
+        settle(self.contexts)
+
+    def advance(self, until_ns, watched):
+        notices, due = self.notices, driver_due_ns(self.contexts)
+        notices.clear(watched)
+        self._pass(min(until_ns, self.now_ns + QUIET_NS) if due is None else min(until_ns, due))
+        if notices.driver or due is not None and self.now_ns >= due:
+            self.settle()
+        return notices.program
+
+    @resume
+    async def _pass(self, until_ns):
+        self._news.clear()
+        left_ps = round((until_ns - self.now_ns) * 1000)
+        if left_ps > 0:
+            await First(self._news.wait(), Timer(left_ps, "ps"))
+
+    def progress(self):
+        """For programs whose clock is the one on the wall."""
+        if self.due_ns is None:
+            self.settle()
+            return self.due_ns is not None
+        self.advance(self.now_ns + STEP_NS, frozenset())
+        return True
+
+    def rest_s(self):
+        return REST_S
+
+    def summary(self):
+        """See :meth:`FunctionalWorld.summary`."""
+        for name, side in zip(self._names, SIDES, strict=True):
+            count = self._env.sides[side].link.counters
+            lost = count.destroyed[FrameKind.DATA] + count.destroyed[FrameKind.RETX]
+            yield sentence_of(name, count.sent.total(), count.lost.total(), lost, count.sent[FrameKind.RETX])
+
+    def close(self):
+        """Stop the cards."""
+        for context, name in zip(self.contexts, self.hosts.values(), strict=True):
+            context.close()
+            remove_device(name)
