@@ -214,7 +214,10 @@ static int get_event(const struct command *c) {
     do {
         int error = cm_next_event(c->file);
         if (!error) error = ASK_FOR(WEFT_GET_CM_EVENT, body, event);
-        while (error && !LOAD(cm_file(c->file)->handle)) pause(); /* closed meanwhile: the kernel's waits on, too */
+        if (error && error != EAGAIN && LOAD(cm_file(c->file)->handle) != body.handle) {
+            pause(); /* it was closed meanwhile: a kernel lets such a thread wait */
+            return EINTR;
+        }
         if (error) return error;
     } while (!event.there);
     struct rdma_ucm_event_resp answer = { .uid = event.user, .id = event.id, .event = event.event,

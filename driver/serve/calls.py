@@ -47,7 +47,7 @@ def hello(client, _request, _tail, _files):
     card = client.open().card
     return ({"node_guid": guid_of(card.mac), "gid": field_of(GID.of_ipv4(card.ip)), "index": 0,
              "name": int.from_bytes(NAME, "little")},
-            [client.bell_file.give(), os.dup(client.doorbell), os.dup(client.wake), client.async_events.theirs.give()])
+            [client.bell_file.give(), os.dup(client.doorbell), client.wake.give(), client.async_events.theirs.give()])
 
 
 @call(Opcode.QUERY_DEVICE)

@@ -116,7 +116,10 @@ class Client:
             undo.callback(self.bell_file.close)
             self.bell = words_of(self._bell_mapping)
             self.doorbell = _eventfd(undo)
-            self.wake = _eventfd(undo)
+            theirs, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            undo.callback(os.close, self._wake)
+            self.wake = Given(theirs)
+            undo.callback(self.wake.close)
             self.async_events = EventPipe(self.account)
             undo.pop_all()
         self.objects, self._charges = {kind: {} for kind in Kind}, {}
@@ -219,8 +222,8 @@ class Client:
             self.news = False
             self.bell[TOLD] = self.bell[TOLD] + 1 & 0xFFFF_FFFF
             if self.bell[WAITING]:
-                with contextlib.suppress(BlockingIOError):
-                    os.eventfd_write(self.wake, 1)
+                with contextlib.suppress(BlockingIOError, BrokenPipeError):
+                    os.write(self._wake, b"\1")
         if self.context is not None:
             events = self.context.async_events
             while events:
@@ -245,7 +248,7 @@ class Client:
         """The daemon looks by itself again."""
         self.bell[ASLEEP] = 0
         with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.doorbell)
+            os.preadv(self.doorbell, [bytearray(8)], -1, os.RWF_NOWAIT)      # whatever the program made of the file
 
     def close(self):
         """The program is gone, or is to be: free what it had."""
@@ -264,5 +267,6 @@ class Client:
         self.bell.release()
         self._bell_mapping.close()
         self.bell_file.close()
-        for file in (self.doorbell, self.wake):
+        self.wake.close()
+        for file in (self.doorbell, self._wake):
             os.close(file)

@@ -56,7 +56,6 @@ class RawIds(RawClient):
             if found.there:
                 assert kind in (None, found.event), EventType(found.event)
                 return found
-            self.daemon.turn()
         raise AssertionError("no event")
 
     def request(self, ip, port, user=1, **more):

@@ -1,13 +1,16 @@
 """Programs that end or break the rules: the daemon frees what they had, drops them, and serves the others."""
 
+import fcntl
+import os
 import random
 
 import pytest
 
 from weft.driver.ibverbs.messages import Kind, Opcode
+from weft.driver.serve.client import WAITING
 from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.tb.flow.seed import drawn_seed
-from weft.tb.serve.hostile import COMMAND, clean, fuzz, pair, settle, works
+from weft.tb.serve.hostile import COMMAND, clean, close_all, fuzz, pair, settle, works
 from weft.tb.serve.local import local_daemon
 from weft.tb.serve.raw_client import SLOTS, Gone, RawClient, Refused
 
@@ -98,6 +101,25 @@ def test_whatever_programs_say_the_others_are_served(served):
     print("again:", COMMAND.format(count=MESSAGES_SAID, seed=seed))
     found = fuzz(daemon, said, MESSAGES_SAID, random.Random(seed))
     assert all(found.values()), found
+
+
+def test_files_that_a_program_makes_blocking_hold_nobody_up(served):
+    daemon, said = served
+    bad = RawClient(daemon, "a")
+    _, files = bad.call(Opcode.HELLO)
+    for file in files:
+        fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) & ~os.O_NONBLOCK)
+    (program,) = daemon.clients.values()
+    for waits in (0, 1):
+        program.bell[WAITING], program.news = waits, True
+        program.tell()
+        program.fall_asleep()
+        program.wake_up()
+    assert os.read(files[2], 64) == b"\1"
+    close_all(files)
+    good = pair(daemon)
+    works(*good)
+    assert not said
 
 
 def test_rules_have_sentences(served):

@@ -15,7 +15,7 @@ from weft.tb.serve.session import serving
 PORT = 23600
 # One of each kind; the others differ in options.
 CHOSEN = ("ibv_devices", "ibv_devinfo", "ibv_rc_pingpong -c -e", "ibv_srq_pingpong", "ib_write_bw -q 4",
-          "ib_send_bw -e", "ib_read_bw", "ib_atomic_bw", "ib_write_lat")
+          "ib_send_bw -e", "ib_read_bw", "ib_atomic_bw", "ib_write_lat", "ib_send_lat -R", "rping", "fi_pingpong -c")
 
 
 def chosen():
@@ -23,7 +23,7 @@ def chosen():
     for text in CHOSEN:
         name, *options = text.split()
         yield next(p for p in TABLE if p.name == name and set(options) <= set(p.options)
-                   and (options or not {"-c", "-e", "-q"} & set(p.options))).briefly()
+                   and (options or not {"-c", "-e", "-q", "-R"} & set(p.options))).briefly()
 
 
 @pytest.fixture(scope="module")
