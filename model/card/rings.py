@@ -42,6 +42,8 @@ class TimedRings(CardRings):
 
     def fetch(self, ring):
         """Ask for descriptors as far as there are some and place for them."""
+        if self.prod[ring] == self._asked[ring]:
+            return
         slots, size = self.card.params.ring_prefetch, 1 << self._log2(ring)
         delay = self.card.timing.ring_fetch
         while self.enabled(ring) and (left := (self.prod[ring] - self._asked[ring]) % self._wrap(ring)):

@@ -85,8 +85,28 @@ class Play:
         for device, link in zip(self.devices, self.links, strict=True):
             link.ahead = not reorder
             device.transmit = link.send
+        self._seed, self._probe_ns = seed, 100_000 + 4 * delay
+        self._life(loop)
+        if rng.random() < 0.5:      # the cards are reset with packets under way
+            for _ in range(3):
+                self.ends[0].qps[0].post_send(self._request(rng, *self.ends))
+            loop.run(loop.now_ns + rng.randrange(10_000))
+            for device in self.devices:
+                device.release(device._user)        # the drivers are killed
+            self._life(loop)
+        loop.run(loop.now_ns + 100_000)
+        self.seen = {"end": float(loop.now_ns), "calls": loop.number}
+        for side, device in enumerate(self.devices):
+            link = self.links[side]
+            self.seen[f"writes {side}"], self.seen[f"counters {side}"] = device.seen, +device.card.counters
+            self.seen[f"memory {side}"] = self.ends[side].mr.read(2 * MEMORY_BYTES, 0)
+            self.seen[f"link {side}"] = [+link.sent, +link.lost, +link.reordered, +link.corrupted]
+
+    def _life(self, loop):
+        """Drivers from their beginning until all messages are acknowledged."""
+        rng = self._rng
         self.contexts = [Context(device, mac=0x02_0000_0000_01 + side, ip=0x0A00_0001 + side, config=ContextConfig(
-            random=random.Random(f"{seed} {side}"), probe_timeout_ns=100_000 + 4 * delay, ring_log2=7,
+            random=random.Random(f"{self._seed} {side}"), probe_timeout_ns=self._probe_ns, ring_log2=7,
             prefetch_depth=rng.choice([1, 2, 4]), prefetch_watermark=1)) for side, device in enumerate(self.devices)]
         for context, peer in zip(self.contexts, self.contexts[::-1], strict=True):
             context.neighbours.add(peer.ip, peer.mac)
@@ -98,17 +118,10 @@ class Play:
             end.connect(peer.connections, path_mtu=rng.choice(list(MTU)), timeout=22)
         self._done = set()
         run_apps(loop, [(self.devices[side], lambda side=side: self._program(side)) for side in range(2)], LIMIT_NS)
-        loop.run(loop.now_ns + 100_000)
-        self.seen = {"end": float(loop.now_ns), "calls": loop.number}
-        for side, device in enumerate(self.devices):
-            link = self.links[side]
-            self.seen[f"writes {side}"], self.seen[f"counters {side}"] = device.seen, +device.card.counters
-            self.seen[f"memory {side}"] = self.ends[side].mr.read(2 * MEMORY_BYTES, 0)
-            self.seen[f"link {side}"] = [+link.sent, +link.lost, +link.reordered, +link.corrupted]
 
     def _program(self, side):
         """Send at random, register other memory now and then; receive until the other one is through."""
-        end, offer, rng = self.ends[side], self.ends[1 - side].offer, random.Random(f"{self._rng.random()} {side}")
+        end, rng = self.ends[side], random.Random(f"{self._rng.random()} {side}")
         end.mr.write(rng.randbytes(MEMORY_BYTES), offset=0)
         for qp in end.qps:
             for number in range(4):
@@ -120,7 +133,7 @@ class Play:
             while left and under_way[qp.qp_num] < WINDOW - 2:
                 left -= 1
                 under_way[qp.qp_num] += 1
-                qp.post_send(self._request(rng, end, offer))
+                qp.post_send(self._request(rng, end, self.ends[1 - side]))
             if rng.random() < 0.1:
                 others.append(MR(end.pd, rng.randint(1, 9000), AccessFlag.LOCAL_WRITE))
             if others and rng.random() < 0.1:
@@ -140,7 +153,8 @@ class Play:
             end.context.wait(SERVICE_NS)
 
     @staticmethod
-    def _request(rng, end, offer):
+    def _request(rng, end, peer):
+        offer = peer.offer
         length = rng.choice([0, 1, rng.randrange(300), rng.randrange(5000), rng.randrange(40_000)])
         there, here = rng.randrange(MEMORY_BYTES - length), rng.randrange(MEMORY_BYTES - length)
         immediate = rng.random() < 0.3

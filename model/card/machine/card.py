@@ -16,8 +16,8 @@ from .transmit_path import CompiledTransmitPath
 Ring = abi.Ring
 _RINGS = {Ring.SEND: "ready0", Ring.RETRANSMIT: "ready1", Ring.NIC_TX: "raw_ready"}
 _AT = {name: at for at, name in enumerate(CARD.names)}
-_TX, _RETX, _TX_BYTES, _RX_FRAMES, _RX, _RX_BYTES = (_AT[name] for name in (
-    "tx_packets", "tx_retransmissions", "tx_bytes", "rx_frames", "rx_packets", "rx_bytes"))
+_COUNTED = [(name, _AT[name]) for name in (
+    "tx_packets", "tx_retransmissions", "tx_bytes", "rx_frames", "rx_packets", "rx_bytes")]
 _SLOW, _LINES, _LINE = _AT["slow"], _AT["lines"], _AT["compiled_line"]
 _KINDS = [(kind, _AT[f"sent{at}"], _AT[f"lost{at}"]) for at, kind in enumerate((
     wire.Opcode.WRITE_ONLY, wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.RETX_WRITE, wire.Opcode.RETX_WRITE_IMM))]
@@ -52,6 +52,10 @@ class CompiledReceivePath(TimedReceivePath):
         self.cells = card.cells
         super().__init__(card)
 
+    def judge(self, frame):
+        super().judge(frame)
+        self.card.refresh()
+
     @property
     def waits(self):
         """Whether every packet is Python's for now."""
@@ -65,7 +69,7 @@ class CompiledCard(TimedCard):
     Attributes
     ----------
     line : Link or None
-        Where its frames go, if that is simple enough.
+        Where its frames go, if that is simple enough. Its counters are right whenever the loop does not run.
     """
 
     rings_type, transmit_type, receive_type = CompiledRings, CompiledTransmitPath, CompiledReceivePath
@@ -142,36 +146,52 @@ class CompiledCard(TimedCard):
         self.rings.show()
         super().descriptors(ring)
 
+    def write(self, offset, value):
+        super().write(offset, value)
+        self.refresh()
+
+    def report(self, entry, mark=False):
+        super().report(entry, mark)
+        self.refresh()
+
+    def line_read(self, time_ns, read):
+        super().line_read(time_ns, read)
+        self.cells.numbers[_LINES] = len(self._lines)
+
+    def _room(self, time_ns):
+        super()._room(time_ns)
+        self.cells.numbers[_LINES] = len(self._lines)
+
     def refresh(self):
-        """What the pipelines have to know before they go on."""
-        numbers, link = self.cells.numbers, self.line
-        numbers[_SLOW] = self.receive_path.waits or self.watched()
-        numbers[_LINES] = len(self._lines)
-        numbers[_LINE] = bool(link and link.ahead and not link.drop and link.config is self.config)
+        """Whether the pipelines may take packets."""
+        self.cells.numbers[_SLOW] = self.receive_path.waits or self.watched()
+
+    def look_at_line(self):
+        """Whether the pipelines may send to the line: its owner may have changed it."""
+        link = self.line
+        self.cells.numbers[_LINE] = link.ahead and link.drop is None and link.config is self.config
 
     def watched(self):
         """Whether somebody looks at every write."""
         memory = self.memory.watched
         return bool(memory.dma_watchers or memory.dma_taps)
 
-    def count(self):
-        """What the pipelines counted goes to the counters."""
-        numbers, counters = self.cells.numbers, self.counters
-        if numbers[_TX]:
-            counters["tx_packets"] += numbers[_TX]
-            counters["tx_retransmissions"] += numbers[_RETX]
-            counters["tx_bytes"] += numbers[_TX_BYTES]
-            numbers[_TX] = numbers[_RETX] = numbers[_TX_BYTES] = 0
-        if numbers[_RX_FRAMES]:
-            counters["rx_frames"] += numbers[_RX_FRAMES]
-            counters["rx_packets"] += numbers[_RX]
-            counters["rx_bytes"] += numbers[_RX_BYTES]
-            numbers[_RX_FRAMES] = numbers[_RX] = numbers[_RX_BYTES] = 0
-        if self.line:
-            self.line_count()
+    @property
+    def counters(self):
+        """As :class:`FunctionalCard` has them, with what the pipelines have counted."""
+        counters, numbers = self._counters, self.cells.numbers
+        for name, at in _COUNTED:
+            if numbers[at]:
+                counters[name] += numbers[at]
+                numbers[at] = 0
+        return counters
+
+    @counters.setter
+    def counters(self, counters):
+        self._counters = counters
 
     def line_count(self):
-        """The same of its line."""
+        """What the pipelines counted on the line goes to the link's counters."""
         numbers = self.cells.numbers
         for kind, sent, lost in _KINDS:
             if numbers[sent]:

@@ -2,6 +2,8 @@
 
 import random
 
+import numpy as np
+
 from ..timing import CYCLE_NS, HostTiming
 from .cells import cell
 from .state import CARD, DRAWS
@@ -21,16 +23,19 @@ class Draws:
     """
 
     def __init__(self, rng, card, array, place):
-        self._rng, self._card, self._array, self._place = rng, card, array, _DRAW[place]
-        self.randint, self.randrange = rng.randint, rng.randrange
+        self._card, self._array, self._place = card, array, _DRAW[place]
+        # numpy's generator of old draws the same numbers, many at once
+        _, (*key, at), _ = rng.getstate()
+        self._rng = np.random.RandomState()
+        self._rng.set_state(("MT19937", key, at))
         card.cells.numbers[self._place] = DRAWS
 
     def fill(self):
         """Draw as many as there is room for."""
         numbers, array = self._card.cells.numbers, getattr(self._card.machine.w, self._array)[self._card.number]
-        at, draw = numbers[self._place], self._rng.random
+        at = numbers[self._place]
         array[:DRAWS - at] = array[at:]
-        array[DRAWS - at:] = [draw() for _ in range(at)]
+        array[DRAWS - at:] = self._rng.random_sample(at)
         numbers[self._place] = 0
 
     def random(self):

@@ -159,6 +159,14 @@ class Machine:
 
     def run(self, until, condition):
         """As :meth:`weft.model.link.EventLoop.run`."""
+        try:
+            return self._run(until, condition)
+        finally:
+            for card in self.cards:
+                if card.line:
+                    card.line_count()
+
+    def _run(self, until, condition):
         loop, queue = self.loop, self.loop.queue
         while not condition():
             time, number = queue[0][:2] if queue else (math.inf, NEVER)
@@ -175,7 +183,8 @@ class Machine:
 
     def _advance(self, time, number):
         for card in self.cards:
-            card.refresh()
+            if card.line:
+                card.look_at_line()
         floats, numbers = self._floats, self._numbers
         floats[LIMIT], numbers[LIMIT_NUMBER], numbers[EVENTS] = time, number, 1
         self._drive()
@@ -201,8 +210,6 @@ class Machine:
                 numbers[C], numbers[RESUME], numbers[EVENTS] = c, resume, 0
                 if resume:
                     continue
-            for card in self.cards:
-                card.count()
             return
 
     def step(self):
