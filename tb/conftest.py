@@ -6,8 +6,6 @@ from weft.tb.flow.system import pytest_terminal_summary  # noqa: F401 pytest fin
 
 # Amaranth finds the yosys of its own wheel; a yosys of the system may be of any version.
 os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-# Experiments in tests are so short that optimizing them takes three times as long as all the rest.
-os.environ.setdefault("NUMBA_OPT", "1")
 
 # Folders in which most tests simulate two whole cards, all with one simulator that takes long to build.
 CARDS = {"cards", "job", "lives", "measure"}

@@ -1,8 +1,8 @@
 """Compilation with numba, kept by content.
 
 Numba itself notices only a change of the file that holds a function, not of those the function calls. So what it
-keeps lies in a folder named by the content of all files with such functions, and by how far LLVM optimizes:
-``sim_build/numba/<hash>``, or below ``WEFT_BUILD``.
+keeps lies in a folder named by the content of all files with such functions: ``sim_build/numba/<hash>``, or below
+``WEFT_BUILD``.
 """
 
 import functools
@@ -18,7 +18,7 @@ HERE = Path(__file__).parents[1]   # all of the experiments
 @functools.cache
 def cache_folder():
     """Where machine code is kept, or None if nothing can be written there."""
-    digest = hashlib.sha256(f"{numba.__version__} {numba.config.OPT}".encode())
+    digest = hashlib.sha256(numba.__version__.encode())
     for text in (file.read_bytes() for file in sorted(HERE.rglob("*.py"))):
         if b"import compiled" in text or b"import inlined" in text:
             digest.update(text)
