@@ -19,7 +19,7 @@ from weft.tb.judge.growth import sizes
 from weft.tb.software.functional_pair import close_and_check, make_endpoints, make_pair
 
 ROUND = 2_000        # frames
-LOOK = 20            # frames between two looks of the drivers
+LOOK = 20            # frames, or steps, between two looks
 STEP_NS = 2_000
 PATIENCE = 5_000     # steps
 SLACK = 64           # objects that may come and go with a message
@@ -113,8 +113,9 @@ class Round:
         for cq, qp in zip(self.cqs, self.victims, strict=True):
             qp.close()
             cq.close()
-        for _ in range(PATIENCE):      # blocks that came back are sorted in bit by bit
-            self._step()
+        for _ in range(0, PATIENCE, LOOK):      # blocks that came back are sorted in bit by bit
+            for _ in range(LOOK):
+                self._step()
             grown = {name: (was[name], count)
                      for was, context in zip(before, pair.contexts, strict=True)
                      for name, count in sizes(context, BELOW).items() if count > was[name] + SLACK}
