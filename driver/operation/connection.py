@@ -85,9 +85,9 @@ class Connection:
             end.imm = self.rights().rq_psn
         return self.post(sges, end=end)
 
-    def post_write(self, op, sges, sequence):
+    def post_write(self, op, sges, sequence, followed=False):
         """The same as :meth:`post` for a write operation."""
-        request = Request(0, sges, op.remote_va, op.rkey, op.imm, op, None, None, sequence, op.solicited)
+        request = Request(0, sges, op.remote_va, op.rkey, op.imm, op, None, None, sequence, op.solicited, followed)
         self.engine.sender.post(request)
         return request
 

@@ -37,6 +37,8 @@ class Operation:
         The data, taken when the request was posted.
     compare_add, swap : int
         Of atomics.
+    followed : bool
+        Another one was posted together with it, behind it.
     length : int
         Bytes.
     sequence : int or None
@@ -63,6 +65,7 @@ class Operation:
     inline: bytes | None = None
     compare_add: int = 0
     swap: int = 0
+    followed: bool = False
     length: int = field(init=False)
     sequence: int | None = field(default=None, init=False)
     slot: int | None = field(default=None, init=False)

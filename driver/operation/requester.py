@@ -12,7 +12,12 @@ from .operation import ATOMIC_BYTES, ATOMIC_KIND, FETCHES, SENDS, WRITES
 from .returns import Returns
 
 _SEQUENCES = 1 << SEQUENCE_BITS
+LIST_BYTES = 1 << 20   # of a list of writes, acknowledged at once: 84 us of a line of 100 Gb/s
 RESERVE = SGES_MAX     # indices left to whoever receives: what waits for an answer may wait for that
+
+
+def _is_plain(op):
+    return op.opcode is WROpcode.RDMA_WRITE and op.inline is None
 
 
 class Requester:
@@ -25,6 +30,9 @@ class Requester:
       memory of a receive, the data goes there. Either is complete when the peer says that it is done with it;
     * a read asks the peer to write into windows of its destinations, an atomic for a value; they are complete with the
       answer. There are no more of them than ``max_rd_atomic``.
+
+    Writes that were posted as a list are one message to the peer: of the end of the last one alone it is told, which
+    acknowledges them all, and only that one counts as a request. A list of more than ``LIST_BYTES`` is several.
 
     A write starts when the data of all sends before it is on its way: the card of the peer may refuse a write, and what
     is behind it is lost then.
@@ -42,7 +50,7 @@ class Requester:
     failed : WCStatus or None
         The oldest one failed so, and all others are flushed.
     started : int
-        Requests ever started.
+        Requests ever started, as the peer counts them.
     """
 
     def __init__(self, conn):
@@ -51,6 +59,7 @@ class Requester:
         self.failed = None
         self.closed = False
         self.started = 0
+        self._listed = 0         # bytes of the list at hand that are under way
         self._answers = {}       # sequence mod 2^24 -> operation that waits for an answer of its own
         self._fetches = self._ungranted = 0
         self._returns = Returns(conn.windows, conn.wake)
@@ -159,8 +168,13 @@ class Requester:
         return True
 
     def _start(self, op):
-        op.sequence, self.started = self.started, self.started + 1
+        op.sequence = self.started
         self.open.append(op)
+        if op.followed and self._is_told_of_with_the_next(op):
+            self._listed += op.length
+            op.messages.append(self.conn.post_write(op, op.sges, op.sequence % _SEQUENCES, followed=True))
+            return
+        self.started, self._listed = self.started + 1, 0
         if op.opcode in WRITES:     # of which the card finds out what is wrong
             op.messages.append(self.conn.post_write(op, self._data(op), op.sequence % _SEQUENCES))
             return
@@ -172,6 +186,13 @@ class Requester:
             self._start_send(op)
         else:
             self._start_fetch(op)
+
+    def _is_told_of_with_the_next(self, op):
+        """A plain write, and what comes behind it is one as well, which starts at once."""
+        if not (_is_plain(op) and op.length and self.waiting and self._listed + op.length < LIST_BYTES):
+            return False
+        following = self.waiting[0]
+        return _is_plain(following) and not following.fence
 
     def _check(self, op):
         """What the card would find out, but too late."""

@@ -35,6 +35,8 @@ class Request:
         Number of the request among those of its sender.
     solicited : bool
         With ``imm``: the receiver's event is asked for.
+    followed : bool
+        The message goes on with the next request: the peer is told of the end of that one alone.
     """
 
     wr_id: int
@@ -47,6 +49,7 @@ class Request:
     targets: list | None = None
     sequence: int = 0
     solicited: bool = False
+    followed: bool = False
     psn: int = field(default=None, init=False)
     packets: int = field(default=None, init=False)
 
@@ -139,8 +142,8 @@ def split(request, psn, pmtu):
     if len(request.sges) == 1 and request.imm is None and request.end is None and request.targets is None:
         (va, length, lkey), at = request.sges[0], request.remote_va     # the usual case
         request.psn, request.packets = psn, wire.packet_count(at, length, pmtu)
-        return [Piece(request, psn, request.packets, va if length else 0, lkey if length else 0, at, length, True, pmtu,
-                      request.rkey)]
+        return [Piece(request, psn, request.packets, va if length else 0, lkey if length else 0, at, length,
+                      not request.followed, pmtu, request.rkey)]
     pieces, next_psn = [], psn
     for va, lkey, at, rkey, length in request.writes():
         count = wire.packet_count(at, length, pmtu)
@@ -156,6 +159,6 @@ def split(request, psn, pmtu):
         pieces.append(Piece(request, psn, 1, 0, 0, request.remote_va, 0, True, pmtu, request.rkey))
     else:
         pieces[-1].imm = request.imm
-    pieces[-1].last = True
+    pieces[-1].last = not request.followed
     request.psn, request.packets = psn, pieces[-1].psn + pieces[-1].packets - psn
     return pieces

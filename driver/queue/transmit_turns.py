@@ -44,7 +44,7 @@ class TransmitTurns:
     ----------
     rings : dict of Ring
     mark_active : callable(qp)
-        Descriptors of ``qp`` were finished.
+        The card has finished all descriptors of ``qp``.
     enough_bytes : int
         What the card does not finish before :meth:`fill` is called again.
     """
@@ -99,7 +99,8 @@ class TransmitTurns:
             self._ahead = 0
         for qp, descriptors in count.items():
             qp.sender.on_transmitted(now, again, descriptors)
-            self.mark_active(qp)
+            if not qp.sender.in_card:
+                self.mark_active(qp)
 
     def fill(self):
         """Hand descriptors over as far as the rings have room."""

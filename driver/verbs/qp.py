@@ -165,6 +165,7 @@ class QP(QPLife):
                 room = room or self.cap.max_send_wr - engine.outstanding
                 if room <= 0:
                     raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
+                operation.followed = one.next_wr is not None
                 engine.post_send(operation)
                 room -= 1
             except Exception:
