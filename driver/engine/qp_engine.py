@@ -33,7 +33,7 @@ class QpEngine:
     card : CardEngine
     qp_num : int
     scq, rcq
-        Completion queues: they have ``push(wc, solicited)``.
+        Completion queues: they have ``push(wc, solicited)`` and ``push_all(wcs)``.
     pd : int
         The protection domain.
     rights
@@ -84,6 +84,7 @@ class QpEngine:
         self._news = True        # the receiver heard of something since it last worked out what is complete
         self._receives, self._shared = receives, shared
         self.operations = Connection(self, card.lender, rights, pd, receives)
+        self._posted = self.operations.requester.waiting
 
     # ------------------------------------------------------------------------------- from the QP
 
@@ -136,7 +137,10 @@ class QpEngine:
         MemoryError
             If what it takes beyond a write finds no room on the card.
         """
-        self.operations.post_send(op)
+        if op.plain:
+            self._posted.append(op)
+        else:
+            self.operations.post_send(op)
         if self.on_card:
             self._mark_active(self)
         else:
@@ -319,9 +323,10 @@ class QpEngine:
             self._way = Way(self.path, self.card, self.index, self.sport)
         return self._way
 
-    def work_descriptor(self, fields):
-        """A WORK entry of this connection."""
-        return self.way.descriptors.pack(fields)
+    @property
+    def work_descriptor(self):
+        """What makes WORK entries of this connection, of their fields."""
+        return self.way.descriptors.pack
 
     def own_memory(self, key):
         """Memory of the driver's own behind a key of this QP, as a buffer, or None if it is the program's."""
@@ -337,11 +342,11 @@ class QpEngine:
 
     # ------------------------------------------------------------------------------- completions
 
-    def complete_send(self, op, status):
-        """A send work request is done with."""
-        if op.signaled or status is not WCStatus.SUCCESS:
-            opcode = COMPLETION_OPCODE[op.opcode]
-            self.scq.push(WC(op.wr_id, status, opcode, 0, op.length, self.qp_num))
+    def complete_sends(self, ops, status):
+        """Send work requests are done with."""
+        number, failed = self.qp_num, status is not WCStatus.SUCCESS
+        self.scq.push_all([WC(op.wr_id, status, COMPLETION_OPCODE[op.opcode], 0, op.length, number)
+                           for op in ops if failed or op.signaled])
 
     def complete_receive(self, receive, status, end=None):
         """A receive work request is: by the message with this end, if it succeeded."""

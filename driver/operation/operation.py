@@ -41,6 +41,8 @@ class Operation:
         Another one was posted together with it, behind it.
     length : int
         Bytes.
+    plain : bool
+        A write of memory: nothing has to be prepared, and the peer's driver has no say in it, unless it is empty.
     sequence : int or None
         Its number among the requests of this end, from when it is started on.
     messages : list of Request
@@ -67,6 +69,7 @@ class Operation:
     swap: int = 0
     followed: bool = False
     length: int = field(init=False)
+    plain: bool = field(init=False)
     sequence: int | None = field(default=None, init=False)
     slot: int | None = field(default=None, init=False)
     grant_slot: int | None = field(default=None, init=False)
@@ -78,7 +81,12 @@ class Operation:
     status: WCStatus | None = field(default=None, init=False)
 
     def __post_init__(self):
-        self.length = total(self.sges) if self.inline is None else len(self.inline)
+        sges = self.sges
+        if self.inline is not None:
+            self.length = len(self.inline)
+        else:
+            self.length = sges[0][1] if len(sges) == 1 else total(sges)
+        self.plain = self.opcode is WROpcode.RDMA_WRITE and self.inline is None
 
     def done(self, msn):
         """Everything that it takes has happened; the peer is done with ``msn`` requests."""

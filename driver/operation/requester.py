@@ -3,8 +3,10 @@
 import collections
 
 from weft.hdl.abi import AccessFlag
+from weft.hdl.wire import packet_count
 
 from ..protocol.message_end import SEQUENCE_BITS, Kind, MessageEnd, place
+from ..protocol.segment import Request
 from ..terms.enums import WCStatus, WROpcode
 from .mailbox import ATOMIC_ETH, EAGER_BYTES, SGES_MAX, fit, pack_targets
 from .memory import Refused, cut
@@ -12,12 +14,7 @@ from .operation import ATOMIC_BYTES, ATOMIC_KIND, FETCHES, SENDS, WRITES
 from .returns import Returns
 
 _SEQUENCES = 1 << SEQUENCE_BITS
-LIST_BYTES = 1 << 20   # of a list of writes, acknowledged at once: 84 us of a line of 100 Gb/s
 RESERVE = SGES_MAX     # indices left to whoever receives: what waits for an answer may wait for that
-
-
-def _is_plain(op):
-    return op.opcode is WROpcode.RDMA_WRITE and op.inline is None
 
 
 class Requester:
@@ -32,7 +29,8 @@ class Requester:
       answer. There are no more of them than ``max_rd_atomic``.
 
     Writes that were posted as a list are one message to the peer: of the end of the last one alone it is told, which
-    acknowledges them all, and only that one counts as a request. A list of more than ``LIST_BYTES`` is several.
+    acknowledges them all, and only that one counts as a request. So many packets of a list that the sender wants to
+    hear of them are such a message already.
 
     A write starts when the data of all sends before it is on its way: the card of the peer may refuse a write, and what
     is behind it is lost then.
@@ -59,7 +57,6 @@ class Requester:
         self.failed = None
         self.closed = False
         self.started = 0
-        self._listed = 0         # bytes of the list at hand that are under way
         self._answers = {}       # sequence mod 2^24 -> operation that waits for an answer of its own
         self._fetches = self._ungranted = 0
         self._returns = Returns(conn.windows, conn.wake)
@@ -95,14 +92,17 @@ class Requester:
             if self.open:
                 self._complete()
             while self.waiting and not (self._blocked or self.closed) and self._may_start(self.waiting[0]):
-                self._start(self.waiting.popleft())
+                if self.waiting[0].plain:
+                    self._start_writes()
+                else:
+                    self._start(self.waiting.popleft())
             if self.open and self.open[0].status is not None:
                 self.conn.fail(self.open[0].status)
         elif not self.lends:
             self._flush()
 
     def _may_start(self, op):
-        if op.opcode is WROpcode.RDMA_WRITE and op.inline is None:
+        if op.plain:
             return not self._ungranted and not (op.fence and self._fetches)
         if op.fence and self._fetches or not self._reachable(op):
             return False
@@ -168,13 +168,8 @@ class Requester:
         return True
 
     def _start(self, op):
-        op.sequence = self.started
+        op.sequence, self.started = self.started, self.started + 1
         self.open.append(op)
-        if op.followed and self._is_told_of_with_the_next(op):
-            self._listed += op.length
-            op.messages.append(self.conn.post_write(op, op.sges, op.sequence % _SEQUENCES, followed=True))
-            return
-        self.started, self._listed = self.started + 1, 0
         if op.opcode in WRITES:     # of which the card finds out what is wrong
             op.messages.append(self.conn.post_write(op, self._data(op), op.sequence % _SEQUENCES))
             return
@@ -187,12 +182,26 @@ class Requester:
         else:
             self._start_fetch(op)
 
-    def _is_told_of_with_the_next(self, op):
-        """A plain write, and what comes behind it is one as well, which starts at once."""
-        if not (_is_plain(op) and op.length and self.waiting and self._listed + op.length < LIST_BYTES):
-            return False
-        following = self.waiting[0]
-        return _is_plain(following) and not following.fence
+    def _start_writes(self):
+        """The plain writes that come next."""
+        waiting, started, sender = self.waiting, [], self.conn.engine.sender
+        pmtu, most, unheard = sender.queue.pmtu, sender.queue.acked_at_once, 0
+        going_on = True
+        while going_on:
+            op = waiting.popleft()
+            going_on = bool(waiting) and waiting[0].plain and not waiting[0].fence
+            packets = packet_count(op.remote_va, op.length, pmtu)
+            unheard += packets
+            followed = op.followed and going_on and op.length > 0 and unheard < most
+            request = Request(0, op.sges, op.remote_va, op.rkey, None, op, None, None, 0, False, followed, packets)
+            op.sequence = self.started
+            op.messages.append(request)
+            started.append(request)
+            self.open.append(op)
+            if not followed:
+                self.started += 1
+                unheard = 0
+        sender.post_all(started)
 
     def _check(self, op):
         """What the card would find out, but too late."""
@@ -298,14 +307,18 @@ class Requester:
     # ---------------------------------------------------------------------------------- completions
 
     def _complete(self):
-        queue, msn, complete = self.open, self.conn.engine.sender.msn, self.conn.complete_send
-        while queue and queue[0].status is None and queue[0].done(msn):
-            op = queue.popleft()
+        queue, msn, complete = self.open, self.conn.engine.sender.msn, self.conn.complete_sends
+        done = []
+        while queue and (op := queue[0]).status is None and (op.acked if op.plain and op.length else op.done(msn)):
+            done.append(queue.popleft())
+            if op.plain:
+                continue
             if op.slot is not None or op.grant_slot is not None:
                 self._slots.discard(op.slot)
                 self._grants.discard(op.grant_slot)
             self._fetches -= op.opcode in FETCHES
-            complete(op, WCStatus.SUCCESS)
+        if done:
+            complete(done, WCStatus.SUCCESS)
         if queue and queue[0].status is not None:
             self.conn.fail(queue[0].status)
 
@@ -346,5 +359,5 @@ class Requester:
         status, self.failed = self.failed, WCStatus.WR_FLUSH_ERR
         for queue in (self.open, self.waiting):
             while queue:
-                self.conn.complete_send(queue.popleft(), status)
+                self.conn.complete_sends([queue.popleft()], status)
                 status = WCStatus.WR_FLUSH_ERR

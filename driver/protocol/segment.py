@@ -11,7 +11,7 @@ MESSAGE_BYTES_MAX = 1 << 31
 _BULK = frozenset({Kind.SEND_DATA, Kind.READ_DATA})
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Request:
     """A message on its way: what is written, and what its end says.
 
@@ -37,6 +37,10 @@ class Request:
         With ``imm``: the receiver's event is asked for.
     followed : bool
         The message goes on with the next request: the peer is told of the end of that one alone.
+    packets : int or None
+        It takes so many: worked out by :func:`split` if it is not known.
+    length : int
+        Bytes.
     """
 
     wr_id: int
@@ -50,12 +54,13 @@ class Request:
     sequence: int = 0
     solicited: bool = False
     followed: bool = False
+    packets: int | None = None
+    length: int = field(default=None, init=False)
     psn: int = field(default=None, init=False)
-    packets: int = field(default=None, init=False)
 
-    @property
-    def length(self):
-        return sum([length for _, length, _ in self.sges])
+    def __post_init__(self):
+        sges = self.sges
+        self.length = sges[0][1] if len(sges) == 1 else sum([length for _, length, _ in sges])
 
     @property
     def end_psn(self):
@@ -80,7 +85,7 @@ class Request:
                 va, at, left, room = va + count, at + count, left - count, room - count
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Piece:
     """The part of a request that comes from one SGE: consecutive PSNs, local and remote addresses."""
 
@@ -141,7 +146,7 @@ def split(request, psn, pmtu):
     """
     if len(request.sges) == 1 and request.imm is None and request.end is None and request.targets is None:
         (va, length, lkey), at = request.sges[0], request.remote_va     # the usual case
-        request.psn, request.packets = psn, wire.packet_count(at, length, pmtu)
+        request.psn, request.packets = psn, request.packets or wire.packet_count(at, length, pmtu)
         return [Piece(request, psn, request.packets, va if length else 0, lkey if length else 0, at, length,
                       not request.followed, pmtu, request.rkey)]
     pieces, next_psn = [], psn

@@ -1,6 +1,7 @@
 """The host's end of the rings: 64-byte entries, free-running indices, a phase bit in every entry."""
 
 import collections
+import functools
 
 from weft.hdl import abi
 
@@ -12,6 +13,24 @@ _TO_FOLD = (256, 128, 64, 32, 16)
 def _registers(ring):
     name = ring.name.lower()
     return {part: abi.REGISTER[f"{name}_{part}"].offset for part in ("base", "log2", "prod", "cons")}
+
+
+@functools.lru_cache(maxsize=32)
+def _firsts(count):
+    """So many entries with a 1 in the first bit of each."""
+    return int.from_bytes((b"\1" + bytes(abi.BLOCK_BYTES - 1)) * count, "little")
+
+
+def _sealed(entries, phase):
+    """Entries of one lap with their phase and check words, all folded at once: of an entry only what becomes its first
+    word counts, to which nothing of the next one gets."""
+    firsts = _firsts(len(entries))
+    words = int.from_bytes(b"".join(entries), "little") | firsts * phase
+    check = words
+    for bits in _TO_FOLD:
+        check ^= check >> bits
+    check &= firsts * 0xFFFF
+    return (words | check << _CHECK_AT).to_bytes(len(entries) * abi.BLOCK_BYTES, "little")
 
 
 class _Ring:
@@ -85,11 +104,7 @@ class HostToCardRing(_Ring):
         index = self.prod
         if index - self.cons >= self.depth:
             raise BufferError(f"{self.ring.name} is full")
-        word = int.from_bytes(entry, "little") | self._phase(index)
-        check = word
-        for bits in _TO_FOLD:
-            check ^= check >> bits
-        self._pushed.append((word | (check & 0xFFFF) << _CHECK_AT).to_bytes(abi.BLOCK_BYTES, "little"))
+        self._pushed.append(entry)
         self._cookies.append(cookie)
         self.prod = index + 1
         return index
@@ -106,10 +121,10 @@ class HostToCardRing(_Ring):
         """Write what was pushed into memory; the card does not know of it yet."""
         entries, self._pushed = self._pushed, []
         at = (self.prod - len(entries)) % self.depth
-        lap = self.depth - at
-        self.buffer.write(at * abi.BLOCK_BYTES, b"".join(entries[:lap]))
+        lap, first = self.depth - at, self.prod - len(entries)
+        self.buffer.write(at * abi.BLOCK_BYTES, _sealed(entries[:lap], self._phase(first)))
         if len(entries) > lap:
-            self.buffer.write(0, b"".join(entries[lap:]))
+            self.buffer.write(0, _sealed(entries[lap:], self._phase(first + lap)))
 
     def finished(self, card_cons):
         """How many entries the card finished that :meth:`advance` did not take yet."""
@@ -123,7 +138,7 @@ class HostToCardRing(_Ring):
         RuntimeError
             If the card claims more than it was given.
         """
-        finished = self.finished(card_cons)
+        finished = (card_cons - self.cons) % (2 * self.depth)
         if not finished:
             return []
         if finished > self.prod - self.cons:
@@ -164,10 +179,9 @@ class CardToHostRing(_Ring):
     def poll(self):
         """New entries, oldest first, at most :attr:`BATCH`. They stay in the ring until :meth:`release`."""
         start, size, phase = self._ahead
-        data = self.buffer.read(start, size)
-        if data[0] & _PHASE != phase:
+        if self.buffer.read(start, 1)[0] & _PHASE != phase:
             return []
-        phases = data[::abi.BLOCK_BYTES]
+        phases = self.buffer.read(start, size)[::abi.BLOCK_BYTES]
         count = min(len(phases), self.depth - (self.prod - self.cons))
         valid = 0
         while valid < count and phases[valid] & _PHASE == phase:

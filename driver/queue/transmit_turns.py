@@ -51,6 +51,7 @@ class TransmitTurns:
 
     def __init__(self, rings, mark_active, *, enough_bytes):
         self.rings, self.mark_active, self.enough_bytes = rings, mark_active, enough_bytes
+        self._rings = [rings[ring] for ring in (Ring.NIC_TX, Ring.SEND, Ring.RETRANSMIT)]
         self._turn, self._again = collections.deque(), collections.deque()   # QPs with new work; with some to repeat
         self._credit = {}   # qp -> bytes, of those that have some or owe some
         self._ahead = 0   # bytes sent again since new work was finished
@@ -80,11 +81,12 @@ class TransmitTurns:
 
     def advance(self, status, now):
         """Take back what the card finished, by its unpacked STATUS_BLOCK; true if there was something."""
-        busy = bool(self.rings[Ring.NIC_TX].advance(status.nic_tx_cons))
-        for ring, cons in ((Ring.SEND, status.send_cons), (Ring.RETRANSMIT, status.retransmit_cons)):
-            if cookies := self.rings[ring].advance(cons):
+        nic, send, again = self._rings
+        busy = bool(nic.advance(status.nic_tx_cons))
+        for ring, cons in ((send, status.send_cons), (again, status.retransmit_cons)):
+            if cookies := ring.advance(cons):
                 busy = True
-                self._finished(cookies, ring is Ring.RETRANSMIT, now)
+                self._finished(cookies, ring is again, now)
         return busy
 
     def _finished(self, cookies, again, now):
@@ -129,22 +131,21 @@ class TransmitTurns:
         """The turn of one QP: descriptors for as long as it has credit, there is room, and the card knows of less
         than ``most`` bytes."""
         credit, alone = self._credit.get(qp, 0), len(self._turn) == 1
-        if credit <= 0:
-            # Alone it would get its turn back at once, so often until it may send.
-            credit = 1 if alone else credit + QUANTUM_BYTES
+        if credit <= 0 and not alone:     # alone it would get its turn back at once, so often until it may send
+            self._credit[qp] = credit + QUANTUM_BYTES
             self._turn.rotate(-1)
-            if not alone:
-                self._credit[qp] = credit
-                return
-        sender, room = qp.sender, send.room
-        while credit > 0 and room and self._in_card < most and (fields := sender.next_work()):
+            return
+        sender, room, descriptor = qp.sender, send.room, qp.work_descriptor
+        in_card = self._in_card
+        while (credit > 0 or alone) and room and in_card < most and (fields := sender.next_work()):
             length = fields["length"]
-            send.push(qp.work_descriptor(fields), (qp, length))
+            send.push(descriptor(fields), (qp, length))
             room -= 1
-            self._in_card += length
-            credit = _charged(credit, max(length, LEAST_BYTES))
-            if alone and credit <= 0 and room and self._in_card < most and sender.has_work:
-                credit = 1
+            in_card += length
+            credit = (credit if credit > 0 else 1) - (length if length > LEAST_BYTES else LEAST_BYTES)
+            if credit < -DEBT_BYTES_MAX:
+                credit = -DEBT_BYTES_MAX
+        self._in_card = in_card
         self._credit[qp] = credit
         if not sender.has_work:
             self._turn.popleft()

@@ -6,6 +6,8 @@ from ..protocol.segment import MESSAGE_BYTES_MAX, split
 from ..terms.errors import InvalidValue
 from .piece_log import PieceLog
 
+ACKED_AT_ONCE = 256     # packets between two that ask for an acknowledgement, as with mlx5 (its log_ack_req_freq is 8)
+
 
 class SendQueue:
     """Requests in the order they were posted; PSNs are growing integers.
@@ -23,6 +25,8 @@ class SendQueue:
 
     Attributes
     ----------
+    acked_at_once : int
+        Packets after which the sender wants to hear of them, when requests are posted as a list.
     next_psn : int
         Of the next request to be cut.
     sent_psn : int
@@ -39,6 +43,7 @@ class SendQueue:
 
     def __init__(self, *, psn, pmtu, chunk_bytes, max_outstanding):
         self.pmtu, self.chunk_bytes, self.max_outstanding = pmtu, chunk_bytes, max_outstanding
+        self.acked_at_once = min(ACKED_AT_ONCE, max_outstanding // 2)
         self._step = max(1, chunk_bytes // pmtu)     # packets of a chunk
         self.next_psn = self.sent_psn = self.una = psn
         self.limit = None
@@ -68,6 +73,10 @@ class SendQueue:
         while at and self._waiting[at - 1].bulk:
             at -= 1
         self._waiting.insert(at, request)
+
+    def post_all(self, requests):
+        """The same for requests without an end."""
+        self._waiting.extend(requests)
 
     # --------------------------------------------------------------------------------- to the card
 
@@ -103,15 +112,17 @@ class SendQueue:
             self._cut()
             if not self._chunks:
                 return None
-        end = self._end
+        end = self.una + self.max_outstanding
+        if self.limit is not None and self.limit < end:
+            end = self.limit
         if self.sent_psn >= end:
             return None
-        piece, first, count = self._chunks.popleft()
+        chunk = piece, first, count = self._chunks.popleft()
         if (allowed := end - piece.psn - first) < count:
             self._chunks.appendleft((piece, first + allowed, count - allowed))
-            count = allowed
+            chunk = piece, first, count = piece, first, allowed
         self.sent_psn = piece.psn + first + count
-        return piece, first, count
+        return chunk
 
     @property
     def drained(self):

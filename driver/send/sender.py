@@ -100,6 +100,13 @@ class Sender:
         else:
             self.queue.post(request)
 
+    def post_all(self, requests):
+        """Accept requests without an end of their own, none of them too long."""
+        if self.failed is not None:
+            self.completions.extend([(request, WCStatus.WR_FLUSH_ERR) for request in requests])
+        else:
+            self.queue.post_all(requests)
+
     @property
     def outstanding(self):
         """Requests not completed."""
