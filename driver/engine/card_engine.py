@@ -14,7 +14,7 @@ from ..queue.command import CommandQueue
 from ..queue.control_frames import parse_control
 from ..queue.host_qpns import HostQpns
 from ..queue.meta_report import ReportWorker
-from ..queue.ring import CardToHostRing, HostToCardRing
+from ..queue.ring import CardToHostRing, HostToCardRing, any_news
 from ..queue.simple_nic import SimpleNic
 from ..queue.status import unpack_status
 from ..queue.transmit_turns import TransmitTurns, enough_bytes
@@ -82,6 +82,7 @@ class CardEngine:
         self.rings = {
             r: (HostToCardRing if r in abi.HOST_TO_CARD else CardToHostRing)(device, r, config.log2(r)) for r in Ring
         }
+        self._to_host = [self.rings[ring] for ring in abi.CARD_TO_HOST]
         self.status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
         self._status_taken = None      # as the card wrote it
         self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
@@ -178,14 +179,10 @@ class CardEngine:
         if self.fatal is not None:
             return False
         busy = self._take_status()
-        if self.commands.progress():
-            busy = True
-        if self.reports.progress():
+        news = any_news(self._to_host) or self.commands.waiting or self.reports.collected
+        if news and self._take_news():
             busy = True
         now = self.device.now_ns()
-        for entry, frame in self.nic.poll():
-            busy = True
-            self._take_frame(entry, frame, now)
         if busy:
             self._watch.heard(now)
         elif now >= self._watch.due:
@@ -213,6 +210,17 @@ class CardEngine:
         for balance in self.balancers:
             balance(now)
         return busy or self.qps.any_active or bool(self.loopback.frames)
+
+    def _take_news(self):
+        """Answers, reports and frames; true if there were any."""
+        busy = self.commands.progress()
+        if self.reports.progress():
+            busy = True
+        now = self.device.now_ns()
+        for entry, frame in self.nic.poll():
+            busy = True
+            self._take_frame(entry, frame, now)
+        return busy
 
     def _take_status(self):
         """Take back what the card finished, if it wrote its status since the last time; true if there was something."""

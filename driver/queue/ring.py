@@ -153,6 +153,11 @@ class CardToHostRing(_Ring):
 
     Registers are written as rarely as can be: the consumer index when a part of the ring was taken, and the arming
     of the interrupt, which says the index as well, once for each interrupt.
+
+    Attributes
+    ----------
+    ahead : (int, int, int)
+        Start and bytes of the next entries, as many as are looked at, and their phase.
     """
 
     BATCH = 16
@@ -172,15 +177,15 @@ class CardToHostRing(_Ring):
         self._move(0)
 
     def _move(self, prod):
-        """Look from here on: start and bytes of the next entries, as many as are looked at, and their phase."""
+        """Look from here on."""
         self.prod, at = prod, prod % self.depth
-        self._ahead = (at * abi.BLOCK_BYTES, min(self.BATCH, self.depth - at) * abi.BLOCK_BYTES, self._phase(prod))
+        self.ahead = (at * abi.BLOCK_BYTES, min(self.BATCH, self.depth - at) * abi.BLOCK_BYTES, self._phase(prod))
 
     def poll(self):
         """New entries, oldest first, at most :attr:`BATCH`. They stay in the ring until :meth:`release`."""
-        start, size, phase = self._ahead
-        if self.buffer.read(start, 1)[0] & _PHASE != phase:
+        if not any_news((self,)):
             return []
+        start, size, phase = self.ahead
         phases = self.buffer.read(start, size)[::abi.BLOCK_BYTES]
         count = min(len(phases), self.depth - (self.prod - self.cons))
         valid = 0
@@ -206,9 +211,17 @@ class CardToHostRing(_Ring):
         An interrupt that was armed for and did not come yet will do. When an entry is there nevertheless, it may have
         come to somebody who waited for another ring.
         """
-        start, _, phase = self._ahead
-        if self._armed and self.buffer.read(start, 1)[0] & _PHASE != phase:
+        if self._armed and not any_news((self,)):
             return
         self._armed = True
         self.cons = self.prod
         self.device.write32(self.registers["cons"], self._wrap(self.cons) | 1 << abi.ARM_BIT)
+
+
+def any_news(rings):
+    """Whether one of several :class:`CardToHostRing` has an entry that was not polled."""
+    for ring in rings:
+        start, _, phase = ring.ahead
+        if ring.buffer.read(start, 1)[0] & _PHASE == phase:
+            return True
+    return False

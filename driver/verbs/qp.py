@@ -154,11 +154,12 @@ class QP(QPLife):
         NoRoom
             If the card has no room for what the first request takes that is no write.
         """
-        engine, memory, room = self.engine, self.context.engine.lender.memory, 0
+        engine, memory, room, able = self.engine, self.context.engine.lender.memory, 0, False
         for one in chain(wr, SendWR):
             try:
-                if engine.sender is None or self.qp_state is QPState.RTR:
+                if not able and (engine.sender is None or self.qp_state is QPState.RTR):
                     raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
+                able = True
                 operation = send_operation(one, self.cap, memory, signal_all=self.init_attr.sq_sig_all)
                 if self.attr.standard and not engine.is_write(operation):
                     raise NotSupported("of what the verbs know, this card does to a standard peer nothing but writes")
