@@ -61,7 +61,7 @@ class CardEngine:
         Carries what QPs send to QPs of the same card.
     tables : TableMirror
     balancers : list of callable(now)
-        Called in every round.
+        Called in every round in which something happens, and every ``ROUND_NS`` at least.
     raw_frame_handlers : list of callable(frame, entry)
         Get the raw frames that are no control frames of a QP.
     services : list
@@ -77,6 +77,8 @@ class CardEngine:
         Set by a handler: nothing of the card is under way any more, so what it knew of may be given back.
     """
 
+    ROUND_NS = 100_000
+
     def __init__(self, device, config, *, mac, ip, max_qp):
         self.device, self.config, self.mac, self.ip = device, config, mac, ip
         self.rings = {
@@ -84,7 +86,9 @@ class CardEngine:
         }
         self._to_host = [self.rings[ring] for ring in abi.CARD_TO_HOST]
         self.status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
+        self._status_view = self.status.view(0, abi.BLOCK_BYTES)
         self._status_taken = None      # as the card wrote it
+        self._round_due = 0            # when there is a round at the latest
         self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
         self.host_qpns = HostQpns(device, taken=lambda is_host: any(map(is_host, self.qps.numbers)))
         self.qps = QpTable(max_qp, config.random, reserved=self.host_qpns)
@@ -126,7 +130,7 @@ class CardEngine:
         self.lender.windows.forget()
         self._turns.clear()
         self.status.write(0, bytes(abi.BLOCK_BYTES))
-        self._status_taken = None
+        self._status_taken, self._round_due = None, 0
         for ring in self.rings.values():
             ring.clear()
         self.commands.forget()
@@ -170,6 +174,7 @@ class CardEngine:
         for ring in self.rings.values():
             ring.close()
         self.nic.close()
+        self._status_view = bytes(abi.BLOCK_BYTES)
         self.device.free(self.status)
 
     # ----------------------------------------------------------------------------------- progress
@@ -178,11 +183,13 @@ class CardEngine:
         """One round of everything, without waiting; true if something happened."""
         if self.fatal is not None:
             return False
-        busy = self._take_status()
-        news = any_news(self._to_host) or self.commands.waiting or self.reports.collected
-        if news and self._take_news():
-            busy = True
         now = self.device.now_ns()
+        if now < self._round_due and self._rests(now):
+            return False
+        self._round_due = now + self.ROUND_NS
+        busy = self._take_status(now)
+        if (any_news(self._to_host) or self.commands.waiting or self.reports.collected) and self._take_news(now):
+            busy = True
         if busy:
             self._watch.heard(now)
         elif now >= self._watch.due:
@@ -211,23 +218,32 @@ class CardEngine:
             balance(now)
         return busy or self.qps.any_active or bool(self.loopback.frames)
 
-    def _take_news(self):
+    def _rests(self, now):
+        """A round would change nothing: nothing came, is due or waits. That the card finished some of the descriptors
+        of the one QP that sends matters when it finished all of them."""
+        status = bytes(self._status_view)
+        return not (
+            any_news(self._to_host) or self.services or self.loopback.frames or self.neighbours.asked
+            or self.reports.collected or now >= self._watch.due or self.qps.wants_round(now) or self.commands.waiting
+            or self.nic.busy or self._turns.waits
+            or status != self._status_taken and not self._turns.may_wait(status, self._status_taken))
+
+    def _take_news(self, now):
         """Answers, reports and frames; true if there were any."""
         busy = self.commands.progress()
         if self.reports.progress():
             busy = True
-        now = self.device.now_ns()
         for entry, frame in self.nic.poll():
             busy = True
             self._take_frame(entry, frame, now)
         return busy
 
-    def _take_status(self):
+    def _take_status(self, now):
         """Take back what the card finished, if it wrote its status since the last time; true if there was something."""
-        data = self.status.read(0, abi.BLOCK_BYTES)
+        data = bytes(self._status_view)
         if data == self._status_taken:
             return False
-        busy = self._turns.advance(unpack_status(data), self.device.now_ns())
+        busy = self._turns.advance(unpack_status(data), now)
         self._status_taken = data
         return busy
 

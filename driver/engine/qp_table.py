@@ -126,6 +126,10 @@ class QpTable:
     def any_active(self):
         return bool(self._active)
 
+    def wants_round(self, now):
+        """Some QP may have something to do."""
+        return bool(self._active or self._starved or self._times and self._times[0][0] <= now)
+
     def due(self, now):
         """QPs that have something to do at a time; they are not active any more. Whatever changes when a QP wants its
         next round makes it active, or happens in its turn here."""

@@ -156,8 +156,8 @@ class CardToHostRing(_Ring):
 
     Attributes
     ----------
-    ahead : (int, int, int)
-        Start and bytes of the next entries, as many as are looked at, and their phase.
+    ahead : (view of a byte, int)
+        Where the phase of the next entry will be, and what it will be then.
     """
 
     BATCH = 16
@@ -179,13 +179,15 @@ class CardToHostRing(_Ring):
     def _move(self, prod):
         """Look from here on."""
         self.prod, at = prod, prod % self.depth
-        self.ahead = (at * abi.BLOCK_BYTES, min(self.BATCH, self.depth - at) * abi.BLOCK_BYTES, self._phase(prod))
+        start = at * abi.BLOCK_BYTES
+        self._next = (start, min(self.BATCH, self.depth - at) * abi.BLOCK_BYTES)
+        self.ahead = (self.buffer.view(start, 1), self._phase(prod))
 
     def poll(self):
         """New entries, oldest first, at most :attr:`BATCH`. They stay in the ring until :meth:`release`."""
         if not any_news((self,)):
             return []
-        start, size, phase = self.ahead
+        (start, size), phase = self._next, self.ahead[1]
         phases = self.buffer.read(start, size)[::abi.BLOCK_BYTES]
         count = min(len(phases), self.depth - (self.prod - self.cons))
         valid = 0
@@ -198,6 +200,10 @@ class CardToHostRing(_Ring):
         self._move(self.prod + valid)
         self._armed = False   # the interrupt came, or comes, for the first of them
         return [data[i : i + abi.BLOCK_BYTES] for i in range(0, len(data), abi.BLOCK_BYTES)]
+
+    def close(self):
+        self.ahead = (b"\0", _PHASE)     # nobody looks into the memory any more
+        super().close()
 
     def release(self, at_once=False):
         """Everything polled may be overwritten; the card learns of it before the ring runs full, or ``at_once``."""
@@ -221,7 +227,7 @@ class CardToHostRing(_Ring):
 def any_news(rings):
     """Whether one of several :class:`CardToHostRing` has an entry that was not polled."""
     for ring in rings:
-        start, _, phase = ring.ahead
-        if ring.buffer.read(start, 1)[0] & _PHASE == phase:
+        head, phase = ring.ahead
+        if head[0] & _PHASE == phase:
             return True
     return False

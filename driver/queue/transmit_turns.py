@@ -7,6 +7,8 @@ from weft.hdl import abi
 
 Ring = abi.Ring
 _RINGS = (Ring.SEND, Ring.RETRANSMIT, Ring.NIC_TX)
+_CONS = slice(abi.STATUS_BLOCK.offset_of("send_cons") // 8,
+              (abi.STATUS_BLOCK.offset_of("send_cons") + abi.STATUS_BLOCK.by_name["send_cons"].width) // 8)
 _LINE_BYTES_PER_NS = 50   # of a line of 400 Gb/s
 AHEAD_BYTES = 256 * 1024
 QUANTUM_BYTES = 16 * 1024
@@ -51,6 +53,7 @@ class TransmitTurns:
 
     def __init__(self, rings, mark_active, *, enough_bytes):
         self.rings, self.mark_active, self.enough_bytes = rings, mark_active, enough_bytes
+        self._served = None     # the QP that pushed last
         self._rings = [rings[ring] for ring in (Ring.NIC_TX, Ring.SEND, Ring.RETRANSMIT)]
         self._turn, self._again = collections.deque(), collections.deque()   # QPs with new work; with some to repeat
         self._credit = {}   # qp -> bytes, of those that have some or owe some
@@ -72,12 +75,15 @@ class TransmitTurns:
             if qp in turn:
                 turn.remove(qp)
         self._credit.pop(qp, None)
+        if self._served is qp:
+            self._served = None
 
     def clear(self):
         self._turn.clear()
         self._credit.clear()
         self._again.clear()
         self._in_card = self._ahead = 0
+        self._served = None
 
     def advance(self, status, now):
         """Take back what the card finished, by its unpacked STATUS_BLOCK; true if there was something."""
@@ -88,6 +94,22 @@ class TransmitTurns:
                 busy = True
                 self._finished(cookies, ring is again, now)
         return busy
+
+    @property
+    def waits(self):
+        """A QP waits for its turn."""
+        return bool(self._turn or self._again)
+
+    def may_wait(self, data, taken):
+        """Whether a status block, as the card wrote it, may be taken later: since the one that was taken it finished
+        new work alone, not all of it, and all of one QP that need not know before that."""
+        if taken is None or data[:_CONS.start] != taken[:_CONS.start] or data[_CONS.stop:] != taken[_CONS.stop:]:
+            return False
+        qp, send = self._served, self._rings[1]
+        under_way = send.prod - send.cons
+        return (qp is not None and qp.sender is not None and qp.sender.in_card == under_way
+                and qp.sender.counts_to_the_last
+                and 0 < send.finished(int.from_bytes(data[_CONS], "little")) < under_way)
 
     def _finished(self, cookies, again, now):
         """These descriptors are; without a cookie it was somebody else who pushed one."""
@@ -136,7 +158,7 @@ class TransmitTurns:
             self._turn.rotate(-1)
             return
         sender, room, descriptor = qp.sender, send.room, qp.work_descriptor
-        in_card = self._in_card
+        in_card, self._served = self._in_card, qp
         while (credit > 0 or alone) and room and in_card < most and (fields := sender.next_work()):
             length = fields["length"]
             send.push(descriptor(fields), (qp, length))

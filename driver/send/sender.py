@@ -157,6 +157,11 @@ class Sender:
         if self.failed is None and (self.queue.in_flight or self.awaiting):
             (self.timer.restart if again else self.timer.progress)(now)
 
+    @property
+    def counts_to_the_last(self):
+        """Of its descriptors only the last one that the card finishes matters."""
+        return self.timer.round_trip.opened is None
+
     def on_refused(self, psn, status, now):
         """The card refused a descriptor with 32-bit ``psn``: its request fails, once those before it are complete."""
         if self.failed is not None:

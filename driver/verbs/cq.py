@@ -180,9 +180,14 @@ class CQ:
         self.context.progress()
         return self.take(num_entries)
 
-    @locked
     def take(self, num_entries):
         """The same, of what is already there."""
+        if self._queue or self.closed or self.overrun or not isinstance(num_entries, int) or num_entries < 0:
+            return self._take(num_entries)
+        return 0, []
+
+    @locked
+    def _take(self, num_entries):
         if not isinstance(num_entries, int) or num_entries < 0:
             unsigned("num_entries", num_entries, CQE_BITS)
         if not self._queue:
