@@ -14,10 +14,10 @@ from ..queue.command import CommandQueue
 from ..queue.control_frames import parse_control
 from ..queue.host_qpns import HostQpns
 from ..queue.meta_report import ReportWorker
-from ..queue.ring import CardToHostRing, HostToCardRing, any_news
+from ..queue.ring import CardToHostRing, HostToCardRing, with_news
 from ..queue.simple_nic import SimpleNic
 from ..queue.status import unpack_status
-from ..queue.transmit_turns import TransmitTurns, enough_bytes
+from ..queue.transmit_turns import SEND_CONS, TransmitTurns, enough_bytes
 from ..terms.enums import WCStatus
 from ..terms.errors import QueueFull, TimedOut
 from .card_lock import CardLock
@@ -88,7 +88,7 @@ class CardEngine:
         self.status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
         self._status_view = self.status.view(0, abi.BLOCK_BYTES)
         self._status_taken = None      # as the card wrote it
-        self._round_due = 0            # when there is a round at the latest
+        self._round_due, self._last_cons = 0, None     # when there is a round at the latest; see TransmitTurns
         self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
         self.host_qpns = HostQpns(device, taken=lambda is_host: any(map(is_host, self.qps.numbers)))
         self.qps = QpTable(max_qp, config.random, reserved=self.host_qpns)
@@ -108,7 +108,7 @@ class CardEngine:
         self.commands.pause = self._pause
         self.neighbours = Neighbours(mac, ip, send=self._send_arp, found=self._neighbour_found,
                                      missing=self._neighbour_missing)
-        self._turns = TransmitTurns(self.rings, self.qps.mark_active, enough_bytes=enough_bytes(config.tx_poll_ns))
+        self._turns = TransmitTurns(self.rings, self.qps.watch, enough_bytes=enough_bytes(config.tx_poll_ns))
 
     # ------------------------------------------------------------------------------ start and end
 
@@ -183,12 +183,11 @@ class CardEngine:
         """One round of everything, without waiting; true if something happened."""
         if self.fatal is not None:
             return False
-        now = self.device.now_ns()
-        if now < self._round_due and self._rests(now):
+        now, news = self.device.now_ns(), with_news(self._to_host)
+        if not news and now < self._round_due and self._rests():
             return False
-        self._round_due = now + self.ROUND_NS
         busy = self._take_status(now)
-        if (any_news(self._to_host) or self.commands.waiting or self.reports.collected) and self._take_news(now):
+        if self._take_news(news, now):
             busy = True
         if busy:
             self._watch.heard(now)
@@ -216,26 +215,37 @@ class CardEngine:
         self.nic.flush()
         for balance in self.balancers:
             balance(now)
-        return busy or self.qps.any_active or bool(self.loopback.frames)
+        self._round_due = self._next_round(now)
+        return busy or bool(self.qps.active or self.loopback.frames)
 
-    def _rests(self, now):
-        """A round would change nothing: nothing came, is due or waits. That the card finished some of the descriptors
-        of the one QP that sends matters when it finished all of them."""
-        status = bytes(self._status_view)
-        return not (
-            any_news(self._to_host) or self.services or self.loopback.frames or self.neighbours.asked
-            or self.reports.collected or now >= self._watch.due or self.qps.wants_round(now) or self.commands.waiting
-            or self.nic.busy or self._turns.waits
-            or status != self._status_taken and not self._turns.may_wait(status, self._status_taken))
+    def _rests(self):
+        """A round would change nothing: nobody asked for anything since the last one, and if the card finished
+        descriptors, others are under way that matter as well."""
+        if (self.qps.active or self.nic.queue or self.services or self.loopback.frames or self.neighbours.asked
+                or self.commands.waiting):
+            return False
+        status, taken, last = bytes(self._status_view), self._status_taken, self._last_cons
+        return status == taken or (
+            last is not None and taken is not None and status[SEND_CONS] != last
+            and status[:SEND_CONS.start] == taken[:SEND_CONS.start]
+            and status[SEND_CONS.stop:] == taken[SEND_CONS.stop:])
 
-    def _take_news(self, now):
-        """Answers, reports and frames; true if there were any."""
-        busy = self.commands.progress()
-        if self.reports.progress():
+    def _next_round(self, now):
+        """When there is a round at the latest."""
+        self._last_cons = self._turns.last_cons
+        if self._turns.waits or self.reports.collected or self.qps.starved:
+            return now
+        return min(now + self.ROUND_NS, self._watch.due, self.qps.first_time)
+
+    def _take_news(self, news, now):
+        """Answers, reports and frames of the rings that have some; true if there were any."""
+        busy = bool(self.commands.waiting or self.rings[Ring.RESPONSE] in news) and self.commands.progress()
+        if (self.reports.collected or self.reports.ring in news) and self.reports.progress():
             busy = True
-        for entry, frame in self.nic.poll():
-            busy = True
-            self._take_frame(entry, frame, now)
+        if self.nic.rx in news:
+            for entry, frame in self.nic.poll():
+                busy = True
+                self._take_frame(entry, frame, now)
         return busy
 
     def _take_status(self, now):

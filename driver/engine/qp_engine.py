@@ -6,6 +6,7 @@ from ..operation.connection import Connection
 from ..operation.operation import COMPLETION_OPCODE, WRITES
 from ..protocol.control import ControlFrame
 from ..protocol.message_end import Kind
+from ..protocol.segment import PlainWrite
 from ..queue.command import PendingCommand
 from ..receive.hole_list import LinkDoorbell
 from ..receive.receiver import CumDoorbell
@@ -294,7 +295,11 @@ class QpEngine:
         """Messages arrived at the peer, or will not."""
         while completions:
             request, status = completions.popleft()
-            if status is WCStatus.SUCCESS and request.cookie is not None:
+            if status is not WCStatus.SUCCESS or request.cookie is None:
+                continue
+            if type(request) is PlainWrite:
+                request.cookie.acked = True
+            else:
                 request.cookie.on_sent(request)
 
     def _carry_out(self, actions):

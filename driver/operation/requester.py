@@ -6,7 +6,7 @@ from weft.hdl.abi import AccessFlag
 from weft.hdl.wire import packet_count
 
 from ..protocol.message_end import SEQUENCE_BITS, Kind, MessageEnd, place
-from ..protocol.segment import Request
+from ..protocol.segment import PlainWrite, Request
 from ..terms.enums import WCStatus, WROpcode
 from .mailbox import ATOMIC_ETH, EAGER_BYTES, SGES_MAX, fit, pack_targets
 from .memory import Refused, cut
@@ -193,7 +193,12 @@ class Requester:
             packets = packet_count(op.remote_va, op.length, pmtu)
             unheard += packets
             followed = op.followed and going_on and op.length > 0 and unheard < most
-            request = Request(0, op.sges, op.remote_va, op.rkey, None, op, None, None, 0, False, followed, packets)
+            if len(op.sges) == 1:
+                va, length, lkey = op.sges[0] if op.length else (0, 0, 0)
+                request = PlainWrite(None, None, packets, va, lkey, op.remote_va, length, not followed, pmtu, op.rkey,
+                                     None, op)
+            else:
+                request = Request(0, op.sges, op.remote_va, op.rkey, None, op, followed=followed)
             op.sequence = self.started
             op.messages.append(request)
             started.append(request)

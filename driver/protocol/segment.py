@@ -37,10 +37,6 @@ class Request:
         With ``imm``: the receiver's event is asked for.
     followed : bool
         The message goes on with the next request: the peer is told of the end of that one alone.
-    packets : int or None
-        It takes so many: worked out by :func:`split` if it is not known.
-    length : int
-        Bytes.
     """
 
     wr_id: int
@@ -54,13 +50,13 @@ class Request:
     sequence: int = 0
     solicited: bool = False
     followed: bool = False
-    packets: int | None = None
-    length: int = field(default=None, init=False)
+    packets: int = field(default=None, init=False)
     psn: int = field(default=None, init=False)
 
-    def __post_init__(self):
-        sges = self.sges
-        self.length = sges[0][1] if len(sges) == 1 else sum([length for _, length, _ in sges])
+    @property
+    def length(self):
+        """Bytes."""
+        return sum([length for _, length, _ in self.sges])
 
     @property
     def end_psn(self):
@@ -137,6 +133,21 @@ class Piece:
         for first in range(0, self.packets, step):
             yield first, min(step, self.packets - first)
 
+    @property
+    def end_psn(self):
+        """PSN behind the last packet."""
+        return self.psn + self.packets
+
+
+@dataclass(eq=False, slots=True)
+class PlainWrite(Piece):
+    """A :class:`Request` that is its only piece: a write from one SGE to one place, without an immediate. It has a PSN
+    when it is cut. ``last`` says that no other request goes on with the message."""
+
+    cookie: object = None
+    end = None
+    bulk = False
+
 
 def split(request, psn, pmtu):
     """Pieces of a request whose first packet has the given PSN; sets its ``psn`` and ``packets``.
@@ -146,7 +157,7 @@ def split(request, psn, pmtu):
     """
     if len(request.sges) == 1 and request.imm is None and request.end is None and request.targets is None:
         (va, length, lkey), at = request.sges[0], request.remote_va     # the usual case
-        request.psn, request.packets = psn, request.packets or wire.packet_count(at, length, pmtu)
+        request.psn, request.packets = psn, wire.packet_count(at, length, pmtu)
         return [Piece(request, psn, request.packets, va if length else 0, lkey if length else 0, at, length,
                       not request.followed, pmtu, request.rkey)]
     pieces, next_psn = [], psn

@@ -37,7 +37,7 @@ class _Ring:
     def __init__(self, device, ring, log2):
         if not 1 <= log2 <= abi.RING_LOG2_MAX:
             raise ValueError(f"a ring of 2^{log2} entries; choose 1 to {abi.RING_LOG2_MAX}")
-        self.device, self.ring, self.log2, self.depth = device, ring, log2, 1 << log2
+        self.device, self.ring, self.log2, self.depth, self.laps = device, ring, log2, 1 << log2, 2 << log2
         self.registers = _registers(ring)
         self.buffer = device.alloc(self.depth * abi.BLOCK_BYTES, align=4096)
         self.prod = 0
@@ -45,7 +45,7 @@ class _Ring:
 
     def _wrap(self, index):
         """An index as the registers show it: one bit wider than the ring."""
-        return index % (2 * self.depth)
+        return index % self.laps
 
     def _phase(self, index):
         """Phase of an entry: 1 in the first lap."""
@@ -138,7 +138,7 @@ class HostToCardRing(_Ring):
         RuntimeError
             If the card claims more than it was given.
         """
-        finished = (card_cons - self.cons) % (2 * self.depth)
+        finished = (card_cons - self.cons) % self.laps
         if not finished:
             return []
         if finished > self.prod - self.cons:
@@ -185,9 +185,9 @@ class CardToHostRing(_Ring):
 
     def poll(self):
         """New entries, oldest first, at most :attr:`BATCH`. They stay in the ring until :meth:`release`."""
-        if not any_news((self,)):
+        (start, size), (head, phase) = self._next, self.ahead
+        if head[0] & _PHASE != phase:
             return []
-        (start, size), phase = self._next, self.ahead[1]
         phases = self.buffer.read(start, size)[::abi.BLOCK_BYTES]
         count = min(len(phases), self.depth - (self.prod - self.cons))
         valid = 0
@@ -217,17 +217,18 @@ class CardToHostRing(_Ring):
         An interrupt that was armed for and did not come yet will do. When an entry is there nevertheless, it may have
         come to somebody who waited for another ring.
         """
-        if self._armed and not any_news((self,)):
+        if self._armed and not with_news((self,)):
             return
         self._armed = True
         self.cons = self.prod
         self.device.write32(self.registers["cons"], self._wrap(self.cons) | 1 << abi.ARM_BIT)
 
 
-def any_news(rings):
-    """Whether one of several :class:`CardToHostRing` has an entry that was not polled."""
+def with_news(rings):
+    """Those of several :class:`CardToHostRing` that have an entry that was not polled."""
+    found = []
     for ring in rings:
         head, phase = ring.ahead
         if head[0] & _PHASE == phase:
-            return True
-    return False
+            found.append(ring)
+    return found

@@ -7,8 +7,10 @@ from weft.hdl import abi
 
 Ring = abi.Ring
 _RINGS = (Ring.SEND, Ring.RETRANSMIT, Ring.NIC_TX)
-_CONS = slice(abi.STATUS_BLOCK.offset_of("send_cons") // 8,
-              (abi.STATUS_BLOCK.offset_of("send_cons") + abi.STATUS_BLOCK.by_name["send_cons"].width) // 8)
+_INDEX_BYTES = abi.STATUS_BLOCK.by_name["send_cons"].width // 8
+_INDICES = 1 << 8 * _INDEX_BYTES
+_CONS_AT = abi.STATUS_BLOCK.offset_of("send_cons") // 8
+SEND_CONS = slice(_CONS_AT, _CONS_AT + _INDEX_BYTES)     # bytes of the status block
 _LINE_BYTES_PER_NS = 50   # of a line of 400 Gb/s
 AHEAD_BYTES = 256 * 1024
 QUANTUM_BYTES = 16 * 1024
@@ -45,14 +47,14 @@ class TransmitTurns:
     Parameters
     ----------
     rings : dict of Ring
-    mark_active : callable(qp)
+    finished : callable(qp)
         The card has finished all descriptors of ``qp``.
     enough_bytes : int
         What the card does not finish before :meth:`fill` is called again.
     """
 
-    def __init__(self, rings, mark_active, *, enough_bytes):
-        self.rings, self.mark_active, self.enough_bytes = rings, mark_active, enough_bytes
+    def __init__(self, rings, finished, *, enough_bytes):
+        self.rings, self.finished, self.enough_bytes = rings, finished, enough_bytes
         self._served = None     # the QP that pushed last
         self._rings = [rings[ring] for ring in (Ring.NIC_TX, Ring.SEND, Ring.RETRANSMIT)]
         self._turn, self._again = collections.deque(), collections.deque()   # QPs with new work; with some to repeat
@@ -88,9 +90,9 @@ class TransmitTurns:
     def advance(self, status, now):
         """Take back what the card finished, by its unpacked STATUS_BLOCK; true if there was something."""
         nic, send, again = self._rings
-        busy = bool(nic.advance(status.nic_tx_cons))
+        busy = bool((status.nic_tx_cons - nic.cons) % nic.laps and nic.advance(status.nic_tx_cons))
         for ring, cons in ((send, status.send_cons), (again, status.retransmit_cons)):
-            if cookies := ring.advance(cons):
+            if (cons - ring.cons) % ring.laps and (cookies := ring.advance(cons)):
                 busy = True
                 self._finished(cookies, ring is again, now)
         return busy
@@ -100,16 +102,14 @@ class TransmitTurns:
         """A QP waits for its turn."""
         return bool(self._turn or self._again)
 
-    def may_wait(self, data, taken):
-        """Whether a status block, as the card wrote it, may be taken later: since the one that was taken it finished
-        new work alone, not all of it, and all of one QP that need not know before that."""
-        if taken is None or data[:_CONS.start] != taken[:_CONS.start] or data[_CONS.stop:] != taken[_CONS.stop:]:
-            return False
+    @property
+    def last_cons(self):
+        """What the card writes as its index in the SEND ring when it has finished all that is there, if nobody need
+        know before that: all is of one QP. Otherwise None."""
         qp, send = self._served, self._rings[1]
-        under_way = send.prod - send.cons
-        return (qp is not None and qp.sender is not None and qp.sender.in_card == under_way
-                and qp.sender.counts_to_the_last
-                and 0 < send.finished(int.from_bytes(data[_CONS], "little")) < under_way)
+        if qp is None or qp.sender is None or not qp.sender.in_card == send.prod - send.cons > 0:
+            return None
+        return (send.prod % _INDICES).to_bytes(_INDEX_BYTES, "little") if qp.sender.counts_to_the_last else None
 
     def _finished(self, cookies, again, now):
         """These descriptors are; without a cookie it was somebody else who pushed one."""
@@ -124,7 +124,7 @@ class TransmitTurns:
         for qp, descriptors in count.items():
             qp.sender.on_transmitted(now, again, descriptors)
             if not qp.sender.in_card:
-                self.mark_active(qp)
+                self.finished(qp)
 
     def fill(self):
         """Hand descriptors over as far as the rings have room."""

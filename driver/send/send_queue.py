@@ -2,7 +2,7 @@
 
 import collections
 
-from ..protocol.segment import MESSAGE_BYTES_MAX, split
+from ..protocol.segment import MESSAGE_BYTES_MAX, PlainWrite, split
 from ..terms.errors import InvalidValue
 from .piece_log import PieceLog
 
@@ -82,6 +82,9 @@ class SendQueue:
 
     def _cut(self):
         while self._waiting and not (self._chunks or self.closed) and self.refused is None:
+            if type(self._waiting[0]) is PlainWrite:
+                self._cut_writes()
+                continue
             request = self._waiting.popleft()
             self._requests.append(request)
             for piece in split(request, self.next_psn, self.pmtu):
@@ -91,6 +94,21 @@ class SendQueue:
                 else:
                     self._chunks.extend([(piece, *part) for part in piece.chunks(self.chunk_bytes)])
             self.next_psn = request.psn + request.packets
+
+    def _cut_writes(self):
+        """The writes that come next, as many as are one piece and one chunk each; the first one whatever its size."""
+        waiting, psn, step = self._waiting, self.next_psn, self._step
+        while waiting and type(waiting[0]) is PlainWrite:
+            write = waiting.popleft()
+            write.psn, packets = psn, write.packets
+            psn += packets
+            self._requests.append(write)
+            self._pieces.add(write)
+            if packets > step:
+                self._chunks.extend([(write, *part) for part in write.chunks(self.chunk_bytes)])
+                break
+            self._chunks.append((write, 0, packets))
+        self.next_psn = psn
 
     @property
     def has_work(self):
