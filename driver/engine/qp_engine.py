@@ -76,7 +76,7 @@ class QpEngine:
         self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
         self.index, self.generation = card.qps.parts(qp_num)
         self._life = int.from_bytes(abi.CUM_DOORBELL.pack(qpn=self.index, generation=self.generation), "little")
-        self._mark_active = card.qps.mark_active
+        self._mark_active, self._active = card.qps.mark_active, card.qps.active
         self.path = self.receiver = self.sender = self._way = None
         self.on_card = self.in_error = self.leaving = self.draining = False
         self.start_answering = start_answering
@@ -143,7 +143,8 @@ class QpEngine:
         else:
             self.operations.post_send(op)
         if self.on_card:
-            self._mark_active(self)
+            if self not in self._active:
+                self._mark_active(self)
         else:
             self.operations.requester.pump()
 

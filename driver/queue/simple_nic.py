@@ -48,7 +48,7 @@ class SimpleNic:
         self.tx_slots = device.alloc(tx.depth * self.slot_bytes, align=4096)
         self.rx_slots = device.alloc(rx.depth * self.slot_bytes, align=4096)
         self.queue = collections.deque()
-        self._waiting = collections.Counter()  # frames of each owner in it
+        self._waiting = {}                     # frames of each owner in it
 
     def start(self):
         """Tell the card of the slots."""
@@ -72,10 +72,11 @@ class SimpleNic:
         """
         if not wire.ETH.size_bytes <= len(frame) <= self.slot_bytes:
             raise InvalidValue(f"a frame of {len(frame)} bytes; {wire.ETH.size_bytes} to {self.slot_bytes} can be sent")
-        if self._waiting[owner] >= self.QUEUED_MAX:
+        waiting = self._waiting.get(owner, 0)
+        if waiting >= self.QUEUED_MAX:
             raise QueueFull(f"{self.QUEUED_MAX} frames wait for the NIC_TX ring")
         self.queue.append((owner, frame))
-        self._waiting[owner] += 1
+        self._waiting[owner] = waiting + 1
 
     @property
     def busy(self):

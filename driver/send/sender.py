@@ -337,7 +337,7 @@ class Sender:
             return
         if self._recovery.held:
             self._ask_again(now)
-        if not self._peers_turn or now < self.timer.deadline:
+        if self.timer.deadline is None or now < self.timer.deadline or not self._peers_turn:
             return
         expiry = self.timer.poll(now)
         if expiry is Expiry.PROBE:
@@ -364,9 +364,10 @@ class Sender:
     @property
     def deadline(self):
         """When :meth:`poll` wants to be called, or None."""
-        if self.timer.deadline is None and not self._recovery.held:
-            return None
-        due, asks = self.timer.deadline if self._peers_turn else None, self._recovery.deadline
+        due = None if self.in_card or self.timer.deadline is None or not self._peers_turn else self.timer.deadline
+        if not self._recovery.held:
+            return due
+        asks = self._recovery.deadline
         if due is None or asks is None:
             return asks if due is None else due
         return min(due, asks)
