@@ -90,9 +90,9 @@ class TransmitTurns:
     def advance(self, status, now):
         """Take back what the card finished, by its unpacked STATUS_BLOCK; true if there was something."""
         nic, send, again = self._rings
-        busy = bool((status.nic_tx_cons - nic.cons) % nic.laps and nic.advance(status.nic_tx_cons))
+        busy = bool(nic.advance(status.nic_tx_cons))
         for ring, cons in ((send, status.send_cons), (again, status.retransmit_cons)):
-            if (cons - ring.cons) % ring.laps and (cookies := ring.advance(cons)):
+            if cookies := ring.advance(cons):
                 busy = True
                 self._finished(cookies, ring is again, now)
         return busy
