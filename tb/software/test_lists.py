@@ -72,6 +72,23 @@ def test_so_many_packets_are_acknowledged_at_once(log2):
     pair.close()
 
 
+def test_nothing_waits_for_what_does_not_start_at_once():
+    """In front of a fence, and in front of what is no write, the peer is told of a write."""
+    pair = OperationPair(2 * HALF)
+    read, write, fenced = ((WROpcode.RDMA_READ, 0, 100, SendFlags.SIGNALED), *writes([100]),
+                           (WROpcode.RDMA_WRITE, 100, 100, FENCED))
+    post_list(pair, [read])      # from now on both ends have their mailboxes
+    pair.completions(0, 1)
+    for requests in ([read, write, fenced], [write, read, write], [write, (WROpcode.RDMA_WRITE, 0, 0, 0), write]):
+        before = told(pair)[0]
+        post_list(pair, requests)
+        pair.run_until(lambda: not pair.hosts[0].qp.engine.outstanding)
+        pair.hosts[0].cq.take(3)
+        assert told(pair)[0] - before == (2 if requests[1][2] == 0 else 3)
+    assert not pair.hosts[0].qp.sender.counts["probes"]
+    pair.close()
+
+
 @pytest.mark.parametrize("fault", ["lkey", "rkey"])
 @pytest.mark.parametrize("at", [0, 3, 9])
 def test_a_bad_write_fails_in_its_turn(fault, at):
