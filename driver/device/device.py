@@ -9,6 +9,19 @@ import abc
 from ..terms.errors import NotSupported
 
 
+class _View:
+    """Bytes of a buffer that are read when somebody looks."""
+
+    def __init__(self, buffer, offset, length):
+        self._buffer, self._offset, self._length = buffer, offset, length
+
+    def __getitem__(self, index):
+        return self._buffer.read(self._offset + index, 1)[0]
+
+    def __bytes__(self):
+        return self._buffer.read(self._offset, self._length)
+
+
 class DmaBuffer(abc.ABC):
     """Pinned host memory: contiguous in virtual addresses, made of physical pages.
 
@@ -42,6 +55,10 @@ class DmaBuffer(abc.ABC):
         ValueError
             If the range leaves the buffer.
         """
+
+    def view(self, offset, length):
+        """Bytes within a page as they are whenever somebody looks, by ``view[index]`` and ``bytes(view)``."""
+        return _View(self, offset, length)
 
     @abc.abstractmethod
     def write(self, offset, data):

@@ -14,10 +14,10 @@ from ..queue.command import CommandQueue
 from ..queue.control_frames import parse_control
 from ..queue.host_qpns import HostQpns
 from ..queue.meta_report import ReportWorker
-from ..queue.ring import CardToHostRing, HostToCardRing
+from ..queue.ring import CardToHostRing, HostToCardRing, with_news
 from ..queue.simple_nic import SimpleNic
 from ..queue.status import unpack_status
-from ..queue.transmit_turns import TransmitTurns, enough_bytes
+from ..queue.transmit_turns import SEND_CONS, TransmitTurns, enough_bytes
 from ..terms.enums import WCStatus
 from ..terms.errors import QueueFull, TimedOut
 from .card_lock import CardLock
@@ -61,7 +61,7 @@ class CardEngine:
         Carries what QPs send to QPs of the same card.
     tables : TableMirror
     balancers : list of callable(now)
-        Called in every round.
+        Called in every round in which something happens, and every ``ROUND_NS`` at least.
     raw_frame_handlers : list of callable(frame, entry)
         Get the raw frames that are no control frames of a QP.
     services : list
@@ -77,13 +77,18 @@ class CardEngine:
         Set by a handler: nothing of the card is under way any more, so what it knew of may be given back.
     """
 
+    ROUND_NS = 100_000
+
     def __init__(self, device, config, *, mac, ip, max_qp):
         self.device, self.config, self.mac, self.ip = device, config, mac, ip
         self.rings = {
             r: (HostToCardRing if r in abi.HOST_TO_CARD else CardToHostRing)(device, r, config.log2(r)) for r in Ring
         }
+        self._to_host = [self.rings[ring] for ring in abi.CARD_TO_HOST]
         self.status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
+        self._status_view = self.status.view(0, abi.BLOCK_BYTES)
         self._status_taken = None      # as the card wrote it
+        self._round_due, self._last_cons = 0, None     # when there is a round at the latest; see TransmitTurns
         self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
         self.host_qpns = HostQpns(device, taken=lambda is_host: any(map(is_host, self.qps.numbers)))
         self.qps = QpTable(max_qp, config.random, reserved=self.host_qpns)
@@ -103,7 +108,7 @@ class CardEngine:
         self.commands.pause = self._pause
         self.neighbours = Neighbours(mac, ip, send=self._send_arp, found=self._neighbour_found,
                                      missing=self._neighbour_missing)
-        self._turns = TransmitTurns(self.rings, self.qps.mark_active, enough_bytes=enough_bytes(config.tx_poll_ns))
+        self._turns = TransmitTurns(self.rings, self.qps.watch, enough_bytes=enough_bytes(config.tx_poll_ns))
 
     # ------------------------------------------------------------------------------ start and end
 
@@ -125,7 +130,7 @@ class CardEngine:
         self.lender.windows.forget()
         self._turns.clear()
         self.status.write(0, bytes(abi.BLOCK_BYTES))
-        self._status_taken = None
+        self._status_taken, self._round_due = None, 0
         for ring in self.rings.values():
             ring.clear()
         self.commands.forget()
@@ -169,6 +174,7 @@ class CardEngine:
         for ring in self.rings.values():
             ring.close()
         self.nic.close()
+        self._status_view = bytes(abi.BLOCK_BYTES)
         self.device.free(self.status)
 
     # ----------------------------------------------------------------------------------- progress
@@ -177,15 +183,12 @@ class CardEngine:
         """One round of everything, without waiting; true if something happened."""
         if self.fatal is not None:
             return False
-        busy = self._take_status()
-        if self.commands.progress():
+        now, news = self.device.now_ns(), with_news(self._to_host)
+        if not news and now < self._round_due and self._rests():
+            return False
+        busy = self._take_status(now)
+        if self._take_news(news, now):
             busy = True
-        if self.reports.progress():
-            busy = True
-        now = self.device.now_ns()
-        for entry, frame in self.nic.poll():
-            busy = True
-            self._take_frame(entry, frame, now)
         if busy:
             self._watch.heard(now)
         elif now >= self._watch.due:
@@ -212,14 +215,45 @@ class CardEngine:
         self.nic.flush()
         for balance in self.balancers:
             balance(now)
-        return busy or self.qps.any_active or bool(self.loopback.frames)
+        self._round_due = self._next_round(now)
+        return busy or bool(self.qps.active or self.loopback.frames)
 
-    def _take_status(self):
+    def _rests(self):
+        """A round would change nothing: nobody asked for anything since the last one, and if the card finished
+        descriptors, others are under way that matter as well."""
+        if (self.qps.active or self.nic.queue or self.services or self.loopback.frames or self.neighbours.asked
+                or self.commands.waiting):
+            return False
+        status, taken, last = bytes(self._status_view), self._status_taken, self._last_cons
+        return status == taken or (
+            last is not None and taken is not None and status[SEND_CONS] != last
+            and status[:SEND_CONS.start] == taken[:SEND_CONS.start]
+            and status[SEND_CONS.stop:] == taken[SEND_CONS.stop:])
+
+    def _next_round(self, now):
+        """When there is a round at the latest."""
+        self._last_cons = self._turns.last_cons
+        if self._turns.waits or self.reports.collected or self.qps.starved:
+            return now
+        return min(now + self.ROUND_NS, self._watch.due, self.qps.first_time)
+
+    def _take_news(self, news, now):
+        """Answers, reports and frames of the rings that have some; true if there were any."""
+        busy = bool(self.commands.waiting or self.rings[Ring.RESPONSE] in news) and self.commands.progress()
+        if (self.reports.collected or self.reports.ring in news) and self.reports.progress():
+            busy = True
+        if self.nic.rx in news:
+            for entry, frame in self.nic.poll():
+                busy = True
+                self._take_frame(entry, frame, now)
+        return busy
+
+    def _take_status(self, now):
         """Take back what the card finished, if it wrote its status since the last time; true if there was something."""
-        data = self.status.read(0, abi.BLOCK_BYTES)
+        data = bytes(self._status_view)
         if data == self._status_taken:
             return False
-        busy = self._turns.advance(unpack_status(data), self.device.now_ns())
+        busy = self._turns.advance(unpack_status(data), now)
         self._status_taken = data
         return busy
 

@@ -6,6 +6,7 @@ from ..operation.connection import Connection
 from ..operation.operation import COMPLETION_OPCODE, WRITES
 from ..protocol.control import ControlFrame
 from ..protocol.message_end import Kind
+from ..protocol.segment import PlainWrite
 from ..queue.command import PendingCommand
 from ..receive.hole_list import LinkDoorbell
 from ..receive.receiver import CumDoorbell
@@ -33,7 +34,7 @@ class QpEngine:
     card : CardEngine
     qp_num : int
     scq, rcq
-        Completion queues: they have ``push(wc, solicited)``.
+        Completion queues: they have ``push(wc, solicited)`` and ``push_all(wcs)``.
     pd : int
         The protection domain.
     rights
@@ -75,7 +76,7 @@ class QpEngine:
         self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
         self.index, self.generation = card.qps.parts(qp_num)
         self._life = int.from_bytes(abi.CUM_DOORBELL.pack(qpn=self.index, generation=self.generation), "little")
-        self._mark_active = card.qps.mark_active
+        self._mark_active, self._active = card.qps.mark_active, card.qps.active
         self.path = self.receiver = self.sender = self._way = None
         self.on_card = self.in_error = self.leaving = self.draining = False
         self.start_answering = start_answering
@@ -84,6 +85,7 @@ class QpEngine:
         self._news = True        # the receiver heard of something since it last worked out what is complete
         self._receives, self._shared = receives, shared
         self.operations = Connection(self, card.lender, rights, pd, receives)
+        self._posted = self.operations.requester.waiting
 
     # ------------------------------------------------------------------------------- from the QP
 
@@ -136,9 +138,13 @@ class QpEngine:
         MemoryError
             If what it takes beyond a write finds no room on the card.
         """
-        self.operations.post_send(op)
+        if op.plain:
+            self._posted.append(op)
+        else:
+            self.operations.post_send(op)
         if self.on_card:
-            self._mark_active(self)
+            if self not in self._active:
+                self._mark_active(self)
         else:
             self.operations.requester.pump()
 
@@ -290,7 +296,11 @@ class QpEngine:
         """Messages arrived at the peer, or will not."""
         while completions:
             request, status = completions.popleft()
-            if status is WCStatus.SUCCESS and request.cookie is not None:
+            if status is not WCStatus.SUCCESS or request.cookie is None:
+                continue
+            if type(request) is PlainWrite:
+                request.cookie.acked = True
+            else:
                 request.cookie.on_sent(request)
 
     def _carry_out(self, actions):
@@ -319,9 +329,10 @@ class QpEngine:
             self._way = Way(self.path, self.card, self.index, self.sport)
         return self._way
 
-    def work_descriptor(self, fields):
-        """A WORK entry of this connection."""
-        return self.way.descriptors.pack(fields)
+    @property
+    def work_descriptor(self):
+        """What makes WORK entries of this connection, of their fields."""
+        return self.way.descriptors.pack
 
     def own_memory(self, key):
         """Memory of the driver's own behind a key of this QP, as a buffer, or None if it is the program's."""
@@ -337,11 +348,11 @@ class QpEngine:
 
     # ------------------------------------------------------------------------------- completions
 
-    def complete_send(self, op, status):
-        """A send work request is done with."""
-        if op.signaled or status is not WCStatus.SUCCESS:
-            opcode = COMPLETION_OPCODE[op.opcode]
-            self.scq.push(WC(op.wr_id, status, opcode, 0, op.length, self.qp_num))
+    def complete_sends(self, ops, status):
+        """Send work requests are done with."""
+        number, failed = self.qp_num, status is not WCStatus.SUCCESS
+        self.scq.push_all([WC(op.wr_id, status, COMPLETION_OPCODE[op.opcode], 0, op.length, number)
+                           for op in ops if failed or op.signaled])
 
     def complete_receive(self, receive, status, end=None):
         """A receive work request is: by the message with this end, if it succeeded."""

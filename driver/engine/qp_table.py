@@ -3,6 +3,7 @@
 import collections
 import heapq
 import itertools
+import math
 
 from weft.hdl import abi, wire
 
@@ -24,6 +25,13 @@ class QpTable:
     random : random.Random
     reserved : container of int
         QPNs that no QP has.
+
+    Attributes
+    ----------
+    active : dict
+        QPs that have something to do in the next round, as keys.
+    starved : dict
+        Those that wait for blocks, which may come back at any time.
     """
 
     def __init__(self, size, random, reserved=()):
@@ -32,8 +40,8 @@ class QpTable:
         self._generations = {}
         self._free = collections.deque(range(FIRST_INDEX, size))
         self._qps = {}
-        self._active = {}
-        self._starved = {}    # those that wait for blocks, which may come back at any time
+        self.active = {}
+        self.starved = {}
         self._at = {}         # QP -> when it wants a round
         self._queued = {}     # QP -> its time in the heap: not later, so that a time that only moves on is not pushed
         self._times = []      # heap of these, with what is not true any more
@@ -100,7 +108,7 @@ class QpTable:
     def remove(self, qp):
         """The card does not know it any more."""
         self._qps.pop(qp.index, None)
-        for these in (self._active, self._starved, self._at, self._queued):
+        for these in (self.active, self.starved, self._at, self._queued):
             these.pop(qp, None)
 
     def find(self, index, generation):
@@ -116,15 +124,16 @@ class QpTable:
     def mark_active(self, qp):
         """``qp`` has something to do in the next round, if the card knows it."""
         if self._qps.get(qp.index) is qp:
-            self._active[qp] = None
+            self.active[qp] = None
 
     @property
     def any(self):
         return bool(self._qps)
 
     @property
-    def any_active(self):
-        return bool(self._active)
+    def first_time(self):
+        """Before this none of those that are not active wants a round."""
+        return self._times[0][0] if self._times else math.inf
 
     def due(self, now):
         """QPs that have something to do at a time; they are not active any more. Whatever changes when a QP wants its
@@ -132,15 +141,15 @@ class QpTable:
         while (first := self._first()) is not None and first[0] <= now:
             heapq.heappop(self._times)
             del self._queued[first[2]], self._at[first[2]]
-            self._active[first[2]] = None
-        self._active.update(self._starved)
-        for qp in list(self._active):
-            if self._active.pop(qp, self) is self:
+            self.active[first[2]] = None
+        self.active.update(self.starved)
+        for qp in list(self.active):
+            if self.active.pop(qp, self) is self:
                 continue     # it was removed meanwhile
             try:
                 yield qp
             finally:
-                self._watch(qp)
+                self.watch(qp)
 
     def _first(self):
         """The entry of the heap that comes first, with all before it that is not true any more taken away."""
@@ -160,14 +169,14 @@ class QpTable:
         self._queued[qp] = at
         heapq.heappush(self._times, (at, next(self._number), qp))
 
-    def _watch(self, qp):
+    def watch(self, qp):
         """Remember when ``qp`` wants its next round."""
         if self._qps.get(qp.index) is not qp:
             return
         if qp.receiver.holes.waits_for_blocks:
-            self._starved[qp] = None
-        elif self._starved:
-            self._starved.pop(qp, None)
+            self.starved[qp] = None
+        elif self.starved:
+            self.starved.pop(qp, None)
         at = qp.deadline
         if at is None:
             self._at.pop(qp, None)
@@ -183,5 +192,5 @@ class QpTable:
     def deadline(self):
         """When the first of them wants a round, or None."""
         first = self._first()
-        times = [at for qp in self._active if (at := qp.deadline) is not None]
+        times = [at for qp in self.active if (at := qp.deadline) is not None]
         return min(times if first is None else [*times, first[0]], default=None)

@@ -35,6 +35,10 @@ class LinuxBuffer(DmaBuffer):
         self._check(offset, length)
         return bytes(self._view[offset : offset + length])
 
+    def view(self, offset, length):
+        self._check(offset, length)
+        return self._view[offset : offset + length]
+
     def write(self, offset, data):
         self._check(offset, len(data))
         self._view[offset : offset + len(data)] = data

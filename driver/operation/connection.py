@@ -38,15 +38,15 @@ class Connection:
         Something may go on in the next round.
     fail : callable(status)
         Everything ends: the oldest operation with ``status``.
-    complete_send : callable(operation, status)
-        An operation is done with.
+    complete_sends : callable(operations, status)
+        Operations are done with, in order.
     """
 
     def __init__(self, engine, lender, rights, pd, receives):
         self.engine, self.rights, self.pd, self.receives = engine, rights, pd, receives
         self.index = engine.index
         self.memory, self.windows = lender.memory, lender.windows
-        self.complete_send, self.wake, self.fail = engine.complete_send, engine.wake, engine.fail
+        self.complete_sends, self.wake, self.fail = engine.complete_sends, engine.wake, engine.fail
         self.mailbox = Mailbox(lender, engine.index, self._post_mailbox, self.wake)
         self.requester, self.responder = Requester(self), Responder(self)
 

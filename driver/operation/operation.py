@@ -37,8 +37,12 @@ class Operation:
         The data, taken when the request was posted.
     compare_add, swap : int
         Of atomics.
+    followed : bool
+        Another one was posted together with it, behind it.
     length : int
         Bytes.
+    plain : bool
+        A write of memory: nothing has to be prepared, and the peer's driver has no say in it, unless it is empty.
     sequence : int or None
         Its number among the requests of this end, from when it is started on.
     messages : list of Request
@@ -63,7 +67,9 @@ class Operation:
     inline: bytes | None = None
     compare_add: int = 0
     swap: int = 0
+    followed: bool = False
     length: int = field(init=False)
+    plain: bool = field(init=False)
     sequence: int | None = field(default=None, init=False)
     slot: int | None = field(default=None, init=False)
     grant_slot: int | None = field(default=None, init=False)
@@ -75,7 +81,12 @@ class Operation:
     status: WCStatus | None = field(default=None, init=False)
 
     def __post_init__(self):
-        self.length = total(self.sges) if self.inline is None else len(self.inline)
+        sges = self.sges
+        if self.inline is not None:
+            self.length = len(self.inline)
+        else:
+            self.length = sges[0][1] if len(sges) == 1 else total(sges)
+        self.plain = self.opcode is WROpcode.RDMA_WRITE and self.inline is None
 
     def done(self, msn):
         """Everything that it takes has happened; the peer is done with ``msn`` requests."""

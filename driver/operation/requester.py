@@ -3,8 +3,10 @@
 import collections
 
 from weft.hdl.abi import AccessFlag
+from weft.hdl.wire import packet_count
 
 from ..protocol.message_end import SEQUENCE_BITS, Kind, MessageEnd, place
+from ..protocol.segment import PlainWrite, Request
 from ..terms.enums import WCStatus, WROpcode
 from .mailbox import ATOMIC_ETH, EAGER_BYTES, SGES_MAX, fit, pack_targets
 from .memory import Refused, cut
@@ -26,6 +28,10 @@ class Requester:
     * a read asks the peer to write into windows of its destinations, an atomic for a value; they are complete with the
       answer. There are no more of them than ``max_rd_atomic``.
 
+    Writes that were posted as a list are one message to the peer: of the end of the last one alone it is told, which
+    acknowledges them all, and only that one counts as a request. So many packets of a list that the sender wants to
+    hear of them are such a message already.
+
     A write starts when the data of all sends before it is on its way: the card of the peer may refuse a write, and what
     is behind it is lost then.
 
@@ -42,7 +48,7 @@ class Requester:
     failed : WCStatus or None
         The oldest one failed so, and all others are flushed.
     started : int
-        Requests ever started.
+        Requests ever started, as the peer counts them.
     """
 
     def __init__(self, conn):
@@ -86,14 +92,17 @@ class Requester:
             if self.open:
                 self._complete()
             while self.waiting and not (self._blocked or self.closed) and self._may_start(self.waiting[0]):
-                self._start(self.waiting.popleft())
+                if self.waiting[0].plain:
+                    self._start_writes()
+                else:
+                    self._start(self.waiting.popleft())
             if self.open and self.open[0].status is not None:
                 self.conn.fail(self.open[0].status)
         elif not self.lends:
             self._flush()
 
     def _may_start(self, op):
-        if op.opcode is WROpcode.RDMA_WRITE and op.inline is None:
+        if op.plain:
             return not self._ungranted and not (op.fence and self._fetches)
         if op.fence and self._fetches or not self._reachable(op):
             return False
@@ -172,6 +181,32 @@ class Requester:
             self._start_send(op)
         else:
             self._start_fetch(op)
+
+    def _start_writes(self):
+        """The plain writes that come next."""
+        waiting, started, sender = self.waiting, [], self.conn.engine.sender
+        pmtu, most, unheard = sender.queue.pmtu, sender.queue.acked_at_once, 0
+        going_on = True
+        while going_on:
+            op = waiting.popleft()
+            going_on = bool(waiting) and waiting[0].plain and not waiting[0].fence
+            packets = packet_count(op.remote_va, op.length, pmtu)
+            unheard += packets
+            followed = op.followed and going_on and op.length > 0 and unheard < most
+            if len(op.sges) == 1:
+                va, length, lkey = op.sges[0] if op.length else (0, 0, 0)
+                request = PlainWrite(None, None, packets, va, lkey, op.remote_va, length, not followed, pmtu, op.rkey,
+                                     None, op)
+            else:
+                request = Request(0, op.sges, op.remote_va, op.rkey, None, op, followed=followed)
+            op.sequence = self.started
+            op.messages.append(request)
+            started.append(request)
+            self.open.append(op)
+            if not followed:
+                self.started += 1
+                unheard = 0
+        sender.post_all(started)
 
     def _check(self, op):
         """What the card would find out, but too late."""
@@ -277,14 +312,18 @@ class Requester:
     # ---------------------------------------------------------------------------------- completions
 
     def _complete(self):
-        queue, msn, complete = self.open, self.conn.engine.sender.msn, self.conn.complete_send
-        while queue and queue[0].status is None and queue[0].done(msn):
-            op = queue.popleft()
+        queue, msn, complete = self.open, self.conn.engine.sender.msn, self.conn.complete_sends
+        done = []
+        while queue and (op := queue[0]).status is None and (op.acked if op.plain and op.length else op.done(msn)):
+            done.append(queue.popleft())
+            if op.plain:
+                continue
             if op.slot is not None or op.grant_slot is not None:
                 self._slots.discard(op.slot)
                 self._grants.discard(op.grant_slot)
             self._fetches -= op.opcode in FETCHES
-            complete(op, WCStatus.SUCCESS)
+        if done:
+            complete(done, WCStatus.SUCCESS)
         if queue and queue[0].status is not None:
             self.conn.fail(queue[0].status)
 
@@ -325,5 +364,5 @@ class Requester:
         status, self.failed = self.failed, WCStatus.WR_FLUSH_ERR
         for queue in (self.open, self.waiting):
             while queue:
-                self.conn.complete_send(queue.popleft(), status)
+                self.conn.complete_sends([queue.popleft()], status)
                 status = WCStatus.WR_FLUSH_ERR

@@ -11,7 +11,7 @@ MESSAGE_BYTES_MAX = 1 << 31
 _BULK = frozenset({Kind.SEND_DATA, Kind.READ_DATA})
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Request:
     """A message on its way: what is written, and what its end says.
 
@@ -35,6 +35,8 @@ class Request:
         Number of the request among those of its sender.
     solicited : bool
         With ``imm``: the receiver's event is asked for.
+    followed : bool
+        The message goes on with the next request: the peer is told of the end of that one alone.
     """
 
     wr_id: int
@@ -47,11 +49,13 @@ class Request:
     targets: list | None = None
     sequence: int = 0
     solicited: bool = False
-    psn: int = field(default=None, init=False)
+    followed: bool = False
     packets: int = field(default=None, init=False)
+    psn: int = field(default=None, init=False)
 
     @property
     def length(self):
+        """Bytes."""
         return sum([length for _, length, _ in self.sges])
 
     @property
@@ -77,7 +81,7 @@ class Request:
                 va, at, left, room = va + count, at + count, left - count, room - count
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Piece:
     """The part of a request that comes from one SGE: consecutive PSNs, local and remote addresses."""
 
@@ -129,6 +133,21 @@ class Piece:
         for first in range(0, self.packets, step):
             yield first, min(step, self.packets - first)
 
+    @property
+    def end_psn(self):
+        """PSN behind the last packet."""
+        return self.psn + self.packets
+
+
+@dataclass(eq=False, slots=True)
+class PlainWrite(Piece):
+    """A :class:`Request` that is its only piece: a write from one SGE to one place, without an immediate. It has a PSN
+    when it is cut. ``last`` says that no other request goes on with the message."""
+
+    cookie: object = None
+    end = None
+    bulk = False
+
 
 def split(request, psn, pmtu):
     """Pieces of a request whose first packet has the given PSN; sets its ``psn`` and ``packets``.
@@ -139,8 +158,8 @@ def split(request, psn, pmtu):
     if len(request.sges) == 1 and request.imm is None and request.end is None and request.targets is None:
         (va, length, lkey), at = request.sges[0], request.remote_va     # the usual case
         request.psn, request.packets = psn, wire.packet_count(at, length, pmtu)
-        return [Piece(request, psn, request.packets, va if length else 0, lkey if length else 0, at, length, True, pmtu,
-                      request.rkey)]
+        return [Piece(request, psn, request.packets, va if length else 0, lkey if length else 0, at, length,
+                      not request.followed, pmtu, request.rkey)]
     pieces, next_psn = [], psn
     for va, lkey, at, rkey, length in request.writes():
         count = wire.packet_count(at, length, pmtu)
@@ -156,6 +175,6 @@ def split(request, psn, pmtu):
         pieces.append(Piece(request, psn, 1, 0, 0, request.remote_va, 0, True, pmtu, request.rkey))
     else:
         pieces[-1].imm = request.imm
-    pieces[-1].last = True
+    pieces[-1].last = not request.followed
     request.psn, request.packets = psn, pieces[-1].psn + pieces[-1].packets - psn
     return pieces

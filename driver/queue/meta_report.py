@@ -40,6 +40,8 @@ class ReportWorker:
     counts : Counter
         Reports by kind name, ``stale`` for those of QPs that are gone, ``failed`` for those that raised, and
         ``errors_dropped`` for ERROR reports that found no room in :meth:`collect`.
+    collected : deque of bytes
+        Taken from the ring and not handed over.
     """
 
     ROUND_MAX = 4096       # reports handed over in one call of :meth:`progress`
@@ -48,14 +50,14 @@ class ReportWorker:
     def __init__(self, ring, find_qp):
         self.ring, self.find_qp = ring, find_qp
         self.counts = collections.Counter()
-        self._collected = collections.deque()
+        self.collected = collections.deque()
 
     def collect(self):
         """Make room in the ring without handing anything over: that is for the next :meth:`progress`.
 
         When very many are kept, ERROR reports, which only tell of packets that were refused, are dropped.
         """
-        while len(self._collected) < 2 * self.COLLECTED_MAX and self._take():
+        while len(self.collected) < 2 * self.COLLECTED_MAX and self._take():
             pass
 
     def _take(self):
@@ -64,11 +66,11 @@ class ReportWorker:
             return False
         refusals = not _ARRIVED.issuperset([entry[0] & _KIND_BITS for entry in entries]) and any(
             map(_tells_of_refusal, entries))
-        if len(self._collected) >= self.COLLECTED_MAX:
+        if len(self.collected) >= self.COLLECTED_MAX:
             kept = [entry for entry in entries if _kind(entry) != abi.ReportKind.ERROR]
             self.counts["errors_dropped"] += len(entries) - len(kept)
             entries = kept
-        self._collected.extend(entries)
+        self.collected.extend(entries)
         self.ring.release(at_once=refusals)     # until then the card tells of no other packet of those QPs
         return True
 
@@ -77,7 +79,7 @@ class ReportWorker:
 
         Whatever is raised by one report is raised again when all others were handed over.
         """
-        handed, error, collected = 0, None, self._collected
+        handed, error, collected = 0, None, self.collected
         while handed < self.ROUND_MAX and (collected or self._take()):
             while collected and handed < self.ROUND_MAX:
                 handed += 1
@@ -92,7 +94,7 @@ class ReportWorker:
 
     def forget(self):
         """Nothing was reported: the card was reset."""
-        self._collected.clear()
+        self.collected.clear()
 
     def _dispatch(self, entry):
         known = _KINDS.get(_kind(entry))

@@ -1,6 +1,7 @@
 """The host's end of the rings: 64-byte entries, free-running indices, a phase bit in every entry."""
 
 import collections
+import functools
 
 from weft.hdl import abi
 
@@ -14,11 +15,29 @@ def _registers(ring):
     return {part: abi.REGISTER[f"{name}_{part}"].offset for part in ("base", "log2", "prod", "cons")}
 
 
+@functools.lru_cache(maxsize=32)
+def _firsts(count):
+    """So many entries with a 1 in the first bit of each."""
+    return int.from_bytes((b"\1" + bytes(abi.BLOCK_BYTES - 1)) * count, "little")
+
+
+def _sealed(entries, phase):
+    """Entries of one lap with their phase and check words, all folded at once: of an entry only what becomes its first
+    word counts, to which nothing of the next one gets."""
+    firsts = _firsts(len(entries))
+    words = int.from_bytes(b"".join(entries), "little") | firsts * phase
+    check = words
+    for bits in _TO_FOLD:
+        check ^= check >> bits
+    check &= firsts * 0xFFFF
+    return (words | check << _CHECK_AT).to_bytes(len(entries) * abi.BLOCK_BYTES, "little")
+
+
 class _Ring:
     def __init__(self, device, ring, log2):
         if not 1 <= log2 <= abi.RING_LOG2_MAX:
             raise ValueError(f"a ring of 2^{log2} entries; choose 1 to {abi.RING_LOG2_MAX}")
-        self.device, self.ring, self.log2, self.depth = device, ring, log2, 1 << log2
+        self.device, self.ring, self.log2, self.depth, self.laps = device, ring, log2, 1 << log2, 2 << log2
         self.registers = _registers(ring)
         self.buffer = device.alloc(self.depth * abi.BLOCK_BYTES, align=4096)
         self.prod = 0
@@ -26,7 +45,7 @@ class _Ring:
 
     def _wrap(self, index):
         """An index as the registers show it: one bit wider than the ring."""
-        return index % (2 * self.depth)
+        return index % self.laps
 
     def _phase(self, index):
         """Phase of an entry: 1 in the first lap."""
@@ -85,11 +104,7 @@ class HostToCardRing(_Ring):
         index = self.prod
         if index - self.cons >= self.depth:
             raise BufferError(f"{self.ring.name} is full")
-        word = int.from_bytes(entry, "little") | self._phase(index)
-        check = word
-        for bits in _TO_FOLD:
-            check ^= check >> bits
-        self._pushed.append((word | (check & 0xFFFF) << _CHECK_AT).to_bytes(abi.BLOCK_BYTES, "little"))
+        self._pushed.append(entry)
         self._cookies.append(cookie)
         self.prod = index + 1
         return index
@@ -106,10 +121,10 @@ class HostToCardRing(_Ring):
         """Write what was pushed into memory; the card does not know of it yet."""
         entries, self._pushed = self._pushed, []
         at = (self.prod - len(entries)) % self.depth
-        lap = self.depth - at
-        self.buffer.write(at * abi.BLOCK_BYTES, b"".join(entries[:lap]))
+        lap, first = self.depth - at, self.prod - len(entries)
+        self.buffer.write(at * abi.BLOCK_BYTES, _sealed(entries[:lap], self._phase(first)))
         if len(entries) > lap:
-            self.buffer.write(0, b"".join(entries[lap:]))
+            self.buffer.write(0, _sealed(entries[lap:], self._phase(first + lap)))
 
     def finished(self, card_cons):
         """How many entries the card finished that :meth:`advance` did not take yet."""
@@ -123,7 +138,7 @@ class HostToCardRing(_Ring):
         RuntimeError
             If the card claims more than it was given.
         """
-        finished = self.finished(card_cons)
+        finished = (card_cons - self.cons) % self.laps
         if not finished:
             return []
         if finished > self.prod - self.cons:
@@ -138,6 +153,11 @@ class CardToHostRing(_Ring):
 
     Registers are written as rarely as can be: the consumer index when a part of the ring was taken, and the arming
     of the interrupt, which says the index as well, once for each interrupt.
+
+    Attributes
+    ----------
+    ahead : (view of a byte, int)
+        Where the phase of the next entry will be, and what it will be then.
     """
 
     BATCH = 16
@@ -157,17 +177,18 @@ class CardToHostRing(_Ring):
         self._move(0)
 
     def _move(self, prod):
-        """Look from here on: start and bytes of the next entries, as many as are looked at, and their phase."""
+        """Look from here on."""
         self.prod, at = prod, prod % self.depth
-        self._ahead = (at * abi.BLOCK_BYTES, min(self.BATCH, self.depth - at) * abi.BLOCK_BYTES, self._phase(prod))
+        start = at * abi.BLOCK_BYTES
+        self._next = (start, min(self.BATCH, self.depth - at) * abi.BLOCK_BYTES)
+        self.ahead = (self.buffer.view(start, 1), self._phase(prod))
 
     def poll(self):
         """New entries, oldest first, at most :attr:`BATCH`. They stay in the ring until :meth:`release`."""
-        start, size, phase = self._ahead
-        data = self.buffer.read(start, size)
-        if data[0] & _PHASE != phase:
+        (start, size), (head, phase) = self._next, self.ahead
+        if head[0] & _PHASE != phase:
             return []
-        phases = data[::abi.BLOCK_BYTES]
+        phases = self.buffer.read(start, size)[::abi.BLOCK_BYTES]
         count = min(len(phases), self.depth - (self.prod - self.cons))
         valid = 0
         while valid < count and phases[valid] & _PHASE == phase:
@@ -179,6 +200,10 @@ class CardToHostRing(_Ring):
         self._move(self.prod + valid)
         self._armed = False   # the interrupt came, or comes, for the first of them
         return [data[i : i + abi.BLOCK_BYTES] for i in range(0, len(data), abi.BLOCK_BYTES)]
+
+    def close(self):
+        self.ahead = (b"\0", _PHASE)     # nobody looks into the memory any more
+        super().close()
 
     def release(self, at_once=False):
         """Everything polled may be overwritten; the card learns of it before the ring runs full, or ``at_once``."""
@@ -192,9 +217,18 @@ class CardToHostRing(_Ring):
         An interrupt that was armed for and did not come yet will do. When an entry is there nevertheless, it may have
         come to somebody who waited for another ring.
         """
-        start, _, phase = self._ahead
-        if self._armed and self.buffer.read(start, 1)[0] & _PHASE != phase:
+        if self._armed and not with_news((self,)):
             return
         self._armed = True
         self.cons = self.prod
         self.device.write32(self.registers["cons"], self._wrap(self.cons) | 1 << abi.ARM_BIT)
+
+
+def with_news(rings):
+    """Those of several :class:`CardToHostRing` that have an entry that was not polled."""
+    found = []
+    for ring in rings:
+        head, phase = ring.ahead
+        if head[0] & _PHASE == phase:
+            found.append(ring)
+    return found

@@ -34,6 +34,8 @@ class SimpleNic:
 
     Attributes
     ----------
+    queue : deque of (owner, bytes)
+        Frames that wait for room.
     rx_slots : DmaBuffer
         Where the card puts frames.
     """
@@ -45,8 +47,8 @@ class SimpleNic:
         self.slot_bytes = 1 << slot_log2
         self.tx_slots = device.alloc(tx.depth * self.slot_bytes, align=4096)
         self.rx_slots = device.alloc(rx.depth * self.slot_bytes, align=4096)
-        self._queue = collections.deque()      # (owner, frame)
-        self._waiting = collections.Counter()  # frames of each owner in it
+        self.queue = collections.deque()
+        self._waiting = {}                     # frames of each owner in it
 
     def start(self):
         """Tell the card of the slots."""
@@ -55,7 +57,7 @@ class SimpleNic:
 
     def forget(self):
         """Nothing is queued any more: the card was reset."""
-        self._queue.clear()
+        self.queue.clear()
         self._waiting.clear()
 
     def send(self, frame, owner=None):
@@ -70,21 +72,22 @@ class SimpleNic:
         """
         if not wire.ETH.size_bytes <= len(frame) <= self.slot_bytes:
             raise InvalidValue(f"a frame of {len(frame)} bytes; {wire.ETH.size_bytes} to {self.slot_bytes} can be sent")
-        if self._waiting[owner] >= self.QUEUED_MAX:
+        waiting = self._waiting.get(owner, 0)
+        if waiting >= self.QUEUED_MAX:
             raise QueueFull(f"{self.QUEUED_MAX} frames wait for the NIC_TX ring")
-        self._queue.append((owner, frame))
-        self._waiting[owner] += 1
+        self.queue.append((owner, frame))
+        self._waiting[owner] = waiting + 1
 
     @property
     def busy(self):
-        return bool(self._queue)
+        return bool(self.queue)
 
     def flush(self):
         """Hand queued frames to the card as far as the ring has room."""
-        if not self._queue:
+        if not self.queue:
             return
-        while self._queue and self.tx.room:
-            owner, frame = self._queue.popleft()
+        while self.queue and self.tx.room:
+            owner, frame = self.queue.popleft()
             self._waiting[owner] -= 1
             if not self._waiting[owner]:
                 del self._waiting[owner]

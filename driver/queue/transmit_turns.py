@@ -7,6 +7,10 @@ from weft.hdl import abi
 
 Ring = abi.Ring
 _RINGS = (Ring.SEND, Ring.RETRANSMIT, Ring.NIC_TX)
+_INDEX_BYTES = abi.STATUS_BLOCK.by_name["send_cons"].width // 8
+_INDICES = 1 << 8 * _INDEX_BYTES
+_CONS_AT = abi.STATUS_BLOCK.offset_of("send_cons") // 8
+SEND_CONS = slice(_CONS_AT, _CONS_AT + _INDEX_BYTES)     # bytes of the status block
 _LINE_BYTES_PER_NS = 50   # of a line of 400 Gb/s
 AHEAD_BYTES = 256 * 1024
 QUANTUM_BYTES = 16 * 1024
@@ -43,14 +47,16 @@ class TransmitTurns:
     Parameters
     ----------
     rings : dict of Ring
-    mark_active : callable(qp)
-        Descriptors of ``qp`` were finished.
+    finished : callable(qp)
+        The card has finished all descriptors of ``qp``.
     enough_bytes : int
         What the card does not finish before :meth:`fill` is called again.
     """
 
-    def __init__(self, rings, mark_active, *, enough_bytes):
-        self.rings, self.mark_active, self.enough_bytes = rings, mark_active, enough_bytes
+    def __init__(self, rings, finished, *, enough_bytes):
+        self.rings, self.finished, self.enough_bytes = rings, finished, enough_bytes
+        self._served = None     # the QP that pushed last
+        self._rings = [rings[ring] for ring in (Ring.NIC_TX, Ring.SEND, Ring.RETRANSMIT)]
         self._turn, self._again = collections.deque(), collections.deque()   # QPs with new work; with some to repeat
         self._credit = {}   # qp -> bytes, of those that have some or owe some
         self._ahead = 0   # bytes sent again since new work was finished
@@ -71,21 +77,39 @@ class TransmitTurns:
             if qp in turn:
                 turn.remove(qp)
         self._credit.pop(qp, None)
+        if self._served is qp:
+            self._served = None
 
     def clear(self):
         self._turn.clear()
         self._credit.clear()
         self._again.clear()
         self._in_card = self._ahead = 0
+        self._served = None
 
     def advance(self, status, now):
         """Take back what the card finished, by its unpacked STATUS_BLOCK; true if there was something."""
-        busy = bool(self.rings[Ring.NIC_TX].advance(status.nic_tx_cons))
-        for ring, cons in ((Ring.SEND, status.send_cons), (Ring.RETRANSMIT, status.retransmit_cons)):
-            if cookies := self.rings[ring].advance(cons):
+        nic, send, again = self._rings
+        busy = bool(nic.advance(status.nic_tx_cons))
+        for ring, cons in ((send, status.send_cons), (again, status.retransmit_cons)):
+            if cookies := ring.advance(cons):
                 busy = True
-                self._finished(cookies, ring is Ring.RETRANSMIT, now)
+                self._finished(cookies, ring is again, now)
         return busy
+
+    @property
+    def waits(self):
+        """A QP waits for its turn."""
+        return bool(self._turn or self._again)
+
+    @property
+    def last_cons(self):
+        """What the card writes as its index in the SEND ring when it has finished all that is there, if nobody need
+        know before that: all is of one QP. Otherwise None."""
+        qp, send = self._served, self._rings[1]
+        if qp is None or qp.sender is None or not qp.sender.in_card == send.prod - send.cons > 0:
+            return None
+        return (send.prod % _INDICES).to_bytes(_INDEX_BYTES, "little") if qp.sender.counts_to_the_last else None
 
     def _finished(self, cookies, again, now):
         """These descriptors are; without a cookie it was somebody else who pushed one."""
@@ -99,7 +123,8 @@ class TransmitTurns:
             self._ahead = 0
         for qp, descriptors in count.items():
             qp.sender.on_transmitted(now, again, descriptors)
-            self.mark_active(qp)
+            if not qp.sender.in_card:
+                self.finished(qp)
 
     def fill(self):
         """Hand descriptors over as far as the rings have room."""
@@ -128,22 +153,21 @@ class TransmitTurns:
         """The turn of one QP: descriptors for as long as it has credit, there is room, and the card knows of less
         than ``most`` bytes."""
         credit, alone = self._credit.get(qp, 0), len(self._turn) == 1
-        if credit <= 0:
-            # Alone it would get its turn back at once, so often until it may send.
-            credit = 1 if alone else credit + QUANTUM_BYTES
+        if credit <= 0 and not alone:     # alone it would get its turn back at once, so often until it may send
+            self._credit[qp] = credit + QUANTUM_BYTES
             self._turn.rotate(-1)
-            if not alone:
-                self._credit[qp] = credit
-                return
-        sender, room = qp.sender, send.room
-        while credit > 0 and room and self._in_card < most and (fields := sender.next_work()):
+            return
+        sender, room, descriptor = qp.sender, send.room, qp.work_descriptor
+        in_card, self._served = self._in_card, qp
+        while (credit > 0 or alone) and room and in_card < most and (fields := sender.next_work()):
             length = fields["length"]
-            send.push(qp.work_descriptor(fields), (qp, length))
+            send.push(descriptor(fields), (qp, length))
             room -= 1
-            self._in_card += length
-            credit = _charged(credit, max(length, LEAST_BYTES))
-            if alone and credit <= 0 and room and self._in_card < most and sender.has_work:
-                credit = 1
+            in_card += length
+            credit = (credit if credit > 0 else 1) - (length if length > LEAST_BYTES else LEAST_BYTES)
+            if credit < -DEBT_BYTES_MAX:
+                credit = -DEBT_BYTES_MAX
+        self._in_card = in_card
         self._credit[qp] = credit
         if not sender.has_work:
             self._turn.popleft()

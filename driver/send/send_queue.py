@@ -2,9 +2,11 @@
 
 import collections
 
-from ..protocol.segment import MESSAGE_BYTES_MAX, split
+from ..protocol.segment import MESSAGE_BYTES_MAX, PlainWrite, split
 from ..terms.errors import InvalidValue
 from .piece_log import PieceLog
+
+ACKED_AT_ONCE = 256     # packets between two that ask for an acknowledgement, as with mlx5 (its log_ack_req_freq is 8)
 
 
 class SendQueue:
@@ -23,6 +25,8 @@ class SendQueue:
 
     Attributes
     ----------
+    acked_at_once : int
+        Packets after which the sender wants to hear of them, when requests are posted as a list.
     next_psn : int
         Of the next request to be cut.
     sent_psn : int
@@ -39,6 +43,7 @@ class SendQueue:
 
     def __init__(self, *, psn, pmtu, chunk_bytes, max_outstanding):
         self.pmtu, self.chunk_bytes, self.max_outstanding = pmtu, chunk_bytes, max_outstanding
+        self.acked_at_once = min(ACKED_AT_ONCE, max_outstanding // 2)
         self._step = max(1, chunk_bytes // pmtu)     # packets of a chunk
         self.next_psn = self.sent_psn = self.una = psn
         self.limit = None
@@ -69,10 +74,17 @@ class SendQueue:
             at -= 1
         self._waiting.insert(at, request)
 
+    def post_all(self, requests):
+        """The same for requests without an end."""
+        self._waiting.extend(requests)
+
     # --------------------------------------------------------------------------------- to the card
 
     def _cut(self):
         while self._waiting and not (self._chunks or self.closed) and self.refused is None:
+            if type(self._waiting[0]) is PlainWrite:
+                self._cut_writes()
+                continue
             request = self._waiting.popleft()
             self._requests.append(request)
             for piece in split(request, self.next_psn, self.pmtu):
@@ -82,6 +94,21 @@ class SendQueue:
                 else:
                     self._chunks.extend([(piece, *part) for part in piece.chunks(self.chunk_bytes)])
             self.next_psn = request.psn + request.packets
+
+    def _cut_writes(self):
+        """The writes that come next, as many as are one piece and one chunk each; the first one whatever its size."""
+        waiting, psn, step = self._waiting, self.next_psn, self._step
+        while waiting and type(waiting[0]) is PlainWrite:
+            write = waiting.popleft()
+            write.psn, packets = psn, write.packets
+            psn += packets
+            self._requests.append(write)
+            self._pieces.add(write)
+            if packets > step:
+                self._chunks.extend([(write, *part) for part in write.chunks(self.chunk_bytes)])
+                break
+            self._chunks.append((write, 0, packets))
+        self.next_psn = psn
 
     @property
     def has_work(self):
@@ -103,15 +130,17 @@ class SendQueue:
             self._cut()
             if not self._chunks:
                 return None
-        end = self._end
+        end = self.una + self.max_outstanding
+        if self.limit is not None and self.limit < end:
+            end = self.limit
         if self.sent_psn >= end:
             return None
-        piece, first, count = self._chunks.popleft()
+        chunk = piece, first, count = self._chunks.popleft()
         if (allowed := end - piece.psn - first) < count:
             self._chunks.appendleft((piece, first + allowed, count - allowed))
-            count = allowed
+            chunk = piece, first, count = piece, first, allowed
         self.sent_psn = piece.psn + first + count
-        return piece, first, count
+        return chunk
 
     @property
     def drained(self):

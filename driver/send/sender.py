@@ -100,6 +100,13 @@ class Sender:
         else:
             self.queue.post(request)
 
+    def post_all(self, requests):
+        """Accept requests without an end of their own, none of them too long."""
+        if self.failed is not None:
+            self.completions.extend([(request, WCStatus.WR_FLUSH_ERR) for request in requests])
+        else:
+            self.queue.post_all(requests)
+
     @property
     def outstanding(self):
         """Requests not completed."""
@@ -149,6 +156,11 @@ class Sender:
         self.in_card -= descriptors
         if self.failed is None and (self.queue.in_flight or self.awaiting):
             (self.timer.restart if again else self.timer.progress)(now)
+
+    @property
+    def counts_to_the_last(self):
+        """Of its descriptors only the last one that the card finishes matters."""
+        return self.timer.round_trip.opened is None
 
     def on_refused(self, psn, status, now):
         """The card refused a descriptor with 32-bit ``psn``: its request fails, once those before it are complete."""
@@ -325,7 +337,7 @@ class Sender:
             return
         if self._recovery.held:
             self._ask_again(now)
-        if not self._peers_turn or now < self.timer.deadline:
+        if self.timer.deadline is None or now < self.timer.deadline or not self._peers_turn:
             return
         expiry = self.timer.poll(now)
         if expiry is Expiry.PROBE:
@@ -352,9 +364,10 @@ class Sender:
     @property
     def deadline(self):
         """When :meth:`poll` wants to be called, or None."""
-        if self.timer.deadline is None and not self._recovery.held:
-            return None
-        due, asks = self.timer.deadline if self._peers_turn else None, self._recovery.deadline
+        due = None if self.in_card or self.timer.deadline is None or not self._peers_turn else self.timer.deadline
+        if not self._recovery.held:
+            return due
+        asks = self._recovery.deadline
         if due is None or asks is None:
             return asks if due is None else due
         return min(due, asks)

@@ -61,6 +61,10 @@ class ServedCQ(CQ):
         if armed != ring.words[DONE] and (not armed & 1 or solicited or wc.status is not WCStatus.SUCCESS):
             self._tell()
 
+    def push_all(self, wcs):
+        for wc in wcs:
+            self.push(wc)
+
     def forget(self, qp_num):
         """The program takes them out of its own memory."""
 

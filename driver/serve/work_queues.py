@@ -129,7 +129,7 @@ class ServedQP(QP):
             fence=bool(flags & _FENCE), solicited=bool(flags & _SOLICITED), inline=inline, compare_add=compare,
             swap=swap)
         if self.sender is None:      # in ERR by way of INIT or RTR: the library lets nothing through before RTS
-            self.engine.complete_send(operation, WCStatus.WR_FLUSH_ERR)
+            self.engine.complete_sends([operation], WCStatus.WR_FLUSH_ERR)
             return
         try:
             self.engine.post_send(operation)

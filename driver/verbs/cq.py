@@ -143,6 +143,14 @@ class CQ:
         if self._notify and (solicited or not self._solicited_only or wc.status is not WCStatus.SUCCESS):
             self._tell()
 
+    def push_all(self, wcs):
+        """Add completions that nobody asked an event for."""
+        if self._notify or self.overrun or len(self._queue) + len(wcs) > self.cqe:
+            for wc in wcs:
+                self.push(wc)
+        else:
+            self._queue.extend(wcs)
+
     def _overrun(self):
         if self.overrun:
             return
@@ -172,16 +180,26 @@ class CQ:
         self.context.progress()
         return self.take(num_entries)
 
-    @locked
     def take(self, num_entries):
         """The same, of what is already there."""
+        if self._queue or self.closed or self.overrun or not isinstance(num_entries, int) or num_entries < 0:
+            return self._take(num_entries)
+        return 0, []
+
+    @locked
+    def _take(self, num_entries):
         if not isinstance(num_entries, int) or num_entries < 0:
             unsigned("num_entries", num_entries, CQE_BITS)
         if not self._queue:
             self._check_open()
             if self.overrun:
                 raise QueueOverrun(f"CQ overrun: {self.lost} completions beyond {self.cqe} are lost")
-        wcs = [self._queue.popleft() for _ in range(min(num_entries, len(self._queue)))]
+        queue = self._queue
+        if len(queue) <= num_entries:
+            wcs = list(queue)
+            queue.clear()
+        else:
+            wcs = [queue.popleft() for _ in range(num_entries)]
         return len(wcs), wcs
 
     def forget(self, qp_num):

@@ -154,17 +154,19 @@ class QP(QPLife):
         NoRoom
             If the card has no room for what the first request takes that is no write.
         """
-        engine, memory, room = self.engine, self.context.engine.lender.memory, 0
+        engine, memory, room, able = self.engine, self.context.engine.lender.memory, 0, False
         for one in chain(wr, SendWR):
             try:
-                if engine.sender is None or self.qp_state is QPState.RTR:
+                if not able and (engine.sender is None or self.qp_state is QPState.RTR):
                     raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
+                able = True
                 operation = send_operation(one, self.cap, memory, signal_all=self.init_attr.sq_sig_all)
                 if self.attr.standard and not engine.is_write(operation):
                     raise NotSupported("of what the verbs know, this card does to a standard peer nothing but writes")
                 room = room or self.cap.max_send_wr - engine.outstanding
                 if room <= 0:
                     raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
+                operation.followed = one.next_wr is not None
                 engine.post_send(operation)
                 room -= 1
             except Exception:

@@ -20,6 +20,7 @@ _ADDRESSES = 1 << ADDRESS_BITS
 _SIGNALED, _FENCE, _SOLICITED, _INLINE = map(
     int, (SendFlags.SIGNALED, SendFlags.FENCE, SendFlags.SOLICITED, SendFlags.INLINE))
 # What fits these is an integer of that many bits; what does not is looked at field by field, for a sentence.
+_USUAL = struct.Struct("<QQIIQQQII")
 _NUMBERS, _SGE = struct.Struct("<QQIIQQ"), struct.Struct("<QII")
 _NAMES = (("wr_id", ADDRESS_BITS), ("remote_addr", ADDRESS_BITS), ("rkey", WORD_BITS), ("imm_data", WORD_BITS),
           ("compare_add", ADDRESS_BITS), ("swap", ADDRESS_BITS))
@@ -44,8 +45,7 @@ def send_operation(wr, cap, memory, *, signal_all):
     if flags is None:
         flags = member("send_flags", wr.send_flags, SendFlags)
         raise NotSupported(f"send_flags is {flags!r}; of these only {_EXISTING!r} exist here")
-    sges = _sges(wr, cap.max_send_sge, memory)
-    length = total(sges)
+    wr_id, remote, rkey, imm, compare_add, swap, sges, length = _usual(wr, cap, memory) or _checked(wr, cap, memory)
     if length > LENGTH_MAX:
         raise InvalidValue(f"{length} bytes; a work request has {LENGTH_MAX} at most")
     inline = None
@@ -55,12 +55,30 @@ def send_operation(wr, cap, memory, *, signal_all):
         if length > cap.max_inline_data:
             raise InvalidValue(f"{length} bytes inline; max_inline_data is {cap.max_inline_data}")
         inline = memory.gather(sges)
-    wr_id, remote, rkey, imm, compare_add, swap = _numbers(wr)
     if opcode in _NEEDS_ADDRESS and remote + length > _ADDRESSES:
         _raise_end("the remote range", remote, length)
     return Operation(wr_id, opcode, sges, remote, rkey, imm if opcode in _WITH_IMM else None,
                      bool(signal_all or flags & _SIGNALED), bool(flags & _FENCE), bool(flags & _SOLICITED), inline,
                      compare_add, swap)
+
+
+def _usual(wr, cap, memory):
+    """What :func:`_checked` says of a request with one entry, or None if it is not that, or not all right."""
+    try:
+        (sge,) = wr.sg
+        *numbers, va, length, lkey = _USUAL.unpack(_USUAL.pack(
+            wr.wr_id, wr.remote_addr, wr.rkey, wr.imm_data, wr.compare_add, wr.swap, sge.addr, sge.length, sge.lkey))
+        if wr.num_sge not in (0, 1) or not cap.max_send_sge or va + length > _ADDRESSES:
+            return None
+    except (struct.error, TypeError, ValueError, AttributeError):
+        return None
+    return *numbers, [(va, length, memory.card_keys[lkey])], length
+
+
+def _checked(wr, cap, memory):
+    """The numbers of a request, its scatter-gather list, and how many bytes that is."""
+    sges = _sges(wr, cap.max_send_sge, memory)
+    return *_numbers(wr), sges, total(sges)
 
 
 def _numbers(wr):

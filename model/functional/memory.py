@@ -126,6 +126,9 @@ class MemoryBuffer(DmaBuffer):
             return bytes(self._pages[offset // PAGE][at : at + length])
         return b"".join(self.memory.read(p, n) for p, n in self._pieces(offset, length))
 
+    def view(self, offset, length):
+        return memoryview(self._pages[offset // PAGE])[offset % PAGE :][:length]
+
     def write(self, offset, data):
         at, length = offset % PAGE, len(data)
         if 0 < length <= PAGE - at and 0 <= offset <= self.size - length:

@@ -41,7 +41,7 @@ def counts_of(context):
     agent = CardAgent.of(context.card).agent
     return {"connections": len(agent.connections), "qps": len(list(context.qps)), "mrs": len(context.mrs),
             "pages": len(context.device.memory._pages), "asked": len(context.neighbours.asked),
-            "queued": len(context.engine.nic._queue), "pending": sum(len(x.pending) for x in agent.listeners.values())}
+            "queued": len(context.engine.nic.queue), "pending": sum(len(x.pending) for x in agent.listeners.values())}
 
 
 def scene(attack):

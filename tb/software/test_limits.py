@@ -46,6 +46,7 @@ class Busy:
 
     def __init__(self, name, again, new, length=1024):
         self.name, self.again, self.new, self.length, self.sender = name, again, new, length, self
+        self.in_card = 0
 
     has_retransmission = property(lambda self: self.again > 0)
     has_work = property(lambda self: self.new > 0)
@@ -168,7 +169,7 @@ def test_a_stream_of_probes_of_a_peer_or_a_stranger_fills_no_queue(stranger):
         pair.devices[1].card.receive(probe)
         pair.loop.run(pair.loop.now_ns + 100)
         context.progress()
-        assert len(context.engine.nic._queue) <= context.engine.nic.QUEUED_MAX
+        assert len(context.engine.nic.queue) <= context.engine.nic.QUEUED_MAX
     if stranger:
         assert context.statistics()["drop_wrong_peer"] == 600 and context.counts["LOSS_REPORT"] == sent
     else:
@@ -182,7 +183,7 @@ def test_raw_frames_of_a_program_have_a_limit():
         context.send_raw(frame)
     with pytest.raises(BufferError, match="wait"):
         context.send_raw(frame)
-    assert len(context.engine.nic._queue) <= context.engine.nic.QUEUED_MAX
+    assert len(context.engine.nic.queue) <= context.engine.nic.QUEUED_MAX
 
 
 def test_immediates_wait_for_receives_and_no_longer_than_that():
@@ -236,7 +237,7 @@ def test_a_round_costs_what_is_due_and_not_what_exists():
     assert table.deadline == 1_001, "it may have changed its mind"
     assert list(table.due(1_000)) == [qps[1]] and list(table.due(1_001)) == [qps[1]]
     table.remove(qps[3])
-    assert qps[3] not in list(table.due(10_000)) and not table.any_active
+    assert qps[3] not in list(table.due(10_000)) and not table.active
 
 
 def test_who_is_due_stays_due_when_another_one_fails():

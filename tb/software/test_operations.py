@@ -53,6 +53,7 @@ def test_faults_are_noticed(fault, monkeypatch):
         if next(count) == 20:
             push(wc)
 
+    monkeypatch.setattr(cq, "push_all", lambda wcs: [cq.push(wc) for wc in wcs])
     if fault == "byte":
         monkeypatch.setattr(traffic.contexts[1].device.card.receive_path, "_place", other_byte)
     elif fault == "order":
