@@ -21,7 +21,7 @@ LIMIT_S = 300
 # Somebody types one line after the other, and looks at what it says: who comes too early tries again here.
 START = r"""
 set -eu
-trap 'kill $pids; wait' EXIT
+trap 'kill $pids 2> /dev/null || true; wait' EXIT
 pids=
 again() { for n in $(seq 200); do if "$@"; then return 0; fi; sleep 0.1; done; return 1; }
 """
@@ -52,6 +52,9 @@ def script(folder):
         line = line.replace("sim_build/", f"{folder}/")
         for name in ("ib_write_bw", "ibv_rc_pingpong"):
             line = line.replace(f"-- {name}", f"-- {name} -n 20")
+        if "weft serve" in line:
+            lines.append("kill $pids 2> /dev/null || true; wait; pids=")      # those before it have done their work
+            line = line.replace("--backend rtl", "--backend model")           # `make programs` has programs on RTL
         lines.append(f"again {line}" if "weft run" in line else line)
         if line.endswith("&"):
             lines.append('pids="$pids $!"')
