@@ -5,15 +5,12 @@ it posts begins at its own time. Time goes on when every program waits in the li
 millisecond: one that was because it computes lets time go on no faster than that on the wall.
 """
 
-import contextlib
-import mmap
 import os
-import struct
 import time
 
-from ..ibverbs.rings import CLOCK
 from .activity import AHEAD_NS_MAX, Program, State, process_of
-from .daemon import Daemon, World
+from .clock_page import ClockPage
+from .daemon import Daemon
 from .shared_memory import fence
 
 START_NS = 1_000                          # of the session: 0 is no time
@@ -22,55 +19,10 @@ REST_S, REST_S_MAX = 0.001, 0.05          # the same on the wall, while time sta
 IDLE_S = 0.5                              # between two looks when nobody waits: signals want to be heard
 DOZE_S = 0.0005                           # at most between two looks at whether programs run
 STRETCH_S = 0.002                         # of wall time, at most, without a look at the programs
-_NS = struct.Struct("<Q")
-
-
-class SimulatedWorld(World):
-    """A world whose time goes on when it is told to.
-
-    Attributes
-    ----------
-    now_ns : float
-    due_ns : float or None
-        When something happens next by itself; None if nothing ever will.
-    notices
-        Has a function ``before()``, called before a card writes into memory that is looked at.
-    """
-
-    now_ns = due_ns = notices = None
-
-    def settle(self):
-        """Let drivers do what there is to do, now."""
-        raise NotImplementedError
-
-    def advance(self, until_ns, watched):
-        """Let time go on to ``until_ns``, or until a driver has something to do and has done it, or a card has written
-        into memory of programs on a host of ``watched``; true for the last."""
-        raise NotImplementedError
-
-
-class ClockPage:
-    """The file ``NAME.clock`` beside a host's socket."""
-
-    def __init__(self, path):
-        self.path = path
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        with open(path, "x+b") as file:
-            file.truncate(mmap.PAGESIZE)
-            self._page = mmap.mmap(file.fileno(), mmap.PAGESIZE)
-
-    def show(self, now_ns):
-        _NS.pack_into(self._page, CLOCK.offset_of("now_ns") // 8, now_ns)
-
-    def close(self):
-        self._page.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.path)
 
 
 class SimulatedDaemon(Daemon):
-    """See the module. ``world`` is a :class:`SimulatedWorld`.
+    """See the module. ``world`` is a :class:`~weft.driver.serve.simulated_world.SimulatedWorld`.
 
     Attributes
     ----------

@@ -7,7 +7,7 @@ from cocotb.task import resume
 from cocotb.triggers import Event, First, Timer
 from cocotb.utils import get_sim_time
 
-from weft.driver.serve.simulated_time import SimulatedWorld
+from weft.driver.serve.simulated_world import SimulatedWorld
 from weft.driver.verbs.context import Context
 from weft.driver.verbs.device_list import add_device, remove_device
 from weft.tb.serve.capture import CapturesOfCards

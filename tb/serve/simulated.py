@@ -1,6 +1,6 @@
 """Hosts on functional cards, or on cards in time, whose simulated time goes on when the daemon says so."""
 
-from weft.driver.serve.simulated_time import SimulatedWorld
+from weft.driver.serve.simulated_world import SimulatedWorld
 from weft.model.card.host import TimedDevice, WatchedMemory
 from weft.model.functional.host import FunctionalDevice
 from weft.tb.serve.functional import FunctionalWorld
