@@ -61,10 +61,15 @@ class Program:
         Simulated time at which that was noticed.
     due_ns : int or None
         When what it posted begins, if that is later.
+    glimpsed : bool
+        It was last woken to look around, and not for news.
+    peeks : bool
+        It posted when it had looked around: so it looks at memory between its polls.
     """
 
     def __init__(self, process):
         self.process, self.clients, self.due_ns = process, [], None
+        self.glimpsed = self.peeks = False
         self._seen = None
         self.restart()
 

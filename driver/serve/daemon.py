@@ -40,7 +40,11 @@ class World:
     ----------
     hosts : dict of str to str
         Name of the device (see :func:`~weft.driver.verbs.device_list.add_device`) by name of the host.
+    files : list of int
+        Descriptors that the daemon wakes up for.
     """
+
+    files = ()
 
     def progress(self):
         """Let drivers, cards and time go on for a moment; true if something happened, or soon will."""
@@ -78,6 +82,8 @@ class Daemon:
         self.clients, self._listeners = {}, {}
         self._poll = select.epoll()
         self.paths = {}
+        for file in world.files:
+            self._poll.register(file, select.EPOLLIN)
         for host in world.hosts:
             self.paths[host] = os.path.join(folder, f"{host}.sock")
             self._listen(host, self.paths[host])

@@ -165,6 +165,7 @@ class SimulatedDaemon(Daemon):
                 later.append(program.due_ns)
                 continue
             program.due_ns = None
+            program.peeks |= program.glimpsed
             for client in list(program.clients):
                 self._with(client, client.take_work)
             self._hear_news()
@@ -177,7 +178,7 @@ class SimulatedDaemon(Daemon):
         told = False
         for program in list(self.programs.values()):
             if self._has_news(program):
-                told = True
+                told, program.glimpsed = True, False
                 self._tell(program)
         if told:
             self._hear_news()
@@ -202,7 +203,8 @@ class SimulatedDaemon(Daemon):
 
     def _go_on(self, later_ns, spinning, waiting):
         """Let time go on until a program has something to do, and look at all of them every now and then."""
-        limit_ns, watched = self._limit(later_ns, spinning), {client.name for p in spinning for client in p.clients}
+        limit_ns, peeking = self._limit(later_ns, spinning), [program for program in waiting if program.peeks]
+        watched = {client.name for program in (*spinning, *peeking) for client in program.clients}
         if waiting:
             limit_ns = min(limit_ns, max(self._glimpse_ns, self.now_ns))
         stretch_end, hit = time.monotonic() + STRETCH_S, False
@@ -214,8 +216,11 @@ class SimulatedDaemon(Daemon):
         if hit:
             for program in spinning:
                 program.restart()
+            self._glimpse(peeking)
         if waiting and self.now_ns >= self._glimpse_ns:
             self._glimpse(waiting)
+            now = self.now_ns
+            self._glimpse_ns = now + max(GLIMPSE_NS, (now - self._news_ns) // GLIMPSE_PART)
 
     def _limit(self, later_ns, spinning):
         """How far time may go at most."""
@@ -231,11 +236,10 @@ class SimulatedDaemon(Daemon):
             program.spun_ns = self.now_ns
         return program.spun_ns + time.monotonic_ns() - program.spins_since
 
-    def _glimpse(self, waiting):
-        for program in waiting:
+    def _glimpse(self, programs):
+        for program in programs:
+            program.glimpsed = True
             self._tell(program)
-        now = self.now_ns
-        self._glimpse_ns = now + max(GLIMPSE_NS, (now - self._news_ns) // GLIMPSE_PART)
 
     def _stand_still(self, waiting):
         """Nothing is under way: whoever waits looks at something else for a change."""

@@ -14,6 +14,7 @@ from weft.tb.cli.parameters import card_params, choice, number, refuse
 from weft.tb.serve.environment import FOLDER, LIBRARY_FOLDER, environment_of
 
 BACKENDS, TIMES = ("functional", "model", "rtl"), ("wall", "sim")
+UDP = re.compile(r"udp:([^:]+):(\d{1,5})(?::(\d{1,5}))?")
 HOST, HOSTS_MAX = re.compile(r"[a-z][a-z0-9_-]{0,30}"), 200
 DELAY_US_MAX, RTL_HOSTS = 1_000_000, 2
 
@@ -28,6 +29,9 @@ def serve(
                                         show_default="full, of RTL test")] = "",
     seed: Annotated[str, typer.Option(help="Of every random choice of link and cards.")] = "1",
     folder: Annotated[Path, typer.Option(help="Where the sockets are made.")] = FOLDER,
+    link: Annotated[str, typer.Option(help="udp:HOST:PORT, or udp:HOST:PORT:OWN-PORT: to the hosts of another daemon.",
+                                      show_default="none")] = "",
+    first: Annotated[str, typer.Option(help="The first host's number, 10.0.0.1 is that of number 1.")] = "1",
     capture: Annotated[Path | None, typer.Option(help="Where captures (pcap) of each host are put.")] = None,
 ):
     """Serve hosts with an RDMA card each to unmodified programs, until it is interrupted: see `weft run`."""
@@ -36,6 +40,13 @@ def serve(
     names = hosts.split(",")
     if len(set(names)) < len(names) or not all(map(HOST.fullmatch, names)) or len(names) > HOSTS_MAX:
         refuse(f"--hosts is {hosts!r}; different names are needed, of small letters and digits, with commas between")
+    if link and (backend == "rtl" or time == "sim"):
+        refuse("--link needs cards in Python, and the clock on the wall")
+    at = UDP.fullmatch(link)
+    if link and not at:
+        refuse(f"--link is {link!r}; udp:HOST:PORT is needed, and :OWN-PORT behind it if this daemon has another one")
+    peer = ((at[1], int(at[2])), int(at[3] or at[2])) if at else None
+    number_of_first = number("--first", first, int, 1, HOSTS_MAX)
     lost, delay = number("--loss", loss, float, 0, 1), number("--delay-us", delay_us, float, 0, DELAY_US_MAX)
     if backend == "rtl" and len(names) != RTL_HOSTS:
         refuse(f"--hosts is {hosts!r}; there are {RTL_HOSTS} cards of RTL, and so many hosts are needed")
@@ -48,7 +59,7 @@ def serve(
         refuse(str(problem))
     card = card_params(preset or ("test" if backend == "rtl" else "full"))
     settings = Settings(str(folder), names, backend, time, lost, round(delay * 1000), seed, card.name,
-                        str(capture.resolve()) if capture is not None else None)
+                        str(capture.resolve()) if capture is not None else None, peer, number_of_first)
     if backend == "rtl":
         from weft.tb.serve.rtl import serve_rtl
         serve_rtl(settings, _say, _on_end)

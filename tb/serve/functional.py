@@ -11,6 +11,7 @@ from weft.hdl import wire
 from weft.model.functional.host import FunctionalDevice
 from weft.model.link import EventLoop, Link, LinkConfig
 from weft.tb.serve.switch import Switch
+from weft.tb.serve.udp_link import AWAY_NS
 
 MAC, IP = 0x02_0000_0000_01, 0x0A00_0001      # of the first host; the others count on
 STEP_NS = 20_000                              # of simulated time, at most, between two looks at the programs
@@ -45,6 +46,10 @@ class FunctionalWorld(World):
         From a host to another one.
     seed : int
     preset : str
+    first : int
+        The last byte of the first host's addresses.
+    uplink : UdpLink or None
+        To the hosts of another daemon.
 
     Attributes
     ----------
@@ -54,11 +59,13 @@ class FunctionalWorld(World):
 
     device_type = FunctionalDevice
 
-    def __init__(self, hosts, *, loss=0.0, delay_ns=1_000, seed=1, preset="full"):
-        self.loop, self.switch = EventLoop(), Switch()
+    def __init__(self, hosts, *, loss=0.0, delay_ns=1_000, seed=1, preset="full", first=1, uplink=None):
+        self.loop, self.switch, self._uplink = EventLoop(), Switch(), uplink
         self.hosts, self.links, self.contexts = {}, {}, []
-        config = config_for(delay_ns)
-        for n, name in enumerate(hosts):
+        config = config_for(delay_ns if uplink is None else delay_ns + AWAY_NS)
+        if uplink is not None:
+            self.switch.uplink, self.files = uplink.send, [uplink.fileno()]
+        for n, name in enumerate(hosts, first - 1):
             device = self.device_type(self.loop, seed=f"{seed}/{n}", preset=preset)
             self.switch.ports[(MAC + n).to_bytes(6, "big")] = device.card.receive
             link = Link(self.loop, self.switch.carry, LinkConfig(delay_ns=delay_ns, loss=loss), f"{seed}/{n}")
@@ -70,6 +77,9 @@ class FunctionalWorld(World):
 
     def progress(self):
         happened = False
+        for frame in self._uplink.frames() if self._uplink else ():
+            self.switch.hand_out(frame)
+            happened = True
         for context in self.contexts:
             happened |= context.progress()
         return self._let_time_go() or happened
@@ -103,3 +113,5 @@ class FunctionalWorld(World):
         for context, name in zip(self.contexts, self.hosts.values(), strict=True):
             context.close()
             remove_device(name)
+        if self._uplink:
+            self._uplink.close()

@@ -8,6 +8,7 @@ from weft.driver.serve.simulated_time import SimulatedDaemon
 from weft.tb.serve.capture import capture
 from weft.tb.serve.functional import FunctionalWorld
 from weft.tb.serve.simulated import LoopWorld, ModelWorld, WallModelWorld
+from weft.tb.serve.udp_link import UdpLink
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class Settings:
         Size of the cards.
     capture : str or None
         Folder of captures.
+    link : tuple or None
+        Arguments of :class:`UdpLink` to another daemon.
+    first : int
+        The last byte of the first host's addresses.
     """
 
     folder: str
@@ -44,6 +49,8 @@ class Settings:
     seed: str = "1"
     preset: str = "full"
     capture: str | None = None
+    link: tuple | None = None
+    first: int = 1
 
 
 WORLDS = {("functional", "wall"): FunctionalWorld, ("functional", "sim"): LoopWorld,
@@ -53,7 +60,8 @@ WORLDS = {("functional", "wall"): FunctionalWorld, ("functional", "sim"): LoopWo
 def serve_here(settings, say, ended):
     """:func:`serve` cards in Python."""
     world = WORLDS[settings.backend, settings.time](
-        settings.hosts, loss=settings.loss, delay_ns=settings.delay_ns, seed=settings.seed, preset=settings.preset)
+        settings.hosts, loss=settings.loss, delay_ns=settings.delay_ns, seed=settings.seed, preset=settings.preset,
+        first=settings.first, uplink=UdpLink(*settings.link) if settings.link else None)
     captures = capture(world, settings.capture)
     serve(world, settings, say, ended)
     captures.close()

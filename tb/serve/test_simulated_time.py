@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from weft.tb.flow import simulators
 from weft.tb.flow.seed import drawn_seed
 from weft.tb.flow.system import tools_expected
 from weft.tb.serve.hostile import fuzz, pair, settle, works
@@ -74,6 +75,13 @@ def test_clocks_show_simulated_time_which_stands_still(library):
 
 @pytest.mark.parametrize("backend", ["model", "rtl"])
 def test_a_program_measures_cards_in_time(library, backend):
+    if backend == "rtl":
+        try:
+            simulators.tool("verilator").check()
+        except simulators.MissingSimulator as missing:
+            if tools_expected():
+                raise
+            pytest.skip(str(missing))
     with serving("--backend", backend, *SIMULATED) as session:
         latency, output = run(session, perftest("ib_write_lat", "-n", "5"), 2 + (backend == "rtl"))
         assert 2 < latency < 6, output      # PCIe, a microsecond of cable: no clock on the wall shows so little
