@@ -16,8 +16,6 @@ from weft.tb.flow.system import tools_expected
 from weft.tb.serve.namespaces import NoNamespaces, namespaces
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/serve.md").read_text()
-BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 NEEDED = ("ib_write_bw", "ibv_devinfo", "rping")
 LIMIT_S = 300
 # Somebody types one line after the other, and looks at what it says: who comes too early tries again here.
@@ -30,9 +28,18 @@ again() { for n in $(seq 200); do if "$@"; then return 0; fi; sleep 0.1; done; r
 CAMPAIGN = "python -m weft.tb.serve."
 
 
+def page():
+    return (ROOT / "docs/serve.md").read_text()
+
+
+def blocks():
+    """What a person is to type."""
+    return re.findall(r"^```sh\n(.*?)^```", page(), re.MULTILINE | re.DOTALL)
+
+
 def commands():
     """Lines of the page, without remarks, and without what installs packages."""
-    lines = (re.sub(r" +#.*", "", line) for block in BLOCKS for line in block.splitlines())
+    lines = (re.sub(r" +#.*", "", line) for block in blocks() for line in block.splitlines())
     return [line for line in lines if not line.startswith("apt-get")]
 
 
@@ -78,7 +85,7 @@ def test_campaigns_of_the_page_are_those_that_tests_run_in_short():
 
 
 def test_the_limits_are_those_of_the_code():
-    rows = dict(re.findall(r"^\| ([a-z ]+) \| (.*) \|$", PAGE[PAGE.index("## Limits"):], re.MULTILINE))
+    rows = dict(re.findall(r"^\| ([a-z ]+) \| (.*) \|$", page().partition("## Limits")[2], re.MULTILINE))
     for name, what in (("objects", What.OBJECTS), ("shared memory", What.MEMORY), ("rings", What.RINGS),
                        ("slots for work requests", What.REQUESTS), ("mapped files", What.MAPPINGS),
                        ("descriptors", What.DESCRIPTORS), ("events that are not read", What.EVENTS)):
@@ -94,4 +101,4 @@ def number(text):
 
 
 def test_options_of_the_page_are_words_of_a_shell():
-    assert all(shlex.split(line, comments=True) for block in BLOCKS for line in block.splitlines())
+    assert all(shlex.split(line, comments=True) for block in blocks() for line in block.splitlines())
