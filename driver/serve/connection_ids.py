@@ -5,7 +5,6 @@ and says its number.
 """
 
 import errno
-import weakref
 
 from ..cm.card_agent import CardAgent
 from ..cm.enums import EventType
@@ -19,12 +18,10 @@ from ..ibverbs.messages import CM_PRIVATE_BYTES_MAX, Kind
 from ..terms.enums import QPState
 from ..terms.errors import InvalidValue, NoRoom, PyverbsRDMAError
 from ..verbs.qp_attr import RD_ATOMIC_MAX
+from .ports import Ports
 
 LOOPBACK = 127
-FIRST_PORT = 1 << 15       # of those that are taken when none is asked for
 RETRIES_MAX = 7
-LISTENS = "somebody listens on port"
-_ports = weakref.WeakKeyDictionary()       # CardAgent -> {port: identifiers that are bound to it}
 
 
 def _failed(error, sentence):
@@ -59,6 +56,7 @@ class ConnectionId:
         card = client.open().card
         self.client, self.channel, self.user, self.own_ip = client, channel, user, card.ip
         self.agent = CardAgent.of(card)
+        self.ports = Ports.of(self.agent)
         self.agent.add_user(self, self._device_gone)
         self.psn, self.ack_timeout = card.config.random.getrandbits(24), None
         self.connection = self.listener = None
@@ -79,23 +77,10 @@ class ConnectionId:
         """Belong to an address of this host, and have a port."""
         if self.bound:
             raise InvalidValue("the identifier is bound already")
-        ports, listeners = _ports.setdefault(self.agent, {}), self.agent.agent.listeners
-        if port in listeners:
-            raise _failed(errno.EADDRINUSE, f"{LISTENS} {port}")
+        self.ports.check(self, port)
         ip = self._own(ip)
-        if not port:
-            port = next((p for p in self._candidates() if p not in ports and p not in listeners), 0)
-        if not 0 < port <= PORT_MAX:
-            raise _failed(errno.EADDRNOTAVAIL, f"there is no port {port}")
-        if not all(self.reuse and other.reuse for other in ports.get(port, ())):
-            raise _failed(errno.EADDRINUSE, f"port {port} is taken")
-        ports.setdefault(port, set()).add(self)
-        self.src_ip, self.src_port, self.bound = ip, port, True
-
-    def _candidates(self):
-        span = PORT_MAX - FIRST_PORT
-        start = self.client.context.config.random.randrange(span)
-        return (FIRST_PORT + (start + n) % span for n in range(span))
+        self.src_port = self.ports.bind(self, port, self.client.context.config.random)
+        self.src_ip, self.bound = ip, True
 
     def _own(self, ip):
         """An address of this host; all that loop back are the card's."""
@@ -138,7 +123,7 @@ class ConnectionId:
             raise InvalidValue("the identifier is in use")
         if not self.bound:
             self.bind(0, 0)
-        others = _ports[self.agent][self.src_port] - {self}
+        others = self.ports.bound[self.src_port] - {self}
         if any(not other.dst_ip for other in others):
             raise _failed(errno.EADDRINUSE, f"port {self.src_port} is taken")
         try:
@@ -242,10 +227,7 @@ class ConnectionId:
         self.channel.ids.pop(self, None)
         dropped = self.channel.drop(self)
         self.agent.forget_user(self)
-        ports = _ports.get(self.agent, {})
-        ports.get(self.src_port, set()).discard(self)
-        if not ports.get(self.src_port, True):
-            del ports[self.src_port]
+        self.ports.leave(self)
         if self.listener is not None:
             self.listener.close()
         if self.connection is not None:

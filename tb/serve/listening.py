@@ -7,7 +7,7 @@ from pathlib import Path
 
 from weft.driver.cm.enums import PortSpace
 from weft.driver.ibverbs.messages import ANSWER, FILES_MAX, MESSAGE_BYTES_MAX, MESSAGES, REQUEST, VERSION, Opcode
-from weft.driver.serve.connection_ids import LISTENS
+from weft.driver.serve.ports import LISTENS
 from weft.driver.terms.enums import QPType
 
 LISTENING, NOBODY = "0A", 0xFFFF_FFFF

@@ -9,7 +9,7 @@ from weft.driver.cm.card_agent import CardAgent
 from weft.driver.cm.enums import EventType
 from weft.driver.connection.messages import RejectReason
 from weft.driver.ibverbs.messages import MESSAGES, Kind, Opcode
-from weft.driver.serve import connection_ids
+from weft.driver.serve.ports import Ports
 from weft.driver.serve.quota import OF_ALL, What
 from weft.driver.terms.enums import MTU, QPAttrMask, QPState
 from weft.tb.flow.seed import drawn_seed
@@ -48,7 +48,7 @@ def empty(daemon):
         daemon.turn()
     for agent in agents(daemon):
         assert not (agent.agent.connections or agent.agent.listeners or agent.users)
-        assert not connection_ids._ports.get(agent)
+        assert not Ports.of(agent).bound
 
 
 @pytest.mark.parametrize("same_host", [False, True])
