@@ -64,17 +64,22 @@ class TimedRings(CardRings):
             return      # the card was reset, or the ring began anew
         while reads and reads[0][2]:
             index, count, _ = reads.popleft()
-            self._ready[ring].extend(self.entry(ring, (index + k) % self._wrap(ring)) for k in range(count))
+            now = self.card.loop.now_ns
+            self._ready[ring].extend((self.entry(ring, (index + k) % self._wrap(ring)), now) for k in range(count))
         self.card.descriptors(ring)
 
     def peek(self, ring):
         """The oldest descriptor that came and was not taken, or None."""
         ready = self._ready[ring]
-        return ready[0] if ready else None
+        return ready[0][0] if ready else None
+
+    def came(self, ring):
+        """When the descriptor came that :meth:`peek` shows."""
+        return self._ready[ring][0][1]
 
     def take(self, ring):
         """The oldest descriptor goes to who carries it out."""
-        entry = self._ready[ring].popleft()
+        entry, _ = self._ready[ring].popleft()
         self._held[ring] -= 1
         self.fetch(ring)
         return entry
