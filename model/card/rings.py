@@ -38,10 +38,11 @@ class TimedRings(CardRings):
 
     # ----------------------------------------------------------------------------------- host to card
 
-    def fetch(self, ring):
-        """Ask for descriptors as far as there are some and place for them."""
+    def fetch(self, ring, delay=None):
+        """Ask for descriptors as far as there are some and place for them; ``delay`` as after a doorbell if None."""
         slots, size = self.card.params.ring_prefetch, 1 << self._log2(ring)
-        delay = self.card.timing.ring_fetch
+        if delay is None:
+            delay = self.card.timing.ring_fetch
         while self.enabled(ring) and (left := (self.prod[ring] - self._asked[ring]) % self._wrap(ring)):
             at = self._asked[ring]
             address = self._address(ring, at)
@@ -81,7 +82,7 @@ class TimedRings(CardRings):
         """The oldest descriptor goes to who carries it out."""
         entry, _ = self._ready[ring].popleft()
         self._held[ring] -= 1
-        self.fetch(ring)
+        self.fetch(ring, self.card.timing.ring_refill)
         return entry
 
     def tell(self):

@@ -66,8 +66,8 @@ class Timing:
         Of a TLP on the link, besides its payload.
     interrupt_response, interrupt_meta_report, interrupt_nic_rx : float
         From a ring entry's request to the message's.
-    ring_fetch : float
-        From a doorbell at the card to the request for the descriptor.
+    ring_fetch, ring_refill : float
+        From a doorbell at the card to the request for the descriptor, and from the place for more to theirs.
     descriptor : float
         From a descriptor's last line at the card to the choice between its first packet and others.
     check : float
@@ -128,6 +128,7 @@ class Timing:
     interrupt_meta_report: float = 56.0
     interrupt_nic_rx: float = 46.0
     ring_fetch: float = 56.0
+    ring_refill: float = 4.0
     descriptor: float = 24.0
     check: float = 84.0
     frame_descriptor: float = 56.0
