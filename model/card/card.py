@@ -39,6 +39,7 @@ class TimedCard(FunctionalCard):
         self.pcie.waiting = self._room
         self._lines = deque()       # line reads without room
         self._paced = {}            # client -> when it may write again
+        self._posts = {}            # client -> its writes that are not on their way
         self.second_level = SecondLevel(self)
         self._busy = False          # a command is under way
         super()._reset()
@@ -55,7 +56,9 @@ class TimedCard(FunctionalCard):
     # ----------------------------------------------------------------------------------------- host memory
 
     def line_read(self, time_ns, read):
-        """Read descriptors, nodes or the like."""
+        """Read descriptors, nodes or the like: they take turns with payload, of which many reads may wait."""
+        if self.pcie.overtake(time_ns, read):
+            return
         if self._lines or not self.pcie.room(read):
             self._lines.append((time_ns, read))
         else:
@@ -69,17 +72,28 @@ class TimedCard(FunctionalCard):
 
     def post(self, client, address, data, time_ns, then=lambda: None):
         """Write to memory, not before a time, behind all writes before it; ``then`` is called when the write is on its
-        way. Writes of one client come no closer than the write engine takes them."""
-        at = max(time_ns, self._paced.get(client, 0.0))
-        self._paced[client] = at + self.timing.write_pace
-        if at > self.loop.now_ns:
-            self.loop.call_at(at, self._post, address, data, then)
-        else:
-            self._post(address, data, then)
+        way. Writes of one client come no closer than the write engine takes them: the next one is asked for when the
+        one before has gone."""
+        queue = self._posts.setdefault(client, deque())
+        queue.append((time_ns, address, data, then))
+        if len(queue) == 1:
+            self._post_at(client, queue)
 
-    def _post(self, address, data, then):
+    def _post_at(self, client, queue):
+        at = max(queue[0][0], self._paced.get(client, 0.0))
+        if at > self.loop.now_ns:
+            self.loop.call_at(at, self._post, client, queue)
+        else:
+            self._post(client, queue)
+
+    def _post(self, client, queue):
+        _, address, data, then = queue[0]
         self.loop.call_at(self.pcie.write(self.loop.now_ns, len(data)), self.memory.write, address, data)
+        self._paced[client] = self.pcie.written_at + self.timing.write_pace
         then()
+        queue.popleft()
+        if queue:
+            self._post_at(client, queue)
 
     # ----------------------------------------------------------------------------------------------- work
 

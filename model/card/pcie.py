@@ -1,5 +1,6 @@
 """PCIe and host memory in time: reads that come back in any order, writes that do not overtake each other."""
 
+import bisect
 import random
 from collections import deque
 
@@ -58,12 +59,13 @@ class Pcie:
         self.loop, self.timing, self.host = loop, timing, host or HostTiming()
         self.random = random.Random(f"pcie {seed}")
         self.used, self.trusted, self._runs = [0] * len(UNIT_LINES), 1, [0] * len(UNIT_LINES)
+        self._later = deque()       # when reads go out that wait for the room of others, as far as it is to come
         self._request_free = self._completion_free = self._up_free = self._down_free = 0.0
         # (from, to, since when its packet has the write engine, until when, when it has left the link) of the writes of
         # payload to come
         self._payload = deque()
         self._link_was = 0.0        # when the newest write that is over had left the link
-        self._small_free = self._small_seen = 0.0
+        self._small_free = self._small_left = self._small_seen = 0.0
         self.written_at = 0.0       # when the newest small write went out of the card
         self._pace = CYCLE_NS / (1 - self.host.stall)     # of a beat
         self.waiting = lambda time_ns: None
@@ -76,15 +78,35 @@ class Pcie:
         return (used[0] + needed[0] <= COMPLETION_LINES
                 and used[self.trusted - 1] + needed[self.trusted - 1] <= COMPLETION_HEADERS)
 
-    def read(self, time_ns, read):
-        """Ask for a read that there is room for, not before a time; when the request went out."""
+    def read(self, time_ns, read, waits=False):
+        """Ask for a read that there is room for, not before a time; when the request went out.
+
+        ``waits``: until then, its room is another read's.
+        """
+        at = self._between(max(edge(time_ns), self._request_free))
+        self._request_free = at + 2 * self._pace
+        if waits:
+            self._later.append(at)
+        self._ask(at, read)
+        return at
+
+    def overtake(self, time_ns, read):
+        """Ask for a small read before those that wait for room, but the first of them; whether there were more."""
+        later, now = self._later, self.loop.now_ns
+        while later and later[0] < now:
+            later.popleft()
+        turn = bisect.bisect_left(later, time_ns) + 1
+        if turn >= len(later):
+            return False
+        self._ask(later[turn], read)
+        return True
+
+    def _ask(self, at, read):
         timing, host = self.timing, self.host
         used, (first, second, third) = self.used, read.needed
         used[0] += first
         used[1] += second
         used[2] += third
-        at = self._between(max(edge(time_ns), self._request_free))
-        self._request_free = at + 2 * self._pace
         wait = host.read_latency_ns * (1 + host.read_jitter * self.random.uniform(-1, 1))
         if host.read_tail and self.random.random() < host.read_tail:
             wait += host.read_tail_ns
@@ -92,7 +114,6 @@ class Pcie:
                       + timing.pcie_hop)
         ready = reaches + wait
         self.loop.call_at(ready, self._answer, read)
-        return at
 
     def _answer(self, read):
         """The host's memory answers a read: its completions cross the link and the card's stream."""
@@ -133,7 +154,7 @@ class Pcie:
         pieces = [min(payload, length - done) for done in range(0, length, payload)]
         beats = [-(-(WRITE_BYTES + piece) // BEAT_BYTES) for piece in pieces]
         packet_end = at + sum(beats) * self._pace
-        granted = max(self._payload[-1][1] if self._payload else 0.0, at - timing.request_ahead)
+        granted = at - timing.request_ahead
         for piece, count in zip(pieces, beats, strict=True):
             end = at + count * self._pace
             self._up_free = (max(self._up_free, end)
@@ -150,7 +171,8 @@ class Pcie:
         timing = self.timing
         at = self.written_at = max(self._between(edge(time_ns), whole=True), self._small_free)
         end = self._small_free = at + -(-(WRITE_BYTES + length) // BEAT_BYTES) * self._pace
-        seen = max(end, self._link_free(at)) + (length + timing.write_header_bytes) / timing.pcie_bytes_per_ns
+        seen = self._small_left = (max(end, self._link_free(at), self._small_left)
+                                   + (length + timing.write_header_bytes) / timing.pcie_bytes_per_ns)
         if not self._payload or at >= self._payload[-1][1]:
             self._up_free = max(self._up_free, seen)
         self._small_seen = max(self._small_seen, seen + timing.pcie_hop)
@@ -162,14 +184,17 @@ class Pcie:
         payload, now = self._payload, self.loop.now_ns
         while payload and payload[0][3] < now:
             self._link_was = payload.popleft()[4]
+        free = at
         for start, end, granted, packet_end, _ in payload:
-            if whole and granted <= at < packet_end:
-                return packet_end
-            if start <= at < end:
-                return end
-            if start > at:
+            if whole:
+                if granted > at:
+                    break
+                free = max(free, packet_end)
+            elif start > at:
                 break
-        return at
+            elif start <= at < end:
+                return end
+        return free
 
     def _link_free(self, at):
         """When what went out of the card before a time has left the link."""

@@ -5,6 +5,7 @@ from collections import deque
 from weft.hdl import abi
 
 from ..functional.receive_path import ReceivePath
+from ..functional.report_merge import ReportMerge
 from .timing import BEAT_BYTES, edge
 
 Reason, Ring = abi.Reason, abi.Ring
@@ -22,6 +23,7 @@ class TimedReceivePath(ReceivePath):
         self._waiting, self._beats = deque(), 0     # frames that wait for space in the report ring, and their beats
         self.placed = 0.0       # when the payload of all packets so far is through the write engine
         self._due = {}          # source -> when its newest report goes out
+        self._node_lag = 0.0    # what the nodes sealed now take until their report
 
     def receive(self, frame, at=None):
         """A frame from the line, its last byte now, or at a later time that no other frame comes before."""
@@ -62,10 +64,14 @@ class TimedReceivePath(ReceivePath):
 
     # ------------------------------------------------------------------------------------- what is written
 
-    def _place(self, segments, payload):
-        """The payload is in memory before any report that speaks of it; its place on the way is taken now."""
-        super()._place(segments, payload)
-        at = self.card.loop.now_ns + self.card.timing.place
+    def _place(self, segments, payload, judged):
+        """The payload is in memory before any report that speaks of it; its place on the way is taken now.
+
+        The window slides over holes, and seals a node, before it lets a packet go.
+        """
+        super()._place(segments, payload, judged)
+        timing = self.card.timing
+        at = self.card.loop.now_ns + timing.place + bool(judged.lost) * timing.slide + judged.seal * timing.seal
         for _, length in segments:
             self.placed = self.card.pcie.write_payload(at, length)
 
@@ -85,25 +91,32 @@ class TimedReceivePath(ReceivePath):
     def _match_probe(self, header, life, merge):
         self.card.second_level.probe(header, life)
 
-    def retire(self, life):
-        """Report the nodes that left."""
-        from ..functional.report_merge import ReportMerge
+    def _pass_over(self, header, life, merge):
+        self.card.second_level.unmatched(header, life)
 
+    def retire(self, life, lag):
+        """Report the nodes that leave so much later."""
         merge = ReportMerge(None)
         self._retire(life, merge)
-        self._emit(merge)
+        self._emit(merge, lag)
 
     # -------------------------------------------------------------------------------------------- reports
 
-    def _node_age(self):
-        return max(0.0, super()._node_age() - self.card.timing.age)
+    def _age(self, key, draft):
+        self._node_lag = self.card.timing.aged_report
+        super()._age(key, draft)
 
-    def _emit(self, merge):
+    def _record(self, life, judged, merge, header):
+        timing = self.card.timing
+        self._node_lag = timing.node_report + bool(judged.lost) * timing.hole_run
+        super()._record(life, judged, merge, header)
+
+    def _emit(self, merge, retire_lag=0.0):
         """Each source has its own way to the reporter and keeps its order there."""
         timing, loop = self.card.timing, self.card.loop
         for source, entry in merge.drain():
-            lag = {"event": timing.event_report, "node": timing.node_report, "retire": timing.retire_report}[source]
-            at = loop.now_ns + lag
+            at = loop.now_ns + {"event": timing.event_report, "node": self._node_lag,
+                                "retire": timing.retire_report + retire_lag}[source]
             if source != "node":
                 at = max(at, self.placed + timing.placed)
             if source == "retire":

@@ -40,12 +40,13 @@ class TimedRings(CardRings):
 
     # ----------------------------------------------------------------------------------- host to card
 
-    def fetch(self, ring):
-        """Ask for descriptors as far as there are some and place for them."""
+    def fetch(self, ring, delay=None):
+        """Ask for descriptors as far as there are some and place for them; ``delay`` as after a doorbell if None."""
         if self.prod[ring] == self._asked[ring]:
             return
         slots, size = self.card.params.ring_prefetch, 1 << self._log2(ring)
-        delay = self.card.timing.ring_fetch
+        if delay is None:
+            delay = self.card.timing.ring_fetch
         while self.enabled(ring) and (left := (self.prod[ring] - self._asked[ring]) % self._wrap(ring)):
             at = self._asked[ring]
             address = self._address(ring, at)
@@ -68,19 +69,24 @@ class TimedRings(CardRings):
             return      # the card was reset, or the ring began anew
         while reads and reads[0][2]:
             index, count, _ = reads.popleft()
-            self._ready[ring].extend(self.entry(ring, (index + k) % self._wrap(ring)) for k in range(count))
+            now = self.card.loop.now_ns
+            self._ready[ring].extend((self.entry(ring, (index + k) % self._wrap(ring)), now) for k in range(count))
         self.card.descriptors(ring)
 
     def peek(self, ring):
         """The oldest descriptor that came and was not taken, or None."""
         ready = self._ready[ring]
-        return ready[0] if ready else None
+        return ready[0][0] if ready else None
+
+    def came(self, ring):
+        """When the descriptor came that :meth:`peek` shows."""
+        return self._ready[ring][0][1]
 
     def take(self, ring):
         """The oldest descriptor goes to who carries it out."""
-        entry = self._ready[ring].popleft()
+        entry, _ = self._ready[ring].popleft()
         self._held[ring] -= 1
-        self.fetch(ring)
+        self.fetch(ring, self.card.timing.ring_refill)
         return entry
 
     def tell(self):

@@ -1,17 +1,21 @@
-"""Matcher, head cache and prefetcher in time: nodes come from host memory, retransmissions wait for them."""
+"""Matcher and match queue in time: nodes come from host memory, retransmissions wait for them."""
 
 from collections import deque
 
 from weft.hdl import abi
 
-from ..functional.node_list import BrokenList, NodeList
+from ..functional.matcher import SLACK_MAX
+from ..functional.node_list import NodeList
 from ..functional.qp_life import QpLife
-from .pcie import Read
+from .prefetch import Prefetcher
 from .timing import CYCLE_NS
 
-READ_LINES = 4      # of the prefetcher
-PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
 SHARE = 3           # waiting headers of one QP to free places of the match queue
+TRY = 2 * CYCLE_NS          # between the tries of two waiting headers, see hdl/adamap/matcher.py
+FORCED = 2 * CYCLE_NS       # from a header that wants the head gone until it goes
+TRY_AGAIN = 5 * CYCLE_NS    # and until that header is tried again
+PASSED = -CYCLE_NS          # a node that is passed over goes before its header is tried
+ENDED = 3 * CYCLE_NS        # and one that a header ends, after it
 Reason = abi.Reason
 
 
@@ -20,7 +24,9 @@ class TimedList(NodeList):
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.waiting = deque()      # (header, psn or None for a probe), oldest first
+        self.waiting = deque()      # (header, psn; None of a probe), oldest first
+        self.trying = self.woken = False        # waiting ones are being tried; a node came meanwhile
+        self.order = None           # RSN before which everything was sent, as headers say that went to the driver
         self.reading = False        # a read is on its way
         self.adjacent = False       # the block behind the newest one is its successor
         self.dead = False
@@ -45,6 +51,15 @@ class TimedList(NodeList):
     def holds(self, rsn):
         return any(node.slot(rsn) is not None for node in self.nodes)
 
+    def give_back(self, node):
+        """Whether a node was the last one cached, and now is to be fetched again."""
+        if self.dead or self.reading or self.nodes[-1] is not node:
+            return False
+        self.nodes.pop()
+        self.fetched -= 1
+        self._next, self.adjacent = node.line, False
+        return True
+
 
 class TimedLife(QpLife):
     """:class:`QpLife` with such a list."""
@@ -62,34 +77,57 @@ class SecondLevel:
 
     def __init__(self, card):
         self.card = card
-        self._cached = self._reserved = self._queued = 0
-        self._prefetch_free = 0.0
+        self.prefetcher = Prefetcher(card, self._node_came, self._force)
+        self._queued = 0
         self._stalled_since = None
 
-    # ----------------------------------------------------------------------------------------- the matcher
+    def look(self, life):
+        """Nodes were linked."""
+        self.prefetcher.look(life, first=self.card.timing.linked)
+
+    # ------------------------------------------------------------------------------------- headers that come
 
     def room(self, life):
         """Whether a retransmission of this QP may wait for its node, if need be."""
-        free = self.card.params.match_queue - self._queued
-        return free > 0 and len(life.matcher.waiting) < SHARE * free
+        free, nodes = self.card.params.match_queue - self._queued, life.matcher
+        return free > 0 and len(nodes.waiting) < SHARE * free and nodes.order is None
 
     def match(self, header, life, judged):
-        self._enter(life, (header, judged.psn))
+        self._enter(life, header.rsn, judged.psn)
 
     def probe(self, header, life):
-        self._enter(life, (header, None))
+        self._enter(life, header.rsn, None)
 
-    def _enter(self, life, item):
-        timing, loop = self.card.timing, self.card.loop
-        loop.call_at(loop.now_ns + timing.match, self._try_new, life, item)
+    def unmatched(self, header, life):
+        """A header that found no room: what it passes over leaves behind the headers that wait."""
+        slack, nodes = max(1, self.card.registers["retransmit_slack"]), life.matcher
+        if slack <= SLACK_MAX // 2:
+            end = (header.rsn + 1 - (slack if slack > 1 else 0)) % (1 << 24)
+            if nodes.order is None or not (end - nodes.order) >> 23 & 1:
+                nodes.order = end
+            self._give_order(life)
 
-    def _try_new(self, life, item):
+    def _give_order(self, life):
         nodes = life.matcher
-        if nodes.waiting or not self._try(life, item, new=True):
-            nodes.waiting.append(item)
-            self._wait(1)
-            self.card.counters["cache_misses"] += item[1] is not None
-            self.look(life)
+        if nodes.order is not None and not nodes.waiting and self._queued < self.card.params.match_queue - 1:
+            rsn, nodes.order = nodes.order, None
+            self._enter(life, rsn, None)
+
+    def _enter(self, life, rsn, psn):
+        self.card.loop.call_in(self.card.timing.match, self._try_new, life, rsn, psn)
+
+    def _try_new(self, life, rsn, psn):
+        nodes = life.matcher
+        if nodes.waiting:
+            self._queue(life, rsn, psn)
+        elif not self._try(life, rsn, psn, new=True):
+            self._queue(life, rsn, psn)
+            self._sleep(life)
+
+    def _queue(self, life, rsn, psn):
+        life.matcher.waiting.append((rsn, psn))
+        self._wait(1)
+        self.card.counters["cache_misses"] += psn is not None
 
     def _wait(self, count):
         """So many more headers wait; the cycles in which any does are counted."""
@@ -99,110 +137,89 @@ class SecondLevel:
         self._queued += count
         self._stalled_since = now
 
-    def _try(self, life, item, new):
-        """Match a header, or see that it has to wait."""
-        header, psn = item
-        nodes, path = life.matcher, self.card.receive_path
-        slack = self.card.registers["retransmit_slack"]
-        depth = max(1, self.card.registers["prefetch_depth"])
-        while True:
-            if psn is None:
-                nodes.probe(header.rsn)
-            else:
-                nodes.pass_over(header.rsn, slack)
-            hit = psn is not None and nodes.holds(header.rsn)
-            if hit or nodes.dead or not nodes.waits(header.rsn) or (psn is None and nodes.nodes):
-                break
-            if len(nodes.nodes) < depth:
-                self._left(life)
-                return False
-            nodes.force()
-        if psn is not None:
-            self.card.counters["cache_hits"] += hit and new
-            path._refuse_match(nodes.match(psn, header.rsn, slack))
-        self._left(life)
-        return True
+    # ------------------------------------------------------------------------------------ headers that wait
 
-    def _left(self, life):
-        """Report the nodes that left, and give their places back."""
-        if gone := len(life.matcher.retired):
-            self._cached -= gone
-            self.card.receive_path.retire(life)
-            self.card.loop.call_in(self.card.timing.retired, self.look, life)
-
-    def not_matched(self, life):
-        self._left(life)
-
-    # -------------------------------------------------------------------------------------- the prefetcher
-
-    def look(self, life, filling=False):
-        """Have the prefetcher look at a list."""
-        timing, loop = self.card.timing, self.card.loop
-        at = self._prefetch_free = max(loop.now_ns, self._prefetch_free) + timing.look
-        loop.call_at(at, self._look, life, filling)
-
-    def _look(self, life, filling):
-        nodes, registers, timing = life.matcher, self.card.registers, self.card.timing
-        depth = registers["prefetch_depth"]
-        cached = len(nodes.nodes)
-        ahead = nodes.linked - nodes.fetched
-        if nodes.dead or nodes.reading or ahead <= 0 or cached >= depth or self.card.second_level is not self:
-            return
-        if not (nodes.waiting or filling or cached < registers["prefetch_watermark"]):
-            return
-        free = self.card.params.cache_entries - self._cached - self._reserved
-        reserve = 0 if nodes.waiting else self.card.params.cache_entries // 4
-        if free <= reserve:
-            return      # looked at again when an entry is given back
-        count = 1
-        if nodes.adjacent:
-            count = min(READ_LINES, depth - cached, ahead, free - reserve, PAGE_LINES - nodes.line % PAGE_LINES)
-        self._reserved += count
-        nodes.reading = True
-        self.card.counters["prefetches"] += 1
-        read = Read(nodes.line * abi.BLOCK_BYTES, count * abi.BLOCK_BYTES,
-                    lambda done: self.card.loop.call_at(done, self._came, life, count))
-        self.card.line_read(self.card.loop.now_ns + count * timing.look_block + timing.ask, read)
-
-    def _came(self, life, count):
-        """Blocks of a list arrived."""
-        timing, loop = self.card.timing, self.card.loop
-        at = max(loop.now_ns + timing.line, self._prefetch_free) + timing.land
-        for part in range(count):
-            loop.call_at(at + part * timing.land_block, self._land, life, part + 1 == count)
-        self._prefetch_free = at + (count - 1) * timing.land_block
-
-    def _land(self, life, final):
-        nodes, timing, loop = life.matcher, self.card.timing, self.card.loop
-        self._reserved -= 1
-        if not nodes.dead and nodes.more:
-            last = nodes.line
-            try:
-                found = nodes.fetch_next()
-                self._cached += 1
-                nodes.adjacent = bool(found.next_adjacent) and nodes.line == last + 1
-            except BrokenList as broken:
-                nodes.dead = True
-                self.card.receive_path.broken(life, broken)
-        if nodes.waiting:
-            loop.call_at(loop.now_ns + timing.wake, self._wake, life)
-        if final:
-            nodes.reading = False
-            self.look(life, filling=True)
+    def _node_came(self, life):
+        if life.matcher.waiting:
+            self.card.loop.call_in(self.card.timing.wake, self._wake, life)
 
     def _wake(self, life):
         """Headers of a list are tried again, in order."""
         nodes = life.matcher
-        while nodes.waiting and self._try(life, nodes.waiting[0], new=False):
+        nodes.woken = nodes.trying
+        if not nodes.trying:
+            nodes.trying = True
+            self._try_waiting(life)
+
+    def _try_waiting(self, life):
+        nodes = life.matcher
+        nodes.trying = bool(nodes.waiting)
+        if not nodes.waiting:
+            return
+        if self._try(life, *nodes.waiting[0], new=False):
             nodes.waiting.popleft()
             self._wait(-1)
-        if nodes.waiting:
-            self.look(life)
+            self._give_order(life)
+            self.card.loop.call_in(TRY, self._try_waiting, life)
+        else:
+            self._sleep(life)
+
+    def _sleep(self, life):
+        """The oldest header of a list has to wait: for another node, or for the head to go."""
+        nodes = life.matcher
+        if nodes.nodes and len(nodes.nodes) >= self._depth:
+            nodes.trying = True
+            head = nodes.nodes[0]
+            self.card.loop.call_in(FORCED, self._force, life, head)
+            self.card.loop.call_in(TRY_AGAIN, self._try_waiting, life)
+        elif nodes.woken:
+            nodes.woken, nodes.trying = False, True
+            self.card.loop.call_in(TRY, self._try_waiting, life)
+        else:
+            nodes.trying = False
+            self.prefetcher.look(life)
+
+    # --------------------------------------------------------------------------------------------- matching
+
+    @property
+    def _depth(self):
+        return max(1, self.card.registers["prefetch_depth"])
+
+    def _try(self, life, rsn, psn, new):
+        """Match a header; false if it has to wait."""
+        nodes, slack = life.matcher, self.card.registers["retransmit_slack"]
+        if psn is None:
+            nodes.probe(rsn)
+        else:
+            nodes.pass_over(rsn, slack)
+        self._left(life, PASSED)
+        hit = psn is not None and nodes.holds(rsn)
+        if not hit and not nodes.dead and nodes.waits(rsn) and (psn is not None or not nodes.nodes):
+            return False
+        if psn is not None:
+            self.card.counters["cache_hits"] += hit and new
+            self.card.receive_path.refuse_match(nodes.match(psn, rsn, slack))
+            self._left(life, ENDED)
+        return True
+
+    def _force(self, life, head=None):
+        """The head of a list goes, if it is still this one, or any."""
+        nodes = life.matcher
+        if nodes.nodes and head in (None, nodes.nodes[0]):
+            nodes.force()
+            self._left(life, 0.0)
+
+    def _left(self, life, lag):
+        """Report the nodes that leave so much later, and give their places back."""
+        if life.matcher.retired:
+            self.prefetcher.left(life.matcher.retired)
+            self.card.receive_path.retire(life, lag)
+            self.prefetcher.look(life, lag + CYCLE_NS)
 
     def forget(self, life):
         """The QP is gone."""
         nodes = life.matcher
-        self._cached -= len(nodes.nodes)
+        self.prefetcher.left(nodes.nodes)
         self._wait(-len(nodes.waiting))
         nodes.waiting.clear()
         nodes.nodes.clear()

@@ -66,8 +66,8 @@ class Timing:
         Of a TLP on the link, besides its payload.
     interrupt_response, interrupt_meta_report, interrupt_nic_rx : float
         From a ring entry's request to the message's.
-    ring_fetch : float
-        From a doorbell at the card to the request for the descriptor.
+    ring_fetch, ring_refill : float
+        From a doorbell at the card to the request for the descriptor, and from the place for more to theirs.
     descriptor : float
         From a descriptor's last line at the card to the choice between its first packet and others.
     check : float
@@ -95,21 +95,23 @@ class Timing:
     placed : float
         From the last beat of a packet's payload to the earliest report that speaks of it.
     event_report, node_report, retire_report : float
-        From a verdict to the request for the report's write.
-    age : float
-        By how much a node that comes of age is faster.
+        From a verdict, or from when a node leaves its list, to the request for the report's write.
+    slide, seal : float
+        By how much a verdict is later that slides over holes, or seals a node.
+    hole_run, aged_report : float
+        By how much the report of a node is later that gets holes before it is sealed; from a node's age to its
+        report's write.
     command : float
         From the descriptor's line at the card to the request for the answer's write.
-    look, look_block, ask : float
-        Prefetcher, see ``hdl/adamap/prefetch.py``: from the reason to look at a list to what comes of it, for each
-        block that is read, and from there to the request.
-    line, land, land_block : float
-        From the end of its read to a block at the prefetcher, from there into the cache, and for each further block.
+    look, linked, ask : float
+        Prefetcher, see ``hdl/adamap/prefetch.py``: from the matcher's reason to look at a list, or a doorbell at the
+        card, until it may be chosen; from the step that asks for blocks to the request.
+    line : float
+        From the end of a read until its blocks may be chosen.
     wake : float
-        From there until a header that waited goes on.
-    match, retired : float
-        Matcher, see ``hdl/adamap/matcher.py``: from a verdict to its hit or miss, and from a hit that ends a node to
-        the reason to look at its list.
+        From a node in the cache until a header that waited is tried.
+    match : float
+        Matcher, see ``hdl/adamap/matcher.py``: from a verdict to its hit or miss.
     """
 
     register_write: float = 16.4
@@ -126,6 +128,7 @@ class Timing:
     interrupt_meta_report: float = 56.0
     interrupt_nic_rx: float = 46.0
     ring_fetch: float = 56.0
+    ring_refill: float = 4.0
     descriptor: float = 24.0
     check: float = 84.0
     frame_descriptor: float = 56.0
@@ -135,26 +138,26 @@ class Timing:
     retire: float = 44.0
     retire_raw: float = 36.0
     status: float = 12.0
-    judge: float = 120.0
-    place: float = 52.0
-    raw: float = 24.0
+    judge: float = 91.8
+    place: float = 80.0
+    raw: float = 52.0
     request_ahead: float = 32.0
     store_frame_entry: float = 44.0
-    placed: float = 0.0
-    event_report: float = 60.0
-    node_report: float = 60.0
-    retire_report: float = 80.0
-    age: float = 4.0
+    placed: float = -16.0
+    event_report: float = 88.0
+    node_report: float = 84.0
+    retire_report: float = 88.0
+    slide: float = 16.0
+    seal: float = 8.0
+    hole_run: float = 20.0
+    aged_report: float = 92.0
     command: float = 172.0
-    look: float = 24.0
-    look_block: float = 4.0
-    ask: float = 24.0
-    land: float = 24.0
-    land_block: float = 16.0
-    line: float = 24.0
+    look: float = 12.0
+    linked: float = 8.0
+    ask: float = 20.0
+    line: float = 28.0
     wake: float = 24.0
-    match: float = 20.0
-    retired: float = 16.0
+    match: float = 8.0
 
 
 LINE_OVERHEAD_BYTES, PREAMBLE_BYTES = 24, 8

@@ -16,7 +16,7 @@ from .timing import BEAT_BYTES, CYCLE_NS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, e
 Ring = abi.Ring
 # Packets between their choice and the request for their payload: 11 in hdl/transmit/check.py, whose translation holds
 # no more of them, and one in the reader.
-CHOSEN_MAX = 12
+CHOSEN_MAX = 13
 BULK_SHARE = 8      # see hdl/pcie/dma_read.py
 FIFO_BEATS = 19     # between the framer and the MAC, besides the send buffer
 
@@ -45,11 +45,12 @@ class _Job:
 class _Lane:
     """A client of the bulk reader: slots in ring order, frames in order."""
 
-    __slots__ = ("asking", "jobs", "slots")
+    __slots__ = ("asking", "jobs", "later", "slots")
 
     def __init__(self, slots):
         self.slots = slots
         self.asking = deque()       # jobs with reads to be asked for
+        self.later = deque()        # when reads go out that were asked for ahead of time
         self.jobs = deque()         # all jobs, oldest first
 
 
@@ -95,10 +96,11 @@ class TimedTransmitPath(TransmitPath):
             return stream
         rings, card = self.card.rings, self.card
         while rings.peek(ring) is not None:
+            came = rings.came(ring)
             packets = self.packets(rings.take(ring))
             first = next(packets, None)
             if first is not None:
-                stream = self._streams[ring] = [packets, first, card.loop.now_ns + card.timing.descriptor]
+                stream = self._streams[ring] = [packets, first, came + card.timing.descriptor]
                 return stream
             rings.finish(ring)
         return None
@@ -110,7 +112,9 @@ class TimedTransmitPath(TransmitPath):
             self._next_choice = max(self._next_choice, now)
         while True:
             again, new = self._head(Ring.RETRANSMIT), self._head(Ring.SEND)
-            self._full = len(lane.asking) >= CHOSEN_MAX
+            self._full = self._chosen() >= CHOSEN_MAX
+            if self._full and lane.later and (again or new):
+                self._wake_at(lane.later[0])
             if self._full or (again is None and new is None):
                 return
             first = min(again[2] if again else new[2], new[2] if new else again[2])
@@ -127,6 +131,13 @@ class TimedTransmitPath(TransmitPath):
                 self._streams[ring] = None
             self.count(packet)
             self._enter(lane, DataFrame(packet, segments, self.card), ring, last, now + timing.check, segments)
+
+    def _chosen(self):
+        """How many packets of payload were chosen whose reads have not gone out."""
+        lane, now = self._data, self.card.loop.now_ns
+        while lane.later and lane.later[0] <= now:
+            lane.later.popleft()
+        return len(lane.asking) + len(lane.later)
 
     def _choose_raw(self):
         """Take raw frames, as many as may be under way."""
@@ -174,7 +185,10 @@ class TimedTransmitPath(TransmitPath):
                 job.reads.pop()
                 job.slots.append(None)
                 lane.slots -= 1
-                pcie.read(max(job.at, now, self._room_at), read)
+                at = max(job.at, now)
+                at = pcie.read(max(at, self._room_at), read, self._room_at > at)
+                if at > now:
+                    lane.later.append(at)
             if not job.reads:
                 asking.popleft()
 
@@ -183,7 +197,7 @@ class TimedTransmitPath(TransmitPath):
         self._room_at = time_ns + self.card.timing.room
         self._ask(self._data)
         self._ask(self._raw)
-        if len(self._data.asking) < CHOSEN_MAX:
+        if self._chosen() < CHOSEN_MAX:
             self._choose()
             self._ask(self._data)
 
@@ -230,7 +244,7 @@ class TimedTransmitPath(TransmitPath):
             self.card.loop.call_at(retired, self.card.rings.finish, job.ring)
         self._framing = None
         self._ask(lane)
-        if len(self._data.asking) < CHOSEN_MAX:
+        if self._chosen() < CHOSEN_MAX:
             self._choose()
             self._ask(self._data)
         if raw:

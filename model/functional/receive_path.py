@@ -134,7 +134,7 @@ class ReceivePath:
             guard=entry.psn_guard,
         )
         if judged.verdict in (judge.ACCEPT, judge.LATE, judge.MATCH, judge.UNMATCHED):
-            self._place(result.segments, payload)
+            self._place(result.segments, payload, judged)
         if judged.verdict in REFUSAL:
             self.card.refuse(REFUSAL[judged.verdict])
             return
@@ -159,10 +159,10 @@ class ReceivePath:
     def _match(self, header, life, judged, merge):
         """A retransmission meets its node."""
         slack = self.card.registers["retransmit_slack"]
-        self._refuse_match(self._walk(header, life, lambda: life.matcher.match(judged.psn, header.rsn, slack)))
+        self.refuse_match(self._walk(header, life, lambda: life.matcher.match(judged.psn, header.rsn, slack)))
         self._retire(life, merge)
 
-    def _refuse_match(self, reason):
+    def refuse_match(self, reason):
         if reason not in (None, Reason.OK):
             self.card.refuse(reason)
 
@@ -171,10 +171,14 @@ class ReceivePath:
         self.card.counters["rx_retransmissions"] += 1
         self.card.counters["rx_unmatched"] += 1
         merge.add("event", self._judged_event(ReportKind.UNMATCHED, header, life, judged))
+        self._pass_over(header, life, merge)
+
+    def _pass_over(self, header, life, merge):
+        """What a retransmission does to the list that is left to the driver."""
         self._walk(header, life, lambda: life.matcher.not_matched(header.rsn, self.card.registers["retransmit_slack"]))
         self._retire(life, merge)
 
-    def _place(self, segments, payload):
+    def _place(self, segments, payload, judged):
         self.card.counters["rx_bytes"] += len(payload)
         done = 0
         for address, n in segments:

@@ -89,6 +89,24 @@ def _grid(prefix, judges, **axes):
         yield Scenario(name=f"{prefix}-{words}" if words else prefix, judges=judges, **point)
 
 
+# What `drawn` draws from; what is random on a host by itself, and so nowhere the same twice, is left to the grids.
+AXES = {
+    "bytes": [96 * KIB, 160 * KIB], "message_bytes": [1 * KIB, 4 * KIB, 16 * KIB, 64 * KIB],
+    "pmtu": [256, 512, 1024, 2048, 4096], "qps": [1, 1, 1, 2, 3, 5, 8], "both": [False, False, False, True],
+    "rtt_us": [2.0, 5.0, 10.0, 25.0], "loss": [0.005, 0.01, 0.02, 0.05, 0.1, 0.2], "burst": [1, 1, 1, 4, 16],
+    "again": [0.0, 0.0, 0.0, 0.05, 0.2], "latency_ns": [300.0, 500.0, 1000.0, 1500.0, 2000.0, 3000.0],
+    "depth": [1, 2, 3, 4, 8], "watermark": [1, 2, 4, 8], "node_age_ns": [500, 2000, 2000, 5000, 20_000],
+}
+
+
+def drawn(prefix, judges, seed, count):
+    """Scenarios with a value of each axis drawn at random, the same for the same seed."""
+    random_ = random.Random(f"scenarios {seed}")
+    for number in range(count):
+        point = {name: random_.choice(values) for name, values in AXES.items()}
+        yield Scenario(name=f"{prefix}-{number}", judges=judges, seed=100 * seed + number, **point)
+
+
 # Chosen by: the constants of model/card/timing.py, and what was missing in the model, were found with these.
 FIT = [
     *_grid("fit-pmtu", False, pmtu=[256, 1024, 4096]),
@@ -98,6 +116,9 @@ FIT = [
     *_grid("fit-qps", False, qps=[4, 8], loss=[0.0, 0.02], seed=[3]),
     *_grid("fit-depth", False, depth=[1, 2], watermark=[8], loss=[0.1], latency_ns=[1000, 3000], seed=[10]),
     *_grid("fit-watermark", False, depth=[8], watermark=[1], loss=[0.1], pmtu=[256], seed=[11]),
+    *_grid("depth", False, depth=[1, 2, 8], watermark=[8], loss=[0.1], latency_ns=[1000, 3000], seed=[20]),
+    *_grid("watermark", False, depth=[8], watermark=[1, 2, 4], loss=[0.1], pmtu=[256], seed=[21]),
+    *drawn("fit-drawn", False, 1, 24),
 ]
 # Judged by.
 JUDGE = [
@@ -108,13 +129,12 @@ JUDGE = [
     *_grid("burst", True, loss=[0.15], burst=[4, 32], seed=[6, 7]),
     *_grid("again", True, loss=[0.05], again=[0.05, 0.2], seed=[8]),
     *_grid("latency", True, latency_ns=[300, 700, 1500, 3000], loss=[0.0, 0.03], seed=[9]),
-    *_grid("depth", True, depth=[1, 2, 8], watermark=[8], loss=[0.1], latency_ns=[1000, 3000], seed=[20]),
-    *_grid("watermark", True, depth=[8], watermark=[1, 2, 4], loss=[0.1], pmtu=[256], seed=[21]),
     *_grid("both", True, both=[True], loss=[0.0, 0.02], pmtu=[512, 2048], seed=[12]),
     *_grid("stall", True, stall=[0.1, 0.3], loss=[0.0, 0.02], seed=[13]),
     *_grid("rtt", True, rtt_us=[2.0, 50.0], loss=[0.0, 0.03], seed=[14]),
     *_grid("jitter", True, jitter=[0.1], loss=[0.0, 0.02], seed=[15]),
     *_grid("age", True, node_age_ns=[500, 20_000], loss=[0.05], seed=[16]),
+    *drawn("drawn", True, 2, 30),
 ]
 ALL = FIT + JUDGE
 

@@ -66,9 +66,16 @@ class CompiledPcie:
         return self.machine.room(self.number, read)
 
     def read(self, time_ns, read):
+        self._draw_ahead()
+        return self.machine.read(self.number, time_ns, read)
+
+    def overtake(self, time_ns, read):
+        self._draw_ahead()
+        return self.machine.overtake(self.number, time_ns, read)
+
+    def _draw_ahead(self):
         if self.cells.numbers[_DRAW["draw"]] > DRAWS - 2:
             self.refill()
-        return self.machine.read(self.number, time_ns, read)
 
     def write(self, time_ns, length):
         return self.machine.write(self.number, time_ns, length)

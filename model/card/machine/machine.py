@@ -312,15 +312,22 @@ class Machine:
     def room(self, c, read):
         return run.room(self.table, c, *read.needed)
 
-    def read(self, c, time, read):
-        """A read of Python."""
+    def read(self, c, time, read, ask=None):
+        """A read of Python, with another function of ``run`` if need be."""
         numbers, loop = self._numbers, self.loop
         self._next_read += 1
         self.reads[self._next_read] = read
         numbers[NUMBER], self._floats[NOW] = loop.number, loop.now_ns
-        at = run.read(self.table, c, time, read.bytes, *read.needed, self._next_read)
+        found = (ask or run.read)(self.table, c, time, read.bytes, *read.needed, self._next_read)
         loop.number = numbers[NUMBER]
-        return at
+        return found
+
+    def overtake(self, c, time, read):
+        """The same, before others that wait for room; whether it was."""
+        if self.read(c, time, read, run.overtake):
+            return True
+        del self.reads[self._next_read]
+        return False
 
     def write(self, c, time, length):
         self._floats[NOW] = self.loop.now_ns

@@ -14,7 +14,7 @@ from ..pcie import (
 from ..timing import BEAT_BYTES
 from .compiled import compiled, inlined
 from .events import call_at, edge
-from .state import ANSWER, DRAWS, WRITES
+from .state import ANSWER, DRAWS, LATER, WRITES
 from .table import world
 
 
@@ -37,11 +37,9 @@ def draw(w, c):
     return w.draws[c, card.draw - 1]
 
 
-@compiled
-def read(t, c, time, count, need0, need1, need2, lane, job, slot, cookie):
-    """Ask for a read there is room for; of payload for a slot of a job, or of lines for Python."""
-    w = world(t)
-    card = w.card[c]
+@inlined
+def new_read(w, c, count, need0, need1, need2, lane, job, slot, cookie):
+    """The place of a read of payload for a slot of a job, or of lines for Python."""
     place = w.read[0].next
     if place == 0:
         raise OverflowError("too many reads of compiled cards")
@@ -49,18 +47,59 @@ def read(t, c, time, count, need0, need1, need2, lane, job, slot, cookie):
     w.read[0].next = found.next
     found.c, found.bytes, found.need0, found.need1, found.need2 = c, count, need0, need1, need2
     found.lane, found.job, found.slot, found.cookie = lane, job, slot, cookie
-    card.used0 += need0
-    card.used1 += need1
-    card.used2 += need2
+    return place
+
+
+@compiled
+def read(t, c, time, waits, place):
+    """Ask for a read that there is room for; when the request went out."""
+    w = world(t)
+    card = w.card[c]
     at = between(w, c, max(edge(time), card.request_free), False)
     card.request_free = at + 2 * card.pace
+    if waits:
+        drop_later(w, c)
+        if card.later_tail - card.later_head == LATER:
+            raise OverflowError("too many reads of a compiled card wait")
+        w.later[c, 0, card.later_tail & (LATER - 1)] = at
+        card.later_tail += 1
+    ask_host(w.t, c, at, place)
+    return at
+
+
+@inlined
+def drop_later(w, c):
+    """Reads that have gone out are forgotten."""
+    card, now = w.card[c], w.g[0].now
+    while card.later_head != card.later_tail and w.later[c, 0, card.later_head & (LATER - 1)] < now:
+        card.later_head += 1
+
+
+@inlined
+def overtake(w, c, time):
+    """When a small read goes out before those that wait for room, but the first of them; -1 if there are no more."""
+    card = w.card[c]
+    drop_later(w, c)
+    turn = card.later_head
+    while turn != card.later_tail and w.later[c, 0, turn & (LATER - 1)] < time:
+        turn += 1
+    return w.later[c, 0, (turn + 1) & (LATER - 1)] if turn + 1 < card.later_tail else -1.0
+
+
+@compiled
+def ask_host(t, c, at, place):
+    """The request goes out."""
+    w = world(t)
+    card, found = w.card[c], w.read[place]
+    card.used0 += found.need0
+    card.used1 += found.need1
+    card.used2 += found.need2
     wait = card.read_latency * (1 + card.read_jitter * (-1.0 + 2.0 * draw(w, c)))
     if card.read_tail > 0.0 and draw(w, c) < card.read_tail:
         wait += card.read_tail_ns
     reaches = max(at + card.read_request, link_free(w, c, at) + READ_BYTES_ON_LINK / card.pcie_bytes_per_ns
                   + card.pcie_hop)
     call_at(w, reaches + wait, ANSWER, c, place)
-    return at
 
 
 @compiled
@@ -124,7 +163,7 @@ def write_payload(t, c, time, length):
         beats += -(-(WRITE_BYTES + min(card.max_payload, left)) // BEAT_BYTES)
         left -= card.max_payload
     packet_end = at + beats * card.pace
-    granted = max(newest, at - card.request_ahead)
+    granted = at - card.request_ahead
     left = length
     while left > 0:
         piece = min(card.max_payload, left)
@@ -147,7 +186,8 @@ def write(t, c, time, length):
     card = w.card[c]
     at = card.written_at = max(between(w, c, edge(time), True), card.small_free)
     end = card.small_free = at + -(-(WRITE_BYTES + length) // BEAT_BYTES) * card.pace
-    seen = max(end, link_free(w, c, at)) + (length + card.write_header) / card.pcie_bytes_per_ns
+    seen = card.small_left = (max(max(end, link_free(w, c, at)), card.small_left)
+                              + (length + card.write_header) / card.pcie_bytes_per_ns)
     if card.write_head == card.write_tail or at >= w.writes[c, (card.write_tail - 1) & (WRITES - 1)][1]:
         card.up_free = max(card.up_free, seen)
     card.small_seen = max(card.small_seen, seen + card.pcie_hop)
@@ -159,15 +199,18 @@ def between(w, c, at, whole):
     """The first time from ``at`` on at which the card's stream is not inside a write of payload."""
     card = w.card[c]
     drop_old(w, c)
+    clear = at
     for place in range(card.write_head, card.write_tail):
         one = w.writes[c, place & (WRITES - 1)]
-        if whole and one[2] <= at < one[3]:
-            return one[3]
-        if one[0] <= at < one[1]:
-            return one[1]
-        if one[0] > at:
+        if whole:
+            if one[2] > at:
+                break
+            clear = max(clear, one[3])
+        elif one[0] > at:
             break
-    return at
+        elif one[0] <= at < one[1]:
+            return one[1]
+    return clear
 
 
 @inlined

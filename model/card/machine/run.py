@@ -4,7 +4,8 @@ from .compiled import compiled, entry, inlined
 from .events import call_at, pop, top
 from .frames import free_frame, full, new_frame
 from .line import judge, line, next_arrival, send
-from .pcie import answer, draws_run_out, release
+from .pcie import answer, ask_host, draws_run_out, new_read, release
+from .pcie import overtake as pcie_overtake
 from .pcie import read as pcie_read
 from .pcie import room as pcie_room
 from .pcie import write as pcie_write
@@ -42,7 +43,7 @@ from .state import (
     WAKE,
 )
 from .table import world
-from .transmit import CHOSEN_MAX, answered, ask, choose, enter, frame_next
+from .transmit import CHOSEN_MAX, answered, ask, choose, chosen, enter, frame_next
 
 RAW_RING = 0     # of a job; those of the streams are behind it
 
@@ -54,8 +55,7 @@ def steps(t, c):
     card, g = w.card[c], w.g[0]
     while card.program:
         step = card.program & (1 << STEP_BITS) - 1
-        if step == CHOOSE or (step == MAYBE_CHOOSE and (
-                w.lane[c, DATA_LANE].asking_tail - w.lane[c, DATA_LANE].asking_head < CHOSEN_MAX or card.pending)):
+        if step == CHOOSE or (step == MAYBE_CHOOSE and chosen(w, c) < CHOSEN_MAX):
             code = choose(w.t, c)
             if code != DONE:
                 card.program += CHOOSE - step
@@ -170,11 +170,23 @@ def go(t):
 
 @entry
 def read(t, c, time, count, need0, need1, need2, cookie):
-    """See :func:`weft.model.card.machine.pcie.read`."""
+    """A read of Python; see :func:`weft.model.card.machine.pcie.read`."""
     w = world(t)
-    at = pcie_read(w.t, c, time, count, need0, need1, need2, -1, 0, 0, cookie)
+    at = pcie_read(w.t, c, time, False, new_read(w, c, count, need0, need1, need2, -1, 0, 0, cookie))
     top(w)
     return at
+
+
+@entry
+def overtake(t, c, time, count, need0, need1, need2, cookie):
+    """A small read of Python goes out before others that wait, if it may."""
+    w = world(t)
+    at = pcie_overtake(w, c, time)
+    if at < 0.0:
+        return False
+    ask_host(w.t, c, at, new_read(w, c, count, need0, need1, need2, -1, 0, 0, cookie))
+    top(w)
+    return True
 
 
 @entry

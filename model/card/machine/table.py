@@ -67,4 +67,5 @@ else:
             carray(pointer(t[17, 0]), (t[17, 1], t[17, 2]), QP),
             carray(pointer(t[18, 0]), (t[18, 1], t[18, 2]), MR),
             carray(pointer(t[19, 0]), (t[19, 1], t[19, 2]), I8),
+            carray(pointer(t[20, 0]), (t[20, 1], t[20, 2], t[20, 3]), F8),
         )

@@ -5,7 +5,7 @@ from ..transmit import CHOSEN_MAX, FIFO_BEATS
 from .compiled import compiled, inlined
 from .events import call_at, edge
 from .frames import copy_pages, full, new_frame
-from .pcie import read, room
+from .pcie import new_read, read, room
 from .state import (
     AGAIN_STREAM,
     BUFFERED,
@@ -15,6 +15,7 @@ from .state import (
     GROW,
     HEAD,
     JOBS,
+    LATER,
     NEXT,
     PAGE,
     RAW_LANE,
@@ -45,7 +46,9 @@ def choose(t, c):
         if not new.active and card.ready0:
             g.a = SEND_STREAM
             return HEAD
-        card.full = lane.asking_tail - lane.asking_head >= CHOSEN_MAX
+        card.full = chosen(w, c) >= CHOSEN_MAX
+        if card.full and lane.later_head != lane.later_tail and (again.active or new.active):
+            wake_at(w, c, w.later[c, 1, lane.later_head & (LATER - 1)])
         if card.full or not (again.active or new.active):
             return DONE
         if not again.active:
@@ -56,9 +59,7 @@ def choose(t, c):
             first = min(again.at, new.at)
         at = max(card.next_choice, first)
         if at > now:
-            if not now < card.woken <= at:
-                card.woken = at
-                call_at(w, at, WAKE, c, 0)
+            wake_at(w, c, at)
             return DONE
         if full(w):
             return GROW
@@ -77,6 +78,24 @@ def choose(t, c):
         else:
             next_packet(w, stream)
         take(w.t, c, which)
+
+
+@inlined
+def wake_at(w, c, time):
+    """Look again at a time."""
+    card = w.card[c]
+    if not w.g[0].now < card.woken <= time:
+        card.woken = time
+        call_at(w, time, WAKE, c, 0)
+
+
+@inlined
+def chosen(w, c):
+    """How many packets of payload were chosen whose reads have not gone out."""
+    lane, now = w.lane[c, DATA_LANE], w.g[0].now
+    while lane.later_head != lane.later_tail and w.later[c, 1, lane.later_head & (LATER - 1)] <= now:
+        lane.later_head += 1
+    return lane.asking_tail - lane.asking_head + lane.later_tail - lane.later_head
 
 
 @inlined
@@ -171,7 +190,14 @@ def ask(t, c, which):
             w.rows[c, which, number & (JOBS - 1), slot] = -(-length // BEAT_BYTES)
             job.slots = slot + 1
             lane.free -= 1
-            read(w.t, c, max(max(job.at, now), card.room_at), length, need0, need1, need2, which, number, slot, -1)
+            at = max(job.at, now)
+            place = new_read(w, c, length, need0, need1, need2, which, number, slot, -1)
+            at = read(w.t, c, max(at, card.room_at), card.room_at > at, place)
+            if at > now and which == DATA_LANE:
+                if lane.later_tail - lane.later_head == LATER:
+                    raise OverflowError("too many reads of a compiled card go out later")
+                w.later[c, 1, lane.later_tail & (LATER - 1)] = at
+                lane.later_tail += 1
         if not (job.first_left or job.second_left):
             lane.asking_head += 1
 

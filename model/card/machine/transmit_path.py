@@ -58,7 +58,8 @@ class CompiledTransmitPath(TransmitPath):
         """The next descriptor of a ring that has a packet becomes its stream."""
         rings, ring = self.card.rings, RINGS[which]
         while rings.peek(ring) is not None:
-            work = abi.WORK.unpack(entry := rings.take(ring))
+            came, entry = rings.came(ring), rings.take(ring)
+            work = abi.WORK.unpack(entry)
             simple = self._simple(work)
             if simple:
                 first, segments = next(work_packets(work)), 0
@@ -73,7 +74,7 @@ class CompiledTransmitPath(TransmitPath):
             numbers = stream.numbers
             numbers[_KNOWN], numbers[_WORK], numbers[_INDEX] = simple, self._new_work(work), -1
             self._show(numbers, first, segments)
-            stream.floats[_AT] = self.card.loop.now_ns + self.card.timing.descriptor
+            stream.floats[_AT] = came + self.card.timing.descriptor
             return
 
     def _simple(self, work):

@@ -1,0 +1,164 @@
+"""Parts of the card in time: lists of nodes, the match queue, and what takes turns on the way to host memory."""
+
+from types import SimpleNamespace
+
+from weft.hdl import abi
+from weft.hdl.params import preset
+from weft.model.card.card import TimedCard
+from weft.model.card.pcie import Pcie, Read
+from weft.model.card.second_level import TimedLife
+from weft.model.card.timing import CYCLE_NS, TIMING, HostTiming
+from weft.model.functional.memory import HostMemory
+from weft.model.functional.node import Node
+from weft.model.link import EventLoop
+
+QPN, GENERATION = 3, 7
+LATENCY_NS = 1000
+
+
+class _Bench:
+    """A card without driver and line, one QP, and nodes of two holes each in blocks of host memory.
+
+    Parameters
+    ----------
+    blocks : list of int
+        Where in the buffer the nodes lie, in the order of the list.
+    depth : int
+        Nodes of the list that may be cached.
+    """
+
+    def __init__(self, blocks, depth):
+        self.loop, self.memory = EventLoop(), HostMemory()
+        self.card = TimedCard(self.memory, self.loop, lambda *frame: None, lambda vector: None,
+                              host=HostTiming(read_latency_ns=LATENCY_NS, read_jitter=0), preset="test")
+        buffer = self.memory.alloc(4096, 4096, True, 4096)
+        first = buffer.physical(0) // abi.BLOCK_BYTES
+        lines = [first + block for block in blocks]
+        for at, (line, after) in enumerate(zip(lines, [*lines[1:], first + 60], strict=True)):
+            node = Node(QPN, GENERATION, 10 * at, 2 * at, abi.Encoding.LIST, (0, 3))
+            buffer.write((line - first) * abi.BLOCK_BYTES,
+                         node.pack(next_line=after, next_adjacent=int(at + 1 < len(lines))))
+        self.card.registers["prefetch_depth"], self.card.registers["prefetch_watermark"] = depth, depth
+        self.card.registers["retransmit_slack"] = 1
+        self.life = TimedLife(64, self.memory, lambda line: True, qpn=QPN, generation=GENERATION, psn=0, line=lines[0])
+        self.retired, self.reads = [], []
+        self.card.receive_path.retire = self._retire
+        self.card.pcie.read, self._read = self._asked, self.card.pcie.read
+
+    def _retire(self, life, lag):
+        while life.matcher.retired:
+            self.retired.append(life.matcher.retired.popleft().rsn)
+
+    def _asked(self, time_ns, read, *more):
+        self.reads.append(read.bytes // abi.BLOCK_BYTES)
+        return self._read(time_ns, read, *more)
+
+    def link(self, count):
+        self.life.matcher.linked += count
+        self.card.second_level.look(self.life)
+
+    def header(self, rsn):
+        """The retransmission with this RSN arrives."""
+        self.card.second_level.match(SimpleNamespace(rsn=rsn), self.life,
+                                     SimpleNamespace(psn=10 * (rsn // 2) + 3 * (rsn % 2)))
+
+    def pass_ns(self, time_ns):
+        self.loop.run(self.loop.now_ns + time_ns)
+
+
+def test_a_block_that_is_not_the_lists_next_one_is_read_again():
+    """Three nodes lie one behind the other, and the fourth, of which the third says the same, elsewhere."""
+    bench = _Bench([0, 1, 2, 9], depth=8)
+    bench.link(4)
+    bench.pass_ns(10 * LATENCY_NS)
+    assert bench.reads == [1, 3, 1]     # of what is adjacent as much as is linked, then what was not there
+    bench = _Bench([0, 1, 9, 10], depth=8)
+    bench.link(4)
+    bench.pass_ns(10 * LATENCY_NS)
+    assert bench.reads == [1, 3, 2] and [node.rsn for node in bench.life.matcher.nodes] == [0, 2, 4, 6]
+    assert bench.card.second_level.prefetcher.entries.count(None) == preset("test").cache_entries - 4
+
+
+def test_reasons_to_look_at_a_list_that_is_to_be_looked_at_are_one():
+    bench = _Bench([0], depth=1)
+    for _ in range(5):
+        bench.link(0)
+    assert len(bench.card.second_level.prefetcher._work) == 1
+    bench.link(1)
+    bench.pass_ns(LATENCY_NS / 2)
+    assert bench.reads == [1]
+
+
+def test_waiting_headers_are_tried_one_after_the_other():
+    bench = _Bench([0, 1], depth=1)
+    bench.link(2)
+    for rsn in range(3):        # all before the first node is there
+        bench.header(rsn)
+    seen = []
+    for _ in range(int(4 * LATENCY_NS / CYCLE_NS)):
+        bench.pass_ns(CYCLE_NS)
+        seen.append(len(bench.life.matcher.waiting))
+    assert [count for count, before in zip(seen, [None, *seen], strict=False) if count != before] == [0, 3, 2, 1, 0]
+    assert seen.index(1, seen.index(3)) - seen.index(2, seen.index(3)) == 2      # cycles between two tries
+    assert bench.retired == [0]
+    counted = bench.card.counters["match_stall_cycles"]
+    assert counted == sum(1 for count in seen if count)
+
+
+def test_what_the_driver_matches_retires_nodes_behind_the_headers_that_wait():
+    bench = _Bench([0, 1, 2], depth=4)
+    bench.link(3)
+    bench.header(0)
+    bench.pass_ns(LATENCY_NS / 4)
+    bench.card.second_level.unmatched(SimpleNamespace(rsn=3), bench.life)
+    assert bench.life.matcher.waiting and not bench.card.second_level.room(bench.life)
+    bench.pass_ns(10 * LATENCY_NS)
+    assert not bench.life.matcher.waiting and bench.card.second_level.room(bench.life)
+    assert bench.retired == [0, 2] and bench.card.counters["cache_misses"] == 1
+
+
+def test_a_full_cache_gives_up_the_last_node_of_a_list_that_nobody_waits_for():
+    entries = preset("test").cache_entries
+    bench = _Bench(list(range(entries)), depth=entries)
+    bench.link(entries)
+    bench.pass_ns(20 * LATENCY_NS)
+    held = len(bench.life.matcher.nodes)
+    cache = bench.card.second_level.prefetcher
+    assert held == entries - entries // 4       # a list that nobody waits for leaves a quarter
+    for place, entry in enumerate(cache.entries):
+        if entry is None:
+            cache.entries[place] = (None, None)     # the rest is reserved
+    other = _Bench([20], depth=4)
+    other.life.matcher._read = lambda line: other.memory.read(line * abi.BLOCK_BYTES, abi.BLOCK_BYTES)
+    other.life.matcher.linked = 1
+    other.card = bench.card
+    bench.card.second_level.match(SimpleNamespace(rsn=0), other.life, SimpleNamespace(psn=0))
+    bench.pass_ns(10 * LATENCY_NS)
+    assert len(bench.life.matcher.nodes) == held - 1 and len(other.life.matcher.nodes) == 1
+    assert bench.life.matcher.more and not other.life.matcher.waiting
+
+
+def test_a_small_read_waits_for_one_that_waits_for_room_and_not_for_all():
+    loop = EventLoop()
+    pcie, came = Pcie(loop, TIMING, HostTiming(read_jitter=0)), []
+    for number in range(1, 9):
+        pcie.read(100.0 * number, Read(0, 1024, lambda done, number=number: came.append(number)), waits=True)
+    assert pcie.overtake(250.0, Read(0, 64, lambda done: came.append("small")))
+    loop.run(100_000)
+    assert came == [1, 2, 3, 4, "small", 5, 6, 7, 8]
+    assert not pcie.overtake(loop.now_ns, Read(0, 64, came.append))
+
+
+def test_writes_of_one_client_wait_for_each_other_not_for_when_they_were_meant():
+    bench = _Bench([0], depth=1)
+    card, buffer = bench.card, bench.memory.alloc(4096, 4096, True, 4096)
+    card.pcie.write_payload(0.0, 4096)
+    busy = card.pcie._payload[-1][3]
+    sent = []
+    for number in range(3):
+        card.post("entries", buffer.physical(64 * number), bytes(64), 40.0,
+                  lambda: sent.append(card.pcie.written_at))
+    card.post("others", buffer.physical(1024), bytes(64), 60.0, lambda: sent.append(card.pcie.written_at))
+    bench.pass_ns(10 * LATENCY_NS)
+    assert all(at >= busy for at in sent) and sent[1] < sent[2]     # the other client's goes between
+    assert sent[2] - sent[0] >= TIMING.write_pace and sent[3] - sent[2] >= TIMING.write_pace
