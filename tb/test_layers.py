@@ -53,7 +53,8 @@ IMPORTS = {
     "driver/channel": "driver/terms driver/verbs",
     "driver/application": "driver/terms driver/verbs",
     "driver/ibverbs": "contracts",
-    "driver/serve": "driver/terms driver/device driver/ibverbs driver/queue driver/operation driver/verbs",
+    "driver/serve": "driver/terms driver/device driver/ibverbs driver/queue driver/operation driver/connection "
+                    "driver/verbs driver/cm",
     # RDMA in software: beside the card's driver, of which it shares the words and nothing that moves.
     "driver/soft/ports": "",
     "driver/soft/raw": "contracts driver/terms driver/memory",

@@ -45,6 +45,9 @@ class AddrFlag(enum.IntFlag):
 class Option(enum.IntEnum):
     """Options of a CMID (RDMA_OPTION_ID_*)."""
 
+    TOS = 0
+    REUSEADDR = 1
+    AFONLY = 2
     ACK_TIMEOUT = 3
 
 

@@ -79,7 +79,7 @@ class QpEngine:
         self.path = self.receiver = self.sender = self._way = None
         self.on_card = self.in_error = self.leaving = self.draining = False
         self.start_answering = start_answering
-        self._tell, self._tell_drained, self._heard = tell, False, False
+        self._tell, self._tell_drained, self._heard, self._left = tell, False, False, False
         self.told_card = None
         self._news = True        # the receiver heard of something since it last worked out what is complete
         self._receives, self._shared = receives, shared
@@ -235,7 +235,7 @@ class QpEngine:
         if receiver.holes.waits_for_blocks:
             receiver.link_waiting()
             self._news = True
-        if self._news and not self.in_error:
+        if self._news and not self.in_error and not self.leaving:
             self._news = False
             self._take_messages()
         self.operations.pump()
@@ -266,10 +266,10 @@ class QpEngine:
             self.fail(WCStatus.WR_FLUSH_ERR)
 
     def _progress_sender(self, now):
-        sender, requester = self.sender, self.operations.requester
+        sender, requester, mailbox = self.sender, self.operations.requester, self.operations.mailbox
         sender.requests, sender.oldest_psn = requester.started, requester.oldest_psn
         sender.spares = not requester.open and not requester.waiting
-        sender.await_peer(bool(requester.open), now)
+        sender.await_peer(bool(requester.open) or mailbox.awaits_peer, now)
         sender.poll(now)
         if sender.frames:
             self._carry_out(sender.frames)
@@ -280,7 +280,7 @@ class QpEngine:
             self.fail(sender.failed)
         if taken or self.in_error or requester.waiting or self.operations.responder.entries:
             self.operations.pump()
-            sender.await_peer(bool(requester.open), now)
+            sender.await_peer(bool(requester.open) or mailbox.awaits_peer, now)
         if self.draining and not self.in_error and not requester.open:
             self.draining = False
             if self._tell_drained:
@@ -356,7 +356,9 @@ class QpEngine:
         """Those that no message took; shared ones stay."""
         if self._shared:
             self._receives.leave(self.operations.wake)
-            self._tell(EventType.QP_LAST_WQE_REACHED)
+            if not self._left:
+                self._left = True
+                self._tell(EventType.QP_LAST_WQE_REACHED)
             return
         for receive in self._receives.clear():
             self.complete_receive(receive, WCStatus.WR_FLUSH_ERR)

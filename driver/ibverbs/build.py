@@ -1,4 +1,4 @@
-"""Building libibverbs.so.1: ``python -m weft.driver.ibverbs.build [FOLDER]``."""
+"""Building libibverbs.so.1, and what is preloaded: ``python -m weft.driver.ibverbs.build [FOLDER]``."""
 
 import fcntl
 import hashlib
@@ -10,7 +10,10 @@ from pathlib import Path
 from .header import header
 
 HERE = Path(__file__).resolve().parent
-NAME = "libibverbs.so.1"
+NAME, PRELOAD = "libibverbs.so.1", "libweft-preload.so"
+# What stands between a program and the C library. The rest is libibverbs'; the sources of SHARED are in both.
+PRELOADED = ("preload.c", "interfaces.c", "rdma_cm.c", "rdma_cm_commands.c")
+SHARED = ("socket.c",)
 FLAGS = ("-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra", "-Werror")
 NEEDED = "/usr/include/infiniband/verbs.h"
 
@@ -34,7 +37,7 @@ def compiler():
 
 
 def build(folder):
-    """Build the library in ``folder``, if it is not there as its sources are; its path.
+    """Build both libraries in ``folder``, if they are not there as their sources are; the path of libibverbs.
 
     Raises
     ------
@@ -50,23 +53,31 @@ def build(folder):
 
 
 def _build(folder):
-    sources, contract = sorted(HERE.glob("*.c")), header()
+    contract, script = header(), HERE / "libibverbs.map"
     digest = hashlib.sha256(contract.encode())
-    for file in (*sources, *sorted(HERE.glob("*.h")), HERE / "libibverbs.map", Path(__file__)):
+    for file in (*sorted(HERE.glob("*.c")), *sorted(HERE.glob("*.h")), script, Path(__file__)):
         digest.update(file.read_bytes())
     library, stamp = folder / NAME, folder / "stamp"
     if library.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest():
         return library
+    stamp.unlink(missing_ok=True)
     (folder / "contract.h").write_text(contract)
-    fresh = folder / f"{NAME}.new"
-    command = [compiler(), *FLAGS, f"-I{folder}", "-shared", f"-Wl,-soname,{NAME}", "-Wl,-z,defs",
-               f"-Wl,--version-script={HERE / 'libibverbs.map'}", "-o", fresh, *sources]
+    preloaded = [HERE / name for name in (*PRELOADED, *SHARED)]
+    _link(folder, PRELOAD, preloaded, "-ldl")
+    _link(folder, NAME, [file for file in sorted(HERE.glob("*.c")) if file.name not in PRELOADED],
+          f"-Wl,--version-script={script}")
+    stamp.write_text(digest.hexdigest())
+    return library
+
+
+def _link(folder, name, sources, *options):
+    fresh = folder / f"{name}.new"
+    command = [compiler(), *FLAGS, f"-I{folder}", "-shared", f"-Wl,-soname,{name}", "-Wl,-z,defs", "-o", fresh,
+               *sources, *options]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise CannotBuild(f"the C compiler failed:\n{done.stderr}")
-    fresh.replace(library)
-    stamp.write_text(digest.hexdigest())
-    return library
+    fresh.replace(folder / name)
 
 
 if __name__ == "__main__":

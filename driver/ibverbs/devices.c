@@ -4,22 +4,15 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define SOCKET "/run/weft/host.sock"
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct device *devices; /* what was ever seen: a program may keep a pointer after it freed its list */
 
-static const char *path(void) {
-    const char *named = getenv("WEFT_SOCKET");
-    return named ? named : SOCKET;
-}
-
 /* The first call on a connection. */
 int say_hello(struct context *c, struct weft_welcome *welcome, int files[4]) {
-    c->socket = weft_connect(path());
+    c->socket = weft_connect(weft_path());
     if (c->socket < 0) {
         int error = errno;
-        weft_log("no daemon at %s (%s): WEFT_SOCKET names its socket, `weft run` sets it", path(), strerror(error));
+        weft_log("no daemon at %s (%s): WEFT_SOCKET names its socket, `weft run` sets it", weft_path(), strerror(error));
         return error;
     }
     pthread_mutex_init(&c->lock, NULL);

@@ -33,6 +33,23 @@ class Opcode(enum.IntEnum):
     MODIFY_QP = 14
     QUERY_QP = 15
     DESTROY = 16
+    CREATE_CM_CHANNEL = 17
+    GET_CM_EVENT = 18
+    CREATE_ID = 19
+    DESTROY_ID = 20
+    MIGRATE_ID = 21
+    SET_OPTION = 22
+    BIND_ADDR = 23
+    RESOLVE_ADDR = 24
+    RESOLVE_ROUTE = 25
+    QUERY_ROUTE = 26
+    LISTEN = 27
+    CONNECT = 28
+    ACCEPT = 29
+    REJECT = 30
+    DISCONNECT = 31
+    NOTIFY = 32
+    INIT_QP_ATTR = 33
 
 
 class Kind(enum.IntEnum):
@@ -45,6 +62,8 @@ class Kind(enum.IntEnum):
     CQ = 5
     SRQ = 6
     QP = 7
+    CM_CHANNEL = 8
+    CM_ID = 9
 
 
 def _layout(name, *fields):
@@ -83,6 +102,13 @@ QP_ATTR = (
         "port_num", "timeout", "retry_cnt", "rnr_retry", "is_global", "sgid_index", "hop_limit", "traffic_class", "sl",
         "ah_port_num")))
 SRQ_ATTR = (("max_wr", 32), ("max_sge", 32), ("srq_limit", 32))
+CM_PRIVATE_BYTES_MAX = 256
+_PRIVATE = ("private_data", CM_PRIVATE_BYTES_MAX * 8, "Lowest byte first.")
+CONN_PARAM = (("qp_num", 32), *((name, 8) for name in (
+    "private_data_len", "srq", "responder_resources", "initiator_depth", "flow_control", "retry_count",
+    "rnr_retry_count", "_padding")), _PRIVATE)
+ADDRESSES = tuple((name, 32) for name in ("src_ip", "src_port", "dst_ip", "dst_port"))
+_ID = ("handle", 32)
 
 PIECE = _layout("piece", ("file", 32), ("_reserved", 32), ("offset", 64), ("length", 64))
 
@@ -113,6 +139,32 @@ MESSAGES = {
                        _layout("state", ("qp_state", 32), ("_reserved", 32))),
     Opcode.QUERY_QP: (HANDLE, _layout("qp_attr", *QP_ATTR)),
     Opcode.DESTROY: (_layout("destroy", ("kind", 32, "", Kind), ("handle", 32)), NOTHING),
+    # What librdmacm asks the kernel for (rdma/rdma_user_cm.h). IP addresses are numbers, 0 is any.
+    Opcode.CREATE_CM_CHANNEL: (NOTHING, HANDLE),                     # file: a byte for each event
+    Opcode.GET_CM_EVENT: (HANDLE, _layout(
+        "cm_event", ("user", 64), ("there", 32, "0: there is none."), ("id", 32), ("event", 32), ("status", 32),
+        *CONN_PARAM, ("_reserved", 32))),
+    Opcode.CREATE_ID: (_layout("create_id", ("user", 64), ("channel", 32), ("port_space", 32), ("qp_type", 32),
+                               ("_reserved", 32)), HANDLE),
+    Opcode.DESTROY_ID: (HANDLE, _layout("events", ("reported", 32), ("dropped", 32, "That were not taken."))),
+    Opcode.MIGRATE_ID: (_layout("migrate_id", _ID, ("channel", 32)),
+                        _layout("moved", ("reported", 32), ("moved", 32, "From one channel to the other."))),
+    Opcode.SET_OPTION: (_layout("set_option", _ID, ("level", 32), ("name", 32), ("value", 32)), NOTHING),
+    Opcode.BIND_ADDR: (_layout("bind_addr", _ID, ("ip", 32), ("port", 32), ("_reserved", 32)), NOTHING),
+    Opcode.RESOLVE_ADDR: (_layout("resolve_addr", _ID, ("timeout_ms", 32), *ADDRESSES), NOTHING),
+    Opcode.RESOLVE_ROUTE: (HANDLE, NOTHING),
+    Opcode.QUERY_ROUTE: (HANDLE, _layout(
+        "id_route", ("node_guid", 64, "0 as long as it belongs to no device."), ("sgid", 128, "Lowest byte first."),
+        ("dgid", 128, "Likewise."), *ADDRESSES, ("paths", 32), ("mtu", 32))),
+    Opcode.LISTEN: (_layout("listen", _ID, ("backlog", 32)), NOTHING),
+    Opcode.CONNECT: (_layout("connect", _ID, *CONN_PARAM), NOTHING),
+    Opcode.ACCEPT: (_layout("accept", ("user", 64), _ID, ("valid", 32, "0: there is nothing to be said."), *CONN_PARAM,
+                            ("_reserved", 32)), NOTHING),
+    Opcode.REJECT: (_layout("reject", _ID, ("reason", 32), ("private_data_len", 32), _PRIVATE), NOTHING),
+    Opcode.DISCONNECT: (HANDLE, NOTHING),
+    Opcode.NOTIFY: (_layout("notify", _ID, ("event", 32)), NOTHING),
+    Opcode.INIT_QP_ATTR: (_layout("init_qp_attr", _ID, ("qp_state", 32)),
+                          _layout("id_qp_attr", ("mask", 32), *QP_ATTR, ("_reserved", 32))),
 }
 
 

@@ -73,12 +73,6 @@ PUBLIC int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece) {
     return EOPNOTSUPP;
 }
 
-/* Of the kernel's structures, which nobody here has. */
-NOTHING(ibv_copy_ah_attr_from_kern)
-NOTHING(ibv_copy_qp_attr_from_kern)
-NOTHING(ibv_copy_path_rec_from_kern)
-NOTHING(ibv_copy_path_rec_to_kern)
-
 /* The private node: libraries of real cards register themselves, and never get a device. */
 PUBLIC bool verbs_allow_disassociate_destroy;
 NOTHING(verbs_register_driver_34)

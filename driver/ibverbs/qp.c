@@ -118,7 +118,7 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *a, int mask) {
     TAKE(IBV_QP_AV, sgid_index, route->sgid_index);
     TAKE(IBV_QP_AV, hop_limit, route->hop_limit);
     TAKE(IBV_QP_AV, traffic_class, route->traffic_class);
-    TAKE(IBV_QP_AV, flow_label, route->flow_label);
+    TAKE(IBV_QP_AV, flow_label, route->flow_label & 0xFFFFF);
     TAKE(IBV_QP_AV, sl, a->ah_attr.sl);
     TAKE(IBV_QP_AV, ah_port_num, a->ah_attr.port_num);
 #undef TAKE

@@ -7,6 +7,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define SOCKET "/run/weft/host.sock"
+
 void weft_log(const char *format, ...) {
     if (!getenv("WEFT_LOG")) return;
     va_list arguments;
@@ -15,6 +17,11 @@ void weft_log(const char *format, ...) {
     vfprintf(stderr, format, arguments);
     fputs("\n", stderr);
     va_end(arguments);
+}
+
+const char *weft_path(void) {
+    const char *named = getenv("WEFT_SOCKET");
+    return named ? named : SOCKET;
 }
 
 /* A socket that is connected to the daemon, or -1. */

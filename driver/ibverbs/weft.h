@@ -98,6 +98,7 @@ struct call {
     int *files; /* what comes back */
     unsigned count;
 };
+const char *weft_path(void);
 int weft_connect(const char *path);
 int weft_call(struct context *c, struct call call);
 int weft_destroy(struct context *c, unsigned kind, uint32_t handle);

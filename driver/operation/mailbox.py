@@ -154,6 +154,11 @@ class Mailbox:
             self._tell(Kind.MAILBOX_ASK)
         return self.peer_key is not None and not self.owes_answer
 
+    @property
+    def awaits_peer(self):
+        """The other one was asked for, and is not known yet."""
+        return self._asked and self.peer_key is None
+
     def on_message(self, end):
         """A MAILBOX or MAILBOX_ASK of the peer; false if it makes no sense.
 

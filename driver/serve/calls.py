@@ -16,10 +16,12 @@ from ..verbs.srq import SrqAttr, SrqInitAttr
 from .client import EventPipe
 from .completion_queue import ServedCQ
 from .program_memory import PAGE, Pieces, SharedFile
+from .quota import What
 from .ring import Violation
 from .work_queues import ServedQP, ServedSRQ
 
 NAME = b"weft0"      # of the only device that a host has
+ANY = 1 << 64
 CALLS = {}
 
 
@@ -33,7 +35,7 @@ def call(opcode):
 
 # ------------------------------------------------------------------------------------------------- the device
 
-def _field_of(gid):
+def field_of(gid):
     """A GID, or its text, as messages have it."""
     return int.from_bytes(IPv6Address(str(gid)).packed, "little")
 
@@ -43,7 +45,7 @@ def hello(client, _request, _tail, _files):
     if client.context is not None:
         raise Violation("a second greeting")
     card = client.open().card
-    return ({"node_guid": guid_of(card.mac), "gid": _field_of(GID.of_ipv4(card.ip)), "index": 0,
+    return ({"node_guid": guid_of(card.mac), "gid": field_of(GID.of_ipv4(card.ip)), "index": 0,
              "name": int.from_bytes(NAME, "little")},
             [client.bell_file.give(), os.dup(client.doorbell), os.dup(client.wake), client.async_events.theirs.give()])
 
@@ -57,7 +59,10 @@ def query_device(client, _request, _tail, _files):
             "max_res_rd_atom", "max_qp_init_rd_atom", "atomic_caps", "max_srq", "max_srq_wr", "max_srq_sge",
             "max_pkeys", "local_ca_ack_delay", "phys_port_cnt")
     of_port = ("max_msg_sz", "max_mtu", "active_mtu", "active_width", "active_speed", "port_cap_flags")
-    return ({name: int(getattr(device, name)) for name in same} | {name: int(getattr(port, name)) for name in of_port}
+    most = client.account.most
+    at_most = {"max_mr_size": most[What.MEMORY], **dict.fromkeys(("max_cq", "max_pd", "max_srq"), most[What.OBJECTS])}
+    return ({name: min(int(getattr(device, name)), at_most.get(name, ANY)) for name in same}
+            | {name: int(getattr(port, name)) for name in of_port}
             | {"version": major << 16 | minor << 8 | patch}), []
 
 
@@ -72,7 +77,9 @@ def alloc_pd(client, _request, _tail, _files):
 def share(client, request, _tail, files):
     if len(files) != 1:
         raise Violation(f"{len(files)} files where one is shared")
-    return {"handle": client.add(Kind.FILE, SharedFile(client.open().device, files[0], request.size))}, []
+    amounts = {What.MEMORY: request.size, What.MAPPINGS: 1}
+    client.account.check(amounts)
+    return {"handle": client.add(Kind.FILE, SharedFile(client.open().device, files[0], request.size), amounts)}, []
 
 
 def _pieces(client, request, tail):
@@ -127,8 +134,10 @@ def rereg_mr(client, request, tail, _files):
 
 @call(Opcode.CREATE_CHANNEL)
 def create_channel(client, _request, _tail, _files):
-    channel = EventPipe()
-    return {"handle": client.add(Kind.CHANNEL, channel)}, [channel.theirs.give()]
+    amounts = {What.DESCRIPTORS: 1}
+    client.account.check(amounts)
+    channel = EventPipe(client.account)
+    return {"handle": client.add(Kind.CHANNEL, channel, amounts)}, [channel.theirs.give()]
 
 
 def _slots(asked, what):
@@ -142,23 +151,30 @@ def create_cq(client, request, _tail, _files):
     channel = client.find(Kind.CHANNEL, request.channel) if request.channel else None
     cq = ServedCQ(client.open(), _slots(request.cqe, "cqe"), client=client, user=request.user, channel=channel,
                   comp_vector=request.comp_vector)
-    return {"handle": client.add(Kind.CQ, cq), "slots": cq.ring.slots}, [cq.ring.file.give()]
+    return {"handle": client.add(Kind.CQ, cq, cq.ring.amounts), "slots": cq.ring.slots}, [cq.ring.file.give()]
 
 
 @call(Opcode.RESIZE_CQ)
 def resize_cq(client, request, _tail, _files):
     cq = client.find(Kind.CQ, request.handle)
-    cq.resize(_slots(request.cqe, "cqe"))
+    cq.resize(_slots(request.cqe, "cqe"), lambda ring: client.recharge(Kind.CQ, request.handle, ring.amounts))
     return {"handle": request.handle, "slots": cq.ring.slots}, [cq.ring.file.give()]
 
 
 # ------------------------------------------------------------------------------------------------------- queues
 
+def _of_requests(*rings):
+    """What rings of work requests cost."""
+    return {What.RINGS: sum(ring.amounts[What.RINGS] for ring in rings), What.MAPPINGS: len(rings),
+            What.REQUESTS: sum(ring.slots for ring in rings)}
+
+
 @call(Opcode.CREATE_SRQ)
 def create_srq(client, request, _tail, _files):
     attr = SrqAttr(_slots(request.max_wr, "max_wr"), request.max_sge, request.srq_limit)
     srq = ServedSRQ(client.find(Kind.PD, request.pd), SrqInitAttr(attr), user=request.user)
-    return {"handle": client.add(Kind.SRQ, srq), "number": srq.get_srq_num(), "slots": srq.ring.slots,
+    handle = client.add(Kind.SRQ, srq, _of_requests(srq.ring))
+    return {"handle": handle, "number": srq.get_srq_num(), "slots": srq.ring.slots,
             "slot_bytes": srq.ring.slot_bytes}, [srq.ring.file.give()]
 
 
@@ -189,7 +205,7 @@ def create_qp(client, request, _tail, _files):
     init = QPInitAttr(request.qp_type, None, client.find(Kind.CQ, request.send_cq),
                       client.find(Kind.CQ, request.recv_cq), srq, QPCap(**caps), request.sq_sig_all)
     qp = ServedQP(client.find(Kind.PD, request.pd), init, user=request.user)
-    handle = client.add(Kind.QP, qp)
+    handle = client.add(Kind.QP, qp, _of_requests(qp.sends, qp.receives))
     client.qps[qp.qp_num] = qp
     return ({"handle": handle, "qp_num": qp.qp_num, "send_slots": qp.sends.slots,
              "send_slot_bytes": qp.sends.slot_bytes, "recv_slots": qp.receives.slots,
@@ -220,12 +236,17 @@ def modify_qp(client, request, _tail, _files):
 @call(Opcode.QUERY_QP)
 def query_qp(client, request, _tail, _files):
     attr, _init = client.find(Kind.QP, request.handle).query()
+    return qp_attr_fields(attr), []
+
+
+def qp_attr_fields(attr):
+    """A :class:`QPAttr` as messages have it."""
     route = attr.ah_attr.gr
     return {name: int(getattr(attr, name)) for name in _PLAIN} | {
         "qp_state": int(attr.qp_state), "sq_draining": attr.sq_draining, "is_global": attr.ah_attr.is_global,
-        "dgid": _field_of(route.dgid), "flow_label": route.flow_label,
+        "dgid": field_of(route.dgid), "flow_label": route.flow_label,
         "sgid_index": route.sgid_index, "hop_limit": route.hop_limit, "traffic_class": route.traffic_class,
-        "sl": attr.ah_attr.sl, "ah_port_num": attr.ah_attr.port_num}, []
+        "sl": attr.ah_attr.sl, "ah_port_num": attr.ah_attr.port_num}
 
 
 # ------------------------------------------------------------------------------------------------------ the end
@@ -248,7 +269,7 @@ def destroy(client, request, _tail, _files):
     if users := _users(kind, thing):
         raise InUse(f"{users} others need the {kind.name}")
     thing.close()
-    del client.objects[kind][request.handle]
+    client.remove(kind, request.handle)
     if kind is Kind.QP:
         client.qps.pop(thing.qp_num, None)
     return {}, []

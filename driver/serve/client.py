@@ -10,17 +10,30 @@ from ..ibverbs.rings import ASYNC_EVENT, BELL
 from ..terms.enums import WCOpcode
 from ..terms.errors import InvalidValue, NoRoom
 from ..verbs.context import Context
+from .quota import DESCRIPTORS_OF_PROGRAM, OF_ONE, Account, What
 from .ring import Violation
 from .shared_memory import Given, create, words_of
 
 POSTED, ASLEEP, TOLD, WAITING = (BELL.offset_of(name) // 32 for name in ("posted", "asleep", "told", "waiting"))
-OBJECTS_MAX = 1 << 16
-EVENTS_MAX = 1 << 12
+_AN_EVENT = {What.EVENTS: 1}
+_OF_ITSELF = {What.PROGRAMS: 1, What.DESCRIPTORS: DESCRIPTORS_OF_PROGRAM, What.MAPPINGS: 1}
 _RECEIVES = frozenset({WCOpcode.RECV, WCOpcode.RECV_RDMA_WITH_IMM})
+
+
+def _eventfd(undo):
+    """A descriptor, which ``undo`` closes."""
+    file = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    undo.callback(os.close, file)
+    return file
 
 
 class EventPipe:
     """Events on their way to a program that may be slow to read them: a socket, and what did not fit in it.
+
+    Parameters
+    ----------
+    account : Account
+        Of the program.
 
     Attributes
     ----------
@@ -30,7 +43,8 @@ class EventPipe:
         Who tells events by it.
     """
 
-    def __init__(self):
+    def __init__(self, account):
+        self._account = account
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.theirs, self.users = Given(theirs.detach()), 0
         self._ours.setblocking(False)
@@ -44,18 +58,23 @@ class EventPipe:
         Violation
             If thousands are not read.
         """
+        try:
+            self._account.take(_AN_EVENT)
+        except NoRoom as problem:
+            raise Violation(str(problem)) from None
         self._waiting.append(event)
         self.flush()
-        if len(self._waiting) > EVENTS_MAX:
-            raise Violation(f"{EVENTS_MAX} events are not read")
 
     def flush(self):
         with contextlib.suppress(BlockingIOError, ConnectionError):
             while self._waiting:
                 self._ours.send(self._waiting[0])
                 self._waiting.popleft()
+                self._account.give(_AN_EVENT)
 
     def close(self):
+        self._account.give({What.EVENTS: len(self._waiting)})
+        self._waiting.clear()
         self._ours.close()
         self.theirs.close()
 
@@ -68,25 +87,38 @@ class Client:
     connection : socket
     name : str
         Of the device.
+    whole : Account
+        Of all programs.
 
     Attributes
     ----------
+    account : Account
+        What it has.
     violated : Violation or None
         Why it is not served any longer.
     news : bool
         It has completions that it was not told of.
+
+    Raises
+    ------
+    NoRoom
     """
 
-    def __init__(self, connection, name):
+    def __init__(self, connection, name, whole):
         self.socket, self.context = connection, None
-        self.name = name
-        file, self._bell_mapping = create("weft-bell", BELL.size_bytes)
-        self.bell_file = Given(file)
-        self.bell = words_of(self._bell_mapping)
-        self.doorbell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.async_events = EventPipe()
-        self.objects = {kind: {} for kind in Kind}
+        self.name, self.account = name, Account(OF_ONE, whole)
+        self.account.take(_OF_ITSELF)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.account.close)
+            file, self._bell_mapping = create("weft-bell", BELL.size_bytes)
+            self.bell_file = Given(file)
+            undo.callback(self.bell_file.close)
+            self.bell = words_of(self._bell_mapping)
+            self.doorbell = _eventfd(undo)
+            self.wake = _eventfd(undo)
+            self.async_events = EventPipe(self.account)
+            undo.pop_all()
+        self.objects, self._charges = {kind: {} for kind in Kind}, {}
         self.qps = {}           # by number
         self._handles, self._posted = 0, 0
         self.violated, self.news = None, False
@@ -99,19 +131,45 @@ class Client:
 
     # ------------------------------------------------------------------------------------- objects
 
-    def add(self, kind, thing):
-        """A handle of a new object.
+    def add(self, kind, thing, amounts=None):
+        """A handle of a new object, which costs such ``amounts`` by :class:`What`; it is closed if that is too much.
 
         Raises
         ------
         NoRoom
         """
-        if sum(map(len, self.objects.values())) >= OBJECTS_MAX:
+        amounts = {What.OBJECTS: 1} | (amounts or {})
+        try:
+            self.account.take(amounts)
+        except NoRoom:
             thing.close()
-            raise NoRoom(f"a program has {OBJECTS_MAX} objects at most")
+            raise
         self._handles += 1
         self.objects[kind][self._handles] = thing
+        self._charges[kind, self._handles] = amounts
         return self._handles
+
+    def remove(self, kind, handle):
+        """An object that is closed is gone."""
+        del self.objects[kind][handle]
+        self.account.give(self._charges.pop((kind, handle)))
+
+    def recharge(self, kind, handle, amounts):
+        """An object costs something else from now on.
+
+        Raises
+        ------
+        NoRoom
+            Nothing changed then.
+        """
+        before, amounts = self._charges[kind, handle], {What.OBJECTS: 1} | amounts
+        self.account.give(before)
+        try:
+            self.account.take(amounts)
+        except NoRoom:
+            self.account.take(before)
+            raise
+        self._charges[kind, handle] = amounts
 
     def find(self, kind, handle):
         """The object behind a handle.
@@ -168,8 +226,9 @@ class Client:
                 user = getattr(event.element, "user", 1)      # of the device: port 1
                 self.async_events.tell(ASYNC_EVENT.pack(user=user, event_type=event.event_type))
         self.async_events.flush()
-        for channel in self.objects[Kind.CHANNEL].values():
-            channel.flush()
+        for kind in (Kind.CHANNEL, Kind.CM_CHANNEL):
+            for channel in self.objects[kind].values():
+                channel.flush()
 
     def fall_asleep(self):
         """The daemon is about to sleep: doorbells are wanted."""
@@ -189,6 +248,8 @@ class Client:
     def close(self):
         """The program is gone, or is to be: free what it had."""
         self.socket.close()
+        for channel in self.objects[Kind.CM_CHANNEL].values():
+            channel.close()
         if self.context is not None:
             self.context.close()
         for file in list(self.objects[Kind.FILE].values()):
@@ -196,7 +257,8 @@ class Client:
             file.close()
         for pipe in (self.async_events, *self.objects[Kind.CHANNEL].values()):
             pipe.close()
-        self.objects = {kind: {} for kind in Kind}
+        self.objects, self._charges = {kind: {} for kind in Kind}, {}
+        self.account.close()
         self.bell.release()
         self._bell_mapping.close()
         self.bell_file.close()

@@ -2,7 +2,7 @@
 
 from ..ibverbs.rings import COMP_EVENT, WC_SLOT
 from ..terms.enums import WCStatus
-from ..terms.errors import InvalidValue
+from ..terms.errors import InvalidValue, NoRoom
 from ..verbs.cq import CQ
 from .ring import ARMED, DONE, SharedRing, Violation
 from .shared_memory import compiled, fence
@@ -27,7 +27,11 @@ class ServedCQ(CQ):
     def __init__(self, context, cqe, *, client, user, channel=None, comp_vector=0):
         super().__init__(context, cqe, comp_vector=comp_vector)
         self.client, self.user, self.served_channel = client, user, channel
-        self.ring = self._ring(self.cqe)
+        try:
+            self.ring = self._ring(self.cqe)
+        except NoRoom:
+            super().close()
+            raise
         if channel is not None:
             channel.users += 1
 
@@ -65,18 +69,24 @@ class ServedCQ(CQ):
         if self.served_channel is not None:
             self.served_channel.tell(COMP_EVENT.pack(user=self.user))
 
-    def resize(self, cqe):
-        """Another ring, with what the program has not taken yet.
+    def resize(self, cqe, allow=lambda ring: None):
+        """Another ring, with what the program has not taken yet; ``allow`` is asked before it is used.
 
         Raises
         ------
         InvalidValue
             If that is more, or the queue overran.
+        NoRoom
         """
         size, old = self._size(cqe), self.ring
         if self.overrun or old.waiting > size:
             raise InvalidValue(f"Failed to resize CQ: it holds {old.waiting} completions, or overran")
         new = self._ring(size)
+        try:
+            allow(new)
+        except NoRoom:
+            new.close()
+            raise
         for number in range(old.own - old.waiting, old.own):
             at, to = old.place(number), new.place(new.own)
             new.mapping[to : to + old.slot_bytes] = old.mapping[at : at + old.slot_bytes]

@@ -18,15 +18,17 @@ from ..ibverbs.messages import (
     Opcode,
 )
 from ..queue.command import CommandError, CommandTimeout
-from ..terms.errors import PyverbsRDMAError
+from ..terms.errors import NoRoom, PyverbsRDMAError
+from . import connection_calls  # noqa: F401 - it adds to CALLS
 from .calls import CALLS
 from .client import Client
+from .quota import Account, of_this_process
 from .ring import Violation
 from .shared_memory import fence
 
 ERRORS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.EOPNOTSUPP), (TimeoutError, errno.ETIMEDOUT),
           (CommandTimeout, errno.EIO), (CommandError, errno.EIO), (DeviceFatal, errno.EIO), (ValueError, errno.EINVAL),
-          (TypeError, errno.EINVAL))
+          (TypeError, errno.EINVAL), (OSError, errno.ENOMEM))     # the last: no mapping or descriptor is left
 
 
 class World:
@@ -57,15 +59,20 @@ class Daemon:
         Gets a socket ``NAME.sock`` for each host.
     say : callable(sentence)
         Gets what a person may want to know.
+    most : dict of What to int, optional
+        What all programs together may have; without it :func:`~weft.driver.serve.quota.of_this_process`.
 
     Attributes
     ----------
     clients : dict of int to Client
         By descriptor of their socket.
+    account : Account
+        What all of them have.
     """
 
-    def __init__(self, world, folder, say=lambda sentence: None):
+    def __init__(self, world, folder, say=lambda sentence: None, most=None):
         self.world, self.say = world, say
+        self.account = Account(of_this_process() if most is None else most)
         self.clients, self._listeners = {}, {}
         self._poll = select.epoll()
         self.paths = {}
@@ -131,7 +138,12 @@ class Daemon:
         with contextlib.suppress(BlockingIOError, ConnectionError):
             connection = listener.accept()[0]
             connection.setblocking(False)
-            client = Client(connection, self.world.hosts[host])
+            try:
+                client = Client(connection, self.world.hosts[host], self.account)
+            except (NoRoom, OSError) as problem:
+                connection.close()
+                self.say(f"a program on {host} was turned away: {problem}")
+                return
             self.clients[connection.fileno()] = client
             self._poll.register(connection.fileno(), select.EPOLLIN)
             self._poll.register(client.doorbell, select.EPOLLIN)
@@ -162,7 +174,9 @@ class Daemon:
             socket.send_fds(client.socket, [answer], out)
         except Violation as violation:
             self.drop(client, f"was dropped: {violation}")
-        except (BlockingIOError, ConnectionError):
+        except ConnectionError:      # it ended meanwhile
+            self.drop(client)
+        except BlockingIOError:
             self.drop(client, "was dropped: it takes no answers")
         finally:
             for file in files:

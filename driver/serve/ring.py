@@ -2,6 +2,7 @@
 
 from ..ibverbs.rings import RING_HEADER
 from ..terms.errors import PyverbsError
+from .quota import What
 from .shared_memory import Given, create, words_of
 
 PROD, CONS, DONE, ARMED = (RING_HEADER.offset_of(name) // 32 for name in ("prod", "cons", "done", "armed"))
@@ -30,6 +31,11 @@ class SharedRing:
         self.file = Given(file)
         self.words = words_of(self.mapping)
         self.own = 0
+
+    @property
+    def amounts(self):
+        """What it costs, by :class:`What`."""
+        return {What.RINGS: len(self.mapping), What.MAPPINGS: 1}
 
     def place(self, number):
         """Where slot ``number`` starts."""

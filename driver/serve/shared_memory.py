@@ -51,13 +51,14 @@ def create(name, size):
 
 
 def check_sealed(file, size):
-    """Raise InvalidValue unless a program's file has ``size`` bytes and keeps them."""
+    """Raise InvalidValue unless a program's file has ``size`` bytes and keeps them, on pages of any memory: huge ones
+    are few, and who touches one that is not there gets a signal."""
     try:
         sealed = fcntl.fcntl(file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
     except OSError:
         sealed = False
-    if not sealed or os.fstat(file).st_size < size:
-        raise InvalidValue(f"a file of {size} bytes that cannot shrink is needed")
+    if not sealed or os.fstat(file).st_size < size or os.fstatvfs(file).f_bsize != mmap.PAGESIZE:
+        raise InvalidValue(f"a file of {size} bytes that cannot shrink is needed, and not of huge pages")
 
 
 class Given:

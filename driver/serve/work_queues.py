@@ -1,9 +1,12 @@
 """Queue pairs and shared receive queues whose requests come out of a program's memory."""
 
+import contextlib
+
 from ..ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
 from ..operation.operation import COMPLETION_OPCODE, FETCHES, Operation
 from ..operation.receives import Receive
 from ..terms.enums import SendFlags, WCStatus, WROpcode
+from ..terms.errors import NoRoom
 from ..verbs.qp import QP
 from ..verbs.srq import SRQ
 from .ring import SharedRing, Violation
@@ -60,7 +63,11 @@ class ServedSRQ(SRQ):
     def __init__(self, creator, attr, *, user):
         super().__init__(creator, attr)
         self.user = user
-        self.ring = ReceiveRing("weft-srq", attr.max_wr, attr.max_sge, self.context.local_keys)
+        try:
+            self.ring = ReceiveRing("weft-srq", attr.max_wr, attr.max_sge, self.context.local_keys)
+        except NoRoom:
+            super().close()
+            raise
 
     def take_work(self):
         """Take what the program posted."""
@@ -82,9 +89,17 @@ class ServedQP(QP):
     def __init__(self, creator, init_attr, *, user):
         super().__init__(creator, init_attr)
         self.user, cap, self._keys = user, self.cap, self.context.local_keys
-        self.sends = SharedRing("weft-sq", max(1, cap.max_send_wr),
-                                _SEND.size + max(cap.max_send_sge * _SGE.size, cap.max_inline_data))
-        self.receives = ReceiveRing("weft-rq", max(1, cap.max_recv_wr), cap.max_recv_sge, self._keys)
+        try:
+            receives = ReceiveRing("weft-rq", max(1, cap.max_recv_wr), cap.max_recv_sge, self._keys)
+            with contextlib.ExitStack() as undo:
+                undo.callback(receives.close)
+                self.sends = SharedRing("weft-sq", max(1, cap.max_send_wr),
+                                        _SEND.size + max(cap.max_send_sge * _SGE.size, cap.max_inline_data))
+                self.receives = receives
+                undo.pop_all()
+        except NoRoom:
+            super().close()
+            raise
 
     def take_work(self):
         """Take what the program posted.

@@ -1,10 +1,9 @@
 """Files of a Vivado project, and the script that makes and builds it in batch mode."""
 
 from ..abi import BAR_BYTES, MSIX_PBA_OFFSET, MSIX_TABLE_OFFSET
-from ..verilog import CARD_MODULE
+from ..verilog import CARD_MODULE, rtlil_text, verilog_text
 from .constraints import PART, crossings_xdc, pins_xdc
 from .mac_side import FRAME_BYTES
-from .text import clocks_text
 from .u50 import ILA_CARD, ILA_MAC, PROBES, TOP, U50
 from .vendor import CMAC, PCIE
 
@@ -83,5 +82,6 @@ def script(vectors, *, debug=False):
 
 def files(params, *, debug=False):
     """``{name: text}`` of everything but the card itself."""
-    return {f"{TOP}.v": clocks_text(U50(debug=debug), TOP), "pins.xdc": pins_xdc(), "crossings.xdc": crossings_xdc(),
+    top = verilog_text(rtlil_text(U50(debug=debug), TOP))
+    return {f"{TOP}.v": top, "pins.xdc": pins_xdc(), "crossings.xdc": crossings_xdc(),
             "build.tcl": script(params.msix_vectors, debug=debug)}

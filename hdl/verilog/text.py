@@ -67,16 +67,19 @@ def _garbage_left():
 def rtlil_text(component, name, *, emit_src=False):
     """RTLIL of an Amaranth component; the members of its signature, flattened with ``__``, are the ports.
 
+    Clocks and resets of domains that the component leaves open are ports too: ``clk``, ``rst``, ``mac_clk`` and so on.
     With ``emit_src``, attributes ``src`` say which line of Python each cell comes from.
     """
     from amaranth.back import rtlil
     from amaranth.hdl import Fragment, Signal, Value
 
     members = [Value.cast(value) for _, _, value in component.signature.flatten(component)]
-    fragment = Fragment.get(component, None)
-    name_states(fragment)
     # Constants (`ready` of an always-ready stream) make no port.
-    return rtlil.convert(fragment, name=name, emit_src=emit_src, ports=[v for v in members if isinstance(v, Signal)])
+    ports = [value for value in members if isinstance(value, Signal)]
+    design = Fragment.get(component, None).prepare(ports, hierarchy=(name,))
+    name_states(design.fragment)
+    text, _ = rtlil.convert_fragment(design, name=name, emit_src=emit_src)
+    return text
 
 
 def verilog_text(rtlil):

@@ -5,7 +5,6 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 
 from weft.hdl.board.mac_side import EVENTS, MAC_EVENTS, OWN_EVENTS, MacSide
-from weft.hdl.board.text import clocks_text
 from weft.tb.board.bench import Bench
 from weft.tb.board.mac import FIFO_BYTES, OVERHEAD_BYTES
 from weft.tb.flow.simulate import bench_seed, simulate
@@ -179,4 +178,4 @@ async def what_the_mac_tells_is_counted(dut):
 
 @pytest.mark.parametrize("sim", ["icarus"])
 def test_mac_side(sim):
-    simulate(verilog=clocks_text(MacSide(), "top"), top="top", name="board_mac_side", cases=__file__, sim=sim)
+    simulate(MacSide(), name="board_mac_side", cases=__file__, sim=sim)

@@ -7,6 +7,7 @@ import typer
 
 from weft.tb.cli.failures import needs
 from weft.tb.cli.parameters import choice, number, option
+from weft.tb.mutate.rooms import COUNT, SEED
 
 
 def bench(
@@ -41,8 +42,8 @@ def formal(
 def mutants(
     only: Annotated[list[str] | None, option("Faults of this room alone; may be given several times.", "NAME")] = None,
     names: Annotated[bool, typer.Option("--list", help="Name the rooms and end.")] = False,
-    count: Annotated[str, option("Faults over all rooms; small rooms get some more.")] = "170",
-    seed: Annotated[str, option("Of the drawing.")] = "1",
+    count: Annotated[str, option("Faults over all rooms; small rooms get some more.")] = str(COUNT),
+    seed: Annotated[str, option("Of the drawing.")] = str(SEED),
     jobs: Annotated[str, option("Simulations at once.")] = "2",
 ):
     """Small faults in the gateware, each against the tests of its room; fails unless nearly all are noticed.

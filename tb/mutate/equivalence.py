@@ -3,10 +3,12 @@
 Both get the same inputs from their initial state on, whatever the inputs are; ABC inside Yosys, by register and
 signal correspondence and property directed reachability, searches a run in which an output differs. First the module
 of the fault alone, its blocks cut off (what goes to them counts as output); then the whole design. What has no
-initial state, as what a memory shows before its first read, begins as 0 in both.
+initial state, as what a memory shows before its first read, begins as 0 in both. Where there are several clocks they
+are inputs as others, whose edges come in any order.
 """
 
 import contextlib
+import re
 
 from weft.tb.mutate.netlist import YosysFailed, write_faulty, yosys
 
@@ -15,8 +17,9 @@ LEFT = "left.aig"
 SHALLOW, SHALLOW_S = "bmc3,-g,-F,40", 20    # most faults show within a few cycles: then nothing more is tried
 TWINS = f"&put;lcorr;&get;&write,{LEFT}"        # registers of the one that are always like those of the other
 SIGNALS = f"&scorr;&write,{LEFT}"
-_BITS = ("proc; memory_map; opt -full; setundef -init -zero; async2sync; dffunmap; simplemap; techmap; opt; dffunmap; "
+_BITS = ("proc; memory_map; opt -full; setundef -init -zero; {clocks}; dffunmap; simplemap; techmap; opt; dffunmap; "
          "simplemap; aigmap; opt_clean; delete t:$scopeinfo; delete t:$assert")
+_CLOCK = re.compile(r"^  wire input \d+ \\(?:\w+_)?clk$", re.MULTILINE)
 
 
 def proven_equivalent(design, mutation, where):
@@ -37,8 +40,9 @@ def _decide(design, mutation, where, scope):
         write_faulty(design, fault, where, f"{side}.il")
         yosys(where, f"read_rtlil {side}.il; {_cut(scope, top)}; rename {top} {side}; write_rtlil {side}.il",
               SECONDS[scope])
+    bits = _BITS.format(clocks=_clocks(where / "sound.il"))
     yosys(where, f"read_rtlil sound.il; read_rtlil faulty.il; miter -equiv -flatten sound faulty miter; "
-                 f"hierarchy -top miter; {_BITS}; write_aiger -zinit differs.aig", SECONDS[scope])
+                 f"hierarchy -top miter; {bits}; write_aiger -zinit differs.aig", SECONDS[scope])
     (where / "gates.v").write_text("module gates(input a, b, output y); assign y = a ^ b; endmodule\n")
     word = ""
     for engine, seconds in ((TWINS, SECONDS[scope]), (f"&put;{SHALLOW}", SHALLOW_S),
@@ -50,6 +54,11 @@ def _decide(design, mutation, where, scope):
         if word == "snl_SAT":
             break
     return word
+
+
+def _clocks(file):
+    """Passes that make clocks and asynchronous resets of a design part of its logic, or leave its one clock out."""
+    return "clk2fflogic" if len(_CLOCK.findall(file.read_text())) > 1 else "async2sync"
 
 
 def _is_constant_0(aiger):

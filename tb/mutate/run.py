@@ -20,11 +20,10 @@ from weft.tb.measure.run import merge_report
 from weft.tb.mutate.campaign import BaselineFails, designs, for_all, judge, mutants, proof
 from weft.tb.mutate.netlist import YosysFailed
 from weft.tb.mutate.record import NotRecorded
-from weft.tb.mutate.rooms import ROOMS, TARGETS
+from weft.tb.mutate.rooms import COUNT, ROOMS, SEED, TARGETS
 from weft.tb.mutate.survivors import FILE, explained
 
 REPORT = BUILD_ROOT / "reports/mutants.json"
-COUNT, SEED = 170, 1     # with some for the smallest rooms, about 200
 BAR = 0.97
 
 

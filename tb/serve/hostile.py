@@ -33,6 +33,7 @@ def settle(daemon, clients):
     """Until the daemon has so many clients."""
     for _ in range(1000):
         if len(daemon.clients) == clients:
+            assert clients or not any(daemon.account.has.values()), daemon.account.has
             return
         daemon.turn()
     raise AssertionError(f"{len(daemon.clients)} clients")

@@ -8,11 +8,11 @@ from weft.tb.serve.functional import FunctionalWorld
 
 
 @contextlib.contextmanager
-def local_daemon(hosts=("a", "b"), *, preset="test", **options):
+def local_daemon(hosts=("a", "b"), *, preset="test", most=None, **options):
     """A :class:`Daemon` and what it said; it ends with the block."""
     with tempfile.TemporaryDirectory(prefix="weft-local-") as folder:
         said, world = [], FunctionalWorld(list(hosts), preset=preset, **options)
-        daemon = Daemon(world, folder, say=said.append)
+        daemon = Daemon(world, folder, say=said.append, most=most)
         try:
             yield daemon, said
         finally:

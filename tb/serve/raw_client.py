@@ -31,6 +31,14 @@ class Gone(Exception):
     """The daemon hung up."""
 
 
+def memory_file(size):
+    """A file of so many bytes that cannot shrink."""
+    file = os.memfd_create("raw", os.MFD_ALLOW_SEALING)
+    os.truncate(file, size)
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    return file
+
+
 class Ring:
     """A ring as the program has it."""
 
@@ -131,9 +139,7 @@ class RawClient:
 
     def memory(self, pages, pd, access=15):
         """Registered memory: its mapping and its keys; it is at :data:`VA`."""
-        file = os.memfd_create("raw", os.MFD_ALLOW_SEALING)
-        os.truncate(file, pages * PAGE)
-        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        file = memory_file(pages * PAGE)
         mapping = mmap.mmap(file, pages * PAGE)
         shared, _ = self.call(Opcode.SHARE, size=pages * PAGE, files=[file])
         os.close(file)
@@ -175,18 +181,25 @@ class RawEnd(RawClient):
                  {"timeout": 1, "retry_cnt": 2, "rnr_retry": 7, "max_rd_atomic": 4})):
             self.call(Opcode.MODIFY_QP, handle=self.qp.handle, mask=Mask.STATE | mask, qp_state=goal, **fields)
 
-    def write(self, peer, wr_id=1):
-        """Post a write of a page into the peer's."""
+    def write(self, peer, wr_id=1, opcode=WROpcode.RDMA_WRITE):
+        """Post a write of a page into the peer's, or a read of it."""
         self.sends.fill(
-            SEND_SLOT.pack(wr_id=wr_id, opcode=WROpcode.RDMA_WRITE, flags=SendFlags.SIGNALED, num_sge=1,
+            SEND_SLOT.pack(wr_id=wr_id, opcode=opcode, flags=SendFlags.SIGNALED, num_sge=1,
                            remote_addr=VA, rkey=peer.keys.rkey)
             + SGE_SLOT.pack(addr=VA, length=PAGE, lkey=self.keys.lkey))
         self.ring_bell()
 
     def completion(self):
-        """The next completion."""
+        """The next completion, and the last for now."""
+        (found,) = self.completed(1)
+        return found
+
+    def completed(self, count):
+        """The next completions, and the last for now."""
+        found = []
         for _ in range(TURNS_MAX):
-            if found := self.completions.take():
-                return found[0]
+            found += self.completions.take()
+            if len(found) >= count:
+                return found
             self.daemon.turn()
-        raise AssertionError("no completion")
+        raise AssertionError(f"{len(found)} completions")

@@ -5,13 +5,14 @@ import random
 import pytest
 
 from weft.driver.ibverbs.messages import Kind, Opcode
-from weft.driver.terms.enums import WCStatus
+from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.tb.flow.seed import drawn_seed
 from weft.tb.serve.hostile import COMMAND, clean, fuzz, pair, settle, works
 from weft.tb.serve.local import local_daemon
-from weft.tb.serve.raw_client import Gone, RawClient, Refused
+from weft.tb.serve.raw_client import SLOTS, Gone, RawClient, Refused
 
-MESSAGES_SAID, LIVES = 1500, 8
+MESSAGES_SAID, LIVES, TURNS = 1500, 8, 24
+FAR_NS = 100_000
 
 
 @pytest.fixture
@@ -36,6 +37,29 @@ def test_a_program_that_ends_leaves_nothing_and_its_peer_is_told(served):
         settle(daemon, 0)
         clean(daemon.world)
     assert not said
+
+
+def test_whatever_a_peer_was_asked_for_when_it_ended_its_silence_is_what_is_told():
+    """What comes while a QP is taken down is not refused: nobody answers any more. Nor does somebody who was asked for
+    more, and had said so, when it ended."""
+    told = 0
+    with local_daemon(delay_ns=FAR_NS) as (daemon, _):
+        for turns in range(TURNS):
+            gone, left = pair(daemon)
+            if turns % 2:
+                works(left, gone)
+            for n in range(SLOTS - 2):
+                left.write(gone, n, WROpcode.RDMA_READ)
+                gone.write(left, n, WROpcode.RDMA_READ if turns % 4 > 1 else WROpcode.RDMA_WRITE)
+            for _ in range(turns):
+                daemon.turn()
+            gone.close()
+            bad = [wc.status for wc in left.completed(SLOTS - 2) if wc.status != WCStatus.SUCCESS]
+            told += bad != []
+            assert not bad or bad[0] == WCStatus.RETRY_EXC_ERR, f"{bad} after {turns} turns"
+            left.close()
+            settle(daemon, 0)
+    assert told
 
 
 @pytest.mark.parametrize(("ring", "change"), [

@@ -1,0 +1,282 @@
+"""Identifiers of connections (rdma_cm_id) of programs: what the `rdma_cm` device of a kernel keeps for librdmacm.
+
+The QP is none of their business: the program has it elsewhere, changes its states by the attributes that it gets here,
+and says its number.
+"""
+
+import errno
+import weakref
+
+from ..cm.card_agent import CardAgent
+from ..cm.enums import EventType
+from ..cm.identifier import EVENTS
+from ..cm.qp_attributes import ACK_TIMEOUT, state_attr
+from ..connection.agent import PORT_MAX
+from ..connection.connection import News, Offer, State
+from ..connection.messages import Attribute, RejectReason, private_bytes
+from ..connection.service import HEADER
+from ..ibverbs.messages import CM_PRIVATE_BYTES_MAX, Kind
+from ..terms.enums import QPState
+from ..terms.errors import InvalidValue, NoRoom, PyverbsRDMAError
+from ..verbs.qp_attr import RD_ATOMIC_MAX
+
+LOOPBACK = 127
+FIRST_PORT = 1 << 15       # of those that are taken when none is asked for
+RETRIES_MAX = 7
+_ports = weakref.WeakKeyDictionary()       # CardAgent -> {port: identifiers that are bound to it}
+
+
+def _failed(error, sentence):
+    return PyverbsRDMAError(sentence, error)
+
+
+class ConnectionId:
+    """An identifier.
+
+    Parameters
+    ----------
+    client : Client
+    channel : ConnectionChannel
+        Where its events go.
+    user : int
+        What the program calls it; 0 for one it has not accepted yet: it is told of nothing.
+
+    Attributes
+    ----------
+    handle : int
+    reported : int
+        Events that the program took.
+    src_ip, src_port, dst_ip, dst_port : int
+        0 is any.
+    routed : bool
+        The way to the peer is known.
+    connection : Connection or None
+    listener : Listener or None
+    """
+
+    def __init__(self, client, channel, user):
+        card = client.open().card
+        self.client, self.channel, self.user, self.own_ip = client, channel, user, card.ip
+        self.agent = CardAgent.of(card)
+        self.agent.add_user(self, self._device_gone)
+        self.psn, self.ack_timeout = card.config.random.getrandbits(24), None
+        self.connection = self.listener = None
+        self.src_ip = self.src_port = self.dst_ip = self.dst_port = 0
+        self.bound = self.resolved = self.routed = self.reuse = self.ended = False
+        self.reported = self.handle = 0
+        channel.ids[self] = None
+
+    def tell(self, kind, status=0, child=None, **fields):
+        """An event, with fields of CM_EVENT."""
+        if self.user:
+            self.channel.put(self, child, there=1, user=self.user, id=child.handle if child else self.handle,
+                             event=kind, status=status & 0xFFFF_FFFF, **fields)
+
+    # ----------------------------------------------------------------------------------- addresses
+
+    def bind(self, ip, port):
+        """Belong to an address of this host, and have a port."""
+        if self.bound:
+            raise InvalidValue("the identifier is bound already")
+        ip = self._own(ip)
+        ports, listeners = _ports.setdefault(self.agent, {}), self.agent.agent.listeners
+        if not port:
+            port = next((p for p in self._candidates() if p not in ports and p not in listeners), 0)
+        if not 0 < port <= PORT_MAX:
+            raise _failed(errno.EADDRNOTAVAIL, f"there is no port {port}")
+        if port in listeners or not all(self.reuse and other.reuse for other in ports.get(port, ())):
+            raise _failed(errno.EADDRINUSE, f"port {port} is taken")
+        ports.setdefault(port, set()).add(self)
+        self.src_ip, self.src_port, self.bound = ip, port, True
+
+    def _candidates(self):
+        span = PORT_MAX - FIRST_PORT
+        start = self.client.context.config.random.randrange(span)
+        return (FIRST_PORT + (start + n) % span for n in range(span))
+
+    def _own(self, ip):
+        """An address of this host; all that loop back are the card's."""
+        if ip >> 24 == LOOPBACK:
+            return self.own_ip
+        if ip not in (0, self.own_ip):
+            raise _failed(errno.EADDRNOTAVAIL, "this host has no such address")
+        return ip
+
+    def resolve(self, src_ip, src_port, dst_ip, dst_port, timeout_ms):
+        """Find the way to a peer: ADDR_RESOLVED or ADDR_ERROR comes of it."""
+        if self.dst_ip or self.listener or self.connection:
+            raise InvalidValue("the identifier is in use")
+        if not self.bound:
+            self.bind(src_ip, src_port)
+        self.src_ip, self.dst_port = self.own_ip, dst_port & PORT_MAX
+        self.dst_ip = self.own_ip if dst_ip >> 24 == LOOPBACK or not dst_ip else dst_ip
+        self.agent.resolve(self, self.dst_ip, timeout_ms * 1_000_000, self._resolved)
+
+    def _resolved(self, found):
+        self.resolved = found
+        if found:
+            self.tell(EventType.ADDR_RESOLVED)
+        else:
+            self.dst_ip = self.dst_port = 0
+            self.tell(EventType.ADDR_ERROR, -errno.ETIMEDOUT)
+
+    def resolve_route(self):
+        """There is only one way: ROUTE_RESOLVED comes at once."""
+        if not self.resolved or self.routed:
+            raise InvalidValue("the peer's address is not resolved, or the route is known")
+        self.routed = True
+        self.tell(EventType.ROUTE_RESOLVED)
+
+    # ---------------------------------------------------------------------------------- connections
+
+    def listen(self, backlog):
+        """Take requests: CONNECT_REQUEST comes for each."""
+        if self.dst_ip or self.listener or self.connection:
+            raise InvalidValue("the identifier is in use")
+        if not self.bound:
+            self.bind(0, 0)
+        others = _ports[self.agent][self.src_port] - {self}
+        if any(not other.dst_ip for other in others):
+            raise _failed(errno.EADDRINUSE, f"port {self.src_port} is taken")
+        try:
+            self.listener = self.agent.agent.listen(self.src_port, backlog, self._requested)
+        except ValueError as problem:
+            raise _failed(errno.EADDRINUSE, str(problem)) from None
+
+    def _requested(self, connection):
+        child = ConnectionId(self.client, self.channel, 0)
+        child.adopt(connection, self.src_port)
+        try:
+            child.handle = self.client.add(Kind.CM_ID, child)
+        except NoRoom:
+            return lambda connection, news: None       # it was refused
+        self.tell(EventType.CONNECT_REQUEST, child=child, **_said(connection, Attribute.REQ))
+        return child.on_news
+
+    def adopt(self, connection, port):
+        """Be the end of a connection that was asked for."""
+        self.connection, self.src_ip, self.src_port = connection, self.own_ip, port
+        self.dst_ip, self.dst_port, self.routed = connection.peer_ip, connection.peer_port, True
+
+    def _offer(self, param, **more):
+        if not 0 < param.qp_num < 1 << 24:
+            raise InvalidValue(f"{param.qp_num} is no number of a QP")
+        return Offer(param.qp_num, self.psn, min(param.responder_resources, RD_ATOMIC_MAX),
+                     min(param.initiator_depth, RD_ATOMIC_MAX), min(param.rnr_retry_count, RETRIES_MAX),
+                     int(bool(param.srq)), retry_count=min(param.retry_count, RETRIES_MAX), **more)
+
+    def connect(self, param):
+        """Ask for a connection: CONNECT_RESPONSE, REJECTED or UNREACHABLE comes of it."""
+        if not self.routed or self.connection:
+            raise InvalidValue("the route is not known, or the connection was asked for")
+        data = private_data(param, private_bytes(Attribute.REQ) - HEADER.size_bytes)
+        timeout = ACK_TIMEOUT if self.ack_timeout is None else self.ack_timeout
+        offer = self._offer(param, mtu=self.client.context.query_port(1).active_mtu, ack_timeout=timeout)
+        self.connection = self.agent.agent.connect(
+            self.dst_ip, self.dst_port, offer, data, self.agent.now(), self.on_news, src_port=self.src_port)
+
+    def accept(self, param, user):
+        """Accept what was asked for: ESTABLISHED, REJECTED or UNREACHABLE comes of it."""
+        self._check(State.REQ_RCVD)
+        data, peers = private_data(param, private_bytes(Attribute.REP)), self.connection.peers
+        offer = self._offer(param, mtu=peers.mtu, ack_timeout=peers.ack_timeout).within(peers)
+        self.user = user
+        self.connection.accept(offer, data, self.agent.now(), ca_guid=self.agent.agent.guid)
+
+    def establish(self):
+        """The QP is ready, after CONNECT_RESPONSE: the peer hears that."""
+        self._check(State.REP_RCVD)
+        self.connection.establish()
+
+    def reject(self, reason, param):
+        """Refuse what was asked for or offered."""
+        self._check(State.REQ_RCVD, State.REP_RCVD)
+        data = private_data(param, private_bytes(Attribute.REJ))
+        self.connection.reject(reason or RejectReason.CONSUMER_DEFINED, data)
+
+    def disconnect(self):
+        """End the connection; DISCONNECTED comes of it, unless it came already."""
+        if self.connection is None:
+            raise InvalidValue("there is no connection")
+        self.connection.disconnect(self.agent.now())
+
+    def qp_attr(self, state):
+        """(QPAttr, mask) that bring a QP to INIT, RTR or RTS."""
+        if state not in (QPState.INIT, QPState.RTR, QPState.RTS):
+            raise InvalidValue(f"there are no attributes for state {state}")
+        if not self.src_ip or state != QPState.INIT and (self.connection is None or self.connection.peers is None):
+            raise InvalidValue("there is no peer yet")
+        return state_attr(self, QPState(state))
+
+    def _check(self, *states):
+        if self.connection is None or self.connection.state not in states:
+            state = self.connection.state.name if self.connection is not None else "not asked for"
+            raise InvalidValue(f"the connection is {state}")
+
+    def on_news(self, connection, news):
+        """What becomes of the connection."""
+        said = {News.RESPONSE: Attribute.REP, News.REJECTED: Attribute.REJ}.get(news)
+        self.tell(EVENTS[news], connection.status, **(_said(connection, said) if said else {}))
+
+    def _device_gone(self):
+        self.connection = self.listener = None
+        self.tell(EventType.DEVICE_REMOVAL)
+
+    # --------------------------------------------------------------------------------------- the end
+
+    def migrate(self, channel):
+        """Have its events in another channel from now on; how many went there."""
+        moved = self.channel.move(self, channel) if channel is not self.channel else 0
+        self.channel.ids.pop(self, None)
+        self.channel, channel.ids[self] = channel, None
+        return moved
+
+    def close(self):
+        """What it asked for is given up, what is established is ended; the number of events nobody took."""
+        if self.ended:
+            return 0
+        self.ended = True
+        self.channel.ids.pop(self, None)
+        dropped = self.channel.drop(self)
+        self.agent.forget_user(self)
+        ports = _ports.get(self.agent, {})
+        ports.get(self.src_port, set()).discard(self)
+        if not ports.get(self.src_port, True):
+            del ports[self.src_port]
+        if self.listener is not None:
+            self.listener.close()
+        if self.connection is not None:
+            self.connection.abandon(self.agent.now())
+        for _, child, _ in dropped:
+            if child is not None:
+                child.end()
+        return len(dropped)
+
+    def end(self):
+        """Close, and forget its handle."""
+        self.close()
+        self.client.objects[Kind.CM_ID].pop(self.handle, None)
+
+
+def private_data(param, most):
+    """Private data that a program gave.
+
+    Raises
+    ------
+    InvalidValue
+    """
+    if param.private_data_len > most:
+        raise InvalidValue(f"{param.private_data_len} bytes of private data; there is room for {most}")
+    return param.private_data.to_bytes(CM_PRIVATE_BYTES_MAX, "little")[: param.private_data_len]
+
+
+def _said(connection, kind):
+    """Fields of CM_EVENT: what the peer said of its QP, as seen from here, and its private data."""
+    fields = {"private_data": int.from_bytes(connection.private_data, "little"),
+              "private_data_len": len(connection.private_data)}
+    if kind is not Attribute.REJ:
+        peers = connection.peers
+        fields |= {"qp_num": peers.qpn, "srq": peers.srq, "responder_resources": peers.initiator_depth,
+                   "initiator_depth": peers.responder_resources, "retry_count": peers.retry_count,
+                   "rnr_retry_count": peers.rnr_retry_count}
+    return fields

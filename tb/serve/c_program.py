@@ -1,0 +1,15 @@
+"""C programs of ours, built with the library."""
+
+import subprocess
+from pathlib import Path
+
+from weft.driver.ibverbs.build import compiler
+
+
+def compiled(name, folder, library):
+    """Path of the program ``NAME.c`` of this folder, built in ``folder`` with the library at path ``library``."""
+    program = Path(folder, name)
+    subprocess.run([compiler(), "-O2", "-Wall", "-Wextra", "-Werror", "-o", program,
+                    Path(__file__).with_name(f"{name}.c"), f"-L{library.parent}", f"-l:{library.name}", "-lpthread"],
+                   check=True)
+    return program
