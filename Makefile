@@ -42,7 +42,7 @@ help:
 	@echo '               FILE= LOSS= REORDER= DUP= CORRUPT= RTT_US= QPS= SEED= PMTU= SIM= PRESET= WAVES=1'
 	@echo '               BACK_LOSS= BACK_REORDER= BACK_DUP= BACK_CORRUPT= for the way back'
 	@echo 'make wave      the same run with waves, opened in GTKWave'
-	@echo 'make test      all tests'
+	@echo 'make test      all tests; with WEFT_LONG=1 in the environment, more random draws in some'
 	@echo 'make soak      more seeds than the tests have, then seeds drawn anew, for BUDGET= seconds;'
 	@echo '               two cards alone on the workers of a Dask scheduler, SCHEDULER=tcp://...'
 	@echo 'make conformance  rdma-core'"'"'s own tests of pyverbs (Debian: python3-pyverbs) against the driver'

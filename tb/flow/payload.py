@@ -6,19 +6,33 @@ from amaranth.lib import data
 
 from weft.hdl.layouts import BEAT_BYTES, Beat
 
+_places = {}    # {identity of a shape: (the shape, {field: (offset, number of values)})}
+
+
+def _fields(shape):
+    """Where the fields of a struct lie; asking the layout each time takes longer than a simulated cycle."""
+    if id(shape) not in _places:
+        layout = data.Layout.cast(shape)
+        _places[id(shape)] = shape, {name: (field.offset, 1 << field.width) for name, field in layout}
+    return _places[id(shape)][1]
+
 
 def pack(shape, **fields):
     """Integer of a struct payload; absent fields are zero, values must fit."""
-    layout = data.Layout.cast(shape)
+    places, word = _fields(shape), 0
     for name, value in fields.items():
-        assert not isinstance(value, int) or 0 <= value < 1 << layout[name].width, (name, value)
-    return layout.const(fields).as_bits()
+        offset, values = places[name]
+        if not isinstance(value, int):
+            return data.Layout.cast(shape).const(fields).as_bits()
+        assert 0 <= value < values, (name, value)
+        word |= value << offset
+    return word
 
 
 def unpack(shape, word):
     """Fields of a struct payload as attributes, enums as integers."""
     return SimpleNamespace(**{
-        name: word >> field.offset & (1 << field.width) - 1 for name, field in data.Layout.cast(shape)})
+        name: word >> offset & values - 1 for name, (offset, values) in _fields(shape).items()})
 
 
 def beats(content, *, error=0, unused=b"\xFF"):

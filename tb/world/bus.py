@@ -9,46 +9,9 @@ import logging
 
 import cocotb
 from cocotb.triggers import Event, RisingEdge
-from cocotb.utils import get_sim_time
 
 DATA_BITS = 512
 BEAT_BYTES = DATA_BITS // 8
-
-
-class Ticker:
-    """Calls ends of buses at each rising edge of a clock, those that are awake.
-
-    Attributes
-    ----------
-    now_ps : int
-        Time of the edge, while ends are called.
-    """
-
-    def __init__(self, clk):
-        self.clk, self.now_ps = clk, 0
-        self._awake, self._woken = {}, Event()
-        cocotb.start_soon(self._run())
-
-    def wake(self, edge):
-        """Call ``edge`` from the next rising edge on; not again at one that is being handled."""
-        if edge not in self._awake:
-            self._awake[edge] = None
-            self._woken.set()
-
-    def sleep(self, edge):
-        """Call ``edge`` no more."""
-        del self._awake[edge]
-
-    async def _run(self):
-        rising = RisingEdge(self.clk)
-        while True:
-            if not self._awake:
-                self._woken.clear()
-                await self._woken.wait()
-            await rising
-            self.now_ps = get_sim_time("ps")
-            for edge in tuple(self._awake):
-                edge()
 
 
 class Bus:

@@ -20,7 +20,8 @@ from cocotbext.eth import EthMacRx, EthMacTx, eth_mac
 from weft.hdl.axis import axis_signature
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, elaborate, simulate
-from weft.tb.world.bus import Bus, Ticker
+from weft.tb.flow.ticker import Ticker
+from weft.tb.world.bus import Bus
 from weft.tb.world.mac import BITS_PER_SECOND, FCS_BYTES, GAP_BYTES, MacRx, MacTx
 from weft.tb.world.two_cards import TOP, two_cards_verilog
 

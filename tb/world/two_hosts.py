@@ -8,7 +8,8 @@ from pathlib import Path
 import cocotb
 
 from weft.tb.flow.clock import start_clock
-from weft.tb.world.bus import Bus, Ticker
+from weft.tb.flow.ticker import Ticker
+from weft.tb.world.bus import Bus
 from weft.tb.world.card_device import CardDevice
 from weft.tb.world.hard_block import HardBlock
 from weft.tb.world.host import Host, HostConfig

@@ -14,6 +14,7 @@ from weft.tb.blocks.adamap.connection import MASK
 from weft.tb.blocks.adamap.peer import Sender
 from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
+from weft.tb.flow.volume import volume
 
 WANTED = ("nodes_residue", "cache_misses", "DUPLICATE", "NOT_IN_NODE", "LIST", "verdict LATE")
 
@@ -86,10 +87,10 @@ async def every_hole_is_filled(dut):
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_recovery_agrees_with_the_model(sim):
     simulate(room(), name="adamap", cases=__file__, sim=sim,
-             env={"EXACT": "1", "TURNS": "4" if sim == "icarus" else "30"})
+             env={"EXACT": "1", "TURNS": "4" if sim == "icarus" else volume("10", "30")})
 
 
 def test_recovery_with_slack_and_a_tiny_cache():
     tiny = replace(PARAMS, builder_slots=2, cache_entries=4, prefetch_depth_max=2)
     simulate(WithQpTable(Adamap(tiny)), name="adamap_tiny", cases=__file__, sim="verilator",
-             env={"EXACT": "0", "TURNS": "15"})
+             env={"EXACT": "0", "TURNS": volume("6", "15")})

@@ -6,7 +6,7 @@ import random
 
 import cocotb
 import pytest
-from cocotb.triggers import RisingEdge, with_timeout
+from cocotb.triggers import RisingEdge
 
 from weft.hdl.layouts import Beat, LineData, LineRequest
 from weft.hdl.params import preset
@@ -17,6 +17,7 @@ from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack, unpack
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.flow.stream import StreamSink, StreamSource
+from weft.tb.flow.volume import volume
 
 PARAMS = preset("test")
 BULKS, LINES = 2, 3
@@ -52,7 +53,7 @@ class Bench:
         """Bytes and error flag of the next packet of a bulk client."""
         result = b""
         while True:
-            beat = unpack(Beat, await with_timeout(self.packets[client].recv(), 200, "us"))
+            beat = unpack(Beat, await self.packets[client].recv())
             assert beat.last or (beat.empty == 0 and beat.error == 0)
             result += beat.data.to_bytes(64, "little")[:64 - beat.empty]
             if beat.last:
@@ -80,7 +81,7 @@ class Bench:
             self.lines[client].send_nowait(pack(LineRequest, line=line, count=count, tag=tag))
             waiting[tag] = [line, count, 0]
         while waiting:
-            got = unpack(LineData, await with_timeout(self.line_data[client].recv(), 200, "us"))
+            got = unpack(LineData, await self.line_data[client].recv())
             line, count, seen = waiting[got.tag]
             assert got.index == seen and got.last == (seen == count - 1)
             pages = {line >> 6, line + count - 1 >> 6}
@@ -111,7 +112,7 @@ def random_lines(rng, count):
     return result
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def offsets_and_lengths(dut):
     """Every byte offset against the lengths around every edge, alone and joined to what came before."""
     await start_clock(dut)
@@ -126,7 +127,7 @@ async def offsets_and_lengths(dut):
     await bench.bulk_client(0, groups)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def everything_at_once(dut):
     """All clients, completions split and overtaking each other, pauses everywhere, failing pages."""
     await start_clock(dut)
@@ -153,7 +154,7 @@ async def everything_at_once(dut):
     assert not int(dut.busy.value)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def full_rate(dut):
     """Sustained 4 KiB reads late by 60 cycles: the reader keeps pace with the completions."""
     await start_clock(dut)
@@ -175,7 +176,7 @@ async def full_rate(dut):
     await task
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def output_rate(dut):
     """What already lies in the slots comes out at one beat per cycle."""
     await start_clock(dut)
@@ -200,7 +201,7 @@ async def output_rate(dut):
     await task
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def bytes_in_flight_are_those_of_the_buffer(dut):
     """As many reads are asked for as the hard block's buffer has lines for, wherever in a line they begin."""
     await start_clock(dut)
@@ -214,7 +215,7 @@ async def bytes_in_flight_are_those_of_the_buffer(dut):
         assert bench.completer.most_lines == COMPLETION_LINES // lines * lines, dword
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def headers_in_flight_are_those_of_the_buffer(dut):
     """However finely the host splits completions: once the card has seen it, as many as there are headers for, and not
     fewer than that."""
@@ -233,7 +234,7 @@ async def headers_in_flight_are_those_of_the_buffer(dut):
         bench.completer.split_all = False
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def single_line_latency(dut):
     """Cycles from request to data with a completer that answers at once; bytes in flight stay bounded."""
     await start_clock(dut)
@@ -263,4 +264,4 @@ def test_reads_return_the_bytes_asked_for(sim):
     quick = sim == "icarus"     # nor does it count headers, which takes half as long as all the rest
     simulate(DmaRead(PARAMS, bulk_clients=BULKS, line_clients=LINES), name="pcie_dma_read", cases=__file__,
              sim=sim, tests=r"\.(?!headers_in_flight)\w+$" if quick else None,
-             env={"WEFT_STEP": "7" if quick else "2", "WEFT_GROUPS": "6" if quick else "16"})
+             env={"WEFT_STEP": "7" if quick else volume("5", "2"), "WEFT_GROUPS": "6" if quick else volume("8", "16")})
