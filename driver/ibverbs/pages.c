@@ -211,10 +211,24 @@ void pages_forget(struct context *c) {
     pthread_mutex_unlock(&lock);
 }
 
-/* fork: the child has nothing to do with the card, and writes into pages of its own. */
-static void before_fork(void) { pthread_mutex_lock(&lock); }
+/* fork: the child has nothing to do with the card, and writes into pages of its own. They are what they were when it was
+ * forked: the parent goes on, and its card with it, when the child has copied them and closes its end of `copied`. */
+static int copied[2] = { -1, -1 };
 
-static void in_parent(void) { pthread_mutex_unlock(&lock); }
+static void before_fork(void) {
+    pthread_mutex_lock(&lock);
+    if (!ranges || pipe2(copied, O_CLOEXEC)) copied[0] = copied[1] = -1;
+}
+
+static void in_parent(void) {
+    char byte;
+    if (copied[0] >= 0) {
+        close(copied[1]);
+        while (read(copied[0], &byte, 1) < 0 && errno == EINTR) {}
+        close(copied[0]);
+    }
+    pthread_mutex_unlock(&lock);
+}
 
 static void in_child(void) {
     for (struct range *r = ranges; r; r = r->next)
@@ -223,6 +237,10 @@ static void in_child(void) {
                 != MAP_FAILED)
             for (uintptr_t at = r->start; at < r->end; at += PAGE) *(volatile char *)at = *(volatile char *)at;
     ranges = NULL;
+    if (copied[0] >= 0) {
+        close(copied[0]);
+        close(copied[1]);
+    }
     pthread_mutex_unlock(&lock);
 }
 
