@@ -37,10 +37,10 @@ def server(address, port=PORT):
             for left in reversed(range(rounds)):
                 check(connection.get_recv_comp())
                 connection.post_send(memory)
-                check(connection.get_send_comp())
                 if left:
+                    check(connection.get_send_comp())
                     connection.post_recv(memory)
-            connection.disconnect()
+            connection.wait_disconnected()              # by the client, when it has the last answer
 
 
 def client(address, server_address, port=PORT, *, rounds=10, size=64):
@@ -61,7 +61,7 @@ def client(address, server_address, port=PORT, *, rounds=10, size=64):
             check(connection.get_recv_comp())
             times.append(now() - start)
             assert pong.read(size, 0) == ping.read(size, 0)
-        connection.wait_disconnected()                  # the server does so when it knows that all came
+        connection.disconnect()                         # by who got the last message: the other end may not know yet
         return times
 
 

@@ -1,6 +1,7 @@
 """Connections by address and port in an event loop: two hosts, one task for each end."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -53,11 +54,16 @@ def test_ping_pong(link, bench_seed):
         receives = []
         async with await request.accept(
                 b"welcome", prepare=lambda end: receives.append(asyncio.create_task(end.qp.recv(host.sge())))) as end:
-            for _ in range(3):
+            for left in (2, 1, 0):
                 await receives.pop()
                 receives.append(asyncio.create_task(end.qp.recv(host.sge())))
-                await end.qp.send(host.sge())
+                sent = asyncio.create_task(end.qp.send(host.sge()))
+                if left:
+                    await sent
+            await end.wait_disconnected()       # by the client, which has the last message
             await end.disconnect()
+            with contextlib.suppress(RequestFailed):    # that it came may not be known here
+                await sent
             with pytest.raises(RequestFailed, match="FLUSH"):
                 await receives.pop()
 
@@ -72,7 +78,6 @@ def test_ping_pong(link, bench_seed):
                 await end.qp.send(client.sge())
                 await received
                 assert client.mr.read(BYTES, 0) == bytes([n]) * BYTES
-            await end.wait_disconnected()
             await end.disconnect()
         await served
         listener.close()

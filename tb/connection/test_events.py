@@ -100,6 +100,7 @@ def test_a_qp_of_the_program(link, bench_seed):
                 cmid.accept(ConnParam(qp_num=qp.qp_num))
                 expect(channel, EventType.ESTABLISHED)
                 assert cq.wait(1)[0].status is WCStatus.SUCCESS and mr.read(5, 0) == b"hello"
+                qp.post_send(SendWR(sg=[SGE(mr.buf, 64, mr.lkey)]))     # or the client might leave before
                 expect(channel, EventType.DISCONNECTED)
                 cmid.disconnect()
                 qp.close()
@@ -113,8 +114,11 @@ def test_a_qp_of_the_program(link, bench_seed):
             through_states(cmid, qp, QPState.INIT, QPState.RTR, QPState.RTS)
             cmid.establish()
             mr.write(b"hello")
-            qp.post_send(SendWR(sg=[SGE(mr.buf, 64, mr.lkey)]))
-            assert cq.wait(1)[0].status is WCStatus.SUCCESS
+            qp.post_recv(RecvWR(1, sg=[SGE(mr.buf, 64, mr.lkey)]))
+            qp.post_send(SendWR(2, sg=[SGE(mr.buf, 64, mr.lkey)]))
+            done = cq.wait(1)
+            done += cq.wait(1) if len(done) == 1 else []
+            assert {(wc.wr_id, wc.status) for wc in done} == {(n, WCStatus.SUCCESS) for n in (1, 2)}
             cmid.disconnect()
             expect(channel, EventType.DISCONNECTED)
             qp.close()
