@@ -10,24 +10,28 @@ from weft.tb.soak.campaign import Kept, Soak, soak
 from weft.tb.soak.one import run
 from weft.tb.soak.plan import CARDS, HAZARDS, draw
 
-CYCLES = 50_000
+CYCLES, RUNS_MAX = 50_000, 4      # a rare run ends before its strangers begin
 
 
 @pytest.mark.parametrize("hazards", [("PCIe faults", "hostile frames"), ("hot reset", "bus master cleared")],
                          ids=", ".join)
 def test_a_run_goes_well(hazards):
-    seed = (drawn_seed() >> 3) * 8          # those have the card of preset test
-    found = run(seed, CYCLES, hazards)
-    assert "failed" not in found, f"seed {seed}\n{found['failed']}"
-    assert found["cycles"] >= 0.8 * CYCLES and found["completed"] > 0
-    met = set(found["met"])
-    assert met <= set(BINS) and met >= {"preset test", "MR churn"}
-    if "hot reset" in hazards:
-        assert met >= set(hazards)
+    first = (drawn_seed() >> 3) * 8          # those have the card of preset test
+    wanted = {"preset test", "MR churn"} | (set(hazards) if "hot reset" in hazards else
+                                            {"honest QPs beside hostile frames"})
+    met = set()
+    for seed in range(first, first + 8 * RUNS_MAX, 8):
+        found = run(seed, CYCLES, hazards)
+        assert "failed" not in found, f"seed {seed}\n{found['failed']}"
+        assert found["cycles"] >= 0.8 * CYCLES and found["completed"] > 0
+        met |= set(found["met"])
+        faults = any(name.startswith("PCIe fault") for name in met) and any(area in name for name in met
+                                                                            for area in AREAS)
+        if met >= wanted and (faults or "PCIe faults" not in hazards):
+            break
     else:
-        assert "honest QPs beside hostile frames" in met
-        assert any(name.startswith("PCIe fault") for name in met) and any(area in name for name in met
-                                                                          for area in AREAS)
+        raise AssertionError(f"{sorted(wanted - met)} did not occur in {RUNS_MAX} runs from seed {first} on")
+    assert met <= set(BINS)
 
 
 def test_a_seed_is_one_run_and_many_meet_everything():
