@@ -32,6 +32,10 @@ class NoNamespaces(Exception):
     """A sentence that says why there are none."""
 
 
+class Forbidden(NoNamespaces):
+    """It is the kernel that says no: no package helps."""
+
+
 class Namespaces:
     """Where programs of hosts a and b run.
 
@@ -65,7 +69,7 @@ def namespaces():
         first, _, second = made.stdout.readline().strip().partition(" ")
         if not second:
             made.stdin.close()
-            raise NoNamespaces(f"this user may not make network namespaces: {made.stderr.read().strip()}")
+            raise Forbidden(f"this user may not make network namespaces: {made.stderr.read().strip()}")
         yield Namespaces({"a": first, "b": second})
     finally:
         with contextlib.suppress(BrokenPipeError, ValueError):

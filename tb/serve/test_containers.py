@@ -14,7 +14,7 @@ from weft.hdl import wire
 from weft.model.link import opcode_of
 from weft.tb.flow.system import tools_expected
 from weft.tb.serve.environment import LIBRARY_FOLDER
-from weft.tb.serve.namespaces import ADDRESSES, NoNamespaces, namespaces
+from weft.tb.serve.namespaces import ADDRESSES, namespaces
 from weft.tb.world.pcap import read_pcap
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples/containers"
@@ -55,16 +55,11 @@ def test_the_workflow_runs_the_composition_for_three_minutes_at_most_and_keeps_t
     assert any((FOLDER / volume.partition(":")[0]).resolve() == FOLDER.parents[1] / kept for volume in volumes)
 
 
-def test_the_steps_run_in_two_namespaces_and_the_captures_say_what_was_lost(prefix, tmp_path):
+def test_the_steps_run_in_two_namespaces_and_the_captures_say_what_was_lost(prefix, tmp_path, needs_namespaces):
     if (absent := [name for name in NEEDED if shutil.which(name) is None]) and not tools_expected():
         pytest.skip(f"{absent} are missing; on Debian: apt-get install {' '.join(NEEDED[name] for name in absent)}")
-    try:
-        with namespaces() as spaces:
-            steps(prefix, tmp_path, spaces)
-    except NoNamespaces as problem:
-        if tools_expected():
-            raise
-        pytest.skip(str(problem))
+    with needs_namespaces(), namespaces() as spaces:
+        steps(prefix, tmp_path, spaces)
     for host, peer in ("ab", "ba"):
         sent, arrived = ([frame for _, frame in read_pcap(tmp_path / f"captures/{name}.pcap")]
                          for name in (f"{host}.sent", f"{peer}.arrived"))
