@@ -37,8 +37,8 @@ def test_faults_are_noticed(fault, monkeypatch):
     cq, place = traffic.ends[0].cq, traffic.contexts[1].device.card.receive_path._place
     push, held, count = cq.push, [], iter(range(1 << 30))
 
-    def other_byte(segments, payload):
-        place(segments, bytes([payload[0] ^ 1]) + payload[1:] if len(payload) > 300 else payload)
+    def other_byte(segments, payload, judged):
+        place(segments, bytes([payload[0] ^ 1]) + payload[1:] if len(payload) > 300 else payload, judged)
 
     def other_order(wc, solicited=False):
         if wc.opcode < 128 and next(count) == 20:
