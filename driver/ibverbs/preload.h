@@ -20,7 +20,6 @@ struct cm_file {
 };
 int cm_open(int flags);
 int cm_is(int file);
-ssize_t cm_write(int file, const void *data, size_t size);
 void cm_forget(int file);
 struct cm_file *cm_file(int file);
 struct context *cm_daemon(void);
@@ -28,5 +27,5 @@ uint32_t cm_own_ip(void);
 int cm_next_event(int file);
 void cm_drop_tokens(int file, uint32_t count);
 
-/* rdma_cm_commands.c: 0 or an error number. */
-int cm_command(int file, uint32_t command, const void *body, size_t size, size_t room);
+/* rdma_cm_commands.c: what a program writes into such a file. */
+ssize_t cm_write(int file, const void *data, size_t size);

@@ -3,7 +3,6 @@
 #include "preload.h"
 
 #include <fcntl.h>
-#include <rdma/rdma_user_cm.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -110,17 +109,4 @@ int cm_next_event(int file) {
 void cm_drop_tokens(int file, uint32_t count) {
     char token;
     while (count-- && recv(file, &token, sizeof token, MSG_DONTWAIT) == sizeof token);
-}
-
-ssize_t cm_write(int file, const void *data, size_t size) {
-    struct rdma_ucm_cmd_hdr head;
-    int error = EINVAL;
-    if (size >= sizeof head) {
-        memcpy(&head, data, sizeof head);
-        if (head.in == size - sizeof head)
-            error = cm_command(file, head.cmd, (const char *)data + sizeof head, head.in, head.out);
-    }
-    if (!error) return (ssize_t)size;
-    errno = error;
-    return -1;
 }

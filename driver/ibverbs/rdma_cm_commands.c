@@ -226,7 +226,8 @@ static int get_event(const struct command *c) {
     return respond(c, asked.response, &answer, sizeof answer);
 }
 
-int cm_command(int file, uint32_t command, const void *body, size_t size, size_t room) {
+/* 0 or an error number. */
+static int cm_command(int file, uint32_t command, const void *body, size_t size, size_t room) {
     static int (*const commands[])(const struct command *) = {
         [RDMA_USER_CM_CMD_CREATE_ID] = create_id, [RDMA_USER_CM_CMD_DESTROY_ID] = destroy_id,
         [RDMA_USER_CM_CMD_BIND_IP] = bind_ip, [RDMA_USER_CM_CMD_RESOLVE_IP] = resolve_ip,
@@ -241,4 +242,17 @@ int cm_command(int file, uint32_t command, const void *body, size_t size, size_t
         return ENOSYS;
     }
     return commands[command](&(struct command){ file, body, size, room });
+}
+
+ssize_t cm_write(int file, const void *data, size_t size) {
+    struct rdma_ucm_cmd_hdr head;
+    int error = EINVAL;
+    if (size >= sizeof head) {
+        memcpy(&head, data, sizeof head);
+        if (head.in == size - sizeof head)
+            error = cm_command(file, head.cmd, (const char *)data + sizeof head, head.in, head.out);
+    }
+    if (!error) return (ssize_t)size;
+    errno = error;
+    return -1;
 }
