@@ -18,8 +18,10 @@ KEPT, PART = "verilated-", "part-of-verilated-"
 INCLUDED = ("verilated.h", "verilated_dpi.h", "verilated_vpi.h")
 RUNS_ONCE = '#pragma GCC optimize("O0")\n'
 LARGE_BYTES = 200_000
-# With -O2, a card takes twice as long to compile and as long to simulate.
-OPTIMIZE = ["OPT_FAST=-O1", "OPT_GLOBAL=-O2"]
+# With -O2, a card takes twice as long to compile and as long to simulate. Functions of thousands of stores: without
+# limits the compiler spends a third of its time on which of them others may overwrite.
+LIMITS = "--param=sccvn-max-alias-queries-per-access=20 --param=dse-max-alias-queries-per-store=8"
+OPTIMIZE = [f"OPT_FAST=-O1 {LIMITS}", "OPT_GLOBAL=-O2"]
 # Only the writers of waves, which are compiled apart, look at these.
 NO_WAVES = ["VM_TRACE=0", "VM_TRACE_FST=0", "VM_TRACE_VCD=0"]
 
