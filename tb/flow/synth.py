@@ -17,7 +17,7 @@ from rich.table import Table
 
 from weft.hdl.params import preset
 from weft.hdl.verilog import CARD_MODULE, card_verilog
-from weft.tb.flow import lint
+from weft.tb.flow import lint, yosys
 from weft.tb.flow.path import CONSTANTS, worst_path
 from weft.tb.flow.simulate import BUILD_ROOT, locked
 
@@ -77,7 +77,7 @@ def rooms_of(text, top=CARD_MODULE):
 def synthesise(room, top, text):
     """Statistics of the modules of a room and its longest path, kept by the content of its Verilog."""
     script = SCRIPT.format(top=top)
-    digest = hashlib.sha256("\0".join((text, script, lint.yosys_version(), CONSTANTS)).encode()).hexdigest()[:12]
+    digest = hashlib.sha256("\0".join((text, script, yosys.version(), CONSTANTS)).encode()).hexdigest()[:12]
     where = BUILD_ROOT / f"synth-{room}-{digest}"
     with locked(BUILD_ROOT / ".locks" / where.name):
         if not (where / "ready").exists():
@@ -118,7 +118,7 @@ def run(names, depth=1, only=()):
     if not only:
         reports = [{"preset": name, "blocks": blocks, "paths": paths} for name, (blocks, paths) in found.items()]
         REPORT.parent.mkdir(parents=True, exist_ok=True)
-        REPORT.write_text(json.dumps({**reports[0], "yosys": lint.yosys_version(), "others": reports[1:]},
+        REPORT.write_text(json.dumps({**reports[0], "yosys": yosys.version(), "others": reports[1:]},
                                      indent=1) + "\n")
         console.print(f"report {REPORT}", style="dim", soft_wrap=True)
     return found

@@ -34,8 +34,9 @@ def test_every_path_may_have_spaces(tmp_path, sim):
     root = Path(__file__).resolve().parents[2]
     for package in ("hdl", "tb", "driver", "model"):
         (place / "code/weft" / package).symlink_to(root / package)
-    for library in flow_build.BUILD_ROOT.glob(f"{cplusplus.KEPT}{cplusplus.LIBRARY}-*"):
-        shutil.copytree(library, place / "sim_build" / library.name)    # all else is compiled here
+    for name in (cplusplus.LIBRARY, cplusplus.WRITERS):     # all else is compiled here
+        for kept in flow_build.BUILD_ROOT.glob(f"{cplusplus.KEPT}{name}-*"):
+            shutil.copytree(kept, place / "sim_build" / kept.name)
     environment = {**os.environ, "PYTHONPATH": f"{place / 'code'}:{place / 'site'}"}
     environment.pop("WEFT_BUILD", None)
     command = [sys.executable, "-c", HERE, str(place / "code/weft/tb/flow" / CASES.name), sim]

@@ -29,7 +29,7 @@ KIT, LIBRARIES, MAIN = "kit", "libraries", "verilator.cpp"
 class Verilator:
     """Verilator, see above."""
 
-    OPTIONS_VERSION = 3
+    OPTIONS_VERSION = 4
     # What gives names to parts of expressions counts through all instances of a module: then their codes differ in
     # nothing but these names, and are compiled once each. A block is one instance.
     OPTIMIZE = {"build": [], "run": ["-fno-table", "-fno-dfg-scoped"]}

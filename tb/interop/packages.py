@@ -47,13 +47,11 @@ def unpacked(names, folder):
     archives, root = folder / "archives", folder / "unpacked"
     for path in (archives, root):
         path.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        done = root / f".{name}"
-        if done.exists():
-            continue
-        if not list(archives.glob(f"{name}_*.deb")):
-            _apt("apt-get", "download", "--quiet", name, cwd=archives)
+    wanted = [name for name in names if not (root / f".{name}").exists()]
+    if missing := [name for name in wanted if not list(archives.glob(f"{name}_*.deb"))]:
+        _apt("apt-get", "download", "--quiet", *missing, cwd=archives)      # it reads all its lists for each call
+    for name in wanted:
         [archive] = list(archives.glob(f"{name}_*.deb"))[:1]
         _apt("dpkg", "-x", str(archive.resolve()), str(root.resolve()))
-        done.touch()
+        (root / f".{name}").touch()
     return Path(root)

@@ -1,6 +1,6 @@
 """Whether a fault can be seen at all: a proof that the faulty module and the sound one always do the same.
 
-Both get the same inputs from their initial state on, whatever the inputs are; ABC inside Yosys, by register and
+Both get the same inputs from their initial state on, whatever the inputs are; ABC, by register and
 signal correspondence and property directed reachability, searches a run in which an output differs. First the module
 of the fault alone, its blocks cut off (what goes to them counts as output); then the whole design. What has no
 initial state, as what a memory shows before its first read, begins as 0 in both. Where there are several clocks they
@@ -10,13 +10,14 @@ are inputs as others, whose edges come in any order.
 import contextlib
 import re
 
-from weft.tb.mutate.netlist import YosysFailed, write_faulty, yosys
+from weft.tb.flow import yosys as tool
+from weft.tb.mutate.netlist import YosysFailed, limited, write_faulty, yosys
 
 SECONDS = {"module": 60, "design": 60}      # of processor time: a machine under load ends nothing too early
 LEFT = "left.aig"
-SHALLOW, SHALLOW_S = "bmc3,-g,-F,40", 20    # most faults show within a few cycles: then nothing more is tried
-TWINS = f"&put;lcorr;&get;&write,{LEFT}"        # registers of the one that are always like those of the other
-SIGNALS = f"&scorr;&write,{LEFT}"
+SHALLOW, SHALLOW_S = "bmc3 -g -F 40", 20    # most faults show within a few cycles: then nothing more is tried
+TWINS = f"&put;lcorr;&get;&write {LEFT}"        # registers of the one that are always like those of the other
+SIGNALS = f"&scorr;&write {LEFT}"
 _BITS = ("proc; memory_map; opt -full; setundef -init -zero; {clocks}; dffunmap; simplemap; techmap; opt; dffunmap; "
          "simplemap; aigmap; opt_clean; delete t:$scopeinfo; delete t:$assert")
 _CLOCK = re.compile(r"^  wire input \d+ \\(?:\w+_)?clk$", re.MULTILINE)
@@ -43,7 +44,6 @@ def _decide(design, mutation, where, scope):
     bits = _BITS.format(clocks=_clocks(where / "sound.il"))
     yosys(where, f"read_rtlil sound.il; read_rtlil faulty.il; miter -equiv -flatten sound faulty miter; "
                  f"hierarchy -top miter; {bits}; write_aiger -zinit differs.aig", SECONDS[scope])
-    (where / "gates.v").write_text("module gates(input a, b, output y); assign y = a ^ b; endmodule\n")
     word = ""
     for engine, seconds in ((TWINS, SECONDS[scope]), (f"&put;{SHALLOW}", SHALLOW_S),
                             (f"{SIGNALS};&put;pdr", 2 * SECONDS[scope])):
@@ -69,12 +69,11 @@ def _is_constant_0(aiger):
 
 
 def _abc(where, engine, seconds):
-    """ABC's first word on ``differs.aig``. It works inside Yosys, on a dummy."""
+    """ABC's first word on ``differs.aig``."""
     status = where / "differs.status"
     status.unlink(missing_ok=True)
-    with contextlib.suppress(YosysFailed):      # that ABC leaves no netlist behind is no failure
-        yosys(where, "read_verilog gates.v; hierarchy -top gates; techmap; abc -script "
-                     f"+&r,differs.aig;{engine};write_status,{status.name}", seconds)
+    with contextlib.suppress(YosysFailed):      # no verdict is one
+        limited(tool.abc(f"&r differs.aig;{engine};write_status {status.name}"), where, seconds)
     return status.read_text().split()[0] if status.exists() else "snl_UNK"
 
 

