@@ -77,6 +77,8 @@ class Bench:
             if way == "input":
                 getattr(dut, name).value = 0
         dut.rst.value, dut.mac_rst.value = 1, 1
+        # A first edge before the inputs have a value would leave the toggles, which have no reset, unknown for ever.
+        await Timer(CARD_PS, "ps")
         cocotb.start_soon(Clock(dut.clk, CARD_PS, unit="ps").start())
         await Timer(self.rng.randrange(1, MAC_PS), "ps")
         cocotb.start_soon(Clock(dut.mac_clk, self.mac_ps + self.mac_ps % 2, unit="ps").start())
