@@ -12,7 +12,7 @@ from weft.driver.verbs.context import Context
 from weft.driver.verbs.device_list import add_device, remove_device
 from weft.tb.serve.capture import CapturesOfCards
 from weft.tb.serve.functional import IP, MAC, REST_S, config_for, sentence_of
-from weft.tb.serve.notices import PAGE, Mapping, Notices, driver_due_ns, settle
+from weft.tb.serve.notices import PAGE, REST_STEPS_MAX, Mapping, Notices, beginning_after, driver_due_ns, settle
 from weft.tb.world.card_device import CardDevice
 from weft.tb.world.link import FrameKind
 from weft.tb.world.two_cards import SIDES
@@ -67,7 +67,7 @@ class RtlWorld(SimulatedWorld):
     """
 
     def __init__(self, env, names, *, delay_ns, seed):
-        self._env, self._names, self.hosts, self.contexts = env, names, {}, []
+        self._env, self._names, self._seed, self.hosts, self.contexts = env, names, seed, {}, []
         self.notices, self._news = Notices(), Event()
         self.notices.heard = self._heard
         self._active_ns = self.now_ns
@@ -87,12 +87,26 @@ class RtlWorld(SimulatedWorld):
         return get_sim_time("ns")
 
     @property
-    def due_ns(self):
-        env, now = self._env, self.now_ns
+    def _quiet(self):
+        env = self._env
         reading = any(env.host(side).reading for side in SIDES)
-        if reading or env.frames_in_flight or now - self._active_ns < QUIET_NS:
-            return now
-        return driver_due_ns(self.contexts)
+        return not reading and not env.frames_in_flight and self.now_ns - self._active_ns >= QUIET_NS
+
+    @property
+    def due_ns(self):
+        return driver_due_ns(self.contexts) if self._quiet else self.now_ns
+
+    def rest(self, number):
+        for _ in range(REST_STEPS_MAX):
+            if self._quiet:
+                break
+            self.advance(self.now_ns + QUIET_NS, frozenset())
+        begin = beginning_after(self.now_ns)
+        while self.now_ns < begin:
+            self._pass(begin)
+        for side in SIDES:
+            self._env.host(side).rng.seed(f"{self._seed}/{number}/host {side}")
+            self._env.sides[side].link.impairments.draw_anew(f"{self._seed}/{number}/link {side}")
 
     def settle(self):
         self._active_ns = self.now_ns

@@ -7,6 +7,7 @@ import re
 import struct
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -16,8 +17,10 @@ from weft.tb.flow.system import tools_expected
 from weft.tb.serve.hostile import fuzz, pair, settle, works
 from weft.tb.serve.local import local_daemon
 from weft.tb.serve.programs import TABLE, missing_packages
+from weft.tb.serve.raw_client import RawEnd
 from weft.tb.serve.run import PASSED, one
 from weft.tb.serve.session import serving
+from weft.tb.serve.simulated import LoopWorld, ModelWorld
 
 SIMULATED = ("--time", "sim", "--preset", "test")
 READING_NS, PORT = 20, 26600
@@ -71,6 +74,35 @@ def test_clocks_show_simulated_time_which_stands_still(library):
         assert READING_NS <= all_of_it < 1_000_000 and all_of_it % READING_NS == 0
         assert processor > 1_000_000, "the processor's time is no clock"
         assert page.read_bytes() == shown and struct.unpack_from("<Q", shown)[0]
+
+
+@pytest.mark.parametrize("world_type", [LoopWorld, ModelWorld])
+def test_the_order_of_preparations_changes_nothing(world_type):
+    seed, found = drawn_seed(), []
+    print("seed", seed)
+    for order in ("ab", "ba", "abba"):      # who gets ready first; the last: a second QP of each that does nothing
+        sent = []
+        with local_daemon(simulated=True, world_type=world_type, loss=0.05, seed=seed) as (daemon, _):
+            for name, link in daemon.world.links.items():
+                link.deliver = partial(_noted, sent, name, daemon.world, link.deliver)
+            ends = {}
+            for host in order:
+                while daemon.world.due_ns is not None and ends:      # meanwhile the cards do what there is to do
+                    daemon.world.advance(daemon.world.due_ns, frozenset())
+                ends[host] = RawEnd(daemon, host)
+            for host in order[:2]:
+                ends[host].connect(ends[next(other for other in "ab" if other != host)], retry_cnt=7)
+            del sent[:]
+            for _ in range(20):
+                works(ends["a"], ends["b"])
+        found.append([(host, round(at - sent[0][1], 3), length) for host, at, length in sent])
+    assert len(found[0]) > 60
+    assert found[0] == found[1] == found[2]
+
+
+def _noted(sent, name, world, deliver, frame, *at):
+    sent.append((name, world.now_ns, len(bytes(frame))))
+    deliver(frame, *at)
 
 
 @pytest.mark.parametrize("backend", ["model", "rtl"])
