@@ -1,6 +1,4 @@
-"""What `weft serve` and `weft run` refuse: one sentence, and the exit status says whose fault it is."""
-
-import socket
+"""What `weft serve` and `weft run` refuse: one sentence and exit status 2."""
 
 import pytest
 from typer.testing import CliRunner
@@ -43,16 +41,6 @@ def test_bad_options_are_one_sentence_and_status_2(arguments, words, tmp_path):
     assert status == 2
     for word in words:
         assert word in sentence
-
-
-def test_a_port_that_somebody_has_is_a_failure(library, tmp_path):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        other.bind(("", 0))
-        port = other.getsockname()[1]
-        status, sentence = end_of("serve", "--folder", str(tmp_path), "--preset", "test", "--hosts", "a",
-                                  "--link", f"udp:127.0.0.1:7471:{port}")
-    assert status == 1
-    assert f"UDP port {port}" in sentence and "in use" in sentence
 
 
 def test_a_folder_whose_sockets_would_have_too_long_names_is_refused(tmp_path):
