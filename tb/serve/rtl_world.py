@@ -64,14 +64,16 @@ class RtlWorld(SimulatedWorld):
         Of both hosts.
     delay_ns : int
     seed : str
+    first : int
+        The last byte of the first host's addresses.
     """
 
-    def __init__(self, env, names, *, delay_ns, seed):
+    def __init__(self, env, names, *, delay_ns, seed, first=1):
         self._env, self._names, self._seed, self.hosts, self.contexts = env, names, seed, {}, []
         self.notices, self._news = Notices(), Event()
         self.notices.heard = self._heard
         self._active_ns = self.now_ns
-        for n, (name, side) in enumerate(zip(names, SIDES, strict=True)):
+        for n, (name, side) in enumerate(zip(names, SIDES, strict=True), first - 1):
             config = replace(config_for(delay_ns), random=random.Random(f"{seed}/{n}/driver"))
             self.hosts[name] = add_device(env.device(side), mac=MAC + n, ip=IP + n, config=config)
             self.contexts.append(Context(name=self.hosts[name]))

@@ -114,7 +114,9 @@ def test_a_program_measures_cards_in_time(library, backend):
             if tools_expected():
                 raise
             pytest.skip(str(missing))
-    with serving("--backend", backend, *SIMULATED) as session:
+    with serving("--backend", backend, *SIMULATED, "--first", "7") as session:
+        devinfo = session.run("a", *perftest("ibv_devinfo").command())
+        assert re.search(r"GID\[ *0\]:.*ffff:(10\.0\.0\.7|0a00:0007)\b", devinfo.output)
         latency, output = run(session, perftest("ib_write_lat", "-n", "5"), 2 + (backend == "rtl"))
         assert 2 < latency < 6, output      # PCIe, a microsecond of cable: no clock on the wall shows so little
         assert "0 lost; 0 packets lost, 0 sent again" in session.end()
