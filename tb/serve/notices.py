@@ -4,7 +4,6 @@ from weft.tb.serve.functional import dues_of
 
 PAGE = 4096
 ROUNDS_MAX = 64      # of the drivers, one after the other without time
-REST_STEPS_MAX = 10_000      # of time, until cards that never rest are left at that
 BEGIN_NS = 1_024     # programs begin at a multiple of it, wherever clocks of cards stand then
 
 

@@ -12,13 +12,14 @@ from weft.driver.verbs.context import Context
 from weft.driver.verbs.device_list import add_device, remove_device
 from weft.tb.serve.capture import CapturesOfCards
 from weft.tb.serve.functional import IP, MAC, REST_S, config_for, sentence_of
-from weft.tb.serve.notices import PAGE, REST_STEPS_MAX, Mapping, Notices, beginning_after, driver_due_ns, settle
+from weft.tb.serve.notices import PAGE, Mapping, Notices, beginning_after, driver_due_ns, settle
 from weft.tb.world.card_device import CardDevice
 from weft.tb.world.link import FrameKind
 from weft.tb.world.two_cards import SIDES
 from weft.tb.world.two_hosts import TwoCards
 
 QUIET_NS = 5_000      # without a write or a read of memory, or a frame: the cards have nothing to do
+REST_STEPS_MAX = 200  # so many of these, until cards that never rest are left at that
 STEP_NS = 1_000       # of simulated time, at most, between two looks at programs whose clock is the one on the wall
 
 

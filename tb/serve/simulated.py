@@ -4,9 +4,10 @@ from weft.driver.serve.simulated_world import SimulatedWorld
 from weft.model.card.host import TimedDevice, WatchedMemory
 from weft.model.functional.host import FunctionalDevice
 from weft.tb.serve.functional import FunctionalWorld
-from weft.tb.serve.notices import REST_STEPS_MAX, Mapping, Notices, beginning_after, driver_due_ns, settle
+from weft.tb.serve.notices import Mapping, Notices, beginning_after, driver_due_ns, settle
 
-QUIET_NS = 5_000      # without an event: nothing is under way
+QUIET_NS = 5_000             # without an event: nothing is under way
+REST_STEPS_MAX = 10_000      # until cards that never rest are left at that
 
 
 class ServedDevice(Mapping, FunctionalDevice):

@@ -90,8 +90,10 @@ def test_the_order_of_preparations_changes_nothing(world_type):
                 while daemon.world.due_ns is not None and ends:      # meanwhile the cards do what there is to do
                     daemon.world.advance(daemon.world.due_ns, frozenset())
                 ends[host] = RawEnd(daemon, host)
+            shown = daemon.now_ns
             for host in order[:2]:
                 ends[host].connect(ends[next(other for other in "ab" if other != host)], retry_cnt=7)
+            assert daemon.now_ns == shown      # calls take no time
             del sent[:]
             for _ in range(20):
                 works(ends["a"], ends["b"])
