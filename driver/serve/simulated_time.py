@@ -85,6 +85,7 @@ class SimulatedDaemon(Daemon):
         super()._accept(listener, host)
         for file in set(self.clients) - before:
             client = self.clients[file]
+            client.before = self._show
             process = process_of(client)
             program = self.programs.setdefault(process or -file, Program(process))
             program.clients.append(client)
@@ -132,9 +133,10 @@ class SimulatedDaemon(Daemon):
         return min(program.clock_ns, self.now_ns + AHEAD_NS_MAX)
 
     def _take(self):
-        """Take what was posted and is due; when the next is, or None."""
+        """Take what was posted and is due; when the next is, or None. After preparations receives come first: who
+        posts them may have done so at any time before the others send."""
         later = []
-        for program in list(self.programs.values()):
+        for program in sorted(self.programs.values(), key=lambda program: self._prepared and program.sends):
             if not program.has_work:
                 continue
             if program.due_ns is None:
@@ -145,6 +147,7 @@ class SimulatedDaemon(Daemon):
             program.due_ns = None
             program.peeks |= program.glimpsed
             self._prepared &= not self.world.working
+            self._come_to_rest()
             self._rests = False
             for client in list(program.clients):
                 self._with(client, client.take_work)
