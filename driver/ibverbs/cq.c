@@ -134,11 +134,12 @@ int poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc) {
     int impatient = n || count <= 0 ? 0 : ++cq->empty_polls > PATIENCE;
     if (impatient) {
         pthread_mutex_unlock(&cq->lock);
-        nap(c, told);
+        int served = nap(c, told);
         pthread_mutex_lock(&cq->lock);
         while (n < count && cq_take(cq, wc + n)) n++;
+        if (!n && !served) n = -1;
     }
-    if (n) cq->empty_polls = 0;
+    if (n > 0) cq->empty_polls = 0;
     pthread_mutex_unlock(&cq->lock);
     return n;
 }

@@ -14,7 +14,8 @@ static int take(struct ibv_cq_ex *ex) {
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr) {
     struct cq *cq = of(ex);
     if (attr && attr->comp_mask) return EINVAL;
-    if (!poll_cq(&cq->ibv, 1, &cq->wc)) return ENOENT; /* with its patience */
+    int n = poll_cq(&cq->ibv, 1, &cq->wc); /* with its patience */
+    if (n < 1) return n ? EIO : ENOENT;
     ex->status = cq->wc.status;
     ex->wr_id = cq->wc.wr_id;
     pthread_mutex_lock(&cq->lock);

@@ -49,10 +49,12 @@ void ring_bell(struct context *c) {
         && __atomic_exchange_n(&c->bell->asleep, 0, __ATOMIC_SEQ_CST)) eventfd_write(c->doorbell, 1);
 }
 
-/* Let others have the processor until the daemon has told more than `told`, for a moment. */
-void nap(struct context *c, uint32_t told) {
+/* Let others have the processor until the daemon has told more than `told`, for a moment; 0 if there is no daemon any
+ * more. */
+int nap(struct context *c, uint32_t told) {
     struct pollfd wake = { .fd = c->wake, .events = POLLIN };
     char woken[64];
+    int served = 1;
     int simulated = say_time(c) > 0;
     __atomic_add_fetch(&c->bell->waiting, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&c->bell->waited, told, __ATOMIC_SEQ_CST);
@@ -60,6 +62,7 @@ void nap(struct context *c, uint32_t told) {
     if (simulated && __atomic_exchange_n(&c->bell->asleep, 0, __ATOMIC_SEQ_CST)) eventfd_write(c->doorbell, 1);
     if (__atomic_load_n(&c->bell->told, __ATOMIC_SEQ_CST) == told
         && poll(&wake, 1, simulated ? SIMULATED_NAP_MS : NAP_MS) > 0)
-        (void)!read(c->wake, woken, sizeof woken);
+        served = read(c->wake, woken, sizeof woken) != 0;
     __atomic_sub_fetch(&c->bell->waiting, 1, __ATOMIC_SEQ_CST);
+    return served;
 }

@@ -97,6 +97,11 @@ class Program:
     def has_work(self):
         return any(client.has_work for client in self.clients)
 
+    @property
+    def sends(self):
+        """It posted send requests that were not taken."""
+        return any(client.has_work and client.has_sends for client in self.clients)
+
     def state(self):
         """See :class:`State`."""
         if self.waits:

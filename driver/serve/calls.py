@@ -140,7 +140,7 @@ def rereg_mr(client, request, tail, _files):
 def create_channel(client, _request, _tail, _files):
     amounts = {What.DESCRIPTORS: 1}
     client.account.check(amounts)
-    channel = EventPipe(client.account)
+    channel = EventPipe(client)
     return {"handle": client.add(Kind.CHANNEL, channel, amounts)}, [channel.theirs.give()]
 
 

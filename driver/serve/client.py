@@ -33,8 +33,8 @@ class EventPipe:
 
     Parameters
     ----------
-    account : Account
-        Of the program.
+    client : Client
+        The program.
 
     Attributes
     ----------
@@ -44,8 +44,8 @@ class EventPipe:
         Who tells events by it.
     """
 
-    def __init__(self, account):
-        self._account = account
+    def __init__(self, client):
+        self._client, self._account = client, client.account
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.theirs, self.users = Given(theirs.detach()), 0
         self._ours.setblocking(False)
@@ -67,6 +67,8 @@ class EventPipe:
         self.flush()
 
     def flush(self):
+        if self._waiting:
+            self._client.before()
         with contextlib.suppress(BlockingIOError, ConnectionError):
             while self._waiting:
                 self._ours.send(self._waiting[0])
@@ -95,6 +97,8 @@ class Client:
     ----------
     account : Account
         What it has.
+    before : callable()
+        Called before it is told of an event, and may look at the clock.
     violated : Violation or None
         Why it is not served any longer.
     news : bool
@@ -107,7 +111,7 @@ class Client:
 
     def __init__(self, connection, name, whole):
         self.socket, self.context = connection, None
-        self.name, self.account = name, Account(OF_ONE, whole)
+        self.name, self.account, self.before = name, Account(OF_ONE, whole), lambda: None
         self.account.take(_OF_ITSELF)
         with contextlib.ExitStack() as undo:
             undo.callback(self.account.close)
@@ -120,7 +124,7 @@ class Client:
             undo.callback(os.close, self._wake)
             self.wake = Given(theirs)
             undo.callback(self.wake.close)
-            self.async_events = EventPipe(self.account)
+            self.async_events = EventPipe(self)
             undo.pop_all()
         self.objects, self._charges = {kind: {} for kind in Kind}, {}
         self.qps = {}           # by number
@@ -243,6 +247,13 @@ class Client:
     def has_work(self):
         """Something was posted since it was looked at."""
         return self.bell[POSTED] != self._posted
+
+    @property
+    def has_sends(self):
+        """Send requests are there; what is wrong with a ring is told when they are taken."""
+        with contextlib.suppress(Violation):
+            return any(qp.sends.filled for qp in self.qps.values())
+        return True
 
     def wake_up(self):
         """The daemon looks by itself again."""

@@ -20,7 +20,7 @@ class ConnectionChannel(EventPipe):
     """
 
     def __init__(self, client):
-        super().__init__(client.account)
+        super().__init__(client)
         self.client, self.ids, self._events = client, {}, collections.deque()
 
     def put(self, owner, child=None, **fields):

@@ -3,8 +3,12 @@
 What a program does takes no time but the readings of clocks. Its own clock may be ahead of the session's by those; what
 it posts begins at its own time. Time goes on when every program waits in the library, or was silent for a
 millisecond: one that was because it computes lets time go on no faster than that on the wall.
+
+Programs prepare in an order that the wall decides. So that a seed decides what they measure, preparations take no time
+of the session, and what is posted afterwards finds cards at rest and new random sequences.
 """
 
+import contextlib
 import os
 import time
 
@@ -34,19 +38,37 @@ class SimulatedDaemon(Daemon):
         self.programs, self._skew_ns, self._rest_s = {}, START_NS, REST_S
         self._pages = [ClockPage(os.path.join(folder, f"{host}.clock")) for host in world.hosts]
         self._news_ns, self._glimpse_ns = 0, 0
+        self._prepared = self._rests = False
+        self._beginnings, self._held_ns = 0, None
         super().__init__(world, folder, say, **options)
         world.notices.before = self._show
+        world.introduce()
         self._show()
 
     @property
     def now_ns(self):
         """Simulated time of the session: the world's, and what was skipped because nothing happened."""
+        if self._held_ns is not None:
+            return self._held_ns
         return round(self.world.now_ns) + self._skew_ns
 
     def _show(self):
         now = self.now_ns
         for page in self._pages:
             page.show(now)
+
+    @contextlib.contextmanager
+    def _preparing(self):
+        """What the world does in the block takes no time, unless a program waits for something that it posted."""
+        if self.world.working:
+            yield
+            return
+        self._held_ns = now = self.now_ns
+        try:
+            yield
+        finally:
+            self._held_ns = None
+            self._skew_ns += now - self.now_ns
 
     # ----------------------------------------------------------------------------------- who is there
 
@@ -63,13 +85,16 @@ class SimulatedDaemon(Daemon):
         super()._accept(listener, host)
         for file in set(self.clients) - before:
             client = self.clients[file]
+            client.before = self._show
             process = process_of(client)
             program = self.programs.setdefault(process or -file, Program(process))
             program.clients.append(client)
             self.programs = dict(sorted(self.programs.items(), key=lambda item: item[1].clients[0].name))
 
     def _serve(self, client):
-        super()._serve(client)
+        with self._preparing():
+            super()._serve(client)
+        self._prepared, self._rests = True, False
         for program in self.programs.values():
             if client in program.clients:
                 program.restart()
@@ -80,13 +105,15 @@ class SimulatedDaemon(Daemon):
         """One round: calls; and if no program runs, work, drivers and time."""
         if self._calls(0):
             self._rest_s = REST_S
-            self.world.settle()
+            with self._preparing():
+                self.world.settle()
             self._tell_all()
             return
         states = {program: program.state() for program in self.programs.values()}
         if State.RUNS in states.values():
             self._doze(DOZE_S)
             return
+        self._come_to_rest()
         later_ns = self._take()
         if self._tell_all():
             return
@@ -106,9 +133,10 @@ class SimulatedDaemon(Daemon):
         return min(program.clock_ns, self.now_ns + AHEAD_NS_MAX)
 
     def _take(self):
-        """Take what was posted and is due; when the next is, or None."""
+        """Take what was posted and is due; when the next is, or None. After preparations receives come first: who
+        posts them may have done so at any time before the others send."""
         later = []
-        for program in list(self.programs.values()):
+        for program in sorted(self.programs.values(), key=lambda program: self._prepared and program.sends):
             if not program.has_work:
                 continue
             if program.due_ns is None:
@@ -118,11 +146,24 @@ class SimulatedDaemon(Daemon):
                 continue
             program.due_ns = None
             program.peeks |= program.glimpsed
+            self._prepared &= not self.world.working
+            self._come_to_rest()
+            self._rests = False
             for client in list(program.clients):
                 self._with(client, client.take_work)
             self._hear_news()
             self.world.settle()
+            if self._prepared and self.world.working:
+                self._prepared = False
+                self._beginnings += 1
         return min(later, default=None)
+
+    def _come_to_rest(self):
+        """After preparations, until a program waits for something that it posted."""
+        if self._prepared and not self._rests and not self.world.working:
+            with self._preparing():
+                self.world.rest(self._beginnings)
+            self._rests = True
 
     def _tell_all(self):
         """Tell the programs what is new; true if something was."""
@@ -155,6 +196,7 @@ class SimulatedDaemon(Daemon):
 
     def _go_on(self, later_ns, spinning, waiting):
         """Let time go on until a program has something to do, and look at all of them every now and then."""
+        self._rests = False
         limit_ns, peeking = self._limit(later_ns, spinning), [program for program in waiting if program.peeks]
         watched = {client.name for program in (*spinning, *peeking) for client in program.clients}
         if waiting:

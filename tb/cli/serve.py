@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,9 +15,9 @@ from weft.tb.cli.parameters import card_params, choice, number, refuse
 from weft.tb.serve.environment import FOLDER, LIBRARY_FOLDER, environment_of
 
 BACKENDS, TIMES = ("functional", "model", "rtl"), ("wall", "sim")
-UDP = re.compile(r"udp:([^:]+):(\d{1,5})(?::(\d{1,5}))?")
+UDP = re.compile(r"udp:([^:]+):(\d+)(?::(\d+))?", re.ASCII)
 HOST, HOSTS_MAX = re.compile(r"[a-z][a-z0-9_-]{0,30}"), 200
-DELAY_US_MAX, RTL_HOSTS = 1_000_000, 2
+DELAY_US_MAX, RTL_HOSTS, PORT_MAX, SOCKET_BYTES_MAX = 1_000_000, 2, 0xFFFF, 107
 
 
 def serve(
@@ -42,14 +43,15 @@ def serve(
         refuse(f"--hosts is {hosts!r}; different names are needed, of small letters and digits, with commas between")
     if link and (backend == "rtl" or time == "sim"):
         refuse("--link needs cards in Python, and the clock on the wall")
-    at = UDP.fullmatch(link)
-    if link and not at:
-        refuse(f"--link is {link!r}; udp:HOST:PORT is needed, and :OWN-PORT behind it if this daemon has another one")
-    peer = ((at[1], int(at[2])), int(at[3] or at[2])) if at else None
-    number_of_first = number("--first", first, int, 1, HOSTS_MAX)
+    number_of_first = number("--first", first, int, 1, HOSTS_MAX + 1 - len(names))
     lost, delay = number("--loss", loss, float, 0, 1), number("--delay-us", delay_us, float, 0, DELAY_US_MAX)
     if backend == "rtl" and len(names) != RTL_HOSTS:
         refuse(f"--hosts is {hosts!r}; there are {RTL_HOSTS} cards of RTL, and so many hosts are needed")
+    longest = max((os.fsencode(_socket(folder, name)) for name in names), key=len)
+    if len(longest) > SOCKET_BYTES_MAX:
+        refuse(f"--folder is {str(folder)!r}; {os.fsdecode(longest)} is too long for a socket, of which paths have at "
+               f"most {SOCKET_BYTES_MAX} bytes")
+    peer = _peer(link) if link else None
     with needs("sim"):
         from weft.driver.ibverbs.build import CannotBuild, build
         from weft.tb.serve.served import Settings, serve_here
@@ -69,6 +71,26 @@ def serve(
         serve_here(settings, _say, ended)
 
 
+def _socket(folder, host):
+    """Where a host's socket is."""
+    return (folder / f"{host}.sock").resolve()
+
+
+def _peer(link):
+    """What ``--link`` says, as :class:`~weft.tb.serve.udp_link.UdpLink` takes it, or an end with a sentence."""
+    said = UDP.fullmatch(link)
+    if not said:
+        refuse(f"--link is {link!r}; udp:HOST:PORT is needed, and :OWN-PORT behind it if this daemon has another one")
+    host, port, own_port = said.groups()
+    port = number("the port of --link", port, int, 1, PORT_MAX)
+    own = number("the own port of --link", own_port, int, 1, PORT_MAX) if own_port else port
+    try:
+        (family, *_, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    except (socket.gaierror, UnicodeError) as error:
+        refuse(f"--link is {link!r}; host {host!r} is not found: {getattr(error, 'strerror', None) or error}")
+    return family, address, own
+
+
 def _on_end(function):
     for which in (signal.SIGINT, signal.SIGTERM):
         signal.signal(which, function)
@@ -84,7 +106,7 @@ def run(
     folder: Annotated[Path, typer.Option(help="Where its socket is.")] = FOLDER,
 ):
     """Run a program on a host of `weft serve`: its RDMA device is that host's card."""
-    path = (folder / f"{host}.sock").resolve()
+    path = _socket(folder, host)
     if not path.is_socket():
         refuse(f"{path} is no socket: no `weft serve` has a host {host} there")
     sys.stdout.flush()

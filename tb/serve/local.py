@@ -10,11 +10,12 @@ from weft.tb.serve.simulated import LoopWorld
 
 
 @contextlib.contextmanager
-def local_daemon(hosts=("a", "b"), *, preset="test", most=None, simulated=False, **options):
-    """A :class:`Daemon` and what it said, in simulated time if that is wanted; it ends with the block."""
+def local_daemon(hosts=("a", "b"), *, preset="test", most=None, simulated=False, world_type=None, **options):
+    """A :class:`Daemon` and what it said, in simulated time if that is wanted, of another world than that of functional
+    cards if there is a ``world_type``; it ends with the block."""
     with tempfile.TemporaryDirectory(prefix="weft-local-") as folder:
-        world_type, daemon_type = (LoopWorld, SimulatedDaemon) if simulated else (FunctionalWorld, Daemon)
-        said, world = [], world_type(list(hosts), preset=preset, **options)
+        of_functional, daemon_type = (LoopWorld, SimulatedDaemon) if simulated else (FunctionalWorld, Daemon)
+        said, world = [], (world_type or of_functional)(list(hosts), preset=preset, **options)
         daemon = daemon_type(world, folder, say=said.append, most=most)
         try:
             yield daemon, said

@@ -4,6 +4,7 @@ from weft.tb.serve.functional import dues_of
 
 PAGE = 4096
 ROUNDS_MAX = 64      # of the drivers, one after the other without time
+BEGIN_NS = 1_024     # programs begin at a multiple of it, wherever clocks of cards stand then
 
 
 def settle(contexts):
@@ -18,6 +19,11 @@ def driver_due_ns(contexts):
     """When a driver wants to make progress by itself, or None."""
     dues = [due for context in contexts for due in dues_of(context.engine)]
     return min((due for due in dues if due is not None), default=None)
+
+
+def beginning_after(now_ns):
+    """When programs may begin, as soon as that can be."""
+    return BEGIN_NS * (now_ns // BEGIN_NS + 1) + 1
 
 
 class Notices:

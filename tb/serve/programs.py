@@ -106,7 +106,7 @@ TABLE = (
     *(_by_card(kind(verb)) for kind in (_bandwidth, _latency) for verb in VERBS),
     _rdmacm("rping", "-V", "-C", "100", brief=("-C", "10"), server=("-s",), client=("-c", "-a", "{server}")),
     _rdmacm("ucmatose"), _rdmacm("ucmatose", "-c", "5", "-C", "20", "-S", "4096", brief=("-c", "2")),
-    _rdmacm("rstream", "-S", "all", "-T", "v", brief=("-S", "1024", "-C", "20")),
+    _rdmacm("rstream", "-T", "v", brief=("-S", "1024", "-C", "20")),
     Program("fi_pingpong", "libfabric-bin", ("-p", "verbs", "-e", "msg", "-c"), ("-I", "3"),
             r"^64 .* ([\d.]+) +[\d.]+ *$", LATENCY, roles=(("-B", "{port}"), ("-P", "{port}", "{server}"))),
     _ucx("put_lat"), _ucx("get", "-D", "zcopy", "-s", "65536"), _ucx("am_bw", "-D", "bcopy", "-s", "4096"),

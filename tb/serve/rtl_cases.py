@@ -24,7 +24,8 @@ async def served(dut):
     await env.start()
 
     def until_the_end():
-        world = RtlWorld(env, settings.hosts, delay_ns=settings.delay_ns, seed=settings.seed)
+        world = RtlWorld(env, settings.hosts, delay_ns=settings.delay_ns, seed=settings.seed,
+                         first=settings.first)
         serve(world, settings, line.say, line)
 
     await bridge(until_the_end)()

@@ -12,13 +12,14 @@ from weft.driver.verbs.context import Context
 from weft.driver.verbs.device_list import add_device, remove_device
 from weft.tb.serve.capture import CapturesOfCards
 from weft.tb.serve.functional import IP, MAC, REST_S, config_for, sentence_of
-from weft.tb.serve.notices import PAGE, Mapping, Notices, driver_due_ns, settle
+from weft.tb.serve.notices import PAGE, Mapping, Notices, beginning_after, driver_due_ns, settle
 from weft.tb.world.card_device import CardDevice
 from weft.tb.world.link import FrameKind
 from weft.tb.world.two_cards import SIDES
 from weft.tb.world.two_hosts import TwoCards
 
 QUIET_NS = 5_000      # without a write or a read of memory, or a frame: the cards have nothing to do
+REST_STEPS_MAX = 200  # so many of these, until cards that never rest are left at that
 STEP_NS = 1_000       # of simulated time, at most, between two looks at programs whose clock is the one on the wall
 
 
@@ -64,14 +65,16 @@ class RtlWorld(SimulatedWorld):
         Of both hosts.
     delay_ns : int
     seed : str
+    first : int
+        The last byte of the first host's addresses.
     """
 
-    def __init__(self, env, names, *, delay_ns, seed):
-        self._env, self._names, self.hosts, self.contexts = env, names, {}, []
+    def __init__(self, env, names, *, delay_ns, seed, first=1):
+        self._env, self._names, self._seed, self.hosts, self.contexts = env, names, seed, {}, []
         self.notices, self._news = Notices(), Event()
         self.notices.heard = self._heard
         self._active_ns = self.now_ns
-        for n, (name, side) in enumerate(zip(names, SIDES, strict=True)):
+        for n, (name, side) in enumerate(zip(names, SIDES, strict=True), first - 1):
             config = replace(config_for(delay_ns), random=random.Random(f"{seed}/{n}/driver"))
             self.hosts[name] = add_device(env.device(side), mac=MAC + n, ip=IP + n, config=config)
             self.contexts.append(Context(name=self.hosts[name]))
@@ -87,12 +90,26 @@ class RtlWorld(SimulatedWorld):
         return get_sim_time("ns")
 
     @property
-    def due_ns(self):
-        env, now = self._env, self.now_ns
+    def _quiet(self):
+        env = self._env
         reading = any(env.host(side).reading for side in SIDES)
-        if reading or env.frames_in_flight or now - self._active_ns < QUIET_NS:
-            return now
-        return driver_due_ns(self.contexts)
+        return not reading and not env.frames_in_flight and self.now_ns - self._active_ns >= QUIET_NS
+
+    @property
+    def due_ns(self):
+        return driver_due_ns(self.contexts) if self._quiet else self.now_ns
+
+    def rest(self, number):
+        for _ in range(REST_STEPS_MAX):
+            if self._quiet:
+                break
+            self.advance(self.now_ns + QUIET_NS, frozenset())
+        begin = beginning_after(self.now_ns)
+        while self.now_ns < begin:
+            self._pass(begin)
+        for side in SIDES:
+            self._env.host(side).rng.seed(f"{self._seed}/{number}/host {side}")
+            self._env.sides[side].link.impairments.draw_anew(f"{self._seed}/{number}/link {side}")
 
     def settle(self):
         self._active_ns = self.now_ns

@@ -23,7 +23,7 @@ from weft.tb.serve.session import CannotServe, serving
 
 LOSSES = ("0", "0.02")
 BACKENDS, SIMULATED = ("functional", "model", "rtl"), ("--time", "sim", "--preset", "test")
-FIRST_PORT, LIMIT_S = 18600, 1200
+FIRST_PORT, LIMIT_S = 18600, 3600
 SERVER_IP = str(IPv4Address(IP + 1))      # of host b's card
 REPORT = BUILD_ROOT / "reports/programs.json"
 PASSED, FAILED, MISSING, TOO_LONG = "passed", "failed", "missing", "too long"

@@ -4,7 +4,10 @@ from weft.driver.serve.simulated_world import SimulatedWorld
 from weft.model.card.host import TimedDevice, WatchedMemory
 from weft.model.functional.host import FunctionalDevice
 from weft.tb.serve.functional import FunctionalWorld
-from weft.tb.serve.notices import Mapping, Notices, driver_due_ns, settle
+from weft.tb.serve.notices import Mapping, Notices, beginning_after, driver_due_ns, settle
+
+QUIET_NS = 5_000             # without an event: nothing is under way
+REST_STEPS_MAX = 10_000      # until cards that never rest are left at that
 
 
 class ServedDevice(Mapping, FunctionalDevice):
@@ -31,9 +34,9 @@ class LoopWorld(FunctionalWorld, SimulatedWorld):
 
     device_type = ServedDevice
 
-    def __init__(self, hosts, **options):
-        super().__init__(hosts, **options)
-        self.notices = Notices()
+    def __init__(self, hosts, *, seed=1, **options):
+        super().__init__(hosts, seed=seed, **options)
+        self._seed, self.notices = seed, Notices()
         for context, name in zip(self.contexts, self.hosts.values(), strict=True):
             self.notices.watch(context.device.memory, name, context.device.program_pages)
 
@@ -53,6 +56,20 @@ class LoopWorld(FunctionalWorld, SimulatedWorld):
     def settle(self):
         settle(self.contexts)
 
+    def rest(self, number):
+        for _ in range(REST_STEPS_MAX):
+            if (due := self.loop.due_ns) is None or due > self.loop.now_ns + QUIET_NS:
+                break
+            self.advance(due, frozenset())
+        self.loop.run(beginning_after(self.loop.now_ns))
+        for name, context in zip(self.hosts, self.contexts, strict=True):
+            for part, rng in self._random(name, context.device):
+                rng.seed(f"{self._seed}/{number}/{name}/{part}")
+
+    def _random(self, name, device):
+        """Names and random sequences of a host and what belongs to it."""
+        return [("link", self.links[name].random), ("card", device.card.random)]
+
     def advance(self, until_ns, watched):
         notices, due = self.notices, self._driver_due_ns
         notices.clear(watched)
@@ -70,6 +87,9 @@ class ModelWorld(LoopWorld):
     """The same on cards in time."""
 
     device_type = ServedTimedDevice
+
+    def _random(self, name, device):
+        return [("link", self.links[name].random), ("pcie", device.card.pcie.random)]
 
 
 class WallModelWorld(FunctionalWorld):

@@ -1,6 +1,7 @@
 """Programs that end or break the rules: the daemon frees what they had, drops them, and serves the others."""
 
 import fcntl
+import itertools
 import os
 import random
 
@@ -12,7 +13,7 @@ from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.tb.flow.seed import drawn_seed
 from weft.tb.serve.hostile import COMMAND, clean, close_all, fuzz, pair, settle, works
 from weft.tb.serve.local import local_daemon
-from weft.tb.serve.raw_client import SLOTS, Gone, RawClient, Refused
+from weft.tb.serve.raw_client import SLOTS, Gone, RawClient, RawEnd, Refused
 
 MESSAGES_SAID, LIVES, TURNS = 1500, 8, 24
 FAR_NS = 100_000
@@ -40,6 +41,20 @@ def test_a_program_that_ends_leaves_nothing_and_its_peer_is_told(served):
         settle(daemon, 0)
         clean(daemon.world)
     assert not said
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_each_of_several_hosts_reaches_every_other(simulated):
+    with local_daemon("abcd", simulated=simulated, loss=0.01) as (daemon, _):
+        for one, other in itertools.combinations("abcd", 2):
+            ends = RawEnd(daemon, one), RawEnd(daemon, other)
+            for end, peer in (ends, ends[::-1]):
+                end.connect(peer, retry_cnt=7)
+            for _ in range(3):
+                works(*ends)
+                works(*ends[::-1])
+        sent = {name: link.sent.total() for name, link in daemon.world.links.items()}
+        assert all(sent.values()), sent
 
 
 def test_whatever_a_peer_was_asked_for_when_it_ended_its_silence_is_what_is_told():

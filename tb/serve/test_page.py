@@ -1,5 +1,6 @@
 """The page for those who come for served programs alone: its commands run, and its numbers are those of the code."""
 
+import contextlib
 import importlib
 import inspect
 import os
@@ -7,17 +8,20 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from weft.driver.serve.quota import OF_ALL, OF_ONE, What
 from weft.tb.flow.system import tools_expected
-from weft.tb.serve.namespaces import namespaces
+from weft.tb.serve.namespaces import ADDRESSES, namespaces
+from weft.tb.serve.session import LOOK_S
+from weft.tb.serve.test_simulated_time import perftest
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ("ib_write_bw", "ibv_devinfo", "rping")
-LIMIT_S = 300
+LIMIT_S, PORT = 300, 18515
 # Somebody types one line after the other, and looks at what it says: who comes too early tries again here.
 START = r"""
 set -eu
@@ -25,6 +29,8 @@ trap 'kill $pids 2> /dev/null || true; wait' EXIT
 pids=
 again() { for n in $(seq 200); do if "$@"; then return 0; fi; sleep 0.1; done; return 1; }
 """
+# The page's names of two machines, and a namespace for each.
+MACHINES = {"one.example": "a", "other.example": "b"}
 CAMPAIGN = "python -m weft.tb.serve."
 
 
@@ -71,6 +77,49 @@ def test_every_command_of_the_page_runs(library, tmp_path, needs_namespaces):
                               env=os.environ | {"WEFT_BUILD": str(build)}, stderr=subprocess.STDOUT, timeout=LIMIT_S)
     assert done.returncode == 0, said.read_text()
     assert "every command has run" in said.read_text()
+
+
+def daemons_of_two_machines():
+    """What is to be typed on each, by its namespace; each names the other one."""
+    lines = re.findall(r"^weft serve .*--link udp:.*$", page(), re.MULTILINE)
+    lines = [re.sub(r" +&.*", "", line).replace("weft ", ".venv/bin/weft ", 1) for line in lines]
+    others = [next(machine for machine in MACHINES if machine in line) for line in lines]
+    return {next(space for machine, space in MACHINES.items() if machine != other):
+            shlex.split(line.replace(other, ADDRESSES[MACHINES[other]]))
+            for line, other in zip(lines, others, strict=True)}
+
+
+def test_a_program_crosses_between_the_two_machines_of_the_page(library, tmp_path, needs_namespaces):
+    program = perftest("ib_write_bw", "-n", "20")
+    build = tmp_path / "build"
+    shutil.copytree(library.parent, build / "ibverbs")
+    options = {"cwd": ROOT, "env": os.environ | {"WEFT_BUILD": str(build)}, "stdin": subprocess.DEVNULL,
+               "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with needs_namespaces(), namespaces() as spaces, contextlib.ExitStack() as undo:
+        def start(space, *command):
+            started = subprocess.Popen(spaces.inside(space, command), **options)
+            undo.callback(started.communicate)
+            undo.callback(started.terminate)
+            return started
+
+        def run(space, *command):
+            return start(space, ".venv/bin/weft", "run", "--host", space, "--", *command)
+
+        commands = daemons_of_two_machines()
+        assert commands.keys() == {"a", "b"}
+        for space, command in commands.items():
+            daemon = start(space, *command)
+            while not (said := daemon.stdout.readline()).startswith(f"hosts {space} "):
+                assert said, daemon.wait()
+        server = run("b", *program.command(PORT))
+        listens = spaces.inside("b", ["sh", "-c", f"ss -Hltn 'sport = {PORT}' | grep -q ."])
+        while server.poll() is None and subprocess.run(listens, check=False).returncode:
+            time.sleep(LOOK_S)
+        client = run("a", *program.command(PORT, ADDRESSES["b"]))
+        output, _ = client.communicate(timeout=LIMIT_S)
+        assert client.returncode == 0, output
+        assert program.read(output) > 0
+        assert server.wait(LIMIT_S) == 0
 
 
 def test_campaigns_of_the_page_are_those_that_tests_run_in_short():

@@ -4,15 +4,18 @@
 """
 
 import os
+import time
 
 import pytest
 
 from weft.tb.flow.system import tools_expected
+from weft.tb.serve import listening
 from weft.tb.serve.programs import TABLE, missing_packages
 from weft.tb.serve.run import PASSED, one
-from weft.tb.serve.session import serving
+from weft.tb.serve.session import LOOK_S, ended, serving
+from weft.tb.serve.test_simulated_time import perftest
 
-PORT = 23600
+PORT, TALKS_BYTES, LIMIT_S = 23600, 1 << 18, 60
 # One of each kind; the others differ in options.
 CHOSEN = ("ibv_devices", "ibv_devinfo", "ibv_rc_pingpong -c -e", "ibv_srq_pingpong", "ib_write_bw -q 4",
           "ib_send_bw -e", "ib_read_bw", "ib_atomic_bw", "ib_write_lat", "ib_send_lat -R", "rping", "fi_pingpong -c")
@@ -30,6 +33,23 @@ def chosen():
 def session(library):
     with serving("--loss", "0.02") as session:
         yield session
+
+
+@pytest.mark.parametrize("options", [(), ("--time", "sim")], ids=["wall", "sim"])
+def test_programs_end_whose_daemon_does(library, tmp_path, options):
+    program = perftest("ib_write_bw", "-n", "1000000")
+    port = PORT + 90 + 100 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    sent = tmp_path / "a.sent.pcap"
+    with serving("--preset", "test", "--capture", str(tmp_path), *options) as session:
+        server = session.start("b", *program.command(port))
+        while server.poll() is None and not listening.at_tcp(port):
+            time.sleep(LOOK_S)
+        client = session.start("a", *program.command(port, "localhost"))
+        while client.poll() is None and sent.stat().st_size < TALKS_BYTES:
+            time.sleep(LOOK_S)
+        session.end()
+        ends = [ended(program, LIMIT_S) for program in (client, server)]
+        assert all(end.status for end in ends), ends
 
 
 @pytest.mark.parametrize("number", range(len(CHOSEN)), ids=[text.replace(" ", "") for text in CHOSEN])

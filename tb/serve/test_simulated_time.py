@@ -7,6 +7,7 @@ import re
 import struct
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -16,8 +17,10 @@ from weft.tb.flow.system import tools_expected
 from weft.tb.serve.hostile import fuzz, pair, settle, works
 from weft.tb.serve.local import local_daemon
 from weft.tb.serve.programs import TABLE, missing_packages
+from weft.tb.serve.raw_client import RawEnd
 from weft.tb.serve.run import PASSED, one
 from weft.tb.serve.session import serving
+from weft.tb.serve.simulated import LoopWorld, ModelWorld
 
 SIMULATED = ("--time", "sim", "--preset", "test")
 READING_NS, PORT = 20, 26600
@@ -48,16 +51,17 @@ def run(session, program, number):
     return figure, output
 
 
-def test_a_seed_decides_what_a_program_measures(library):
-    seed, program, found = str(drawn_seed()), perftest("ib_write_bw", "-n", "20"), []
+@pytest.mark.parametrize("name", ["ib_write_bw", "ib_send_bw -e"])
+def test_a_seed_decides_what_a_program_measures(library, name):
+    seed, program, found = str(drawn_seed()), perftest(*name.split(), "-n", "20"), []
     print("again: weft serve --time sim --preset test --loss 0.05 --seed", seed)
-    for number in range(2):
+    for number in range(3):
         with serving(*SIMULATED, "--loss", "0.05", "--seed", seed) as session:
             figure, _ = run(session, program, number)
             lost, again = re.search(r"host a: .*; (\d+) packets lost, (\d+) sent again", session.end()).groups()
             assert lost == again
             found.append((figure, lost))
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
 
 
 def test_clocks_show_simulated_time_which_stands_still(library):
@@ -73,6 +77,37 @@ def test_clocks_show_simulated_time_which_stands_still(library):
         assert page.read_bytes() == shown and struct.unpack_from("<Q", shown)[0]
 
 
+@pytest.mark.parametrize("world_type", [LoopWorld, ModelWorld])
+def test_the_order_of_preparations_changes_nothing(world_type):
+    seed, found = drawn_seed(), []
+    print("seed", seed)
+    for order in ("ab", "ba", "abba"):      # who gets ready first; the last: a second QP of each that does nothing
+        sent = []
+        with local_daemon(simulated=True, world_type=world_type, loss=0.05, seed=seed) as (daemon, _):
+            for name, link in daemon.world.links.items():
+                link.deliver = partial(_noted, sent, name, daemon.world, link.deliver)
+            ends = {}
+            for host in order:
+                while daemon.world.due_ns is not None and ends:      # meanwhile the cards do what there is to do
+                    daemon.world.advance(daemon.world.due_ns, frozenset())
+                ends[host] = RawEnd(daemon, host)
+            shown = daemon.now_ns
+            for host in order[:2]:
+                ends[host].connect(ends[next(other for other in "ab" if other != host)], retry_cnt=7)
+            assert daemon.now_ns == shown      # calls take no time
+            del sent[:]
+            for _ in range(20):
+                works(ends["a"], ends["b"])
+        found.append([(host, round(at - sent[0][1], 3), length) for host, at, length in sent])
+    assert len(found[0]) > 60
+    assert found[0] == found[1] == found[2]
+
+
+def _noted(sent, name, world, deliver, frame, *at):
+    sent.append((name, world.now_ns, len(bytes(frame))))
+    deliver(frame, *at)
+
+
 @pytest.mark.parametrize("backend", ["model", "rtl"])
 def test_a_program_measures_cards_in_time(library, backend):
     if backend == "rtl":
@@ -82,8 +117,10 @@ def test_a_program_measures_cards_in_time(library, backend):
             if tools_expected():
                 raise
             pytest.skip(str(missing))
-    with serving("--backend", backend, *SIMULATED) as session:
-        latency, output = run(session, perftest("ib_write_lat", "-n", "5"), 2 + (backend == "rtl"))
+    with serving("--backend", backend, *SIMULATED, "--first", "7") as session:
+        devinfo = session.run("a", *perftest("ibv_devinfo").command())
+        assert re.search(r"GID\[ *0\]:.*ffff:(10\.0\.0\.7|0a00:0007)\b", devinfo.output)
+        latency, output = run(session, perftest("ib_write_lat", "-n", "5"), 3 + (backend == "rtl"))
         assert 2 < latency < 6, output      # PCIe, a microsecond of cable: no clock on the wall shows so little
         assert "0 lost; 0 packets lost, 0 sent again" in session.end()
 

@@ -4,9 +4,11 @@ import os
 import socket
 import time
 
+import pytest
+
 from weft.tb.flow.seed import drawn_seed
 from weft.tb.serve import listening
-from weft.tb.serve.session import LOOK_S, ended, serving
+from weft.tb.serve.session import LOOK_S, CannotServe, ended, serving
 from weft.tb.serve.test_simulated_time import perftest
 
 PORT, LIMIT_S = 27600, 200
@@ -37,3 +39,12 @@ def test_programs_of_two_daemons_meet(library):
         assert client.status == 0, client.output
         assert ended(server, LIMIT_S).status == 0
         assert program.read(client.output) > 0
+
+
+def test_a_port_that_somebody_has_is_a_failure_in_a_sentence(library):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("", 0))
+        port = other.getsockname()[1]
+        with pytest.raises(CannotServe) as said, serving("--preset", "test", "--link", f"udp:127.0.0.1:7471:{port}"):
+            pass
+    assert str(said.value) == f"weft: UDP port {port} cannot be had: Address already in use\n"

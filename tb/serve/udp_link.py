@@ -2,6 +2,7 @@
 
 import socket
 
+from weft.tb.flow.failure import Failure
 from weft.tb.serve.switch import HEADER_BYTES
 
 FRAMES_PER_LOOK, DATAGRAM_BYTES_MAX = 64, 1 << 16
@@ -14,23 +15,29 @@ class UdpLink:
 
     Parameters
     ----------
-    peer : (str, int)
-        Where the other daemon listens. Nobody else is heard.
+    family : int
+        Of addresses, as :mod:`socket` has it.
+    peer : tuple
+        Such an address: where the other daemon listens. Nobody else is heard.
     port : int
         Where this one listens.
 
     Raises
     ------
-    OSError
+    Failure
+        If others have the port, or it is not for everybody.
     """
 
-    def __init__(self, peer, port):
-        (family, _, _, _, address), *_ = socket.getaddrinfo(*peer, type=socket.SOCK_DGRAM)
-        self._socket, self._peer = socket.socket(family, socket.SOCK_DGRAM), address
+    def __init__(self, family, peer, port):
+        self._socket, self._peer = socket.socket(family, socket.SOCK_DGRAM), peer
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             self._socket.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
         self._socket.setblocking(False)
-        self._socket.bind(("", port))
+        try:
+            self._socket.bind(("", port))
+        except OSError as error:
+            self._socket.close()
+            raise Failure(f"UDP port {port} cannot be had: {error.strerror}") from None
 
     def fileno(self):
         return self._socket.fileno()

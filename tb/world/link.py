@@ -140,6 +140,11 @@ class Impairments:
         self._drop_when = []
         self._busy_until = 0.0     # the slowest stretch
 
+    def draw_anew(self, seed):
+        """Decide with the random sequences of another seed from now on."""
+        for name, rng in self._rng.items():
+            rng.seed(f"{seed}/{name}")
+
     def drop_when(self, predicate):
         """Drop each frame for which ``predicate(frame_bytes, kind)`` is true; returns a function that ends it."""
         self._drop_when.append(predicate)

@@ -1,0 +1,55 @@
+"""What `weft serve` and `weft run` refuse: one sentence and exit status 2."""
+
+import pytest
+from typer.testing import CliRunner
+
+from weft.tb.cli import app
+
+
+def end_of(*arguments):
+    """(exit status, sentence) of a command that says nothing else."""
+    result = CliRunner().invoke(app, arguments)
+    assert result.stdout == "" and result.stderr.startswith("weft: ") and result.stderr.count("\n") == 1, result.output
+    return result.exit_code, result.stderr
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["--link", "udp:localhost"], ["udp:HOST:PORT is needed"]),
+    (["--link", "udp:localhost:0"], ["'0'", "1 to 65535"]),
+    (["--link", "udp:localhost:99999"], ["'99999'", "1 to 65535"]),
+    (["--link", "udp:localhost:65536:7471"], ["'65536'", "1 to 65535"]),
+    (["--link", "udp:localhost:7471:0"], ["'0'", "1 to 65535"]),
+    (["--link", "udp:localhost:7471:65536"], ["'65536'", "1 to 65535"]),
+    (["--link", "udp:no-such-host.invalid:7471"], ["no-such-host.invalid", "--link"]),
+    (["--link", f"udp:{'x' * 64}.invalid:7471"], ["--link"]),
+    (["--link", "udp:localhost:7471", "--backend", "rtl"], ["--link", "cards in Python"]),
+    (["--link", "udp:localhost:7471", "--time", "sim"], ["--link", "the clock on the wall"]),
+    (["--first", "0"], ["--first", "1 to 199"]),
+    (["--first", "200"], ["--first", "1 to 199"]),
+    (["--first", "199", "--hosts", "a,b,c"], ["--first", "1 to 198"]),
+    (["--hosts", "a,a"], ["--hosts"]),
+    (["--hosts", ""], ["--hosts"]),
+    (["--hosts", "a", "--backend", "rtl"], ["--hosts", "2 cards"]),
+    (["--loss", "1.5"], ["--loss", "0 to 1"]),
+    (["--delay-us", "nan"], ["--delay-us", "0 to 1000000"]),
+    (["--backend", "silicon"], ["--backend", "functional, model, rtl"]),
+    (["--time", "later"], ["--time", "wall, sim"]),
+    (["--preset", "huge"], ["preset", "test, basic, full"]),
+])
+def test_bad_options_are_one_sentence_and_status_2(arguments, words, tmp_path):
+    status, sentence = end_of("serve", "--folder", str(tmp_path), *arguments)
+    assert status == 2
+    for word in words:
+        assert word in sentence
+
+
+def test_a_folder_whose_sockets_would_have_too_long_names_is_refused(tmp_path):
+    folder = tmp_path / ("x" * 110)
+    status, sentence = end_of("serve", "--folder", str(folder), "--preset", "test", "--hosts", "a,bc")
+    assert status == 2
+    assert f"{folder}/bc.sock" in sentence and "too long" in sentence
+
+
+def test_run_needs_a_host_that_is_served(tmp_path):
+    status, sentence = end_of("run", "--host", "z", "--folder", str(tmp_path), "--", "true")
+    assert status == 2 and "z.sock" in sentence
