@@ -162,7 +162,7 @@ class Timing:
     pages_written: float = 84.0
     look: float = 12.0
     linked: float = 8.0
-    ask: float = 20.0
+    ask: float = 24.0
     line: float = 28.0
     wake: float = 24.0
     match: float = 8.0
