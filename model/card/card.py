@@ -5,6 +5,8 @@ from collections import deque
 from weft.hdl import abi
 
 from ..functional.card import FunctionalCard
+from .commands import Commands
+from .interrupts import Interrupts
 from .pcie import Pcie
 from .receive import TimedReceivePath
 from .rings import TimedRings
@@ -31,17 +33,16 @@ class TimedCard(FunctionalCard):
     rings_type, transmit_type, receive_type, life_type = TimedRings, TimedTransmitPath, TimedReceivePath, TimedLife
 
     def __init__(self, memory, loop, send_frame, interrupt, *, host=None, timing=TIMING, seed=0, **options):
-        self.timing, self._host, self._seed = timing, host, seed
+        self.timing, self._host, self._seed, self.interrupts = timing, host, seed, None
         super().__init__(memory, loop, send_frame, interrupt, **options)
 
     def _reset(self):
         self.pcie = self._new_pcie()
-        self.pcie.waiting = self._room
-        self._lines = deque()       # line reads without room
         self._paced = {}            # client -> when it may write again
         self._posts = {}            # client -> its writes that are not on their way
         self.second_level = SecondLevel(self)
-        self._busy = False          # a command is under way
+        self.commands = Commands(self)
+        self.interrupts = self.interrupts or Interrupts(self)       # a reset is not for them
         super()._reset()
 
     def plugged(self, function):
@@ -57,18 +58,7 @@ class TimedCard(FunctionalCard):
 
     def line_read(self, time_ns, read):
         """Read descriptors, nodes or the like: they take turns with payload, of which many reads may wait."""
-        if self.pcie.overtake(time_ns, read):
-            return
-        if self._lines or not self.pcie.room(read):
-            self._lines.append((time_ns, read))
-        else:
-            self.pcie.read(time_ns, read)
-
-    def _room(self, time_ns):
-        while self._lines and self.pcie.room(self._lines[0][1]):
-            at, read = self._lines.popleft()
-            self.pcie.read(max(at, time_ns + self.timing.room), read)
-        self.transmit_path.room(time_ns)
+        self.pcie.line(time_ns, read)
 
     def post(self, client, address, data, time_ns, then=lambda: None):
         """Write to memory, not before a time, behind all writes before it; ``then`` is called when the write is on its
@@ -103,33 +93,14 @@ class TimedCard(FunctionalCard):
         while self.backlog and self.rings.room(Ring.META_REPORT):
             self.rings.put(Ring.META_REPORT, self.backlog.popleft())
         self.receive_path.go_on()
-        self._command()
+        self.commands.go_on()
 
     def descriptors(self, ring):
         """Descriptors of a ring came."""
         if ring is Ring.COMMAND:
-            self._command()
+            self.commands.go_on()
         elif self.enabled:
             self.transmit_path.start()
-
-    def _command(self):
-        if self._busy or self.rings.peek(Ring.COMMAND) is None or not self.rings.room(Ring.RESPONSE):
-            return
-        self._busy = True
-        self.loop.call_in(self.timing.command, self._carry_out, self.rings, self.rings.take(Ring.COMMAND))
-
-    def _carry_out(self, rings, command):
-        if rings is not self.rings:
-            return      # the card was reset
-        self._busy = False
-        unpacked = abi.COMMAND.unpack(command)
-        before = dict(self.qps)
-        rings.put(Ring.RESPONSE, self.tables.command(unpacked))
-        for index, life in before.items():
-            if self.qps.get(index) is not life:
-                self.second_level.forget(life)
-        rings.finish(Ring.COMMAND)
-        self._command()
 
     def _link(self, word):
         super()._link(word)

@@ -1,6 +1,5 @@
 """PCIe and host memory in time: reads that come back in any order, writes that do not overtake each other."""
 
-import bisect
 import random
 from collections import deque
 
@@ -12,6 +11,7 @@ COMPLETION_LINES, COMPLETION_HEADERS = 384, 128     # see hdl/pcie/completion_ro
 UNIT_LINES = (1, 2, 4)
 LONG_BEATS = (0, 3, 4)      # a completion of so many beats was not split finer
 TRUST = 64
+SOURCES = 3         # of reads: lines, payload, raw frames; they take turns
 READ_BYTES, COMPLETION_BYTES, WRITE_BYTES = 16, 12, 16      # of the headers on the card's streams
 READ_BYTES_ON_LINK = READ_BYTES + 8
 
@@ -51,15 +51,18 @@ class Pcie:
     ----------
     used : list of int
         Completions that reads under way may bring, by unit.
-    waiting : callable(time_ns)
-        Told ahead when there may be room for reads again.
+    next_read, take_read : callable(source)
+        Of a source of payload: when there is a read to ask for, None if there is none; that read, which is taken.
     """
 
     def __init__(self, loop, timing, host=None, seed=0):
         self.loop, self.timing, self.host = loop, timing, host or HostTiming()
         self.random = random.Random(f"pcie {seed}")
         self.used, self.trusted, self._runs = [0] * len(UNIT_LINES), 1, [0] * len(UNIT_LINES)
-        self._later = deque()       # when reads go out that wait for the room of others, as far as it is to come
+        self._lines = deque()       # (time, read), the one to ask for first first
+        self._held = self._next_turn = None     # what was taken and waits for its time or for room; the next turn
+        self._source = 0            # who had the newest turn
+        self._freed = deque()       # (when, how much room there is again)
         self._request_free = self._completion_free = self._up_free = self._down_free = 0.0
         # (from, to, since when its packet has the write engine, until when, when it has left the link) of the writes of
         # payload to come
@@ -68,38 +71,76 @@ class Pcie:
         self._small_free = self._small_left = self._small_seen = 0.0
         self.written_at = 0.0       # when the newest small write went out of the card
         self._pace = CYCLE_NS / (1 - self.host.stall)     # of a beat
-        self.waiting = lambda time_ns: None
+        self.next_read, self.take_read = lambda source: None, None
 
     # ------------------------------------------------------------------------------------------------- reads
 
-    def room(self, read):
+    def line(self, time_ns, read):
+        """Ask for a read of lines, not before a time."""
+        lines = self._lines
+        at = len(lines)
+        while at and lines[at - 1][0] > time_ns:
+            at -= 1
+        lines.insert(at, (time_ns, read))
+        self.wanted(time_ns)
+
+    def wanted(self, time_ns):
+        """Somebody will have a read to ask for at a time."""
+        if self._held is None:
+            self._turn_at(max(time_ns, self._request_free))
+
+    def _turn_at(self, time_ns):
+        at = edge(max(time_ns, self.loop.now_ns))
+        if self._next_turn is None or at < self._next_turn:
+            self._next_turn = at
+            self.loop.call_at(at, self._turn, at)
+
+    def _turn(self, at):
+        """A read is taken, or goes out if there is room for all that it may bring; then the next one is taken."""
+        if at != self._next_turn:
+            return
+        self._next_turn = None
+        if self._held is None and not self._take(at):
+            return
+        if at < self._request_free:
+            self._turn_at(self._request_free)
+        elif self._room(self._held, at):
+            read, self._held = self._held, None
+            out = self._between(at)
+            self._request_free = out + 2 * self._pace
+            self._ask(out, read)
+            self._take(self._request_free)
+        elif self._freed:
+            self._turn_at(self._freed[0][0])
+
+    def _take(self, until):
+        """Take what is there until a time, in turns; whether there was something. If not, look again when there is."""
+        first = None
+        for step in range(1, SOURCES + 1):
+            source = (self._source + step) % SOURCES
+            at = self._lines[0][0] if source == 0 and self._lines else self.next_read(source) if source else None
+            if at is None:
+                continue
+            if at <= until:
+                self._source = source
+                self._held = self._lines.popleft()[1] if source == 0 else self.take_read(source)
+                self._turn_at(until)
+                return True
+            first = at if first is None else min(first, at)
+        if first is not None:
+            self._turn_at(first)
+        return False
+
+    def _room(self, read, at):
         """Whether a read may go out: what it may bring has room in the completion buffer."""
-        used, needed = self.used, read.needed
-        return (used[0] + needed[0] <= COMPLETION_LINES
-                and used[self.trusted - 1] + needed[self.trusted - 1] <= COMPLETION_HEADERS)
-
-    def read(self, time_ns, read, waits=False):
-        """Ask for a read that there is room for, not before a time; when the request went out.
-
-        ``waits``: until then, its room is another read's.
-        """
-        at = self._between(max(edge(time_ns), self._request_free))
-        self._request_free = at + 2 * self._pace
-        if waits:
-            self._later.append(at)
-        self._ask(at, read)
-        return at
-
-    def overtake(self, time_ns, read):
-        """Ask for a small read before those that wait for room, but the first of them; whether there were more."""
-        later, now = self._later, self.loop.now_ns
-        while later and later[0] < now:
-            later.popleft()
-        turn = bisect.bisect_left(later, time_ns) + 1
-        if turn >= len(later):
-            return False
-        self._ask(later[turn], read)
-        return True
+        used, freed = self.used, self._freed
+        while freed and freed[0][0] <= at:
+            _, (first, second, third) = freed.popleft()
+            used[0] -= first
+            used[1] -= second
+            used[2] -= third
+        needed, unit = read.needed, self.trusted - 1
+        return used[0] + needed[0] <= COMPLETION_LINES and used[unit] + needed[unit] <= COMPLETION_HEADERS
 
     def _ask(self, at, read):
         timing, host = self.timing, self.host
@@ -129,12 +170,10 @@ class Pcie:
             beats = -(-(COMPLETION_BYTES + piece) // BEAT_BYTES)
             done = self._completion_free = start + beats * self._pace
             self._learn(beats)
-        used, (first, second, third) = self.used, read.needed
-        used[0] -= first
-        used[1] -= second
-        used[2] -= third
+        self._freed.append((edge(done + timing.room), read.needed))
+        if self._held is not None and len(self._freed) == 1:
+            self._turn_at(max(self._freed[0][0], self._request_free))
         read.answered(done)
-        self.waiting(done)
 
     def _learn(self, beats):
         """How finely the host splits completions decides how many reads may be under way."""
@@ -154,7 +193,7 @@ class Pcie:
         pieces = [min(payload, length - done) for done in range(0, length, payload)]
         beats = [-(-(WRITE_BYTES + piece) // BEAT_BYTES) for piece in pieces]
         packet_end = at + sum(beats) * self._pace
-        granted = at - timing.request_ahead
+        granted = edge(time_ns) - timing.request_ahead
         for piece, count in zip(pieces, beats, strict=True):
             end = at + count * self._pace
             self._up_free = (max(self._up_free, end)
@@ -163,13 +202,14 @@ class Pcie:
             at = end
         return at
 
-    def write(self, time_ns, length):
+    def write(self, time_ns, length, ahead=0.0):
         """Write an entry or another small thing, not before a time; when it is in memory.
 
-        It finds its place between the writes of payload, and does not overtake those before it.
+        It finds its place between the writes of payload, and does not overtake those before it. Its turn is asked for
+        so long before the time.
         """
         timing = self.timing
-        at = self.written_at = max(self._between(edge(time_ns), whole=True), self._small_free)
+        at = self.written_at = max(self._behind(edge(time_ns), edge(time_ns - ahead)), self._small_free)
         end = self._small_free = at + -(-(WRITE_BYTES + length) // BEAT_BYTES) * self._pace
         seen = self._small_left = (max(end, self._link_free(at), self._small_left)
                                    + (length + timing.write_header_bytes) / timing.pcie_bytes_per_ns)
@@ -178,23 +218,29 @@ class Pcie:
         self._small_seen = max(self._small_seen, seen + timing.pcie_hop)
         return self._small_seen
 
-    def _between(self, at, whole=False):
-        """The first time from ``at`` on at which the card's stream is not inside a write of payload, or, of ``whole``
-        packets, not inside those of one packet."""
+    def _drop_old(self):
         payload, now = self._payload, self.loop.now_ns
         while payload and payload[0][3] < now:
             self._link_was = payload.popleft()[4]
-        free = at
-        for start, end, granted, packet_end, _ in payload:
-            if whole:
-                if granted > at:
-                    break
-                free = max(free, packet_end)
-            elif start > at:
+
+    def _between(self, at):
+        """The first time from ``at`` on at which the card's stream is not inside a write of payload."""
+        self._drop_old()
+        for start, end, *_ in self._payload:
+            if start > at:
                 break
-            elif start <= at < end:
+            if start < at < end:
                 return end
-        return free
+        return at
+
+    def _behind(self, at, asked):
+        """The first time from ``at`` on that is behind the packets that had asked for the write engine before."""
+        self._drop_old()
+        for _, _, granted, packet_end, _ in self._payload:
+            if granted > asked:
+                break
+            at = max(at, packet_end)
+        return at
 
     def _link_free(self, at):
         """When what went out of the card before a time has left the link."""

@@ -118,7 +118,7 @@ class TimedReceivePath(ReceivePath):
             at = loop.now_ns + {"event": timing.event_report, "node": self._node_lag,
                                 "retire": timing.retire_report + retire_lag}[source]
             if source != "node":
-                at = max(at, self.placed + timing.placed)
+                at = max(at, self.placed + (timing.placed if source == "event" else timing.placed_retire))
             if source == "retire":
                 at = max(at, self._due.get("event", 0.0))
             at = self._due[source] = max(at, self._due.get(source, 0.0))

@@ -10,7 +10,6 @@ from .timing import CYCLE_NS
 
 Ring = abi.Ring
 REQUEST_LINES_MAX = 4
-_INTERRUPT = {ring: f"interrupt_{ring.name.lower()}" for ring in abi.CARD_TO_HOST}
 _LOG2 = {f"{ring.name.lower()}_log2": ring for ring in abi.HOST_TO_CARD}
 PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
 
@@ -109,8 +108,7 @@ class TimedRings(CardRings):
             self._tell_host(ring, self.card.pcie.written_at)
 
     def _tell_host(self, ring, time_ns):
-        lag = getattr(self.card.timing, _INTERRUPT[ring])
-        self.card.loop.call_at(time_ns + lag, self._message, abi.VECTOR[ring])
+        self.card.interrupts.pend(abi.VECTOR[ring], time_ns + self.card.timing.interrupt)
 
     def _interrupt(self, ring):
         """As the functional card has it, but the message goes behind the entry."""
@@ -120,7 +118,3 @@ class TimedRings(CardRings):
                 self._owed.add(ring)
             else:
                 self._tell_host(ring, max(self.card.loop.now_ns, self.card.pcie.written_at))
-
-    def _message(self, vector):
-        """The message of an interrupt, a write like any other."""
-        self.card.loop.call_at(self.card.pcie.write(self.card.loop.now_ns, 4), self.card.interrupt, vector)

@@ -64,8 +64,10 @@ class Timing:
         Between small writes of one client.
     write_header_bytes, completion_header_bytes : int
         Of a TLP on the link, besides its payload.
-    interrupt_response, interrupt_meta_report, interrupt_nic_rx : float
-        From a ring entry's request to the message's.
+    interrupt : float
+        From a ring entry's request to its vector's being pending.
+    message_ahead : float
+        By how much a message asks for the write engine earlier than an entry that is as late.
     ring_fetch, ring_refill : float
         From a doorbell at the card to the request for the descriptor, and from the place for more to theirs.
     descriptor : float
@@ -92,8 +94,8 @@ class Timing:
         By how much a packet asks for the write engine before its payload is there.
     store_frame_entry : float
         From there to the request for its ring entry's.
-    placed : float
-        From the last beat of a packet's payload to the earliest report that speaks of it.
+    placed, placed_retire : float
+        From the last beat of a packet's payload to the earliest report that speaks of it; of a node that leaves.
     event_report, node_report, retire_report : float
         From a verdict, or from when a node leaves its list, to the request for the report's write.
     slide, seal : float
@@ -101,8 +103,11 @@ class Timing:
     hole_run, aged_report : float
         By how much the report of a node is later that gets holes before it is sealed; from a node's age to its
         report's write.
-    command : float
-        From the descriptor's line at the card to the request for the answer's write.
+    command, qp_command : float
+        From the descriptor's line at the card to the request for the answer's write; of a command that is about a QP.
+    pages, pages_written : float
+        From the descriptor of a PAGE_TABLE_WRITE to the first request for its entries, and from the last entry in the
+        table to the request for the answer's write.
     look, linked, ask : float
         Prefetcher, see ``hdl/adamap/prefetch.py``: from the matcher's reason to look at a list, or a doorbell at the
         card, until it may be chosen; from the step that asks for blocks to the request.
@@ -124,9 +129,8 @@ class Timing:
     write_pace: float = 20.0
     write_header_bytes: int = 20
     completion_header_bytes: int = 20
-    interrupt_response: float = 32.0
-    interrupt_meta_report: float = 56.0
-    interrupt_nic_rx: float = 46.0
+    interrupt: float = 20.0
+    message_ahead: float = 28.0
     ring_fetch: float = 56.0
     ring_refill: float = 4.0
     descriptor: float = 24.0
@@ -141,9 +145,10 @@ class Timing:
     judge: float = 91.8
     place: float = 80.0
     raw: float = 52.0
-    request_ahead: float = 32.0
+    request_ahead: float = 28.0
     store_frame_entry: float = 44.0
     placed: float = -16.0
+    placed_retire: float = -8.0
     event_report: float = 88.0
     node_report: float = 84.0
     retire_report: float = 88.0
@@ -151,10 +156,13 @@ class Timing:
     seal: float = 8.0
     hole_run: float = 20.0
     aged_report: float = 92.0
-    command: float = 172.0
+    command: float = 112.0
+    qp_command: float = 196.0
+    pages: float = 82.0
+    pages_written: float = 84.0
     look: float = 12.0
     linked: float = 8.0
-    ask: float = 20.0
+    ask: float = 24.0
     line: float = 28.0
     wake: float = 24.0
     match: float = 8.0

@@ -14,9 +14,11 @@ from .pcie import Read
 from .timing import BEAT_BYTES, CYCLE_NS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, edge
 
 Ring = abi.Ring
-# Packets between their choice and the request for their payload: 11 in hdl/transmit/check.py, whose translation holds
-# no more of them, and one in the reader.
+# Packets between their choice and the first read of their payload: 1 in hdl/transmit/merge.py; 2 before, 5 in and 4
+# behind the translation of hdl/transmit/check.py; 1 in hdl/pcie/splitter.py.
 CHOSEN_MAX = 13
+AHEAD = 2           # of them wait for the translation
+TRANSLATE = 2 * CYCLE_NS        # between packets
 BULK_SHARE = 8      # see hdl/pcie/dma_read.py
 FIFO_BEATS = 19     # between the framer and the MAC, besides the send buffer
 
@@ -45,12 +47,11 @@ class _Job:
 class _Lane:
     """A client of the bulk reader: slots in ring order, frames in order."""
 
-    __slots__ = ("asking", "jobs", "later", "slots")
+    __slots__ = ("asking", "jobs", "slots")
 
     def __init__(self, slots):
         self.slots = slots
         self.asking = deque()       # jobs with reads to be asked for
-        self.later = deque()        # when reads go out that were asked for ahead of time
         self.jobs = deque()         # all jobs, oldest first
 
 
@@ -61,14 +62,16 @@ class TimedTransmitPath(TransmitPath):
         super().__init__(card)
         share = max(card.params.bulk_tags // BULK_SHARE, 1)
         self._data, self._raw = _Lane(card.params.bulk_tags - share), _Lane(share)
+        self._lanes = None, self._data, self._raw       # by source of reads
+        card.pcie.next_read, card.pcie.take_read = self.next_read, self.take_read
         self._streams = {}          # ring -> [iterator over packets, the next one, first time it may be chosen]
         self._next_choice, self._full = 0.0, False
+        self._translated = deque([0.0] * (AHEAD + 1))       # when the newest packets went to translation
         self._framing = None        # the job in the framer
         self._framer_free = self._line_free = 0.0
         self._buffered = deque()    # (begins to leave the send buffer, has left it, beats), oldest first
         self._beats = 0
         self._woken = 0.0           # when it will be looked again
-        self._room_at = 0.0         # reads that waited for room go out no sooner
         self._last_data = False     # the last frame in the framer was of payload
         self._most = min(card.params.bulk_slot_bytes, card.pcie.host.max_read_bytes)
 
@@ -78,8 +81,6 @@ class TimedTransmitPath(TransmitPath):
             return
         self._choose()
         self._choose_raw()
-        self._ask(self._data)
-        self._ask(self._raw)
 
     def _wake_at(self, time_ns):
         """Look again when a descriptor has passed its stages."""
@@ -112,32 +113,25 @@ class TimedTransmitPath(TransmitPath):
             self._next_choice = max(self._next_choice, now)
         while True:
             again, new = self._head(Ring.RETRANSMIT), self._head(Ring.SEND)
-            self._full = self._chosen() >= CHOSEN_MAX
-            if self._full and lane.later and (again or new):
-                self._wake_at(lane.later[0])
+            self._full = len(lane.asking) >= CHOSEN_MAX
             if self._full or (again is None and new is None):
                 return
             first = min(again[2] if again else new[2], new[2] if new else again[2])
-            at = max(self._next_choice, first)
+            at = max(self._next_choice, first, self._translated[0])
             if at > now:
                 self._wake_at(at)
                 return
             ring, stream = (Ring.RETRANSMIT, again) if again and again[2] <= at else (Ring.SEND, new)
             packet, segments = stream[1]
             self._next_choice = at + max(1, len(segments)) * CYCLE_NS
+            self._translated.popleft()
+            self._translated.append(max(at, self._translated[-1]) + TRANSLATE)
             stream[1] = next(stream[0], None)
             last = stream[1] is None
             if last:
                 self._streams[ring] = None
             self.count(packet)
             self._enter(lane, DataFrame(packet, segments, self.card), ring, last, now + timing.check, segments)
-
-    def _chosen(self):
-        """How many packets of payload were chosen whose reads have not gone out."""
-        lane, now = self._data, self.card.loop.now_ns
-        while lane.later and lane.later[0] <= now:
-            lane.later.popleft()
-        return len(lane.asking) + len(lane.later)
 
     def _choose_raw(self):
         """Take raw frames, as many as may be under way."""
@@ -157,6 +151,8 @@ class TimedTransmitPath(TransmitPath):
         lane.jobs.append(job)
         if job.open:
             lane.asking.append(job)
+            if lane.asking[0] is job and lane.slots:
+                self.card.pcie.wanted(at)
         else:
             job.slots.append((at, 0))
             self._frame()
@@ -172,34 +168,24 @@ class TimedTransmitPath(TransmitPath):
         pieces.reverse()
         return pieces
 
-    def _ask(self, lane):
-        """Ask for payload as far as there are slots, and room for completions."""
-        asking, pcie, now = lane.asking, self.card.pcie, self.card.loop.now_ns
-        while asking and lane.slots:
-            job = asking[0]
-            while job.reads and lane.slots:
-                address, length = job.reads[-1]
-                read = Read(address, length, self._answered(job, len(job.slots), length))
-                if not pcie.room(read):
-                    return
-                job.reads.pop()
-                job.slots.append(None)
-                lane.slots -= 1
-                at = max(job.at, now)
-                at = pcie.read(max(at, self._room_at), read, self._room_at > at)
-                if at > now:
-                    lane.later.append(at)
-            if not job.reads:
-                asking.popleft()
+    def next_read(self, source):
+        """When there is a read to ask for, of payload (1) or of raw frames (2), or None."""
+        lane = self._lanes[source]
+        return lane.asking[0].at if lane.asking and lane.slots else None
 
-    def room(self, time_ns):
-        """There will be room for reads again."""
-        self._room_at = time_ns + self.card.timing.room
-        self._ask(self._data)
-        self._ask(self._raw)
-        if self._chosen() < CHOSEN_MAX:
-            self._choose()
-            self._ask(self._data)
+    def take_read(self, source):
+        """That read. Place for another packet may be where it comes from."""
+        lane = self._lanes[source]
+        job = lane.asking[0]
+        address, length = job.reads.pop()
+        read = Read(address, length, self._answered(job, len(job.slots), length))
+        job.slots.append(None)
+        lane.slots -= 1
+        if not job.reads:
+            lane.asking.popleft()
+            if self._full:
+                self._wake_at(self.card.loop.now_ns)
+        return read
 
     def _answered(self, job, slot, length):
         def answered(done):
@@ -243,10 +229,8 @@ class TimedTransmitPath(TransmitPath):
             retired = end + (timing.retire_raw if raw else timing.retire)
             self.card.loop.call_at(retired, self.card.rings.finish, job.ring)
         self._framing = None
-        self._ask(lane)
-        if self._chosen() < CHOSEN_MAX:
-            self._choose()
-            self._ask(self._data)
+        if lane.asking:
+            self.card.pcie.wanted(lane.asking[0].at)
         if raw:
             self._choose_raw()
         self._frame()

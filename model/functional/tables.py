@@ -83,11 +83,17 @@ class Tables:
         del self.mrs[c.mr_index]
         return None
 
-    def _page_table_write(self, c, _):
+    def pages_refused(self, c):
+        """Why a PAGE_TABLE_WRITE does not even read its entries, a status, or None."""
         if not 1 <= c.count <= 512 or c.address % abi.BLOCK_BYTES:
             return Status.BAD_VALUE
         if c.pte_index + c.count > self.card.params.ptes:
             return Status.BAD_INDEX
+        return None
+
+    def _page_table_write(self, c, _):
+        if refused := self.pages_refused(c):
+            return refused
         data = self.card.memory.read(c.address, c.count * abi.PTE_BYTES)
         status = None
         for i in range(c.count):

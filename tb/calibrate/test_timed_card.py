@@ -2,11 +2,15 @@
 
 import random
 
-from weft.driver.terms.enums import MTU
+from weft.driver.terms.enums import MTU, AccessFlag
+from weft.driver.verbs.context import Context
+from weft.driver.verbs.mr import MR
+from weft.driver.verbs.pd import PD
 from weft.hdl import abi, wire
 from weft.model.card.frame import DataFrame
+from weft.model.card.host import TimedDevice
 from weft.model.card.pcie import Pcie, Read
-from weft.model.card.timing import TIMING, HostTiming
+from weft.model.card.timing import CYCLE_NS, TIMING, HostTiming
 from weft.model.functional.memory import HostMemory
 from weft.model.functional.parse import parse
 from weft.model.functional.transmit import work_packets
@@ -74,19 +78,30 @@ def test_reads_have_room_for_what_they_bring():
     """Completions that the host may split finely count as many, until it has shown that it does not."""
     loop = EventLoop()
     pcie, done = Pcie(loop, TIMING, HostTiming(read_jitter=0)), []
-    under_way = []
+    under_way, out = [], []
+    ask, pcie._ask = pcie._ask, lambda at, read: (out.append(at), ask(at, read))
     for _ in range(3):
-        count = 0
-        while pcie.room(read := Read(0, 1024, done.append)):
-            pcie.read(loop.now_ns, read)
-            count += 1
-        under_way.append(count)
+        begin = len(out)
+        for _ in range(40):
+            pcie.line(loop.now_ns, Read(0, 1024, done.append))
+        loop.run(loop.now_ns + 900)      # nothing is answered yet
+        under_way.append(len(out) - begin)
         loop.run(loop.now_ns + 100_000)
-        for _ in range(30):     # the host shows how it answers
-            pcie.read(loop.now_ns, Read(0, 1024, done.append))
-            loop.run(loop.now_ns + 100_000)
+    assert len(out) == 120 and all(after - at >= 2 * CYCLE_NS for at, after in zip(out, out[1:], strict=False))
     assert under_way == [8, 24, 24]
     assert done == sorted(done)
+
+
+def test_page_table_entries_are_read_before_a_region_is_registered():
+    loop = EventLoop()
+    device, reads = TimedDevice(loop, preset="test", host=HostTiming(read_jitter=0)), []
+    context = Context(device, mac=1, ip=1)
+    ask = device.card.pcie.line
+    device.card.pcie.line = lambda at, read: (reads.append(read.bytes), ask(at, read))
+    begin = loop.now_ns
+    MR(PD(context), 70 * 4096, AccessFlag.LOCAL_WRITE)
+    assert sorted(reads)[-3:] == [64, 256, 256] and sum(reads) > 640      # 70 entries, and the commands themselves
+    assert loop.now_ns - begin > 3 * device.card.pcie.host.read_latency_ns
 
 
 def test_a_short_haul_delivers_and_knows_its_rate():

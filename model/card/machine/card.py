@@ -1,5 +1,7 @@
 """The card in time whose pipelines are machine code, for its driver and its line the same as the one in Python."""
 
+import math
+
 from weft.hdl import abi, wire
 
 from ...link import Link
@@ -18,7 +20,7 @@ _RINGS = {Ring.SEND: "ready0", Ring.RETRANSMIT: "ready1", Ring.NIC_TX: "raw_read
 _AT = {name: at for at, name in enumerate(CARD.names)}
 _COUNTED = [(name, _AT[name]) for name in (
     "tx_packets", "tx_retransmissions", "tx_bytes", "rx_frames", "rx_packets", "rx_bytes")]
-_SLOW, _LINES, _LINE = _AT["slow"], _AT["lines"], _AT["compiled_line"]
+_SLOW, _LINE = _AT["slow"], _AT["compiled_line"]
 _KINDS = [(kind, _AT[f"sent{at}"], _AT[f"lost{at}"]) for at, kind in enumerate((
     wire.Opcode.WRITE_ONLY, wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.RETX_WRITE, wire.Opcode.RETX_WRITE_IMM))]
 RING_OF_JOB = (Ring.NIC_TX, Ring.SEND, Ring.RETRANSMIT)
@@ -110,7 +112,7 @@ class CompiledCard(TimedCard):
         card.read_tail, card.read_tail_ns = host.read_tail, host.read_tail_ns
         card.max_payload, card.split = host.max_payload_bytes, host.split_completions
         card.write_header, card.completion_header = timing.write_header_bytes, timing.completion_header_bytes
-        card.pace, card.trusted, card.gbps = self.pcie.pace, 1, self.line_gbps
+        card.pace, card.trusted, card.gbps, card.next_turn = self.pcie.pace, 1, self.line_gbps, math.inf
         card.most = min(params.bulk_slot_bytes, host.max_read_bytes)
         card.tx_places, card.rx_beats = params.tx_buffer_beats, params.rx_buffer_beats
         card.qpn_width = params.qpn_width
@@ -153,14 +155,6 @@ class CompiledCard(TimedCard):
     def report(self, entry, mark=False):
         super().report(entry, mark)
         self.refresh()
-
-    def line_read(self, time_ns, read):
-        super().line_read(time_ns, read)
-        self.cells.numbers[_LINES] = len(self._lines)
-
-    def _room(self, time_ns):
-        super()._room(time_ns)
-        self.cells.numbers[_LINES] = len(self._lines)
 
     def refresh(self):
         """Whether the pipelines may take packets."""

@@ -2,8 +2,8 @@
 
 import math
 
+from ...machine_code import compiled, inlined
 from ..timing import CYCLE_NS
-from .compiled import compiled, inlined
 from .table import world
 
 

@@ -1,6 +1,7 @@
 """Frames of the compiled cards: where their bytes are while they are under way."""
 
-from .compiled import copy, inlined
+from ...machine_code import inlined
+from .copy import copy
 from .state import PAGE
 
 LONGEST = 4096

@@ -60,25 +60,14 @@ class CompiledPcie:
         self.pace = CYCLE_NS / (1 - self.host.stall)
         self._draws = Draws(random.Random(f"pcie {seed}"), card, "draws", "draw")
         self.refill = self._draws.fill
-        self.waiting = lambda time_ns: None
 
-    def room(self, read):
-        return self.machine.room(self.number, read)
-
-    def read(self, time_ns, read):
-        self._draw_ahead()
-        return self.machine.read(self.number, time_ns, read)
-
-    def overtake(self, time_ns, read):
-        self._draw_ahead()
-        return self.machine.overtake(self.number, time_ns, read)
-
-    def _draw_ahead(self):
+    def line(self, time_ns, read):
         if self.cells.numbers[_DRAW["draw"]] > DRAWS - 2:
             self.refill()
+        self.machine.line(self.number, time_ns, read)
 
-    def write(self, time_ns, length):
-        return self.machine.write(self.number, time_ns, length)
+    def write(self, time_ns, length, ahead=0.0):
+        return self.machine.write(self.number, time_ns, length, ahead)
 
     def write_payload(self, time_ns, length):
         return self.machine.write_payload(self.number, time_ns, length)

@@ -3,8 +3,8 @@ its QP's. All others are Python's."""
 
 from weft.hdl import abi, wire
 
+from ...machine_code import compiled, inlined
 from ..timing import BEAT_BYTES, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES
-from .compiled import compiled, inlined
 from .events import edge, push
 from .frames import copy_pages, free_frame
 from .pcie import write_payload

@@ -23,12 +23,12 @@ from .state import (
     GROW,
     HEAD,
     JOBS,
+    LINES,
     NEXT,
     PACKET,
     QP,
     RAW,
     REFILL,
-    ROOM,
     SEND,
     SEND_RAW,
     WORKS,
@@ -67,7 +67,7 @@ class Machine:
         self.raw = {}                            # raw frames under way to the line
         self.works, self._unused = [None] * WORKS, list(range(WORKS))
         self._handlers = {HEAD: self._head, NEXT: self._next, RAW: self._choose_raw, SEND: self._send,
-                          SEND_RAW: self._send_raw, PACKET: self._packet, ANSWERED: self._answered, ROOM: self._room,
+                          SEND_RAW: self._send_raw, PACKET: self._packet, ANSWERED: self._answered,
                           FINISHED: self._finished, REFILL: self._refill, GROW: self._grow}
 
     @classmethod
@@ -127,9 +127,11 @@ class Machine:
         w, g = self.w, self.w.g[0]
         gone = [event for event in w.heap[:g.heap_size] if event.c == c]
         heap = sorted(tuple(event) for event in w.heap[:g.heap_size] if event.c != c)
-        for event in gone:
-            if event.kind == ANSWER:
-                w.read.next[event.a], w.read.next[0] = w.read.next[0], event.a
+        card = w.card[c]
+        reads = [event.a for event in gone if event.kind == ANSWER] + ([card.held] if card.held else [])
+        reads += [int(w.lines[c, at & LINES - 1, 1]) for at in range(card.line_head, card.line_tail)]
+        for place in reads:
+            w.read.next[place], w.read.next[0] = w.read.next[0], place
         w.heap[:len(heap)] = np.array(heap, dtype=EVENT)
         g.heap_size = len(heap)
         lane, handle = w.lane[c, DATA_LANE], w.card[c].rx_head
@@ -242,10 +244,6 @@ class Machine:
 
     def _answered(self, card, cookie, time):
         self.reads.pop(cookie).answered(time)
-        card.pcie.waiting(time)
-
-    def _room(self, card, _, time):
-        card.pcie.waiting(time)
 
     def _finished(self, card, ring, _):
         card.finished(ring)
@@ -309,29 +307,18 @@ class Machine:
 
     # ---------------------------------------------------------------------------------------------- PCIe
 
-    def room(self, c, read):
-        return run.room(self.table, c, *read.needed)
-
-    def read(self, c, time, read, ask=None):
-        """A read of Python, with another function of ``run`` if need be."""
+    def line(self, c, time, read):
+        """A read of Python."""
         numbers, loop = self._numbers, self.loop
         self._next_read += 1
         self.reads[self._next_read] = read
         numbers[NUMBER], self._floats[NOW] = loop.number, loop.now_ns
-        found = (ask or run.read)(self.table, c, time, read.bytes, *read.needed, self._next_read)
+        run.line_read(self.table, c, time, read.bytes, *read.needed, self._next_read)
         loop.number = numbers[NUMBER]
-        return found
 
-    def overtake(self, c, time, read):
-        """The same, before others that wait for room; whether it was."""
-        if self.read(c, time, read, run.overtake):
-            return True
-        del self.reads[self._next_read]
-        return False
-
-    def write(self, c, time, length):
+    def write(self, c, time, length, ahead):
         self._floats[NOW] = self.loop.now_ns
-        return run.write(self.table, c, time, length)
+        return run.write(self.table, c, time, length, ahead)
 
     def write_payload(self, c, time, length):
         self._floats[NOW] = self.loop.now_ns

@@ -2,6 +2,7 @@
 
 from weft.hdl.abi import BLOCK_BYTES
 
+from ...machine_code import compiled, inlined
 from ..pcie import (
     COMPLETION_BYTES,
     COMPLETION_HEADERS,
@@ -12,15 +13,23 @@ from ..pcie import (
     WRITE_BYTES,
 )
 from ..timing import BEAT_BYTES
-from .compiled import compiled, inlined
 from .events import call_at, edge
-from .state import ANSWER, DRAWS, LATER, WRITES
+from .state import ANSWER, DRAWS, FREED, LINES, TURN, WRITES
 from .table import world
 
 
 @inlined
-def room(card, need0, need1, need2):
+def room(w, c, need0, need1, need2, at):
     """Whether a read that may bring so many completions may go out."""
+    card = w.card[c]
+    while card.freed_head != card.freed_tail:
+        one = w.freed[c, card.freed_head & (FREED - 1)]
+        if one[0] > at:
+            break
+        card.used0 -= int(one[1])
+        card.used1 -= int(one[2])
+        card.used2 -= int(one[3])
+        card.freed_head += 1
     used, need = card.used0, need0
     if card.trusted == 2:
         used, need = card.used1, need1
@@ -51,39 +60,38 @@ def new_read(w, c, count, need0, need1, need2, lane, job, slot, cookie):
 
 
 @compiled
-def read(t, c, time, waits, place):
-    """Ask for a read that there is room for; when the request went out."""
+def line(t, c, time, place):
+    """Ask for a read of lines, not before a time."""
     w = world(t)
     card = w.card[c]
-    at = between(w, c, max(edge(time), card.request_free), False)
-    card.request_free = at + 2 * card.pace
-    if waits:
-        drop_later(w, c)
-        if card.later_tail - card.later_head == LATER:
-            raise OverflowError("too many reads of a compiled card wait")
-        w.later[c, 0, card.later_tail & (LATER - 1)] = at
-        card.later_tail += 1
-    ask_host(w.t, c, at, place)
-    return at
+    if card.line_tail - card.line_head == LINES:
+        raise OverflowError("too many lines that a compiled card reads")
+    at = card.line_tail
+    while at != card.line_head and w.lines[c, (at - 1) & (LINES - 1), 0] > time:
+        w.lines[c, at & (LINES - 1), 0] = w.lines[c, (at - 1) & (LINES - 1), 0]
+        w.lines[c, at & (LINES - 1), 1] = w.lines[c, (at - 1) & (LINES - 1), 1]
+        at -= 1
+    w.lines[c, at & (LINES - 1), 0], w.lines[c, at & (LINES - 1), 1] = time, place
+    card.line_tail += 1
+    wanted(w, c, time)
 
 
 @inlined
-def drop_later(w, c):
-    """Reads that have gone out are forgotten."""
-    card, now = w.card[c], w.g[0].now
-    while card.later_head != card.later_tail and w.later[c, 0, card.later_head & (LATER - 1)] < now:
-        card.later_head += 1
-
-
-@inlined
-def overtake(w, c, time):
-    """When a small read goes out before those that wait for room, but the first of them; -1 if there are no more."""
+def wanted(w, c, time):
+    """Somebody will have a read to ask for at a time."""
     card = w.card[c]
-    drop_later(w, c)
-    turn = card.later_head
-    while turn != card.later_tail and w.later[c, 0, turn & (LATER - 1)] < time:
-        turn += 1
-    return w.later[c, 0, (turn + 1) & (LATER - 1)] if turn + 1 < card.later_tail else -1.0
+    if not card.held:
+        turn_at(w, c, max(time, card.request_free))
+
+
+@inlined
+def turn_at(w, c, time):
+    """When the next turn is."""
+    card = w.card[c]
+    at = edge(max(time, w.g[0].now))
+    if at < card.next_turn:
+        card.next_turn = at
+        call_at(w, at, TURN, c, 0)
 
 
 @compiled
@@ -123,9 +131,13 @@ def answer(t, c, place):
                 card.runs2 = min(TRUST, card.runs2 + 1)
             if (card.runs1 if card.trusted == 1 else card.runs2) == TRUST:
                 card.trusted += 1
-    card.used0 -= found.need0
-    card.used1 -= found.need1
-    card.used2 -= found.need2
+    if card.freed_tail - card.freed_head == FREED:
+        raise OverflowError("too many reads of a compiled card are answered")
+    one = w.freed[c, card.freed_tail & (FREED - 1)]
+    one[0], one[1], one[2], one[3] = edge(done + card.room), found.need0, found.need1, found.need2
+    card.freed_tail += 1
+    if card.held and card.freed_tail - card.freed_head == 1:
+        turn_at(w, c, max(one[0], card.request_free))
     return done
 
 
@@ -163,7 +175,7 @@ def write_payload(t, c, time, length):
         beats += -(-(WRITE_BYTES + min(card.max_payload, left)) // BEAT_BYTES)
         left -= card.max_payload
     packet_end = at + beats * card.pace
-    granted = at - card.request_ahead
+    granted = edge(time) - card.request_ahead
     left = length
     while left > 0:
         piece = min(card.max_payload, left)
@@ -180,11 +192,11 @@ def write_payload(t, c, time, length):
 
 
 @compiled
-def write(t, c, time, length):
+def write(t, c, time, length, ahead):
     """Write an entry or another small thing, not before a time; when it is in memory."""
     w = world(t)
     card = w.card[c]
-    at = card.written_at = max(between(w, c, edge(time), True), card.small_free)
+    at = card.written_at = max(behind(w, c, edge(time), edge(time - ahead)), card.small_free)
     end = card.small_free = at + -(-(WRITE_BYTES + length) // BEAT_BYTES) * card.pace
     seen = card.small_left = (max(max(end, link_free(w, c, at)), card.small_left)
                               + (length + card.write_header) / card.pcie_bytes_per_ns)
@@ -195,21 +207,29 @@ def write(t, c, time, length):
 
 
 @inlined
-def between(w, c, at, whole):
+def between(w, c, at):
     """The first time from ``at`` on at which the card's stream is not inside a write of payload."""
     card = w.card[c]
     drop_old(w, c)
-    clear = at
     for place in range(card.write_head, card.write_tail):
         one = w.writes[c, place & (WRITES - 1)]
-        if whole:
-            if one[2] > at:
-                break
-            clear = max(clear, one[3])
-        elif one[0] > at:
+        if one[0] > at:
             break
-        elif one[0] <= at < one[1]:
+        if one[0] < at < one[1]:
             return one[1]
+    return at
+
+
+@inlined
+def behind(w, c, at, asked):
+    """The first time from ``at`` on that is behind the packets that had asked for the write engine before."""
+    card, clear = w.card[c], at
+    drop_old(w, c)
+    for place in range(card.write_head, card.write_tail):
+        one = w.writes[c, place & (WRITES - 1)]
+        if one[2] > asked:
+            break
+        clear = max(clear, one[3])
     return clear
 
 

@@ -1,26 +1,22 @@
 """The compiled events of all cards, up to the next thing that Python has to do."""
 
-from .compiled import compiled, entry, inlined
+from pathlib import Path
+
+from ...machine_code import compiled, entries, inlined
 from .events import call_at, pop, top
 from .frames import free_frame, full, new_frame
 from .line import judge, line, next_arrival, send
-from .pcie import answer, ask_host, draws_run_out, new_read, release
-from .pcie import overtake as pcie_overtake
-from .pcie import read as pcie_read
-from .pcie import room as pcie_room
+from .pcie import answer, draws_run_out, new_read, release, wanted
+from .pcie import line as ask_line
 from .pcie import write as pcie_write
 from .pcie import write_payload as pcie_write_payload
 from .state import (
     AFTER_DATA,
     AFTER_RAW,
-    AFTER_ROOM,
     ANSWER,
     ANSWERED,
-    ASK_DATA,
-    ASK_RAW,
     CHOOSE,
     CHOOSE_RAW,
-    DATA_LANE,
     DONE,
     FINISH,
     FINISHED,
@@ -28,24 +24,27 @@ from .state import (
     JOBS,
     JUDGE,
     LINE,
-    MAYBE_CHOOSE,
     PACKET,
     RAW,
     RAW_LANE,
     REFILL,
     RETIRE,
-    ROOM,
     SEND,
     SEND_RAW,
     SPARE_DRAWS,
     START,
     STEP_BITS,
+    TURN,
     WAKE,
+    WANT,
 )
 from .table import world
-from .transmit import CHOSEN_MAX, answered, ask, choose, chosen, enter, frame_next
+from .transmit import answered, choose, enter, frame_next, next_read, turn
 
 RAW_RING = 0     # of a job; those of the streams are behind it
+HERE = Path(__file__).parent
+NUMBERS = ("hdl/abi.py", "hdl/wire.py", *(f"model/card/{name}.py" for name in ("pcie", "timing", "transmit")))
+entry = entries((*sorted(HERE.glob("*.py")), *(HERE.parents[2] / name for name in NUMBERS)))
 
 
 @compiled
@@ -55,19 +54,18 @@ def steps(t, c):
     card, g = w.card[c], w.g[0]
     while card.program:
         step = card.program & (1 << STEP_BITS) - 1
-        if step == CHOOSE or (step == MAYBE_CHOOSE and chosen(w, c) < CHOSEN_MAX):
+        if step == CHOOSE:
             code = choose(w.t, c)
             if code != DONE:
-                card.program += CHOOSE - step
                 return code
         card.program >>= STEP_BITS
         if step == CHOOSE_RAW:
             if card.raw_ready and w.lane[c, RAW_LANE].free:
                 return RAW
-        elif step == ASK_DATA:
-            ask(w.t, c, DATA_LANE)
-        elif step == ASK_RAW:
-            ask(w.t, c, RAW_LANE)
+        elif step == WANT:
+            at = next_read(w, c, card.lane)
+            if at >= 0.0:
+                wanted(w, c, at)
         elif step == LINE:
             code = framed(w, c)
             if code != DONE:
@@ -78,7 +76,7 @@ def steps(t, c):
                 lag = card.retire_raw if card.lane == RAW_LANE else card.retire
                 call_at(w, card.framed_at + lag, FINISH, c, job.ring)
             card.framing = 0
-        elif step != CHOOSE and step != MAYBE_CHOOSE:
+        elif step != CHOOSE:
             frame_next(w.t, c)
     g.a = 0
     return DONE
@@ -119,11 +117,8 @@ def event(t, kind, c, a):
             return ANSWERED
         answered(w.t, c, found.lane, found.job, found.slot, done)
         release(w, a)
-        if card.lines:
-            g.x = done
-            return ROOM
-        card.room_at = done + card.room
-        card.program = AFTER_ROOM
+    elif kind == TURN:
+        turn(w.t, c)
     elif kind == FRAMED:
         card.program = AFTER_RAW if card.lane == RAW_LANE else AFTER_DATA
     elif kind == WAKE:
@@ -169,38 +164,18 @@ def go(t):
 
 
 @entry
-def read(t, c, time, count, need0, need1, need2, cookie):
-    """A read of Python; see :func:`weft.model.card.machine.pcie.read`."""
+def line_read(t, c, time, count, need0, need1, need2, cookie):
+    """A read of Python; see :func:`weft.model.card.machine.pcie.line`."""
     w = world(t)
-    at = pcie_read(w.t, c, time, False, new_read(w, c, count, need0, need1, need2, -1, 0, 0, cookie))
+    ask_line(w.t, c, time, new_read(w, c, count, need0, need1, need2, -1, 0, 0, cookie))
     top(w)
-    return at
 
 
 @entry
-def overtake(t, c, time, count, need0, need1, need2, cookie):
-    """A small read of Python goes out before others that wait, if it may."""
-    w = world(t)
-    at = pcie_overtake(w, c, time)
-    if at < 0.0:
-        return False
-    ask_host(w.t, c, at, new_read(w, c, count, need0, need1, need2, -1, 0, 0, cookie))
-    top(w)
-    return True
-
-
-@entry
-def room(t, c, need0, need1, need2):
-    """See :func:`weft.model.card.machine.pcie.room`."""
-    w = world(t)
-    return pcie_room(w.card[c], need0, need1, need2)
-
-
-@entry
-def write(t, c, time, length):
+def write(t, c, time, length, ahead):
     """See :func:`weft.model.card.machine.pcie.write`."""
     w = world(t)
-    return pcie_write(w.t, c, time, length)
+    return pcie_write(w.t, c, time, length, ahead)
 
 
 @entry

@@ -8,15 +8,15 @@ from collections import namedtuple
 import numpy as np
 
 # Kinds of events.
-ANSWER, FRAMED, WAKE, JUDGE, FINISH = range(5)
+ANSWER, FRAMED, WAKE, JUDGE, FINISH, TURN = range(6)
 # Why machine code returns to Python: nothing left to do, or something that Python does, see ``machine.py``.
-DONE, HEAD, NEXT, RAW, SEND, SEND_RAW, PACKET, ANSWERED, ROOM, FINISHED, REFILL, GROW = range(12)
+DONE, HEAD, NEXT, RAW, SEND, SEND_RAW, PACKET, ANSWERED, FINISHED, REFILL, GROW = range(11)
 # Steps of the transmit path, three bits each in a program.
-END, CHOOSE, CHOOSE_RAW, ASK_DATA, ASK_RAW, MAYBE_CHOOSE, FRAME, LINE, RETIRE = range(9)
+END, CHOOSE, CHOOSE_RAW, WANT, FRAME, LINE, RETIRE = range(7)
 STEP_BITS = 4
 SEND_STREAM, AGAIN_STREAM = 0, 1
 DATA_LANE, RAW_LANE = 0, 1
-JOBS, SLOTS, WRITES, BUFFERED, DRAWS, WORKS, LATER = 512, 96, 4096, 1024, 8192, 1 << 14, 1024
+JOBS, SLOTS, WRITES, BUFFERED, DRAWS, WORKS, LINES, FREED = 512, 96, 4096, 1024, 8192, 1 << 14, 1024, 1024
 SPARE_DRAWS = 512     # more than one event takes
 PAGE = 4096
 
@@ -26,10 +26,9 @@ def program(*steps):
     return sum(step << STEP_BITS * at for at, step in enumerate(steps))
 
 
-START = program(CHOOSE, CHOOSE_RAW, ASK_DATA, ASK_RAW)
-AFTER_ROOM = program(ASK_DATA, ASK_RAW, MAYBE_CHOOSE, ASK_DATA)
-AFTER_DATA = program(LINE, RETIRE, ASK_DATA, MAYBE_CHOOSE, ASK_DATA, FRAME)
-AFTER_RAW = program(LINE, RETIRE, ASK_RAW, MAYBE_CHOOSE, ASK_DATA, CHOOSE_RAW, FRAME)
+START = program(CHOOSE, CHOOSE_RAW)
+AFTER_DATA = program(LINE, RETIRE, WANT, FRAME)
+AFTER_RAW = program(LINE, RETIRE, WANT, CHOOSE_RAW, FRAME)
 
 
 def _dtype(floats, integers):
@@ -43,18 +42,20 @@ CARD = _dtype(
     # PCIe, as weft.model.card.pcie has them
     "request_free completion_free up_free down_free link_was small_free small_left small_seen written_at pace "
     "read_latency read_jitter read_tail read_tail_ns pcie_bytes_per_ns pcie_hop read_request request_ahead "
+    "next_turn "
     # transmit
-    "next_choice framer_free line_free woken room_at gbps check payload send send_raw retire retire_raw room "
-    "framed_at "
+    "next_choice translated0 translated1 translated2 framer_free line_free woken gbps check payload send "
+    "send_raw retire retire_raw room framed_at "
     # line and receive
     "loss delay mac_free placed judge place",
     "used0 used1 used2 trusted runs1 runs2 max_payload split write_header completion_header write_head write_tail "
-    "later_head later_tail draw line_draw lines full framing last_data most pending buffered_head buffered_tail beats "
+    "line_head line_tail freed_head freed_tail held source draw line_draw full framing last_data most pending "
+    "buffered_head buffered_tail beats "
     "tx_places rx_beats lane beats_framed ready0 ready1 raw_ready program slow compiled_line peer mac ip qpn_width "
     "rx_head rx_tail rx_count "
     "tx_packets tx_retransmissions tx_bytes rx_frames rx_packets rx_bytes sent0 sent1 sent2 sent3 "
     "lost0 lost1 lost2 lost3")
-LANE = _dtype("", "free head tail asking_head asking_tail later_head later_tail")
+LANE = _dtype("", "free head tail asking_head asking_tail")
 JOB = _dtype("at", "frame length ring last open slots first first_left second second_left")
 STREAM = _dtype("at", "active work known psn rsn local remote length last cut index "
                 "now_psn now_rsn now_local now_remote now_length now_last now_frame segments")
@@ -66,7 +67,7 @@ QP = _dtype("", "state generation pd access ip plain psn")
 MR = _dtype("", "valid tag access pd va length pte small")
 
 World = namedtuple("World", "t g heap card lane job done rows asking stream work frame bytes read writes buffered "
-                   "draws line_draws qp mr page later")
+                   "draws line_draws qp mr page lines freed")
 
 
 def blank(cards, params, frames, size):
@@ -82,7 +83,8 @@ def blank(cards, params, frames, size):
         bytes=np.zeros(size, np.uint8), read=records(READ, 1024 * cards + 1), writes=np.zeros((cards, WRITES, 5)),
         buffered=np.zeros((cards, BUFFERED, 3)), draws=np.zeros((cards, DRAWS)), line_draws=np.zeros((cards, DRAWS)),
         qp=records(QP, cards, params.qps), mr=records(MR, cards, params.mrs),
-        page=np.zeros((cards, params.ptes), np.int64), later=np.zeros((cards, 2, LATER)))
+        page=np.zeros((cards, params.ptes), np.int64), lines=np.zeros((cards, LINES, 2)),
+        freed=np.zeros((cards, FREED, 4)))
     w.read.next[:-1] = np.arange(1, len(w.read))    # place 0 is the head of the free ones
     w.g[0].top_time = np.inf
     return w

@@ -4,7 +4,7 @@ large."""
 import numba
 import numpy as np
 
-from .compiled import inlined
+from ...machine_code import inlined
 from .state import CARD, EVENT, FRAME, GLOBAL, JOB, LANE, MR, QP, READ, STREAM, WORK, World
 
 WIDTH = 5       # address and up to four sizes of an array
@@ -68,4 +68,5 @@ else:
             carray(pointer(t[18, 0]), (t[18, 1], t[18, 2]), MR),
             carray(pointer(t[19, 0]), (t[19, 1], t[19, 2]), I8),
             carray(pointer(t[20, 0]), (t[20, 1], t[20, 2], t[20, 3]), F8),
+            carray(pointer(t[21, 0]), (t[21, 1], t[21, 2], t[21, 3]), F8),
         )

@@ -1,21 +1,25 @@
 """The transmit path in time: :mod:`weft.model.card.transmit`, compiled. The sentences are there."""
 
+import numpy as np
+
+from ...machine_code import compiled, inlined
+from ..pcie import SOURCES
 from ..timing import BEAT_BYTES, CYCLE_NS
-from ..transmit import CHOSEN_MAX, FIFO_BEATS
-from .compiled import compiled, inlined
+from ..transmit import CHOSEN_MAX, FIFO_BEATS, TRANSLATE
 from .events import call_at, edge
 from .frames import copy_pages, full, new_frame
-from .pcie import new_read, read, room
+from .pcie import ask_host, between, new_read, room, turn_at, wanted
 from .state import (
     AGAIN_STREAM,
     BUFFERED,
     DATA_LANE,
     DONE,
     FRAMED,
+    FREED,
     GROW,
     HEAD,
     JOBS,
-    LATER,
+    LINES,
     NEXT,
     PAGE,
     RAW_LANE,
@@ -46,9 +50,7 @@ def choose(t, c):
         if not new.active and card.ready0:
             g.a = SEND_STREAM
             return HEAD
-        card.full = chosen(w, c) >= CHOSEN_MAX
-        if card.full and lane.later_head != lane.later_tail and (again.active or new.active):
-            wake_at(w, c, w.later[c, 1, lane.later_head & (LATER - 1)])
+        card.full = lane.asking_tail - lane.asking_head >= CHOSEN_MAX
         if card.full or not (again.active or new.active):
             return DONE
         if not again.active:
@@ -57,7 +59,7 @@ def choose(t, c):
             first = again.at
         else:
             first = min(again.at, new.at)
-        at = max(card.next_choice, first)
+        at = max(max(card.next_choice, first), card.translated0)
         if at > now:
             wake_at(w, c, at)
             return DONE
@@ -66,6 +68,8 @@ def choose(t, c):
         which = AGAIN_STREAM if again.active and again.at <= at else SEND_STREAM
         stream = w.stream[c, which]
         card.next_choice = at + max(1, stream.segments) * CYCLE_NS
+        card.translated0, card.translated1 = card.translated1, card.translated2
+        card.translated2 = max(at, card.translated2) + TRANSLATE
         stream.now_psn, stream.now_rsn, stream.now_length = stream.psn, stream.rsn, stream.length
         stream.now_local, stream.now_remote, stream.now_last = stream.local, stream.remote, stream.last
         if not stream.known:
@@ -87,15 +91,6 @@ def wake_at(w, c, time):
     if not w.g[0].now < card.woken <= time:
         card.woken = time
         call_at(w, time, WAKE, c, 0)
-
-
-@inlined
-def chosen(w, c):
-    """How many packets of payload were chosen whose reads have not gone out."""
-    lane, now = w.lane[c, DATA_LANE], w.g[0].now
-    while lane.later_head != lane.later_tail and w.later[c, 1, lane.later_head & (LATER - 1)] <= now:
-        lane.later_head += 1
-    return lane.asking_tail - lane.asking_head + lane.later_tail - lane.later_head
 
 
 @inlined
@@ -160,46 +155,99 @@ def enter(w, c, which, frame, length, ring, last, at, first, first_left, second,
     if job.open:
         w.asking[c, which, lane.asking_tail & (JOBS - 1)] = lane.tail - 1
         lane.asking_tail += 1
+        if lane.asking_tail - lane.asking_head == 1 and lane.free:
+            wanted(w, c, at)
     else:
         w.done[c, which, place, 0], w.rows[c, which, place, 0], job.slots = at, 0, 1
         frame_next(w.t, c)
 
 
+@inlined
+def next_read(w, c, which):
+    """When a lane has a read to ask for, -1 if it has none."""
+    lane = w.lane[c, which]
+    if lane.asking_head == lane.asking_tail or lane.free == 0:
+        return -1.0
+    return w.job[c, which, w.asking[c, which, lane.asking_head & (JOBS - 1)] & (JOBS - 1)].at
+
+
+@inlined
+def take_read(w, c, which):
+    """That read."""
+    card, lane = w.card[c], w.lane[c, which]
+    number = w.asking[c, which, lane.asking_head & (JOBS - 1)]
+    job = w.job[c, which, number & (JOBS - 1)]
+    if not job.first_left:
+        job.first, job.first_left, job.second_left = job.second, job.second_left, 0
+    address = job.first
+    length = min(job.first_left, card.most - address % card.most)
+    job.first, job.first_left = address + length, job.first_left - length
+    slot = job.slots
+    if slot == SLOTS:
+        raise OverflowError("a frame of a compiled card takes too many reads")
+    w.rows[c, which, number & (JOBS - 1), slot] = -(-length // BEAT_BYTES)
+    job.slots = slot + 1
+    lane.free -= 1
+    if not (job.first_left or job.second_left):
+        lane.asking_head += 1
+        if card.full:
+            wake_at(w, c, w.g[0].now)
+    return new_read(w, c, length, -(-(address % 64 + length) // 64), -(-(address % 128 + length) // 128),
+                    -(-(address % 256 + length) // 256), which, number, slot, -1)
+
+
 @compiled
-def ask(t, c, which):
-    """Ask for payload as far as there are slots, and room for completions."""
+def take_next(t, c, until):
+    """Take what is there until a time, in turns; whether there was something."""
     w = world(t)
-    card, lane, now = w.card[c], w.lane[c, which], w.g[0].now
-    while lane.asking_head != lane.asking_tail and lane.free:
-        number = w.asking[c, which, lane.asking_head & (JOBS - 1)]
-        job = w.job[c, which, number & (JOBS - 1)]
-        while (job.first_left or job.second_left) and lane.free:
-            if not job.first_left:
-                job.first, job.first_left, job.second_left = job.second, job.second_left, 0
-            address = job.first
-            length = min(job.first_left, card.most - address % card.most)
-            need0 = -(-(address % 64 + length) // 64)
-            need1 = -(-(address % 128 + length) // 128)
-            need2 = -(-(address % 256 + length) // 256)
-            if not room(card, need0, need1, need2):
-                return
-            job.first, job.first_left = address + length, job.first_left - length
-            slot = job.slots
-            if slot == SLOTS:
-                raise OverflowError("a frame of a compiled card takes too many reads")
-            w.rows[c, which, number & (JOBS - 1), slot] = -(-length // BEAT_BYTES)
-            job.slots = slot + 1
-            lane.free -= 1
-            at = max(job.at, now)
-            place = new_read(w, c, length, need0, need1, need2, which, number, slot, -1)
-            at = read(w.t, c, max(at, card.room_at), card.room_at > at, place)
-            if at > now and which == DATA_LANE:
-                if lane.later_tail - lane.later_head == LATER:
-                    raise OverflowError("too many reads of a compiled card go out later")
-                w.later[c, 1, lane.later_tail & (LATER - 1)] = at
-                lane.later_tail += 1
-        if not (job.first_left or job.second_left):
-            lane.asking_head += 1
+    card, first = w.card[c], np.inf
+    for step in range(1, SOURCES + 1):
+        source = (card.source + step) % SOURCES
+        if source:
+            at = next_read(w, c, source - 1)
+            if at < 0.0:
+                continue
+        elif card.line_head != card.line_tail:
+            at = w.lines[c, card.line_head & (LINES - 1), 0]
+        else:
+            continue
+        if at <= until:
+            card.source = source
+            if source:
+                card.held = take_read(w, c, source - 1)
+            else:
+                card.held = int(w.lines[c, card.line_head & (LINES - 1), 1])
+                card.line_head += 1
+            turn_at(w, c, until)
+            return True
+        first = min(first, at)
+    if first != np.inf:
+        turn_at(w, c, first)
+    return False
+
+
+@compiled
+def turn(t, c):
+    """A read is taken, or goes out if there is room for all that it may bring; then the next one is taken."""
+    w = world(t)
+    card, at = w.card[c], w.g[0].now
+    if at != card.next_turn:
+        return
+    card.next_turn = np.inf
+    if not card.held and not take_next(w.t, c, at):
+        return
+    if at < card.request_free:
+        turn_at(w, c, card.request_free)
+        return
+    found = w.read[card.held]
+    if room(w, c, found.need0, found.need1, found.need2, at):
+        place, card.held = card.held, 0
+        out = between(w, c, at)
+        card.request_free = out + 2 * card.pace
+        ask_host(w.t, c, out, place)
+        take_next(w.t, c, card.request_free)
+    elif card.freed_head != card.freed_tail:
+        turn_at(w, c, w.freed[c, card.freed_head & (FREED - 1), 0])
 
 
 @compiled

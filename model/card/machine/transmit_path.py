@@ -11,11 +11,11 @@ from ...functional.transmit import TxPacket, work_packets
 from ...functional.transmit_path import TransmitPath
 from . import run
 from .cells import Cells
-from .state import AFTER_ROOM, AGAIN_STREAM, CARD, PAGE, RAW_LANE, SEND_STREAM, START, STREAM
+from .state import AGAIN_STREAM, CARD, PAGE, RAW_LANE, SEND_STREAM, START, STREAM
 
 Ring, Reason = abi.Ring, abi.Reason
 RINGS = {SEND_STREAM: Ring.SEND, AGAIN_STREAM: Ring.RETRANSMIT}
-_PROGRAM, _ROOM_AT = CARD.names.index("program"), CARD.names.index("room_at")
+_PROGRAM = CARD.names.index("program")
 _AT, _ACTIVE, _WORK, _KNOWN, _PSN, _RSN, _LOCAL, _REMOTE, _LENGTH, _LAST, _CUT, _INDEX, _NOW_FRAME, _SEGMENTS = (
     STREAM.names.index(name) for name in ("at", "active", "work", "known", "psn", "rsn", "local", "remote", "length",
                                           "last", "cut", "index", "now_frame", "segments"))
@@ -41,12 +41,6 @@ class CompiledTransmitPath(TransmitPath):
         if self.card.transmit_path is self:
             self.card.cells.numbers[_PROGRAM] = START
             self._machine.program(self._number)
-
-    def room(self, time_ns):
-        """There will be room for reads again."""
-        self.card.cells.floats[_ROOM_AT] = time_ns + self.card.timing.room
-        self.card.cells.numbers[_PROGRAM] = AFTER_ROOM
-        self._machine.program(self._number)
 
     def bind(self):
         """The arrays are others."""

@@ -3,7 +3,7 @@
 The rules are those of ``weft.model.functional.builder``. A sealed node is with the driver after ``host_slots``.
 """
 
-from ..path.compiled import compiled, inlined
+from ...machine_code import compiled, inlined
 from ..path.queue import OPENED, SEALED, due, front, pop, push
 from .node import HOLES, new_node, take_hole
 

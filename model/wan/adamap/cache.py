@@ -5,7 +5,7 @@ when fewer than ``watermark`` nodes of the list are cached, or when somebody wai
 quarter of the entries free. ``depth`` 0 keeps nothing: every match reads its node.
 """
 
-from ..path.compiled import compiled
+from ...machine_code import compiled
 from ..path.queue import FETCHES, push
 
 QP = [("list_head", "i4"), ("list_tail", "i4"), ("list_nodes", "i4"), ("cached", "i4"), ("fetching", "i4"),

@@ -3,8 +3,8 @@
 A QP may link while it holds less than ``alpha`` times what is free. Nodes that find no block wait, in order.
 """
 
+from ...machine_code import compiled, inlined
 from ..path.back import REPORT, answer
-from ..path.compiled import compiled, inlined
 from ..path.queue import BLOCKLESS, SEALED, due, front, length, pop, push
 from .cache import keep, prefetch
 

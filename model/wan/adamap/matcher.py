@@ -4,7 +4,7 @@ A retransmission whose node is not cached waits in the match queue; behind it, t
 full its hole is left to the driver, which keeps it out of what the node leaves.
 """
 
-from ..path.compiled import compiled
+from ...machine_code import compiled
 from .builder import hand_over
 from .cache import leave, prefetch
 from .node import FILLED, OPEN, UNMATCHED, free_node, new_node, take_hole

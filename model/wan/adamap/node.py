@@ -6,7 +6,7 @@ is known of the holes so far, not from all of them anew.
 
 from weft.hdl import abi
 
-from ..path.compiled import compiled
+from ...machine_code import compiled
 from ..path.queue import OPENED
 
 HOLES = abi.NODE_HOLES_MAX

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.hdl import wire
 
-from ..path.compiled import compiled
+from ...machine_code import compiled
 from .builder import add_hole
 
 ACCEPT, DUPLICATE, STALE, LATE, MATCH = range(5)   # as in the functional model

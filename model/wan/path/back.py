@@ -3,7 +3,7 @@
 They take no bandwidth here. ``a`` and ``b`` are what the message says, by its kind.
 """
 
-from .compiled import compiled
+from ...machine_code import compiled
 from .draw import ACKS, uniform
 from .queue import BACK, push
 

@@ -3,7 +3,7 @@
 The same chain as :class:`weft.model.loss.GilbertElliott`, with the lengths of stays drawn at once.
 """
 
-from .compiled import compiled
+from ...machine_code import compiled
 from .draw import BURST, FOREVER, geometric
 
 CONFIG = [("burst_enter", "f8"), ("burst_leave", "f8")]

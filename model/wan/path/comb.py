@@ -1,6 +1,6 @@
 """A comb: every k-th packet is lost. k = 384 is the worst case for raw nodes of as many PSNs: a hole in each."""
 
-from .compiled import inlined
+from ...machine_code import inlined
 
 CONFIG = [("comb_every", "i8")]
 STATE = [("comb_count", "i8")]

@@ -5,7 +5,7 @@ path ``psn mod paths``, path i taking ``i / (paths - 1)`` of ``skew_slots`` long
 that it stays in order. Switch: until ``switch_at`` everything takes ``switch_slots`` longer.
 """
 
-from .compiled import inlined
+from ...machine_code import inlined
 from .draw import SWAP, uniform
 
 CONFIG = [("delay", "i8"), ("swap", "f8"), ("swap_slots", "i8"), ("paths", "i8"), ("skew_slots", "i8"),

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from .compiled import compiled
+from ...machine_code import compiled
 
 LOSS, BURST, DRIFT, SWAP, ACKS, HEADER = range(6)
 STREAMS = 6

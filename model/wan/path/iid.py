@@ -7,7 +7,7 @@ and ``drift_loss`` after times that are exponential with mean ``drift_slots`` (a
 
 import math
 
-from .compiled import compiled, inlined
+from ...machine_code import compiled, inlined
 from .draw import DRIFT, LOSS, geometric, uniform
 
 CONFIG = [("loss", "f8"), ("drift_loss", "f8"), ("drift_slots", "i8")]

@@ -5,7 +5,7 @@ packet that arrives in it; the others of that slot hang behind it. A packet reme
 so that a receiver that relies on order of transmission can be told what a gap consists of (``after`` is its scratch).
 """
 
-from .compiled import inlined
+from ...machine_code import inlined
 from .delay import delay
 from .loss import lost
 

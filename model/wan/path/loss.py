@@ -1,7 +1,7 @@
 """All patterns of loss together."""
 
+from ...machine_code import compiled, inlined
 from . import bursts, comb, iid, outage
-from .compiled import compiled, inlined
 
 CONFIG = iid.CONFIG + bursts.CONFIG + outage.CONFIG + comb.CONFIG
 STATE = iid.STATE + bursts.STATE + outage.STATE + comb.STATE

@@ -1,6 +1,6 @@
 """Outages: everything is lost for a while, once, or again every period."""
 
-from .compiled import inlined
+from ...machine_code import inlined
 
 CONFIG = [("outage_start", "i8"), ("outage_slots", "i8"), ("outage_period", "i8")]
 STATE = []

@@ -3,7 +3,7 @@
 What an entry's fields mean is up to the queue: ``at`` a slot, ``a`` and ``b`` numbers, ``qp`` and ``kind`` small ones.
 """
 
-from .compiled import inlined
+from ...machine_code import inlined
 
 RESENDS, READY, PROBES, BACK, DUE, OPENED, SEALED, BLOCKLESS, FETCHES = range(9)
 NAMES = ("packets to be sent again", "ready QPs", "probes", "messages on the way back", "deadlines", "open nodes",

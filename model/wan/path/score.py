@@ -6,8 +6,8 @@ whether every PSN was placed exactly once.
 
 import numpy as np
 
+from ...machine_code import compiled, inlined
 from .back import ACK, answer
-from .compiled import compiled, inlined
 
 QP = [("cum", "i8"), ("cum_told", "i8")]
 CONFIG = [("seen_log2", "i8"), ("ack_every", "i8")]

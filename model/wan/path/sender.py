@@ -5,7 +5,7 @@ A QP is in the queue READY while it may send something new. What is to be sent a
 in the order in which it was asked for.
 """
 
-from .compiled import compiled, inlined
+from ...machine_code import compiled, inlined
 from .line import AGAIN, ORIGINAL, PROBE, REQUEST, transmit
 from .queue import PROBES, READY, RESENDS, front, pop, push
 

@@ -1,5 +1,6 @@
 """Adamap: a bitmap window, nodes of holes in host memory, retransmissions matched against the head of a list."""
 
+from ...machine_code import compiled, inlined
 from ..adamap.builder import seal, seal_aged
 from ..adamap.cache import fetched
 from ..adamap.knitting import repeat, take_sealed
@@ -7,7 +8,6 @@ from ..adamap.matcher import drain, retire_passed, take
 from ..adamap.node import hole_psn
 from ..adamap.window import ACCEPT, LATE, MATCH, STALE, adapt, judge, passed
 from ..path.back import ACK
-from ..path.compiled import compiled, inlined
 from ..path.line import AGAIN, ORIGINAL, PROBE, REQUEST
 from ..path.queue import FETCHES, due, pop
 from ..path.score import acknowledge, place

@@ -5,8 +5,8 @@ gets lost, too; then the whole message is sent again after ``due_slots``. Favour
 often corruption and no switch knows of it: ``header_loss`` 1 shows that.
 """
 
+from ...machine_code import compiled
 from ..path.back import NACK, answer
-from ..path.compiled import compiled
 from ..path.draw import HEADER, uniform
 from ..path.line import AGAIN, ORIGINAL, PROBE
 from ..path.score import acknowledge, place

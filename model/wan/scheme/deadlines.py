@@ -4,7 +4,7 @@ All wait for the same time, so the queue is in order. Whether a packet arrived i
 right as the wait is longer than a round trip.
 """
 
-from ..path.compiled import compiled
+from ...machine_code import compiled
 from ..path.queue import DUE, due, pop, push
 from ..path.score import seen
 from ..path.sender import send_again

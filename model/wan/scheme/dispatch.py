@@ -1,6 +1,6 @@
 """Which scheme does what when: one number in the configuration, one machine code for all of them."""
 
-from ..path.compiled import compiled, inlined
+from ...machine_code import compiled, inlined
 from ..path.sender import probe
 from . import adamap, dcp, deadlines, go_back_n, irn, melo, oracle, order, selective, timer_only
 

@@ -5,8 +5,8 @@ went back (which no real packet carries) that the PSN was lost once more, and se
 Goodput with independent losses p and a round trip of m packets: ``(1 - p) / (1 - p + p m)`` of the payload rate.
 """
 
+from ...machine_code import compiled
 from ..path.back import ACK, NACK, answer
-from ..path.compiled import compiled
 from ..path.score import acknowledge, place
 from ..path.sender import acknowledged, wake
 

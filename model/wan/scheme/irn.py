@@ -5,7 +5,7 @@ paper, where a packet lost twice waits for a timer: every loss is noticed by the
 selective acknowledgement is made good by the next.
 """
 
-from ..path.compiled import compiled
+from ...machine_code import compiled
 from ..path.line import PROBE
 from ..path.score import acknowledge, place
 from .order import report_gap

@@ -4,8 +4,8 @@ A QP takes blocks of ``pool_block_bits`` PSNs from its oldest missing packet to 
 something is missing. A packet for which no block is free is dropped, and noticed like a loss. There is no window.
 """
 
+from ...machine_code import compiled
 from ..path.back import NACK, answer
-from ..path.compiled import compiled
 from ..path.line import PROBE
 from ..path.score import acknowledge, place
 from .order import report_gap

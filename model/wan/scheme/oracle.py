@@ -3,8 +3,8 @@
 Its messages are never lost. No scheme that learns of losses from the receiver does better.
 """
 
+from ...machine_code import compiled
 from ..path.back import NACK, answer
-from ..path.compiled import compiled
 from ..path.line import AGAIN, ORIGINAL, PROBE
 from ..path.score import acknowledge, place
 

@@ -4,8 +4,8 @@ This is the most a scheme can know on a path that keeps order: it notices the lo
 round trip after it was sent. On a path that reorders it takes every late packet for lost.
 """
 
+from ...machine_code import compiled
 from ..path.back import NACK, answer
-from ..path.compiled import compiled
 from ..path.line import AGAIN, ORIGINAL
 
 QP = [("came_at", "i8")]

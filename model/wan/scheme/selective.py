@@ -1,7 +1,7 @@
 """What the senders of all selective schemes do with an acknowledgement and with the name of a lost packet."""
 
+from ...machine_code import compiled
 from ..path.back import ACK
-from ..path.compiled import compiled
 from ..path.sender import acknowledged, send_again
 
 

@@ -1,7 +1,7 @@
 """Selective repeat that knows of losses by a timer alone: every packet is sent again when it stays unacknowledged for
 ``due_slots``, three round trips by default."""
 
-from ..path.compiled import compiled
+from ...machine_code import compiled
 from ..path.line import PROBE
 from ..path.score import acknowledge, place
 from .deadlines import expect

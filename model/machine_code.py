@@ -1,27 +1,22 @@
 """Compilation with numba, kept by content.
 
 Numba itself notices only a change of the file that holds a function, not of those the function calls. So what it
-keeps lies in a folder named by the content of all files with such functions: ``sim_build/numba/<hash>``, or below
+keeps lies in a folder named by the content of all files that count: ``sim_build/numba/<hash>``, or below
 ``WEFT_BUILD``.
 """
 
-import functools
 import hashlib
 import os
 from pathlib import Path
 
 import numba
 
-HERE = Path(__file__).parents[1]   # all of the experiments
 
-
-@functools.cache
-def cache_folder():
-    """Where machine code is kept, or None if nothing can be written there."""
+def kept_in(files):
+    """Where machine code of these files is kept, or None if nothing can be written there."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for text in (file.read_bytes() for file in sorted(HERE.rglob("*.py"))):
-        if b"import compiled" in text or b"import inlined" in text:
-            digest.update(text)
+    for file in (Path(__file__), *files):
+        digest.update(file.read_bytes())
     folder = Path(os.environ.get("WEFT_BUILD") or "sim_build").absolute() / "numba" / digest.hexdigest()[:16]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -40,12 +35,23 @@ def inlined(function):
     return numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy")(function)
 
 
-def entry(function):
-    """``function`` as machine code that Python calls and that is kept; without the interpreter's lock, so that threads
-    run side by side."""
-    folder, before = cache_folder(), numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder or "")
-    try:
-        return numba.njit(cache=folder is not None, nogil=True, error_model="numpy")(function)
-    finally:
-        numba.config.CACHE_DIR = before
+def entries(files, *, nogil=False):
+    """A decorator: a function as machine code that Python calls and that is kept.
+
+    Parameters
+    ----------
+    files : iterable of Path
+        All that hold what the function calls, and the numbers in it.
+    nogil : bool
+        Without the interpreter's lock, so that threads run side by side.
+    """
+    folder = kept_in(files)
+
+    def entry(function):
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
+        try:
+            return numba.njit(cache=folder is not None, nogil=nogil, error_model="numpy")(function)
+        finally:
+            numba.config.CACHE_DIR = before
+
+    return entry
