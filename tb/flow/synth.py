@@ -17,7 +17,7 @@ from rich.table import Table
 
 from weft.hdl.params import preset
 from weft.hdl.verilog import CARD_MODULE, card_verilog
-from weft.tb.flow import mapped
+from weft.tb.flow import mapped, place
 from weft.tb.flow.kept_text import CARD, kept
 from weft.tb.flow.path import CONSTANTS, linked, worst_paths
 from weft.tb.flow.simulate import BUILD_ROOT
@@ -98,6 +98,38 @@ def synthesise(rooms, finished=lambda *_: None, top=CARD_MODULE):
     return Found(blocks_of(cells, top), paths, seconds)
 
 
+def placed(name, found, only=(), console=None):
+    """Place the blocks of a preset by nextpnr: ``{block: {"mhz", "ratio", "luts", "seconds"}}``, ``ratio`` to the
+    frequency of :data:`weft.tb.flow.place.REFERENCE`, which is always among them.
+
+    Parameters
+    ----------
+    name : str
+        Of the preset.
+    found : Found
+        What :func:`run` found of it.
+    only : tuple of str, optional
+        Rooms; otherwise all.
+    """
+    console, modules = console or Console(), mapped.modules_of(_verilog(name))
+    rooms = only or [block for block in found.blocks if block and "." not in block]
+    blocks = list(dict.fromkeys([place.REFERENCE, *place.chosen(found.blocks, rooms)]))
+
+    def finished(top, each):
+        console.print(f"{name}: {top.removeprefix(CARD_MODULE + '.')} placed, {each['mhz']:.1f} MHz, "
+                      f"{each['luts']:,} LUT4", style="dim", highlight=False)
+
+    results = place.place(modules, [f"{CARD_MODULE}.{block}" for block in blocks], finished)
+    results = dict(zip(blocks, results.values(), strict=True))
+    reference = results[place.REFERENCE]["mhz"]
+    return {block: {**each, "ratio": round(each["mhz"] / reference, 3)} for block, each in results.items()}
+
+
+def _verilog(name):
+    card = preset(name)
+    return kept(BUILD_ROOT, f"card-{name}", repr(card), CARD, lambda: card_verilog(card))
+
+
 def _paths(top, digests):
     """The worst paths of a module and what is below it, kept by content."""
     inside = sorted((module, digest) for module, digest in digests.items() if f"{module}.".startswith(f"{top}."))
@@ -109,7 +141,7 @@ def _paths(top, digests):
     return json.loads(where.read_text())
 
 
-def run(names, depth=1, only=(), shown=1):
+def run(names, depth=1, only=(), shown=1, console=None):
     """Synthesise presets, print a table of blocks down to ``depth`` of each, write the report.
 
     With ``only`` these rooms alone, and no report; ``shown`` paths of each room are printed. Returns ``{preset:
@@ -119,11 +151,10 @@ def run(names, depth=1, only=(), shown=1):
     ------
     NoSuchRoom
     """
-    console, found = Console(), {}
+    console, found = console or Console(), {}
     for name in names:
         with console.status(f"writing the card's Verilog, preset {name}") as status:
-            card = preset(name)
-            rooms = rooms_of(kept(BUILD_ROOT, f"card-{name}", repr(card), CARD, lambda card=card: card_verilog(card)))
+            rooms = rooms_of(_verilog(name))
             for room in only:
                 if room not in rooms or not room:
                     raise NoSuchRoom(f"there is no room {room!r}; choose of {', '.join(filter(None, rooms))}")
@@ -151,6 +182,17 @@ def run(names, depth=1, only=(), shown=1):
                                      indent=1) + "\n")
         console.print(f"report {REPORT}", style="dim", soft_wrap=True)
     return found
+
+
+def show_placed(name, placed):
+    """Print what :func:`placed` found, the slowest first."""
+    table = Table(box=None, pad_edge=False, title=f"preset {name}, placed and routed", title_justify="left")
+    table.add_column("block")
+    for column in ("MHz", f"of {place.REFERENCE}", "LUT4", "s"):
+        table.add_column(column, justify="right")
+    for block, each in sorted(placed.items(), key=lambda item: item[1]["mhz"]):
+        table.add_row(block, f"{each['mhz']:.1f}", f"{each['ratio']:.2f}", f"{each['luts']:,}", f"{each['seconds']}")
+    Console().print(table)
 
 
 def figures(found):
