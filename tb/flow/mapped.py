@@ -33,6 +33,7 @@ NATIVE = Path(__file__).with_name("native_yosys.py")
 KEPT = BUILD_ROOT / "synth"
 WORKERS = 2
 VERSION = 1             # of what is kept of a module
+TOGETHER = 150_000      # characters of Verilog that one run of Yosys maps; starting one takes seconds
 
 _MODULE = re.compile(r"^(?=module )", re.MULTILINE)
 _NAME = re.compile(r"module \\?([^\s(;]+)")
@@ -90,7 +91,7 @@ def digest(module, modules):
 
 
 def map_modules(groups, finished=lambda group, modules, seconds: None):
-    """Map what is not kept yet, a Yosys for every group, two at a time.
+    """Map what is not kept yet, two groups at a time.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ def map_modules(groups, finished=lambda group, modules, seconds: None):
                 if digests[name] not in seen and not _file(digests[name]).exists():
                     missing.append(name)
                     seen.add(digests[name])
-            seconds = _map(group, missing, everything, digests) if missing else 0.0
+            seconds = sum(_map(group, part, everything, digests) for part in _parts(missing, everything))
         finished(group, len(missing), seconds)
 
     with ThreadPoolExecutor(WORKERS) as pool:
@@ -141,6 +142,18 @@ def counted(kept):
 
 def _file(kept):
     return KEPT / f"{kept}.json"
+
+
+def _parts(missing, modules):
+    """Lists of modules, each for one run of Yosys: what a run has finished is kept, whatever ends the next one."""
+    parts, length = [], TOGETHER
+    for name in missing:
+        if length + len(modules[name]) > TOGETHER:
+            parts.append([])
+            length = 0
+        parts[-1].append(name)
+        length += len(modules[name])
+    return parts
 
 
 def _map(group, missing, modules, digests):

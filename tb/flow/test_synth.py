@@ -101,6 +101,12 @@ def test_what_yosys_says_last_is_told(kept):
         synth.synthesise({"room": rooms["room"]})
 
 
+def test_a_run_of_yosys_maps_what_is_small_together():
+    modules = {"a": "x" * 60_000, "b": "x" * 80_000, "c": "x" * 20_000, "d": "x" * 200_000, "e": "x"}
+    assert mapped._parts(list(modules), modules) == [["a", "b"], ["c"], ["d"], ["e"]]
+    assert mapped._parts([], modules) == []
+
+
 def test_a_block_is_kept_by_what_it_is_not_where():
     moved = mapped.modules_of(DESIGN.replace("weft_card.room.add", "weft_card.room.sum"))
     here = mapped.modules_of(DESIGN)
