@@ -19,7 +19,7 @@ from weft.tb.flow import mapped, process
 from weft.tb.flow.simulate import BUILD_ROOT, locked
 from weft.tb.flow.tools import MissingSimulator
 
-REFERENCE = "tables.translate"
+REFERENCE = "tables.translate_receive"
 GOAL_MHZ = 250
 LUTS, BLOCK_RAMS = 35_000, 100      # of an UltraScale+, in 36 kbit: what certainly fits an ECP5-85
 DEVICE = ("--85k", "--package", "CABGA756", "--speed", "8")
