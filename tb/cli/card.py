@@ -75,28 +75,34 @@ def synth(
     depth: Annotated[str, option("Levels of blocks shown.")] = "1",
     only: Annotated[list[str] | None, option("This room alone, without a report; may be given several times.",
                                              "NAME")] = None,
+    paths: Annotated[str, option("Paths shown of each room, with the signals on their way; up to 12.")] = "1",
+    place: Annotated[bool, typer.Option("--place", help="Place and route the first preset's rooms, too.")] = False,
 ):
     """Cells, memories and longest path by block on an UltraScale+ FPGA, as Yosys estimates them.
 
-    JSON in sim_build/reports/synth.json, figures in bench.json.
+    With --place also what nextpnr reaches on an ECP5, beside Translate. JSON in sim_build/reports/synth.json, figures
+    in bench.json; one that misses its bar makes the exit status 1.
     """
     presets = preset or ["test"]
     for name in presets:
         card_params(name)
-    depth = number("--depth", depth, int, 1, 9)
+    depth, paths = number("--depth", depth, int, 1, 9), number("--paths", paths, int, 1, 12)
     with needs("dev"):
         from weft.tb.flow import synth as synthesis
-        from weft.tb.measure.benchmark import Row
-        from weft.tb.measure.run import merge_report
+        from weft.tb.measure.run import judged
+        from weft.tb.measure.synth import PLACED, placed_rows, rows
     try:
-        found = synthesis.run(presets, depth, only or ())
+        found = synthesis.run(presets, depth, only or (), paths)
     except synthesis.NoSuchRoom as error:
         refuse(str(error))
-    if not only:
-        merge_report("synth", [
-            Row(name, unit, value, conditions=f"Yosys, room by room, nothing placed; {synthesis.CONSTANTS}")
-            for name, (value, unit) in synthesis.figures(found).items()
-        ], command=" ".join(["weft synth", *(f"--preset {name}" for name in presets)]))
+    figures = rows(found)
+    if place:
+        placed = synthesis.placed(presets[0], found[presets[0]], only or ())
+        synthesis.show_placed(presets[0], placed)
+        figures += placed_rows(placed) if presets[0] == PLACED else []
+    if not only and (status := judged("synth", figures, " ".join(["weft synth", *(
+            f"--preset {name}" for name in presets), *(["--place"] if place else [])]))):
+        raise typer.Exit(status)
 
 
 def regs(output: Annotated[Path | None, option("Write there instead of to the terminal.", "PATH")] = None):

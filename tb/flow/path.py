@@ -1,4 +1,4 @@
-"""The longest path of a mapped netlist, by constants: an estimate without placement, and an optimistic one.
+"""The longest paths of a mapped netlist, by constants: an estimate without placement, and an optimistic one.
 
 Constants: 0.30 ns for a LUT with its route, 0.12 for a wide multiplexer (MUXF), 0.02 for a bit of carry, 0.90 from the
 clock of a block RAM to what is read. Registers and distributed RAM that is written take nothing; reading distributed
@@ -6,14 +6,15 @@ RAM, and a shift register of LUTs, is a LUT. A path begins and ends at a registe
 every block by itself and nothing is placed: two netlists can be compared, a frequency is not promised.
 """
 
-import json
+import itertools
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 
 LUT_NS, MUX_NS, CARRY_BIT_NS, BLOCK_RAM_NS = 0.30, 0.12, 0.02, 0.90
 CONSTANTS = (f"{LUT_NS:.2f} ns a LUT with its route, {MUX_NS:.2f} a MUXF, {CARRY_BIT_NS:.2f} a bit of carry, "
              f"{BLOCK_RAM_NS:.2f} a block RAM")
+JOIN = "join"           # of two bits that are one: a cell of no library
 
 _LUT = re.compile(r"LUT\d|INV$|BUF$")
 _BLOCK_RAM = re.compile(r"RAMB|URAM")
@@ -23,75 +24,135 @@ _DISTRIBUTED = re.compile(r"RAM\d+")
 
 @dataclass(frozen=True)
 class Path:
-    """``ns`` of the longest path, LUTs on it, and where it begins and ends: what a register or a memory drives there,
-    or a port. An end without a name of its own is called by the nearest net on the path that has one."""
+    """``ns`` of a path, LUTs on it, and what it begins and ends at: what a register or a memory drives there, or a
+    port. An end without a name of its own is called by the nearest net on the path that has one. ``via`` are the nets
+    with names, first to last, each with the ns after which it is there."""
 
     ns: float
     levels: int
-    ends: tuple
+    start: str
+    end: str
+    via: tuple = ()
+
+    def as_dict(self):
+        """For JSON."""
+        return asdict(self) | {"via": [list(step) for step in self.via]}
 
 
-def worst_path(netlist, top):
-    """The longest path of module ``top`` in Yosys' JSON, flat and mapped to cells of Xilinx.
+@dataclass
+class Flat:
+    """A netlist without blocks. ``cells``: ``[(type, {pin: [bit]}, output pins)]``; ``names``: ``{bit: signal}``."""
+
+    cells: list = field(default_factory=list)
+    names: dict = field(default_factory=dict)
+    inputs: set = field(default_factory=set)
+    outputs: set = field(default_factory=set)
+
+
+def linked(top, netlist):
+    """The netlist of module ``top`` with everything below; ``netlist(module)`` is one of :mod:`weft.tb.flow.mapped`.
+
+    Signals are called by the instances they are in below ``top``, with dots.
+    """
+    flat, count = Flat(), itertools.count()
+
+    def place(module, prefix, outside):
+        """Put a module in; ``outside``: ``{port: bits}`` where it has surroundings."""
+        found, inside = netlist(module), {}
+        for port, (direction, bits) in found["ports"].items():
+            wanted = outside.get(port, [None] * len(bits)) if outside is not None else [None] * len(bits)
+            for bit, other in zip(bits, wanted, strict=True):
+                if isinstance(bit, str):
+                    continue
+                if bit not in inside:
+                    inside[bit] = next(count) if other is None else other
+                elif other is not None and direction == "output":
+                    flat.cells.append((JOIN, {"A": [inside[bit]], "Y": [other]}, ("Y",)))
+                if outside is None:
+                    (flat.inputs if direction == "input" else flat.outputs).add(inside[bit])
+
+        def here(bits):
+            for bit in bits:
+                if not isinstance(bit, str) and bit not in inside:
+                    inside[bit] = next(count)
+            return [bit if isinstance(bit, str) else inside[bit] for bit in bits]
+
+        for kind, pins in found["cells"]:
+            flat.cells.append((kind, {pin: here(bits) for pin, bits in pins.items()}, found["outputs"][kind]))
+        for instance, child, pins in found["blocks"]:
+            place(child.replace("@", module, 1), f"{prefix}{instance}.",
+                  {pin: here(bits) for pin, bits in pins.items()})
+        # A net is called as where it comes from calls it. Shorter names first: the others are of parts and copies.
+        entering = set() if outside is None else {
+            bit for direction, bits in found["ports"].values() if direction == "input" for bit in bits}
+        for signal, bits in sorted(found["names"].items(), key=lambda item: len(item[0])):
+            for bit in bits:
+                if bit in inside and bit not in entering:
+                    flat.names.setdefault(inside[bit], prefix + signal)
+
+    place(top, "", None)
+    return flat
+
+
+def worst_paths(flat, most=1):
+    """The longest paths, the worst first, of different kinds: two whose ends differ in numbers alone are one kind.
 
     Raises
     ------
     ValueError
         If there is a loop of logic.
     """
-    module = json.loads(netlist)["modules"][top]
-    names = {}
-    for name, net in sorted(module["netnames"].items(), key=lambda item: ("$" in item[0], len(item[0]))):
-        for bit in net["bits"]:
-            names.setdefault(bit, name)
-    arcs, starts, ends = _timing(module)
+    arcs, starts, ends = _timing(flat)
     arrival, before = _arrivals(arcs, starts)
-    last = max(ends.keys() & arrival.keys(), key=arrival.get, default=None)
-    if last is None:
-        return Path(0.0, 0, ("", ""))
-    nets, levels, bit = [names.get(ends[last], "")], 0, last
+    found, kinds = [], set()
+    for last in sorted(ends.keys() & arrival.keys(), key=arrival.get, reverse=True):
+        path = _trace(last, ends[last], flat.names, arrival, before)
+        kind = re.sub(r"\d+", "#", f"{path.start} {path.end}")
+        if kind not in kinds:
+            kinds.add(kind)
+            found.append(path)
+            if len(found) == most:
+                break
+    return found
+
+
+def _trace(last, place, names, arrival, before):
+    steps, levels, bit = [], 0, last
     while bit is not None:
-        nets.append(names.get(bit, ""))
+        steps.append((names.get(bit, ""), round(arrival.get(bit, 0.0), 3)))
         bit, is_lut = before[bit]
         levels += is_lut
-    named = [net for net in nets if net and "$" not in net]
-    return Path(round(arrival[last], 3), levels, (named[-1], named[0]) if named else ("", ""))
+    via = [next(group) for name, group in itertools.groupby(reversed(steps), key=lambda step: step[0]) if name]
+    end = names.get(place, "") or (via[-1][0] if via else "")
+    return Path(round(arrival[last], 3), levels, via[0][0] if via else end, end, tuple(via))
 
 
-def _timing(module):
+def _timing(flat):
     """``{output bit: [(input bit, ns, is LUT)]}``, ``{first bit: ns}``, ``{last bit: a bit that names the place}``."""
-    arcs, starts, ends = defaultdict(list), {}, {}
-    for port in module["ports"].values():
-        if port["direction"] == "input":
-            starts.update(dict.fromkeys(port["bits"], 0.0))
-        else:
-            ends.update(zip(port["bits"], port["bits"], strict=True))
-    for cell in module["cells"].values():
-        kind, pins = cell["type"], cell["connections"]
+    arcs, starts = defaultdict(list), dict.fromkeys(flat.inputs, 0.0)
+    ends = {bit: bit for bit in flat.outputs}
+    for kind, pins, driven in flat.cells:
         if kind.startswith("CARRY"):
             _carry(pins, arcs)
             continue
-        inputs = [bit for pin, bits in pins.items() if cell["port_directions"][pin] == "input" for bit in bits]
-        outputs = [(pin, bit) for pin, bits in pins.items() if cell["port_directions"][pin] == "output" for bit in bits]
-        if _LUT.match(kind):
-            for _, output in outputs:
-                arcs[output] += [(bit, LUT_NS, True) for bit in inputs]
-        elif kind.startswith("MUXF"):
-            for _, output in outputs:
-                arcs[output] += [(bit, MUX_NS, False) for bit in inputs]
-        elif _BLOCK_RAM.match(kind):
-            starts.update((bit, BLOCK_RAM_NS) for _, bit in outputs)
-            ends.update(dict.fromkeys(inputs, outputs[0][1] if outputs else None))
-        elif _DISTRIBUTED.match(kind) or kind.startswith("SRL"):
-            addresses = [bit for pin, bits in pins.items() if _ADDRESS.match(pin) for bit in bits]
-            for _, output in outputs:
-                starts[output] = 0.0
-                arcs[output] += [(bit, LUT_NS, True) for bit in addresses]
-            ends.update(dict.fromkeys(inputs, outputs[0][1] if outputs else None))
+        inputs = [bit for pin, bits in pins.items() if pin not in driven for bit in bits if not isinstance(bit, str)]
+        outputs = [bit for pin in driven for bit in pins.get(pin, ())]
+        if _LUT.match(kind) or kind.startswith("MUXF") or kind == JOIN:
+            ns = LUT_NS if _LUT.match(kind) else MUX_NS if kind != JOIN else 0.0
+            for output in outputs:
+                arcs[output] += [(bit, ns, ns == LUT_NS) for bit in inputs]
+            continue
+        if _BLOCK_RAM.match(kind):
+            starts.update(dict.fromkeys(outputs, BLOCK_RAM_NS))
         else:                                               # registers; what else there is counts as one
-            starts.update((bit, 0.0) for _, bit in outputs)
-            ends.update(dict.fromkeys(inputs, outputs[0][1] if outputs else None))
-    return arcs, starts, {bit: where for bit, where in ends.items() if not isinstance(bit, str)}
+            starts.update(dict.fromkeys(outputs, 0.0))
+        if _DISTRIBUTED.match(kind) or kind.startswith("SRL"):
+            addresses = [bit for pin, bits in pins.items() if _ADDRESS.match(pin) for bit in bits]
+            for output in outputs:
+                arcs[output] += [(bit, LUT_NS, True) for bit in addresses]
+        for bit in inputs:
+            ends.setdefault(bit, outputs[0] if outputs else None)
+    return arcs, starts, ends
 
 
 def _carry(pins, arcs):

@@ -1,30 +1,31 @@
 """Size of the card on an UltraScale+ FPGA and its longest paths, as Yosys estimates them out of context.
 
-Each room of a preset goes through ``synth_xilinx -family xcup`` alone, its hierarchy kept, so the cells of each
-block are counted where they are; nothing is optimised across blocks, and nothing is placed. What a path takes is the
-sum of constants: see :mod:`weft.tb.flow.path`. Paths from one room into another are not seen. A room that did not
-change is not synthesised again. The report is ``sim_build/reports/synth.json``: ``{"preset", "yosys", "blocks": {name:
-{"lut", "ff", ...}}, "paths": {room: {"ns", "levels", "from", "to"}}}`` of the first preset, names as in the Verilog
-without the card's own, each block with its sub-blocks; ``"others"`` has the same of the other presets.
+Each block of a preset goes through ``synth_xilinx -family xcup`` alone (:mod:`weft.tb.flow.mapped`): nothing is
+optimised across blocks, and nothing is placed. What a path takes is the sum of constants, through all blocks on its
+way: see :mod:`weft.tb.flow.path`. A block that did not change is not synthesised again. The report is
+``sim_build/reports/synth.json``: ``{"preset", "yosys", "blocks": {name: {"lut", "ff", ...}}, "paths": {room: {"ns",
+"levels", "start", "end", "via"}}, "seconds": {room: CPU}}`` of the first preset, names as in the Verilog without the
+card's own, each block with its sub-blocks, ``""`` is the card; ``"others"`` has the same of the other presets.
 """
 
 import hashlib
 import json
-import re
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
 from weft.hdl.params import preset
 from weft.hdl.verilog import CARD_MODULE, card_verilog
-from weft.tb.flow import lint, yosys
-from weft.tb.flow.path import CONSTANTS, worst_path
-from weft.tb.flow.simulate import BUILD_ROOT, locked
+from weft.tb.flow import mapped, place, yosys
+from weft.tb.flow.kept_text import CARD, kept
+from weft.tb.flow.path import CONSTANTS, linked, worst_paths
+from weft.tb.flow.simulate import BUILD_ROOT
+from weft.tb.flow.sources import sources
 
 REPORT = BUILD_ROOT / "reports/synth.json"
-SCRIPT = ("read_verilog room.v; hierarchy -check -top {top}; "
-          "synth_xilinx -family xcup -noiopad -noclkbuf -top {top}; tee -q -o stat.json stat -json -tech xilinx; "
-          "flatten; write_json netlist.json")
+PATHS = 12              # of a room, that are kept
+
 
 class NoSuchRoom(ValueError):
     """The message names those that there are."""
@@ -44,17 +45,26 @@ KINDS = {
 }
 
 
+@dataclass
+class Found:
+    """Of a preset. ``blocks``: ``{block: {kind: cells}}``; ``paths``: ``{room: [path as a dict, the worst first]}``;
+    ``seconds``: ``{room: CPU time}``. The room ``""`` is the card."""
+
+    blocks: dict
+    paths: dict
+    seconds: dict
+
+
 def blocks_of(modules, top=CARD_MODULE):
-    """``{block: {kind: cells}}`` of Yosys' ``stat -json``; a block counts its sub-blocks, ``""`` is all of them.
+    """``{block: {kind: cells}}`` of ``{module: {cell: how many}}``; a block counts its sub-blocks, ``""`` is all.
 
     Every block has a module of its own, named after its place, so nothing is counted twice.
     """
     blocks = {}
-    for name, module in modules.items():
-        parts = name.lstrip("\\").split(".")
+    for name, cells in modules.items():
+        parts = name.split(".")
         if parts[0] != top:
             continue
-        cells = module["num_cells_by_type"]
         counts = {kind: sum(count for cell, count in cells.items() if counts_for(cell))
                   for kind, counts_for in KINDS.items()}
         for depth in range(1, len(parts) + 1):
@@ -65,58 +75,108 @@ def blocks_of(modules, top=CARD_MODULE):
 
 
 def rooms_of(text, top=CARD_MODULE):
-    """``{room: (module, Verilog text)}`` of the sub-blocks of ``top``, each with the modules below it."""
+    """``{room: {module: Verilog}}`` of the sub-blocks of ``top``, each with the modules below it; ``""``: the top."""
     rooms = {}
-    for module in re.split(r"^(?=module )", text, flags=re.MULTILINE)[1:]:
-        parts = re.match(r"module \\?([^\s(;]+)", module)[1].split(".")
-        if parts[0] == top and len(parts) > 1:
-            rooms.setdefault(parts[1], []).append(module)
-    return {room: (f"\\{top}.{room}", "\n".join(modules)) for room, modules in sorted(rooms.items())}
+    for module, verilog in mapped.modules_of(text).items():
+        parts = module.split(".")
+        if parts[0] == top:
+            rooms.setdefault(parts[1] if len(parts) > 1 else "", {})[module] = verilog
+    return dict(sorted(rooms.items()))
 
 
-def synthesise(room, top, text):
-    """Statistics of the modules of a room and its longest path, kept by the content of its Verilog."""
-    script = SCRIPT.format(top=top)
-    digest = hashlib.sha256("\0".join((text, script, yosys.version(), CONSTANTS)).encode()).hexdigest()[:12]
-    where = BUILD_ROOT / f"synth-{room}-{digest}"
-    with locked(BUILD_ROOT / ".locks" / where.name):
-        if not (where / "ready").exists():
-            where.mkdir(parents=True, exist_ok=True)
-            (where / "room.v").write_text(text)
-            lint.yosys(where / "room.v", script)
-            path = worst_path((where / "netlist.json").read_text(), top.removeprefix("\\"))
-            (where / "netlist.json").unlink()               # tens of megabytes
-            (where / "path.json").write_text(json.dumps(
-                {"ns": path.ns, "levels": path.levels, "from": path.ends[0], "to": path.ends[1]}))
-            (where / "ready").touch()
-    return json.loads((where / "stat.json").read_text())["modules"], json.loads((where / "path.json").read_text())
+def synthesise(rooms, finished=lambda *_: None, top=CARD_MODULE):
+    """What :class:`Found` has of ``{room: {module: Verilog}}``; of the card only if its own room is there."""
+    digests = mapped.map_modules({room or "card": modules for room, modules in rooms.items()}, finished)
+    cells, seconds = {}, dict.fromkeys(rooms, 0.0)
+    for room, modules in rooms.items():
+        for module in modules:
+            cells[module], spent = mapped.counted(digests[module])
+            seconds[room] += spent
+    paths = {room: _paths(f"{top}.{room}".rstrip("."), digests) for room in rooms}
+    if "" in rooms:
+        seconds[""] = sum(seconds.values())
+    return Found(blocks_of(cells, top), paths, seconds)
 
 
-def run(names, depth=1, only=()):
+def placed(name, found, only=(), console=None):
+    """Place the blocks of a preset by nextpnr: ``{block: {"mhz", "ratio", "luts", "seconds"}}``, ``ratio`` to the
+    frequency of :data:`weft.tb.flow.place.REFERENCE`, which is always among them.
+
+    Parameters
+    ----------
+    name : str
+        Of the preset.
+    found : Found
+        What :func:`run` found of it.
+    only : tuple of str, optional
+        Rooms; otherwise all.
+    """
+    console, modules = console or Console(), mapped.modules_of(_verilog(name))
+    rooms = only or [block for block in found.blocks if block and "." not in block]
+    blocks = list(dict.fromkeys([place.REFERENCE, *place.chosen(found.blocks, rooms)]))
+
+    def finished(top, each):
+        console.print(f"{name}: {top.removeprefix(CARD_MODULE + '.')} placed, {each['mhz']:.1f} MHz, "
+                      f"{each['luts']:,} LUT4", style="dim", highlight=False)
+
+    results = place.place(modules, [f"{CARD_MODULE}.{block}" for block in blocks], finished)
+    results = dict(zip(blocks, results.values(), strict=True))
+    reference = results[place.REFERENCE]["mhz"]
+    return {block: {**each, "ratio": round(each["mhz"] / reference, 3)} for block, each in results.items()}
+
+
+def _verilog(name):
+    card = preset(name)
+    return kept(BUILD_ROOT, f"card-{name}", repr(card), CARD, lambda: card_verilog(card))
+
+
+def _paths(top, digests):
+    """The worst paths of a module and what is below it, kept by content."""
+    inside = sorted((module, digest) for module, digest in digests.items() if f"{module}.".startswith(f"{top}."))
+    made = json.dumps([inside, sources("tb/flow/path.py")])
+    where = mapped.KEPT / f"paths-{hashlib.sha256(made.encode()).hexdigest()[:16]}.json"
+    if not where.exists():
+        flat = linked(top, lambda module: mapped.netlist(digests[module]))
+        where.write_text(json.dumps([path.as_dict() for path in worst_paths(flat, PATHS)]))
+    return json.loads(where.read_text())
+
+
+def run(names, depth=1, only=(), shown=1, console=None):
     """Synthesise presets, print a table of blocks down to ``depth`` of each, write the report.
 
-    With ``only`` these rooms alone, and no report. Returns ``{preset: (blocks, paths)}``.
+    With ``only`` these rooms alone, and no report; ``shown`` paths of each room are printed. Returns ``{preset:
+    Found}``.
 
     Raises
     ------
     NoSuchRoom
     """
-    console, found = Console(), {}
+    console, found = console or Console(), {}
     for name in names:
-        modules, paths = {}, {}
         with console.status(f"writing the card's Verilog, preset {name}") as status:
-            rooms = rooms_of(card_verilog(preset(name)))
-            for room in only or rooms:
-                if room not in rooms:
-                    raise NoSuchRoom(f"there is no room {room!r}; choose of {', '.join(rooms)}")
-                status.update(f"synthesising {room}, preset {name}")
-                counted, paths[room] = synthesise(room, *rooms[room])
-                modules |= counted
-        found[name] = blocks_of(modules), paths
-        _show(console, name, *found[name], depth)
-    console.print(f"paths: {CONSTANTS}; nothing is placed, and paths between rooms are not seen", style="dim")
+            rooms = rooms_of(_verilog(name))
+            for room in only:
+                if room not in rooms or not room:
+                    raise NoSuchRoom(f"there is no room {room!r}; choose of {', '.join(filter(None, rooms))}")
+            rooms = {room: modules for room, modules in rooms.items() if room in only or not only}
+            left = {room or "card" for room in rooms}
+
+            def finished(room, modules, seconds, name=name, left=left, status=status):
+                left.discard(room)
+                status.update(f"preset {name}, to do: {', '.join(sorted(left)) or 'paths'}")
+                if modules:
+                    console.print(f"{name}: {room}, {modules} blocks synthesised in {seconds:.0f} s of CPU",
+                                  style="dim", highlight=False)
+
+            status.update(f"preset {name}: synthesising")
+            found[name] = synthesise(rooms, finished)
+        _show(console, name, found[name], depth, shown)
+    console.print(f"paths: {CONSTANTS}; nothing is placed", style="dim")
     if not only:
-        reports = [{"preset": name, "blocks": blocks, "paths": paths} for name, (blocks, paths) in found.items()]
+        reports = [{"preset": name, "blocks": each.blocks,
+                    "paths": {room: paths[0] for room, paths in each.paths.items() if paths},
+                    "seconds": {room: round(seconds, 1) for room, seconds in each.seconds.items()}}
+                   for name, each in found.items()]
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         REPORT.write_text(json.dumps({**reports[0], "yosys": yosys.version(), "others": reports[1:]},
                                      indent=1) + "\n")
@@ -124,33 +184,49 @@ def run(names, depth=1, only=()):
     return found
 
 
+def show_placed(name, placed):
+    """Print what :func:`placed` found, the slowest first."""
+    table = Table(box=None, pad_edge=False, title=f"preset {name}, placed and routed", title_justify="left")
+    table.add_column("block")
+    for column in ("MHz", f"of {place.REFERENCE}", "LUT4", "s"):
+        table.add_column(column, justify="right")
+    for block, each in sorted(placed.items(), key=lambda item: item[1]["mhz"]):
+        table.add_row(block, f"{each['mhz']:.1f}", f"{each['ratio']:.2f}", f"{each['luts']:,}", f"{each['seconds']}")
+    Console().print(table)
+
+
 def figures(found):
     """``{name: (value, unit)}`` of what :func:`run` found: those for which it has everything."""
     rows = {}
     if {"basic", "full"} <= found.keys():
-        rows["synth_worst_path_ns"] = max(path["ns"] for _, paths in found.values() for path in paths.values()), "ns"
+        rows["synth_worst_path_ns"] = max(paths[0]["ns"] for name in ("basic", "full")
+                                          for paths in found[name].paths.values() if paths), "ns"
     if "full" in found:
-        card = found["full"][0][""]
+        card = found["full"].blocks[""]
         rows["synth_bram36_full"] = card["bram36"] + card["bram18"] / 2, "block RAMs"
         rows["synth_uram_full"] = card["uram"], "UltraRAMs"
     if "basic" in found:
-        rows["synth_lut_adamap_basic"] = found["basic"][0]["adamap"]["lut"], "LUT"
+        rows["synth_lut_adamap_basic"] = found["basic"].blocks["adamap"]["lut"], "LUT"
     return rows
 
 
-def _show(console, name, blocks, paths, depth):
+def _show(console, name, found, depth, shown):
     table = Table(box=None, pad_edge=False, title=f"preset {name}", title_justify="left")
     table.add_column("block")
-    kinds = [kind for kind in KINDS if blocks[""][kind]]
-    for column in (*kinds, "levels", "path, ns"):
+    kinds = [kind for kind in KINDS if any(counts[kind] for counts in found.blocks.values())]
+    for column in (*kinds, "levels", "path, ns", "CPU, s"):
         table.add_column(column, justify="right")
-    worst = max(paths.values(), key=lambda path: path["ns"])
-    shown = [block for block in sorted(blocks) if block and block.count(".") < depth]
-    for block in [*shown, ""]:
-        path = paths.get(block) or (None if block else worst)
-        table.add_row(block or "card", *(f"{blocks[block][kind]:,}" for kind in kinds),
+    rows = [block for block in sorted(found.blocks) if block and block.count(".") < depth]
+    for block in [*rows, ""]:
+        path = next(iter(found.paths.get(block, ())), None)
+        table.add_row(block or "card", *(f"{found.blocks[block][kind]:,}" for kind in kinds),
                       *((str(path["levels"]), f"{path['ns']:.2f}") if path else ("", "")),
-                      style="" if block else "bold")
+                      f"{found.seconds[block]:.0f}" if block in found.seconds else "", style="" if block else "bold")
     console.print(table)
-    for room, path in sorted(paths.items(), key=lambda item: -item[1]["ns"]):
-        console.print(f"  {room}: {path['from']} → {path['to']}", style="dim", soft_wrap=True, highlight=False)
+    for room, paths in sorted(found.paths.items(), key=lambda item: -max((path["ns"] for path in item[1]), default=0)):
+        for path in paths[:shown]:
+            console.print(f"  {room or 'card'} {path['ns']:.2f} ns, {path['levels']} levels: "
+                          f"{path['start']} → {path['end']}", style="dim", soft_wrap=True, highlight=False)
+            if shown > 1:
+                for net, ns in path["via"][1:-1]:
+                    console.print(f"      {ns:5.2f}  {net}", style="dim", soft_wrap=True, highlight=False)

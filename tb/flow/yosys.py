@@ -12,9 +12,12 @@ from weft.tb.flow.tools import MissingSimulator
 
 PACKAGE = "pyosys"
 _RUN = """
-import sys
+import resource, sys
 from pyosys import libyosys
 libyosys.run_pass(sys.argv[1], libyosys.Design())
+for file in sys.argv[2:]:
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    open(file, "w").write(str(sum(usage.ru_utime + usage.ru_stime for usage in usages)))
 """
 
 
@@ -32,9 +35,9 @@ def version():
         raise MissingSimulator(f"Yosys is not installed: pip install {PACKAGE}") from None
 
 
-def yosys(script):
-    """The command that runs a Yosys script."""
-    return [sys.executable, "-c", _RUN, script]
+def yosys(script, spent=None):
+    """The command that runs a Yosys script; CPU seconds of it and what it starts go into the file ``spent``."""
+    return [sys.executable, "-c", _RUN, script, *([spent] if spent else [])]
 
 
 def abc(script):

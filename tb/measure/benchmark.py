@@ -131,6 +131,8 @@ BENCHMARKS = {
     "card-bytes": Benchmark("The card memory that wide-area experiments count against the elaborated design.",
                             "wide_area_long", "card_memory",
                             conditions="memories and registers of the netlist"),
+    "synth": Benchmark("Size and longest paths on an FPGA, estimated by block, and by place and route on another one.",
+                       "synth", conditions="presets basic and full; nothing has met a vendor's tools"),
     "simulation": Benchmark("How fast simulation is.", "simulation",
                             conditions="wall clock of this machine, one run; two idle cards of preset test, Verilator"),
 }

@@ -43,10 +43,29 @@ def run(names=()):
         except AssertionError as error:
             problems.append(f"{name} failed: {error}")
             continue
-        show(console, name, rows, before)
-        problems += [f"{row.name} is {row.value:.4g} {row.unit}; the bar is {row.bar}"
-                     for row in rows if row.missed]
-        merge_report(name, rows)
+        problems += _judge(console, name, rows, before)
+    return _told(console, problems)
+
+
+def judged(name, rows, command):
+    """Show rows that another ``command`` measured, keep them; the exit status, as :func:`run` has it."""
+    if not rows:
+        return 0
+    console = Console()
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
+    before = {row["name"]: row["value"] for row in load_report()}
+    return _told(console, _judge(console, name, rows, before, command))
+
+
+def _judge(console, name, rows, before, command=None):
+    """Show and keep rows; what is wrong with them."""
+    show(console, name, rows, before)
+    merge_report(name, rows, command)
+    return [f"{row.name} is {row.value:.4g} {row.unit}; the bar is {row.bar}" for row in rows if row.missed]
+
+
+def _told(console, problems):
     console.print(f"report {REPORT}", style="dim", soft_wrap=True)
     for problem in problems:
         print(f"weft: {problem}", file=sys.stderr)

@@ -1,0 +1,187 @@
+"""Modules of Verilog mapped to cells of an FPGA by Yosys, one by one, kept by content.
+
+A module is mapped with empty modules in place of its sub-blocks: nothing is optimised across blocks, and a change of
+one costs the mapping of that one. What is kept of a module, its *netlist*, is a dict:
+
+``cells``
+    ``[[type, {pin: [bit]}]]``, cells of the library; a bit is a number, or a string where it is constant.
+``blocks``
+    ``[[instance, module, {port: [bit]}]]``; the names of modules below this one begin with ``@`` in place of its own.
+``ports``
+    ``{port: [direction, [bit]]}``.
+``names``
+    ``{signal: [bit]}`` of those that the Verilog names.
+``outputs``
+    ``{type: [pin]}`` of the cells.
+"""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+from weft.tb.flow import process, yosys
+from weft.tb.flow.failure import Failure
+from weft.tb.flow.simulate import BUILD_ROOT, locked
+
+KEPT = BUILD_ROOT / "synth"
+WORKERS = 2
+VERSION = 1             # of what is kept of a module
+TOGETHER = 150_000      # characters of Verilog that one run of Yosys maps; starting one takes seconds
+
+_MODULE = re.compile(r"^(?=module )", re.MULTILINE)
+_NAME = re.compile(r"module \\?([^\s(;]+)")
+_ELEMENT = re.compile(r"(\\\S*?)\[(\d+)\](?=\S* )")
+
+
+COMMAND = "synth_xilinx -family xcup -noiopad -noclkbuf -top holder"
+
+
+class SynthesisFailed(Failure):
+    """Yosys ended early. The message has the end of what it said."""
+
+
+def modules_of(text):
+    """``{module: its Verilog}``.
+
+    An element of an array, ``\\a[1]``, becomes ``\\a<1>``: mapping by ABC would give the second bit of a port ``a``
+    that name, and Yosys ends there (its issue 4349).
+    """
+    modules = {}
+    for module in _MODULE.split(text)[1:]:
+        while (renamed := _ELEMENT.sub(r"\1<\2>", module)) != module:
+            module = renamed
+        modules[_NAME.match(module)[1]] = module
+    return modules
+
+
+def below(module, modules):
+    """Names of the modules that ``module`` has instances of."""
+    return {found for found in re.findall(r"^  \\?(\S+) +\S+ +\($", modules[module], re.MULTILINE) if found in modules}
+
+
+def stub(module, modules):
+    """An empty module with the ports of ``module``."""
+    text = modules[module]
+    head = text[:text.index(";") + 1]
+    ports = re.findall(r"^  (?:input|output) [^;]*;$", text, re.MULTILINE)
+    return "\n".join(["(* blackbox *)", head, *ports, "endmodule", ""])
+
+
+def digest(module, modules):
+    """By what the mapping of ``module`` is kept: its text and ports of its sub-blocks, its own name apart."""
+    parts = [modules[module], *(stub(child, modules) for child in sorted(below(module, modules)))]
+    parts = [re.sub(rf"(?<=[\\ ]){re.escape(module)}(?=[\s.(])", "@", part) for part in parts]
+    made = "\0".join((*parts, COMMAND, yosys.version(), str(VERSION)))
+    return hashlib.sha256(made.encode()).hexdigest()[:16]
+
+
+def map_modules(groups, finished=lambda group, modules, seconds: None):
+    """Map what is not kept yet, two groups at a time.
+
+    Parameters
+    ----------
+    groups : dict
+        ``{group: {module: Verilog}}``: a module finds the ports of its sub-blocks in any group.
+    finished : callable(group, modules, seconds), optional
+        Called when a group is there: how many modules were mapped, and the CPU time that took.
+
+    Returns
+    -------
+    dict
+        ``{module: digest}``; :func:`netlist` has the rest.
+
+    Raises
+    ------
+    SynthesisFailed
+    """
+    everything = {name: text for modules in groups.values() for name, text in modules.items()}
+    digests = {name: digest(name, everything) for name in everything}
+
+    def work(group):
+        with locked(BUILD_ROOT / ".locks" / f"synth-{group}"):
+            missing, seen = [], set()
+            for name in groups[group]:
+                if digests[name] not in seen and not _file(digests[name]).exists():
+                    missing.append(name)
+                    seen.add(digests[name])
+            seconds = sum(_map(group, part, everything, digests) for part in _parts(missing, everything))
+        finished(group, len(missing), seconds)
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        # The largest first.
+        list(pool.map(work, sorted(groups, key=lambda group: -sum(map(len, groups[group].values())))))
+    return digests
+
+
+def netlist(kept):
+    """The netlist that is kept as ``kept``."""
+    return json.loads(_file(kept).read_text())
+
+
+def counted(kept):
+    """``{type: cells}`` of the netlist that is kept as ``kept``, and the CPU seconds that it took: its share, by
+    length, of what was mapped together.
+    """
+    return json.loads(_file(kept).with_suffix(".cells").read_text())
+
+
+def _file(kept):
+    return KEPT / f"{kept}.json"
+
+
+def _parts(missing, modules):
+    """Lists of modules, each for one run of Yosys: what a run has finished is kept, whatever ends the next one."""
+    parts, length = [], TOGETHER
+    for name in missing:
+        if length + len(modules[name]) > TOGETHER:
+            parts.append([])
+            length = 0
+        parts[-1].append(name)
+        length += len(modules[name])
+    return parts
+
+
+def _map(group, missing, modules, digests):
+    """Map these modules in one run of Yosys, keep their netlists; CPU seconds."""
+    where = KEPT / f"{group}"
+    where.mkdir(parents=True, exist_ok=True)
+    stubs = {child for name in missing for child in below(name, modules)} - set(missing)
+    holder = "".join(f"  (* keep *) \\{name} b{index} ();\n" for index, name in enumerate(missing))
+    (where / "group.v").write_text("\n".join([
+        *(stub(name, modules) for name in sorted(stubs)), *(modules[name] for name in missing),
+        f"module holder();\n{holder}endmodule\n"]))
+    script = f"read_verilog group.v; {COMMAND}; write_json netlist.json"
+    with open(where / "yosys.log", "wb") as log:
+        status = process.run(yosys.yosys(script, "spent"), cwd=where, out=log)
+    if status:
+        raise SynthesisFailed(f"{group}: Yosys ended with status {status} and says\n"
+                              + (where / "yosys.log").read_text(errors="replace")[-2000:])
+    seconds = float((where / "spent").read_text())
+    found = json.loads((where / "netlist.json").read_text())["modules"]
+    whole = sum(len(modules[name]) for name in missing)
+    for name in missing:
+        record, file = _record(name, found[name], modules), _file(digests[name])
+        counts = Counter(kind for kind, _ in record["cells"])
+        file.with_suffix(".cells").write_text(json.dumps([counts, seconds * len(modules[name]) / whole]))
+        file.with_suffix(".part").write_text(json.dumps(record, separators=(",", ":")))
+        file.with_suffix(".part").rename(file)
+    (where / "netlist.json").unlink()                       # tens of megabytes
+    return seconds
+
+
+def _record(name, module, modules):
+    cells, blocks, outputs = [], [], {}
+    for instance, cell in module["cells"].items():
+        kind = cell["type"]
+        if kind in modules:
+            blocks.append([instance, "@" + kind.removeprefix(name), cell["connections"]])
+        elif kind != "$scopeinfo":
+            if kind.startswith("$"):
+                raise SynthesisFailed(f"{name}: the library has nothing for {kind}")
+            cells.append([kind, cell["connections"]])
+            outputs.setdefault(kind, [pin for pin, way in cell["port_directions"].items() if way == "output"])
+    return {"cells": cells, "blocks": blocks, "outputs": outputs,
+            "ports": {port: [each["direction"], each["bits"]] for port, each in module["ports"].items()},
+            "names": {signal: each["bits"] for signal, each in module["netnames"].items() if not each["hide_name"]}}

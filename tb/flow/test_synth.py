@@ -1,0 +1,160 @@
+"""Synthesis by block: what is cut out, mapped, kept, counted and placed."""
+
+import pytest
+
+from weft.tb.flow import mapped, place, synth
+from weft.tb.flow.synth import Found
+
+# An array at a port, driven by a sub-block: the element `o[1]` and the second bit of `o` have one name for ABC.
+DESIGN = r"""
+module \weft_card (clk, i, o, parity);
+  input clk;
+  wire clk;
+  input [7:0] i;
+  wire [7:0] i;
+  output [7:0] o;
+  wire [7:0] o;
+  output parity;
+  wire parity;
+  \weft_card.room  room (
+    .clk(clk),
+    .i(i),
+    .o(o),
+    .parity(parity)
+  );
+endmodule
+
+module \weft_card.room (clk, i, o, parity);
+  input clk;
+  wire clk;
+  input [7:0] i;
+  wire [7:0] i;
+  output [7:0] o;
+  reg [7:0] o;
+  output parity;
+  reg parity = 1'h0;
+  wire [3:0] \o[0] ;
+  wire [3:0] \o[1] ;
+  wire [3:0] sum;
+  wire [3:0] high;
+  assign \o[0]  = o[3:0];
+  assign \o[1]  = o[7:4];
+  always @* begin
+    o = 8'h00;
+    o[3:0] = sum;
+    o[7:4] = high;
+  end
+  \weft_card.room.add  add (
+    .a(i[3:0]),
+    .b(i[7:4]),
+    .o(sum),
+    .high(high)
+  );
+  always @(posedge clk)
+    parity <= sum[3] ^ sum[2] ^ high[1];
+endmodule
+
+module \weft_card.room.add (a, b, o, high);
+  input [3:0] a;
+  wire [3:0] a;
+  input [3:0] b;
+  wire [3:0] b;
+  output [3:0] o;
+  wire [3:0] o;
+  output [3:0] high;
+  wire [3:0] high;
+  assign o = a ^ (b << 1);
+  assign high = a & b;
+endmodule
+"""
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped, "KEPT", tmp_path)
+    return tmp_path
+
+
+def test_a_card_is_mapped_block_by_block_and_kept(kept):
+    """All of it in one run of Yosys, which is most of the time."""
+    told = []
+    found = synth.synthesise({"": mapped.modules_of(DESIGN)}, lambda *news: told.append(news[:2]))
+    assert told == [("card", 3)]
+    assert found.blocks[""] == found.blocks["room"] and found.blocks["room"]["ff"] == 1
+    assert found.blocks["room.add"]["lut"] == 7 and found.blocks["room"]["lut"] == 8
+    # Through the sub-block to the register: a LUT each.
+    card, = found.paths[""][:1]
+    assert (card["levels"], card["ns"], card["start"], card["end"]) == (2, 0.6, "i", "room.parity")
+    assert "room.add.o" in dict(card["via"])
+
+    told.clear()
+    changed = mapped.modules_of(DESIGN.replace("b << 1", "b << 2"))
+    there = {name for name in changed if (kept / f"{mapped.digest(name, changed)}.json").exists()}
+    assert there == {"weft_card", "weft_card.room"}
+    assert synth.synthesise(synth.rooms_of(DESIGN), lambda *news: told.append(news[1])).blocks == found.blocks
+    assert told == [0, 0]
+
+
+def test_what_yosys_says_last_is_told(kept):
+    rooms = synth.rooms_of(DESIGN.replace("b << 1", "b <<"))
+    with pytest.raises(mapped.SynthesisFailed, match="room: Yosys ended .*(?s:.*)syntax error"):
+        synth.synthesise({"room": rooms["room"]})
+
+
+def test_a_run_of_yosys_maps_what_is_small_together():
+    modules = {"a": "x" * 60_000, "b": "x" * 80_000, "c": "x" * 20_000, "d": "x" * 200_000, "e": "x"}
+    assert mapped._parts(list(modules), modules) == [["a", "b"], ["c"], ["d"], ["e"]]
+    assert mapped._parts([], modules) == []
+
+
+def test_a_block_is_kept_by_what_it_is_not_where():
+    moved = mapped.modules_of(DESIGN.replace("weft_card.room.add", "weft_card.room.sum"))
+    here = mapped.modules_of(DESIGN)
+    assert mapped.digest("weft_card.room.add", here) == mapped.digest("weft_card.room.sum", moved)
+    wider = mapped.modules_of(DESIGN.replace("output [3:0] o", "output [4:0] o"))
+    assert mapped.digest("weft_card.room", here) != mapped.digest("weft_card.room", wider)
+
+
+def test_cells_are_counted_by_block_and_kind():
+    blocks = synth.blocks_of({
+        "weft_card": {"LUT2": 1}, "weft_card.a": {"LUT6": 2, "FDRE": 3, "RAM32M": 1},
+        "weft_card.a.b": {"FDSE": 4, "RAMB36E2": 5}, "other": {"LUT2": 9}})
+    assert set(blocks) == {"", "a", "a.b"}
+    assert [blocks[block]["ff"] for block in ("", "a", "a.b")] == [7, 7, 4]
+    assert (blocks[""]["lut"], blocks["a"]["lut"], blocks[""]["lutram"], blocks["a"]["bram36"]) == (3, 2, 1, 5)
+
+
+def test_rooms_are_cut_out_with_what_is_below_them():
+    rooms = synth.rooms_of(DESIGN)
+    assert {room: sorted(modules) for room, modules in rooms.items()} == {
+        "": ["weft_card"], "room": ["weft_card.room", "weft_card.room.add"]}
+
+
+def test_figures_of_synthesis():
+    """What was not synthesised makes no figure; the worst path counts in both of the larger presets."""
+    def found(lut, bram18=0, **paths):
+        return Found({"": {"bram36": 3, "bram18": bram18, "uram": 2, "lut": 9}, "adamap": {"lut": lut}},
+                     {room: [{"ns": ns}, {"ns": 0.1}] for room, ns in paths.items()} | {"empty": []}, {})
+
+    basic, full = found(7, adamap=3.0), found(8, bram18=5, adamap=4.0, csr=5.5)
+    assert synth.figures({"test": found(1, csr=9.0)}) == {}
+    assert synth.figures({"basic": basic}) == {"synth_lut_adamap_basic": (7, "LUT")}
+    assert synth.figures({"basic": basic, "full": full, "test": found(1, csr=9.0)}) == {
+        "synth_worst_path_ns": (5.5, "ns"), "synth_bram36_full": (5.5, "block RAMs"),
+        "synth_uram_full": (2, "UltraRAMs"), "synth_lut_adamap_basic": (7, "LUT")}
+
+
+def test_what_is_too_large_is_placed_by_its_blocks():
+    def cells(lut, bram36=0):
+        return {"lut": lut, "bram36": bram36, "bram18": 1, "ff": 1}
+
+    assert place.chosen({
+        "": cells(90_000), "a": cells(50_000), "a.b": cells(30_000), "a.c": cells(40_000, 9), "a.c.d": cells(9),
+        "a.c.e": cells(0), "a.b.f": cells(5), "g": cells(5), "h": cells(5, 300)}, ["a", "g", "h"]) == [
+            "a.b", "a.c.d", "g"]
+
+
+def test_a_harness_has_a_register_at_every_port():
+    text = place.harness("weft_card.room", mapped.modules_of(DESIGN)["weft_card.room"])
+    assert ".clk(clk)" in text and ".i(filled[7:0])" in text and ".o(out[7:0])" in text
+    assert ".parity(out[8:8])" in text and "stage2" in text and "stage3" not in text
