@@ -89,7 +89,7 @@ class CardEngine:
         self.status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
         self._status_view = self.status.view(0, abi.BLOCK_BYTES)
         self._status_taken = None      # as the card wrote it
-        self._around = None            # the same before and behind the index of the SEND ring
+        self._around = (b"", b"")      # the same before and behind the index of the SEND ring
         self._round_due, self._last_cons = 0, None     # when there is a round at the latest; see TransmitTurns
         self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
         self.host_qpns = HostQpns(device, taken=lambda is_host: any(map(is_host, self.qps.numbers)))

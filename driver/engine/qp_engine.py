@@ -78,7 +78,7 @@ class QpEngine:
         self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
         self.index, self.generation = card.qps.parts(qp_num)
         self._life = int.from_bytes(abi.CUM_DOORBELL.pack(qpn=self.index, generation=self.generation), "little")
-        self._mark_active, self._active = card.qps.mark_active, card.qps.active
+        self._mark_active = card.qps.mark_active
         self.path = self.receiver = self.sender = self._way = None
         self.on_card = self.in_error = self.leaving = self.draining = self.looped = False
         self.start_answering = start_answering
