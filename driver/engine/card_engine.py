@@ -4,7 +4,7 @@ import collections
 import contextlib
 from dataclasses import replace
 
-from weft.hdl import abi
+from weft.hdl import abi, wire
 
 from ..device.bringup import come_to_rest
 from ..device.capabilities import write_register
@@ -14,7 +14,7 @@ from ..queue.command import CommandQueue
 from ..queue.control_frames import parse_control
 from ..queue.host_qpns import HostQpns
 from ..queue.meta_report import ReportWorker
-from ..queue.ring import CardToHostRing, HostToCardRing, with_news
+from ..queue.ring import PHASE, CardToHostRing, HostToCardRing, with_news
 from ..queue.simple_nic import SimpleNic
 from ..queue.status import unpack_status
 from ..queue.transmit_turns import SEND_CONS, TransmitTurns, enough_bytes
@@ -27,6 +27,7 @@ from .qp_table import QpTable
 from .table_mirror import TableMirror
 
 Ring = abi.Ring
+_NAME = {opcode: opcode.name for opcode in wire.Opcode}
 SHARED_WAIT_NS = 50_000     # at most between two looks of a thread, when another one sleeps until the card has news
 
 
@@ -88,6 +89,7 @@ class CardEngine:
         self.status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
         self._status_view = self.status.view(0, abi.BLOCK_BYTES)
         self._status_taken = None      # as the card wrote it
+        self._around = (b"", b"")      # the same before and behind the index of the SEND ring
         self._round_due, self._last_cons = 0, None     # when there is a round at the latest; see TransmitTurns
         self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
         self.host_qpns = HostQpns(device, taken=lambda is_host: any(map(is_host, self.qps.numbers)))
@@ -109,6 +111,10 @@ class CardEngine:
         self.neighbours = Neighbours(mac, ip, send=self._send_arp, found=self._neighbour_found,
                                      missing=self._neighbour_missing)
         self._turns = TransmitTurns(self.rings, self.qps.watch, enough_bytes=enough_bytes(config.tx_poll_ns))
+        # Whoever asks for something puts it into one of these.
+        self._unanswered = self.commands.unanswered
+        self._asked = (self.qps.active, self.nic.queue, self.services, self.loopback.frames, self.neighbours.asked,
+                       *self._unanswered)
 
     # ------------------------------------------------------------------------------ start and end
 
@@ -180,14 +186,37 @@ class CardEngine:
     # ----------------------------------------------------------------------------------- progress
 
     def progress(self):
-        """One round of everything, without waiting; true if something happened."""
+        """One round of everything, without waiting, unless it would change nothing; true if something happened."""
+        return False if self.rests() else self.round()
+
+    def rests(self):
+        """A round would change nothing: nothing came, nobody asked for anything since the last one, and if the card
+        finished descriptors, others are under way that matter as well.
+
+        It only looks at memory, so that whoever has nothing else to do may ask without the lock.
+        """
+        for ring in self._to_host:
+            head, phase = ring.ahead
+            if head[0] & PHASE == phase:
+                return False
+        for asked in self._asked:
+            if asked:
+                return False
+        status, taken = bytes(self._status_view), self._status_taken
+        if status != taken:
+            last, (before, behind) = self._last_cons, self._around
+            if (last is None or taken is None or status[SEND_CONS] == last
+                    or not (status.startswith(before) and status.endswith(behind))):
+                return False
+        return self.device.now_ns() < self._round_due
+
+    def round(self):
+        """One round of everything that is not fatal; true if something happened."""
         if self.fatal is not None:
             return False
         now, news = self.device.now_ns(), with_news(self._to_host)
-        if not news and now < self._round_due and self._rests():
-            return False
         busy = self._take_status(now)
-        if self._take_news(news, now):
+        if (news or self.reports.collected or any(self._unanswered)) and self._take_news(news, now):
             busy = True
         if busy:
             self._watch.heard(now)
@@ -197,49 +226,39 @@ class CardEngine:
             return True
         if self.loopback.frames:
             self.loopback.progress(now)
-        for qp in self.qps.due(now):
-            qp.progress(now)
-            if self.loopback.serves(qp):
-                self.loopback.carry(qp, now)
-            elif qp.sender is None or qp.sender.at_rest:
-                continue
-            elif qp.path.mac is not None:
-                self._turns.offer(qp)
-            elif qp.sender.has_work:
-                self.neighbours.want(qp.path.ip, now)
-        self._turns.fill()
+        qps = self.qps
+        if qps.active or qps.starved or qps.first_time <= now:
+            for qp in qps.due(now):
+                self._progress_qp(qp, now)
+        full = self._turns.fill()
         if self.neighbours.asked:
             self.neighbours.progress(now)
         for service in self.services:
             service.progress(now)
-        self.nic.flush()
+        if self.nic.queue:
+            self.nic.flush()
         for balance in self.balancers:
             balance(now)
-        self._round_due = self._next_round(now)
-        return busy or bool(self.qps.active or self.loopback.frames)
-
-    def _rests(self):
-        """A round would change nothing: nobody asked for anything since the last one, and if the card finished
-        descriptors, others are under way that matter as well."""
-        if (self.qps.active or self.nic.queue or self.services or self.loopback.frames or self.neighbours.asked
-                or self.commands.waiting):
-            return False
-        status, taken, last = bytes(self._status_view), self._status_taken, self._last_cons
-        return status == taken or (
-            last is not None and taken is not None and status[SEND_CONS] != last
-            and status[:SEND_CONS.start] == taken[:SEND_CONS.start]
-            and status[SEND_CONS.stop:] == taken[SEND_CONS.stop:])
-
-    def _next_round(self, now):
-        """When there is a round at the latest."""
         self._last_cons = self._turns.last_cons
-        if self._turns.waits or self.reports.collected or self.qps.starved:
-            return now
-        return min(now + self.ROUND_NS, self._watch.due, self.qps.first_time)
+        self._round_due = now if full or self.reports.collected or qps.starved else min(
+            now + self.ROUND_NS, self._watch.due, qps.first_time)
+        return busy or bool(qps.active or self.loopback.frames)
+
+    def _progress_qp(self, qp, now):
+        """The round of one QP, and who hands over what it has to send."""
+        qp.progress(now)
+        if qp.looped:
+            self.loopback.carry(qp, now)
+        elif qp.sender is None or qp.sender.at_rest:
+            return
+        elif qp.path.mac is not None:
+            self._turns.offer(qp)
+        elif qp.sender.has_work:
+            self.neighbours.want(qp.path.ip, now)
 
     def _take_news(self, news, now):
         """Answers, reports and frames of the rings that have some; true if there were any."""
-        busy = bool(self.commands.waiting or self.rings[Ring.RESPONSE] in news) and self.commands.progress()
+        busy = (any(self._unanswered) or self.rings[Ring.RESPONSE] in news) and self.commands.progress()
         if (self.reports.collected or self.reports.ring in news) and self.reports.progress():
             busy = True
         if self.nic.rx in news:
@@ -254,7 +273,7 @@ class CardEngine:
         if data == self._status_taken:
             return False
         busy = self._turns.advance(unpack_status(data), now)
-        self._status_taken = data
+        self._status_taken, self._around = data, (data[:SEND_CONS.start], data[SEND_CONS.stop:])
         return busy
 
     def _take_frame(self, entry, frame, now):
@@ -396,15 +415,15 @@ class CardEngine:
 
     def send_control(self, qp, frame):
         """Queue a control frame of a QP. When too many of it wait it gets lost: what any may do on the way."""
-        if self.loopback.serves(qp):
+        if qp.looped:
             self.loopback.send_control(qp, frame)
-            self.counts[frame.opcode.name] += 1
+            self.counts[_NAME[frame.opcode]] += 1
             return
         if qp.path.mac is None:
             self.counts["control_frames_dropped"] += 1
             return
         try:
             self.nic.send(qp.way.frames.build(frame), qp)
-            self.counts[frame.opcode.name] += 1
+            self.counts[_NAME[frame.opcode]] += 1
         except BufferError:
             self.counts["control_frames_dropped"] += 1

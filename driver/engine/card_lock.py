@@ -14,6 +14,8 @@ class CardLock:
         Its ``acquire`` waits for a lock that another thread has.
     """
 
+    __slots__ = ("_depth", "_device", "_lock", "_owner", "_wanted")
+
     def __init__(self, device):
         self._device, self._lock = device, threading.Lock()
         self._owner, self._depth = None, 0

@@ -6,7 +6,6 @@ from ..operation.connection import Connection
 from ..operation.operation import COMPLETION_OPCODE, WRITES
 from ..protocol.control import ControlFrame
 from ..protocol.message_end import Kind
-from ..protocol.segment import PlainWrite
 from ..queue.command import PendingCommand
 from ..receive.hole_list import LinkDoorbell
 from ..receive.receiver import CumDoorbell
@@ -19,6 +18,7 @@ _OF_PACKETS = frozenset({
     abi.ReportKind.UNMATCHED})
 _REFUSED = {wire.Syndrome.NAK_REMOTE_ACCESS: EventType.QP_ACCESS_ERR,
             wire.Syndrome.NAK_INVALID_REQUEST: EventType.QP_REQ_ERR}
+_SUCCESS, _ACKNOWLEDGE, _MESSAGE_END = WCStatus.SUCCESS, wire.Opcode.ACKNOWLEDGE, abi.ReportKind.MESSAGE_END
 _LINK, _CUM = (abi.REGISTER[name].offset for name in ("link_doorbell", "cum_doorbell"))
 _VALUE_SHIFT = abi.CUM_DOORBELL.shift_of("psn")     # that of ``nodes`` as well
 _LOCAL_PROTECTION = frozenset(
@@ -67,6 +67,8 @@ class QpEngine:
         The command that tells the card so.
     leaving : bool
         The card is about to forget the QP and need not be told of an error.
+    looped : bool
+        The peer is of the same card.
     draining : bool
         No request is begun any more, and not all that were are finished.
     """
@@ -76,9 +78,9 @@ class QpEngine:
         self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
         self.index, self.generation = card.qps.parts(qp_num)
         self._life = int.from_bytes(abi.CUM_DOORBELL.pack(qpn=self.index, generation=self.generation), "little")
-        self._mark_active, self._active = card.qps.mark_active, card.qps.active
+        self._mark_active = card.qps.mark_active
         self.path = self.receiver = self.sender = self._way = None
-        self.on_card = self.in_error = self.leaving = self.draining = False
+        self.on_card = self.in_error = self.leaving = self.draining = self.looped = False
         self.start_answering = start_answering
         self._tell, self._tell_drained, self._heard, self._left = tell, False, False, False
         self.told_card = None
@@ -92,6 +94,7 @@ class QpEngine:
     def start_receiving(self, path, receiver):
         """The card has the QP, which receives from ``path``."""
         self.path, self.receiver, self.on_card = path, receiver, True
+        self.looped = self.card.loopback.serves(self)
         self.card.qps.add(self)
         self.card.find_way(self)
 
@@ -138,13 +141,18 @@ class QpEngine:
         MemoryError
             If what it takes beyond a write finds no room on the card.
         """
-        if op.plain:
-            self._posted.append(op)
-        else:
-            self.operations.post_send(op)
+        self.operations.post_send(op)
+        self._posted_something()
+
+    def post_writes(self, ops):
+        """Take operations that are plain."""
+        if ops:
+            self._posted.extend(ops)
+            self._posted_something()
+
+    def _posted_something(self):
         if self.on_card:
-            if self not in self._active:
-                self._mark_active(self)
+            self._mark_active(self)
         else:
             self.operations.requester.pump()
 
@@ -178,7 +186,7 @@ class QpEngine:
                 self._tell(EventType.COMM_EST)
         self._mark_active(self)
         self._news = True
-        if kind is abi.ReportKind.MESSAGE_END:
+        if kind is _MESSAGE_END:
             self.receiver.on_message_end(report)
         elif kind is abi.ReportKind.NODE:
             self.receiver.on_node(report)
@@ -208,7 +216,7 @@ class QpEngine:
             self.card.counts["control_frames_of_strangers"] += 1
             return
         self._mark_active(self)
-        if frame.opcode is wire.Opcode.ACKNOWLEDGE:
+        if frame.opcode is _ACKNOWLEDGE:
             if self.sender:
                 self.sender.on_ack(frame.psn, frame.syndrome, now, frame.msn)
         elif frame.opcode is wire.Opcode.LOSS_REPORT:
@@ -296,11 +304,11 @@ class QpEngine:
         """Messages arrived at the peer, or will not."""
         while completions:
             request, status = completions.popleft()
-            if status is not WCStatus.SUCCESS or request.cookie is None:
+            if status is not _SUCCESS:
                 continue
-            if type(request) is PlainWrite:
-                request.cookie.acked = True
-            else:
+            if request.plain:
+                request.acked = True
+            elif request.cookie is not None:
                 request.cookie.on_sent(request)
 
     def _carry_out(self, actions):
@@ -315,11 +323,11 @@ class QpEngine:
 
     def _may_say(self, frame):
         """In ERR nothing is said but a NAK: neither that something arrived nor that it shall come again."""
-        return not self.in_error or frame.opcode is wire.Opcode.ACKNOWLEDGE
+        return not self.in_error or frame.opcode is _ACKNOWLEDGE
 
     def _doorbell(self, register, value):
         """Write a doorbell word of this QP, with a 32-bit number in it."""
-        if not self.card.loopback.serves(self):     # of which the card saw nothing that it could forget
+        if not self.looped:     # of which the card saw nothing that it could forget
             self.card.device.write64(register, self._life | (value & 0xFFFF_FFFF) << _VALUE_SHIFT)
 
     @property
@@ -350,7 +358,7 @@ class QpEngine:
 
     def complete_sends(self, ops, status):
         """Send work requests are done with."""
-        number, failed = self.qp_num, status is not WCStatus.SUCCESS
+        number, failed = self.qp_num, status is not _SUCCESS
         self.scq.push_all([WC(op.wr_id, status, COMPLETION_OPCODE[op.opcode], 0, op.length, number)
                            for op in ops if failed or op.signaled])
 

@@ -108,7 +108,7 @@ class KnittingBuffer:
         """Grow or shrink if it is time to; called every now and then."""
         if self._free.unsorted:
             self._free.sort_in(SORTED_PER_ROUND)
-        free, total = len(self._free), self.extents.blocks
+        free, total = self._free.count, self.extents.blocks
         if self._short or free * 8 < total:
             self._short = False
             self._calm_since = None

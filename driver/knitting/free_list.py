@@ -66,17 +66,17 @@ class FreeList:
         self._extents = []   # by line
         self._bases = []
         self.unsorted = collections.deque()
-        self._count = 0
+        self.count = 0
 
     def __len__(self):
-        return self._count
+        return self.count
 
     def add(self, base, blocks):
         """An extent with all its blocks."""
         at = bisect.bisect(self._bases, base)
         self._bases.insert(at, base)
         self._extents.insert(at, _Strips(base, blocks))
-        self._count += blocks
+        self.count += blocks
 
     def remove(self, base):
         """An extent whose blocks are all free and sorted in.
@@ -91,7 +91,7 @@ class FreeList:
             raise ValueError(f"{strips.blocks - strips.free} blocks of the extent at {base:#x} are in use")
         at = self._bases.index(base)
         del self._bases[at], self._extents[at]
-        self._count -= strips.blocks
+        self.count -= strips.blocks
 
     def is_unused(self, base):
         strips = self._find(base)
@@ -129,7 +129,7 @@ class FreeList:
 
     def _take(self, strips, at):
         strips.take(at)
-        self._count -= 1
+        self.count -= 1
         return strips.base + at
 
     def give(self, line):
@@ -141,7 +141,7 @@ class FreeList:
             If it is free already, or of no extent.
         """
         self._sort(line)
-        self._count += 1
+        self.count += 1
 
     def _sort(self, line):
         strips = self._find(line)
@@ -152,7 +152,7 @@ class FreeList:
     def splice(self, lines):
         """A whole deque of blocks comes back, in constant time; the caller gives the deque away."""
         if lines:
-            self._count += len(lines)
+            self.count += len(lines)
             self.unsorted.append(lines)
 
     def sort_in(self, limit):

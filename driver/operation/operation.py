@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from ..protocol.message_end import Kind
+from ..protocol.segment import PlainWrite
 from ..terms.enums import WCOpcode, WCStatus, WROpcode
 from .memory import total
 
@@ -21,6 +22,52 @@ ATOMIC_BYTES = 8
 WRITES = frozenset({WROpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM})
 SENDS = frozenset({WROpcode.SEND, WROpcode.SEND_WITH_IMM})
 FETCHES = frozenset({WROpcode.RDMA_READ, *ATOMIC_KIND})
+
+
+class WriteOperation(PlainWrite):
+    """A send work request that writes from one SGE, not inline: the usual one. It is also what is sent for it.
+
+    Attributes are those of an :class:`Operation`.
+    """
+
+    __slots__ = ("fence", "followed", "sequence", "signaled", "solicited", "status", "windows", "wr_id")
+    opcode = WROpcode.RDMA_WRITE
+    inline = slot = grant_slot = unready = None
+    answered = False
+
+    def __init__(self, wr_id, va, length, lkey, remote_va, rkey, signaled, fence, solicited, followed=False):
+        self.wr_id = wr_id
+        self.local_va = va
+        self.length = length
+        self.lkey = lkey
+        self.remote_va = remote_va
+        self.rkey = rkey
+        self.signaled = signaled
+        self.fence = fence
+        self.solicited = solicited
+        self.followed = followed
+        self.psn = self.sequence = self.status = None
+        self.acked = False
+        self.windows = ()
+
+    @property
+    def sges(self):
+        """As of an :class:`Operation`."""
+        return [(self.local_va, self.length, self.lkey)]
+
+    @property
+    def messages(self):
+        """Itself, when it is cut."""
+        return () if self.psn is None else (self,)
+
+    @property
+    def cookie(self):
+        """Itself: see :class:`~weft.driver.protocol.segment.Request`."""
+        return self
+
+    def done(self, msn):
+        """See :meth:`Operation.done`."""
+        return self.acked and (self.length > 0 or msn > self.sequence)
 
 
 @dataclass(eq=False, slots=True)

@@ -6,11 +6,11 @@ from weft.hdl.abi import AccessFlag
 from weft.hdl.wire import packet_count
 
 from ..protocol.message_end import SEQUENCE_BITS, Kind, MessageEnd, place
-from ..protocol.segment import PlainWrite, Request
+from ..protocol.segment import Request
 from ..terms.enums import WCStatus, WROpcode
 from .mailbox import ATOMIC_ETH, EAGER_BYTES, SGES_MAX, fit, pack_targets
 from .memory import Refused, cut
-from .operation import ATOMIC_BYTES, ATOMIC_KIND, FETCHES, SENDS, WRITES
+from .operation import ATOMIC_BYTES, ATOMIC_KIND, FETCHES, SENDS, WRITES, WriteOperation
 from .returns import Returns
 
 _SEQUENCES = 1 << SEQUENCE_BITS
@@ -70,6 +70,8 @@ class Requester:
     def oldest_psn(self):
         """Of the oldest operation that is not complete, or None."""
         for op in self.open:
+            if type(op) is WriteOperation:
+                return op.psn
             if op.messages:
                 return op.messages[0].psn
         return None
@@ -184,29 +186,36 @@ class Requester:
 
     def _start_writes(self):
         """The plain writes that come next."""
-        waiting, started, sender = self.waiting, [], self.conn.engine.sender
-        pmtu, most, unheard = sender.queue.pmtu, sender.queue.acked_at_once, 0
-        going_on = True
-        while going_on:
-            op = waiting.popleft()
-            going_on = bool(waiting) and waiting[0].plain and not waiting[0].fence
-            packets = packet_count(op.remote_va, op.length, pmtu)
-            unheard += packets
-            followed = op.followed and going_on and op.length > 0 and unheard < most
-            if len(op.sges) == 1:
-                va, length, lkey = op.sges[0] if op.length else (0, 0, 0)
-                request = PlainWrite(None, None, packets, va, lkey, op.remote_va, length, not followed, pmtu, op.rkey,
-                                     None, op)
+        ops, requests, sender = self._take_writes(), [], self.conn.engine.sender
+        pmtu, most, unheard, sequence, final = sender.queue.pmtu, sender.queue.acked_at_once, 0, self.started, ops[-1]
+        for op in ops:
+            single = type(op) is WriteOperation
+            unheard += op.packed(pmtu) if single else packet_count(op.remote_va, op.length, pmtu)
+            followed = op.followed and op is not final and op.length > 0 and unheard < most
+            op.sequence = sequence
+            if single:
+                op.last = not followed
+                requests.append(op)
             else:
                 request = Request(0, op.sges, op.remote_va, op.rkey, None, op, followed=followed)
-            op.sequence = self.started
-            op.messages.append(request)
-            started.append(request)
-            self.open.append(op)
+                op.messages.append(request)
+                requests.append(request)
             if not followed:
-                self.started += 1
+                sequence += 1
                 unheard = 0
-        sender.post_all(started)
+        self.started = sequence
+        self.open.extend(ops)
+        sender.post_all(requests)
+
+    def _take_writes(self):
+        """The oldest waiting write, and all plain writes behind it up to a fence."""
+        waiting = self.waiting
+        for count, op in enumerate(waiting):
+            if not op.plain or count and op.fence:
+                return [waiting.popleft() for _ in range(count)]
+        ops = list(waiting)
+        waiting.clear()
+        return ops
 
     def _check(self, op):
         """What the card would find out, but too late."""

@@ -52,6 +52,7 @@ class Request:
     followed: bool = False
     packets: int = field(default=None, init=False)
     psn: int = field(default=None, init=False)
+    plain = False     # no PlainWrite
 
     @property
     def length(self):
@@ -96,6 +97,7 @@ class Piece:
     pmtu: int        # bytes
     rkey: int
     imm: int | None = None   # of the last packet
+    plain = False            # no PlainWrite
 
     def _edge(self, packet):
         """Remote address where packet number ``packet`` of the piece starts."""
@@ -139,14 +141,25 @@ class Piece:
         return self.psn + self.packets
 
 
-@dataclass(eq=False, slots=True)
 class PlainWrite(Piece):
-    """A :class:`Request` that is its only piece: a write from one SGE to one place, without an immediate. It has a PSN
-    when it is cut. ``last`` says that no other request goes on with the message."""
+    """A :class:`Request` that is its only piece: a write from one SGE to one place, without an immediate.
 
-    cookie: object = None
-    end = None
-    bulk = False
+    It is made without ``packets`` and ``pmtu``, which it gets when it is started, and without a PSN, which it gets when
+    it is cut. ``last`` says that no other request goes on with the message; ``acked`` that all of it arrived.
+    """
+
+    __slots__ = ("acked",)
+    request = end = imm = None
+    bulk, plain = False, True
+
+    def packed(self, pmtu):
+        """It goes in packets of so many bytes; how many these are."""
+        self.pmtu, at, length = pmtu, self.remote_va, self.length
+        if length:
+            self.packets = (at + length - 1) // pmtu - at // pmtu + 1
+        else:
+            self.packets, self.local_va, self.lkey = 1, 0, 0
+        return self.packets
 
 
 def split(request, psn, pmtu):

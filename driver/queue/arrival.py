@@ -47,6 +47,6 @@ class Arrival(NamedTuple):
         return self.head >> _IMM_SHIFT & 1
 
 
-def arrival(entry, unpack=_WORDS.unpack, make=Arrival._make):
+def arrival(entry, unpack=_WORDS.unpack, make=tuple.__new__):
     """The :class:`Arrival` of a ring entry."""
-    return make(unpack(entry))
+    return make(Arrival, unpack(entry))

@@ -127,6 +127,11 @@ class CommandQueue:
         """Some command was not answered yet."""
         return bool(self._waiting or self._backlog)
 
+    @property
+    def unanswered(self):
+        """The containers of those: given to the card, and not."""
+        return self._waiting, self._backlog
+
     def _push(self):
         while self._backlog and self.ring.room and len(self._waiting) < min(self.ring.depth, self.responses.depth):
             given = self._backlog.pop(0)

@@ -16,6 +16,7 @@ _AETH = words(wire.AETH, ("syndrome", 32))
 _SYNDROME_SHIFT, _ = place(wire.AETH, "syndrome", 32, "syndrome")
 _MSN_MASK = place(wire.AETH, "syndrome", 32, "msn")[1]
 _PSN_AT = wire.BTH_OFFSET + wire.BTH.offset_of("psn") // 8
+_ACKNOWLEDGE = wire.Opcode.ACKNOWLEDGE
 _OPCODES = {int(opcode): opcode for opcode in wire.EXTENSIONS if opcode not in wire.DATA_OPCODES}
 _EXTENSION_BYTES = {opcode: sum(h.size_bytes for h in wire.EXTENSIONS[opcode]) for opcode in _OPCODES.values()}
 
@@ -38,7 +39,7 @@ def parse_control(frame):
         return None
     fields = SimpleNamespace(src_ip=_IP.unpack_from(frame, _IP_AT)[0], dest_qp=qpn & _QPN_MASK, opcode=opcode,
                              psn=psn & _PSN_MASK)
-    if opcode is wire.Opcode.ACKNOWLEDGE:
+    if opcode is _ACKNOWLEDGE:
         word = _AETH.unpack_from(frame, at)[0]
         fields.syndrome, fields.msn = word >> _SYNDROME_SHIFT, word & _MSN_MASK
         at += wire.AETH.size_bytes
@@ -52,7 +53,7 @@ def parse_control(frame):
 
 def control_extension(frame):
     """Packed extension header of a :class:`~weft.driver.protocol.control.ControlFrame`."""
-    if frame.opcode is wire.Opcode.ACKNOWLEDGE:
+    if frame.opcode is _ACKNOWLEDGE:
         return _AETH.pack(frame.syndrome << _SYNDROME_SHIFT | frame.msn & _MSN_MASK)
     if frame.opcode is wire.Opcode.RECEIVE_LIMIT:
         return wire.LIMH.pack(limited=int(frame.limited),

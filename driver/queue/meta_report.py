@@ -97,7 +97,7 @@ class ReportWorker:
         self.collected.clear()
 
     def _dispatch(self, entry):
-        known = _KINDS.get(_kind(entry))
+        known = _KINDS.get(entry[0] >> _KIND_AT & _KIND_MASK)
         if known is None:
             self.counts["unknown"] += 1
             return

@@ -5,7 +5,7 @@ import functools
 
 from weft.hdl import abi
 
-_PHASE = 1
+PHASE = 1
 _CHECK_AT = abi.COMMAND.offset_of("check")     # in every entry of these rings
 _TO_FOLD = (256, 128, 64, 32, 16)
 
@@ -109,6 +109,20 @@ class HostToCardRing(_Ring):
         self.prod = index + 1
         return index
 
+    def push_all(self, entries, cookies):
+        """Add entries with a cookie each.
+
+        Raises
+        ------
+        BufferError
+            If the ring has not so much room.
+        """
+        if len(entries) > self.room:
+            raise BufferError(f"{self.ring.name} has room for {self.room}")
+        self._pushed.extend(entries)
+        self._cookies.extend(cookies)
+        self.prod += len(entries)
+
     def ring_doorbell(self):
         """Tell the card of what was pushed since the last time."""
         if self._pushed:
@@ -186,12 +200,12 @@ class CardToHostRing(_Ring):
     def poll(self):
         """New entries, oldest first, at most :attr:`BATCH`. They stay in the ring until :meth:`release`."""
         (start, size), (head, phase) = self._next, self.ahead
-        if head[0] & _PHASE != phase:
+        if head[0] & PHASE != phase:
             return []
         phases = self.buffer.read(start, size)[::abi.BLOCK_BYTES]
         count = min(len(phases), self.depth - (self.prod - self.cons))
         valid = 0
-        while valid < count and phases[valid] & _PHASE == phase:
+        while valid < count and phases[valid] & PHASE == phase:
             valid += 1
         if not valid:
             return []
@@ -202,7 +216,7 @@ class CardToHostRing(_Ring):
         return [data[i : i + abi.BLOCK_BYTES] for i in range(0, len(data), abi.BLOCK_BYTES)]
 
     def close(self):
-        self.ahead = (b"\0", _PHASE)     # nobody looks into the memory any more
+        self.ahead = (b"\0", PHASE)     # nobody looks into the memory any more
         super().close()
 
     def release(self, at_once=False):
@@ -229,6 +243,6 @@ def with_news(rings):
     found = []
     for ring in rings:
         head, phase = ring.ahead
-        if head[0] & _PHASE == phase:
+        if head[0] & PHASE == phase:
             found.append(ring)
     return found

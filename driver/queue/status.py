@@ -15,4 +15,4 @@ Status.__doc__ = """Indices by the names of ``STATUS_BLOCK``."""
 
 def unpack_status(data):
     """The :class:`Status` of the block's bytes."""
-    return Status._make(_WORDS.unpack(data))
+    return tuple.__new__(Status, _WORDS.unpack(data))

@@ -98,11 +98,6 @@ class TransmitTurns:
         return busy
 
     @property
-    def waits(self):
-        """A QP waits for its turn."""
-        return bool(self._turn or self._again)
-
-    @property
     def last_cons(self):
         """What the card writes as its index in the SEND ring when it has finished all that is there, if nobody need
         know before that: all is of one QP. Otherwise None."""
@@ -116,8 +111,9 @@ class TransmitTurns:
         count, length = {}, 0
         for cookie in cookies:
             if cookie is not None:
-                count[cookie[0]] = count.get(cookie[0], 0) + 1
-                length += cookie[1]
+                qp, descriptor_bytes = cookie
+                count[qp] = count.get(qp, 0) + 1
+                length += descriptor_bytes
         if count and not again:
             self._in_card -= length
             self._ahead = 0
@@ -127,7 +123,7 @@ class TransmitTurns:
                 self.finished(qp)
 
     def fill(self):
-        """Hand descriptors over as far as the rings have room."""
+        """Hand descriptors over as far as the rings have room; true if a QP waits for its turn then."""
         if self._again:
             self._repeat()
         if self._turn and self._in_card < self.enough_bytes:
@@ -136,6 +132,7 @@ class TransmitTurns:
             while self._turn and send.room and self._in_card < most:
                 self._serve(self._turn[0], send, most)
             send.ring_doorbell()
+        return bool(self._turn or self._again)
 
     def _repeat(self):
         send, retransmit = self.rings[Ring.SEND], self.rings[Ring.RETRANSMIT]
@@ -157,8 +154,10 @@ class TransmitTurns:
             self._credit[qp] = credit + QUANTUM_BYTES
             self._turn.rotate(-1)
             return
-        sender, room, descriptor = qp.sender, send.room, qp.work_descriptor
-        in_card, self._served = self._in_card, qp
+        sender, self._served = qp.sender, qp
+        if alone:
+            credit = self._serve_writes(qp, send, most, credit)
+        room, descriptor, in_card = send.room, qp.work_descriptor, self._in_card
         while (credit > 0 or alone) and room and in_card < most and (fields := sender.next_work()):
             length = fields["length"]
             send.push(descriptor(fields), (qp, length))
@@ -173,6 +172,19 @@ class TransmitTurns:
             self._turn.popleft()
             if credit > 0:
                 del self._credit[qp]
+
+    def _serve_writes(self, qp, send, most, credit):
+        """The plain writes that come first, of a QP that is alone; what is left of its credit."""
+        writes = qp.sender.next_writes(send.room, most - self._in_card)
+        if writes:
+            send.push_all(qp.way.descriptors.pack_writes(writes), [(qp, write.length) for write in writes])
+            for write in writes:
+                length = write.length
+                self._in_card += length
+                credit = (credit if credit > 0 else 1) - (length if length > LEAST_BYTES else LEAST_BYTES)
+                if credit < -DEBT_BYTES_MAX:
+                    credit = -DEBT_BYTES_MAX
+        return credit
 
     @property
     def busy(self):

@@ -1,6 +1,9 @@
 """What was handed over and is not acknowledged, by PSN."""
 
 import bisect
+from operator import attrgetter
+
+_PSN = attrgetter("psn")
 
 
 class PieceLog:
@@ -9,27 +12,29 @@ class PieceLog:
     KEPT = 256   # acknowledged ones kept at most before they are cleared away
 
     def __init__(self):
-        self._pieces, self._psns = [], []
+        self._pieces = []
         self._first = 0   # the first one that is not acknowledged
 
     def add(self, piece):
         self._pieces.append(piece)
-        self._psns.append(piece.psn)
+
+    def add_all(self, pieces):
+        self._pieces.extend(pieces)
 
     def acknowledge(self, cum):
         """Every PSN below ``cum`` is done with."""
-        while self._first < len(self._pieces):
-            piece = self._pieces[self._first]
-            if piece.psn + piece.packets > cum:
-                break
-            self._first += 1
-        if self._first > self.KEPT and self._first * 2 > len(self._pieces):
-            del self._pieces[: self._first], self._psns[: self._first]
-            self._first = 0
+        pieces, first = self._pieces, self._first
+        count = len(pieces)
+        while first < count and (piece := pieces[first]).psn + piece.packets <= cum:
+            first += 1
+        if first > self.KEPT and first * 2 > count:
+            del pieces[:first]
+            first = 0
+        self._first = first
 
     def find(self, psn):
         """The unacknowledged piece that holds ``psn``, or None."""
-        at = bisect.bisect_right(self._psns, psn, self._first) - 1
+        at = bisect.bisect_right(self._pieces, psn, self._first, key=_PSN) - 1
         if at < self._first:
             return None
         piece = self._pieces[at]
@@ -37,5 +42,4 @@ class PieceLog:
 
     def clear(self):
         self._pieces.clear()
-        self._psns.clear()
         self._first = 0

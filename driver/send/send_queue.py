@@ -2,7 +2,7 @@
 
 import collections
 
-from ..protocol.segment import MESSAGE_BYTES_MAX, PlainWrite, split
+from ..protocol.segment import MESSAGE_BYTES_MAX, split
 from ..terms.errors import InvalidValue
 from .piece_log import PieceLog
 
@@ -37,6 +37,9 @@ class SendQueue:
         PSN from which on nothing is handed over for now.
     closed : bool
         Requests that were not begun wait.
+    waiting, requests, chunks : deque
+        Requests that are not cut yet, those that are and are not complete, and what is left to be handed over of
+        these, as (piece, first, count).
     refused : (int, WCStatus) or None
         First PSN of the oldest request that the own card refused, and why.
     """
@@ -48,15 +51,13 @@ class SendQueue:
         self.next_psn = self.sent_psn = self.una = psn
         self.limit = None
         self.closed = False
-        self._waiting = collections.deque()   # requests not cut yet
-        self._requests = collections.deque()  # cut, not complete
+        self.waiting, self.requests, self.chunks = collections.deque(), collections.deque(), collections.deque()
         self._pieces = PieceLog()
-        self._chunks = collections.deque()    # (piece, first, count) of cut requests
         self.refused = None
 
     def __len__(self):
         """Requests not complete."""
-        return len(self._waiting) + len(self._requests)
+        return len(self.waiting) + len(self.requests)
 
     def check(self, request):
         """Raise ValueError if a request is longer than 2^31 bytes."""
@@ -67,56 +68,57 @@ class SendQueue:
         """Accept a request that :meth:`check` let pass. What asks for something, or grants it, overtakes the data of
         answers and of granted sends at the end of the queue: the peer has what to do while these are on their way."""
         if request.end is None or request.bulk:
-            self._waiting.append(request)
+            self.waiting.append(request)
             return
-        at = len(self._waiting)
-        while at and self._waiting[at - 1].bulk:
+        at = len(self.waiting)
+        while at and self.waiting[at - 1].bulk:
             at -= 1
-        self._waiting.insert(at, request)
+        self.waiting.insert(at, request)
 
     def post_all(self, requests):
         """The same for requests without an end."""
-        self._waiting.extend(requests)
+        self.waiting.extend(requests)
 
     # --------------------------------------------------------------------------------- to the card
 
     def _cut(self):
-        while self._waiting and not (self._chunks or self.closed) and self.refused is None:
-            if type(self._waiting[0]) is PlainWrite:
+        while self.waiting and not (self.chunks or self.closed) and self.refused is None:
+            if self.waiting[0].plain:
                 self._cut_writes()
                 continue
-            request = self._waiting.popleft()
-            self._requests.append(request)
+            request = self.waiting.popleft()
+            self.requests.append(request)
             for piece in split(request, self.next_psn, self.pmtu):
                 self._pieces.add(piece)
                 if piece.packets <= self._step:
-                    self._chunks.append((piece, 0, piece.packets))
+                    self.chunks.append((piece, 0, piece.packets))
                 else:
-                    self._chunks.extend([(piece, *part) for part in piece.chunks(self.chunk_bytes)])
+                    self.chunks.extend([(piece, *part) for part in piece.chunks(self.chunk_bytes)])
             self.next_psn = request.psn + request.packets
 
     def _cut_writes(self):
         """The writes that come next, as many as are one piece and one chunk each; the first one whatever its size."""
-        waiting, psn, step = self._waiting, self.next_psn, self._step
-        while waiting and type(waiting[0]) is PlainWrite:
+        waiting, writes, chunks, psn, step = self.waiting, [], self.chunks, self.next_psn, self._step
+        while waiting and waiting[0].plain:
             write = waiting.popleft()
+            writes.append(write)
             write.psn, packets = psn, write.packets
             psn += packets
-            self._requests.append(write)
-            self._pieces.add(write)
             if packets > step:
-                self._chunks.extend([(write, *part) for part in write.chunks(self.chunk_bytes)])
+                chunks.extend([(write, *part) for part in write.chunks(self.chunk_bytes)])
                 break
-            self._chunks.append((write, 0, packets))
+            chunks.append((write, 0, packets))
         self.next_psn = psn
+        self.requests.extend(writes)
+        self._pieces.add_all(writes)
 
     @property
     def has_work(self):
-        if not self._chunks:
-            if not self._waiting:
+        if not self.chunks:
+            if not self.waiting:
                 return False
             self._cut()
-        return bool(self._chunks) and self.sent_psn < self._end
+        return bool(self.chunks) and self.sent_psn < self._end
 
     @property
     def _end(self):
@@ -126,31 +128,48 @@ class SendQueue:
 
     def next(self):
         """(piece, first, count) of the next descriptor, or None if there is none, or none may be sent."""
-        if not self._chunks:
+        if not self.chunks:
             self._cut()
-            if not self._chunks:
+            if not self.chunks:
                 return None
         end = self.una + self.max_outstanding
         if self.limit is not None and self.limit < end:
             end = self.limit
         if self.sent_psn >= end:
             return None
-        chunk = piece, first, count = self._chunks.popleft()
+        chunk = piece, first, count = self.chunks.popleft()
         if (allowed := end - piece.psn - first) < count:
-            self._chunks.appendleft((piece, first + allowed, count - allowed))
+            self.chunks.appendleft((piece, first + allowed, count - allowed))
             chunk = piece, first, count = piece, first, allowed
         self.sent_psn = piece.psn + first + count
         return chunk
 
+    def next_whole(self, most, most_bytes):
+        """The next descriptors that are whole plain writes, ``most`` at most, until they are ``most_bytes`` or more, or
+        no more may be sent."""
+        if not self.chunks:
+            self._cut()
+        chunks, end, found, length = self.chunks, self._end, [], 0
+        while chunks and length < most_bytes and len(found) < most:
+            piece, _, count = chunks[0]
+            if not piece.plain or count != piece.packets or piece.psn + count > end:
+                break
+            chunks.popleft()
+            found.append(piece)
+            length += piece.length
+        if found:
+            self.sent_psn = found[-1].end_psn
+        return found
+
     @property
     def drained(self):
         """Nothing that was begun is unfinished."""
-        return not self._requests
+        return not self.requests
 
     @property
     def has_more(self):
         """Not everything posted was handed over."""
-        return bool(self._waiting or self._chunks)
+        return bool(self.waiting or self.chunks)
 
     @property
     def held_back(self):
@@ -173,7 +192,7 @@ class SendQueue:
         """Every PSN below ``cum`` arrived; the requests that are complete now."""
         self.una = cum
         self._pieces.acknowledge(cum)
-        complete, requests = [], self._requests
+        complete, requests = [], self.requests
         while requests and requests[0].psn + requests[0].packets <= cum:
             complete.append(requests.popleft())
         return complete
@@ -184,7 +203,7 @@ class SendQueue:
         first = self.una if request is None else request.psn
         if self.refused is None or first < self.refused[0]:
             self.refused = (first, status)
-            self._chunks = collections.deque(c for c in self._chunks if c[0].psn < first)
+            self.chunks = collections.deque(c for c in self.chunks if c[0].psn < first)
 
     @property
     def failure(self):
@@ -202,11 +221,11 @@ class SendQueue:
 
     def request_at(self, psn):
         """The cut request that is not complete and holds ``psn``, or None."""
-        return next((r for r in self._requests if r.psn <= psn < r.end_psn), None)
+        return next((r for r in self.requests if r.psn <= psn < r.end_psn), None)
 
     def flush(self):
         """Forget everything; the requests that were not complete."""
-        requests = [*self._requests, *self._waiting]
-        for queue in (self._requests, self._waiting, self._chunks, self._pieces):
+        requests = [*self.requests, *self.waiting]
+        for queue in (self.requests, self.waiting, self.chunks, self._pieces):
             queue.clear()
         return requests

@@ -119,8 +119,9 @@ class Sender:
     @property
     def at_rest(self):
         """Nothing is to be sent, waited for, or told of."""
-        return (self.timer.deadline is None and not (self.awaiting or self.completions or self.frames)
-                and self.failed is None and not len(self.queue))
+        queue = self.queue
+        return (self.timer.deadline is None and self.failed is None and not (
+            self.awaiting or self.completions or self.frames or queue.requests or queue.waiting))
 
     # --------------------------------------------------------------------------------- to the card
 
@@ -136,6 +137,13 @@ class Sender:
         self.in_card += 1
         self.counts["packets"] += count
         return piece.work(first, count)
+
+    def next_writes(self, most, most_bytes):
+        """The plain writes whose descriptors come next, each whole: see :meth:`SendQueue.next_whole`."""
+        writes = self.queue.next_whole(most, most_bytes)
+        self.in_card += len(writes)
+        self.counts["packets"] += sum([write.packets for write in writes])
+        return writes
 
     @property
     def has_retransmission(self):
@@ -154,7 +162,7 @@ class Sender:
         """The card finished so many descriptors of this QP: new work, of which there is not without end, or such that
         was sent again."""
         self.in_card -= descriptors
-        if self.failed is None and (self.queue.in_flight or self.awaiting):
+        if self.failed is None and (self.queue.una < self.queue.sent_psn or self.awaiting):
             (self.timer.restart if again else self.timer.progress)(now)
 
     @property
@@ -246,7 +254,7 @@ class Sender:
         """Set :attr:`awaiting`."""
         if awaiting != self.awaiting:
             self.awaiting = awaiting
-            if awaiting != self.timer.running:
+            if awaiting != (self.timer.deadline is not None):
                 self.moved(now)
 
     def _nameable(self, psn):
@@ -358,8 +366,10 @@ class Sender:
     def _peers_turn(self):
         """The timer counts. While the card has descriptors, or is to get some, it says nothing of the peer; when the
         last of them is finished the time begins anew."""
-        return (not self.in_card and self.timer.deadline is not None and self.awaits_peer
-                and not (self.has_work or self.has_retransmission))
+        queue = self.queue
+        return (not self.in_card and self.timer.deadline is not None
+                and (self.awaiting or queue.una < queue.sent_psn or queue.held_back)
+                and not ((queue.chunks or queue.waiting) and queue.has_work or self._recovery.has_work))
 
     @property
     def deadline(self):

@@ -25,6 +25,9 @@ class StandardSender(Sender):
         fields = super().next_work()
         return fields and fields | {"ack_req": 1}
 
+    def next_writes(self, most, most_bytes):
+        return []     # one by one: the end of each asks
+
     def next_retransmission(self):
         fields = super().next_retransmission()
         return fields and fields | {"ack_req": 1}

@@ -3,7 +3,7 @@
 import contextlib
 
 from ..ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
-from ..operation.operation import COMPLETION_OPCODE, FETCHES, Operation
+from ..operation.operation import COMPLETION_OPCODE, FETCHES, Operation, WriteOperation
 from ..operation.receives import Receive
 from ..terms.enums import SendFlags, WCStatus, WROpcode
 from ..terms.errors import NoRoom
@@ -124,10 +124,13 @@ class ServedQP(QP):
         inline = bytes(mapping[at : at + inline_length]) if flags & _INLINE and kind not in FETCHES else None
         sges = _sges(mapping, at, count, self._keys) if inline is None else []
         ring.took()
-        operation = Operation(
-            wr_id, kind, sges, remote, rkey, imm=imm if kind in _WITH_IMM else None, signaled=bool(flags & _SIGNALED),
-            fence=bool(flags & _FENCE), solicited=bool(flags & _SOLICITED), inline=inline, compare_add=compare,
-            swap=swap)
+        signaled, fence, solicited = bool(flags & _SIGNALED), bool(flags & _FENCE), bool(flags & _SOLICITED)
+        if kind is WROpcode.RDMA_WRITE and len(sges) == 1:
+            operation = WriteOperation(wr_id, *sges[0], remote, rkey, signaled, fence, solicited)
+        else:
+            operation = Operation(
+                wr_id, kind, sges, remote, rkey, imm=imm if kind in _WITH_IMM else None, signaled=signaled, fence=fence,
+                solicited=solicited, inline=inline, compare_add=compare, swap=swap)
         if self.sender is None:      # in ERR by way of INIT or RTR: the library lets nothing through before RTS
             self.engine.complete_sends([operation], WCStatus.WR_FLUSH_ERR)
             return

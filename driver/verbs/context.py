@@ -91,10 +91,12 @@ class Context(Queries):
         """One round of everything, without waiting; true if something happened."""
         card = self.card
         engine = card.engine
+        if self in card.contexts and engine.rests():
+            return False
         with engine.lock:
             if self not in card.contexts:
                 self.check_open()
-            return engine.progress()
+            return engine.round()
 
     def wait(self, timeout_ns):
         """See :meth:`~weft.driver.engine.card_engine.CardEngine.wait`."""

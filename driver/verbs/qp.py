@@ -16,7 +16,7 @@ from .qp_attr import RD_ATOMIC_MAX, QPAttr, QPConnection
 from .qp_init_attr import QPCap, QPInitAttr, QPInitAttrEx, rc_init_attr
 from .qp_life import QPLife
 from .qp_states import necessary
-from .requests import receive_request, send_operation
+from .requests import plain_write, receive_request, send_operation
 from .wr import RecvWR, SendWR, chain, note_bad
 
 __all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr", "QPInitAttrEx", "rc_init_attr"]
@@ -154,24 +154,44 @@ class QP(QPLife):
         NoRoom
             If the card has no room for what the first request takes that is no write.
         """
-        engine, memory, room, able = self.engine, self.context.engine.lender.memory, 0, False
-        for one in chain(wr, SendWR):
-            try:
-                if not able and (engine.sender is None or self.qp_state is QPState.RTR):
-                    raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
-                able = True
-                operation = send_operation(one, self.cap, memory, signal_all=self.init_attr.sq_sig_all)
-                if self.attr.standard and not engine.is_write(operation):
-                    raise NotSupported("of what the verbs know, this card does to a standard peer nothing but writes")
-                room = room or self.cap.max_send_wr - engine.outstanding
-                if room <= 0:
-                    raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
-                operation.followed = one.next_wr is not None
-                engine.post_send(operation)
-                room -= 1
-            except Exception:
-                note_bad(one, bad_wr)
-                raise
+        engine, cap, signal_all = self.engine, self.cap, bool(self.init_attr.sq_sig_all)
+        memory, writes, room = engine.card.lender.memory, [], 0     # plain writes are handed over together
+        try:
+            for one in chain(wr, SendWR):
+                try:
+                    if not room:
+                        self._check_able()
+                    operation = (plain_write(one, cap, memory.card_keys, signal_all=signal_all)
+                                 or send_operation(one, cap, memory, signal_all=signal_all))
+                    if not operation.plain and self.attr.standard and not engine.is_write(operation):
+                        raise NotSupported("of what the verbs know, this card does to a standard peer nothing but "
+                                           "writes")
+                    room = room or self._room_behind(writes)
+                    if operation.plain:
+                        writes.append(operation)
+                    else:
+                        engine.post_writes(writes)
+                        writes.clear()
+                        engine.post_send(operation)
+                    room -= 1
+                except Exception:
+                    note_bad(one, bad_wr)
+                    raise
+        finally:
+            engine.post_writes(writes)
+
+    def _check_able(self):
+        if self.engine.sender is None or self.qp_state is QPState.RTR:
+            raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
+
+    def _room_behind(self, writes):
+        """How many requests may be posted when these are, which they are now."""
+        self.engine.post_writes(writes)
+        writes.clear()
+        room = self.cap.max_send_wr - self.engine.outstanding
+        if room <= 0:
+            raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
+        return room
 
     @locked
     def post_recv(self, wr, bad_wr=None):

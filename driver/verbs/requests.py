@@ -3,7 +3,7 @@
 import struct
 
 from ..operation.memory import total
-from ..operation.operation import COMPLETION_OPCODE, FETCHES, WRITES, Operation
+from ..operation.operation import COMPLETION_OPCODE, FETCHES, WRITES, Operation, WriteOperation
 from ..operation.receives import Receive
 from ..terms.checks import member, unsigned
 from ..terms.enums import SendFlags, WROpcode
@@ -15,10 +15,11 @@ _WITH_IMM = (WROpcode.SEND_WITH_IMM, WROpcode.RDMA_WRITE_WITH_IMM)
 _EXISTING = SendFlags.FENCE | SendFlags.SIGNALED | SendFlags.SOLICITED | SendFlags.INLINE
 _NEEDS_ADDRESS = WRITES | FETCHES
 _OPCODES = {int(opcode): opcode for opcode in COMPLETION_OPCODE}
-_FLAGS = {flags: flags for flags in range(int(_EXISTING) + 1)}
 _ADDRESSES = 1 << ADDRESS_BITS
-_SIGNALED, _FENCE, _SOLICITED, _INLINE = map(
-    int, (SendFlags.SIGNALED, SendFlags.FENCE, SendFlags.SOLICITED, SendFlags.INLINE))
+_WRITE, _ONE_SGE = int(WROpcode.RDMA_WRITE), (0, 1)     # an SGE that is there counts, said or not
+# Flags -> whether they have each of these.
+_FLAGS = {flags: tuple(bool(flags & one) for one in (
+    SendFlags.SIGNALED, SendFlags.FENCE, SendFlags.SOLICITED, SendFlags.INLINE)) for flags in range(_EXISTING + 1)}
 # What fits these is an integer of that many bits; what does not is looked at field by field, for a sentence.
 _USUAL = struct.Struct("<QQIIQQQII")
 _NUMBERS, _SGE = struct.Struct("<QQIIQQ"), struct.Struct("<QII")
@@ -26,8 +27,26 @@ _NAMES = (("wr_id", ADDRESS_BITS), ("remote_addr", ADDRESS_BITS), ("rkey", WORD_
           ("compare_add", ADDRESS_BITS), ("swap", ADDRESS_BITS))
 
 
+def plain_write(wr, cap, card_keys, *, signal_all):
+    """The same as :func:`send_operation` of a write from one SGE in which nothing is wrong, or None: a short way for
+    what is posted most."""
+    try:
+        signaled, fence, solicited, inlined = _FLAGS[wr.send_flags]
+        (sge,) = wr.sg
+        wr_id, remote, rkey, _, _, _, va, length, lkey = _USUAL.unpack(_USUAL.pack(
+            wr.wr_id, wr.remote_addr, wr.rkey, wr.imm_data, wr.compare_add, wr.swap, sge.addr, sge.length, sge.lkey))
+        if (wr.opcode != _WRITE or inlined or wr.num_sge not in _ONE_SGE or not cap.max_send_sge
+                or length > LENGTH_MAX or va + length > _ADDRESSES or remote + length > _ADDRESSES):
+            return None
+    except (struct.error, TypeError, ValueError, AttributeError, KeyError):
+        return None
+    return WriteOperation(wr_id, va, length, card_keys[lkey], remote, rkey, signal_all or signaled, fence, solicited,
+                          wr.next_wr is not None)
+
+
 def send_operation(wr, cap, memory, *, signal_all):
-    """:class:`~weft.driver.operation.operation.Operation` of a :class:`~weft.driver.verbs.wr.SendWR`.
+    """:class:`~weft.driver.operation.operation.Operation`, or ``WriteOperation``, of a
+    :class:`~weft.driver.verbs.wr.SendWR`.
 
     Inline data are read now, from ``memory``, whatever their keys say; other entries get the card's keys.
 
@@ -36,6 +55,28 @@ def send_operation(wr, cap, memory, *, signal_all):
     ValueError, TypeError
         If one of its values is impossible.
     """
+    opcode, (signaled, fence, solicited, inlined) = _kind(wr)
+    wr_id, remote, rkey, imm, compare_add, swap, sges, length = _usual(wr, cap, memory) or _checked(wr, cap, memory)
+    if length > LENGTH_MAX:
+        raise InvalidValue(f"{length} bytes; a work request has {LENGTH_MAX} at most")
+    inline = None
+    if inlined:
+        if opcode in FETCHES:
+            raise InvalidValue(f"{opcode.name} has no data that could be inline")
+        if length > cap.max_inline_data:
+            raise InvalidValue(f"{length} bytes inline; max_inline_data is {cap.max_inline_data}")
+        inline = memory.gather(sges)
+    if opcode in _NEEDS_ADDRESS and remote + length > _ADDRESSES:
+        _raise_end("the remote range", remote, length)
+    if opcode is WROpcode.RDMA_WRITE and inline is None and len(sges) == 1:
+        return WriteOperation(wr_id, *sges[0], remote, rkey, signal_all or signaled, fence, solicited,
+                              wr.next_wr is not None)
+    return Operation(wr_id, opcode, sges, remote, rkey, imm if opcode in _WITH_IMM else None, signal_all or signaled,
+                     fence, solicited, inline, compare_add, swap, wr.next_wr is not None)
+
+
+def _kind(wr):
+    """The opcode of a request, and what its flags say."""
     try:
         opcode, flags = _OPCODES.get(wr.opcode), _FLAGS.get(wr.send_flags)
     except TypeError:
@@ -45,21 +86,7 @@ def send_operation(wr, cap, memory, *, signal_all):
     if flags is None:
         flags = member("send_flags", wr.send_flags, SendFlags)
         raise NotSupported(f"send_flags is {flags!r}; of these only {_EXISTING!r} exist here")
-    wr_id, remote, rkey, imm, compare_add, swap, sges, length = _usual(wr, cap, memory) or _checked(wr, cap, memory)
-    if length > LENGTH_MAX:
-        raise InvalidValue(f"{length} bytes; a work request has {LENGTH_MAX} at most")
-    inline = None
-    if flags & _INLINE:
-        if opcode in FETCHES:
-            raise InvalidValue(f"{opcode.name} has no data that could be inline")
-        if length > cap.max_inline_data:
-            raise InvalidValue(f"{length} bytes inline; max_inline_data is {cap.max_inline_data}")
-        inline = memory.gather(sges)
-    if opcode in _NEEDS_ADDRESS and remote + length > _ADDRESSES:
-        _raise_end("the remote range", remote, length)
-    return Operation(wr_id, opcode, sges, remote, rkey, imm if opcode in _WITH_IMM else None,
-                     bool(signal_all or flags & _SIGNALED), bool(flags & _FENCE), bool(flags & _SOLICITED), inline,
-                     compare_add, swap)
+    return opcode, flags
 
 
 def _usual(wr, cap, memory):

@@ -61,6 +61,9 @@ class Busy:
         self.new -= 1
         return {"length": 65_536, "again": False}
 
+    def next_writes(self, most, most_bytes):
+        return []
+
     def work_descriptor(self, fields):
         return self.name, fields["again"]
 

@@ -6,7 +6,9 @@ import random
 import pytest
 
 from weft.driver.send.send_queue import ACKED_AT_ONCE
+from weft.driver.send.sender import Sender
 from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
+from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SendWR
 from weft.model.functional.host import LinkConfig
 from weft.tb.software.operation_pair import OperationPair
@@ -142,3 +144,56 @@ def test_lists_of_anything_arrive_whatever_gets_lost(seed):
         seen |= {"together"} if told(pair)[0] - before < len(requests) else set()
     assert {"together", WROpcode.SEND, WROpcode.RDMA_READ, WROpcode.RDMA_WRITE_WITH_IMM} <= seen
     pair.close()
+
+
+def frames_of(seed):
+    """(time, frame) of all that both cards send for random lists of writes of three QPs, in rings that are small, some
+    posted while the card works on others."""
+    rng, frames = random.Random(seed), []
+    config = ContextConfig(ring_log2=rng.choice([3, 5, 8]), random=random.Random(seed))
+    pair = OperationPair(2 * HALF, qps=3, config=config, seed=seed, path_mtu=rng.choice([MTU.MTU_256, MTU.MTU_4096]))
+    loop = pair.pair.loop
+    for device in pair.pair.devices:
+        device.transmit = recorded(device.transmit, loop, frames)
+    a, b = pair.hosts
+    for _ in range(2):
+        count = 0
+        for qp in (*a.qps, *a.qps):
+            first = None
+            for n in range(rng.randrange(20)):
+                length = rng.choice([0, 100, 5_000, rng.randrange(HALF // 2)])
+                sges = [a.sge(0, length)] if rng.random() < 0.95 else [a.sge(0, length // 2), a.sge(0, length // 2)]
+                first = SendWR(n, WROpcode.RDMA_WRITE, sg=sges, next_wr=first, rkey=b.mr.rkey,
+                               remote_addr=b.mr.buf + HALF + rng.randrange(HALF - length))
+                count += 1
+            if first is not None:
+                qp.post_send(first)
+            for _ in range(rng.randrange(10)):
+                loop.run(loop.now_ns + 2_000)
+                a.context.progress()
+        assert pair.statuses(0, count) == [SUCCESS] * count
+    pair.close()
+    return frames
+
+
+def recorded(transmit, loop, frames):
+    def send(frame, *rest):
+        frames.append((loop.now_ns, bytes(frame)))
+        return transmit(frame, *rest)
+
+    return send
+
+
+def test_runs_of_descriptors_are_what_one_after_the_other_would_be(seed, monkeypatch):
+    handed = []
+    in_runs = Sender.next_writes
+
+    def counted(self, most, most_bytes):
+        writes = in_runs(self, most, most_bytes)
+        handed.append(len(writes))
+        return writes
+
+    monkeypatch.setattr(Sender, "next_writes", counted)
+    frames = frames_of(seed)
+    monkeypatch.setattr(Sender, "next_writes", lambda self, most, most_bytes: [])
+    assert frames_of(seed) == frames and max(handed) > 1

@@ -1,15 +1,18 @@
 """The sender by itself: no card, no link, no clock but the test's."""
 
+import random
 from types import SimpleNamespace
 
 import pytest
 
 from weft.driver.knitting.holes import encode
+from weft.driver.operation.operation import WriteOperation
 from weft.driver.protocol.message_end import Kind, MessageEnd
-from weft.driver.protocol.segment import Request
+from weft.driver.protocol.segment import CHUNK_BYTES, Request
 from weft.driver.send.sender import Sender
 from weft.driver.terms.enums import WCStatus
 from weft.hdl import wire
+from weft.tb.flow.seed import drawn_seed
 
 PSN = (1 << 24) - 3
 
@@ -307,3 +310,41 @@ def test_a_far_limit_does_not_void_the_true_one():
     assert sender.queue.limit == PSN + 4
     sender.on_receive_limit(0, False, 2, 0)
     assert sender.queue.limit is None
+
+
+def test_runs_of_plain_writes_keep_to_what_is_allowed():
+    """Descriptors handed over in runs are the same, and end where their number, their bytes or the PSNs say so."""
+    seed = drawn_seed()
+    print(f"seed {seed}")
+    rng, ended = random.Random(seed), set()
+    for _ in range(50):
+        lengths = [rng.choice([0, 100, rng.randrange(CHUNK_BYTES), CHUNK_BYTES]) for _ in range(30)]
+        starts = [rng.randrange(1 << 20) for _ in lengths]
+        one, runs = (Sender(psn=5, pmtu=1024, probe_ns=1, timeout_ns=1, max_outstanding=rng.choice([300, 1 << 20]))
+                     for _ in range(2))
+        runs.queue.max_outstanding = one.queue.max_outstanding
+        for sender in (one, runs):
+            writes = [WriteOperation(n, 7 * at, length, 1, at, 2, True, False, False)
+                      for n, (at, length) in enumerate(zip(starts, lengths, strict=True))]
+            for write in writes:
+                write.packed(1024)
+                write.last = write.wr_id % 3 == 0
+            sender.post_all(writes)
+        single = []
+        while (fields := one.next_work()) is not None:
+            single.append(fields)
+        handed = []
+        while True:
+            most, most_bytes = rng.randint(1, 10), rng.randint(1, 4 * CHUNK_BYTES)
+            run = runs.next_writes(most, most_bytes)
+            assert len(run) <= most and sum(write.length for write in run[:-1]) < most_bytes
+            if not run and (fields := runs.next_work()) is None:      # a part of one goes by itself
+                break
+            handed += [write.work(0, write.packets) for write in run] or [fields]
+            if len(run) < most:
+                ended.add("bytes" if sum(write.length for write in run) >= most_bytes else "other")
+            else:
+                ended.add("number")
+        assert handed == single and runs.in_card == one.in_card and runs.queue.sent_psn == one.queue.sent_psn
+        assert runs.counts == one.counts
+    assert ended == {"bytes", "number", "other"}

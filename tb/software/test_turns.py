@@ -58,6 +58,9 @@ class FakeQP:
         self.left -= 1
         return {"length": self.length}
 
+    def next_writes(self, most, most_bytes):
+        return []
+
     def next_retransmission(self):
         self.again -= 1
         return {"length": self.again_length}

@@ -7,6 +7,8 @@ import pytest
 from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus, WROpcode
 from weft.driver.terms.errors import InvalidValue, QueueFull
 from weft.driver.verbs.mr import MR
+from weft.driver.verbs.qp import QPCap
+from weft.driver.verbs.requests import plain_write, send_operation
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl import abi
 from weft.tb.software.operation_pair import OperationPair
@@ -184,3 +186,42 @@ def test_full_queue_and_impossible_request_queue_nothing_behind_them():
     with pytest.raises(InvalidValue):
         b.qp.post_recv(RecvWR(1, next_wr=RecvWR(2, sg=[a.sge(0, 1)] * 20, next_wr=RecvWR(3))))
     assert b.qp.engine.receives == 1
+
+
+class _NoMemory:
+    """Keys without memory behind them: nothing is inline."""
+
+    card_keys = {7: 8}
+
+    @staticmethod
+    def gather(sges):
+        return b""
+
+
+def test_the_short_way_of_a_write_leads_to_the_same_operation():
+    """And whatever is wrong, or is no plain write, does not go that way."""
+    rng, cap, seen = random.Random(5), QPCap(max_inline_data=256), set()
+    wrong = {"wr_id": [-1, 1 << 64, "a"], "remote_addr": [-1, (1 << 64) - 10], "rkey": [1 << 32], "num_sge": [2, 5],
+             "imm_data": [1 << 32], "send_flags": [32, INLINE, []],
+             "opcode": [SEND, READ, 99, WROpcode.RDMA_WRITE_WITH_IMM]}
+    flags = [0, SIGNALED, FENCE | SIGNALED, SendFlags.SOLICITED]
+    for _ in range(500):
+        wr = SendWR(rng.getrandbits(64), WRITE, rng.randrange(2), sg=[SGE(rng.getrandbits(40), rng.getrandbits(20), 7)],
+                    send_flags=rng.choice(flags), rkey=rng.getrandbits(32),
+                    remote_addr=rng.getrandbits(40), next_wr=rng.choice([None, SendWR()]))
+        signal_all, fault = rng.random() < 0.5, rng.choice([None, None, *wrong, "length", "many"])
+        if fault == "length":
+            wr.sg[0].length = rng.choice([-1, (1 << 31), 1 << 32])
+        elif fault == "many":
+            wr.sg = rng.choice([[], wr.sg * 2, None])
+        elif fault is not None:
+            setattr(wr, fault, rng.choice(wrong[fault]))
+        short = plain_write(wr, cap, _NoMemory.card_keys, signal_all=signal_all)
+        assert (short is None) == (fault is not None), (wr, fault)
+        if short is not None:
+            long = send_operation(wr, cap, _NoMemory, signal_all=signal_all)
+            for name in ("wr_id", "opcode", "sges", "remote_va", "rkey", "signaled", "fence", "solicited", "followed",
+                         "length", "plain", "inline", "imm"):
+                assert getattr(short, name) == getattr(long, name), name
+        seen.add(fault)
+    assert seen == {None, *wrong, "length", "many"}
