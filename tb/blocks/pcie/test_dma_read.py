@@ -114,7 +114,10 @@ def random_lines(rng, count):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def offsets_and_lengths(dut):
-    """Every byte offset against the lengths around every edge, alone and joined to what came before."""
+    """Every byte offset against the lengths around every edge, alone and joined to what came before.
+
+    The other clients have beats in which the second piece begins at each byte.
+    """
     await start_clock(dut)
     bench = Bench(dut, window=4)
     step = int(os.environ["WEFT_STEP"])
@@ -124,7 +127,12 @@ async def offsets_and_lengths(dut):
     cases = cases[bench_seed() % step::step]
     groups = [[(0x1000 + o, n)] if k % 2 else [(0x2000 + (o * 37 & 63), 1 + k % 70), (0x3000 + o, n)]
               for k, (o, n) in enumerate(cases)]
+    joined = [[(0x4000 + bench.rng.randrange(64), fill), (0x5000 + bench.rng.randrange(64), 70)]
+              for fill in range(1, 64)]
+    others = [cocotb.start_soon(bench.bulk_client(k, joined)) for k in range(1, BULKS)]
     await bench.bulk_client(0, groups)
+    for task in others:
+        await task
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
