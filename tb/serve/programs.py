@@ -74,8 +74,8 @@ def _bandwidth(verb, *options):
     return Program(f"ib_{verb}_bw", "perftest", ("-F", *options), ("-n", "20"), *figure)
 
 
-def _latency(verb):
-    return Program(f"ib_{verb}_lat", "perftest", ("-F",), ("-n", "20"), _TYPICAL, LATENCY)
+def _latency(verb, *options):
+    return Program(f"ib_{verb}_lat", "perftest", ("-F", *options), ("-n", "20"), _TYPICAL, LATENCY)
 
 
 def _by_card(program):
@@ -95,14 +95,14 @@ def _ucx(test, *options):
 
 
 VERBS = ("write", "send", "read", "atomic")
-# perftest itself has no events for writes.
+# perftest itself has no events for writes, and several QPs for rates alone.
 TABLE = (
     _utility("ibv_devices"), _utility("ibv_devinfo", "-v"),
     _pingpong("ibv_rc_pingpong"), _pingpong("ibv_srq_pingpong"),
     *(_pingpong(name, "-c", "-e") for name in ("ibv_rc_pingpong", "ibv_srq_pingpong")),
     *map(_bandwidth, VERBS), *(_bandwidth(verb, "-q", "4") for verb in VERBS),
     *(_bandwidth(verb, "-e") for verb in VERBS[1:]),
-    *map(_latency, VERBS),
+    *map(_latency, VERBS), *(_latency(verb, "-e") for verb in VERBS[1:]),
     *(_by_card(kind(verb)) for kind in (_bandwidth, _latency) for verb in VERBS),
     _rdmacm("rping", "-V", "-C", "100", brief=("-C", "10"), server=("-s",), client=("-c", "-a", "{server}")),
     _rdmacm("ucmatose"), _rdmacm("ucmatose", "-c", "5", "-C", "20", "-S", "4096", brief=("-c", "2")),
