@@ -4,13 +4,13 @@ import collections
 import random
 import types
 
-COLLECTIONS = (dict, list, set, frozenset, collections.deque, bytearray)
+COLLECTIONS = (dict, list, set, collections.deque, bytearray)     # what can grow
 OTHERS = (str, bytes, int, float, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, random.Random,
           collections.Counter)
 
 
 def sizes(root, stop=()):
-    """Entries of every collection reachable from an object, by the class and attribute that hold it.
+    """Entries of every collection that can grow, reachable from an object, by the class and attribute that hold it.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def sizes(root, stop=()):
             inside = [*thing, *thing.values()] if isinstance(thing, dict) else thing
             if not isinstance(thing, bytearray):
                 stack += [(each, path) for each in inside]
-        elif isinstance(thing, tuple):
+        elif isinstance(thing, (tuple, frozenset)):
             stack += [(each, path) for each in thing]
         elif hasattr(thing, "__dict__"):
             stack += [(value, f"{type(thing).__name__}.{name}") for name, value in vars(thing).items()]
