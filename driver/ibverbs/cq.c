@@ -63,7 +63,7 @@ struct cq *cq_create(struct ibv_context *context, uint32_t cqe, void *cq_context
     cq->ibv.channel = channel;
     cq->ibv.cq_context = cq_context;
     cq->ibv.handle = answer.handle;
-    cq->ibv.cqe = (int)cqe;
+    cq->ibv.cqe = (int)answer.slots;
     pthread_mutex_init(&cq->ibv.mutex, NULL);
     pthread_cond_init(&cq->ibv.cond, NULL);
     pthread_mutex_init(&cq->lock, NULL);
@@ -89,7 +89,7 @@ PUBLIC int ibv_resize_cq(struct ibv_cq *ibv, int cqe) {
     if (!error && !(error = ring_map(&ring, file, answer.slots, sizeof(struct weft_wc_slot)))) {
         ring_unmap(&cq->ring);
         cq->ring = ring;
-        ibv->cqe = cqe;
+        ibv->cqe = (int)answer.slots;
     }
     pthread_mutex_unlock(&cq->lock);
     return error;

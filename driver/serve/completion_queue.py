@@ -8,6 +8,7 @@ from .ring import ARMED, DONE, SharedRing, Violation
 from .shared_memory import compiled, fence
 
 _WC = compiled(WC_SLOT)
+CQE_LEAST = 64      # programs with one request under way count on room for more: no device has a queue as short
 
 
 class ServedCQ(CQ):
@@ -17,6 +18,7 @@ class ServedCQ(CQ):
     ----------
     context : Context
     cqe : int
+        At least; it holds as many as its ring has slots, which is what the program is told.
     client : Client
     user : int
         What the program calls it in events.
@@ -32,12 +34,13 @@ class ServedCQ(CQ):
         except NoRoom:
             super().close()
             raise
+        self.cqe = self.ring.slots
         if channel is not None:
             channel.users += 1
 
     @staticmethod
     def _ring(cqe):
-        return SharedRing("weft-cq", cqe, WC_SLOT.size_bytes)
+        return SharedRing("weft-cq", max(cqe, CQE_LEAST), WC_SLOT.size_bytes)
 
     def push(self, wc, solicited=False):
         """See :meth:`CQ.push`: into the program's memory, and its wish for an event is looked at."""
@@ -96,7 +99,7 @@ class ServedCQ(CQ):
             new.mapping[to : to + old.slot_bytes] = old.mapping[at : at + old.slot_bytes]
             new.put()
         new.words[ARMED], new.words[DONE] = old.words[ARMED], old.words[DONE]
-        self.cqe, self.ring = size, new
+        self.cqe, self.ring = new.slots, new
         old.close()
 
     def close(self):

@@ -154,14 +154,14 @@ class RawClient:
 
 
 class RawEnd(RawClient):
-    """A program with a PD, memory of two pages, a CQ and a QP."""
+    """A program with a PD, memory of two pages, a CQ of at least ``cqe`` entries and a QP."""
 
-    def __init__(self, daemon, host):
+    def __init__(self, daemon, host, cqe=SLOTS):
         super().__init__(daemon, host)
         self.greet()
         self.pd = self.call(Opcode.ALLOC_PD)[0].handle
         self.mapping, self.keys = self.memory(2, self.pd)
-        made, (file,) = self.call(Opcode.CREATE_CQ, user=1, cqe=SLOTS)
+        made, (file,) = self.call(Opcode.CREATE_CQ, user=1, cqe=cqe)
         self.cq, self.completions = made.handle, Ring(file, made.slots, WC_SLOT.size_bytes)
         self.qp, files = self.call(
             Opcode.CREATE_QP, user=2, pd=self.pd, send_cq=self.cq, recv_cq=self.cq, qp_type=QPType.RC, sq_sig_all=1,

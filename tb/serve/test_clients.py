@@ -101,6 +101,24 @@ def test_a_ring_that_makes_no_sense_costs_its_program(served, ring, change):
     works(*good[::-1])
 
 
+def test_a_short_completion_queue_has_room_for_what_is_taken_late(served):
+    """``ib_send_lat -e`` has one entry, and is one completion behind after each lost acknowledgement."""
+    daemon, said = served
+    ends = [RawEnd(daemon, host, cqe=1) for host in "ab"]
+    for end, peer in (ends, ends[::-1]):
+        end.connect(peer)
+    count = SLOTS - 2
+    for n in range(count):
+        ends[0].write(ends[1], n)
+    for _ in range(TURNS):
+        daemon.turn()
+    assert ends[0].sends.word("done") == ends[0].sends.word("prod") == count
+    assert [wc.status for wc in ends[0].completions.take()] == [WCStatus.SUCCESS] * count
+    assert not said
+    for end in ends:
+        end.close()
+
+
 def test_a_completion_queue_that_is_not_believed(served):
     daemon, said = served
     a, b = pair(daemon)

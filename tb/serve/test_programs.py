@@ -18,7 +18,8 @@ from weft.tb.serve.test_simulated_time import perftest
 PORT, TALKS_BYTES, LIMIT_S = 23600, 1 << 18, 60
 # One of each kind; the others differ in options.
 CHOSEN = ("ibv_devices", "ibv_devinfo", "ibv_rc_pingpong -c -e", "ibv_srq_pingpong", "ib_write_bw -q 4",
-          "ib_send_bw -e", "ib_read_bw", "ib_atomic_bw", "ib_write_lat", "ib_send_lat -R", "rping", "fi_pingpong -c")
+          "ib_send_bw -e", "ib_read_bw", "ib_atomic_bw", "ib_write_lat", "ib_send_lat -e",
+          "ib_send_lat -R", "rping", "fi_pingpong -c")
 
 
 def chosen():
