@@ -5,12 +5,11 @@ there is no circle, and a new direction is a line somebody has to write here. A 
 counts as well as one at the top of a file.
 """
 
-import ast
 from pathlib import Path
 
 import pytest
 
-from weft.tb.flow.sources import import_statements, imports
+from weft.tb.flow.imports import import_statements, imports, names
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -153,18 +152,11 @@ def modules():
     return found
 
 
-def imported(nodes, package, known):
+def imported(statements, package, known):
     """Names of the modules of the project that import statements in ``package`` import."""
-    for node in nodes:
-        if isinstance(node, ast.ImportFrom):
-            parts = package.split(".")
-            base = ".".join([*parts[:len(parts) - node.level + 1], *([node.module] if node.module else [])]
-                            ) if node.level else node.module
-            for alias in node.names:
-                whole = f"{base}.{alias.name}"
-                yield from (name for name in (whole if whole in known else base,) if name in known)
-        else:
-            yield from (alias.name for alias in node.names if alias.name in known)
+    for module, name in names(statements, package):
+        whole = module if name is None else f"{module}.{name}"
+        yield from (found for found in (whole if whole in known else module,) if found in known)
 
 
 def arrows():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.tb.flow.sources import imports
+from weft.tb.flow.imports import imports
 
 ROOT = Path(__file__).resolve().parents[1]
 # Dependencies that are run, or are there for another one, and never imported here.

@@ -1,24 +1,10 @@
 """Which folder imports from which, as a Mermaid flowchart drawn from the import statements."""
 
-import ast
 from pathlib import Path
 
-from weft.tb.flow.sources import imports
+from weft.tb.flow.imports import candidates
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def _imported(file, package):
-    """Dotted names that a file imports, relative ones made whole."""
-    for statement in imports(file):
-        if isinstance(statement, ast.Import):
-            yield from (alias.name for alias in statement.names)
-        else:
-            module = statement.module or ""
-            base = package.split(".")[:len(package.split(".")) + 1 - statement.level] if statement.level else []
-            whole = ".".join([*base, *([module] if module else [])])
-            yield whole
-            yield from (f"{whole}.{alias.name}" for alias in statement.names)
 
 
 def arrows(top, root=ROOT):
@@ -28,7 +14,7 @@ def arrows(top, root=ROOT):
     for folder in folders:
         for file in (root / top / folder).rglob("*.py"):
             package = ".".join(["weft", *file.relative_to(root).parent.parts])
-            for name in _imported(file, package):
+            for name in candidates(file, package):
                 parts = name.split(".")
                 if parts[:2] == ["weft", top] and len(parts) > 2 and parts[2] in folders - {folder}:
                     found.add((folder, parts[2]))

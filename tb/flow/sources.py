@@ -1,13 +1,9 @@
-"""What the files of this checkout say, as one digest: results are kept by it, and made anew after a change. And what
-they import."""
+"""What the files of this checkout say, as one digest: results are kept by it, and made anew after a change."""
 
-import ast
-import functools
 import hashlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")   # where a statement holds others
 
 
 def sources(*places, without=()):
@@ -30,24 +26,6 @@ def sources(*places, without=()):
 def last_change_ns(*places):
     """When the last of these files came, or was written: by the clock of the system, in nanoseconds."""
     return max(file.stat().st_ctime_ns for file in _files(places))
-
-
-@functools.cache
-def imports(file):
-    """The import statements of a Python file, those inside functions too, as nodes of :mod:`ast`."""
-    return import_statements(file.read_bytes())
-
-
-def import_statements(text):
-    """The same of the text of a file."""
-    found, todo = [], [ast.parse(text)]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            found.append(node)
-        for name in STATEMENTS:
-            todo += getattr(node, name, ())
-    return tuple(found)
 
 
 def _files(places):

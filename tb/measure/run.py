@@ -32,10 +32,7 @@ def print_list():
 
 def run(names=()):
     """Run the named benchmarks, or all; the exit status: 1 if one failed or a figure is below its bar."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = FILE_WIDTH
-    before = {row["name"]: row["value"] for row in load_report()}
+    console, before = _console(), _before()
     problems = []
     for name in names or BENCHMARKS:
         try:
@@ -51,11 +48,20 @@ def judged(name, rows, command):
     """Show rows that another ``command`` measured, keep them; the exit status, as :func:`run` has it."""
     if not rows:
         return 0
+    console, before = _console(), _before()
+    return _told(console, _judge(console, name, rows, before, command))
+
+
+def _console():
     console = Console()
     if not console.is_terminal:
         console.width = FILE_WIDTH
-    before = {row["name"]: row["value"] for row in load_report()}
-    return _told(console, _judge(console, name, rows, before, command))
+    return console
+
+
+def _before():
+    """Values of the report, to compare with."""
+    return {row["name"]: row["value"] for row in load_report()}
 
 
 def _judge(console, name, rows, before, command=None):

@@ -4,13 +4,11 @@ What builds and starts simulators is left out: it decides nothing of what a test
 ``FLOW`` of :mod:`weft.tb.mutate.campaign`.
 """
 
-import ast
 import functools
 import hashlib
-import importlib.util
 from pathlib import Path
 
-from weft.tb.flow.sources import imports
+from weft.tb.flow.imports import candidates
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNTED = ("tb", "model", "driver")     # a change of the gateware shows in the netlist
@@ -58,12 +56,4 @@ def _imports(name):
     file = _file(name)
     if file is None:
         return ()
-    found = []
-    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-    for node in imports(file):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        else:
-            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-    return tuple(found)
+    return tuple(candidates(file, name if file.name == "__init__.py" else name.rpartition(".")[0]))
