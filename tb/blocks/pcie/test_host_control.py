@@ -1,5 +1,7 @@
 """What the host allows the PCIe room, and takes back: interrupts, bus mastering, extended tags, the function itself."""
 
+from collections import Counter
+
 import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, ReadOnly, RisingEdge, Timer, with_timeout
@@ -12,9 +14,11 @@ from weft.tb.blocks.pcie.endpoint_room import BULKS, HALF, LINES, WRITERS, Bench
 from weft.tb.blocks.pcie.partners import group
 from weft.tb.flow.clock import CLOCK_PERIOD_NS
 from weft.tb.flow.payload import beats, pack, receive, unpack
+from weft.tb.flow.rounds import rounds
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
 QUIET_NS = 1_500
+TAKEN_AFTER_NS = (0, 600, 1_500, 2_500)     # bus mastering, amid traffic
 ROUNDS = 8         # of reads of random sizes, until as many were in flight at once as may be
 
 
@@ -60,7 +64,9 @@ async def no_bus_master_no_requests(dut):
     bench.host.strict = False
     await bench.start()
     function = bench.host.device.functions[0]
-    for wait_ns in (0, 600, 1_500, 2_500):
+    late = Counter()      # after how long a wait something came too late
+    for number in rounds(late, TAKEN_AFTER_NS, least=len(TAKEN_AFTER_NS), most=6 * len(TAKEN_AFTER_NS)):
+        wait_ns = TAKEN_AFTER_NS[number % len(TAKEN_AFTER_NS)]
         wanted = [bench.ask(k, 12) for k in range(BULKS)]
         for tag in range(20):
             bench.lines[0].send_nowait(pack(LineRequest, line=bench.regions[0].physical(0) // 64, count=2, tag=tag))
@@ -85,7 +91,7 @@ async def no_bus_master_no_requests(dut):
         await with_timeout(bench.data[0].idle(), 50, "us")
         await with_timeout(bench.at_rest(), 50, "us")
         quiet.cancel()
-        assert errors, "nothing came too late"
+        late[wait_ns] += bool(errors)
         function.bus_master_enable = True
         await Timer(100, "ns")
         await all_clients(bench, 4)
