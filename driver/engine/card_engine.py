@@ -21,6 +21,7 @@ from ..queue.transmit_turns import SEND_CONS, TransmitTurns, enough_bytes
 from ..terms.enums import WCStatus
 from ..terms.errors import QueueFull, TimedOut
 from .card_lock import CardLock
+from .departed import Departed
 from .loopback import Loopback
 from .neighbours import Neighbours
 from .qp_table import QpTable
@@ -56,6 +57,7 @@ class CardEngine:
     reports : ReportWorker
     lender : Lender
         Memory for operations, set by whoever knows what is registered.
+    departed : Departed
     neighbours : Neighbours
     lock : CardLock
     loopback : Loopback
@@ -108,6 +110,7 @@ class CardEngine:
         self.tables, self.loopback = TableMirror(self.qps.index_bits), Loopback(self)
         self.commands.observers.append(self.tables.on_command)
         self.commands.pause = self._pause
+        self.departed = Departed(self, min(config.departed_qps, max_qp // 4))
         self.neighbours = Neighbours(mac, ip, send=self._send_arp, found=self._neighbour_found,
                                      missing=self._neighbour_missing)
         self._turns = TransmitTurns(self.rings, self.qps.watch, enough_bytes=enough_bytes(config.tx_poll_ns))
@@ -130,6 +133,7 @@ class CardEngine:
         """The card was reset: it knows no QP any more, and nothing is on its way. The oldest request of each QP ends
         with ``status``."""
         self.fatal, self.stopped, self.commands.fatal = None, False, None
+        self.departed.forget()
         for qp in self.qps:
             qp.on_card_reset(status)
             self.qps.remove(qp)
@@ -163,7 +167,8 @@ class CardEngine:
 
     @property
     def _awaited(self):
-        return self.fatal is None and bool(self.qps.any or self.commands.waiting or self.listeners)
+        return self.fatal is None and bool(
+            len(self.qps) > len(self.departed) or self.commands.waiting or self.listeners)
 
     def _while_waiting(self):
         """What a wait for a command's answer asks for."""
@@ -406,6 +411,10 @@ class CardEngine:
         qp.operations.close()
         if not qp.operations.closed:
             self.run_until(lambda: qp.operations.closed, timeout_ns)
+
+    def stop_sending(self, qp):
+        """``qp`` hands nothing over any more."""
+        self._turns.remove(qp)
 
     def remove_qp(self, qp):
         """The card does not know ``qp`` any more."""

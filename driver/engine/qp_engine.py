@@ -125,6 +125,15 @@ class QpEngine:
         if not self._shared:
             self._receives.clear()
 
+    def depart(self):
+        """Its program destroyed it, and the card keeps it in ERR: it completes nothing and says nothing but what
+        :meth:`~weft.driver.receive.receiver.Receiver.repeat_last` says."""
+        self.card.stop_sending(self)
+        self.sender, self.in_error, self._tell = None, True, lambda event_type: None
+        self.operations.receives.leave(self.operations.wake)
+        if not self._shared:
+            self._receives.clear()
+
     def wake(self):
         """There is something to do in the next round."""
         self._mark_active(self)
@@ -268,7 +277,7 @@ class QpEngine:
     def _acknowledge(self):
         receiver, responder = self.receiver, self.operations.responder
         if self.in_error:
-            receiver.repeat_nak()
+            receiver.repeat_last()
         else:
             receiver.held = len(responder.entries)
             if receiver.owes_answer:
@@ -392,7 +401,11 @@ class QpEngine:
 
     def _enter_error(self):
         if self.on_card and not self.in_error and not self.leaving:
-            self.told_card = PendingCommand(abi.CommandOpcode.QP_MODIFY)
-            self.card.commands.submit(abi.CommandOpcode.QP_MODIFY, self.told_card, qpn=self.qp_num,
-                                      qp_state=abi.QpState.ERR)
+            self.tell_card()
         self.in_error = True
+
+    def tell_card(self):
+        """Tell the card that it is in ERR; see :attr:`told_card`."""
+        self.told_card = PendingCommand(abi.CommandOpcode.QP_MODIFY)
+        self.card.commands.submit(abi.CommandOpcode.QP_MODIFY, self.told_card, qpn=self.qp_num,
+                                  qp_state=abi.QpState.ERR)

@@ -126,9 +126,14 @@ class QpTable:
         if self._qps.get(qp.index) is qp:
             self.active[qp] = None
 
+    def __len__(self):
+        """QPs that the card knows."""
+        return len(self._qps)
+
     @property
-    def any(self):
-        return bool(self._qps)
+    def full(self):
+        """Every number is in use."""
+        return not self._free
 
     @property
     def first_time(self):

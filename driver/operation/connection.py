@@ -166,7 +166,7 @@ class Connection:
         request = self.engine.sender.queue.request_at(psn)
         if request is not None and isinstance(request.cookie, Answer):
             self.refuse(request.cookie.psn, OPERATIONAL)
-            self.engine.receiver.repeat_nak()
+            self.engine.receiver.repeat_last()
         self.fail(status)
 
     # ---------------------------------------------------------------------------------------- the end

@@ -20,6 +20,7 @@ from .messages import MessageOrder
 RNR_TIMER = 4   # 40 µs
 MESSAGES_MAX = 1 << 18
 REPEATED_REPORTS_MAX = 64   # loss reports that one probe brings again
+LAST_ANSWERS_MAX = 64       # probes that a QP in ERR answers
 _ACCESS = (abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD)
 _NAK_SYNDROME = dict.fromkeys(_ACCESS, wire.Syndrome.NAK_REMOTE_ACCESS) | {
     abi.Reason.LENGTH_MISMATCH: wire.Syndrome.NAK_INVALID_REQUEST
@@ -92,6 +93,8 @@ class Receiver:
         self._cum_posted = psn
         self._delivered_any = False
         self._probed = False
+        self._said = None           # every older PSN was acknowledged; None: nothing was
+        self._says_again, self._answers_left = False, LAST_ANSWERS_MAX
 
     # ------------------------------------------------------------------------------ from the card
 
@@ -162,10 +165,24 @@ class Receiver:
             )
             return
         if kind is abi.ReportKind.PROBE and report.reason is not abi.Reason.OK:
-            self.nak_sent = False     # the QP is in ERR, and the peer does not know
+            self._on_probe_in_error(report.psn)
             return
         rsn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS) if kind is abi.ReportKind.PROBE else None
         self._events.append((near(report.base, self.base, 32), report.holes, rsn))
+
+    def _on_probe_in_error(self, psn):
+        """The QP is in ERR, and its peer, which sends ``psn`` next, does not know. If all that it sent had been
+        acknowledged, it has not heard that either."""
+        self.nak_sent = False
+        next_psn = near(psn % (1 << wire.PSN_BITS), self.cum, wire.PSN_BITS)
+        if self._answers_left and self.all_acknowledged and next_psn <= self.cum:
+            self._says_again = True
+            self._answers_left -= 1
+
+    @property
+    def all_acknowledged(self):
+        """What came is complete, and the peer was told."""
+        return self._said is not None and self._said == self.cum and self.nak is None and not self.held
 
     def on_message_end(self, report):
         """MESSAGE_END: one comes for every message."""
@@ -248,19 +265,23 @@ class Receiver:
         if self._probed and waiting is not None:
             self._acknowledge(waiting, rnr_syndrome(self.rnr_timer))
         if self._delivered_any or self._probed:
-            self._acknowledge((self.messages[0].psn if self.messages else self.cum) - 1, wire.Syndrome.ACK)
+            self._said = self.messages[0].psn if self.messages else self.cum
+            self._acknowledge(self._said - 1, wire.Syndrome.ACK)
             self._delivered_any = self._probed = False
         if may_refuse:
-            self.repeat_nak()
+            self.repeat_last()
 
     def _acknowledge(self, psn, syndrome):
         self.actions.append(ControlFrame(wire.Opcode.ACKNOWLEDGE, psn, syndrome=syndrome, msn=self.msn))
 
-    def repeat_nak(self):
-        """Queue the NAK that is due."""
+    def repeat_last(self):
+        """Queue the NAK that is due, or the last acknowledgement of a QP in ERR."""
         if self.nak and self.cum >= self.nak[0] and not self.nak_sent:
             self.nak_sent = True
             self._acknowledge(*self.nak)
+        elif self._says_again:
+            self._says_again = False
+            self._acknowledge(self._said - 1, wire.Syndrome.ACK)
 
     def close(self):
         """Give all blocks back: the QP is destroyed, the card does not know them any more."""

@@ -17,7 +17,8 @@ _RANGES = (
     ("nic_slot_log2", 9, 14), ("reorder_distance", 1, _WORD), ("retransmit_slack", 0, _WORD), ("node_age_ns", 0, _WORD),
     ("prefetch_depth", 1, _WORD), ("prefetch_watermark", 1, _WORD), ("probe_timeout_ns", 1, 1 << 62),
     ("chunk_bytes", 1, MESSAGE_BYTES_MAX), ("extent_bytes", abi.BLOCK_BYTES, 1 << 62), ("max_extents", 1, _WORD),
-    ("waiting_runs_max", 1, _WORD), ("tx_poll_ns", 1, 1 << 62), ("silence_ns", 1, 1 << 62))
+    ("waiting_runs_max", 1, _WORD), ("tx_poll_ns", 1, 1 << 62), ("silence_ns", 1, 1 << 62),
+    ("departed_qps", 0, _WORD))
 
 
 @dataclass
@@ -46,6 +47,9 @@ class ContextConfig:
     keep_qp_num : bool
         A QP keeps its number over RESET, as in the verbs. What is still on its way of a former life is then told from
         the present one by its PSN alone; otherwise each life has a number of its own.
+    departed_qps : int
+        The last so many QPs that were destroyed stay on the card, so that their peers hear the last acknowledgement if
+        it was lost; a quarter of all QPs at most. See :class:`~weft.driver.engine.departed.Departed`.
     cm_patience : Patience
         How long connection management waits for the peer before it asks again, and how often.
     random : random.Random
@@ -69,6 +73,7 @@ class ContextConfig:
     silence_ns: int = 10_000_000
     reset: bool = True
     keep_qp_num: bool = False
+    departed_qps: int = 0
     cm_patience: Patience = Patience()
     random: Random = field(default_factory=SystemRandom)
 

@@ -30,6 +30,7 @@ def end_all(context):
         If the card does not take part, or left a command unanswered before.
     """
     end_mine(context)
+    context.engine.departed.end()
     context.run_until(lambda: not context.transmitting and not context.knitting.changing, context.commands.timeout_ns)
     if context.kept:
         raise TimedOut("the card never answered a command")

@@ -230,11 +230,19 @@ class QP(QPLife):
 
     @locked
     def close(self):
-        """Destroy the QP: when this returns nothing of it is in flight and its blocks are free."""
+        """Destroy the QP: when this returns nothing of it is in flight, and nothing of it is written any more. Its
+        blocks are free, unless it is kept for its peer's sake: see ``departed_qps`` of
+        :class:`~weft.driver.verbs.config.ContextConfig`."""
         if self.closed:
             return
-        self.reset()
+        departed = self._depart()
+        if departed:
+            for cq in (self.scq, self.rcq):
+                cq.forget(self.qp_num)
+        else:
+            self.reset()
         self.closed = True
         for users in self._users:
             users.pop(self, None)
-        self.context.qps.free_number(self.qp_num)
+        if not departed:
+            self.context.qps.free_number(self.qp_num)

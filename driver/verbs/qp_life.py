@@ -38,6 +38,7 @@ class QPLife:
 
     def _begin(self, psn):
         self._commands = RememberedCommand(self.context.commands)
+        self.context.engine.departed.make_room()
         self._begin_life(self.context.qps.new_number(), psn)
 
     def _begin_life(self, qp_num, psn=None):
@@ -240,6 +241,21 @@ class QPLife:
             self._begin_life(self.qp_num)
         else:
             self._begin_life(self.context.qps.next_number(self.qp_num))
+
+    def _depart(self):
+        """Leave the engine to those whose peers may still ask, if that is worth it; true if it is done."""
+        engine, card = self.engine, self.context.engine
+        if not card.departed.takes(engine) or self._commands.pending is not None:
+            return False
+        with card.giving_up():
+            card.drain_transmit(engine)
+            if engine.told_card is None:
+                engine.tell_card()
+            card.commands.finish(engine.told_card)
+            if engine.on_card:
+                card.departed.add(engine, self._commands)
+                return True
+        return False
 
     def _still_on_card(self):
         settled = self._commands.settle()

@@ -25,7 +25,7 @@ def dues_of(engine):
 
 def config_for(delay_ns):
     """Of drivers whose cards are so far apart."""
-    return ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000)
+    return ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000, departed_qps=64)
 
 
 def sentence_of(host, sent, lost, data_lost, again):

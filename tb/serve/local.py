@@ -29,7 +29,7 @@ def left_over(world):
     found = {}
     for context in world.contexts:
         card = context.card
-        found[context.name] = (len(card.mrs), sum(1 for _ in card.engine.qps), len(card.contexts) - 1,
+        found[context.name] = (len(card.mrs), len(card.engine.qps) - len(card.engine.departed), len(card.contexts) - 1,
                                card.capabilities.max_pte - card.pte_ranges.free_total,
                                card.capabilities.max_mr - card.mr_indices.free)
     return found

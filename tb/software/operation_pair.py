@@ -118,6 +118,7 @@ class OperationPair:
         for host in self.hosts:
             host.close()
         for context in self.pair.contexts:
+            context.engine.departed.end()
             assert not context.engine.lender.windows.open
             assert context.mr_indices.free == context.capabilities.max_mr
             assert context.pte_ranges.free_total == context.capabilities.max_pte
