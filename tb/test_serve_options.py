@@ -1,5 +1,7 @@
 """What `weft serve` and `weft run` refuse: one sentence and exit status 2."""
 
+import socket
+
 import pytest
 from typer.testing import CliRunner
 
@@ -48,6 +50,18 @@ def test_a_folder_whose_sockets_would_have_too_long_names_is_refused(tmp_path):
     status, sentence = end_of("serve", "--folder", str(folder), "--preset", "test", "--hosts", "a,bc")
     assert status == 2
     assert f"{folder}/bc.sock" in sentence and "too long" in sentence
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_sockets_of_a_daemon_that_runs_are_left_to_it(tmp_path, runs):
+    path = tmp_path / "b.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as there:
+        there.bind(str(path))
+        if runs:
+            there.listen()
+        status, sentence = end_of("serve", "--folder", str(tmp_path), *([] if runs else ["--preset", "huge"]))
+        assert status == 2
+        assert (str(path) in sentence) == runs, sentence
 
 
 def test_run_needs_a_host_that_is_served(tmp_path):

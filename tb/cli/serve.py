@@ -51,6 +51,9 @@ def serve(
     if len(longest) > SOCKET_BYTES_MAX:
         refuse(f"--folder is {str(folder)!r}; {os.fsdecode(longest)} is too long for a socket, of which paths have at "
                f"most {SOCKET_BYTES_MAX} bytes")
+    for name in names:
+        if _answers(path := _socket(folder, name)):
+            refuse(f"{path} is another daemon's, which runs; end that one, or choose another --folder")
     peer = _peer(link) if link else None
     with needs("sim"):
         from weft.driver.ibverbs.build import CannotBuild, build
@@ -74,6 +77,16 @@ def serve(
 def _socket(folder, host):
     """Where a host's socket is."""
     return (folder / f"{host}.sock").resolve()
+
+
+def _answers(path):
+    """Somebody listens at a socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as there:
+        try:
+            there.connect(os.fsencode(path))
+        except OSError:
+            return False
+        return True
 
 
 def _peer(link):
