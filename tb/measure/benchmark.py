@@ -77,10 +77,8 @@ BENCHMARKS = {
                            "line_rate", conditions=CARDS),
     "latency": Benchmark("Latencies of a small write.", "latency",
                          conditions=f"{CARDS}; a write of 64 bytes with an immediate, one at a time, median of 5"),
-    "verbs": Benchmark("Payload rates of sends and reads, and what the driver takes.", "verbs",
+    "verbs": Benchmark("Payload rates of sends and reads, how QPs share the line, and what the driver takes.", "verbs",
                        conditions=CARDS),
-    "fairness": Benchmark("How QPs of one card share the line, by message size and beside losses.", "fairness",
-                          conditions="two functional cards; 16 QPs that post whatever they may"),
     "soft": Benchmark("RDMA in software over the Simple NIC beside the card's own writes: latency, goodput, processor.",
                       "soft", conditions="two functional cards, 100 Gb/s, 1 µs one way, packets of 4 KiB, nothing lost;"
                                          " hosts take the time that this machine's processor takes for their work"),

@@ -103,18 +103,19 @@ class Contest:
 
 
 
-def measure(progress):
-    """The rows."""
+def rows():
+    """The figures; each QP posts whatever it may."""
     apart = Contest(sizes()).parts
     beside = Contest([BYTES] * QPS, {0: LOSS}).parts
     loser, others = beside[0], beside[1:]
     return [
         Row("qp_share_jain", "", jain(apart), at_least=JAIN,
-            conditions=f"{QPS} QPs with messages of {SMALLEST} bytes to {LARGEST >> 20} MiB, functional cards, PMTU "
-                       f"4096, payload on the line in {MEASURED_NS // 1_000_000} ms"),
+            conditions=f"{QPS} QPs with messages of {SMALLEST} bytes to {LARGEST >> 20} MiB, two functional cards, "
+                       f"PMTU 4096, payload on the line in {MEASURED_NS // 1_000_000} ms"),
         Row("qp_share_jain_beside_loss", "", jain(others), at_least=JAIN_BESIDE_LOSS,
-            conditions=f"the others of {QPS} QPs with messages of {BYTES >> 10} KiB, when one loses {LOSS:.0%} of its "
-                       "packets"),
+            conditions=f"the others of {QPS} QPs with messages of {BYTES >> 10} KiB on two functional cards, when one "
+                       f"loses {LOSS:.0%} of its packets"),
         Row("lossy_qp_share", "", loser * QPS / sum(beside), at_most=LOSER_SHARE,
-            conditions="payload on the line of the one that loses packets, retransmissions included, of a fair share"),
+            conditions="the same: payload on the line of the one that loses packets, retransmissions included, of a "
+                       "fair share"),
     ]

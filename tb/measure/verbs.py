@@ -21,6 +21,7 @@ from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.params import preset
 from weft.tb.flow.simulate import simulate
+from weft.tb.measure import fairness
 from weft.tb.measure.benchmark import CARDS, Row
 from weft.tb.measure.card_lab import PEER, PRESET, SILENCE_NS, Lab
 from weft.tb.measure.driver_cost import CHAIN, DriverCost
@@ -130,6 +131,7 @@ def measure(progress):
         Row("write_payload_gbps", "Gb/s", write, conditions=rates),
         *(Row(f"{name}_payload_gbps", "Gb/s", gbps[OPCODES[name].name], at_least=SHARE * write, conditions=rates)
           for name in ("send", "read")),
+        *fairness.rows(),
         Row("driver_us_per_chunk", "µs", cost.us_per_chunk, at_most=US_PER_CHUNK,
             conditions=f"CPU time of all Python of both drivers, the least of several {lists}, which run in between"),
         Row("driver_us_per_chunk_warm", "µs", cost.warm_us_per_chunk,
