@@ -93,10 +93,15 @@ class Context(Queries):
         engine = card.engine
         if self in card.contexts and engine.rests():
             return False
-        with engine.lock:
+        lock = engine.lock
+        if not lock.acquire(False):
+            lock.wait()
+        try:
             if self not in card.contexts:
                 self.check_open()
             return engine.round()
+        finally:
+            lock.release()
 
     def wait(self, timeout_ns):
         """See :meth:`~weft.driver.engine.card_engine.CardEngine.wait`."""

@@ -10,8 +10,13 @@ def locked(method):
     """A method of a card or of an object of a context, with the lock of the card."""
     @functools.wraps(method)
     def inside(self, *args, **kwargs):
-        with getattr(self, "context", self).lock:
+        lock = getattr(self, "context", self).lock
+        if not lock.acquire(False):
+            lock.wait()
+        try:
             return method(self, *args, **kwargs)
+        finally:
+            lock.release()
 
     return inside
 
