@@ -157,6 +157,9 @@ class TransmitTurns:
         sender, self._served = qp.sender, qp
         if alone:
             credit = self._serve_writes(qp, send, most, credit)
+            if not sender.has_work:
+                self._served_all(qp, credit)
+                return
         room, descriptor, in_card = send.room, qp.work_descriptor, self._in_card
         while (credit > 0 or alone) and room and in_card < most and (fields := sender.next_work()):
             length = fields["length"]
@@ -169,9 +172,15 @@ class TransmitTurns:
         self._in_card = in_card
         self._credit[qp] = credit
         if not sender.has_work:
-            self._turn.popleft()
-            if credit > 0:
-                del self._credit[qp]
+            self._served_all(qp, credit)
+
+    def _served_all(self, qp, credit):
+        """The QP whose turn it is has nothing more."""
+        self._turn.popleft()
+        if credit > 0:
+            self._credit.pop(qp, None)
+        else:
+            self._credit[qp] = credit
 
     def _serve_writes(self, qp, send, most, credit):
         """The plain writes that come first, of a QP that is alone; what is left of its credit."""

@@ -198,8 +198,7 @@ class Sender:
         answer = ANSWERS[syndrome]
         named = near(psn, self.queue.una - 1, wire.PSN_BITS)
         if answer is Answer.ACK:
-            if self._acknowledge(named + 1, now):
-                self._on_msn(msn, now)
+            self._acknowledge(named + 1, now, msn)
         elif answer is Answer.NAK:
             self._on_nak(named, _NAK_STATUS[syndrome], now, msn)
         elif answer is Answer.RNR_NAK:
@@ -209,14 +208,18 @@ class Sender:
         else:
             self.counts["bad_syndromes"] += 1
 
-    def _acknowledge(self, cum, now):
-        """Every PSN below ``cum`` arrived; false if it was never sent, or is known to have arrived."""
+    def _acknowledge(self, cum, now, msn):
+        """Every PSN below ``cum`` arrived, and the peer is done with ``msn`` requests, as far as it says; false if
+        that was never sent, or is known to have arrived."""
         queue = self.queue
         if not queue.una <= cum <= queue.sent_psn:
             self.counts["stray_acks"] += 1
             return False
         self.timer.answered(now)
+        more_done = msn is not None and self._on_msn(msn)
         if cum == queue.una:
+            if more_done:
+                self.moved(now)
             return True
         if not self.awaiting:
             self._rnr = 0
@@ -228,15 +231,15 @@ class Sender:
             self._fail_if_refused()
         return True
 
-    def _on_msn(self, msn, now):
-        """The peer is done with so many requests; the owner knows how many there were."""
-        if msn is None:
-            return
+    def _on_msn(self, msn):
+        """The peer is done with so many requests, of which the owner knows how many there were; true if that is
+        news."""
         msn = near(msn, self.msn, wire.PSN_BITS)
-        if self.msn < msn <= self.requests:
-            self.msn = msn
-            self._rnr = 0
-            self.moved(now)
+        if not self.msn < msn <= self.requests:
+            return False
+        self.msn = msn
+        self._rnr = 0
+        return True
 
     @property
     def awaits_peer(self):
@@ -271,8 +274,7 @@ class Sender:
         if not self._nameable(psn):
             return
         asked = self.timer.round_trip.asking
-        self._acknowledge(max(psn, self.queue.una), now)
-        self._on_msn(msn, now)
+        self._acknowledge(max(psn, self.queue.una), now, msn)
         if self.failed is not None:
             return
         self.timer.not_ready(now, wait_ns)
@@ -283,8 +285,7 @@ class Sender:
     def _on_nak(self, psn, status, now, msn):
         if not self._nameable(psn):
             return
-        self._acknowledge(max(psn, self.queue.una), now)
-        self._on_msn(msn, now)
+        self._acknowledge(max(psn, self.queue.una), now, msn)
         if self.failed is None:
             self._fail_in_turn(psn, status)
 

@@ -42,9 +42,9 @@ class StandardSender(Sender):
     def on_ack(self, psn, syndrome, now, msn=None):
         super().on_ack(psn, syndrome, now)
 
-    def _acknowledge(self, cum, now):
+    def _acknowledge(self, cum, now, msn=None):
         before = len(self.queue)
-        known = super()._acknowledge(cum, now)
+        known = super()._acknowledge(cum, now, msn)
         self.msn += before - len(self.queue)     # such a peer is done with a write when it has it
         return known
 

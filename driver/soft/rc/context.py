@@ -1,12 +1,12 @@
 """A host that speaks RoCEv2 in software: frames and time in, frames and the next deadline out."""
 
 import collections
-import contextlib
 from random import SystemRandom
 
 from ...memory.index_pool import IndexPool
 from ...protocol import arp
 from ...terms.checks import unsigned
+from ...verbs.locking import NO_LOCK
 from .mr import MemoryTable
 from .packet import BadPacket, parse
 
@@ -51,7 +51,7 @@ class SoftContext:
 
     # ------------------------------------------------------------------------- for PDs, CQs and QPs
 
-    lock = contextlib.nullcontext()     # nothing here waits, and one thread uses it
+    lock = NO_LOCK     # nothing here waits, and one thread uses it
 
     def check_open(self):
         """A context in software is always open."""
