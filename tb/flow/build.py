@@ -17,6 +17,7 @@ from weft.tb.flow.tools import BuildFailed, locked
 from weft.tb.flow.verilog_text import top_ports
 
 BUILD_ROOT = Path(os.environ.get("WEFT_BUILD") or "sim_build").absolute()
+LOG = "build.log"
 LOG_LINES = 40
 ROOM_BYTES = 1 << 20
 
@@ -84,7 +85,7 @@ def build(text, *, top, name, sim, waves=False, optimize="build", everything=Fal
             ports = top_ports(text, top)
             (where / f"{top}.v").write_text(text)
             (where / "ports.json").write_text(json.dumps(ports, indent=1))
-            log = where / "build.log"
+            log = where / LOG
             try:
                 tool.build(where, top=top, ports=ports, wave_kind=wave_kind, optimize=optimize,
                            everything=everything, log=log)

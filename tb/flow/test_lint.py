@@ -3,8 +3,16 @@
 import pytest
 
 from weft.tb.flow import lint
+from weft.tb.flow.build import build
 
 CLEAN = "module top(input a, input b, output c); assign c = a & b; endmodule\n"
+OUTER = """module top(a, b, c);
+  input a;
+  input b;
+  output c;
+  inner inner(.a(a), .b(b), .c(c));
+endmodule
+"""
 
 
 @pytest.fixture
@@ -23,6 +31,15 @@ def test_clean_verilog_passes(file_of):
 def test_verilator_warning_fails(file_of):
     with pytest.raises(lint.LintFailed, match="UNDRIVEN"):
         lint.verilator_lint(file_of(CLEAN.replace("assign c = a & b;", "wire d; assign c = d;")), "top")
+
+
+def test_warning_of_a_build_fails():
+    """Inside a design, below ports that the bench drives and reads."""
+    text = CLEAN.replace("module top", "module inner") + OUTER
+    lint.built_clean(build(text, top="top", name="lint", sim="verilator"))
+    where = build(text.replace("a & b;", "a & b & d; wire d;"), top="top", name="lint", sim="verilator")
+    with pytest.raises(lint.LintFailed, match="UNDRIVEN"):
+        lint.built_clean(where)
 
 
 @pytest.mark.parametrize("fault", ["assign c = ~c;", "assign c = a; assign c = b;", "wire d; assign c = d;"])
