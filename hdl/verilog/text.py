@@ -73,6 +73,9 @@ def rtlil_text(component, name, *, emit_src=False):
     from amaranth.back import rtlil
     from amaranth.hdl import Fragment, Signal, Value
 
+    from . import lean_netlist
+
+    lean_netlist.install()
     members = [Value.cast(value) for _, _, value in component.signature.flatten(component)]
     # Constants (`ready` of an always-ready stream) make no port.
     ports = [value for value in members if isinstance(value, Signal)]

@@ -5,13 +5,15 @@ import re
 
 import cocotb
 import pytest
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl._nir import CombinationalCycle
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
 from weft.hdl import verilog
+from weft.hdl.verilog import lean_netlist
 from weft.hdl.verilog.self_reading import SelfReading, self_reading
 from weft.tb.flow import lint
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
@@ -186,6 +188,73 @@ def test_field_that_reads_another_one_is_refused(component):
 @pytest.mark.parametrize("component", [Splitter(apart=True), Registered(), Constants()])
 def test_what_does_not_is_accepted(component):
     assert self_reading(verilog.rtlil_text(component, "top")) == []
+
+
+@pytest.fixture
+def as_amaranth_has_it(monkeypatch):
+    """A function that writes RTLIL without what is faster than Amaranth's own."""
+    def text(component):
+        with monkeypatch.context() as patched:
+            patched.setattr(lean_netlist, "install", lambda: install(lean_netlist.ORIGINALS))
+            return verilog.rtlil_text(component, "top")
+
+    install = lean_netlist.install
+    yield text
+    install()
+
+
+class Operators(wiring.Component):
+    """One of each that a netlist has, narrow and wide, with constants in the middle."""
+
+    a: In(70)
+    b: In(signed(9))
+    by: In(7)
+    o: Out(70)
+    p: Out(9)
+
+    def elaborate(self, _platform):
+        m = Module()
+        a, b, by = self.a, self.b, self.by
+        kept = Signal(70)
+        with m.Switch(by):
+            with m.Case(1, 2):
+                m.d.sync += kept.eq(a * b + 3)
+            with m.Case("1-----0"):
+                m.d.sync += kept[5:40].eq(Cat(by, Const(0b1010, 4), ~b, a[60:]))
+            with m.Default():
+                m.d.sync += kept.bit_select(by, 3).eq(-b)
+        m.d.comb += [
+            self.o.eq(Mux(a.any() ^ b.all(), kept >> by, a - kept)),
+            self.p.eq(Cat(a == kept, b < by, a.xor(), kept.word_select(by[:3], 4), by // 3 > by % 5)),
+        ]
+        return m
+
+
+@pytest.mark.parametrize("made", [lambda: Splitter(apart=True), Constants, Operators])
+def test_lean_netlist_is_the_one_of_amaranth(made, as_amaranth_has_it):
+    assert verilog.rtlil_text(made(), "top") == as_amaranth_has_it(made())
+
+
+class Cycle(wiring.Component):
+    """Two signals, each made from the other, within an operator whose bits depend on all that go in."""
+
+    i: In(8)
+    o: Out(8)
+
+    def elaborate(self, _platform):
+        m = Module()
+        there = Signal(8)
+        back = Signal(8)
+        m.d.comb += [there.eq(self.i + back), back.eq(there >> 3), self.o.eq(there)]
+        return m
+
+
+def test_cycle_is_told_as_amaranth_tells_it(as_amaranth_has_it):
+    with pytest.raises(CombinationalCycle) as lean:
+        verilog.rtlil_text(Cycle(), "top")
+    with pytest.raises(CombinationalCycle) as original:
+        as_amaranth_has_it(Cycle())
+    assert str(lean.value) == str(original.value) and "signal there" in str(lean.value)
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
