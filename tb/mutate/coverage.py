@@ -21,6 +21,9 @@ from weft.tb.mutate.sources import ROOT
 FOLDER = BUILD_ROOT / "coverage"
 REPORT, ANNOTATED = BUILD_ROOT / "reports/coverage.json", BUILD_ROOT / "reports/coverage"
 FLAGS = ("--coverage-line", "--coverage-toggle")
+# Counting makes five times as much code of a block, which then runs for seconds: compiling it is most of the time.
+OPTIMIZE = ["OPT_FAST=-Og"]
+WORKERS = 2
 COUNTS = "coverage.dat"
 KINDS = {"line": "line", "branch": "line", "toggle": "toggle"}
 _POINT = re.compile(r"^C '(?P<point>.*)' (?P<count>\d+)$", re.MULTILINE)
@@ -29,8 +32,10 @@ _MODULE = re.compile(r"^export COCOTB_TEST_MODULES=weft\.tb\.(\S+)$", re.MULTILI
 
 def pytest_configure():
     """Every design that Verilator reads from now on counts."""
+    from weft.tb.flow import cplusplus
     from weft.tb.flow.verilator import Verilator
 
+    cplusplus.OPTIMIZE = [*cplusplus.OPTIMIZE, *OPTIMIZE]
     plain = Verilator.program.__func__
     Verilator.program = classmethod(lambda cls, *arguments, **options: plain(
         cls, *(FLAGS if "--vpi" in arguments else ()), *arguments, **options))
@@ -87,8 +92,8 @@ def run(tests=("tb/blocks",)):
     """Run ``tests`` under Verilator and report; the exit status."""
     for left in FOLDER.glob(f"*/*/{COUNTS}"):
         left.unlink()
-    status = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "weft.tb.mutate.coverage", "-k", "verilator",
-                             *tests], cwd=ROOT, env={**os.environ, "WEFT_BUILD": str(FOLDER)}).returncode
+    command = [sys.executable, "-m", "pytest", "-q", "-n", str(WORKERS), "-p", __name__, "-k", "verilator", *tests]
+    status = subprocess.run(command, cwd=ROOT, env={**os.environ, "WEFT_BUILD": str(FOLDER)}).returncode
     if status:
         print("weft: a test fails, so its counts say nothing", file=sys.stderr)
         return 1
