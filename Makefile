@@ -66,7 +66,7 @@ wave: $(VENV)/.sim
 	@$(BIN)/weft sim $(OPTIONS) --waves --view
 
 test: $(VENV)/.dev
-	@$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 3 $(PYTEST_ARGS)
 
 conformance: $(VENV)/.sim
 	@$(BIN)/python -m weft.tb.conformance.run

@@ -12,10 +12,10 @@ CARDS = {"cards", "job", "lives", "measure"}
 
 
 def pytest_collection_modifyitems(items):
-    """Two workers begin with a half each, and who is done takes the last tests of the other: so what waits for the
-    simulator of two cards is all in the first half, and both end with short tests."""
+    """The workers begin with a part each, and who is done takes the last tests of another: so what waits for the
+    simulator of two cards is all in the first part, and all end with short tests."""
     def turn(item):
-        if item.path.parent.name in CARDS:
+        if item.path.parent.name in CARDS or item.get_closest_marker("cards"):
             return 0
         return 1 if item.get_closest_marker("slow") else 2
     items.sort(key=turn)

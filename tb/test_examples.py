@@ -79,6 +79,7 @@ def test_the_store_holds_as_many_as_it_has_entries(monkeypatch):
         play((example.client, example.server), words=[str(n) for n in range(example.ENTRIES + 1)])
 
 
+@pytest.mark.cards
 @pytest.mark.parametrize("name", ["file_copy.py", "key_value.py"])
 def test_an_example_runs_on_the_rtl(name, tmp_path):
     file = tmp_path / "file"

@@ -141,6 +141,7 @@ def test_bad_usage_is_a_sentence_and_status_2(words, said):
     assert result.exit_code == 2 and result.stdout == "" and said in result.stderr
 
 
+@pytest.mark.cards
 def test_the_model_finds_what_the_rtl_finds(tmp_path):
     found = {}
     for backend in ("rtl", "model"):
