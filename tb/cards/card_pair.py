@@ -1,7 +1,7 @@
 """Two cards, their open drivers and their scoreboards: the stage of the end-to-end benches."""
 
 from cocotb.task import bridge
-from cocotb.triggers import Timer
+from cocotb.triggers import Timer, gather
 
 from weft.hdl.params import preset
 from weft.model.functional.parse import parse
@@ -69,7 +69,6 @@ class CardPair(OpenPair):
         await Timer(LINGER_NS, "ns")
         ending = Ending(self.contexts, self._endpoints, self.guards, self.scoreboards)
         for step in (ending.judge, ending.leave):
-            for side in SIDES:
-                await bridge(step)(side)
+            await gather(*(bridge(step)(side) for side in SIDES))
         self.env.finish()
         return ending.counters, ending.blocks, ending.complaints

@@ -107,8 +107,7 @@ class Crossing:
     async def run(self):
         case, pair = self.case, self.pair
         await pair.start()
-        for side in case.messages:
-            await bridge(self._open)(side)
+        await gather(*(bridge(self._open)(side) for side in case.messages))
         await pair.connect(self.endpoints, path_mtu=MTU[f"MTU_{case.pmtu}"], timeout=TIMEOUT_EXPONENT)
         if self.prepare:
             self.prepare(self)

@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 from cocotb.task import bridge
+from cocotb.triggers import gather
 
 from weft.driver.verbs.context import Context
 from weft.tb.judge.dma_guard import DmaGuard
@@ -34,10 +35,11 @@ class OpenPair:
         self.contexts, self.guards = {}, {}
 
     async def start(self):
-        """Enumerate the hosts and bring the cards up."""
+        """Enumerate the hosts and bring the cards up, both at the same time."""
         await self.env.start()
-        for side in SIDES:
-            await bridge(self._open)(side)
+        await gather(*(bridge(self._open)(side) for side in SIDES))
+        for held in (self.contexts, self.guards):       # whichever was first: who goes through them begins with a
+            held |= {side: held.pop(side) for side in SIDES}
 
     def _open(self, side):
         """Runs in the side's thread."""
