@@ -3,12 +3,15 @@
 Amaranth asks of each bit of a value, whenever one is made, whether it is one: seventeen million times for a card.
 """
 
+import contextlib
 import itertools
+from importlib.metadata import version
 
 from amaranth.back import rtlil
 from amaranth.hdl import _nir
 from amaranth.hdl._nir import Net, Value
 
+KNOWN = ("0.5.10",)      # versions whose netlist this is
 _tuple, _int = tuple.__new__, int.__new__
 _ORIGINAL_CHECK = _nir.Netlist.check_comb_cycles
 _BIT_BY_BIT = ("&", "|", "^")
@@ -106,8 +109,7 @@ def _sigspec(self, *parts):
     return chunks[0] if len(chunks) == 1 else "{ " + " ".join(reversed(chunks)) + " }"
 
 
-# Where it goes: class, name, what comes there; and what was there.
-PLACES = (
+_PLACES = (      # class, name, what comes there
     (_nir.Net, "from_cell", classmethod(_from_cell)),
     (_nir.Net, "from_const", classmethod(_from_const)),
     (_nir.Value, "__new__", _value),
@@ -116,10 +118,13 @@ PLACES = (
     (_nir.Netlist, "check_comb_cycles", _check_comb_cycles),
     (rtlil.ModuleEmitter, "sigspec", _sigspec),
 )
-ORIGINALS = tuple((owner, name, vars(owner)[name]) for owner, name, _ in PLACES)
 
 
-def install(places=PLACES):
-    """Put it in the place of the originals, or these back."""
-    for owner, name, what in places:
-        setattr(owner, name, what)
+@contextlib.contextmanager
+def in_place(of=KNOWN):
+    """In the block Amaranth works so, if it is one ``of`` these versions; another one works as it will."""
+    with contextlib.ExitStack() as undo:
+        for owner, name, what in _PLACES if version("amaranth") in of else ():
+            undo.callback(setattr, owner, name, vars(owner)[name])
+            setattr(owner, name, what)
+        yield

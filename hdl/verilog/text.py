@@ -75,14 +75,13 @@ def rtlil_text(component, name, *, emit_src=False):
 
     from . import lean_netlist
 
-    lean_netlist.install()
     members = [Value.cast(value) for _, _, value in component.signature.flatten(component)]
     # Constants (`ready` of an always-ready stream) make no port.
     ports = [value for value in members if isinstance(value, Signal)]
     design = Fragment.get(component, None).prepare(ports, hierarchy=(name,))
     name_states(design.fragment)
-    text, _ = rtlil.convert_fragment(design, name=name, emit_src=emit_src)
-    return text
+    with lean_netlist.in_place():
+        return rtlil.convert_fragment(design, name=name, emit_src=emit_src)[0]
 
 
 def verilog_text(rtlil):
