@@ -11,10 +11,12 @@ from .pcie import Pcie
 from .receive import TimedReceivePath
 from .rings import TimedRings
 from .second_level import SecondLevel, TimedLife
-from .timing import TIMING
+from .timing import CYCLE_NS, TIMING
 from .transmit import TimedTransmitPath
+from .write_engine import NEVER, RINGS, STATUS
 
 Ring = abi.Ring
+NIC_ENTRIES = RINGS + abi.CARD_TO_HOST.index(Ring.NIC_RX)
 
 
 class TimedCard(FunctionalCard):
@@ -33,16 +35,21 @@ class TimedCard(FunctionalCard):
     rings_type, transmit_type, receive_type, life_type = TimedRings, TimedTransmitPath, TimedReceivePath, TimedLife
 
     def __init__(self, memory, loop, send_frame, interrupt, *, host=None, timing=TIMING, seed=0, **options):
-        self.timing, self._host, self._seed, self.interrupts = timing, host, seed, None
+        self.timing, self._host, self._seed, self.interrupts, self.pcie = timing, host, seed, None, None
         super().__init__(memory, loop, send_frame, interrupt, **options)
 
     def _reset(self):
+        if self.pcie:
+            self.pcie.writes.ended = True
         self.pcie = self._new_pcie()
         self._paced = {}            # client -> when it may write again
         self._posts = {}            # client -> its writes that are not on their way
+        self._status_busy = self._status_changed = False
+        self._status_free = 0.0     # when the status block may be written again
         self.second_level = SecondLevel(self)
         self.commands = Commands(self)
         self.interrupts = self.interrupts or Interrupts(self)       # a reset is not for them
+        self.interrupts.renewed()
         super()._reset()
 
     def plugged(self, function):
@@ -60,30 +67,73 @@ class TimedCard(FunctionalCard):
         """Read descriptors, nodes or the like: they take turns with payload, of which many reads may wait."""
         self.pcie.line(time_ns, read)
 
-    def post(self, client, address, data, time_ns, then=lambda: None):
-        """Write to memory, not before a time, behind all writes before it; ``then`` is called when the write is on its
-        way. Writes of one client come no closer than the write engine takes them: the next one is asked for when the
-        one before has gone."""
+    def post(self, client, address, data, time_ns, then=lambda last: None):
+        """A client of the write engine gets an entry to write, at a time, or with NEVER when :meth:`release` says so.
+
+        It asks a cycle later; the next one when the engine has taken the one before. ``then`` is told when that is.
+        """
         queue = self._posts.setdefault(client, deque())
-        queue.append((time_ns, address, data, then))
+        entry = [time_ns, address, data, then]
+        queue.append(entry)
         if len(queue) == 1:
+            self._post_at(client, queue)
+        return entry
+
+    def release(self, client, entry, time_ns):
+        """An entry may be written from a time on."""
+        entry[0], queue = time_ns, self._posts[client]
+        if queue[0] is entry:
             self._post_at(client, queue)
 
     def _post_at(self, client, queue):
         at = max(queue[0][0], self._paced.get(client, 0.0))
+        if at == NEVER:
+            return
         if at > self.loop.now_ns:
             self.loop.call_at(at, self._post, client, queue)
         else:
             self._post(client, queue)
 
     def _post(self, client, queue):
-        _, address, data, then = queue[0]
-        self.loop.call_at(self.pcie.write(self.loop.now_ns, len(data)), self.memory.write, address, data)
-        self._paced[client] = self.pcie.written_at + self.timing.write_pace
-        then()
-        queue.popleft()
-        if queue:
-            self._post_at(client, queue)
+        (_, address, data, then), pcie = queue[0], self.pcie
+
+        def granted(last, seen):
+            if self.pcie is not pcie:
+                return      # the card was reset
+            self.loop.call_at(seen, self.memory.write, address, data)
+            self._paced[client] = last
+            then(last)
+            queue.popleft()
+            if queue:
+                self._post_at(client, queue)
+
+        pcie.writes.ask(client, self.loop.now_ns + CYCLE_NS, address, len(data), granted)
+
+    def frame_written(self, entry, last):
+        """The write engine took the last beat of a raw frame: its entry follows."""
+        self.release(NIC_ENTRIES, entry, last + CYCLE_NS)
+
+    def tell_status(self):
+        """The status block is to be written; what changes until it is goes with it."""
+        if self._status_busy:
+            self._status_changed = True
+        else:
+            self._status_busy = True
+            self.loop.call_at(max(self.loop.now_ns + self.timing.status, self._status_free), self._write_status)
+
+    def _write_status(self):
+        address, data, pcie = self.registers["status_block"], self.rings.status(), self.pcie
+        self._status_changed = False
+
+        def granted(last, seen):
+            if self.pcie is not pcie:
+                return
+            self.loop.call_at(seen, self.memory.write, address, data)
+            self._status_busy, self._status_free = False, last + CYCLE_NS
+            if self._status_changed:
+                self.tell_status()
+
+        pcie.writes.ask(STATUS, self.loop.now_ns + CYCLE_NS, address, len(data), granted)
 
     # ----------------------------------------------------------------------------------------------- work
 

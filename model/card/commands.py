@@ -45,8 +45,12 @@ class Commands:
         for index, life in before.items():
             if card.qps.get(index) is not life:
                 card.second_level.forget(life)
-        card.rings.finish(Ring.COMMAND)
+        card.loop.call_in(card.timing.command_done, self._finish)
         self.go_on()
+
+    def _finish(self):
+        if self._card.commands is self:
+            self._card.rings.finish(Ring.COMMAND)
 
 
 class _Pages:

@@ -1,10 +1,10 @@
 """Messages of interrupts in time: one vector after the other is looked at, a cycle each, as in ``hdl/pcie/msix.py``."""
 
 from .timing import CYCLE_NS, edge
+from .write_engine import MESSAGES
 
 MESSAGE_BYTES = 4
-OUT = 3 * CYCLE_NS      # from the cycle in which a pending vector is found to its message
-HELD = 5 * CYCLE_NS     # from that cycle until the next vector is looked at, if the message goes at once
+FIRST = 1       # that is looked at when time begins
 
 
 class Interrupts:
@@ -17,9 +17,9 @@ class Interrupts:
 
     def __init__(self, card):
         self._card, self._vectors = card, card.params.msix_vectors
-        self._from, self._at = 0.0, 0       # since when they are looked at, and which one then
+        self._from, self._at = 0.0, FIRST % self._vectors       # since when they are looked at, and which one then
         self._pending = {}          # vector -> since when
-        self._turn = None
+        self._turn = self._sending = None       # the next message; the one that waits for its grant
 
     def pend(self, vector, time_ns):
         """A vector is pending from a time on."""
@@ -27,9 +27,14 @@ class Interrupts:
             self._pending[vector] = edge(time_ns)
             self._go_on()
 
+    def renewed(self):
+        """The write engine is another one: a message that waited for it goes at once."""
+        if self._sending is not None:
+            self._gone(self._sending, self._card.loop.now_ns, self._card.loop.now_ns)
+
     def _go_on(self):
         """The next message is that of the vector that is looked at first."""
-        if self._pending:
+        if self._pending and self._sending is None:
             found = min((self._seen(vector, since), vector) for vector, since in self._pending.items())
             self._turn = found
             self._card.loop.call_at(found[0], self._send, found)
@@ -42,10 +47,17 @@ class Interrupts:
     def _send(self, found):
         if found is not self._turn:
             return      # another one came before it
-        card, (now, vector) = self._card, found
+        at, vector = self._sending = found
         del self._pending[vector]
         self._turn = None
-        at = card.pcie.write(now + OUT, MESSAGE_BYTES, card.timing.message_ahead)
-        card.loop.call_at(at, card.interrupt, vector)
-        self._from, self._at = card.pcie.written_at - OUT + HELD, (vector + 1) % self._vectors
+        self._card.pcie.writes.ask(MESSAGES, at + CYCLE_NS, 0, MESSAGE_BYTES,
+                                   lambda last, seen: self._gone(found, last, seen))
+
+    def _gone(self, found, last, seen):
+        if self._sending is not found:
+            return      # it went when the write engine became another one
+        _, vector = found
+        self._sending = None
+        self._card.loop.call_at(seen, self._card.interrupt, vector)
+        self._from, self._at = last + CYCLE_NS, (vector + 1) % self._vectors
         self._go_on()

@@ -6,13 +6,14 @@ from collections import deque
 from weft.hdl.abi import BLOCK_BYTES
 
 from .timing import BEAT_BYTES, CYCLE_NS, HostTiming, edge
+from .write_engine import WriteEngine
 
 COMPLETION_LINES, COMPLETION_HEADERS = 384, 128     # see hdl/pcie/completion_room.py
 UNIT_LINES = (1, 2, 4)
 LONG_BEATS = (0, 3, 4)      # a completion of so many beats was not split finer
 TRUST = 64
 SOURCES = 3         # of reads: lines, payload, raw frames; they take turns
-READ_BYTES, COMPLETION_BYTES, WRITE_BYTES = 16, 12, 16      # of the headers on the card's streams
+READ_BYTES, COMPLETION_BYTES = 16, 12       # of the headers on the card's streams
 READ_BYTES_ON_LINK = READ_BYTES + 8
 
 
@@ -31,7 +32,7 @@ class Read:
     __slots__ = ("answered", "bytes", "needed")
 
     def __init__(self, address, length, answered):
-        self.bytes, self.answered = length, answered
+        self.bytes, self.answered = -(-(address % 4 + length) // 4) * 4, answered     # whole dwords
         self.needed = (-(-(address % 64 + length) // 64), -(-(address % 128 + length) // 128),
                        -(-(address % 256 + length) // 256))     # by UNIT_LINES
 
@@ -49,6 +50,7 @@ class Pcie:
 
     Attributes
     ----------
+    writes : WriteEngine
     used : list of int
         Completions that reads under way may bring, by unit.
     next_read, take_read : callable(source)
@@ -63,13 +65,8 @@ class Pcie:
         self._held = self._next_turn = None     # what was taken and waits for its time or for room; the next turn
         self._source = 0            # who had the newest turn
         self._freed = deque()       # (when, how much room there is again)
-        self._request_free = self._completion_free = self._up_free = self._down_free = 0.0
-        # (from, to, since when its packet has the write engine, until when, when it has left the link) of the writes of
-        # payload to come
-        self._payload = deque()
-        self._link_was = 0.0        # when the newest write that is over had left the link
-        self._small_free = self._small_left = self._small_seen = 0.0
-        self.written_at = 0.0       # when the newest small write went out of the card
+        self._request_free = self._completion_free = self._down_free = 0.0
+        self.writes = WriteEngine(loop, timing, self.host)
         self._pace = CYCLE_NS / (1 - self.host.stall)     # of a beat
         self.next_read, self.take_read = lambda source: None, None
 
@@ -106,7 +103,7 @@ class Pcie:
             self._turn_at(self._request_free)
         elif self._room(self._held, at):
             read, self._held = self._held, None
-            out = self._between(at)
+            out = self.writes.let_pass(at)
             self._request_free = out + 2 * self._pace
             self._ask(out, read)
             self._take(self._request_free)
@@ -151,8 +148,8 @@ class Pcie:
         wait = host.read_latency_ns * (1 + host.read_jitter * self.random.uniform(-1, 1))
         if host.read_tail and self.random.random() < host.read_tail:
             wait += host.read_tail_ns
-        reaches = max(at + timing.read_request, self._link_free(at) + READ_BYTES_ON_LINK / timing.pcie_bytes_per_ns
-                      + timing.pcie_hop)
+        reaches = (max(at, self.writes.link_free(at)) + READ_BYTES_ON_LINK / timing.pcie_bytes_per_ns
+                   + timing.pcie_hop)
         ready = reaches + wait
         self.loop.call_at(ready, self._answer, read)
 
@@ -183,70 +180,3 @@ class Pcie:
                     self._runs[unit] = min(TRUST, self._runs[unit] + 1)
             if self._runs[self.trusted] == TRUST:
                 self.trusted += 1
-
-    # ------------------------------------------------------------------------------------------------ writes
-
-    def write_payload(self, time_ns, length):
-        """Write the payload of a packet, not before a time; when the card is through with it."""
-        timing, payload = self.timing, self.host.max_payload_bytes
-        at = max(edge(time_ns), self._payload[-1][1] if self._payload else 0.0)
-        pieces = [min(payload, length - done) for done in range(0, length, payload)]
-        beats = [-(-(WRITE_BYTES + piece) // BEAT_BYTES) for piece in pieces]
-        packet_end = at + sum(beats) * self._pace
-        granted = edge(time_ns) - timing.request_ahead
-        for piece, count in zip(pieces, beats, strict=True):
-            end = at + count * self._pace
-            self._up_free = (max(self._up_free, end)
-                             + (piece + timing.write_header_bytes) / timing.pcie_bytes_per_ns)
-            self._payload.append((at, end, granted, packet_end, self._up_free))
-            at = end
-        return at
-
-    def write(self, time_ns, length, ahead=0.0):
-        """Write an entry or another small thing, not before a time; when it is in memory.
-
-        It finds its place between the writes of payload, and does not overtake those before it. Its turn is asked for
-        so long before the time.
-        """
-        timing = self.timing
-        at = self.written_at = max(self._behind(edge(time_ns), edge(time_ns - ahead)), self._small_free)
-        end = self._small_free = at + -(-(WRITE_BYTES + length) // BEAT_BYTES) * self._pace
-        seen = self._small_left = (max(end, self._link_free(at), self._small_left)
-                                   + (length + timing.write_header_bytes) / timing.pcie_bytes_per_ns)
-        if not self._payload or at >= self._payload[-1][1]:
-            self._up_free = max(self._up_free, seen)
-        self._small_seen = max(self._small_seen, seen + timing.pcie_hop)
-        return self._small_seen
-
-    def _drop_old(self):
-        payload, now = self._payload, self.loop.now_ns
-        while payload and payload[0][3] < now:
-            self._link_was = payload.popleft()[4]
-
-    def _between(self, at):
-        """The first time from ``at`` on at which the card's stream is not inside a write of payload."""
-        self._drop_old()
-        for start, end, *_ in self._payload:
-            if start > at:
-                break
-            if start < at < end:
-                return end
-        return at
-
-    def _behind(self, at, asked):
-        """The first time from ``at`` on that is behind the packets that had asked for the write engine before."""
-        self._drop_old()
-        for _, _, granted, packet_end, _ in self._payload:
-            if granted > asked:
-                break
-            at = max(at, packet_end)
-        return at
-
-    def _link_free(self, at):
-        """When what went out of the card before a time has left the link."""
-        free = self._link_was
-        for _, end, _, _, left in self._payload:
-            if end > at:
-                break
-            free = left
-        return free

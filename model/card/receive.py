@@ -6,38 +6,51 @@ from weft.hdl import abi
 
 from ..functional.receive_path import ReceivePath
 from ..functional.report_merge import ReportMerge
-from .timing import BEAT_BYTES, edge
+from ..functional.window import PROBE
+from .timing import BEAT_BYTES, CYCLE_NS, HALF_PS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, edge
+from .write_engine import NIC
 
 Reason, Ring = abi.Reason, abi.Ring
+# Of the window, see hdl/adamap/window.py, and of the builder behind it, see hdl/adamap/builder.py.
+MARK = 2                        # cycles for the mark of a packet that slid the window, behind a cycle for each run
+FIRST_RUN = 2 * CYCLE_NS        # from a packet at the window until the builder may take its first run
+RUN, SEAL, SEAL_OLDEST = 5 * CYCLE_NS, 4 * CYCLE_NS, 3 * CYCLE_NS      # what the builder does, from its choice on
+FULL = 9 * CYCLE_NS             # from a run that finds its node full until that is reported
+OPENED = 3 * CYCLE_NS           # from a packet at the window until the node of its first hole grows old
+EXPIRED = 2 * CYCLE_NS          # from the age of a node until the builder sees it
 
 
 class TimedReceivePath(ReceivePath):
     """:class:`ReceivePath` with the time that each step takes.
 
-    A frame arrives with its last byte on the line; the MAC hands it on at the line's rate, as the gateware's does.
+    A frame arrives with its last byte on the line; the MAC hands it on at the line's rate, each beat as soon as the
+    one before it is over.
     """
 
     def __init__(self, card):
         super().__init__(card)
         self._mac_free = 0.0
         self._waiting, self._beats = deque(), 0     # frames that wait for space in the report ring, and their beats
-        self.placed = 0.0       # when the payload of all packets so far is through the write engine
-        self._due = {}          # source -> when its newest report goes out
-        self._node_lag = 0.0    # what the nodes sealed now take until their report
+        self.ticket = 0         # of the newest packet
+        self._reports = {"event": deque(), "retire": deque()}   # (when, ticket, entry) that wait for their packets
+        self._builder_free = 0.0        # when the node builder is done with what it does
+        self._node_at = 0.0     # when the nodes that are sealed now are reported
 
     def receive(self, frame, at=None):
         """A frame from the line, its last byte now, or at a later time that no other frame comes before."""
-        loop = self.card.loop
-        self._mac_free = max(self._mac_free, at or loop.now_ns) + len(frame) * 8 / self.card.line_gbps
-        loop.call_at(edge(self._mac_free + self.card.timing.judge), self.judge, frame)
+        loop, length, gbps = self.card.loop, len(frame), self.card.line_gbps
+        begin = max(self._mac_free, at or loop.now_ns) + PREAMBLE_BYTES * 8 / gbps
+        self._mac_free = begin + (length + LINE_OVERHEAD_BYTES - PREAMBLE_BYTES) * 8 / gbps
+        last = begin + (length - 1) // BEAT_BYTES * BEAT_BYTES * 8 / gbps
+        loop.call_at(edge(last - HALF_PS) + self.card.timing.judge, self.judge, frame)
 
     def judge(self, frame):
         """A frame reaches the window."""
         if self.card.receive_path is not self:
             return
         beats = -(-len(frame) // BEAT_BYTES)
-        behind = (self.placed - self.card.loop.now_ns) * self.card.line_gbps / 8 / BEAT_BYTES
-        if self._beats + max(0.0, behind) + beats > self.card.params.rx_buffer_beats:
+        behind = self.card.pcie.writes.behind_ns * self.card.line_gbps / 8 / BEAT_BYTES
+        if self._beats + behind + beats > self.card.params.rx_buffer_beats:
             self.card.counters["rx_frames"] += 1
             self.card.refuse(Reason.BUFFER_FULL)
         elif self._waiting or self._stuck():
@@ -65,20 +78,30 @@ class TimedReceivePath(ReceivePath):
     # ------------------------------------------------------------------------------------- what is written
 
     def _place(self, segments, payload, judged):
-        """The payload is in memory before any report that speaks of it; its place on the way is taken now.
-
-        The window slides over holes, and seals a node, before it lets a packet go.
-        """
+        """The payload is in memory before any report that speaks of it; its place on the way is taken in its turn."""
         super()._place(segments, payload, judged)
-        timing = self.card.timing
-        at = self.card.loop.now_ns + timing.place + bool(judged.lost) * timing.slide + judged.seal * timing.seal
-        for _, length in segments:
-            self.placed = self.card.pcie.write_payload(at, length)
+        self._ask(self._verdict(judged), [segment for segment in segments if segment[1]])
+
+    def _verdict(self, judged):
+        """When a packet leaves the window: later if that slides over holes, or seals a node."""
+        cycles = 0
+        if judged.lost or judged.seal:
+            cycles = 1 + (len(judged.lost) + MARK if judged.lost else 0) + judged.seal
+        return self.card.loop.now_ns + cycles * CYCLE_NS
+
+    def _ask(self, verdict, segments):
+        self.ticket = self.card.pcie.writes.stream(verdict + self.card.timing.place, segments)
 
     def _raw(self, header, frame):
         """The frame goes to memory first, then the entry that tells of it."""
-        self.card.pcie.write(self.card.loop.now_ns + self.card.timing.raw, len(frame))
+        card = self.card
+        card.rings.newest = None
         super()._raw(header, frame)
+        entry = card.rings.newest
+        if entry is not None:
+            self.ticket = card.pcie.writes.stream(
+                card.loop.now_ns + card.timing.raw, [(0, len(frame))], NIC,
+                lambda last, seen: card.frame_written(entry, last))
 
     # ---------------------------------------------------------------------------------------- second level
 
@@ -94,32 +117,69 @@ class TimedReceivePath(ReceivePath):
     def _pass_over(self, header, life, merge):
         self.card.second_level.unmatched(header, life)
 
-    def retire(self, life, lag):
-        """Report the nodes that leave so much later."""
+    def retire(self, life, lag, ticket):
+        """Report the nodes that leave so much later, behind the packet with this ticket."""
         merge = ReportMerge(None)
         self._retire(life, merge)
-        self._emit(merge, lag)
+        for _, entry in merge.drain():
+            self._wait("retire", self.card.loop.now_ns + lag + self.card.timing.retire_report, ticket, entry)
 
     # -------------------------------------------------------------------------------------------- reports
 
+    def _node_age(self):
+        """From a hole's packet until the builder looks at how old its node is."""
+        return super()._node_age() + OPENED
+
     def _age(self, key, draft):
-        self._node_lag = self.card.timing.aged_report
+        if self.card.builder.open.get(key) is draft:
+            begin = max(self.card.loop.now_ns + EXPIRED, self._builder_free)
+            self._builder_free, self._node_at = begin + SEAL_OLDEST, begin + self.card.timing.aged_report
         super()._age(key, draft)
 
     def _record(self, life, judged, merge, header):
-        timing = self.card.timing
-        self._node_lag = timing.node_report + bool(judged.lost) * timing.hole_run
+        """The builder takes one run after the other."""
+        if judged.verdict == PROBE:
+            self._ask(self._verdict(judged), [])
+        run = self.card.loop.now_ns + FIRST_RUN
+        for _ in judged.lost:
+            begin = max(run, self._builder_free)
+            self._builder_free, run = begin + RUN, run + CYCLE_NS
+            self._node_at = begin + FULL
+        if judged.seal:
+            begin = max(run + (MARK * CYCLE_NS if judged.lost else 0.0), self._builder_free)
+            self._builder_free, self._node_at = begin + SEAL, begin + self.card.timing.node_report
         super()._record(life, judged, merge, header)
 
-    def _emit(self, merge, retire_lag=0.0):
-        """Each source has its own way to the reporter and keeps its order there."""
-        timing, loop = self.card.timing, self.card.loop
+    def _emit(self, merge):
+        """Events wait for their packets; nodes, which speak of nothing that came, do not."""
+        now = self.card.loop.now_ns
         for source, entry in merge.drain():
-            at = loop.now_ns + {"event": timing.event_report, "node": self._node_lag,
-                                "retire": timing.retire_report + retire_lag}[source]
-            if source != "node":
-                at = max(at, self.placed + (timing.placed if source == "event" else timing.placed_retire))
-            if source == "retire":
-                at = max(at, self._due.get("event", 0.0))
-            at = self._due[source] = max(at, self._due.get(source, 0.0))
-            loop.call_at(at, self._report_later, entry)
+            if source == "node":
+                self.card.loop.call_at(self._node_at, self._report_later, entry)
+            else:
+                self._wait(source, now, self.ticket, entry)
+
+    def _wait(self, source, time_ns, ticket, entry):
+        queue = self._reports[source]
+        queue.append((time_ns, ticket, entry))
+        if len(queue) == 1:
+            self._look(source)
+
+    def _look(self, source):
+        """The oldest report of a source goes to its ring when its packet is placed; each source keeps its order."""
+        if self.card.receive_path is not self:
+            return      # the card was reset
+        loop, queue, timing = self.card.loop, self._reports[source], self.card.timing
+        behind = timing.placed if source == "event" else timing.placed_retire
+        while queue:
+            time_ns, ticket, entry = queue[0]
+            placed = self.card.pcie.writes.placed(ticket)
+            if placed is None:
+                loop.call_at(self.card.pcie.writes.again, self._look, source)
+                return
+            at = max(time_ns, placed + behind)
+            if at > loop.now_ns:
+                loop.call_at(at, self._look, source)
+                return
+            queue.popleft()
+            self.card.report(entry)

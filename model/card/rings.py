@@ -7,10 +7,12 @@ from weft.hdl import abi
 from ..functional.rings import CardRings
 from .pcie import Read
 from .timing import CYCLE_NS
+from .write_engine import NEVER, RINGS
 
 Ring = abi.Ring
 REQUEST_LINES_MAX = 4
 _LOG2 = {f"{ring.name.lower()}_log2": ring for ring in abi.HOST_TO_CARD}
+_CLIENT = {ring: RINGS + at for at, ring in enumerate(abi.CARD_TO_HOST)}      # of the write engine
 PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
 
 
@@ -23,9 +25,11 @@ class TimedRings(CardRings):
     def __init__(self, card):
         super().__init__(card)
         self._storing = dict.fromkeys(abi.CARD_TO_HOST, 0)     # entries that are not yet on their way
+        self._taken = dict.fromkeys(abi.CARD_TO_HOST, 0.0)      # when the newest entry was on its way
         self._owed = set()          # rings whose next entry brings an interrupt
         self._asked = dict.fromkeys(abi.HOST_TO_CARD, 0)     # index behind the last descriptor asked for
-        self._held = dict.fromkeys(abi.HOST_TO_CARD, 0)      # asked for and not taken
+        self._held = dict.fromkeys(abi.HOST_TO_CARD, 0)      # asked for and not offered
+        self._offered = dict.fromkeys(abi.HOST_TO_CARD, False)      # the oldest one that came stands at its taker's
         self._ready = {ring: deque() for ring in abi.HOST_TO_CARD}
         self._reads = {ring: deque() for ring in abi.HOST_TO_CARD}     # [index, count, came], oldest first
 
@@ -34,6 +38,7 @@ class TimedRings(CardRings):
         ring = _LOG2.get(name)
         if ring is not None and value >> abi.RING_ENABLE_BIT & 1:
             self._asked[ring] = self._held[ring] = 0
+            self._offered[ring] = False
             self._ready[ring].clear()
             self._reads[ring].clear()
 
@@ -56,8 +61,8 @@ class TimedRings(CardRings):
             self._held[ring] += count
             order = [at, count, False]
             self._reads[ring].append(order)
-            read = Read(address, count * abi.BLOCK_BYTES,
-                        lambda done, order=order: self.card.loop.call_at(done, self._came, ring, order))
+            read = Read(address, count * abi.BLOCK_BYTES, lambda done, order=order: self.card.loop.call_at(
+                done + self.card.timing.delivered, self._came, ring, order))
             self.card.line_read(self.card.loop.now_ns + delay, read)
             delay += 3 * CYCLE_NS
 
@@ -70,7 +75,15 @@ class TimedRings(CardRings):
             index, count, _ = reads.popleft()
             now = self.card.loop.now_ns
             self._ready[ring].extend((self.entry(ring, (index + k) % self._wrap(ring)), now) for k in range(count))
+        self._offer(ring)
         self.card.descriptors(ring)
+
+    def _offer(self, ring):
+        """The oldest descriptor stands where it is taken: its place is free."""
+        if self._ready[ring] and not self._offered[ring]:
+            self._offered[ring] = True
+            self._held[ring] -= 1
+            self.fetch(ring, self.card.timing.ring_refill)
 
     def peek(self, ring):
         """The oldest descriptor that came and was not taken, or None."""
@@ -84,28 +97,30 @@ class TimedRings(CardRings):
     def take(self, ring):
         """The oldest descriptor goes to who carries it out."""
         entry, _ = self._ready[ring].popleft()
-        self._held[ring] -= 1
-        self.fetch(ring, self.card.timing.ring_refill)
+        self._offered[ring] = False
+        self._offer(ring)
         return entry
 
     def tell(self):
         """The status block follows at its own pace."""
-        if address := self.card.registers["status_block"]:
-            self.card.post("status", address, self.status(), self.card.loop.now_ns + self.card.timing.status)
+        if self.card.registers["status_block"]:
+            self.card.tell_status()
 
     # ----------------------------------------------------------------------------------- card to host
 
     def store(self, ring, address, data):
-        lag = self.card.timing.store_frame_entry if ring is Ring.NIC_RX else 0.0
+        """The entry of a raw frame waits until its frame is written."""
         self._storing[ring] += 1
-        self.card.post(ring, address, data, self.card.loop.now_ns + lag, lambda: self._on_its_way(ring))
+        time = NEVER if ring is Ring.NIC_RX else self.card.loop.now_ns
+        self.newest = self.card.post(_CLIENT[ring], address, data, time, lambda last: self._on_its_way(ring, last))
 
-    def _on_its_way(self, ring):
-        """An entry went out of the card; an interrupt that it caused follows."""
+    def _on_its_way(self, ring, last):
+        """The write engine took an entry; an interrupt that it caused follows."""
         self._storing[ring] -= 1
+        self._taken[ring] = last
         if ring in self._owed:
             self._owed.discard(ring)
-            self._tell_host(ring, self.card.pcie.written_at)
+            self._tell_host(ring, last)
 
     def _tell_host(self, ring, time_ns):
         self.card.interrupts.pend(abi.VECTOR[ring], time_ns + self.card.timing.interrupt)
@@ -117,4 +132,4 @@ class TimedRings(CardRings):
             if self._storing[ring]:
                 self._owed.add(ring)
             else:
-                self._tell_host(ring, max(self.card.loop.now_ns, self.card.pcie.written_at))
+                self._tell_host(ring, max(self.card.loop.now_ns + self.card.timing.doorbell, self._taken[ring]))

@@ -80,6 +80,7 @@ class SecondLevel:
         self.prefetcher = Prefetcher(card, self._node_came, self._force)
         self._queued = 0
         self._stalled_since = None
+        self._newest = 0        # ticket of the newest header that was tried
 
     def look(self, life):
         """Nodes were linked."""
@@ -93,10 +94,10 @@ class SecondLevel:
         return free > 0 and len(nodes.waiting) < SHARE * free and nodes.order is None
 
     def match(self, header, life, judged):
-        self._enter(life, header.rsn, judged.psn)
+        self._enter(life, header.rsn, judged.psn, self.card.receive_path.ticket)
 
     def probe(self, header, life):
-        self._enter(life, header.rsn, None)
+        self._enter(life, header.rsn, None, self.card.receive_path.ticket)
 
     def unmatched(self, header, life):
         """A header that found no room: what it passes over leaves behind the headers that wait."""
@@ -111,13 +112,14 @@ class SecondLevel:
         nodes = life.matcher
         if nodes.order is not None and not nodes.waiting and self._queued < self.card.params.match_queue - 1:
             rsn, nodes.order = nodes.order, None
-            self._enter(life, rsn, None)
+            self._enter(life, rsn, None, self._newest)
 
-    def _enter(self, life, rsn, psn):
-        self.card.loop.call_in(self.card.timing.match, self._try_new, life, rsn, psn)
+    def _enter(self, life, rsn, psn, ticket):
+        self.card.loop.call_in(self.card.timing.match, self._try_new, life, rsn, psn, ticket)
 
-    def _try_new(self, life, rsn, psn):
+    def _try_new(self, life, rsn, psn, ticket):
         nodes = life.matcher
+        self._newest = max(self._newest, ticket)
         if nodes.waiting:
             self._queue(life, rsn, psn)
         elif not self._try(life, rsn, psn, new=True):
@@ -213,7 +215,7 @@ class SecondLevel:
         """Report the nodes that leave so much later, and give their places back."""
         if life.matcher.retired:
             self.prefetcher.left(life.matcher.retired)
-            self.card.receive_path.retire(life, lag)
+            self.card.receive_path.retire(life, lag, self._newest)
             self.prefetcher.look(life, lag + CYCLE_NS)
 
     def forget(self, life):

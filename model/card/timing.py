@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 CYCLE_NS = 4.0      # of the card's clock, 250 MHz
 BEAT_BYTES = 64
+HALF_PS = 0.0005        # times on the line are exact to a picosecond
 
 
 def edge(time_ns):
@@ -52,62 +53,56 @@ class Timing:
         From the driver's call to the card; of a whole read.
     register_pace : float
         Between writes that come at once.
-    read_request : float
-        From a read's request out of the card to the host's memory.
     room : float
         From a read's last completion to the request that waited for its room.
     pcie_bytes_per_ns : float
         Of the link, Gen3 x16.
     pcie_hop : float
         From the last byte on the link to the other side.
-    write_pace : float
-        Between small writes of one client.
-    write_header_bytes, completion_header_bytes : int
-        Of a TLP on the link, besides its payload.
-    interrupt : float
-        From a ring entry's request to its vector's being pending.
-    message_ahead : float
-        By how much a message asks for the write engine earlier than an entry that is as late.
+    write_header_bytes, message_header_bytes, completion_header_bytes : int
+        Of a TLP on the link, besides its payload: of writes to addresses above and below 4 GiB.
+    interrupt, doorbell : float
+        From a ring entry's beat in the write engine to its vector's being pending; from the doorbell that arms a ring
+        with entries until it might be.
     ring_fetch, ring_refill : float
         From a doorbell at the card to the request for the descriptor, and from the place for more to theirs.
+    delivered : float
+        From a descriptor's last line at the card until it is offered to its taker.
     descriptor : float
-        From a descriptor's last line at the card to the choice between its first packet and others.
+        From there to the choice between its first packet and others.
     check : float
         From there to the request for the payload.
     frame_descriptor : float
         The same of a raw frame.
-    payload : float
-        From the last completion of a read to its first byte in the frame.
-    send, send_raw : float
-        From the last beat of a frame out of the framer to the line; of a raw frame.
+    payload, raw_payload : float
+        From the last completion of a read to its first byte in the framer; of a raw frame's in its reader.
+    send : float
+        From the last beat of a frame through the merge to the line.
     retire, retire_raw : float
-        From the last beat of a descriptor's last packet until it counts as finished.
+        From the last beat of a descriptor's last packet out of the framer, or of a raw frame out of its reader, until
+        it counts as finished.
     status : float
-        From there to the status block's request.
+        From there until the status block is made up.
     judge : float
-        From the last byte of a packet on the line to the window's verdict.
+        From a packet's last beat out of the MAC to the window's verdict.
     place : float
         From a verdict to the request for the payload's write.
     raw : float
-        From the last byte of a raw frame on the line to the request for its write.
-    request_ahead : float
-        By how much a packet asks for the write engine before its payload is there.
-    store_frame_entry : float
-        From there to the request for its ring entry's.
+        From where a raw frame would be judged to the request for its write.
     placed, placed_retire : float
-        From the last beat of a packet's payload to the earliest report that speaks of it; of a node that leaves.
-    event_report, node_report, retire_report : float
-        From a verdict, or from when a node leaves its list, to the request for the report's write.
-    slide, seal : float
-        By how much a verdict is later that slides over holes, or seals a node.
-    hole_run, aged_report : float
-        By how much the report of a node is later that gets holes before it is sealed; from a node's age to its
-        report's write.
+        From the last beat of a packet's payload in the write engine until a report that speaks of it is at its ring;
+        of a node that leaves.
+    retire_report : float
+        From when a node leaves its list until that report is at its ring, at least.
+    node_report, aged_report : float
+        The same of a node that is sealed, from when the builder takes what seals it, or sees that it is old.
     command, qp_command : float
-        From the descriptor's line at the card to the request for the answer's write; of a command that is about a QP.
+        From the descriptor's line at the card until the answer is at its ring; of a command that is about a QP.
+    command_done : float
+        From there until the command counts as finished.
     pages, pages_written : float
         From the descriptor of a PAGE_TABLE_WRITE to the first request for its entries, and from the last entry in the
-        table to the request for the answer's write.
+        table until the answer is at its ring.
     look, linked, ask : float
         Prefetcher, see ``hdl/adamap/prefetch.py``: from the matcher's reason to look at a list, or a doorbell at the
         card, until it may be chosen; from the step that asks for blocks to the request.
@@ -122,46 +117,41 @@ class Timing:
     register_write: float = 16.4
     register_pace: float = 12.0
     register_read: float = 52.0
-    read_request: float = 14.0
     room: float = 20.0
     pcie_bytes_per_ns: float = 15.754
-    pcie_hop: float = 6.0
-    write_pace: float = 20.0
-    write_header_bytes: int = 20
+    pcie_hop: float = 10.0
+    write_header_bytes: int = 24
+    message_header_bytes: int = 20
     completion_header_bytes: int = 20
-    interrupt: float = 20.0
-    message_ahead: float = 28.0
+    interrupt: float = 16.0
+    doorbell: float = 24.0
     ring_fetch: float = 56.0
-    ring_refill: float = 4.0
-    descriptor: float = 24.0
-    check: float = 84.0
-    frame_descriptor: float = 56.0
+    ring_refill: float = 28.0
+    delivered: float = 32.0
+    descriptor: float = 8.0
+    check: float = 64.0
+    frame_descriptor: float = 20.0
     payload: float = 40.0
-    send: float = 40.0
-    send_raw: float = 16.0
-    retire: float = 44.0
-    retire_raw: float = 36.0
-    status: float = 12.0
-    judge: float = 91.8
-    place: float = 80.0
-    raw: float = 52.0
-    request_ahead: float = 28.0
-    store_frame_entry: float = 44.0
-    placed: float = -16.0
-    placed_retire: float = -8.0
-    event_report: float = 88.0
-    node_report: float = 84.0
-    retire_report: float = 88.0
-    slide: float = 16.0
-    seal: float = 8.0
-    hole_run: float = 20.0
-    aged_report: float = 92.0
-    command: float = 112.0
-    qp_command: float = 196.0
-    pages: float = 82.0
-    pages_written: float = 84.0
+    raw_payload: float = 36.0
+    send: float = 12.0
+    retire: float = 12.0
+    retire_raw: float = 8.0
+    status: float = 0.0
+    judge: float = 92.0
+    place: float = 8.0
+    raw: float = 8.0
+    placed: float = 12.0
+    placed_retire: float = 20.0
+    retire_report: float = 40.0
+    node_report: float = 28.0
+    aged_report: float = 24.0
+    command: float = 32.0
+    qp_command: float = 116.0
+    command_done: float = 12.0
+    pages: float = 50.0
+    pages_written: float = 36.0
     look: float = 12.0
-    linked: float = 8.0
+    linked: float = 28.0
     ask: float = 24.0
     line: float = 28.0
     wake: float = 24.0

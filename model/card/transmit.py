@@ -1,7 +1,7 @@
 """The transmit path in time: packets chosen, reads under way, frames complete in order, one at a time on the line.
 
 What is chosen goes ahead of everything that is chosen later, but frames of the two bulk clients, payload and raw
-frames, alternate where both wait for the framer.
+frames, merge behind the framer.
 """
 
 from collections import deque
@@ -10,6 +10,7 @@ from weft.hdl import abi, wire
 
 from ..functional.transmit_path import TransmitPath
 from .frame import DataFrame
+from .frame_merge import PAYLOAD, RAW, Frame, FrameMerge
 from .pcie import Read
 from .timing import BEAT_BYTES, CYCLE_NS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, edge
 
@@ -19,6 +20,12 @@ Ring = abi.Ring
 CHOSEN_MAX = 13
 AHEAD = 2           # of them wait for the translation
 TRANSLATE = 2 * CYCLE_NS        # between packets
+TAKEN = CYCLE_NS    # from a read on RQ until a packet moves up that waits for it
+HEADER = 15 * CYCLE_NS          # from a packet's choice until its headers are in the framer
+MERGED = CYCLE_NS               # from the framer to the merge
+SEALED = 8 * CYCLE_NS           # of a frame's last beat: its ICRC
+RAW_FRAMES = 4      # being read, see hdl/simple_nic.py
+RAW_MERGED = 2 * CYCLE_NS       # from the reader of raw frames to the merge; so many beats are between
 BULK_SHARE = 8      # see hdl/pcie/dma_read.py
 FIFO_BEATS = 19     # between the framer and the MAC, besides the send buffer
 
@@ -34,14 +41,20 @@ class _Job:
         In order; the time is known ahead.
     open : int
         Reads that are not answered.
+    merging : Frame or None
+        At the merge.
     """
 
-    __slots__ = ("at", "frame", "lane", "last", "length", "open", "reads", "ring", "slots")
+    __slots__ = ("at", "chosen", "frame", "lane", "last", "length", "merging", "open", "reads", "ring", "slots")
 
-    def __init__(self, frame, length, ring, lane, last, at, reads):
+    def __init__(self, frame, length, ring, lane, last, chosen, at, reads):
         self.frame, self.length, self.ring, self.lane, self.last, self.at = frame, length, ring, lane, last, at
-        self.reads, self.open = reads, len(reads)
-        self.slots = []
+        self.chosen, self.reads, self.open = chosen, reads, len(reads)
+        self.slots, self.merging = [], None
+
+    @property
+    def beats(self):
+        return -(-self.length // BEAT_BYTES)
 
 
 class _Lane:
@@ -66,13 +79,16 @@ class TimedTransmitPath(TransmitPath):
         card.pcie.next_read, card.pcie.take_read = self.next_read, self.take_read
         self._streams = {}          # ring -> [iterator over packets, the next one, first time it may be chosen]
         self._next_choice, self._full = 0.0, False
-        self._translated = deque([0.0] * (AHEAD + 1))       # when the newest packets went to translation
-        self._framing = None        # the job in the framer
+        self._entered = 0.0         # when the newest packet began to wait for translation
+        self._translated = deque([0.0] * AHEAD)     # when the newest packets went there
+        self._framing = False       # it is known when the first job's last beat leaves the framer
         self._framer_free = self._line_free = 0.0
+        self._merge = FrameMerge(card.loop, self._merged, lambda: card.transmit_path is self)
+        self._raw_read = self._raw_passed = 0.0     # when the newest raw frame was read, and was through the merge
+        self._raw_behind = deque()  # beats of raw frames that were read and are not through
         self._buffered = deque()    # (begins to leave the send buffer, has left it, beats), oldest first
         self._beats = 0
         self._woken = 0.0           # when it will be looked again
-        self._last_data = False     # the last frame in the framer was of payload
         self._most = min(card.params.bulk_slot_bytes, card.pcie.host.max_read_bytes)
 
     def start(self):
@@ -117,44 +133,45 @@ class TimedTransmitPath(TransmitPath):
             if self._full or (again is None and new is None):
                 return
             first = min(again[2] if again else new[2], new[2] if new else again[2])
-            at = max(self._next_choice, first, self._translated[0])
+            at = max(self._next_choice, first, self._entered)
             if at > now:
                 self._wake_at(at)
                 return
             ring, stream = (Ring.RETRANSMIT, again) if again and again[2] <= at else (Ring.SEND, new)
             packet, segments = stream[1]
             self._next_choice = at + max(1, len(segments)) * CYCLE_NS
-            self._translated.popleft()
-            self._translated.append(max(at, self._translated[-1]) + TRANSLATE)
+            self._entered = max(at, self._translated.popleft()) + CYCLE_NS
+            self._translated.append(max(self._entered + CYCLE_NS, self._translated[-1] + TRANSLATE))
             stream[1] = next(stream[0], None)
             last = stream[1] is None
             if last:
                 self._streams[ring] = None
             self.count(packet)
-            self._enter(lane, DataFrame(packet, segments, self.card), ring, last, now + timing.check, segments)
+            self._enter(lane, DataFrame(packet, segments, self.card), ring, last, timing.check, segments)
 
     def _choose_raw(self):
         """Take raw frames, as many as may be under way."""
         rings, now = self.card.rings, self.card.loop.now_ns
-        while rings.peek(Ring.NIC_TX) is not None and self._raw.slots:
+        while rings.peek(Ring.NIC_TX) is not None and len(self._raw.jobs) < RAW_FRAMES:
+            taken = max(now, rings.came(Ring.NIC_TX) + CYCLE_NS)
             entry = rings.take(Ring.NIC_TX)
             found = abi.NIC_TX.unpack(entry)
             frame = next(self._raw_frames(entry), None)
             if frame is None:
                 rings.finish(Ring.NIC_TX)
             else:
-                self._enter(self._raw, frame, Ring.NIC_TX, True, now + self.card.timing.frame_descriptor,
+                self._enter(self._raw, frame, Ring.NIC_TX, True, taken - now + self.card.timing.frame_descriptor,
                             [(found.address, found.length)])
 
-    def _enter(self, lane, frame, ring, last, at, segments):
-        job = _Job(frame, len(frame), ring, lane, last, at, self._pieces(segments))
+    def _enter(self, lane, frame, ring, last, lag, segments):
+        now = self.card.loop.now_ns
+        job = _Job(frame, len(frame), ring, lane, last, now, now + lag, self._pieces(segments))
         lane.jobs.append(job)
         if job.open:
             lane.asking.append(job)
             if lane.asking[0] is job and lane.slots:
-                self.card.pcie.wanted(at)
-        else:
-            job.slots.append((at, 0))
+                self.card.pcie.wanted(job.at)
+        if lane.jobs[0] is job and lane is self._data:
             self._frame()
 
     def _pieces(self, segments):
@@ -184,56 +201,92 @@ class TimedTransmitPath(TransmitPath):
         if not job.reads:
             lane.asking.popleft()
             if self._full:
-                self._wake_at(self.card.loop.now_ns)
+                self._wake_at(self.card.loop.now_ns + TAKEN)
         return read
 
     def _answered(self, job, slot, length):
         def answered(done):
             job.slots[slot] = done, -(-length // BEAT_BYTES)
             job.open -= 1
-            if not job.open and job.lane.jobs[0] is job and self._framing is None:
-                self._frame()
+            if not job.open and job.lane.jobs[0] is job:
+                if job.lane is self._data:
+                    self._frame()
+                else:
+                    self._read_raw()
         return answered
 
     # ------------------------------------------------------------------------------------ sending frames
 
     def _frame(self):
-        """The next frame goes through the framer, if that is idle."""
-        if self._framing is not None:
+        """The first job goes through the framer: its headers at once, the rest when its payload is there."""
+        job, merge = self._data.jobs[0], self._merge
+        begin = max(self._framer_free + CYCLE_NS, job.chosen + HEADER)
+        if job.merging is None:
+            job.merging = Frame(begin + MERGED, None, job.beats, job)
+            merge.enter(PAYLOAD, job.merging)
+        if job.open or self._framing:
             return
-        data, raw = self._data.jobs, self._raw.jobs
-        lanes = (raw, data) if self._last_data else (data, raw)
-        jobs = next((jobs for jobs in lanes if jobs and not jobs[0].open), None)
-        if jobs is None:
-            return
-        job = self._framing = jobs[0]
-        self._last_data = jobs is data
-        beats = -(-job.length // BEAT_BYTES)
-        start = end = max(self._framer_free, self.card.loop.now_ns)
-        for done, rows in job.slots:
-            end = max(end, edge(done + self.card.timing.payload)) + rows * CYCLE_NS
-        end = max(end, edge(start) + beats * CYCLE_NS, edge(self._send_place(beats)))
+        self._framing = True
+        beats, rows, end = -(-(job.length - wire.ICRC_BYTES) // BEAT_BYTES), 0, begin
+        for done, count in job.slots:
+            end = max(end + CYCLE_NS, edge(done + self.card.timing.payload)) + (count - 1) * CYCLE_NS
+            rows += count
+        end = max(end + (beats - 1 - rows) * CYCLE_NS, edge(self._send_place(beats)))
         self._framer_free = end
-        self.card.loop.call_at(end, self._framed, job, end, beats)
+        self.card.loop.call_at(end, self._framed, job)
+        merge.complete(job.merging, end + SEALED)
 
-    def _framed(self, job, end, beats):
+    def _framed(self, job):
         """A frame has left the framer: its slots are free."""
         if self.card.transmit_path is not self:
             return
-        timing, lane = self.card.timing, job.lane
+        lane = self._data
         lane.jobs.popleft()
         lane.slots += len(job.slots)
-        raw = job.ring is Ring.NIC_TX
-        self._line(job.frame, job.length, end + (timing.send_raw if raw else timing.send), beats)
+        self._framing = False
         if job.last:
-            retired = end + (timing.retire_raw if raw else timing.retire)
-            self.card.loop.call_at(retired, self.card.rings.finish, job.ring)
-        self._framing = None
-        if lane.asking:
+            self.card.loop.call_in(self.card.timing.retire, self.card.rings.finish, job.ring)
+        if lane.asking and lane.slots:
             self.card.pcie.wanted(lane.asking[0].at)
-        if raw:
-            self._choose_raw()
-        self._frame()
+        if lane.jobs:
+            self._frame()
+
+    def _read_raw(self):
+        """The first raw frame goes to the merge; a few beats of raw frames may wait there."""
+        job = self._raw.jobs[0]
+        if job.merging or job.open or sum(self._raw_behind) + job.beats > max(RAW_MERGED / CYCLE_NS, job.beats):
+            return
+        begin = max(self._raw_read + CYCLE_NS, self._raw_passed)
+        for done, _ in job.slots:
+            begin = max(begin, edge(done + self.card.timing.raw_payload))
+        self._raw_read = begin + (job.beats - 1) * CYCLE_NS
+        self._raw_behind.append(job.beats)
+        job.merging = Frame(begin + RAW_MERGED, 0.0, job.beats, job)
+        self._merge.enter(RAW, job.merging)
+        self.card.loop.call_at(self._raw_read, self._raw_framed, job)
+
+    def _raw_framed(self, job):
+        """A raw frame was read: its slots are free."""
+        if self.card.transmit_path is not self:
+            return
+        lane = self._raw
+        lane.jobs.popleft()
+        lane.slots += len(job.slots)
+        self.card.loop.call_in(self.card.timing.retire_raw, self.card.rings.finish, job.ring)
+        if lane.asking and lane.slots:
+            self.card.pcie.wanted(lane.asking[0].at)
+        self._choose_raw()
+        if lane.jobs:
+            self._read_raw()
+
+    def _merged(self, job, time_ns):
+        """A frame goes to the line."""
+        self._line(job.frame, job.length, time_ns + self.card.timing.send, job.beats)
+        if job.lane is self._raw:
+            self._raw_behind.popleft()
+            self._raw_passed = time_ns
+            if job.lane.jobs:
+                self._read_raw()
 
     def _send_place(self, beats):
         """When the send buffer has space for the last beat of a frame: the ones before leave it beat by beat."""

@@ -35,7 +35,27 @@ def test_a_small_scenario_is_the_same_on_gateware_and_model(small):
     assert not found.problems
     assert small["counters"]["b"]["holes"] and small["counters"]["b"]["nodes_retired"]
     assert found.mismatches == []
-    assert abs(found.time_error) < 0.05 and found.gateware["stall_cycles"] == small["stall_cycles"]
+    assert abs(found.gateware["cycles"] - small["cycles"]) < 1
+    assert found.gateware["stall_cycles"] == small["stall_cycles"]
+
+
+# Each is about a rule of the gateware; what the times differ by is less than a cycle, but for headers on the PCIe link
+# that are shorter for addresses below 4 GiB, which are drawn anew.
+RULES = {
+    "raw frames wait for whole payload frames": Scenario(
+        "both", bytes=32 * 1024, message_bytes=4096, both=True, rtt_us=2.0, seed=32),
+    "reports take turns with payload at the write engine": next(one for one in FIT if one.name == "fit-more-21"),
+    "the builder takes holes until it sees that a node is old": Scenario(
+        "ages", bytes=24 * 1024, pmtu=256, loss=0.1, node_age_ns=500, rtt_us=2.0, seed=33),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_of_the_gateware_is_the_models(rule):
+    scenario = RULES[rule]
+    found = Comparison(scenario, Gateware().run(scenario), run_model(scenario))
+    assert found.problems == [] and found.mismatches == [] and abs(found.stall_error) <= 0.02
+    assert abs(found.gateware["cycles"] - found.model["cycles"]) < 1
 
 
 def test_what_was_sent_and_lost_has_to_be_the_same_on_functional_cards(small):

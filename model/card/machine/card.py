@@ -48,7 +48,7 @@ class CompiledRings(TimedRings):
 class CompiledReceivePath(TimedReceivePath):
     """:class:`TimedReceivePath` of the packets that are not as they should be."""
 
-    _mac_free, placed = cell(CARD, "mac_free"), cell(CARD, "placed")
+    _mac_free = cell(CARD, "mac_free")
 
     def __init__(self, card):
         self.cells = card.cells
@@ -105,14 +105,16 @@ class CompiledCard(TimedCard):
         share = max(params.bulk_tags // 8, 1)
         for lane, free in ((DATA_LANE, params.bulk_tags - share), (RAW_LANE, share)):
             self.machine.w.lane[self.number, lane].free = free
-        for name in ("pcie_bytes_per_ns", "pcie_hop", "read_request", "request_ahead", "check", "payload", "send",
-                     "send_raw", "retire", "retire_raw", "room", "judge", "place"):
+        for name in ("pcie_bytes_per_ns", "pcie_hop", "check", "payload", "raw_payload", "send", "retire", "retire_raw",
+                     "room", "judge", "place"):
             setattr(card, name, getattr(timing, name))
         card.read_latency, card.read_jitter = host.read_latency_ns, host.read_jitter
         card.read_tail, card.read_tail_ns = host.read_tail, host.read_tail_ns
         card.max_payload, card.split = host.max_payload_bytes, host.split_completions
         card.write_header, card.completion_header = timing.write_header_bytes, timing.completion_header_bytes
-        card.pace, card.trusted, card.gbps, card.next_turn = self.pcie.pace, 1, self.line_gbps, math.inf
+        card.message_header, card.merge_turn = timing.message_header_bytes, RAW_LANE
+        card.pace, card.trusted, card.gbps = self.pcie.pace, 1, self.line_gbps
+        card.next_turn = card.look_next = card.merge_next = math.inf
         card.most = min(params.bulk_slot_bytes, host.max_read_bytes)
         card.tx_places, card.rx_beats = params.tx_buffer_beats, params.rx_buffer_beats
         card.qpn_width = params.qpn_width

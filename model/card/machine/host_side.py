@@ -5,9 +5,12 @@ import random
 import numpy as np
 
 from ..timing import CYCLE_NS, HostTiming
-from .cells import cell
-from .state import CARD, DRAWS
+from ..write_engine import CLIENTS, STREAM
+from . import run
+from .state import CARD, DRAWS, PAGE
+from .write_engine import NO_KEY
 
+_GRANT_FREE, _LAST_BEAT, _BACKLOG = (CARD.names.index(name) for name in ("grant_free", "last_beat", "backlog"))
 _DRAW = {name: CARD.names.index(name) for name in ("draw", "line_draw")}
 
 
@@ -52,22 +55,63 @@ class Draws:
 class CompiledPcie:
     """:class:`~weft.model.card.pcie.Pcie`, which is described there, of a compiled card."""
 
-    written_at = cell(CARD, "written_at")
-
     def __init__(self, loop, timing, host=None, seed=0, card=None):
         self.loop, self.timing, self.host = loop, timing, host or HostTiming()
         self.machine, self.number, self.cells = card.machine, card.number, card.cells
         self.pace = CYCLE_NS / (1 - self.host.stall)
         self._draws = Draws(random.Random(f"pcie {seed}"), card, "draws", "draw")
         self.refill = self._draws.fill
+        self.writes = CompiledWrites(self)
 
     def line(self, time_ns, read):
         if self.cells.numbers[_DRAW["draw"]] > DRAWS - 2:
             self.refill()
         self.machine.line(self.number, time_ns, read)
 
-    def write(self, time_ns, length, ahead=0.0):
-        return self.machine.write(self.number, time_ns, length, ahead)
 
-    def write_payload(self, time_ns, length):
-        return self.machine.write_payload(self.number, time_ns, length)
+class CompiledWrites:
+    """:class:`~weft.model.card.write_engine.WriteEngine`, which is described there, of a compiled card."""
+
+    ended = False
+
+    def __init__(self, pcie):
+        self._pcie, self._waiting, self._key = pcie, {}, CLIENTS
+
+    def stream(self, time_ns, segments, client=STREAM, granted=None):
+        key = NO_KEY
+        if granted:
+            self._key += 1
+            key = self._key
+            self._waiting[key] = granted
+        (address, first), (second_address, second), *_ = (*segments, (0, 0), (0, 0))
+        return self._call(run.write_stream, time_ns, client, address % PAGE, first, second_address % PAGE, second, key)
+
+    def ask(self, client, time_ns, address, length, granted):
+        self._waiting[client] = granted
+        self._call(run.write_ask, client, time_ns, address % PAGE, length)
+
+    def placed(self, ticket):
+        at = self._call(run.write_placed, ticket)
+        return None if at < 0.0 else at
+
+    def tell(self):
+        """Those who were granted are told; somebody may still wait."""
+        machine, number = self._pcie.machine, self._pcie.number
+        card = machine.w.card[number]
+        told = machine.w.told[number, :card.told].tolist()
+        card.told = 0
+        for key, last, seen in told:
+            self._waiting.pop(int(key))(last, seen)
+        self._call(run.write_look)
+
+    @property
+    def again(self):
+        return max(self._pcie.cells.floats[_GRANT_FREE], self._pcie.loop.now_ns + CYCLE_NS)
+
+    @property
+    def behind_ns(self):
+        floats = self._pcie.cells.floats
+        return max(0.0, floats[_LAST_BEAT] - self._pcie.loop.now_ns) + floats[_BACKLOG]
+
+    def _call(self, function, *arguments):
+        return self._pcie.machine.call(function, self._pcie.number, *arguments)

@@ -4,12 +4,13 @@ its QP's. All others are Python's."""
 from weft.hdl import abi, wire
 
 from ...machine_code import compiled, inlined
-from ..timing import BEAT_BYTES, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES
+from ..timing import BEAT_BYTES, HALF_PS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES
+from ..write_engine import STREAM
 from .events import edge, push
 from .frames import copy_pages, free_frame
-from .pcie import write_payload
 from .state import BUFFERED, JUDGE, PAGE
 from .table import world
+from .write_engine import NO_KEY, behind, stream
 
 KEY_TAG_BITS, REMOTE_WRITE = abi.KEY_TAG_BITS, int(abi.AccessFlag.REMOTE_WRITE)
 RTR, RTS = int(abi.QpState.RTR), int(abi.QpState.RTS)
@@ -66,8 +67,10 @@ def deliver(t, c, handle, time):
     w = world(t)
     card, g, mask = w.card[c], w.g[0], len(w.frame) - 1
     found = w.frame[handle & mask]
-    card.mac_free = max(card.mac_free, time) + found.bytes * 8 / card.gbps
-    found.judged, found.number, found.next = max(edge(card.mac_free + card.judge), g.now), g.number, -1
+    begin = max(card.mac_free, time) + PREAMBLE_BYTES * 8 / card.gbps
+    card.mac_free = begin + (found.bytes + LINE_OVERHEAD_BYTES - PREAMBLE_BYTES) * 8 / card.gbps
+    last = begin + (found.bytes - 1) // BEAT_BYTES * BEAT_BYTES * 8 / card.gbps
+    found.judged, found.number, found.next = max(edge(last - HALF_PS) + card.judge, g.now), g.number, -1
     g.number += 1
     if card.rx_count:
         w.frame[card.rx_tail & mask].next = handle
@@ -99,8 +102,7 @@ def judge(t, c, handle):
     work, now, length = w.work[found.work], w.g[0].now, found.length
     if card.slow or work.odd or work.retransmit or (found.last and work.ack_req) or length == 0:
         return False
-    behind = (card.placed - now) * card.gbps / 8 / BEAT_BYTES
-    if max(0.0, behind) + -(-found.bytes // BEAT_BYTES) > card.rx_beats:
+    if behind(w, c) * card.gbps / 8 / BEAT_BYTES + -(-found.bytes // BEAT_BYTES) > card.rx_beats:
         return False
     if (card.mac and card.mac != work.dst_mac) or (card.ip and card.ip != work.dst_ip):
         return False
@@ -124,10 +126,7 @@ def judge(t, c, handle):
     card.rx_frames += 1
     card.rx_packets += 1
     card.rx_bytes += length
-    at, left = now + card.place, length
-    while left:
-        piece = min(left, PAGE - va % PAGE)
-        card.placed = write_payload(w.t, c, at, piece)
-        va, left = va + piece, left - piece
+    first = min(length, PAGE - va % PAGE)
+    stream(w.t, c, now + card.place, STREAM, va, first, 0, length - first, NO_KEY)
     free_frame(w, handle)
     return True

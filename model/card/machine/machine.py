@@ -20,10 +20,12 @@ from .state import (
     FINISHED,
     FRAME,
     GLOBAL,
+    GRANTED,
     GROW,
     HEAD,
     JOBS,
     LINES,
+    MERGING,
     NEXT,
     PACKET,
     QP,
@@ -68,7 +70,8 @@ class Machine:
         self.works, self._unused = [None] * WORKS, list(range(WORKS))
         self._handlers = {HEAD: self._head, NEXT: self._next, RAW: self._choose_raw, SEND: self._send,
                           SEND_RAW: self._send_raw, PACKET: self._packet, ANSWERED: self._answered,
-                          FINISHED: self._finished, REFILL: self._refill, GROW: self._grow}
+                          FINISHED: self._finished, REFILL: self._refill, GROW: self._grow,
+                          GRANTED: self._granted}
 
     @classmethod
     def of(cls, loop):
@@ -135,7 +138,10 @@ class Machine:
         w.heap[:len(heap)] = np.array(heap, dtype=EVENT)
         g.heap_size = len(heap)
         lane, handle = w.lane[c, DATA_LANE], w.card[c].rx_head
-        frames = [w.job[c, DATA_LANE, at & JOBS - 1].frame for at in range(lane.head, lane.tail)]
+        frames = [int(w.job[c, DATA_LANE, at & JOBS - 1].frame) for at in range(lane.head, lane.tail)]
+        merging = [*range(card.merge_head0, card.merge_tail0), *[card.hold_index] * int(card.holds == 1 + DATA_LANE)]
+        framed = (int(w.merging[c, DATA_LANE, at & MERGING - 1, 3]) for at in merging)
+        frames += [frame for frame in framed if frame not in frames]
         for _ in range(w.card[c].rx_count):
             frames.append(handle)
             handle = w.frame[handle & len(w.frame) - 1].next
@@ -146,6 +152,7 @@ class Machine:
         drawn = w.card[c].line_draw      # the line is what it was
         w.card[c] = np.zeros(1, CARD)[0]
         w.card[c].line_draw = drawn
+        w.asks[c] = 0
         w.lane[c] = np.zeros(2, w.lane.dtype)
         w.stream[c] = np.zeros(2, w.stream.dtype)
         w.qp[c], w.mr[c], w.page[c] = (np.zeros_like(found[c]) for found in (w.qp, w.mr, w.page))
@@ -248,6 +255,9 @@ class Machine:
     def _finished(self, card, ring, _):
         card.finished(ring)
 
+    def _granted(self, card, *_):
+        card.pcie.writes.tell()
+
     def _refill(self, card, *_):
         card.refill()
 
@@ -309,26 +319,20 @@ class Machine:
 
     def line(self, c, time, read):
         """A read of Python."""
-        numbers, loop = self._numbers, self.loop
         self._next_read += 1
         self.reads[self._next_read] = read
-        numbers[NUMBER], self._floats[NOW] = loop.number, loop.now_ns
-        run.line_read(self.table, c, time, read.bytes, *read.needed, self._next_read)
-        loop.number = numbers[NUMBER]
+        self.call(run.line_read, c, time, read.bytes, *read.needed, self._next_read)
 
-    def write(self, c, time, length, ahead):
-        self._floats[NOW] = self.loop.now_ns
-        return run.write(self.table, c, time, length, ahead)
-
-    def write_payload(self, c, time, length):
-        self._floats[NOW] = self.loop.now_ns
-        return run.write_payload(self.table, c, time, length)
-
-    def enter_raw(self, c, frame, length, last, at, address, count):
-        """A raw frame becomes a job."""
+    def call(self, function, c, *arguments):
+        """Call machine code of a card: events that it makes are numbered with those of the loop."""
         numbers, loop = self._numbers, self.loop
+        numbers[NUMBER], self._floats[NOW] = loop.number, loop.now_ns
+        found = function(self.table, c, *arguments)
+        loop.number = numbers[NUMBER]
+        return found
+
+    def enter_raw(self, c, frame, length, last, lag, address, count):
+        """A raw frame becomes a job."""
         self._next_read += 1
         self.raw[self._next_read] = frame
-        numbers[NUMBER], self._floats[NOW] = loop.number, loop.now_ns
-        run.enter_raw(self.table, c, self._next_read, length, last, at, address, count)
-        loop.number = numbers[NUMBER]
+        self.call(run.enter_raw, c, self._next_read, length, last, lag, address, count)

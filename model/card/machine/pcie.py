@@ -10,12 +10,12 @@ from ..pcie import (
     LONG_BEATS,
     READ_BYTES_ON_LINK,
     TRUST,
-    WRITE_BYTES,
 )
 from ..timing import BEAT_BYTES
 from .events import call_at, edge
-from .state import ANSWER, DRAWS, FREED, LINES, TURN, WRITES
+from .state import ANSWER, DRAWS, FREED, LINES, TURN
 from .table import world
+from .write_engine import link_free
 
 
 @inlined
@@ -105,8 +105,7 @@ def ask_host(t, c, at, place):
     wait = card.read_latency * (1 + card.read_jitter * (-1.0 + 2.0 * draw(w, c)))
     if card.read_tail > 0.0 and draw(w, c) < card.read_tail:
         wait += card.read_tail_ns
-    reaches = max(at + card.read_request, link_free(w, c, at) + READ_BYTES_ON_LINK / card.pcie_bytes_per_ns
-                  + card.pcie_hop)
+    reaches = max(at, link_free(w, c, at)) + READ_BYTES_ON_LINK / card.pcie_bytes_per_ns + card.pcie_hop
     call_at(w, reaches + wait, ANSWER, c, place)
 
 
@@ -146,104 +145,6 @@ def release(w, place):
     """A read is over."""
     w.read[place].next = w.read[0].next
     w.read[0].next = place
-
-
-@inlined
-def drop_old(w, c):
-    """Writes of packets that are over are forgotten."""
-    card, now = w.card[c], w.g[0].now
-    while card.write_head != card.write_tail:
-        oldest = w.writes[c, card.write_head & (WRITES - 1)]
-        if oldest[3] >= now:
-            break
-        card.link_was = oldest[4]
-        card.write_head += 1
-
-
-@compiled
-def write_payload(t, c, time, length):
-    """Write the payload of a packet, not before a time; when the card is through with it."""
-    w = world(t)
-    card = w.card[c]
-    drop_old(w, c)
-    newest = 0.0
-    if card.write_head != card.write_tail:
-        newest = w.writes[c, (card.write_tail - 1) & (WRITES - 1)][1]
-    at = max(edge(time), newest)
-    beats, left = 0, length
-    while left > 0:
-        beats += -(-(WRITE_BYTES + min(card.max_payload, left)) // BEAT_BYTES)
-        left -= card.max_payload
-    packet_end = at + beats * card.pace
-    granted = edge(time) - card.request_ahead
-    left = length
-    while left > 0:
-        piece = min(card.max_payload, left)
-        left -= piece
-        end = at + -(-(WRITE_BYTES + piece) // BEAT_BYTES) * card.pace
-        card.up_free = max(card.up_free, end) + (piece + card.write_header) / card.pcie_bytes_per_ns
-        if card.write_tail - card.write_head == WRITES:
-            raise OverflowError("too many writes of a compiled card")
-        entry = w.writes[c, card.write_tail & (WRITES - 1)]
-        entry[0], entry[1], entry[2], entry[3], entry[4] = at, end, granted, packet_end, card.up_free
-        card.write_tail += 1
-        at = end
-    return at
-
-
-@compiled
-def write(t, c, time, length, ahead):
-    """Write an entry or another small thing, not before a time; when it is in memory."""
-    w = world(t)
-    card = w.card[c]
-    at = card.written_at = max(behind(w, c, edge(time), edge(time - ahead)), card.small_free)
-    end = card.small_free = at + -(-(WRITE_BYTES + length) // BEAT_BYTES) * card.pace
-    seen = card.small_left = (max(max(end, link_free(w, c, at)), card.small_left)
-                              + (length + card.write_header) / card.pcie_bytes_per_ns)
-    if card.write_head == card.write_tail or at >= w.writes[c, (card.write_tail - 1) & (WRITES - 1)][1]:
-        card.up_free = max(card.up_free, seen)
-    card.small_seen = max(card.small_seen, seen + card.pcie_hop)
-    return card.small_seen
-
-
-@inlined
-def between(w, c, at):
-    """The first time from ``at`` on at which the card's stream is not inside a write of payload."""
-    card = w.card[c]
-    drop_old(w, c)
-    for place in range(card.write_head, card.write_tail):
-        one = w.writes[c, place & (WRITES - 1)]
-        if one[0] > at:
-            break
-        if one[0] < at < one[1]:
-            return one[1]
-    return at
-
-
-@inlined
-def behind(w, c, at, asked):
-    """The first time from ``at`` on that is behind the packets that had asked for the write engine before."""
-    card, clear = w.card[c], at
-    drop_old(w, c)
-    for place in range(card.write_head, card.write_tail):
-        one = w.writes[c, place & (WRITES - 1)]
-        if one[2] > asked:
-            break
-        clear = max(clear, one[3])
-    return clear
-
-
-@inlined
-def link_free(w, c, at):
-    """When what went out of the card before a time has left the link."""
-    card = w.card[c]
-    free = card.link_was
-    for place in range(card.write_head, card.write_tail):
-        one = w.writes[c, place & (WRITES - 1)]
-        if one[1] > at:
-            break
-        free = one[4]
-    return free
 
 
 @inlined

@@ -3,30 +3,39 @@
 from pathlib import Path
 
 from ...machine_code import compiled, entries, inlined
+from ..transmit import RAW_FRAMES
 from .events import call_at, pop, top
+from .frame_merge import merge_again, merge_look
 from .frames import free_frame, full, new_frame
 from .line import judge, line, next_arrival, send
 from .pcie import answer, draws_run_out, new_read, release, wanted
 from .pcie import line as ask_line
-from .pcie import write as pcie_write
-from .pcie import write_payload as pcie_write_payload
 from .state import (
     AFTER_DATA,
     AFTER_RAW,
+    AGAIN,
     ANSWER,
     ANSWERED,
     CHOOSE,
     CHOOSE_RAW,
+    DATA_LANE,
     DONE,
     FINISH,
     FINISHED,
     FRAMED,
+    GRANTED,
     JOBS,
     JUDGE,
     LINE,
+    LOOK,
+    MERGE,
+    MERGING,
+    NEXT_FRAME,
     PACKET,
     RAW,
+    RAW_FRAMED,
     RAW_LANE,
+    READ_RAW,
     REFILL,
     RETIRE,
     SEND,
@@ -39,11 +48,13 @@ from .state import (
     WANT,
 )
 from .table import world
-from .transmit import answered, choose, enter, frame_next, next_read, turn
+from .transmit import answered, choose, enter, frame_next, next_read, read_raw, turn
+from .write_engine import ask, look, look_again, placed, stream
 
 RAW_RING = 0     # of a job; those of the streams are behind it
 HERE = Path(__file__).parent
-NUMBERS = ("hdl/abi.py", "hdl/wire.py", *(f"model/card/{name}.py" for name in ("pcie", "timing", "transmit")))
+NUMBERS = ("hdl/abi.py", "hdl/wire.py",
+           *(f"model/card/{name}.py" for name in ("pcie", "timing", "transmit", "write_engine")))
 entry = entries((*sorted(HERE.glob("*.py")), *(HERE.parents[2] / name for name in NUMBERS)))
 
 
@@ -60,42 +71,68 @@ def steps(t, c):
                 return code
         card.program >>= STEP_BITS
         if step == CHOOSE_RAW:
-            if card.raw_ready and w.lane[c, RAW_LANE].free:
+            if card.raw_ready and w.lane[c, RAW_LANE].tail - w.lane[c, RAW_LANE].head < RAW_FRAMES:
                 return RAW
         elif step == WANT:
             at = next_read(w, c, card.lane)
             if at >= 0.0:
                 wanted(w, c, at)
         elif step == LINE:
-            code = framed(w, c)
+            code = passed(w, c)
             if code != DONE:
                 return code
+        elif step == AGAIN:
+            through(w, c)
         elif step == RETIRE:
-            job = w.job[c, card.lane, (card.framing - 1) & (JOBS - 1)]
-            if job.last:
-                lag = card.retire_raw if card.lane == RAW_LANE else card.retire
-                call_at(w, card.framed_at + lag, FINISH, c, job.ring)
-            card.framing = 0
-        elif step != CHOOSE:
+            retire(w, c)
+        elif step == READ_RAW:
+            if w.lane[c, RAW_LANE].head != w.lane[c, RAW_LANE].tail:
+                read_raw(w.t, c)
+        elif step == NEXT_FRAME and w.lane[c, DATA_LANE].head != w.lane[c, DATA_LANE].tail:
             frame_next(w.t, c)
     g.a = 0
     return DONE
 
 
 @inlined
-def framed(w, c):
-    """The frame that has left the framer goes to the line."""
-    card, g = w.card[c], w.g[0]
-    job, lane = w.job[c, card.lane, (card.framing - 1) & (JOBS - 1)], w.lane[c, card.lane]
+def retire(w, c):
+    """The first job of the card's lane is out of its reader or framer: its slots are free."""
+    card = w.card[c]
+    lane = w.lane[c, card.lane]
+    job = w.job[c, card.lane, lane.head & (JOBS - 1)]
     lane.head += 1
     lane.free += job.slots
     raw = card.lane == RAW_LANE
-    time = line(w, c, job.length, card.framed_at + (card.send_raw if raw else card.send), card.beats_framed)
+    if not raw:
+        card.framing = 0
+    if raw or job.last:
+        call_at(w, w.g[0].now + (card.retire_raw if raw else card.retire), FINISH, c, job.ring)
+
+
+@inlined
+def passed(w, c):
+    """The frame that passed the merge goes to the line."""
+    card, g = w.card[c], w.g[0]
+    one = w.merging[c, card.pass_lane, card.pass_index & (MERGING - 1)]
+    raw, frame = card.pass_lane == RAW_LANE, int(one[3])
+    time = line(w, c, int(one[4]), card.pass_end + card.send, int(one[2]))
     if not raw and card.compiled_line:
-        send(w.t, c, job.frame, time)
+        send(w.t, c, frame, time)
         return DONE
-    g.a, g.x = job.frame, time
+    g.a, g.x = frame, time
     return SEND_RAW if raw else SEND
+
+
+@inlined
+def through(w, c):
+    """What waited for a frame to pass."""
+    card = w.card[c]
+    if card.pass_lane == RAW_LANE:
+        card.raw_behind -= int(w.merging[c, RAW_LANE, card.pass_index & (MERGING - 1), 2])
+        card.raw_passed = card.pass_end
+        if w.lane[c, RAW_LANE].head != w.lane[c, RAW_LANE].tail:
+            read_raw(w.t, c)
+    merge_again(w, c)
 
 
 @compiled
@@ -120,7 +157,16 @@ def event(t, kind, c, a):
     elif kind == TURN:
         turn(w.t, c)
     elif kind == FRAMED:
-        card.program = AFTER_RAW if card.lane == RAW_LANE else AFTER_DATA
+        card.lane, card.program = DATA_LANE, AFTER_DATA
+    elif kind == RAW_FRAMED:
+        card.lane, card.program = RAW_LANE, AFTER_RAW
+    elif kind == MERGE:
+        merge_look(w.t, c)
+    elif kind == LOOK:
+        if look(w.t, c):
+            if card.told:
+                return GRANTED
+            look_again(w.t, c)
     elif kind == WAKE:
         card.program = START
     elif kind == FINISH:
@@ -172,24 +218,42 @@ def line_read(t, c, time, count, need0, need1, need2, cookie):
 
 
 @entry
-def write(t, c, time, length, ahead):
-    """See :func:`weft.model.card.machine.pcie.write`."""
+def write_ask(t, c, client, time, address, length):
+    """See :func:`weft.model.card.machine.write_engine.ask`."""
     w = world(t)
-    return pcie_write(w.t, c, time, length, ahead)
+    ask(w, c, client, time, address, length)
+    top(w)
 
 
 @entry
-def write_payload(t, c, time, length):
-    """See :func:`weft.model.card.machine.pcie.write_payload`."""
+def write_stream(t, c, time, client, address, first, second_address, second, key):
+    """See :func:`weft.model.card.machine.write_engine.stream`."""
     w = world(t)
-    return pcie_write_payload(w.t, c, time, length)
+    ticket = stream(w.t, c, time, client, address, first, second_address, second, key)
+    top(w)
+    return ticket
 
 
 @entry
-def enter_raw(t, c, cookie, length, last, at, address, count):
+def write_placed(t, c, ticket):
+    """See :func:`weft.model.card.machine.write_engine.placed`."""
+    w = world(t)
+    return placed(w.t, c, ticket)
+
+
+@entry
+def write_look(t, c):
+    """See :func:`weft.model.card.machine.write_engine.look_again`."""
+    w = world(t)
+    look_again(w.t, c)
+    top(w)
+
+
+@entry
+def enter_raw(t, c, cookie, length, last, lag, address, count):
     """A raw frame becomes a job."""
     w = world(t)
-    enter(w, c, RAW_LANE, cookie, length, RAW_RING, last, at, address, count, 0, 0)
+    enter(w, c, RAW_LANE, cookie, length, RAW_RING, last, lag, address, count, 0, 0)
     top(w)
 
 

@@ -7,16 +7,19 @@ from collections import namedtuple
 
 import numpy as np
 
+from ..write_engine import CLIENTS, TICKETS
+
 # Kinds of events.
-ANSWER, FRAMED, WAKE, JUDGE, FINISH, TURN = range(6)
+ANSWER, FRAMED, WAKE, JUDGE, FINISH, TURN, LOOK, MERGE, RAW_FRAMED = range(9)
 # Why machine code returns to Python: nothing left to do, or something that Python does, see ``machine.py``.
-DONE, HEAD, NEXT, RAW, SEND, SEND_RAW, PACKET, ANSWERED, FINISHED, REFILL, GROW = range(11)
+DONE, HEAD, NEXT, RAW, SEND, SEND_RAW, PACKET, ANSWERED, FINISHED, REFILL, GROW, GRANTED = range(12)
 # Steps of the transmit path, three bits each in a program.
-END, CHOOSE, CHOOSE_RAW, WANT, FRAME, LINE, RETIRE = range(7)
+END, CHOOSE, CHOOSE_RAW, WANT, NEXT_FRAME, LINE, RETIRE, AGAIN, READ_RAW = range(9)
 STEP_BITS = 4
 SEND_STREAM, AGAIN_STREAM = 0, 1
 DATA_LANE, RAW_LANE = 0, 1
 JOBS, SLOTS, WRITES, BUFFERED, DRAWS, WORKS, LINES, FREED = 512, 96, 4096, 1024, 8192, 1 << 14, 1024, 1024
+GROUPS, STORES, TOLD, MERGING = 4096, 128, 64, 64
 SPARE_DRAWS = 512     # more than one event takes
 PAGE = 4096
 
@@ -27,8 +30,10 @@ def program(*steps):
 
 
 START = program(CHOOSE, CHOOSE_RAW)
-AFTER_DATA = program(LINE, RETIRE, WANT, FRAME)
-AFTER_RAW = program(LINE, RETIRE, WANT, CHOOSE_RAW, FRAME)
+AFTER_DATA = program(RETIRE, WANT, NEXT_FRAME)
+AFTER_RAW = program(RETIRE, WANT, CHOOSE_RAW, READ_RAW)
+PASS = program(LINE, AGAIN)
+PASS_BITS = 2 * STEP_BITS
 
 
 def _dtype(floats, integers):
@@ -40,23 +45,27 @@ GLOBAL = _dtype("now limit_time top_time x", "number limit_number top_number cod
 EVENT = _dtype("time", "number kind c a")
 CARD = _dtype(
     # PCIe, as weft.model.card.pcie has them
-    "request_free completion_free up_free down_free link_was small_free small_left small_seen written_at pace "
-    "read_latency read_jitter read_tail read_tail_ns pcie_bytes_per_ns pcie_hop read_request request_ahead "
-    "next_turn "
+    "request_free completion_free down_free pace read_latency read_jitter read_tail read_tail_ns pcie_bytes_per_ns "
+    "pcie_hop next_turn "
+    # its write engine
+    "look_next grant_free stream_free split_at lined0 lined1 used_at ordered0 ordered1 ordered2 ordered3 last_beat "
+    "rq_free link_was wrote read_out placed_at backlog up_free grant_moved grant_beat "
     # transmit
-    "next_choice translated0 translated1 translated2 framer_free line_free woken gbps check payload send "
-    "send_raw retire retire_raw room framed_at "
+    "next_choice entered translated0 translated1 framer_free line_free woken gbps check payload raw_payload send "
+    "retire retire_raw room merge_free merge_next hold_at pass_end raw_read raw_passed "
     # line and receive
-    "loss delay mac_free placed judge place",
-    "used0 used1 used2 trusted runs1 runs2 max_payload split write_header completion_header write_head write_tail "
-    "line_head line_tail freed_head freed_tail held source draw line_draw full framing last_data most pending "
+    "loss delay mac_free judge place",
+    "used0 used1 used2 trusted runs1 runs2 max_payload split write_header message_header completion_header write_head "
+    "write_tail owner keyed ticket placed told group_head group_tail stored_head stored_tail stored_beats grant_begun "
+    "line_head line_tail freed_head freed_tail held source draw line_draw full framing most pending "
+    "merge_head0 merge_tail0 merge_head1 merge_tail1 holds hold_index merge_turn pass_lane pass_index raw_behind "
     "buffered_head buffered_tail beats "
-    "tx_places rx_beats lane beats_framed ready0 ready1 raw_ready program slow compiled_line peer mac ip qpn_width "
+    "tx_places rx_beats lane ready0 ready1 raw_ready program slow compiled_line peer mac ip qpn_width "
     "rx_head rx_tail rx_count "
     "tx_packets tx_retransmissions tx_bytes rx_frames rx_packets rx_bytes sent0 sent1 sent2 sent3 "
     "lost0 lost1 lost2 lost3")
 LANE = _dtype("", "free head tail asking_head asking_tail")
-JOB = _dtype("at", "frame length ring last open slots first first_left second second_left")
+JOB = _dtype("at chosen", "frame length ring last open slots first first_left second second_left merging")
 STREAM = _dtype("at", "active work known psn rsn local remote length last cut index "
                 "now_psn now_rsn now_local now_remote now_length now_last now_frame segments")
 WORK = _dtype("", "refs odd retransmit ack_req imm dst_mac dst_ip src_ip dqpn rkey psn rsn local remote length pmtu "
@@ -67,7 +76,7 @@ QP = _dtype("", "state generation pd access ip plain psn")
 MR = _dtype("", "valid tag access pd va length pte small")
 
 World = namedtuple("World", "t g heap card lane job done rows asking stream work frame bytes read writes buffered "
-                   "draws line_draws qp mr page lines freed")
+                   "draws line_draws qp mr page lines freed asks groups stored tickets told merging")
 
 
 def blank(cards, params, frames, size):
@@ -84,7 +93,9 @@ def blank(cards, params, frames, size):
         buffered=np.zeros((cards, BUFFERED, 3)), draws=np.zeros((cards, DRAWS)), line_draws=np.zeros((cards, DRAWS)),
         qp=records(QP, cards, params.qps), mr=records(MR, cards, params.mrs),
         page=np.zeros((cards, params.ptes), np.int64), lines=np.zeros((cards, LINES, 2)),
-        freed=np.zeros((cards, FREED, 4)))
+        freed=np.zeros((cards, FREED, 4)), asks=np.zeros((cards, CLIENTS, 3)), groups=np.zeros((cards, GROUPS, 8)),
+        stored=np.zeros((cards, STORES, 2)), tickets=np.zeros((cards, TICKETS, 2)), told=np.zeros((cards, TOLD, 3)),
+        merging=np.zeros((cards, 2, MERGING, 5)))
     w.read.next[:-1] = np.arange(1, len(w.read))    # place 0 is the head of the free ones
     w.g[0].top_time = np.inf
     return w

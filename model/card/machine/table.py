@@ -69,4 +69,10 @@ else:
             carray(pointer(t[19, 0]), (t[19, 1], t[19, 2]), I8),
             carray(pointer(t[20, 0]), (t[20, 1], t[20, 2], t[20, 3]), F8),
             carray(pointer(t[21, 0]), (t[21, 1], t[21, 2], t[21, 3]), F8),
+            carray(pointer(t[22, 0]), (t[22, 1], t[22, 2], t[22, 3]), F8),
+            carray(pointer(t[23, 0]), (t[23, 1], t[23, 2], t[23, 3]), F8),
+            carray(pointer(t[24, 0]), (t[24, 1], t[24, 2], t[24, 3]), F8),
+            carray(pointer(t[25, 0]), (t[25, 1], t[25, 2], t[25, 3]), F8),
+            carray(pointer(t[26, 0]), (t[26, 1], t[26, 2], t[26, 3]), F8),
+            carray(pointer(t[27, 0]), (t[27, 1], t[27, 2], t[27, 3], t[27, 4]), F8),
         )

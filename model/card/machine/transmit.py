@@ -2,13 +2,16 @@
 
 import numpy as np
 
+from weft.hdl.wire import ICRC_BYTES
+
 from ...machine_code import compiled, inlined
 from ..pcie import SOURCES
 from ..timing import BEAT_BYTES, CYCLE_NS
-from ..transmit import CHOSEN_MAX, FIFO_BEATS, TRANSLATE
+from ..transmit import CHOSEN_MAX, FIFO_BEATS, HEADER, MERGED, RAW_MERGED, SEALED, TAKEN, TRANSLATE
 from .events import call_at, edge
+from .frame_merge import UNKNOWN, merge_complete, merge_enter
 from .frames import copy_pages, full, new_frame
-from .pcie import ask_host, between, new_read, room, turn_at, wanted
+from .pcie import ask_host, new_read, room, turn_at, wanted
 from .state import (
     AGAIN_STREAM,
     BUFFERED,
@@ -22,12 +25,14 @@ from .state import (
     LINES,
     NEXT,
     PAGE,
+    RAW_FRAMED,
     RAW_LANE,
     SEND_STREAM,
     SLOTS,
     WAKE,
 )
 from .table import world
+from .write_engine import let_pass
 
 
 @compiled
@@ -59,7 +64,7 @@ def choose(t, c):
             first = again.at
         else:
             first = min(again.at, new.at)
-        at = max(max(card.next_choice, first), card.translated0)
+        at = max(max(card.next_choice, first), card.entered)
         if at > now:
             wake_at(w, c, at)
             return DONE
@@ -68,8 +73,9 @@ def choose(t, c):
         which = AGAIN_STREAM if again.active and again.at <= at else SEND_STREAM
         stream = w.stream[c, which]
         card.next_choice = at + max(1, stream.segments) * CYCLE_NS
-        card.translated0, card.translated1 = card.translated1, card.translated2
-        card.translated2 = max(at, card.translated2) + TRANSLATE
+        card.entered = max(at, card.translated0) + CYCLE_NS
+        card.translated0 = card.translated1
+        card.translated1 = max(card.entered + CYCLE_NS, card.translated1 + TRANSLATE)
         stream.now_psn, stream.now_rsn, stream.now_length = stream.psn, stream.rsn, stream.length
         stream.now_local, stream.now_remote, stream.now_last = stream.local, stream.remote, stream.last
         if not stream.known:
@@ -133,19 +139,21 @@ def take(t, c, which):
     if not stream.active:
         work.refs -= 1      # that of the stream
     first = min(length, PAGE - stream.now_local % PAGE)
-    enter(w, c, DATA_LANE, handle, found.bytes, 1 + which, not stream.active, w.g[0].now + card.check,
+    enter(w, c, DATA_LANE, handle, found.bytes, 1 + which, not stream.active, card.check,
           stream.now_local % PAGE, first, 0, length - first)
 
 
 @inlined
-def enter(w, c, which, frame, length, ring, last, at, first, first_left, second, second_left):
+def enter(w, c, which, frame, length, ring, last, lag, first, first_left, second, second_left):
     """A new job; its payload is in at most two physical pieces, of whose addresses the low bits count."""
     card, lane = w.card[c], w.lane[c, which]
     if lane.tail - lane.head == JOBS:
         raise OverflowError("too many frames of a compiled card wait")
     place = lane.tail & (JOBS - 1)
     job = w.job[c, which, place]
-    job.frame, job.length, job.ring, job.last, job.at, job.slots = frame, length, ring, last, at, 0
+    now = w.g[0].now
+    job.frame, job.length, job.ring, job.last, job.at, job.slots = frame, length, ring, last, now + lag, 0
+    job.chosen, job.merging = now, 0
     job.first, job.first_left, job.second, job.second_left = first, first_left, second, second_left
     most = card.most
     job.open = -(-(first % most + first_left) // most) if first_left else 0
@@ -156,9 +164,8 @@ def enter(w, c, which, frame, length, ring, last, at, first, first_left, second,
         w.asking[c, which, lane.asking_tail & (JOBS - 1)] = lane.tail - 1
         lane.asking_tail += 1
         if lane.asking_tail - lane.asking_head == 1 and lane.free:
-            wanted(w, c, at)
-    else:
-        w.done[c, which, place, 0], w.rows[c, which, place, 0], job.slots = at, 0, 1
+            wanted(w, c, job.at)
+    if which == DATA_LANE and lane.tail - lane.head == 1:
         frame_next(w.t, c)
 
 
@@ -191,9 +198,9 @@ def take_read(w, c, which):
     if not (job.first_left or job.second_left):
         lane.asking_head += 1
         if card.full:
-            wake_at(w, c, w.g[0].now)
-    return new_read(w, c, length, -(-(address % 64 + length) // 64), -(-(address % 128 + length) // 128),
-                    -(-(address % 256 + length) // 256), which, number, slot, -1)
+            wake_at(w, c, w.g[0].now + TAKEN)
+    return new_read(w, c, -(-(address % 4 + length) // 4) * 4, -(-(address % 64 + length) // 64),
+                    -(-(address % 128 + length) // 128), -(-(address % 256 + length) // 256), which, number, slot, -1)
 
 
 @compiled
@@ -242,7 +249,7 @@ def turn(t, c):
     found = w.read[card.held]
     if room(w, c, found.need0, found.need1, found.need2, at):
         place, card.held = card.held, 0
-        out = between(w, c, at)
+        out = let_pass(w.t, c, at)
         card.request_free = out + 2 * card.pace
         ask_host(w.t, c, out, place)
         take_next(w.t, c, card.request_free)
@@ -254,45 +261,59 @@ def turn(t, c):
 def answered(t, c, which, number, slot, done):
     """A read of payload is answered."""
     w = world(t)
-    card, lane, place = w.card[c], w.lane[c, which], number & (JOBS - 1)
+    lane, place = w.lane[c, which], number & (JOBS - 1)
     job = w.job[c, which, place]
     w.done[c, which, place, slot] = done
     job.open -= 1
-    if not job.open and lane.head == number and not card.framing:
-        frame_next(w.t, c)
-
-
-@inlined
-def ready(w, c, which):
-    """Whether the oldest job of a lane has all its bytes."""
-    lane = w.lane[c, which]
-    return lane.head != lane.tail and w.job[c, which, lane.head & (JOBS - 1)].open == 0
+    if not job.open and lane.head == number:
+        if which == DATA_LANE:
+            frame_next(w.t, c)
+        else:
+            read_raw(w.t, c)
 
 
 @compiled
 def frame_next(t, c):
-    """The next frame goes through the framer, if that is idle."""
+    """The first job goes through the framer: its headers at once, the rest when its payload is there."""
     w = world(t)
-    card = w.card[c]
-    if card.framing:
-        return
-    which = RAW_LANE if card.last_data else DATA_LANE
-    if not ready(w, c, which):
-        which = 1 - which
-        if not ready(w, c, which):
-            return
-    number = w.lane[c, which].head
-    place = number & (JOBS - 1)
-    job = w.job[c, which, place]
-    card.framing, card.lane, card.last_data = number + 1, which, which == DATA_LANE
+    card, lane = w.card[c], w.lane[c, DATA_LANE]
+    place = lane.head & (JOBS - 1)
+    job = w.job[c, DATA_LANE, place]
     beats = -(-job.length // BEAT_BYTES)
-    start = end = max(card.framer_free, w.g[0].now)
+    begin = max(card.framer_free + CYCLE_NS, job.chosen + HEADER)
+    if not job.merging:
+        job.merging = merge_enter(w, c, DATA_LANE, begin + MERGED, UNKNOWN, beats, job.frame, job.length)
+    if job.open or card.framing:
+        return
+    card.framing = 1
+    beats, rows, end = -(-(job.length - ICRC_BYTES) // BEAT_BYTES), 0, begin
     for slot in range(job.slots):
-        end = max(end, edge(w.done[c, which, place, slot] + card.payload)) + w.rows[c, which, place, slot] * CYCLE_NS
-    end = max(max(end, edge(start) + beats * CYCLE_NS), edge(send_place(w, c, beats)))
-    card.framer_free = card.framed_at = end
-    card.beats_framed = beats
+        count = w.rows[c, DATA_LANE, place, slot]
+        end = max(end + CYCLE_NS, edge(w.done[c, DATA_LANE, place, slot] + card.payload)) + (count - 1) * CYCLE_NS
+        rows += count
+    end = max(end + (beats - 1 - rows) * CYCLE_NS, edge(send_place(w, c, beats)))
+    card.framer_free = end
     call_at(w, end, FRAMED, c, 0)
+    merge_complete(w, c, job.merging - 1, end + SEALED)
+
+
+@compiled
+def read_raw(t, c):
+    """The first raw frame goes to the merge; a few beats of raw frames may wait there."""
+    w = world(t)
+    card, lane = w.card[c], w.lane[c, RAW_LANE]
+    place = lane.head & (JOBS - 1)
+    job = w.job[c, RAW_LANE, place]
+    beats = -(-job.length // BEAT_BYTES)
+    if job.merging or job.open or card.raw_behind + beats > max(RAW_MERGED / CYCLE_NS, beats):
+        return
+    begin = max(card.raw_read + CYCLE_NS, card.raw_passed)
+    for slot in range(job.slots):
+        begin = max(begin, edge(w.done[c, RAW_LANE, place, slot] + card.raw_payload))
+    card.raw_read = begin + (beats - 1) * CYCLE_NS
+    card.raw_behind += beats
+    job.merging = merge_enter(w, c, RAW_LANE, begin + RAW_MERGED, 0.0, beats, job.frame, job.length)
+    call_at(w, card.raw_read, RAW_FRAMED, c, 0)
 
 
 @inlined

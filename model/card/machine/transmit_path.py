@@ -9,6 +9,8 @@ from weft.hdl import abi, wire
 from ...functional.translate import CAN_SEND, PAYLOAD_MAX, Request, check, translate
 from ...functional.transmit import TxPacket, work_packets
 from ...functional.transmit_path import TransmitPath
+from ..timing import CYCLE_NS
+from ..transmit import RAW_FRAMES
 from . import run
 from .cells import Cells
 from .state import AGAIN_STREAM, CARD, PAGE, RAW_LANE, SEND_STREAM, START, STREAM
@@ -153,15 +155,16 @@ class CompiledTransmitPath(TransmitPath):
         """Take raw frames, as many as may be under way."""
         rings, now = self.card.rings, self.card.loop.now_ns
         lane = self._machine.w.lane[self._number, RAW_LANE]
-        while rings.peek(Ring.NIC_TX) is not None and lane.free:
+        while rings.peek(Ring.NIC_TX) is not None and lane.tail - lane.head < RAW_FRAMES:
+            taken = max(now, rings.came(Ring.NIC_TX) + CYCLE_NS)
             entry = rings.take(Ring.NIC_TX)
             found = abi.NIC_TX.unpack(entry)
             frame = next(self._raw_frames(entry), None)
             if frame is None:
                 rings.finish(Ring.NIC_TX)
             else:
-                self._machine.enter_raw(self._number, frame, len(frame), True, now + self.card.timing.frame_descriptor,
-                                        found.address, found.length)
+                self._machine.enter_raw(self._number, frame, len(frame), True,
+                                        taken - now + self.card.timing.frame_descriptor, found.address, found.length)
 
 
 _HEADER = [wire.header_bytes(opcode) + wire.ICRC_BYTES for opcode in (wire.Opcode.WRITE_ONLY, wire.Opcode.RETX_WRITE)]

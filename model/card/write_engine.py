@@ -1,0 +1,283 @@
+"""The write engine in time: groups are granted in turns, are written in the order of the grants, and leave on RQ.
+
+The cycles are those of ``hdl/pcie/dma_write.py``, ``write_align.py``, ``write_store.py`` and ``rq.py``. What comes of a
+grant is known with it, so nothing happens between; grants are found out when somebody asks.
+"""
+
+from collections import deque
+
+from .timing import BEAT_BYTES, CYCLE_NS
+
+STREAM, NIC, COMMAND, RINGS, STATUS, MESSAGES = 0, 1, 2, 3, 6, 7     # clients, in the order of their turns
+CLIENTS = 8
+GROUPS_GRANTED = 4
+PIECES = 2              # between splitter and aligner
+WRITE_BYTES = 16        # of a header on RQ
+DATA = 2 * CYCLE_NS     # from a group's entry into the order until its first beat
+USED = 2 * CYCLE_NS     # from a beat until the aligner uses it
+WHOLE = 8 * CYCLE_NS    # from a piece's last beat until its packet may begin on RQ
+STORED = 6 * CYCLE_NS   # and until it is in the store
+STORE_BEATS = 64
+TICKETS = 64            # of which it is known when they were placed; older ones were long ago
+PACKETS = 1024          # that are remembered without need
+NEVER = float("inf")
+
+
+class Group:
+    """A group of writes that a client asks for.
+
+    Attributes
+    ----------
+    at : float
+        When it is asked for.
+    address, length : int
+        Of each segment, one behind the other.
+    granted : callable(last, seen), None
+        Told when its last beat is taken, and when it is in memory.
+    """
+
+    __slots__ = ("at", "client", "granted", "segments", "ticket")
+
+    def __init__(self, at, client, segments, granted=None, ticket=None):
+        self.at, self.client, self.segments, self.granted, self.ticket = at, client, segments, granted, ticket
+
+    @property
+    def beats(self):
+        return sum(-(-length // BEAT_BYTES) for _, length in self.segments)
+
+
+class WriteEngine:
+    """Everything that a card writes to its host.
+
+    Parameters
+    ----------
+    loop : EventLoop
+    timing : Timing
+    host : HostTiming
+
+    Attributes
+    ----------
+    ticket : int
+        Of the newest group of the receive path.
+    ended : bool
+        The card was reset: nothing more happens.
+    up_free : float
+        When the newest write that was granted has left the link.
+    backlog : float
+        What the stream's groups that wait for their grant will take, nanoseconds.
+    """
+
+    def __init__(self, loop, timing, host):
+        self._loop, self._timing, self._host = loop, timing, host
+        self._pace = CYCLE_NS / (1 - host.stall)     # of a beat on RQ
+        self._stream = deque()      # groups of the receive path: payload and raw frames, in their order
+        self._asking = [None] * CLIENTS     # of the others, one each
+        self._owner = 0             # who was granted last
+        self._free = 0.0            # when the next grant may be
+        self._stream_free = 0.0     # when the stream may ask again
+        self._split = 0.0           # when the newest piece left the splitter
+        self._lined = deque([0.0] * PIECES)     # when the newest pieces came to the aligner
+        self._used = 0.0            # when the newest piece's last beat was used
+        self._ordered = deque([0.0] * GROUPS_GRANTED)   # when the newest groups left the order
+        self._last = 0.0            # when the newest group's last beat was taken
+        self._stored = deque()      # (when a packet has left the store, its beats)
+        self._held = 0              # beats in there
+        self._rq_free = 0.0
+        self._packets = deque()     # [begins on RQ, ends there, has left the link, takes on it], the oldest first
+        self._wrote = self._link_was = 0.0      # when the newest packet that is forgotten had ended, and had left
+        self._read = 0.0            # when the newest read went out
+        self._next = NEVER          # when somebody looks again
+        self.up_free = self.backlog = 0.0
+        self.ticket, self.ended = 0, False
+        self._tickets = [(0, 0.0)] * TICKETS        # (ticket, when it was placed), by ticket modulo their count
+        self._placed, self._placed_at = 0, 0.0      # the newest of them
+        self._told = []             # (granted, last, seen) of groups whose clients are still to be told
+
+    # ---------------------------------------------------------------------------------------------- clients
+
+    def stream(self, time_ns, segments, client=STREAM, granted=None):
+        """The receive path asks for a group, which may be empty: its ticket."""
+        self.advance()
+        self.ticket += 1
+        group = Group(time_ns, client, segments, granted, self.ticket)
+        self._stream.append(group)
+        self.backlog += group.beats * CYCLE_NS
+        if granted:
+            self._look_at(time_ns)
+        return self.ticket
+
+    def ask(self, client, time_ns, address, length, granted):
+        """Another client, whose group before was granted, asks for one: later than now."""
+        self._asking[client] = Group(time_ns, client, ((address, length),), granted)
+        self._look_at(time_ns)
+
+    def placed(self, ticket):
+        """When the last beat of a packet was taken, 0.0 if that is long ago; None if it was not yet granted."""
+        self.advance()
+        if ticket > self._placed:
+            return None
+        number, at = self._tickets[ticket % TICKETS]
+        return at if number == ticket else 0.0
+
+    @property
+    def again(self):
+        """The first time later than now at which something may be granted."""
+        return max(self._free, self._loop.now_ns + CYCLE_NS)
+
+    @property
+    def behind_ns(self):
+        """How long what was asked for by the stream will still be taken."""
+        return max(0.0, self._last - self._loop.now_ns) + self.backlog
+
+    def _look_at(self, time_ns):
+        if time_ns < self._next:
+            self._next = time_ns
+            self._loop.call_at(time_ns, self._look, time_ns)
+
+    def _look(self, at):
+        """Tell those who were granted; look again when somebody may be."""
+        if at != self._next or self.ended:
+            return
+        self._next = NEVER
+        self.advance()
+        told, self._told = self._told, []
+        for granted, last, seen in told:
+            granted(last, seen)
+        waiting = [group.at for group in self._asking if group]
+        waiting += [group.at for group in self._stream if group.granted]
+        if waiting:
+            self._look_at(max(min(waiting), self.again))
+
+    # ----------------------------------------------------------------------------------------------- grants
+
+    def advance(self):
+        """Grant what may be granted by now."""
+        now = self._loop.now_ns
+        while True:
+            stream = self._stream
+            while stream and not stream[0].segments and (at := max(stream[0].at, self._stream_free)) <= now:
+                self._stream_free = at + CYCLE_NS
+                self._note(stream.popleft().ticket, max(at, self._placed_at) + CYCLE_NS)
+            first = max(stream[0].at, self._stream_free) if stream and stream[0].segments else NEVER
+            asks = first
+            for group in self._asking:
+                if group is not None and group.at < asks:
+                    asks = group.at
+            at = max(asks, self._free)
+            if at > now:
+                return
+            self._grant(at, stream[0] if first <= at else None)
+
+    def _note(self, ticket, at):
+        self._placed, self._placed_at = ticket, at
+        self._tickets[ticket % TICKETS] = ticket, at
+
+    def _grant(self, at, head):
+        """The next client in turn that asks gets its group; ``head`` is the stream's, if that asks."""
+        for step in range(1, CLIENTS + 1):
+            client = (self._owner + step) % CLIENTS
+            if head is not None and head.client == client:
+                group = self._stream.popleft()
+                break
+            group = self._asking[client]
+            if group is not None and group.at <= at:
+                self._asking[client] = None
+                break
+        self._owner = client
+        last, seen = self._write(at, group.segments, client)
+        if group is head:
+            self._stream_free = at + CYCLE_NS
+            self.backlog -= group.beats * CYCLE_NS
+            self._note(group.ticket, last)
+        if group.granted:
+            self._told.append((group.granted, last, seen))
+
+    def _write(self, granted, segments, client):
+        """Write a group; when its last beat is taken, and when it is in memory."""
+        size, timing = self._host.max_payload_bytes, self._timing
+        header = timing.message_header_bytes if client == MESSAGES else timing.write_header_bytes
+        moved, beat = granted, None
+        for address, length in segments:
+            moved = max(moved + CYCLE_NS, self._split)
+            if beat is None:
+                moved = max(moved, self._ordered.popleft() + CYCLE_NS)
+                ordered = max(moved + CYCLE_NS, self._last)
+                self._ordered.append(ordered)
+                beat = ordered                      # when the newest beat was taken, or could have been
+            self._split = moved
+            while length:
+                piece = min(length, size - address % size)
+                address, length = address + piece, length - piece
+                beat = self._piece(beat, piece)
+                cost = (piece + header) / timing.pcie_bytes_per_ns
+                self.up_free = max(self.up_free, self._rq_free - CYCLE_NS) + cost
+                packet = self._packets[-1]
+                packet[2], packet[3] = self.up_free, cost
+        self._free, self._last = moved, beat
+        return beat, self.up_free + timing.pcie_hop
+
+    def _piece(self, beat, length):
+        """A piece, as a packet on RQ; ``beat`` is when the beat before it was taken; when its last one is."""
+        self._split = max(self._split + CYCLE_NS, self._lined.popleft() + CYCLE_NS)
+        lined = max(self._split + CYCLE_NS, self._used)
+        self._lined.append(lined)
+        beats = -(-length // BEAT_BYTES)
+        last = max(beat + beats * CYCLE_NS, lined + (beats - 1) * CYCLE_NS + CYCLE_NS - USED)
+        stored = last + STORED
+        while self._held + beats > STORE_BEATS:
+            left, count = self._stored.popleft()
+            stored, self._held = max(stored, left), self._held - count
+        last = stored - STORED
+        self._used = last + USED
+        begin = max(last + WHOLE, self._rq_free)
+        self._rq_free = begin + -(-(WRITE_BYTES + length) // BEAT_BYTES) * self._pace
+        self._stored.append((self._rq_free, beats))
+        self._held += beats
+        if len(self._packets) > PACKETS:
+            self._forget()
+        self._packets.append([begin, self._rq_free, 0.0, 0.0])
+        return last
+
+    # ---------------------------------------------------------------------------------------- reads beside it
+
+    def let_pass(self, at):
+        """A read goes out at a time or behind the write that RQ is in then; when. Writes behind it make way."""
+        self.advance()
+        self._forget()
+        packets, wrote = self._packets, self._wrote
+        for packet in packets:
+            begin, end = packet[0], packet[1]
+            if begin > at or (begin == at and wrote > self._read):
+                break       # reads and writes take turns
+            if at < end:
+                at = end
+            wrote = end
+        free = self._read = at
+        free += self._pace
+        left = self._link_was
+        for packet in packets:
+            begin, end, _, cost = packet
+            if begin >= at:
+                if begin >= free:
+                    break
+                packet[0], packet[1] = free, free + end - begin
+                free = packet[1]
+                self._rq_free = max(self._rq_free, free)
+                packet[2] = max(left, free - CYCLE_NS) + cost
+                self.up_free = max(self.up_free, packet[2])
+            left = packet[2]
+        return at
+
+    def link_free(self, at):
+        """When what went out of the card before a time has left the link."""
+        free = self._link_was
+        for _, end, left, _ in self._packets:
+            if end > at:
+                break
+            free = left
+        return free
+
+    def _forget(self):
+        now, packets = self._loop.now_ns, self._packets
+        while packets and packets[0][1] < now:
+            _, self._wrote, self._link_was, _ = packets.popleft()
