@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..layouts import BEAT_BYTES, Beat, DmaRequest
+from ..logic import one_hot
 from ..params import exact_log2
 from ..stream import Fifo
 from .gather import Gather
@@ -146,11 +147,8 @@ class BulkReader(wiring.Component):
                 active.eq(1), slot.eq(head), head.eq(Mux(head == tags - 1, 0, head + 1)),
                 row.eq(record.row), low.eq(record.offset), span.eq(record.offset + record.length),
                 last.eq(record.last), error.eq(failed.bit_select(head, 1)),
-                done.bit_select(head, 1).eq(0), failed.bit_select(head, 1).eq(0),
             ]
-        with m.If(slots.filled):
-            with m.If(slots.done):
-                m.d.sync += done.bit_select(slots.slot, 1).eq(1)
-            with m.If(slots.error):
-                m.d.sync += failed.bit_select(slots.slot, 1).eq(1)
+        loaded = one_hot(load, head, tags)
+        m.d.sync += [done.eq((done & ~loaded) | one_hot(slots.filled & slots.done, slots.slot, tags)),
+                     failed.eq((failed & ~loaded) | one_hot(slots.filled & slots.error, slots.slot, tags))]
         return m
