@@ -2,6 +2,8 @@
 
 import pytest
 
+from weft.hdl.table.entry import EntryTable
+from weft.hdl.verilog.text import rtlil_text, verilog_text
 from weft.tb.flow import mapped, place, synth
 from weft.tb.flow.synth import Found
 
@@ -105,6 +107,16 @@ def test_a_run_of_yosys_maps_what_is_small_together():
     modules = {"a": "x" * 60_000, "b": "x" * 80_000, "c": "x" * 20_000, "d": "x" * 200_000, "e": "x"}
     assert mapped._parts(list(modules), modules) == [["a", "b"], ["c"], ["d"], ["e"]]
     assert mapped._parts([], modules) == []
+    modules["c"] += mapped.ULTRA
+    assert mapped._parts(list(modules), modules) == [["a", "b"], ["d"], ["e"], ["c"]]
+
+
+def test_a_deep_memory_goes_into_ultraram_where_it_says_so(kept):
+    """Two readers: a memory of two ports has two copies."""
+    modules = mapped.modules_of(verilog_text(rtlil_text(
+        EntryTable(depth=8192, shape=40, readers=2, ultra=True), "table")))
+    blocks = synth.synthesise({"": modules}, top="table").blocks[""]
+    assert blocks["uram"] == 4 and blocks["bram36"] == blocks["bram18"] == 0
 
 
 def test_a_block_is_kept_by_what_it_is_not_where():
