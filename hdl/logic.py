@@ -30,14 +30,19 @@ def up_to(m, values, op, name):
     """Signals of ``op`` over each value and all before it, all as wide as the first value (Sklansky's prefix tree:
     as many levels as the number of values has bits)."""
     values = [Value.cast(value) for value in values]
-    at, width = 1, len(values[0])
+    width, at = len(values[0]), 0
+
+    def kept(value, k):
+        held = Signal(width, name=f"{name}{at}_{k}")
+        m.d.comb += held.eq(value)
+        return held
+
+    values = [kept(value, k) for k, value in enumerate(values)]
+    at = 1
     while at < len(values):
-        level = list(values)
-        for k in range(len(values)):
-            if k & at:
-                level[k] = Signal(width, name=f"{name}{at}_{k}")
-                m.d.comb += level[k].eq(op(values[(k & ~(at - 1)) - 1], values[k]))
-        values, at = level, at << 1
+        values = [kept(op(values[(k & ~(at - 1)) - 1], value), k) if k & at else value
+                  for k, value in enumerate(values)]
+        at <<= 1
     return values
 
 
@@ -48,13 +53,15 @@ def one_hot(enable, index, width):
 
 def lowest(m, bits, name):
     """One-hot: the lowest of ``bits`` that is set."""
-    bits = list(bits)
+    bits = Cat(bits)
+    first = Signal(len(bits), name=f"{name}_first")
     before = up_to(m, bits, or_, name)
-    return Cat(bits[0], *(bit & ~passed for bit, passed in zip(bits[1:], before, strict=False)))
+    m.d.comb += first.eq(bits & ~(Cat(before) << 1))
+    return first
 
 
 def above(value, number):
-    """Whether a value is larger than a constant, without the carry chain that ``>`` becomes."""
+    """Whether a signal is larger than a constant, without the carry chain that ``>`` becomes."""
     if number < 0 or number >> len(value):
         return Const(number < 0, 1)
     larger = Const(0, 1)
@@ -65,11 +72,16 @@ def above(value, number):
 
 def below(m, value, width, name):
     """``width`` bits, of which as many low ones are set as ``value`` says."""
+    number = Signal(len(value), name=f"{name}_number")
     low = min(BELOW_LOW, len(value))
-    fine, coarse, steps = value[:low], value[low:], Signal(1 << low, name=f"{name}_steps")
-    m.d.comb += steps.eq(Cat(above(fine, k) for k in range(len(steps))))
-    rows = ((steps | above(coarse, row).replicate(len(steps))) & above(coarse, row - 1).replicate(len(steps))
-            for row in range(-(-width // len(steps))))
-    ones = Signal(width, name=name)
-    m.d.comb += ones.eq(Cat(rows))
+    steps, rows = Signal(1 << low, name=f"{name}_steps"), -(-width >> low)
+    begun, whole, ones = (Signal(size, name=f"{name}_{part}")
+                          for size, part in ((rows, "begun"), (rows, "whole"), (width, "ones")))
+    m.d.comb += [
+        number.eq(value), steps.eq(Cat(above(number[:low], k) for k in range(len(steps)))),
+        begun.eq(Cat(above(number[low:], row - 1) for row in range(rows))),
+        whole.eq(Cat(above(number[low:], row) for row in range(rows))),
+        ones.eq(Cat((steps | whole[row].replicate(len(steps))) & begun[row].replicate(len(steps))
+                    for row in range(rows))),
+    ]
     return ones

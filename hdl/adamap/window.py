@@ -313,10 +313,10 @@ class Window(wiring.Component):
         low, limited = row.bitmap[:STEP], below(m, slide, STEP, "limited")      # PSNs that the window does slide over
         missing_before = up_to(m, limited & ~low, or_, "missing")
         skip, end = (Signal(range(STEP + 1), name=name) for name in ("skip", "end"))
+        here, ends = Signal(STEP), Signal(STEP)
         m.d.comb += [
-            skip.eq(leading(low & limited, 1)),
-            end.eq(leading(~limited | (low & Cat(missing_before)), 0)),
-            step.shift.eq(end),
+            here.eq(low & limited), ends.eq(~limited | (low & Cat(missing_before))),
+            skip.eq(leading(here, 1)), end.eq(leading(ends, 0)), step.shift.eq(end),
         ]
         with m.If(row.bitmap == 0):
             m.d.comb += [step.holes.eq(slide), step.advance.eq(slide)]

@@ -218,7 +218,7 @@ BROKEN = [
     Broken(WindowSpec, "received at most once", ("received.eq(inside & (row.bitmap >> place)[0])", "received.eq(0)")),
     Broken(WindowSpec, "received at most once", ("marked.eq(row.bitmap | mark)", "marked.eq(row.bitmap)")),
     Broken(WindowSpec, "never received and a hole",
-           ("end.eq(leading(~limited | (low & Cat(missing_before)), 0))", "end.eq(leading(~limited, 0))")),
+           ("ends.eq(~limited | (low & Cat(missing_before)))", "ends.eq(~limited)")),
     Broken(WindowSpec, "a hole at most once", ("run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)")),
     Broken(WindowSpec, "behind the base: received or a hole",
            ("ones.eq(leading(marked[:RUN_ON], 1))", "ones.eq(leading(marked[:RUN_ON], 1) + 1)")),
