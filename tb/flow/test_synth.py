@@ -2,8 +2,6 @@
 
 import pytest
 
-from weft.hdl.table.entry import EntryTable
-from weft.hdl.verilog.text import rtlil_text, verilog_text
 from weft.tb.flow import mapped, place, synth
 from weft.tb.flow.synth import Found
 
@@ -113,9 +111,25 @@ def test_a_run_of_yosys_maps_what_is_small_together():
 
 def test_a_deep_memory_goes_into_ultraram_where_it_says_so(kept):
     """Two readers: a memory of two ports has two copies."""
-    modules = mapped.modules_of(verilog_text(rtlil_text(
-        EntryTable(depth=8192, shape=40, readers=2, ultra=True), "table")))
-    blocks = synth.synthesise({"": modules}, top="table").blocks[""]
+    table = f"""
+module \\table (clk, w, d, r0, r1, q0, q1);
+  input clk;
+  input [12:0] w;
+  input [39:0] d;
+  input [12:0] r0;
+  input [12:0] r1;
+  output reg [39:0] q0;
+  output reg [39:0] q1;
+  (* {mapped.ULTRA} *)
+  reg [39:0] memory [8191:0];
+  always @(posedge clk) begin
+    memory[w] <= d;
+    q0 <= memory[r0];
+    q1 <= memory[r1];
+  end
+endmodule
+"""
+    blocks = synth.synthesise({"": mapped.modules_of(table)}, top="table").blocks[""]
     assert blocks["uram"] == 4 and blocks["bram36"] == blocks["bram18"] == 0
 
 
