@@ -1,11 +1,12 @@
 """MAC edge: AXI4-Stream with byte enables on one side, beats on the other."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Cat, Module, Mux
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .axis import axis_signature
 from .layouts import BEAT_BITS, BEAT_BYTES, Beat
+from .params import exact_log2
 from .stream import pass_unless
 
 TX_USER_WIDTH = 17   # error bit and a timestamp tag
@@ -51,7 +52,7 @@ class MacTx(wiring.Component):
 class MacRx(wiring.Component):
     """AXI-stream to beats, registered once. Never stalls: what follows must take a beat per cycle.
 
-    ``tkeep`` of a last beat is a run of ones from bit 0 (it is counted, not checked); of other beats all ones.
+    ``tkeep`` of a last beat is a run of ones from bit 0 (which is not checked); of other beats it is not looked at.
 
     Members
     -------
@@ -70,11 +71,8 @@ class MacRx(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         axis, beat = self.s_axis, self.o.p
-        empty = Signal(6)
-        # Position of the highest enabled byte, as the number of bytes above it.
-        for byte in range(BEAT_BYTES):
-            with m.If(axis.tkeep[byte]):
-                m.d.comb += empty.eq(BEAT_BYTES - 1 - byte)
+        # Bit k of the last byte's number is odd parity of the multiples of 2^k, but 0, that the run of ones reaches.
+        empty = Cat(~axis.tkeep[1 << k::1 << k].xor() for k in range(exact_log2(BEAT_BYTES)))
         m.d.comb += axis.tready.eq(1)
         m.d.sync += [
             self.o.valid.eq(axis.tvalid),

@@ -2,6 +2,7 @@
 
 from amaranth.hdl import Array, Cat, Const, Mux, Signal
 
+from ..logic import choose, lowest
 from ..params import CardParams
 
 
@@ -33,15 +34,16 @@ def line_of(params: CardParams, bases, block):
 
 def find(m, params: CardParams, bases, sizes, line, *, name):
     """The number of the block at a physical line, combinational; :func:`stray` if it lies in no extent."""
-    found = Signal(params.block_bits, name=name)
-    m.d.comb += found.eq(stray(params))
+    found, inside = Signal(params.block_bits, name=name), Signal(len(bases), name=f"{name}_inside")
+    blocks = []
     for k, (base, size) in enumerate(zip(bases, sizes, strict=True)):
         offset, block = Signal(58, name=f"{name}_offset{k}"), Signal(params.block_bits, name=f"{name}_block{k}")
         m.d.comb += [
             offset.eq(line - base),
             block.eq(Cat(offset[:params.extent_blocks_log2], Const(k, params.extent_index_bits))),
+            inside[k].eq((line >= base) & (offset < size) & ~offset[params.extent_blocks_log2:].any()),
         ]
-        inside = (line >= base) & (offset < size) & ~offset[params.extent_blocks_log2:].any()
-        with m.If(inside):
-            m.d.comb += found.eq(Mux(block >= stray(params), stray(params), block))
+        blocks.append(Mux(block >= stray(params), stray(params), block))
+    last = lowest(m, reversed(inside), f"{name}_last")
+    m.d.comb += found.eq(Mux(inside.any(), choose(last, reversed(blocks)), stray(params)))
     return found

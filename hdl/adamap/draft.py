@@ -1,12 +1,11 @@
 """A node being built: how much of a run it takes, in which encoding, and what it becomes."""
 
-from functools import reduce
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..logic import above, below, choose
 from ..params import CardParams
 from .head_cache import COUNT_WIDTH, ENCODING_WIDTH
 
@@ -42,8 +41,8 @@ def encoding_of(params, counts):
     found = None
     for name in reversed(params.node_encodings):
         fits = {
-            "LIST": (counts.count <= abi.LIST_HOLES) & (counts.end <= SPAN),
-            "RUNS": (counts.count <= abi.RUNS_HOLES) & (counts.runs <= abi.RUNS_MAX),
+            "LIST": ~above(counts.count, abi.LIST_HOLES) & ~above(counts.end, SPAN),
+            "RUNS": ~above(counts.count, abi.RUNS_HOLES) & ~above(counts.runs, abi.RUNS_MAX),
             "BITMAP": Const(1),
         }[name]
         code = Const(abi.Encoding[name].value, ENCODING_WIDTH)
@@ -93,27 +92,36 @@ class Growth(wiring.Component):
         """As much of the run as fits the draft."""
         base, old = self.draft.base, self.draft.counts
         offset, merge, far = Signal(32), Signal(), Signal()
-        fitting = {name: Signal(range(SPAN + 1), name=f"in_{name.lower()}") for name in self.params.node_encodings}
+        fitting = {name: Signal(range(abi.HOLES_MAX[abi.Encoding[name]] + 1), name=f"in_{name.lower()}")
+                   for name in self.params.node_encodings}
         m.d.comb += [
             offset.eq(self.run_psn - base),
             merge.eq((old.count != 0) & (offset == old.end)),
-            far.eq(offset >= SPAN),
+            far.eq(offset[abi.OFFSET_BITS:].any()),
         ]
         if "LIST" in fitting:
-            places, space = (abi.LIST_HOLES - old.count)[:5], (SPAN - offset)[:17]
+            bits = len(fitting["LIST"])
+            places, space = (abi.LIST_HOLES - old.count)[:bits], ((1 << bits) - offset[:bits])[:bits + 1]
             with m.If(~far & (old.count < abi.LIST_HOLES)):
-                m.d.comb += fitting["LIST"].eq(Mux(space < places, space, places))
+                # `space` is that to the end of the span, where it is short.
+                m.d.comb += fitting["LIST"].eq(
+                    Mux(offset[bits:abi.OFFSET_BITS].all() & (space < places), space, places))
         if "RUNS" in fitting:
             place = Mux(merge, old.runs <= abi.RUNS_MAX, (old.runs < abi.RUNS_MAX) & ~far)
             with m.If(place & (old.count < abi.RUNS_HOLES)):
                 m.d.comb += fitting["RUNS"].eq((abi.RUNS_HOLES - old.count)[:7])
         if "BITMAP" in fitting:
-            with m.If(offset < abi.NODE_BODY_BITS):
-                m.d.comb += fitting["BITMAP"].eq(abi.NODE_BODY_BITS - offset)
-        most = reduce(lambda a, b: Mux(a > b, a, b), fitting.values())
+            near = offset[:COUNT_WIDTH]
+            with m.If(~offset[COUNT_WIDTH:].any() & ~above(near, abi.NODE_BODY_BITS - 1)):
+                m.d.comb += fitting["BITMAP"].eq(abi.NODE_BODY_BITS - near)
+        # The most that one of them holds, found by comparing all with all.
+        fits = list(fitting.values())
+        best = [Cat(Const(1), *(a > b if j < k else a >= b for j, b in enumerate(fits) if j != k)).all()
+                for k, a in enumerate(fits)]
+        whole = Cat(self.run_length <= fit for fit in fits).any()
         with m.If(self.measuring):
             m.d.sync += [self.piece.offset.eq(offset),
-                         self.piece.length.eq(Mux(self.run_length < most, self.run_length, most))]
+                         self.piece.length.eq(Mux(whole, self.run_length, choose(best, fits)))]
 
     def _count(self, m):
         """The counters with what is added, and whether that continues the last run."""
@@ -132,12 +140,16 @@ class Growth(wiring.Component):
     def _grow(self, m, counts, merge):
         """The body with what is added."""
         old, before, piece, body = self.draft.counts, self.draft.body, self.added, self.grown.body
+        skipped = below(m, piece.offset[:COUNT_WIDTH], abi.NODE_BODY_BITS, "skipped")
+        passed = below(m, piece.offset[:COUNT_WIDTH] + piece.length, abi.NODE_BODY_BITS, "passed")
         first = (piece.offset - old.count)[:abi.OFFSET_BITS]    # entry i of the list is `first + i`
         m.d.comb += [self.grown.base.eq(self.draft.base), self.grown.counts.eq(counts), body.eq(before)]
+        there, then = (below(m, number, abi.LIST_HOLES, name)
+                       for number, name in ((old.count, "there"), (counts.count, "then")))
         with m.Switch(self.encoding):
             with m.Case(abi.Encoding.LIST.value):
                 for k in range(abi.LIST_HOLES):
-                    with m.If((k >= old.count) & (k < old.count + piece.length)):
+                    with m.If(~there[k] & then[k]):
                         m.d.comb += body.word_select(k, abi.OFFSET_BITS).eq(first + k)
             with m.Case(abi.Encoding.RUNS.value):
                 for k in range(abi.RUNS_MAX):
@@ -147,5 +159,4 @@ class Growth(wiring.Component):
                     with m.If(~merge & (old.runs == k)):
                         m.d.comb += word.eq(Cat(piece.offset[:abi.OFFSET_BITS], piece.length))
             with m.Default():
-                ones = ((Const(1, 1) << piece.length) - 1)[:abi.NODE_BODY_BITS]
-                m.d.comb += body.eq(before | (ones << piece.offset[:COUNT_WIDTH]))
+                m.d.comb += body.eq(before | (passed & ~skipped))

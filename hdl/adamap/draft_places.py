@@ -1,9 +1,12 @@
 """The places of the nodes being built: whose each is, and how old."""
 
-from amaranth.hdl import Array, Cat, Module, Signal
+from operator import or_
+
+from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..logic import below, choose, up_to
 from ..params import CardParams
 
 
@@ -50,34 +53,36 @@ class DraftPlaces(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         n = self.params.builder_slots
-        tag_shape = data.StructLayout({"qpn": self.params.qpn_width, "generation": 8, "since": 32})
-        tags = Array(Signal(tag_shape, name=f"tag{k}") for k in range(n))
-        # A permutation of the places: the first `used` are taken, oldest first; the others are free.
-        order = Array(Signal(range(n), name=f"order{k}", init=k) for k in range(n))
+        shape = data.StructLayout({"slot": range(n), "qpn": self.params.qpn_width, "generation": 8, "since": 32})
+        # In the order in which they were taken; behind the first `used` stand the free places.
+        line = [Signal(shape, name=f"line{k}", init={"slot": k}) for k in range(n)]
         used = Signal(range(n + 1))
+        own, here = Signal(n), Signal(n)        # of the QP that is looked for; the one at `slot`
+        for k, (place, there) in enumerate(zip(line, below(m, used, n, "there"), strict=True)):
+            m.d.comb += [own[k].eq(there & (place.qpn == self.qpn) & (place.generation == self.generation)),
+                         here[k].eq(place.slot == self.slot)]
+        slots = [place.slot for place in line]
         m.d.comb += [
-            self.oldest.eq(order[0]), self.free_slot.eq(order[used[:len(self.oldest)]]),
+            self.hit.eq(own.any()), self.hit_slot.eq(choose(own, slots)),
+            self.oldest.eq(line[0].slot), self.free_slot.eq(choose((k == used for k in range(n)), slots)),
             self.full.eq(used == n), self.empty.eq(used == 0),
-            self.owner_qpn.eq(tags[self.slot].qpn), self.owner_generation.eq(tags[self.slot].generation),
+            self.owner_qpn.eq(choose(here, (place.qpn for place in line))),
+            self.owner_generation.eq(choose(here, (place.generation for place in line))),
         ]
         # Not right after a place was given back: `oldest` is another one then.
         m.d.sync += self.expired.eq(
-            ~self.release_en & (used != 0) & ((self.time_ns[:32] - tags[order[0]].since)[:32] >= self.node_age_ns))
-        for k in range(n):
-            tag = tags[order[k]]
-            with m.If((k < used) & (tag.qpn == self.qpn) & (tag.generation == self.generation)):
-                m.d.comb += [self.hit.eq(1), self.hit_slot.eq(order[k])]
+            ~self.release_en & (used != 0) & ((self.time_ns[:32] - line[0].since)[:32] >= self.node_age_ns))
         with m.If(self.take_en):
             m.d.sync += used.eq(used + 1)
         with m.If(self.start_en):
-            tag = tags[self.slot]
-            m.d.sync += [tag.since.eq(self.time_ns), tag.qpn.eq(self.qpn), tag.generation.eq(self.generation)]
-        with m.If(self.release_en):     # the place moves to the end of the order
-            for k in range(n):
-                passed = Signal(name=f"passed{k}")
-                m.d.comb += passed.eq(Cat(order[j] == self.slot for j in range(k + 1)).any())
-                if k + 1 < n:
-                    with m.If(passed):
-                        m.d.sync += order[k].eq(order[k + 1])
-            m.d.sync += [order[n - 1].eq(self.slot), used.eq(used - 1)]
+            for k, place in enumerate(line):
+                with m.If(here[k]):
+                    m.d.sync += [place.since.eq(self.time_ns), place.qpn.eq(self.qpn),
+                                 place.generation.eq(self.generation)]
+        with m.If(self.release_en):     # the place moves to the end
+            passed = up_to(m, here, or_, "passed")
+            for k, place in enumerate(line[:-1]):
+                with m.If(passed[k]):
+                    m.d.sync += place.eq(line[k + 1])
+            m.d.sync += [line[-1].slot.eq(self.slot), used.eq(used - 1)]
         return m

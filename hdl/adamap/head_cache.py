@@ -1,15 +1,13 @@
 """Shared cache of the first Adamap nodes of every list in recovery."""
 
-from functools import reduce
-from operator import or_
-
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..layouts import NODE
+from ..logic import below, choose, lowest, total
 from ..params import CardParams
 
 COUNT_WIDTH = 9         # of the holes of one node
@@ -109,11 +107,6 @@ def fill_port(params):
     })
 
 
-def choose(chosen, values):
-    """The value whose bit of ``chosen`` is set (at most one is)."""
-    return reduce(or_, (Mux(bit, Value.cast(value), 0) for bit, value in zip(chosen, values, strict=True)))
-
-
 class HeadCache(wiring.Component):
     """Nodes of all QPs in one pool; tags compared in parallel, bodies in memory.
 
@@ -161,31 +154,37 @@ class HeadCache(wiring.Component):
         others = Signal(n)      # nodes of the list that gets another one
         for k, tag in enumerate(tags):
             retires = match.retire_en & (match.retire_index == k)
-            m.d.comb += others[k].eq(tag.valid & (tag.qpn == node.qpn) & ~retires)
-        for k, tag in reversed(list(enumerate(tags))):
-            with m.If(~tag.valid & ~tag.reserved):
-                m.d.comb += [fill.free.eq(1), fill.free_index.eq(k)]
-            with m.If(fill.reserve_en & (fill.free_index == k)):
+            m.d.comb += others[k].eq(tag.valid & self._same(tag.qpn, node.qpn) & ~retires)
+        free = Signal(n)
+        m.d.comb += free.eq(Cat(~tag.valid & ~tag.reserved for tag in tags))
+        first_free = lowest(m, free, "free")
+        m.d.comb += [fill.free.eq(free.any()), fill.free_index.eq(choose(first_free, range(n)))]
+        for k, tag in enumerate(tags):
+            with m.If(fill.reserve_en & first_free[k]):
                 m.d.sync += tag.reserved.eq(1)
             with m.If(fill.release_en & (fill.release_index == k)):
                 m.d.sync += [tag.reserved.eq(0), tag.valid.eq(0)]
             with m.If(match.mark_en & (match.mark_index == k)):
                 m.d.sync += [tag.touched.eq(1), tag.done.eq(match.mark.left == 0)]
-            with m.If(match.retire_en & (tag.qpn == match.retire_qpn) & (tag.rsn == match.retire_end)):
+            with m.If(match.retire_en & self._same(tag.qpn, match.retire_qpn) & (tag.rsn == match.retire_end)):
                 m.d.sync += tag.head.eq(1)
             with m.If((match.retire_en & (match.retire_index == k))
-                      | (match.flush_en & (tag.qpn == match.flush_qpn))):
+                      | (match.flush_en & self._same(tag.qpn, match.flush_qpn))):
                 m.d.sync += tag.valid.eq(0)
             with m.If(fill.fill_en & (fill.fill_index == k)):
                 m.d.sync += tag.eq(Tag.const({"valid": 1}))
                 m.d.sync += [tag.head.eq(~others.any()), tag.qpn.eq(node.qpn), tag.generation.eq(node.generation),
                              tag.rsn.eq(node.rsn), tag.count.eq(node.count)]
-        m.d.sync += fill.free_count.eq(sum(~tag.valid & ~tag.reserved for tag in tags))
+        m.d.sync += fill.free_count.eq(total(free))
         m.d.comb += self.idle.eq(~Cat(tag.reserved for tag in tags).any())
         of_list = Signal(n)
-        m.d.sync += [of_list.eq(Cat(tag.valid & (tag.qpn == fill.cached_qpn) for tag in tags)),
-                     fill.cached.eq(sum(of_list))]
+        m.d.sync += [of_list.eq(Cat(tag.valid & self._same(tag.qpn, fill.cached_qpn) for tag in tags)),
+                     fill.cached.eq(total(of_list))]
         return m
+
+    def _same(self, a, b):
+        """Two numbers of QPs are the same; there are no others than those of the card."""
+        return a[:self.params.qpn_width] == b[:self.params.qpn_width]
 
     def _chain(self, m, tags):
         """Whether a node goes on where its list ends in the cache, and whether one is where it ends."""
@@ -199,9 +198,9 @@ class HeadCache(wiring.Component):
         for k, tag in enumerate(tags):
             end = Signal(32, name=f"end{k}")
             m.d.comb += [
-                end.eq(tag.rsn + tag.count), own[k].eq(tag.valid & (tag.qpn == node.qpn)),
+                end.eq(tag.rsn + tag.count), own[k].eq(tag.valid & self._same(tag.qpn, node.qpn)),
                 before[k].eq(own[k] & (end == node.rsn)), same[k].eq(own[k] & (tag.rsn == node.rsn)),
-                behind[k].eq(tag.valid & (tag.qpn == fill.peek.qpn) & (tag.rsn == peek_end)),
+                behind[k].eq(tag.valid & self._same(tag.qpn, fill.peek.qpn) & (tag.rsn == peek_end)),
             ]
 
     def _lookup(self, m, tags):
@@ -212,7 +211,7 @@ class HeadCache(wiring.Component):
         own_q = Signal(n)
         for k, tag in enumerate(tags):
             m.d.comb += [
-                own[k].eq(tag.valid & (tag.qpn == match.qpn) & (tag.generation == match.generation)),
+                own[k].eq(tag.valid & self._same(tag.qpn, match.qpn) & (tag.generation == match.generation)),
                 slots[k].eq(match.rsn - tag.rsn[:24]),
                 hits[k].eq(own[k] & (slots[k] < tag.count)),
                 heads[k].eq(own[k] & tag.head),
@@ -220,7 +219,7 @@ class HeadCache(wiring.Component):
             ]
         hit_rsn, end = Signal(32), Signal(32)
         m.d.comb += [
-            first.eq(ripe & (~ripe + 1)[:n]),
+            first.eq(lowest(m, ripe, "ripe")),
             match.hit.eq(hits.any()), match.index.eq(choose(hits, range(n))),
             match.slot.eq(choose(hits, slots)), hit_rsn.eq(choose(hits, (tag.rsn for tag in tags))),
             match.head.eq(heads.any()), match.head_index.eq(choose(heads, range(n))),
@@ -229,7 +228,7 @@ class HeadCache(wiring.Component):
             end.eq(match.head_rsn + match.head_count), match.next.eq(hit_rsn == end),
             match.ripe.eq(ripe.any()), match.ripe_index.eq(choose(first, range(n))),
             match.ripe_tag.eq(choose(first, (tag.as_value() for tag in tags))),
-            match.cached.eq(sum(own_q)),
+            match.cached.eq(total(own_q)),
         ]
         m.d.sync += own_q.eq(own)
 
@@ -263,7 +262,7 @@ class HeadCache(wiring.Component):
             for port in (base, body, read):
                 m.d.comb += [port.en.eq(side.read_en), port.addr.eq(side.read_index)]
             m.d.comb += [
-                whole.open.eq(((Const(1, 1) << count) - 1)[:abi.RUNS_HOLES]), whole.left.eq(count),
+                whole.open.eq(below(m, count, abi.RUNS_HOLES, "unfilled")), whole.left.eq(count),
                 side.pending.left.eq(Mux(touched, read.data.left, whole.left)),
             ]
             with m.If(base.data.encoding == abi.Encoding.BITMAP.value):

@@ -1,10 +1,13 @@
 """Is a PSN the hole in a certain slot of a node, and which bit tells whether it is open?"""
 
-from amaranth.hdl import Array, Const, Module, Mux, Signal
+from operator import add
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..logic import up_to
 from .head_cache import COUNT_WIDTH, CachedNode
 
 
@@ -32,36 +35,32 @@ class HoleCheck(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         node, slot = self.node, self.slot
-        offset, slot_q = Signal(32), Signal(COUNT_WIDTH)
+        offset = Signal(32)
         m.d.comb += offset.eq(self.psn - node.base_psn)
-        m.d.sync += slot_q.eq(slot)
 
-        in_list, in_runs, in_bitmap, is_bitmap = Signal(), Signal(), Signal(), Signal()
-        entries = Array(node.body.word_select(k, abi.OFFSET_BITS) for k in range(abi.LIST_HOLES))
-        m.d.sync += in_list.eq((node.encoding == abi.Encoding.LIST.value) & (slot < abi.LIST_HOLES)
-                               & (entries[Mux(slot < abi.LIST_HOLES, slot, 0)] == offset))
+        in_list, in_runs, in_bitmap = Signal(), Signal(), Signal()
+        is_list, is_runs, is_bitmap = (Signal(name=f"is_{e.name.lower()}") for e in abi.Encoding)
+        equal, chosen = Signal(abi.LIST_HOLES), Signal(abi.LIST_HOLES)
+        m.d.sync += [
+            equal.eq(Cat(node.body.word_select(k, abi.OFFSET_BITS) == offset for k in range(abi.LIST_HOLES))),
+            chosen.eq(Cat((slot == k) & is_list for k in range(abi.LIST_HOLES))),
+        ]
+        m.d.comb += in_list.eq((equal & chosen).any())
 
-        before = Const(0, COUNT_WIDTH)
-        hits = Const(0)
-        for k in range(abi.RUNS_MAX):
-            word = node.body.word_select(k, 2 * abi.OFFSET_BITS)
-            first, length = word[:abi.OFFSET_BITS], word[abi.OFFSET_BITS:]
-            into, inside, rank = (
-                Signal(32, name=f"into{k}"),
-                Signal(name=f"inside{k}"),
-                Signal(COUNT_WIDTH, name=f"rank{k}"),
-            )
-            prefix, into_q = Signal(COUNT_WIDTH, name=f"prefix{k}"), Signal(COUNT_WIDTH, name=f"into_q{k}")
-            m.d.comb += [into.eq(offset - first), rank.eq(prefix + into_q)]
-            m.d.sync += [prefix.eq(before), into_q.eq(into), inside.eq(into < length)]
-            hits = hits | (inside & (rank == slot_q))
-            before = (before + length)[:COUNT_WIDTH]
-        is_runs = Signal()
-        m.d.sync += is_runs.eq(node.encoding == abi.Encoding.RUNS.value)
-        m.d.comb += in_runs.eq(is_runs & hits)
-
-        m.d.comb += [is_bitmap.eq(node.encoding == abi.Encoding.BITMAP.value),
-                     self.bit.eq(Mux(is_bitmap, offset[:COUNT_WIDTH], slot))]
+        # Hole `into` of a run is number `behind + into` of the node: compared without that sum.
+        runs = [node.body.word_select(k, 2 * abi.OFFSET_BITS) for k in range(abi.RUNS_MAX)]
+        behind = up_to(m, (run[abi.OFFSET_BITS:][:COUNT_WIDTH] for run in runs), add, "behind")
+        hits = Signal(abi.RUNS_MAX)
+        for k, (run, before) in enumerate(zip(runs, [Const(0), *behind], strict=False)):
+            first, length = run[:abi.OFFSET_BITS], run[abi.OFFSET_BITS:]
+            into, inside = Signal(32, name=f"into{k}"), Signal(name=f"inside{k}")
+            prefix, wanted = Signal(COUNT_WIDTH, name=f"prefix{k}"), Signal(COUNT_WIDTH, name=f"wanted{k}")
+            m.d.comb += [into.eq(offset - first), hits[k].eq(inside & (prefix == wanted))]
+            m.d.sync += [prefix.eq(before), wanted.eq((slot + first[:COUNT_WIDTH]) - offset[:COUNT_WIDTH]),
+                         inside.eq((into < length) & is_runs)]
+        m.d.comb += [in_runs.eq(hits.any()), self.bit.eq(Mux(is_bitmap, offset[:COUNT_WIDTH], slot)),
+                     *[kind.eq(node.encoding == encoding.value)
+                       for kind, encoding in zip((is_list, is_runs, is_bitmap), abi.Encoding, strict=True)]]
         m.d.sync += in_bitmap.eq(is_bitmap & (offset < abi.NODE_BODY_BITS))
 
         m.d.comb += self.matches.eq(in_list | in_runs | in_bitmap)

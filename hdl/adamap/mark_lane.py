@@ -1,6 +1,6 @@
 """The last stages of the matcher: a header and its node become a mark, or a refusal."""
 
-from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -28,6 +28,10 @@ class MarkForward(wiring.Component):
     mark_en, mark_index, mark : In
         The mark of this cycle; the one of the cycle before is kept here.
     now : Out(Pending)
+    last : Out(Pending)
+        The mark of the cycle before.
+    is_mark, is_last : Out(1)
+        ``now`` is the mark of this cycle, or that of the cycle before.
     """
 
     def __init__(self, params: CardParams):
@@ -35,18 +39,22 @@ class MarkForward(wiring.Component):
         super().__init__({
             "index": In(index), "read": In(Pending),
             "mark_en": In(1), "mark_index": In(index), "mark": In(Pending),
-            "now": Out(Pending),
+            "now": Out(Pending), "last": Out(Pending), "is_mark": Out(1), "is_last": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        last, last_index, last_en = Signal(Pending), Signal.like(self.mark_index), Signal()
-        m.d.sync += [last.eq(self.mark), last_index.eq(self.mark_index), last_en.eq(self.mark_en)]
-        m.d.comb += self.now.eq(self.read)
-        with m.If(self.mark_en & (self.mark_index == self.index)):
+        last_index, last_en = Signal.like(self.mark_index), Signal()
+        m.d.sync += [self.last.eq(self.mark), last_index.eq(self.mark_index), last_en.eq(self.mark_en)]
+        m.d.comb += [
+            self.is_mark.eq(self.mark_en & (self.mark_index == self.index)),
+            self.is_last.eq(~self.is_mark & last_en & (last_index == self.index)),
+            self.now.eq(self.read),
+        ]
+        with m.If(self.is_mark):
             m.d.comb += self.now.eq(self.mark)
-        with m.Elif(last_en & (last_index == self.index)):
-            m.d.comb += self.now.eq(last)
+        with m.Elif(self.is_last):
+            m.d.comb += self.now.eq(self.last)
         return m
 
 
@@ -81,16 +89,22 @@ class MarkLane(wiring.Component):
         m = Module()
         m.submodules.check = check = HoleCheck()
         m.submodules.forward = forward = MarkForward(self.params)
-        now, pending, header = forward.now, Signal(Pending), Signal(judged_header(self.params))
+        pending, header = Signal(Pending), Signal(judged_header(self.params))
         is_open, matched, bit = Signal(), Signal(), Signal(COUNT_WIDTH)
+        # Whether the hole is open is looked up in what was read and in both marks at once; `mark_en` comes late.
+        sources = (self.pending, forward.last, self.mark)
+        is_source, opens = Signal(len(sources)), Signal(len(sources))
         m.d.comb += [
             check.node.eq(self.node), check.slot.eq(self.i.slot), check.psn.eq(self.i.psn),
             forward.index.eq(self.i.index), forward.read.eq(self.pending),
             forward.mark_en.eq(self.mark_en), forward.mark_index.eq(self.mark_index), forward.mark.eq(self.mark),
+            is_open.eq((is_source & opens).any()),
         ]
         # A node whose count and body do not agree ends with its count.
         m.d.sync += [
-            pending.eq(now), is_open.eq((now.open >> check.bit)[0] & (now.left != 0)), header.eq(self.i),
+            pending.eq(forward.now), header.eq(self.i),
+            opens.eq(Cat((source.open >> check.bit)[0] & (source.left != 0) for source in sources)),
+            is_source.eq(Cat(~forward.is_mark & ~forward.is_last, forward.is_last, forward.is_mark)),
             bit.eq(check.bit), self.mark_bitmap.eq(self.node.encoding == abi.Encoding.BITMAP.value),
         ]
         m.d.comb += [

@@ -5,6 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..layouts import MatchRequest
+from ..logic import total
 from ..params import CardParams
 from ..stream import Fifo
 from ..ticket import EXTENDED_TICKET_WIDTH, extended
@@ -72,7 +73,7 @@ class MatchEntry(wiring.Component):
             arrived.i.payload.eq(Mux(others.taken, others.o.as_value(), header.as_value())),
             arrived.i.valid.eq(self.i.valid | others.taken), self.i.ready.eq(arrived.i.ready),
             self.space.eq((held != places) & ~others.known),
-            self.share.eq(self.count < SHARE * (places - held)),
+            self.share.eq(self.count < total((places - held)[:len(held)] for _ in range(SHARE))),
             self.empty.eq((held == 0) & others.empty),
         ]
         m.d.sync += held.eq(held + (arrived.i.valid & arrived.i.ready) - self.done)

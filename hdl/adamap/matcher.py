@@ -146,7 +146,9 @@ class Matcher(wiring.Component):
         look, resolve = Signal(_LOOK(p)), Signal(_RESOLVE(p))
         force = Signal(_FORCE)
         looked = Signal()       # the stage is done with its header
-        quiet = self.exclusive | self.i_control.valid
+        exclusive = Signal()        # a cycle late: what the prefetcher wants decides nothing in its own cycle
+        m.d.sync += exclusive.eq(self.exclusive)
+        quiet = exclusive | self.i_control.valid
         self._choose(m, waits, entry.o, force, look, looked, quiet)
         newest = self._newest(m, look)
         self._look_up(m, waits, lane, lane.space & (demands.free > 1), look, looked, resolve, newest, quiet,
@@ -161,7 +163,7 @@ class Matcher(wiring.Component):
             waits.wake_stb.eq(self.wake_stb), waits.wake_qpn.eq(self.wake_qpn),
             waits.waiting_qpn[0].eq(self.waiting_qpn), self.waiting.eq(waits.waiting[0]),
             self.count_match_stall_cycles.eq(~waits.empty),
-            self.i_control.ready.eq(~busy), self.granted.eq(self.exclusive & ~self.i_control.valid & ~busy),
+            self.i_control.ready.eq(~busy), self.granted.eq(self.exclusive & exclusive & ~self.i_control.valid & ~busy),
             self.idle.eq(entry.empty & ~busy & lane.idle & ~force.valid & ~demands.o.valid
                          & ~cache.ripe),
         ]

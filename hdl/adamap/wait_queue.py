@@ -1,10 +1,13 @@
 """Retransmission headers that wait for a node of their QP."""
 
-from amaranth.hdl import Const, Module, Mux, Signal
+from operator import or_
+
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from ..logic import below, choose, lowest, total, up_to
 from ..params import CardParams
 from ..ticket import EXTENDED_TICKET_WIDTH
 
@@ -79,45 +82,47 @@ class WaitQueue(wiring.Component):
         write, read = items.write_port(), items.read_port()
 
         pick_place, picking, free_place = Signal(range(n)), Signal(), Signal(range(n))
-        mates_awake, mates, sleep_qpn = Signal(), Signal(), Signal(width)
-        passed = Const(0)
-        removing = Const(0)
-        after = [Signal(entry, name=f"after{k}") for k in range(n)]
-        gone = []
+        sleep_qpn = Signal(width)
+        there, mates, here = (Signal(n, name=name) for name in ("there", "mates", "here"))
+        own, ready, removing = (Signal(n, name=name) for name in ("own", "ready", "removing"))
+        waiting = [Signal(n, name=f"waiting{asked}") for asked in range(len(self.waiting_qpn))]
+        m.d.comb += there.eq(below(m, used, n, "first"))
         for k, e in enumerate(line):
-            there = k < used
-            own = there & (e.place == self.ask_place) & self.ask_queued
-            passed = passed | own
-            with m.If(there & (e.qpn == self.ask_qpn[:width]) & ~passed):
-                m.d.comb += self.older.eq(1)
-            for asked, qpn in enumerate(self.waiting_qpn):
-                with m.If(there & (e.qpn == qpn[:width])):
-                    m.d.comb += self.waiting[asked].eq(1)
-            with m.If(there & (e.qpn == self.insert_item.qpn[:width])):
-                m.d.comb += [mates.eq(1), mates_awake.eq(e.awake)]
-            with m.If(e.place == self.place):
-                m.d.comb += sleep_qpn.eq(e.qpn)
-            with m.If(k == used):
-                m.d.comb += free_place.eq(e.place)
-            removing = removing | (self.remove_en & there & (e.place == self.place))
-            gone.append(removing)
-
+            m.d.comb += [
+                own[k].eq(there[k] & (e.place == self.ask_place) & self.ask_queued),
+                *[waits[k].eq(there[k] & (e.qpn == qpn[:width]))
+                  for waits, qpn in zip(waiting, self.waiting_qpn, strict=True)],
+                mates[k].eq(there[k] & (e.qpn == self.insert_item.qpn[:width])), here[k].eq(e.place == self.place),
+                ready[k].eq(there[k] & e.awake & ~e.busy),
+                removing[k].eq(self.remove_en & there[k] & here[k]),
+            ]
+        passed, gone, picks = up_to(m, own, or_, "passed"), up_to(m, removing, or_, "gone"), lowest(m, ready, "ready")
+        places = [e.place for e in line]
+        m.d.comb += [
+            self.older.eq(Cat(t & (e.qpn == self.ask_qpn[:width]) & ~o
+                              for t, e, o in zip(there, line, passed, strict=True)).any()),
+            self.waiting.eq(Cat(waits.any() for waits in waiting)),
+            # No two entries have the same place, and all mates are awake or none is.
+            sleep_qpn.eq(choose(here, (e.qpn for e in line))),
+            free_place.eq(choose((k == used for k in range(n)), places)),
+            picking.eq(ready.any()), pick_place.eq(choose(picks, places)),
+        ]
+        mates_awake = (mates & Cat(e.awake for e in line)).any()
+        after = [Signal(entry, name=f"after{k}") for k in range(n)]
+        for k, e in enumerate(line):
             m.d.comb += after[k].eq(e)
-            with m.If(self.put_back_en & (e.place == self.place)):
+            with m.If(self.put_back_en & here[k]):
                 m.d.comb += after[k].busy.eq(0)
             with m.If(self.put_back_en & self.sleep & (e.qpn == sleep_qpn)):
                 m.d.comb += after[k].awake.eq(0)
             with m.If(self.wake_stb & (e.qpn == self.wake_qpn[:width])):
                 m.d.comb += after[k].awake.eq(1)
-            with m.If(self.pick_en & (e.place == pick_place)):
+            with m.If(self.pick_en & picks[k]):
                 m.d.comb += after[k].busy.eq(1)
             with m.If(self.insert_en & (k == used)):
                 m.d.comb += [after[k].qpn.eq(self.insert_item.qpn), after[k].busy.eq(0),
-                             after[k].awake.eq(Mux(mates, mates_awake, self.insert_awake)
+                             after[k].awake.eq(Mux(mates.any(), mates_awake, self.insert_awake)
                                                | (self.wake_stb & (self.wake_qpn == self.insert_item.qpn)))]
-        for k in reversed(range(n)):
-            with m.If((k < used) & line[k].awake & ~line[k].busy):
-                m.d.comb += [picking.eq(1), pick_place.eq(line[k].place)]
         for k in range(n - 1):
             m.d.sync += line[k].eq(Mux(gone[k], after[k + 1], after[k]))
         m.d.sync += line[n - 1].eq(after[n - 1])
@@ -127,7 +132,7 @@ class WaitQueue(wiring.Component):
         with m.If(self.pick_en):
             m.d.sync += self.picked_place.eq(pick_place)
         with m.If(self.count_en):
-            m.d.sync += self.count.eq(sum((k < used) & (e.qpn == self.count_qpn) for k, e in enumerate(line)))
+            m.d.sync += self.count.eq(total(t & (e.qpn == self.count_qpn) for t, e in zip(there, line, strict=True)))
         m.d.comb += [
             self.offered.eq(picking), self.empty.eq(used == 0),
             write.en.eq(self.insert_en), write.addr.eq(free_place), write.data.eq(self.insert_item),

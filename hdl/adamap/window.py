@@ -1,5 +1,7 @@
 """Receive-side PSN window of every QP: judges packets and finds the holes."""
 
+from operator import or_
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
@@ -8,7 +10,8 @@ from amaranth.lib.wiring import In, Out
 from ..abi import HOLES_BITS
 from ..counting import count_outputs
 from ..layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
-from ..params import CardParams
+from ..logic import below, one_hot, up_to
+from ..params import CardParams, exact_log2
 from ..wire import PSN_OUTSTANDING_LOG2
 from .control import ControlKind, ControlOp
 from .cum import CUM_BITS
@@ -18,11 +21,13 @@ RUN_ON = 8     # received PSNs it slides over in the cycle that finishes a packe
 
 
 def leading(bits, value):
-    """Number of low bits of ``bits`` equal to ``value`` before the first other one."""
-    count = Const(len(bits))
-    for k in reversed(range(len(bits))):
-        count = Mux(bits[k] == value, count, k)
-    return count
+    """Number of low bits of ``bits``, of which there is a power of two, that equal ``value`` before the first other
+    one; by halves, and no sum: where the lower half is whole, the upper one's number follows its bits."""
+    if len(bits) == 1:
+        return bits if value else ~bits
+    low, high = bits[:len(bits) // 2], bits[len(bits) // 2:]
+    of_high = leading(high, value)
+    return Mux(low.all() if value else ~low.any(), Cat(of_high[:-1], ~of_high[-1], of_high[-1]), leading(low, value))
 
 
 class Window(wiring.Component):
@@ -259,10 +264,9 @@ class Window(wiring.Component):
         seen = Signal(data.StructLayout({
             "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "slide": 24, "insert": 1, "seal": 1}))
         distance, cum_distance = Signal(signed(24)), Signal(signed(24))
-        reorder = Signal(range(bits + 1))
+        place, reorder = distance[:exact_log2(bits)], Signal(range(bits + 1))
         behind, far, stale, inside, received, newest = (Signal(name=n) for n in (
             "behind", "far", "stale", "inside", "received", "newest"))
-        shifted = Signal(bits)
         m.d.comb += [
             distance.eq(request.psn - row.base[:24]),
             cum_distance.eq(self.cum - row.base[:24]),
@@ -272,9 +276,8 @@ class Window(wiring.Component):
             far.eq(~behind & (distance & too_far).any()),
             stale.eq(behind & (distance < cum_distance)),
             inside.eq(~behind & (distance < bits)),
-            shifted.eq(row.bitmap >> distance[: (bits - 1).bit_length()]),
-            received.eq(inside & shifted[0]),
-            newest.eq(~inside | (shifted == 0)),
+            received.eq(inside & (row.bitmap >> place)[0]),
+            newest.eq(~inside | ~(row.bitmap & ~below(m, place, bits, "older")).any()),
             reorder.eq(
                 Mux(self.reorder_distance > bits, bits, Mux(self.reorder_distance == 0, 1, self.reorder_distance))
             ),
@@ -301,32 +304,22 @@ class Window(wiring.Component):
             with m.If(newest & (distance >= reorder)):
                 m.d.comb += [seen.insert.eq(1), seen.slide.eq(distance - reorder + 1)]
             with m.Else():
-                m.d.comb += seen.mark.eq(Const(1, 1) << distance[:(bits - 1).bit_length()])
+                m.d.comb += seen.mark.eq(one_hot(1, place, bits))
         return seen
 
     def _step(self, m, row, slide):
         """One cycle of sliding: skip received PSNs, then count missing ones; combinational."""
         step = Signal(data.StructLayout({"skip": 24, "holes": 24, "advance": 24, "shift": range(STEP + 1)}))
-        low, received = row.bitmap[:STEP], Signal(STEP)
-        limit, first_missing, next_received = (
-            Signal(range(STEP + 1), name=n) for n in ("limit", "first_missing", "next_received")
-        )
+        low, limited = row.bitmap[:STEP], below(m, slide, STEP, "limited")      # PSNs that the window does slide over
+        missing_before = up_to(m, limited & ~low, or_, "missing")
+        skip, end = (Signal(range(STEP + 1), name=name) for name in ("skip", "end"))
+        here, ends = Signal(STEP), Signal(STEP)
         m.d.comb += [
-            limit.eq(Mux(slide > STEP, STEP, slide)),
-            first_missing.eq(leading(low, 1)),
-            received.eq(low & ~((Const(1, 1) << first_missing) - 1)[:STEP]),
-            next_received.eq(leading(received, 0)),
+            here.eq(low & limited), ends.eq(~limited | (low & Cat(missing_before))),
+            skip.eq(leading(here, 1)), end.eq(leading(ends, 0)), step.shift.eq(end),
         ]
         with m.If(row.bitmap == 0):
             m.d.comb += [step.holes.eq(slide), step.advance.eq(slide)]
-        with m.Elif(first_missing >= limit):
-            m.d.comb += [step.skip.eq(limit), step.advance.eq(limit), step.shift.eq(limit)]
         with m.Else():
-            end = Mux(next_received < limit, next_received, limit)
-            m.d.comb += [
-                step.skip.eq(first_missing),
-                step.holes.eq(end - first_missing),
-                step.advance.eq(end),
-                step.shift.eq(end),
-            ]
+            m.d.comb += [step.skip.eq(skip), step.holes.eq(end - skip), step.advance.eq(end)]
         return step

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..layouts import REQUEST_LINES_MAX, LineData, LineRequest
+from ..logic import one_hot
 from ..params import exact_log2
 from ..stream import Arbiter, Fifo, PipelineRegister
 from .read_slots import ReadSlots
@@ -125,8 +126,6 @@ class LineReader(wiring.Component):
             complete.i.p.slot.eq(slots.slot),
             complete.i.p.error.eq(slots.error | failed.bit_select(slots.slot, 1)),
         ]
-        with m.If(slots.filled & slots.error):
-            m.d.sync += failed.bit_select(slots.slot, 1).eq(1)
 
         # Read-out, one line per cycle. `halved`: slots that wait for their second read.
         halved = Signal(tags)
@@ -154,14 +153,17 @@ class LineReader(wiring.Component):
             with m.If(~again):
                 m.d.sync += [
                     again.eq(1), again_slot.eq(complete.o.p.slot), again_count.eq(record.left),
-                    again_line.eq(record.line + SMALL_MRRS_LINES), halved.bit_select(complete.o.p.slot, 1).eq(1),
+                    again_line.eq(record.line + SMALL_MRRS_LINES),
                 ]
         with m.Elif(load):
             m.d.sync += [
                 active.eq(1), now.eq(record), now_slot.eq(complete.o.p.slot), now_row.eq(record.line),
                 now_index.eq(0), now_error.eq(complete.o.p.error),
-                failed.bit_select(complete.o.p.slot, 1).eq(0), halved.bit_select(complete.o.p.slot, 1).eq(0),
             ]
+        first_half = one_hot(load & second & ~again, complete.o.p.slot, tags)
+        loaded = one_hot(load & ~second, complete.o.p.slot, tags)
+        m.d.sync += [failed.eq((failed | one_hot(slots.filled & slots.error, slots.slot, tags)) & ~loaded),
+                     halved.eq((halved | first_half) & ~loaded)]
         valid_q = Signal(self._clients)
         side_q = Signal(data.StructLayout({"tag": 16, "index": 2, "last": 1, "error": 1}))
         m.d.sync += [

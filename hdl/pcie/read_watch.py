@@ -4,6 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..logic import one_hot
 from .tlp import TAGS, CompletionBeat, ReadTlp
 
 
@@ -46,10 +47,7 @@ class ReadWatch(wiring.Component):
             m.d.comb += answer.eq(back)
         with m.Else():
             m.d.comb += answer.end_badly(at)
-        with m.If(self.o_read.valid & self.o_read.ready):
-            m.d.sync += out.bit_select(self.o_read.p.tag, 1).eq(1)
-        with m.If(known & back.done):
-            m.d.sync += out.bit_select(back.tag, 1).eq(0)
-        with m.If(lost):
-            m.d.sync += out.bit_select(at, 1).eq(0)
+        sent = one_hot(self.o_read.valid & self.o_read.ready, self.o_read.p.tag, TAGS)
+        ended = one_hot(self.o_completion.valid & answer.done, answer.tag, TAGS)
+        m.d.sync += out.eq((out | sent) & ~ended)
         return m

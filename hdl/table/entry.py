@@ -22,7 +22,7 @@ def write_port(index_width, shape):
 
 
 class EntryTable(wiring.Component):
-    """Table of entries in block RAM; every entry is zero after configuration and survives a reset.
+    """Table of entries in block RAM or UltraRAM; every entry is zero after configuration and survives a reset.
 
     Every port works in every cycle, with a latency of one. A read in the cycle of a write to the same
     entry gives the old one; from the next cycle on every read gives the new one.
@@ -35,6 +35,8 @@ class EntryTable(wiring.Component):
         Shape of an entry.
     readers : int
         Number of read ports.
+    ultra : bool, optional
+        For synthesis: in UltraRAM, where the FPGA has it.
 
     Members
     -------
@@ -43,11 +45,11 @@ class EntryTable(wiring.Component):
     write : In(write_port)
     """
 
-    def __init__(self, *, depth, shape, readers):
+    def __init__(self, *, depth, shape, readers, ultra=False):
         width = exact_log2(depth)
         if readers < 1:
             raise ValueError(f"a table needs at least one reader, not {readers}")
-        self.depth, self.shape, self.readers = depth, shape, readers
+        self.depth, self.shape, self.readers, self.ultra = depth, shape, readers, ultra
         super().__init__({
             "read": In(read_port(width, shape)).array(readers),
             "write": In(write_port(width, shape)),
@@ -55,7 +57,8 @@ class EntryTable(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.memory = memory = Memory(shape=self.shape, depth=self.depth, init=[])
+        m.submodules.memory = memory = Memory(
+            shape=self.shape, depth=self.depth, init=[], attrs={"ram_style": "ultra"} if self.ultra else {})
         for port in self.read:
             read = memory.read_port(domain="sync")
             m.d.comb += [read.en.eq(port.en), read.addr.eq(port.index), port.entry.eq(read.data)]

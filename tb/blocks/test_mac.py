@@ -94,7 +94,8 @@ async def frames_arrive(dut):
     for beat in [*beats, None]:
         data, size, last, bad = beat or (rng.getrandbits(BEAT_BITS), BEAT_BYTES, rng.getrandbits(1), 0)
         dut.s_axis__tvalid.value, dut.s_axis__tdata.value = int(beat is not None), data
-        dut.s_axis__tkeep.value, dut.s_axis__tlast.value = ALL >> BEAT_BYTES - size, last
+        dut.s_axis__tkeep.value = ALL >> BEAT_BYTES - size if last else rng.getrandbits(BEAT_BYTES)
+        dut.s_axis__tlast.value = last
         dut.s_axis__tuser.value = bad if last else rng.getrandbits(1)
         dut.o__ready.value = rng.getrandbits(1)
         await ReadOnly()

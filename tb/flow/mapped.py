@@ -34,8 +34,8 @@ _MODULE = re.compile(r"^(?=module )", re.MULTILINE)
 _NAME = re.compile(r"module \\?([^\s(;]+)")
 _ELEMENT = re.compile(r"(\\\S*?)\[(\d+)\](?=\S* )")
 
-
 COMMAND = "synth_xilinx -family xcup -noiopad -noclkbuf -top holder"
+ULTRA = 'ram_style = "ultra"'       # of a memory; without it Yosys is not offered UltraRAM, which it would prefer
 
 
 class SynthesisFailed(Failure):
@@ -69,11 +69,16 @@ def stub(module, modules):
     return "\n".join(["(* blackbox *)", head, *ports, "endmodule", ""])
 
 
+def command(verilog):
+    """What Yosys does with a module."""
+    return f"{COMMAND} -uram" if ULTRA in verilog else COMMAND
+
+
 def digest(module, modules):
     """By what the mapping of ``module`` is kept: its text and ports of its sub-blocks, its own name apart."""
     parts = [modules[module], *(stub(child, modules) for child in sorted(below(module, modules)))]
     parts = [re.sub(rf"(?<=[\\ ]){re.escape(module)}(?=[\s.(])", "@", part) for part in parts]
-    made = "\0".join((*parts, COMMAND, yosys.version(), str(VERSION)))
+    made = "\0".join((*parts, command(modules[module]), yosys.version(), str(VERSION)))
     return hashlib.sha256(made.encode()).hexdigest()[:16]
 
 
@@ -132,14 +137,18 @@ def _file(kept):
 
 
 def _parts(missing, modules):
-    """Lists of modules, each for one run of Yosys: what a run has finished is kept, whatever ends the next one."""
-    parts, length = [], TOGETHER
-    for name in missing:
-        if length + len(modules[name]) > TOGETHER:
-            parts.append([])
-            length = 0
-        parts[-1].append(name)
-        length += len(modules[name])
+    """Lists of modules, each for one run of Yosys, which does the same with all of its modules: what a run has finished
+    is kept, whatever ends the next one."""
+    parts = []
+    for way in dict.fromkeys(command(modules[name]) for name in missing):
+        length = TOGETHER
+        for name in missing:
+            if command(modules[name]) == way:
+                if length + len(modules[name]) > TOGETHER:
+                    parts.append([])
+                    length = 0
+                parts[-1].append(name)
+                length += len(modules[name])
     return parts
 
 
@@ -152,7 +161,7 @@ def _map(group, missing, modules, digests):
     (where / "group.v").write_text("\n".join([
         *(stub(name, modules) for name in sorted(stubs)), *(modules[name] for name in missing),
         f"module holder();\n{holder}endmodule\n"]))
-    script = f"read_verilog group.v; {COMMAND}; write_json netlist.json"
+    script = f"read_verilog group.v; {command(modules[missing[0]])}; write_json netlist.json"
     with open(where / "yosys.log", "wb") as log:
         status = process.run(yosys.yosys(script, "spent"), cwd=where, out=log)
     if status:

@@ -105,6 +105,32 @@ def test_a_run_of_yosys_maps_what_is_small_together():
     modules = {"a": "x" * 60_000, "b": "x" * 80_000, "c": "x" * 20_000, "d": "x" * 200_000, "e": "x"}
     assert mapped._parts(list(modules), modules) == [["a", "b"], ["c"], ["d"], ["e"]]
     assert mapped._parts([], modules) == []
+    modules["c"] += mapped.ULTRA
+    assert mapped._parts(list(modules), modules) == [["a", "b"], ["d"], ["e"], ["c"]]
+
+
+def test_a_deep_memory_goes_into_ultraram_where_it_says_so(kept):
+    """Two readers: a memory of two ports has two copies."""
+    table = f"""
+module \\table (clk, w, d, r0, r1, q0, q1);
+  input clk;
+  input [12:0] w;
+  input [39:0] d;
+  input [12:0] r0;
+  input [12:0] r1;
+  output reg [39:0] q0;
+  output reg [39:0] q1;
+  (* {mapped.ULTRA} *)
+  reg [39:0] memory [8191:0];
+  always @(posedge clk) begin
+    memory[w] <= d;
+    q0 <= memory[r0];
+    q1 <= memory[r1];
+  end
+endmodule
+"""
+    blocks = synth.synthesise({"": mapped.modules_of(table)}, top="table").blocks[""]
+    assert blocks["uram"] == 4 and blocks["bram36"] == blocks["bram18"] == 0
 
 
 def test_a_block_is_kept_by_what_it_is_not_where():

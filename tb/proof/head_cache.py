@@ -119,5 +119,5 @@ BROKEN = [
     Broken(HeadCacheSpec, "the head is the node with which the list begins",
            ("tag.head.eq(~others.any())", "tag.head.eq(1)")),
     Broken(HeadCacheSpec, "a free entry holds nothing",
-           ("with m.If(~tag.valid & ~tag.reserved):", "with m.If(~tag.valid):")),
+           ("Cat(~tag.valid & ~tag.reserved for tag in tags)", "Cat(~tag.valid for tag in tags)")),
 ]

@@ -135,7 +135,7 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "the count ahead is what was linked and has not landed",
            ("Mux(back, check.data + 1, check.data - 1)", "check.data - 1"), of=AheadTable),
     Broken(RestingPrefetchSpec, "at rest, the search and the work list are as this proof starts",
-           ("sum(~tag.valid & ~tag.reserved for tag in tags)", "sum(~tag.reserved for tag in tags)"), of=HeadCache),
+           ("total(free)", "total(~tag.reserved for tag in tags)"), of=HeadCache),
     Broken(RestingPrefetchSpec, "at rest, the cache holds what landed, nothing else",
            ("(match.retire_en & (match.retire_index == k))\n                      | (match.flush_en",
             "(match.flush_en"), of=HeadCache),

@@ -1,0 +1,87 @@
+"""Logic in few levels: trees where the plain way to write it is a chain."""
+
+from operator import add, or_
+
+from amaranth.hdl import Cat, Const, Mux, Signal, Value
+
+BELOW_LOW = 4           # bits of a number whose steps all rows of `below` share
+
+
+def tree(values, op):
+    """``op`` over all values, an associative one, by halves: as many levels as the number of values has bits."""
+    values = [Value.cast(value) for value in values]
+    while len(values) > 1:
+        pairs = [op(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
+        values = pairs + values[len(values) & ~1:]
+    return values[0]
+
+
+def total(values):
+    """Sum of values, as wide as it needs."""
+    return tree(values, add)
+
+
+def choose(chosen, values):
+    """The value whose bit of ``chosen`` is set; 0 if none is, and at most one is."""
+    return tree((Mux(bit, Value.cast(value), 0) for bit, value in zip(chosen, values, strict=True)), or_)
+
+
+def up_to(m, values, op, name):
+    """Signals of ``op`` over each value and all before it, all as wide as the first value (Sklansky's prefix tree:
+    as many levels as the number of values has bits)."""
+    values = [Value.cast(value) for value in values]
+    width, at = len(values[0]), 0
+
+    def kept(value, k):
+        held = Signal(width, name=f"{name}{at}_{k}")
+        m.d.comb += held.eq(value)
+        return held
+
+    values = [kept(value, k) for k, value in enumerate(values)]
+    at = 1
+    while at < len(values):
+        values = [kept(op(values[(k & ~(at - 1)) - 1], value), k) if k & at else value
+                  for k, value in enumerate(values)]
+        at <<= 1
+    return values
+
+
+def one_hot(enable, index, width):
+    """``width`` bits: that with number ``index`` is set, while ``enable``."""
+    return Cat(enable & (index == k) for k in range(width))
+
+
+def lowest(m, bits, name):
+    """One-hot: the lowest of ``bits`` that is set."""
+    bits = Cat(bits)
+    first = Signal(len(bits), name=f"{name}_first")
+    before = up_to(m, bits, or_, name)
+    m.d.comb += first.eq(bits & ~(Cat(before) << 1))
+    return first
+
+
+def above(value, number):
+    """Whether a signal is larger than a constant, without the carry chain that ``>`` becomes."""
+    if number < 0 or number >> len(value):
+        return Const(number < 0, 1)
+    larger = Const(0, 1)
+    for k, bit in enumerate(value):
+        larger = bit & larger if number >> k & 1 else bit | larger
+    return larger
+
+
+def below(m, value, width, name):
+    """``width`` bits, of which as many low ones are set as ``value`` says."""
+    number = Signal(len(value), name=f"{name}_number")
+    low = min(BELOW_LOW, len(value))
+    steps, rows = Signal(1 << low, name=f"{name}_steps"), -(-width >> low)
+    begun, whole, ones = (Signal(size, name=f"{name}_{part}")
+                          for size, part in ((rows, "begun"), (rows, "whole"), (width, "ones")))
+    m.d.comb += [
+        number.eq(value), steps.eq(Cat(above(number[:low], k) for k in range(len(steps)))),
+        begun.eq(Cat(above(number[low:], row - 1) for row in range(rows))),
+        whole.eq(Cat(above(number[low:], row) for row in range(rows))),
+        ones.eq(Cat((steps | whole[row].replicate(len(steps))) & begun[row].replicate(len(steps))
+                    for row in range(rows))),
+    ]
+    return ones
