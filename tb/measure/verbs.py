@@ -121,11 +121,11 @@ def run_operations(*, progress, seed=1):
 
 def measure(progress):
     """The rows."""
+    cost = DriverCost()     # before anything else has grown the heap
     gbps = run_operations(progress=progress)
     write = gbps[OPCODES["write"].name]
     rates = (f"messages of {MESSAGE_BYTES >> 10} KiB on one QP of PMTU 4096, {WINDOW} under way; from the completion "
              f"of message {SKIPPED} to that of message {MESSAGES}; {CARDS}")
-    cost = DriverCost()
     lists = f"lists of {CHAIN} writes of 64 KiB on one QP over functional cards"
     return [
         Row("write_payload_gbps", "Gb/s", write, conditions=rates),
