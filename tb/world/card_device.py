@@ -138,10 +138,13 @@ class CardDevice(Device):
 
     # ----------------------------------------------------------- interrupts, time
 
+    def acquire(self, lock):
+        while not lock.acquire(blocking=False):     # in the thread that is to have it
+            self._let_others_go_on()
+
     @resume
-    async def acquire(self, lock):
-        while not lock.acquire(blocking=False):
-            await Timer(LOCK_POLL_NS, "ns")
+    async def _let_others_go_on(self):
+        await Timer(LOCK_POLL_NS, "ns")
 
     @resume
     async def wait(self, timeout_ns):
