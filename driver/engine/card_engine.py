@@ -64,7 +64,7 @@ class CardEngine:
         Carries what QPs send to QPs of the same card.
     tables : TableMirror
     balancers : list of callable(now)
-        Called in every round in which something happens, and every ``ROUND_NS`` at least.
+        Called in every round; each says when it wants the next one at the latest, or None.
     raw_frame_handlers : list of callable(frame, entry)
         Get the raw frames that are no control frames of a QP.
     services : list
@@ -79,8 +79,6 @@ class CardEngine:
     stopped : bool
         Set by a handler: nothing of the card is under way any more, so what it knew of may be given back.
     """
-
-    ROUND_NS = 100_000
 
     def __init__(self, device, config, *, mac, ip, max_qp):
         self.device, self.config, self.mac, self.ip = device, config, mac, ip
@@ -242,11 +240,12 @@ class CardEngine:
             service.progress(now)
         if self.nic.queue:
             self.nic.flush()
+        due = self._watch.due
         for balance in self.balancers:
-            balance(now)
+            if (at := balance(now)) is not None and at < due:
+                due = at
         self._last_cons = self._turns.last_cons
-        self._round_due = now if full or self.reports.collected or qps.starved else min(
-            now + self.ROUND_NS, self._watch.due, qps.first_time)
+        self._round_due = now if full or self.reports.collected or qps.starved else min(due, qps.first_time)
         return busy or bool(qps.active or self.loopback.frames)
 
     def _progress_qp(self, qp, now):

@@ -281,7 +281,10 @@ class QpEngine:
         else:
             receiver.held = len(responder.entries)
             if receiver.owes_answer:
-                receiver.acknowledge(responder.waiting_psn, responder.quiet)
+                if receiver.held or receiver.nak is not None:
+                    receiver.acknowledge(responder.waiting_psn, responder.quiet)
+                else:
+                    receiver.acknowledge()
         if receiver.actions:
             self._carry_out(receiver.actions)
         if receiver.nak_sent and not self.in_error:

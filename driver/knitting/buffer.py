@@ -11,6 +11,7 @@ from .free_list import FreeList
 EXTENT_BYTES = 256 * 1024
 QUOTA_ALPHA = 8
 CALM_NS = 1_000_000
+SOON_NS = 100_000           # until it is seen to again what is short, too much or unsorted
 SORTED_PER_ROUND = 64
 
 
@@ -105,7 +106,13 @@ class KnittingBuffer:
         self.counts["shrunk"] += 1
 
     def balance(self, now):
-        """Grow or shrink if it is time to; called every now and then."""
+        """Grow or shrink if it is time to; called whenever something happened.
+
+        Returns
+        -------
+        int or None
+            When to call it again at the latest, even if nothing happens.
+        """
         if self._free.unsorted:
             self._free.sort_in(SORTED_PER_ROUND)
         free, total = self._free.count, self.extents.blocks
@@ -117,11 +124,15 @@ class KnittingBuffer:
                     self.grow()
                 except MemoryError:     # of the host: holes go on waiting for blocks
                     self.counts["no_memory"] += 1
-        elif self._calm_since is None:
+            return now + SOON_NS
+        if self._calm_since is None:
             self._calm_since = now
-        elif now - self._calm_since >= self.calm_ns and (free - self.extent_blocks) * 2 > total - self.extent_blocks:
-            self._calm_since = now
-            self.shrink()
+        if (free - self.extent_blocks) * 2 > total - self.extent_blocks:
+            if now - self._calm_since >= self.calm_ns:
+                self._calm_since = now
+                self.shrink()
+            return min(now + SOON_NS, self._calm_since + self.calm_ns)
+        return now + SOON_NS if self._free.unsorted else None
 
     # ---------------------------------------------------------------------------------------- blocks
 

@@ -156,7 +156,8 @@ class Connection:
         if self.engine.sender is not None:
             if self.mailbox.owes_answer:
                 self.mailbox.pump()
-            self.requester.pump()
+            if self.requester.waiting or self.requester.open or self.requester.failed is not None:
+                self.requester.pump()
 
     def fail_in_turn(self, psn, status):
         """What the message with this PSN was sent for will not succeed: an operation fails when those before it are
