@@ -418,7 +418,7 @@ class CardEngine:
     def remove_qp(self, qp):
         """The card does not know ``qp`` any more."""
         self.qps.remove(qp)
-        self._turns.remove(qp)
+        self.stop_sending(qp)
         self.loopback.forget(qp)
 
     def send_control(self, qp, frame):

@@ -62,10 +62,7 @@ class Departed:
         del self._commands[qp]
 
     def forget(self):
-        """The card was reset."""
+        """The card was reset: it does not know them any more."""
         for qp in self._commands:
-            qp.receiver.close()
-            qp.on_card = False
-            self._card.qps.remove(qp)
             self._card.qps.free_number(qp.qp_num)
         self._commands.clear()

@@ -121,15 +121,16 @@ class QpEngine:
             self.card.remove_qp(self)
             self.receiver.close()
         self.on_card = False
-        self.operations.receives.leave(self.operations.wake)
-        if not self._shared:
-            self._receives.clear()
+        self._leave_receives()
 
     def depart(self):
         """Its program destroyed it, and the card keeps it in ERR: it completes nothing and says nothing but what
         :meth:`~weft.driver.receive.receiver.Receiver.repeat_last` says."""
         self.card.stop_sending(self)
         self.sender, self.in_error, self._tell = None, True, lambda event_type: None
+        self._leave_receives()
+
+    def _leave_receives(self):
         self.operations.receives.leave(self.operations.wake)
         if not self._shared:
             self._receives.clear()

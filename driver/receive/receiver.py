@@ -174,15 +174,14 @@ class Receiver:
         """The QP is in ERR, and its peer, which sends ``psn`` next, does not know. If all that it sent had been
         acknowledged, it has not heard that either."""
         self.nak_sent = False
-        next_psn = near(psn % (1 << wire.PSN_BITS), self.cum, wire.PSN_BITS)
-        if self._answers_left and self.all_acknowledged and next_psn <= self.cum:
+        if self._answers_left and self.all_acknowledged and near(psn, self.cum, wire.PSN_BITS) <= self.cum:
             self._says_again = True
             self._answers_left -= 1
 
     @property
     def all_acknowledged(self):
         """What came is complete, and the peer was told."""
-        return self._said is not None and self._said == self.cum and self.nak is None and not self.held
+        return self._said == self.cum and self.holes.oldest is None and self.nak is None and not self.held
 
     def on_message_end(self, report):
         """MESSAGE_END: one comes for every message."""

@@ -235,14 +235,9 @@ class QP(QPLife):
         :class:`~weft.driver.verbs.config.ContextConfig`."""
         if self.closed:
             return
-        departed = self._depart()
-        if departed:
-            for cq in (self.scq, self.rcq):
-                cq.forget(self.qp_num)
-        else:
+        if not self._depart():
             self.reset()
+            self.context.qps.free_number(self.qp_num)
         self.closed = True
         for users in self._users:
             users.pop(self, None)
-        if not departed:
-            self.context.qps.free_number(self.qp_num)

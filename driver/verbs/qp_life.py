@@ -234,8 +234,7 @@ class QPLife:
                     self._commands.call(abi.CommandOpcode.QP_DESTROY, qpn=self.qp_num)
         self._commands.pending = None
         self.engine.stop()
-        for cq in (self.scq, self.rcq):
-            cq.forget(self.qp_num)
+        self._forget_completions()
         if self.context.config.keep_qp_num:
             self.context.progress()       # what the card told of the former life is heard before the next one begins
             self._begin_life(self.qp_num)
@@ -254,8 +253,13 @@ class QPLife:
             card.commands.finish(engine.told_card)
             if engine.on_card:
                 card.departed.add(engine, self._commands)
+                self._forget_completions()
                 return True
         return False
+
+    def _forget_completions(self):
+        for cq in (self.scq, self.rcq):
+            cq.forget(self.qp_num)
 
     def _still_on_card(self):
         settled = self._commands.settle()

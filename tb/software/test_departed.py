@@ -114,6 +114,32 @@ def test_message_that_nobody_took_is_not_acknowledged():
     pair.close()
 
 
+def test_qp_that_misses_something_is_not_kept():
+    """Its peer has sent more than was acknowledged, and its holes take blocks."""
+    pair, lost, deaf = scenario()
+    arrives(pair)
+    pair.run_until(lambda: lost)
+    deaf[0] = False
+    assert pair.outcome() is WCStatus.SUCCESS
+    again, first = [], []
+
+    def change(frame):
+        if opcode_of(frame) in wire.DATA_OPCODES:
+            again.extend([frame] * (opcode_of(frame) in wire.RETX_OPCODES))
+            first.append(frame)
+            return None if again or len(first) == 1 else frame      # its first packet, however often
+        return frame
+
+    pair.on_the_way(0, change)
+    pair.ask(WRITE, 700)
+    pair.run_until(lambda: again)
+    assert pair.peer.qp.receiver.holes.oldest is not None
+    pair.peer.qp.close()
+    assert len(pair.peer.context.engine.departed) == 0
+    assert pair.outcome() is WCStatus.RETRY_EXC_ERR
+    pair.close()
+
+
 def test_the_oldest_makes_room():
     """Those that are kept are few, and never in the way of a new QP."""
     pair = Scenario(qps=6, config=ContextConfig(departed_qps=KEPT), **FAST)
