@@ -62,7 +62,8 @@ async def random_runs(dut):
     source = StreamSource(dut, "i", dut.clk, pause=pause, rng=random.Random(rng.random()))
     sink = StreamSink(dut, "o", dut.clk, pause=pause, rng=random.Random(rng.random()))
     encodings = tuple(abi.Encoding[name] for name in os.environ["ENCODINGS"].split())
-    model, seen = Model(4, encodings), Counter()
+    model, seen, discards, told = Model(4, encodings), Counter(), 0, []
+    cocotb.start_soon(watch_discards(dut, told))
     at = {q: rng.choice([0, rng.getrandbits(32), (1 << 32) - 4000]) for q in range(8)}
     wanted = [*encodings, "full", "evicted", "discard"]
     most = max(MOST_HOLES[encoding] for encoding in encodings)
@@ -73,7 +74,6 @@ async def random_runs(dut):
         crowd = rng.sample(range(8), rng.choice([1, 1, 1, 2, 6]))
         streams = {q: list(runs(rng, style, at[q])) for q in crowd}
         expected = []
-        discards = 0
         while any(streams.values()):
             q = rng.choice([q for q in crowd if streams[q]])
             psn, length, seal = streams[q].pop(0)
@@ -99,7 +99,14 @@ async def random_runs(dut):
             seen["full"] += len(want.holes) == most
     assert all(seen[k] for k in wanted), seen
     await ClockCycles(dut.clk, 50)
-    assert len(sink) == 0
+    assert len(sink) == 0 and len(told) == discards > 0
+
+
+async def watch_discards(dut, told):
+    while True:
+        await RisingEdge(dut.clk)
+        if int(dut.discarded.value):
+            told.append(dut)
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")

@@ -78,7 +78,9 @@ class Ports:
                 self.matches.append(unpack(MatchRequest, int(self.dut.o_match__payload.value)))
             if int(self.dut.unmatched.value):
                 self.unmatched.append(unpack(MatchRequest, int(self.dut.o_match__payload.value)))
-            self.stalls += int(self.dut.count_window_stall_cycles.value)
+            if int(self.dut.count_window_stall_cycles.value):
+                self.stalls += 1
+                assert int(self.dut.i__valid.value) and not int(self.dut.i__ready.value), "nobody waits"
             self.holes += int(self.dut.count_holes.value)
 
 

@@ -11,7 +11,7 @@ from cocotb.triggers import RisingEdge
 from weft.hdl.layouts import Beat, LineData, LineRequest
 from weft.hdl.params import preset
 from weft.hdl.pcie.completion_room import COMPLETION_HEADERS, COMPLETION_LINES, TRUST
-from weft.hdl.pcie.dma_read import DmaRead
+from weft.hdl.pcie.dma_read import BULK_SHARE, DmaRead
 from weft.tb.blocks.pcie.partners import Completer, group
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack, unpack
@@ -160,6 +160,31 @@ async def everything_at_once(dut):
     for _ in range(20):
         await RisingEdge(dut.clk)
     assert not int(dut.busy.value)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def every_place_keeps_its_own_error(dut):
+    """Short reads in all places, half of them failing, and their answers in any order."""
+    await start_clock(dut)
+    places = PARAMS.bulk_tags - PARAMS.bulk_tags // BULK_SHARE * (BULKS - 1)
+    bench = Bench(dut, window=places)
+    cocotb.start_soon(hold_back(bench.completer, places))
+    bench.completer.fail = set(bench.rng.sample(BULK_PAGES, len(BULK_PAGES) // 2))
+    groups = [[((bench.rng.choice(BULK_PAGES) << 12) + bench.rng.randrange(4000), bench.rng.randint(1, 64))]
+              for _ in range(6 * places)]
+    assert await bench.bulk_client(0, groups) > places
+    assert bench.completer.most_active == places and bench.completer.overtaken > places
+
+
+async def hold_back(completer, places):
+    """Answers come by fits and starts; the first when all places wait for theirs."""
+    while True:
+        completer.window = 0
+        for _ in range(completer.rng.randint(1, 60) if completer.most_active == places else 4 * places):
+            await RisingEdge(completer.dut.clk)
+        completer.window = places
+        for _ in range(completer.rng.randint(1, 60)):
+            await RisingEdge(completer.dut.clk)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
