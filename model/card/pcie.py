@@ -64,7 +64,7 @@ class Pcie:
         self._lines = deque()       # (time, read), the one to ask for first first
         self._held = self._next_turn = None     # what was taken and waits for its time or for room; the next turn
         self._source = 0            # who had the newest turn
-        self._freed = deque()       # (when, how much room there is again)
+        self._freed = deque()       # (when, how much room there is again, long completions by unit)
         self._request_free = self._completion_free = self._down_free = 0.0
         self.writes = WriteEngine(loop, timing, self.host)
         self._pace = CYCLE_NS / (1 - self.host.stall)     # of a beat
@@ -132,7 +132,8 @@ class Pcie:
         """Whether a read may go out: what it may bring has room in the completion buffer."""
         used, freed = self.used, self._freed
         while freed and freed[0][0] <= at:
-            _, (first, second, third) = freed.popleft()
+            _, (first, second, third), long = freed.popleft()
+            self._learn(long)
             used[0] -= first
             used[1] -= second
             used[2] -= third
@@ -156,7 +157,7 @@ class Pcie:
     def _answer(self, read):
         """The host's memory answers a read: its completions cross the link and the card's stream."""
         host, timing = self.host, self.timing
-        left, done = read.bytes, 0.0
+        left, done, long = read.bytes, 0.0, [0] * len(UNIT_LINES)
         step = BLOCK_BYTES if host.split_completions else host.max_payload_bytes
         while left:
             piece = min(left, step)
@@ -166,17 +167,16 @@ class Pcie:
             start = max(edge(self._down_free + timing.pcie_hop), self._completion_free)
             beats = -(-(COMPLETION_BYTES + piece) // BEAT_BYTES)
             done = self._completion_free = start + beats * self._pace
-            self._learn(beats)
-        self._freed.append((edge(done + timing.room), read.needed))
+            for unit in range(1, len(UNIT_LINES)):
+                long[unit] += beats >= LONG_BEATS[unit]
+        self._freed.append((edge(done + timing.room), read.needed, long))
         if self._held is not None and len(self._freed) == 1:
             self._turn_at(max(self._freed[0][0], self._request_free))
         read.answered(done)
 
-    def _learn(self, beats):
-        """How finely the host splits completions decides how many reads may be under way."""
-        if self.trusted < len(UNIT_LINES):
-            for unit in range(1, len(UNIT_LINES)):
-                if beats >= LONG_BEATS[unit]:
-                    self._runs[unit] = min(TRUST, self._runs[unit] + 1)
-            if self._runs[self.trusted] == TRUST:
-                self.trusted += 1
+    def _learn(self, long):
+        """How finely the host splits completions decides how many reads may be under way: it is seen when they came."""
+        for unit in range(1, len(UNIT_LINES)):
+            self._runs[unit] = min(TRUST, self._runs[unit] + long[unit])
+        while self.trusted < len(UNIT_LINES) and self._runs[self.trusted] == TRUST:
+            self.trusted += 1

@@ -135,7 +135,7 @@ class Prefetcher:
         self.card.line_read(loop.now_ns + (count + 1) * CYCLE_NS + timing.ask, read)
 
     def _answered(self, life, read, done):
-        at = done + self.card.timing.line
+        at = done + self.card.timing.line + (read.count - 1) * CYCLE_NS     # line by line
         self._came.append((life, read, at))
         self._choose_at(at)
 

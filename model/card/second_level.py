@@ -16,6 +16,7 @@ FORCED = 2 * CYCLE_NS       # from a header that wants the head gone until it go
 TRY_AGAIN = 5 * CYCLE_NS    # and until that header is tried again
 PASSED = -CYCLE_NS          # a node that is passed over goes before its header is tried
 ENDED = 3 * CYCLE_NS        # and one that a header ends, after it
+QUEUED = CYCLE_NS           # from a header's miss until it counts as waiting; a miss is later for each node passed over
 Reason = abi.Reason
 
 
@@ -81,6 +82,7 @@ class SecondLevel:
         self._queued = 0
         self._stalled_since = None
         self._newest = 0        # ticket of the newest header that was tried
+        self._passed = 0        # nodes that it passed over
 
     def look(self, life):
         """Nodes were linked."""
@@ -123,19 +125,21 @@ class SecondLevel:
         if nodes.waiting:
             self._queue(life, rsn, psn)
         elif not self._try(life, rsn, psn, new=True):
-            self._queue(life, rsn, psn)
-            self._sleep(life)
+            self._queue(life, rsn, psn, self._passed * CYCLE_NS)
+            self._missed(life)
 
-    def _queue(self, life, rsn, psn):
+    def _queue(self, life, rsn, psn, lag=0.0):
         life.matcher.waiting.append((rsn, psn))
-        self._wait(1)
+        self._wait(1, lag)
         self.card.counters["cache_misses"] += psn is not None
 
-    def _wait(self, count):
-        """So many more headers wait; the cycles in which any does are counted."""
+    def _wait(self, count, lag=0.0):
+        """So many more headers wait, in a while; the cycles in which any does are counted."""
         now = self.card.loop.now_ns
         if self._queued:
             self.card.counters["match_stall_cycles"] += round((now - self._stalled_since) / CYCLE_NS)
+        else:
+            now += QUEUED + lag
         self._queued += count
         self._stalled_since = now
 
@@ -163,6 +167,14 @@ class SecondLevel:
             self._wait(-1)
             self._give_order(life)
             self.card.loop.call_in(TRY, self._try_waiting, life)
+        else:
+            self._missed(life)
+
+    def _missed(self, life):
+        """The oldest header of a list has passed over all it may, and has to wait."""
+        if self._passed:
+            life.matcher.trying = True
+            self.card.loop.call_in(self._passed * CYCLE_NS, self._sleep, life)
         else:
             self._sleep(life)
 
@@ -194,6 +206,7 @@ class SecondLevel:
             nodes.probe(rsn)
         else:
             nodes.pass_over(rsn, slack)
+        self._passed = len(nodes.retired)
         self._left(life, PASSED)
         hit = psn is not None and nodes.holds(rsn)
         if not hit and not nodes.dead and nodes.waits(rsn) and (psn is not None or not nodes.nodes):

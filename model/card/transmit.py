@@ -28,6 +28,10 @@ RAW_FRAMES = 4      # being read, see hdl/simple_nic.py
 RAW_MERGED = 2 * CYCLE_NS       # from the reader of raw frames to the merge; so many beats are between
 BULK_SHARE = 8      # see hdl/pcie/dma_read.py
 FIFO_BEATS = 19     # between the framer and the MAC, besides the send buffer
+READ_OUT = CYCLE_NS             # from a slot's last row's being read, which frees it, until that could be in the framer
+ROWS_AHEAD = 5      # that may be read before the framer takes them,
+ROW_AHEAD = 4 * CYCLE_NS        # and from when it takes one until the last of those that may then be read is
+HELD_AHEAD = 3 * CYCLE_NS       # by so much less than its frame is a slot late where the send buffer is full
 
 
 class _Job:
@@ -60,12 +64,22 @@ class _Job:
 class _Lane:
     """A client of the bulk reader: slots in ring order, frames in order."""
 
-    __slots__ = ("asking", "jobs", "slots")
+    __slots__ = ("asking", "freed", "jobs", "slots")
 
     def __init__(self, slots):
         self.slots = slots
+        self.freed = deque()        # when others are free, in that order
         self.asking = deque()       # jobs with reads to be asked for
         self.jobs = deque()         # all jobs, oldest first
+
+    def next_read(self):
+        """When there is a read to ask for and a slot for it, or None."""
+        if not self.asking:
+            return None
+        at = self.asking[0].at
+        if self.slots:
+            return at
+        return max(at, self.freed[0]) if self.freed else None
 
 
 class TimedTransmitPath(TransmitPath):
@@ -83,6 +97,7 @@ class TimedTransmitPath(TransmitPath):
         self._translated = deque([0.0] * AHEAD)     # when the newest packets went there
         self._framing = False       # it is known when the first job's last beat leaves the framer
         self._framer_free = self._line_free = 0.0
+        self._rows_end = self._slot_free = 0.0      # the newest slot's last row was in the framer; the slot was free
         self._merge = FrameMerge(card.loop, self._merged, lambda: card.transmit_path is self)
         self._raw_read = self._raw_passed = 0.0     # when the newest raw frame was read, and was through the merge
         self._raw_behind = deque()  # beats of raw frames that were read and are not through
@@ -169,10 +184,16 @@ class TimedTransmitPath(TransmitPath):
         lane.jobs.append(job)
         if job.open:
             lane.asking.append(job)
-            if lane.asking[0] is job and lane.slots:
-                self.card.pcie.wanted(job.at)
+            if lane.asking[0] is job:
+                self._want(lane)
         if lane.jobs[0] is job and lane is self._data:
             self._frame()
+
+    def _want(self, lane):
+        """Say when a lane has a read to ask for."""
+        at = lane.next_read()
+        if at is not None:
+            self.card.pcie.wanted(at)
 
     def _pieces(self, segments):
         """Reads of a frame: none crosses a multiple of the largest read. The next one stands last."""
@@ -187,8 +208,7 @@ class TimedTransmitPath(TransmitPath):
 
     def next_read(self, source):
         """When there is a read to ask for, of payload (1) or of raw frames (2), or None."""
-        lane = self._lanes[source]
-        return lane.asking[0].at if lane.asking and lane.slots else None
+        return self._lanes[source].next_read()
 
     def take_read(self, source):
         """That read. Place for another packet may be where it comes from."""
@@ -197,7 +217,10 @@ class TimedTransmitPath(TransmitPath):
         address, length = job.reads.pop()
         read = Read(address, length, self._answered(job, len(job.slots), length))
         job.slots.append(None)
-        lane.slots -= 1
+        if lane.slots:
+            lane.slots -= 1
+        else:
+            lane.freed.popleft()
         if not job.reads:
             lane.asking.popleft()
             if self._full:
@@ -219,7 +242,8 @@ class TimedTransmitPath(TransmitPath):
 
     def _frame(self):
         """The first job goes through the framer: its headers at once, the rest when its payload is there."""
-        job, merge = self._data.jobs[0], self._merge
+        lane, merge = self._data, self._merge
+        job = lane.jobs[0]
         begin = max(self._framer_free + CYCLE_NS, job.chosen + HEADER)
         if job.merging is None:
             job.merging = Frame(begin + MERGED, None, job.beats, job)
@@ -229,25 +253,42 @@ class TimedTransmitPath(TransmitPath):
         self._framing = True
         beats, rows, end = -(-(job.length - wire.ICRC_BYTES) // BEAT_BYTES), 0, begin
         for done, count in job.slots:
-            end = max(end + CYCLE_NS, edge(done + self.card.timing.payload)) + (count - 1) * CYCLE_NS
+            came = edge(done + self.card.timing.payload)
+            end = max(end + CYCLE_NS, came) + (count - 1) * CYCLE_NS
             rows += count
-        end = max(end + (beats - 1 - rows) * CYCLE_NS, edge(self._send_place(beats)))
+            self._free_slot(came, count, end)
+        end += (beats - 1 - rows) * CYCLE_NS
+        held = edge(self._send_place(beats)) - end
+        if held > 0:
+            end += held
+            if job.slots:
+                self._rows_end += held
+                self._slot_free += max(held - HELD_AHEAD, 0.0)
+                lane.freed[-1] = self._slot_free
         self._framer_free = end
         self.card.loop.call_at(end, self._framed, job)
+        if job.slots and not lane.slots and len(lane.freed) == len(job.slots):
+            self._want(lane)
         merge.complete(job.merging, end + SEALED)
 
+    def _free_slot(self, came, count, end):
+        """A slot with so many rows is free when the last one was read, which is in the framer at ``end``."""
+        ahead = end - ROWS_AHEAD * CYCLE_NS if count > ROWS_AHEAD else (
+            self._rows_end - (ROWS_AHEAD - count) * CYCLE_NS)
+        self._slot_free = max(came + (count - 1) * CYCLE_NS - READ_OUT, ahead + ROW_AHEAD,
+                              self._slot_free + count * CYCLE_NS)
+        self._rows_end = end
+        self._data.freed.append(self._slot_free)
+
     def _framed(self, job):
-        """A frame has left the framer: its slots are free."""
+        """A frame has left the framer."""
         if self.card.transmit_path is not self:
             return
         lane = self._data
         lane.jobs.popleft()
-        lane.slots += len(job.slots)
         self._framing = False
         if job.last:
             self.card.loop.call_in(self.card.timing.retire, self.card.rings.finish, job.ring)
-        if lane.asking and lane.slots:
-            self.card.pcie.wanted(lane.asking[0].at)
         if lane.jobs:
             self._frame()
 
@@ -273,8 +314,7 @@ class TimedTransmitPath(TransmitPath):
         lane.jobs.popleft()
         lane.slots += len(job.slots)
         self.card.loop.call_in(self.card.timing.retire_raw, self.card.rings.finish, job.ring)
-        if lane.asking and lane.slots:
-            self.card.pcie.wanted(lane.asking[0].at)
+        self._want(lane)
         self._choose_raw()
         if lane.jobs:
             self._read_raw()

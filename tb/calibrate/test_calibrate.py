@@ -58,6 +58,24 @@ def test_a_rule_of_the_gateware_is_the_models(rule):
     assert abs(found.gateware["cycles"] - found.model["cycles"]) < 1
 
 
+@pytest.mark.parametrize("name", ["fit-more-22", "fit-more-24", "fit-more-28"])
+def test_headers_wait_for_nodes_as_long_as_in_the_gateware(name):
+    """A header that passes over nodes misses later, by a cycle for each; it counts from the cycle behind on."""
+    scenario = next(one for one in FIT if one.name == name)
+    found = Comparison(scenario, Gateware().run(scenario), run_model(scenario))
+    assert found.problems == [] and found.mismatches == []
+    assert found.gateware["stall_cycles"] == found.model["stall_cycles"] > 100
+
+
+@pytest.mark.parametrize("name", ["fit-more-13", "fit-more-15"])
+def test_slots_of_payload_and_lines_of_a_read_take_the_gatewares_time(name):
+    """Slots are free when their last row was read; the lines of a read come one per cycle."""
+    scenario = next(one for one in FIT if one.name == name)
+    found = Comparison(scenario, Gateware().run(scenario), run_model(scenario))
+    assert found.problems == [] and found.mismatches == []
+    assert abs(found.stall_error) <= 0.02 and abs(found.time_error) <= 0.001
+
+
 def test_what_was_sent_and_lost_has_to_be_the_same_on_functional_cards(small):
     functional = run_functional(SMALL)
     assert Comparison(SMALL, small, small, functional).problems == []

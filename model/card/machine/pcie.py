@@ -29,6 +29,11 @@ def room(w, c, need0, need1, need2, at):
         card.used0 -= int(one[1])
         card.used1 -= int(one[2])
         card.used2 -= int(one[3])
+        if card.trusted < 3:
+            card.runs1 = min(TRUST, card.runs1 + int(one[4]))
+            card.runs2 = min(TRUST, card.runs2 + int(one[5]))
+            if card.runs1 == TRUST:
+                card.trusted = 3 if card.runs2 == TRUST else 2
         card.freed_head += 1
     used, need = card.used0, need0
     if card.trusted == 2:
@@ -114,7 +119,7 @@ def answer(t, c, place):
     """The host's memory answers a read; when its last completion is at the card."""
     w = world(t)
     card, found, now = w.card[c], w.read[place], w.g[0].now
-    left, done = found.bytes, 0.0
+    left, done, long1, long2 = found.bytes, 0.0, 0, 0
     step = BLOCK_BYTES if card.split else card.max_payload
     while left:
         piece = min(left, step)
@@ -123,17 +128,13 @@ def answer(t, c, place):
         start = max(edge(card.down_free + card.pcie_hop), card.completion_free)
         beats = -(-(COMPLETION_BYTES + piece) // BEAT_BYTES)
         done = card.completion_free = start + beats * card.pace
-        if card.trusted < 3:
-            if beats >= LONG_BEATS[1]:
-                card.runs1 = min(TRUST, card.runs1 + 1)
-            if beats >= LONG_BEATS[2]:
-                card.runs2 = min(TRUST, card.runs2 + 1)
-            if (card.runs1 if card.trusted == 1 else card.runs2) == TRUST:
-                card.trusted += 1
+        long1 += beats >= LONG_BEATS[1]
+        long2 += beats >= LONG_BEATS[2]
     if card.freed_tail - card.freed_head == FREED:
         raise OverflowError("too many reads of a compiled card are answered")
     one = w.freed[c, card.freed_tail & (FREED - 1)]
     one[0], one[1], one[2], one[3] = edge(done + card.room), found.need0, found.need1, found.need2
+    one[4], one[5] = long1, long2
     card.freed_tail += 1
     if card.held and card.freed_tail - card.freed_head == 1:
         turn_at(w, c, max(one[0], card.request_free))

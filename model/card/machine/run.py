@@ -8,7 +8,7 @@ from .events import call_at, pop, top
 from .frame_merge import merge_again, merge_look
 from .frames import free_frame, full, new_frame
 from .line import judge, line, next_arrival, send
-from .pcie import answer, draws_run_out, new_read, release, wanted
+from .pcie import answer, draws_run_out, new_read, release
 from .pcie import line as ask_line
 from .state import (
     AFTER_DATA,
@@ -48,7 +48,7 @@ from .state import (
     WANT,
 )
 from .table import world
-from .transmit import answered, choose, enter, frame_next, next_read, read_raw, turn
+from .transmit import answered, choose, enter, frame_next, read_raw, turn, want
 from .write_engine import ask, look, look_again, placed, stream
 
 RAW_RING = 0     # of a job; those of the streams are behind it
@@ -74,9 +74,7 @@ def steps(t, c):
             if card.raw_ready and w.lane[c, RAW_LANE].tail - w.lane[c, RAW_LANE].head < RAW_FRAMES:
                 return RAW
         elif step == WANT:
-            at = next_read(w, c, card.lane)
-            if at >= 0.0:
-                wanted(w, c, at)
+            want(w, c, card.lane)
         elif step == LINE:
             code = passed(w, c)
             if code != DONE:
@@ -96,14 +94,15 @@ def steps(t, c):
 
 @inlined
 def retire(w, c):
-    """The first job of the card's lane is out of its reader or framer: its slots are free."""
+    """The first job of the card's lane is out of its reader, and its slots are free, or out of the framer."""
     card = w.card[c]
     lane = w.lane[c, card.lane]
     job = w.job[c, card.lane, lane.head & (JOBS - 1)]
     lane.head += 1
-    lane.free += job.slots
     raw = card.lane == RAW_LANE
-    if not raw:
+    if raw:
+        lane.free += job.slots
+    else:
         card.framing = 0
     if raw or job.last:
         call_at(w, w.g[0].now + (card.retire_raw if raw else card.retire), FINISH, c, job.ring)

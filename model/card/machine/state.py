@@ -19,7 +19,7 @@ STEP_BITS = 4
 SEND_STREAM, AGAIN_STREAM = 0, 1
 DATA_LANE, RAW_LANE = 0, 1
 JOBS, SLOTS, WRITES, BUFFERED, DRAWS, WORKS, LINES, FREED = 512, 96, 4096, 1024, 8192, 1 << 14, 1024, 1024
-GROUPS, STORES, TOLD, MERGING = 4096, 128, 64, 64
+GROUPS, STORES, TOLD, MERGING, TAGS = 4096, 128, 64, 64, 256
 SPARE_DRAWS = 512     # more than one event takes
 PAGE = 4096
 
@@ -30,7 +30,7 @@ def program(*steps):
 
 
 START = program(CHOOSE, CHOOSE_RAW)
-AFTER_DATA = program(RETIRE, WANT, NEXT_FRAME)
+AFTER_DATA = program(RETIRE, NEXT_FRAME)
 AFTER_RAW = program(RETIRE, WANT, CHOOSE_RAW, READ_RAW)
 PASS = program(LINE, AGAIN)
 PASS_BITS = 2 * STEP_BITS
@@ -53,6 +53,7 @@ CARD = _dtype(
     # transmit
     "next_choice entered translated0 translated1 framer_free line_free woken gbps check payload raw_payload send "
     "retire retire_raw room merge_free merge_next hold_at pass_end raw_read raw_passed "
+    "rows_end slot_free "
     # line and receive
     "loss delay mac_free judge place",
     "used0 used1 used2 trusted runs1 runs2 max_payload split write_header message_header completion_header write_head "
@@ -64,7 +65,7 @@ CARD = _dtype(
     "rx_head rx_tail rx_count "
     "tx_packets tx_retransmissions tx_bytes rx_frames rx_packets rx_bytes sent0 sent1 sent2 sent3 "
     "lost0 lost1 lost2 lost3")
-LANE = _dtype("", "free head tail asking_head asking_tail")
+LANE = _dtype("", "free head tail asking_head asking_tail freed_head freed_tail")
 JOB = _dtype("at chosen", "frame length ring last open slots first first_left second second_left merging")
 STREAM = _dtype("at", "active work known psn rsn local remote length last cut index "
                 "now_psn now_rsn now_local now_remote now_length now_last now_frame segments")
@@ -76,7 +77,8 @@ QP = _dtype("", "state generation pd access ip plain psn")
 MR = _dtype("", "valid tag access pd va length pte small")
 
 World = namedtuple("World", "t g heap card lane job done rows asking stream work frame bytes read writes buffered "
-                   "draws line_draws qp mr page lines freed asks groups stored tickets told merging")
+                   "draws line_draws qp mr page lines freed asks groups stored tickets told merging "
+                   "free_at")
 
 
 def blank(cards, params, frames, size):
@@ -93,9 +95,9 @@ def blank(cards, params, frames, size):
         buffered=np.zeros((cards, BUFFERED, 3)), draws=np.zeros((cards, DRAWS)), line_draws=np.zeros((cards, DRAWS)),
         qp=records(QP, cards, params.qps), mr=records(MR, cards, params.mrs),
         page=np.zeros((cards, params.ptes), np.int64), lines=np.zeros((cards, LINES, 2)),
-        freed=np.zeros((cards, FREED, 4)), asks=np.zeros((cards, CLIENTS, 3)), groups=np.zeros((cards, GROUPS, 8)),
+        freed=np.zeros((cards, FREED, 6)), asks=np.zeros((cards, CLIENTS, 3)), groups=np.zeros((cards, GROUPS, 8)),
         stored=np.zeros((cards, STORES, 2)), tickets=np.zeros((cards, TICKETS, 2)), told=np.zeros((cards, TOLD, 3)),
-        merging=np.zeros((cards, 2, MERGING, 5)))
+        merging=np.zeros((cards, 2, MERGING, 5)), free_at=np.zeros((cards, TAGS)))
     w.read.next[:-1] = np.arange(1, len(w.read))    # place 0 is the head of the free ones
     w.g[0].top_time = np.inf
     return w

@@ -75,4 +75,5 @@ else:
             carray(pointer(t[25, 0]), (t[25, 1], t[25, 2], t[25, 3]), F8),
             carray(pointer(t[26, 0]), (t[26, 1], t[26, 2], t[26, 3]), F8),
             carray(pointer(t[27, 0]), (t[27, 1], t[27, 2], t[27, 3], t[27, 4]), F8),
+            carray(pointer(t[28, 0]), (t[28, 1], t[28, 2]), F8),
         )

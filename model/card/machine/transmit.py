@@ -7,7 +7,20 @@ from weft.hdl.wire import ICRC_BYTES
 from ...machine_code import compiled, inlined
 from ..pcie import SOURCES
 from ..timing import BEAT_BYTES, CYCLE_NS
-from ..transmit import CHOSEN_MAX, FIFO_BEATS, HEADER, MERGED, RAW_MERGED, SEALED, TAKEN, TRANSLATE
+from ..transmit import (
+    CHOSEN_MAX,
+    FIFO_BEATS,
+    HEADER,
+    HELD_AHEAD,
+    MERGED,
+    RAW_MERGED,
+    READ_OUT,
+    ROW_AHEAD,
+    ROWS_AHEAD,
+    SEALED,
+    TAKEN,
+    TRANSLATE,
+)
 from .events import call_at, edge
 from .frame_merge import UNKNOWN, merge_complete, merge_enter
 from .frames import copy_pages, full, new_frame
@@ -29,6 +42,7 @@ from .state import (
     RAW_LANE,
     SEND_STREAM,
     SLOTS,
+    TAGS,
     WAKE,
 )
 from .table import world
@@ -163,19 +177,32 @@ def enter(w, c, which, frame, length, ring, last, lag, first, first_left, second
     if job.open:
         w.asking[c, which, lane.asking_tail & (JOBS - 1)] = lane.tail - 1
         lane.asking_tail += 1
-        if lane.asking_tail - lane.asking_head == 1 and lane.free:
-            wanted(w, c, job.at)
+        if lane.asking_tail - lane.asking_head == 1:
+            want(w, c, which)
     if which == DATA_LANE and lane.tail - lane.head == 1:
         frame_next(w.t, c)
 
 
 @inlined
 def next_read(w, c, which):
-    """When a lane has a read to ask for, -1 if it has none."""
+    """When a lane has a read to ask for and a slot for it, -1 if it has not."""
     lane = w.lane[c, which]
-    if lane.asking_head == lane.asking_tail or lane.free == 0:
+    if lane.asking_head == lane.asking_tail:
         return -1.0
-    return w.job[c, which, w.asking[c, which, lane.asking_head & (JOBS - 1)] & (JOBS - 1)].at
+    at = w.job[c, which, w.asking[c, which, lane.asking_head & (JOBS - 1)] & (JOBS - 1)].at
+    if lane.free:
+        return at
+    if lane.freed_head == lane.freed_tail:
+        return -1.0
+    return max(at, w.free_at[c, lane.freed_head & (TAGS - 1)])
+
+
+@inlined
+def want(w, c, which):
+    """Say when a lane has a read to ask for."""
+    at = next_read(w, c, which)
+    if at >= 0.0:
+        wanted(w, c, at)
 
 
 @inlined
@@ -194,7 +221,10 @@ def take_read(w, c, which):
         raise OverflowError("a frame of a compiled card takes too many reads")
     w.rows[c, which, number & (JOBS - 1), slot] = -(-length // BEAT_BYTES)
     job.slots = slot + 1
-    lane.free -= 1
+    if lane.free:
+        lane.free -= 1
+    else:
+        lane.freed_head += 1
     if not (job.first_left or job.second_left):
         lane.asking_head += 1
         if card.full:
@@ -289,12 +319,37 @@ def frame_next(t, c):
     beats, rows, end = -(-(job.length - ICRC_BYTES) // BEAT_BYTES), 0, begin
     for slot in range(job.slots):
         count = w.rows[c, DATA_LANE, place, slot]
-        end = max(end + CYCLE_NS, edge(w.done[c, DATA_LANE, place, slot] + card.payload)) + (count - 1) * CYCLE_NS
+        came = edge(w.done[c, DATA_LANE, place, slot] + card.payload)
+        end = max(end + CYCLE_NS, came) + (count - 1) * CYCLE_NS
         rows += count
-    end = max(end + (beats - 1 - rows) * CYCLE_NS, edge(send_place(w, c, beats)))
+        free_slot(w, c, came, count, end)
+    end += (beats - 1 - rows) * CYCLE_NS
+    held = edge(send_place(w, c, beats)) - end
+    if held > 0.0:
+        end += held
+        if job.slots:
+            card.rows_end += held
+            card.slot_free += max(held - HELD_AHEAD, 0.0)
+            w.free_at[c, (lane.freed_tail - 1) & (TAGS - 1)] = card.slot_free
     card.framer_free = end
     call_at(w, end, FRAMED, c, 0)
+    if job.slots and not lane.free and lane.freed_tail - lane.freed_head == job.slots:
+        want(w, c, DATA_LANE)
     merge_complete(w, c, job.merging - 1, end + SEALED)
+
+
+@inlined
+def free_slot(w, c, came, count, end):
+    """When a slot with so many rows is free, of which the last one is in the framer at ``end``."""
+    card, lane = w.card[c], w.lane[c, DATA_LANE]
+    ahead = card.rows_end - (ROWS_AHEAD - count) * CYCLE_NS
+    if count > ROWS_AHEAD:
+        ahead = end - ROWS_AHEAD * CYCLE_NS
+    card.slot_free = max(max(came + (count - 1) * CYCLE_NS - READ_OUT, ahead + ROW_AHEAD),
+                         card.slot_free + count * CYCLE_NS)
+    card.rows_end = end
+    w.free_at[c, lane.freed_tail & (TAGS - 1)] = card.slot_free
+    lane.freed_tail += 1
 
 
 @compiled
