@@ -120,6 +120,7 @@ FIT = [
     *_grid("watermark", False, depth=[8], watermark=[1, 2, 4], loss=[0.1], pmtu=[256], seed=[21]),
     *drawn("fit-drawn", False, 1, 24),
     *drawn("fit-more", False, 2, 30),
+    *drawn("fit-third", False, 3, 30),      # judged until two of them were looked at
 ]
 # Judged by.
 JUDGE = [
@@ -135,7 +136,7 @@ JUDGE = [
     *_grid("rtt", True, rtt_us=[2.0, 50.0], loss=[0.0, 0.03], seed=[14]),
     *_grid("jitter", True, jitter=[0.1], loss=[0.0, 0.02], seed=[15]),
     *_grid("age", True, node_age_ns=[500, 20_000], loss=[0.05], seed=[16]),
-    *drawn("drawn", True, 3, 30),     # with another seed once these were looked at to mend the model
+    *drawn("drawn", True, 4, 30),     # with another seed once these were looked at to mend the model
 ]
 ALL = FIT + JUDGE
 

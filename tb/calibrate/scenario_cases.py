@@ -2,6 +2,7 @@
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import cocotb
@@ -14,8 +15,18 @@ from weft.tb.calibrate.result import result
 from weft.tb.calibrate.scenario import Losses, Scenario
 from weft.tb.calibrate.traffic import Traffic
 from weft.tb.cards.card_pair import CardPair
+from weft.tb.world.card_device import CardDevice
+from weft.tb.world.host_memory import HIGH
 from weft.tb.world.sides import PEER, SIDES
 from weft.tb.world.two_hosts import EnvConfig
+
+
+class _FarDevice(CardDevice):
+    """All memory lies above 4 GiB, as the model has it: headers of what goes there are a double word longer."""
+
+    def __init__(self, host):
+        super().__init__(host)
+        host.memory.allocate = partial(host.memory.allocate, areas=(HIGH,))
 
 
 @cocotb.test()
@@ -24,6 +35,7 @@ async def scenario(dut):
     a_to_b, b_to_a = chosen.links()
     config = EnvConfig(a_to_b=a_to_b, b_to_a=b_to_a, host=chosen.host(), vectors=preset("test").msix_vectors)
     pair = CardPair(dut, config, chosen.context_config(), seed=chosen.seed)
+    pair.env.device_type = _FarDevice
     await pair.start()
     for side, peer in PEER.items():
         pair.env.link(f"{side}_to_{peer}").impairments.drop_when(Losses(chosen, side))
