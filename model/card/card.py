@@ -97,10 +97,10 @@ class TimedCard(FunctionalCard):
     def _post(self, client, queue):
         (_, address, data, then), pcie = queue[0], self.pcie
 
-        def granted(last, seen):
+        def granted(last, packet):
             if self.pcie is not pcie:
                 return      # the card was reset
-            self.loop.call_at(seen, self.memory.write, address, data)
+            pcie.writes.then(packet, self.memory.write, address, data)
             self._paced[client] = last
             then(last)
             queue.popleft()
@@ -125,10 +125,10 @@ class TimedCard(FunctionalCard):
         address, data, pcie = self.registers["status_block"], self.rings.status(), self.pcie
         self._status_changed = False
 
-        def granted(last, seen):
+        def granted(last, packet):
             if self.pcie is not pcie:
                 return
-            self.loop.call_at(seen, self.memory.write, address, data)
+            pcie.writes.then(packet, self.memory.write, address, data)
             self._status_busy, self._status_free = False, last + CYCLE_NS
             if self._status_changed:
                 self.tell_status()

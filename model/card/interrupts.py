@@ -30,7 +30,9 @@ class Interrupts:
     def renewed(self):
         """The write engine is another one: a message that waited for it goes at once."""
         if self._sending is not None:
-            self._gone(self._sending, self._card.loop.now_ns, self._card.loop.now_ns)
+            _, vector = self._sending
+            self._card.loop.call_in(0, self._card.interrupt, vector)
+            self._gone(self._sending, self._card.loop.now_ns)
 
     def _go_on(self):
         """The next message is that of the vector that is looked at first."""
@@ -50,14 +52,17 @@ class Interrupts:
         at, vector = self._sending = found
         del self._pending[vector]
         self._turn = None
-        self._card.pcie.writes.ask(MESSAGES, at + CYCLE_NS, 0, MESSAGE_BYTES,
-                                   lambda last, seen: self._gone(found, last, seen))
+        writes = self._card.pcie.writes
 
-    def _gone(self, found, last, seen):
-        if self._sending is not found:
-            return      # it went when the write engine became another one
+        def granted(last, packet):
+            if self._sending is found:      # or it went when the write engine became another one
+                writes.then(packet, self._card.interrupt, vector)
+                self._gone(found, last)
+
+        writes.ask(MESSAGES, at + CYCLE_NS, 0, MESSAGE_BYTES, granted)
+
+    def _gone(self, found, last):
         _, vector = found
         self._sending = None
-        self._card.loop.call_at(seen, self._card.interrupt, vector)
         self._from, self._at = last + CYCLE_NS, (vector + 1) % self._vectors
         self._go_on()

@@ -13,8 +13,7 @@ UNIT_LINES = (1, 2, 4)
 LONG_BEATS = (0, 3, 4)      # a completion of so many beats was not split finer
 TRUST = 64
 SOURCES = 3         # of reads: lines, payload, raw frames; they take turns
-READ_BYTES, COMPLETION_BYTES = 16, 12       # of the headers on the card's streams
-READ_BYTES_ON_LINK = READ_BYTES + 8
+COMPLETION_BYTES = 12       # of a header on RC
 
 
 class Read:
@@ -141,7 +140,7 @@ class Pcie:
         return used[0] + needed[0] <= COMPLETION_LINES and used[unit] + needed[unit] <= COMPLETION_HEADERS
 
     def _ask(self, at, read):
-        timing, host = self.timing, self.host
+        host = self.host
         used, (first, second, third) = self.used, read.needed
         used[0] += first
         used[1] += second
@@ -149,10 +148,7 @@ class Pcie:
         wait = host.read_latency_ns * (1 + host.read_jitter * self.random.uniform(-1, 1))
         if host.read_tail and self.random.random() < host.read_tail:
             wait += host.read_tail_ns
-        reaches = (max(at, self.writes.link_free(at)) + READ_BYTES_ON_LINK / timing.pcie_bytes_per_ns
-                   + timing.pcie_hop)
-        ready = reaches + wait
-        self.loop.call_at(ready, self._answer, read)
+        self.loop.call_at(self.writes.read_left + self.timing.pcie_hop + wait, self._answer, read)
 
     def _answer(self, read):
         """The host's memory answers a read: its completions cross the link and the card's stream."""

@@ -101,7 +101,7 @@ class TimedReceivePath(ReceivePath):
         if entry is not None:
             self.ticket = card.pcie.writes.stream(
                 card.loop.now_ns + card.timing.raw, [(0, len(frame))], NIC,
-                lambda last, seen: card.frame_written(entry, last))
+                lambda last, packet: card.frame_written(entry, last))
 
     # ---------------------------------------------------------------------------------------- second level
 

@@ -25,7 +25,7 @@ class TimedRings(CardRings):
     def __init__(self, card):
         super().__init__(card)
         self._storing = dict.fromkeys(abi.CARD_TO_HOST, 0)     # entries that are not yet on their way
-        self._taken = dict.fromkeys(abi.CARD_TO_HOST, 0.0)      # when the newest entry was on its way
+        self._taken = {ring: deque() for ring in abi.CARD_TO_HOST}      # when the newest entries are on their way
         self._owed = set()          # rings whose next entry brings an interrupt
         self._asked = dict.fromkeys(abi.HOST_TO_CARD, 0)     # index behind the last descriptor asked for
         self._held = dict.fromkeys(abi.HOST_TO_CARD, 0)      # asked for and not offered
@@ -117,7 +117,7 @@ class TimedRings(CardRings):
     def _on_its_way(self, ring, last):
         """The write engine took an entry; an interrupt that it caused follows."""
         self._storing[ring] -= 1
-        self._taken[ring] = last
+        self._taken[ring].append(last)
         if ring in self._owed:
             self._owed.discard(ring)
             self._tell_host(ring, last)
@@ -129,7 +129,12 @@ class TimedRings(CardRings):
         """As the functional card has it, but the message goes behind the entry."""
         if self.armed[ring] and self.prod[ring] != self.cons[ring]:
             self.armed[ring] = False
-            if self._storing[ring]:
+            now, taken = self.card.loop.now_ns, self._taken[ring]
+            while taken and taken[0] <= now:
+                taken.popleft()
+            ahead = (self.prod[ring] - self.cons[ring]) % self._wrap(ring) - self._storing[ring]    # of the others
+            if not ahead:
                 self._owed.add(ring)
             else:
-                self._tell_host(ring, max(self.card.loop.now_ns + self.card.timing.doorbell, self._taken[ring]))
+                first = taken[-ahead] if ahead <= len(taken) else now
+                self._tell_host(ring, max(now + self.card.timing.doorbell, first))

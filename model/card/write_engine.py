@@ -13,6 +13,8 @@ CLIENTS = 8
 GROUPS_GRANTED = 4
 PIECES = 2              # between splitter and aligner
 WRITE_BYTES = 16        # of a header on RQ
+READ_BYTES_ON_LINK = 24     # of a request
+RAW_PACE = 4 * CYCLE_NS      # from a raw frame's grant until the next one asks, see hdl/simple_nic.py
 DATA = 2 * CYCLE_NS     # from a group's entry into the order until its first beat
 USED = 2 * CYCLE_NS     # from a beat until the aligner uses it
 WHOLE = 8 * CYCLE_NS    # from a piece's last beat until its packet may begin on RQ
@@ -32,8 +34,8 @@ class Group:
         When it is asked for.
     address, length : int
         Of each segment, one behind the other.
-    granted : callable(last, seen), None
-        Told when its last beat is taken, and when it is in memory.
+    granted : callable(last, packet), None
+        Told when its last beat is taken, and its last packet, for :meth:`WriteEngine.then`.
     """
 
     __slots__ = ("at", "client", "granted", "segments", "ticket")
@@ -63,6 +65,8 @@ class WriteEngine:
         The card was reset: nothing more happens.
     up_free : float
         When the newest write that was granted has left the link.
+    read_left : float
+        When the newest read has.
     backlog : float
         What the stream's groups that wait for their grant will take, nanoseconds.
     """
@@ -74,7 +78,7 @@ class WriteEngine:
         self._asking = [None] * CLIENTS     # of the others, one each
         self._owner = 0             # who was granted last
         self._free = 0.0            # when the next grant may be
-        self._stream_free = 0.0     # when the stream may ask again
+        self._stream_free = self._raw_free = 0.0    # when the stream may ask again; for a raw frame
         self._split = 0.0           # when the newest piece left the splitter
         self._lined = deque([0.0] * PIECES)     # when the newest pieces came to the aligner
         self._used = 0.0            # when the newest piece's last beat was used
@@ -87,11 +91,11 @@ class WriteEngine:
         self._wrote = self._link_was = 0.0      # when the newest packet that is forgotten had ended, and had left
         self._read = 0.0            # when the newest read went out
         self._next = NEVER          # when somebody looks again
-        self.up_free = self.backlog = 0.0
+        self.up_free = self.read_left = self.backlog = 0.0
         self.ticket, self.ended = 0, False
         self._tickets = [(0, 0.0)] * TICKETS        # (ticket, when it was placed), by ticket modulo their count
         self._placed, self._placed_at = 0, 0.0      # the newest of them
-        self._told = []             # (granted, last, seen) of groups whose clients are still to be told
+        self._told = []             # (granted, last, packet) of groups whose clients are still to be told
 
     # ---------------------------------------------------------------------------------------------- clients
 
@@ -119,6 +123,14 @@ class WriteEngine:
         number, at = self._tickets[ticket % TICKETS]
         return at if number == ticket else 0.0
 
+    def seen(self, packet):
+        """When a packet is in memory, as far as that is known: reads may still pass it."""
+        return packet[2] + self._timing.pcie_hop
+
+    def then(self, packet, function, *arguments):
+        """Call a function when a packet is in memory; reads that pass it from now on are left out."""
+        self._loop.call_at(self.seen(packet), function, *arguments)
+
     @property
     def again(self):
         """The first time later than now at which something may be granted."""
@@ -141,8 +153,8 @@ class WriteEngine:
         self._next = NEVER
         self.advance()
         told, self._told = self._told, []
-        for granted, last, seen in told:
-            granted(last, seen)
+        for granted, last, packet in told:
+            granted(last, packet)
         waiting = [group.at for group in self._asking if group]
         waiting += [group.at for group in self._stream if group.granted]
         if waiting:
@@ -158,7 +170,11 @@ class WriteEngine:
             while stream and not stream[0].segments and (at := max(stream[0].at, self._stream_free)) <= now:
                 self._stream_free = at + CYCLE_NS
                 self._note(stream.popleft().ticket, max(at, self._placed_at) + CYCLE_NS)
-            first = max(stream[0].at, self._stream_free) if stream and stream[0].segments else NEVER
+            first = NEVER
+            if stream and stream[0].segments:
+                first = max(stream[0].at, self._stream_free)
+                if stream[0].client == NIC:
+                    first = max(first, self._raw_free)
             asks = first
             for group in self._asking:
                 if group is not None and group.at < asks:
@@ -184,16 +200,18 @@ class WriteEngine:
                 self._asking[client] = None
                 break
         self._owner = client
-        last, seen = self._write(at, group.segments, client)
+        last = self._write(at, group.segments, client)
         if group is head:
             self._stream_free = at + CYCLE_NS
+            if client == NIC:
+                self._raw_free = at + RAW_PACE
             self.backlog -= group.beats * CYCLE_NS
             self._note(group.ticket, last)
         if group.granted:
-            self._told.append((group.granted, last, seen))
+            self._told.append((group.granted, last, self._packets[-1]))
 
     def _write(self, granted, segments, client):
-        """Write a group; when its last beat is taken, and when it is in memory."""
+        """Write a group; when its last beat is taken."""
         size, timing = self._host.max_payload_bytes, self._timing
         header = timing.message_header_bytes if client == MESSAGES else timing.write_header_bytes
         moved, beat = granted, None
@@ -214,7 +232,7 @@ class WriteEngine:
                 packet = self._packets[-1]
                 packet[2], packet[3] = self.up_free, cost
         self._free, self._last = moved, beat
-        return beat, self.up_free + timing.pcie_hop
+        return beat
 
     def _piece(self, beat, length):
         """A piece, as a packet on RQ; ``beat`` is when the beat before it was taken; when its last one is."""
@@ -252,30 +270,33 @@ class WriteEngine:
             if at < end:
                 at = end
             wrote = end
-        free = self._read = at
-        free += self._pace
-        left = self._link_was
+        free, left = at + self._pace, max(self._link_was, self.read_left)
+        self._read, behind = at, False
         for packet in packets:
-            begin, end, _, cost = packet
-            if begin >= at:
-                if begin >= free:
-                    break
+            begin, end, was, cost = packet
+            if begin < at:
+                left = max(left, was)
+                continue
+            if not behind:
+                behind, left = True, self._read_leaves(left, at)
+            moves = begin < free
+            if moves:
                 packet[0], packet[1] = free, free + end - begin
                 free = packet[1]
                 self._rq_free = max(self._rq_free, free)
-                packet[2] = max(left, free - CYCLE_NS) + cost
-                self.up_free = max(self.up_free, packet[2])
-            left = packet[2]
+            left = max(left, packet[1] - CYCLE_NS) + cost
+            if left == was and not moves:
+                break
+            packet[2] = left
+            self.up_free = max(self.up_free, left)
+        if not behind:
+            self.up_free = max(self.up_free, self._read_leaves(left, at))
         return at
 
-    def link_free(self, at):
-        """When what went out of the card before a time has left the link."""
-        free = self._link_was
-        for _, end, left, _ in self._packets:
-            if end > at:
-                break
-            free = left
-        return free
+    def _read_leaves(self, left, at):
+        """The read goes over the link when what was before it has left."""
+        self.read_left = max(left, at) + READ_BYTES_ON_LINK / self._timing.pcie_bytes_per_ns
+        return self.read_left
 
     def _forget(self):
         now, packets = self._loop.now_ns, self._packets

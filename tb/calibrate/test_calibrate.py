@@ -39,8 +39,7 @@ def test_a_small_scenario_is_the_same_on_gateware_and_model(small):
     assert found.gateware["stall_cycles"] == small["stall_cycles"]
 
 
-# Each is about a rule of the gateware; what the times differ by is less than a cycle, but for headers on the PCIe link
-# that are shorter for addresses below 4 GiB, which are drawn anew.
+# Each is about a rule of the gateware; the times differ by less than a cycle.
 RULES = {
     "raw frames wait for whole payload frames": Scenario(
         "both", bytes=32 * 1024, message_bytes=4096, both=True, rtt_us=2.0, seed=32),

@@ -2,12 +2,14 @@
 
 import random
 
+import pytest
+
 from weft.hdl import abi
 from weft.hdl.params import preset
 from weft.model.card.card import TimedCard
 from weft.model.card.frame_merge import PAYLOAD, RAW, Frame, FrameMerge
-from weft.model.card.timing import CYCLE_NS, TIMING, HostTiming
-from weft.model.card.write_engine import CLIENTS, NIC, RINGS, STATUS, WriteEngine
+from weft.model.card.timing import CYCLE_NS, HALF_PS, TIMING, HostTiming
+from weft.model.card.write_engine import CLIENTS, NIC, READ_BYTES_ON_LINK, RINGS, STATUS, STREAM, WriteEngine
 from weft.model.functional.memory import HostMemory
 from weft.model.link import EventLoop
 from weft.tb.flow.seed import drawn_seed
@@ -33,7 +35,7 @@ def test_who_asks_in_the_same_cycle_goes_in_turn():
     engine, told = _Asked(loop), []
     first = engine.stream(100.0, [(0, 1024)])
     second = engine.stream(188.0, [(1024, 1024)])
-    engine.ask(RINGS, 188.0, 64, 64, lambda last, seen: told.append((last, seen)))
+    engine.ask(RINGS, 188.0, 64, 64, lambda last, packet: told.append((last, packet)))
     loop.run(1000)
     engine.advance()
     (begin, stream, last), (entry_at, entry, entry_last), (after_at, after, after_last) = engine.grants
@@ -47,7 +49,7 @@ def test_an_entry_that_asks_while_payload_comes_is_written_behind_it():
     loop = EventLoop()
     engine, told = _Asked(loop), []
     ticket = engine.stream(100.0, [(0, 4096)])
-    engine.ask(STATUS, 104.0, 64, 64, lambda last, seen: told.append((last, seen)))
+    engine.ask(STATUS, 104.0, 64, 64, lambda last, packet: told.append((last, engine.seen(packet))))
     loop.run(104)
     assert told and told[0][0] == engine.placed(ticket) + CYCLE_NS      # known with the grant
     assert told[0][1] > engine.up_free
@@ -83,9 +85,9 @@ def test_no_two_writes_are_on_rq_at_once_and_reads_take_turns_with_them():
     asking, last_read = set(), 0.0
 
     def granted(client):
-        def told(last, there):
+        def told(last, packet):
             asking.discard(client)
-            seen.append(there)
+            seen.append(engine.seen(packet))
         return told
 
     for _ in range(600):
@@ -108,6 +110,57 @@ def test_no_two_writes_are_on_rq_at_once_and_reads_take_turns_with_them():
         assert all(not begin < read < end for begin, end, *_ in packets for read in reads[-3:])
     loop.run(loop.now_ns + 100_000)
     assert moved and len(seen) > 300 and seen == sorted(seen) and not asking
+
+
+def test_a_write_behind_a_read_is_later_on_rq_and_on_the_link():
+    loop, packets = EventLoop(), []
+    engine = _Asked(loop)
+    engine.ask(RINGS, 100.0, 64, 64, lambda last, packet: packets.append(packet))
+    loop.run(100)
+    begin, seen = packets[0][0], engine.seen(packets[0])
+    loop.run(begin - CYCLE_NS / 2)
+    assert engine.let_pass(loop.now_ns) == begin - CYCLE_NS / 2      # its beat ends in the entry's first
+    assert engine.seen(packets[0]) == seen + CYCLE_NS / 2
+    # behind a long write the link is what the entry waits for
+    loop.run(1000)
+    engine.stream(1000.0, [(0, 512)])
+    engine.ask(RINGS, 1004.0, 64, 64, lambda last, packet: packets.append(packet))
+    loop.run(1004)
+    begin, seen = packets[1][0], engine.seen(packets[1])
+    loop.run(begin - CYCLE_NS)
+    assert engine.let_pass(loop.now_ns) == begin
+    assert abs(engine.seen(packets[1]) - seen - READ_BYTES_ON_LINK / TIMING.pcie_bytes_per_ns) < HALF_PS
+
+
+def test_raw_frames_ask_every_fourth_cycle_at_most_and_payload_at_once():
+    loop = EventLoop()
+    engine = _Asked(loop)
+    for client in (NIC, NIC, STREAM, NIC):
+        engine.stream(100.0, [(0, 62)], client)
+    loop.run(1000)
+    engine.advance()
+    assert [at for at, *_ in engine.grants] == [100.0, 116.0, 120.0, 132.0]
+
+
+@pytest.mark.parametrize("granted", [False, True])
+def test_a_ring_that_is_armed_with_an_entry_in_memory_does_not_wait_for_the_next_one(granted):
+    loop, memory, vectors = EventLoop(), HostMemory(), []
+    card = TimedCard(memory, loop, lambda *frame: None, lambda vector: vectors.append(loop.now_ns), preset="test")
+    buffer, ring, rings = memory.alloc(4096, 4096, True, 4096), abi.Ring.META_REPORT, card.rings
+    card.registers.update(meta_report_base=buffer.physical(0), meta_report_log2=6 | 1 << abi.RING_ENABLE_BIT)
+    rings.put(ring, bytes(64))
+    loop.run(1000)
+    card.pcie.writes.stream(1000.0, [(0, 4096)])
+    loop.run(1008)
+    rings.put(ring, bytes(64))      # stands behind the payload
+    if granted:
+        loop.run(1020)
+    assert rings._storing[ring] == (not granted)
+    armed_at, rings.armed[ring] = loop.now_ns, True
+    rings._interrupt(ring)
+    loop.run(1024)
+    assert card.pcie.writes._last > 1200
+    assert list(card.interrupts._pending.values()) == [armed_at + TIMING.doorbell + TIMING.interrupt]
 
 
 def test_entries_of_a_ring_wait_until_the_one_before_is_taken_and_the_status_block_tells_the_newest():

@@ -5,9 +5,9 @@ import random
 import numpy as np
 
 from ..timing import CYCLE_NS, HostTiming
-from ..write_engine import CLIENTS, STREAM
+from ..write_engine import CLIENTS, STREAM, WriteEngine
 from . import run
-from .state import CARD, DRAWS, PAGE
+from .state import CARD, DRAWS, PAGE, WRITES
 from .write_engine import NO_KEY
 
 _GRANT_FREE, _LAST_BEAT, _BACKLOG = (CARD.names.index(name) for name in ("grant_free", "last_beat", "backlog"))
@@ -75,7 +75,7 @@ class CompiledWrites:
     ended = False
 
     def __init__(self, pcie):
-        self._pcie, self._waiting, self._key = pcie, {}, CLIENTS
+        self._pcie, self._loop, self._waiting, self._key = pcie, pcie.loop, {}, CLIENTS
 
     def stream(self, time_ns, segments, client=STREAM, granted=None):
         key = NO_KEY
@@ -100,9 +100,15 @@ class CompiledWrites:
         card = machine.w.card[number]
         told = machine.w.told[number, :card.told].tolist()
         card.told = 0
-        for key, last, seen in told:
-            self._waiting.pop(int(key))(last, seen)
+        for key, last, packet in told:
+            self._waiting.pop(int(key))(last, int(packet))
         self._call(run.write_look)
+
+    def seen(self, packet):
+        machine, pcie = self._pcie.machine, self._pcie
+        return float(machine.w.writes[pcie.number, packet & WRITES - 1, 2]) + pcie.timing.pcie_hop
+
+    then = WriteEngine.then
 
     @property
     def again(self):

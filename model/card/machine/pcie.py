@@ -8,14 +8,12 @@ from ..pcie import (
     COMPLETION_HEADERS,
     COMPLETION_LINES,
     LONG_BEATS,
-    READ_BYTES_ON_LINK,
     TRUST,
 )
 from ..timing import BEAT_BYTES
 from .events import call_at, edge
 from .state import ANSWER, DRAWS, FREED, LINES, TURN
 from .table import world
-from .write_engine import link_free
 
 
 @inlined
@@ -110,8 +108,7 @@ def ask_host(t, c, at, place):
     wait = card.read_latency * (1 + card.read_jitter * (-1.0 + 2.0 * draw(w, c)))
     if card.read_tail > 0.0 and draw(w, c) < card.read_tail:
         wait += card.read_tail_ns
-    reaches = max(at, link_free(w, c, at)) + READ_BYTES_ON_LINK / card.pcie_bytes_per_ns + card.pcie_hop
-    call_at(w, reaches + wait, ANSWER, c, place)
+    call_at(w, card.read_left + card.pcie_hop + wait, ANSWER, c, place)
 
 
 @compiled

@@ -49,7 +49,7 @@ CARD = _dtype(
     "pcie_hop next_turn "
     # its write engine
     "look_next grant_free stream_free split_at lined0 lined1 used_at ordered0 ordered1 ordered2 ordered3 last_beat "
-    "rq_free link_was wrote read_out placed_at backlog up_free grant_moved grant_beat "
+    "rq_free link_was wrote read_out read_left raw_free placed_at backlog up_free grant_moved grant_beat "
     # transmit
     "next_choice entered translated0 translated1 framer_free line_free woken gbps check payload raw_payload send "
     "retire retire_raw room merge_free merge_next hold_at pass_end raw_read raw_passed "

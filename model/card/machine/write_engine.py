@@ -11,7 +11,10 @@ from ..write_engine import (
     CLIENTS,
     GROUPS_GRANTED,
     MESSAGES,
+    NIC,
     PIECES,
+    RAW_PACE,
+    READ_BYTES_ON_LINK,
     STORE_BEATS,
     STORED,
     TICKETS,
@@ -135,7 +138,7 @@ def advance(t, c):
             one = w.groups[c, card.group_head & (GROUPS - 1)]
             at = max(one[0], card.stream_free)
             if one[3] > 0.0:
-                first = at
+                first = max(at, card.raw_free) if int(one[1]) == NIC else at
                 break
             if at > now:
                 break
@@ -191,6 +194,8 @@ def grant(w, c, at, streams):
     card.grant_free, card.last_beat = card.grant_moved, last
     if from_stream:
         card.stream_free = at + CYCLE_NS
+        if client == NIC:
+            card.raw_free = at + RAW_PACE
         card.backlog -= beats_of(int(head[3]), int(head[5])) * CYCLE_NS
         note(w, c, int(head[6]), last)
     if key != NO_KEY:
@@ -198,7 +203,7 @@ def grant(w, c, at, streams):
         if card.told == TOLD:
             raise OverflowError("too many grants of a compiled card")
         told = w.told[c, card.told]
-        told[0], told[1], told[2] = key, last, card.up_free + card.pcie_hop
+        told[0], told[1], told[2] = key, last, card.write_tail - 1
         card.told += 1
 
 
@@ -276,6 +281,14 @@ def forget(w, c):
         card.write_head += 1
 
 
+@inlined
+def read_leaves(w, c, left, at):
+    """The read goes over the link when what was before it has left."""
+    card = w.card[c]
+    card.read_left = max(left, at) + READ_BYTES_ON_LINK / card.pcie_bytes_per_ns
+    return card.read_left
+
+
 @compiled
 def let_pass(t, c, at):
     """A read goes out at a time or behind the write that RQ is in then; when."""
@@ -291,33 +304,26 @@ def let_pass(t, c, at):
         if at < one[1]:
             at = one[1]
         wrote = one[1]
-    card.read_out = at
-    free, left = at + card.pace, card.link_was
+    free, left = at + card.pace, max(card.link_was, card.read_left)
+    card.read_out, behind = at, False
     for place in range(card.write_head, card.write_tail):
         one = w.writes[c, place & (WRITES - 1)]
-        begin, end = one[0], one[1]
-        if begin >= at:
-            if begin >= free:
-                break
+        begin, end, was = one[0], one[1], one[2]
+        if begin < at:
+            left = max(left, was)
+            continue
+        if not behind:
+            behind, left = True, read_leaves(w, c, left, at)
+        moves = begin < free
+        if moves:
             one[0], one[1] = free, free + end - begin
             free = one[1]
             card.rq_free = max(card.rq_free, free)
-            one[2] = max(left, free - CYCLE_NS) + one[3]
-            card.up_free = max(card.up_free, one[2])
-        left = one[2]
-    return at
-
-
-@inlined
-def link_free(w, c, at):
-    """When what went out of the card before a time has left the link."""
-    card = w.card[c]
-    free = card.link_was
-    for place in range(card.write_head, card.write_tail):
-        one = w.writes[c, place & (WRITES - 1)]
-        if one[1] > at:
+        left = max(left, one[1] - CYCLE_NS) + one[3]
+        if left == was and not moves:
             break
-        free = one[2]
-    return free
-
-
+        one[2] = left
+        card.up_free = max(card.up_free, left)
+    if not behind:
+        card.up_free = max(card.up_free, read_leaves(w, c, left, at))
+    return at
