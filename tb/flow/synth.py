@@ -205,7 +205,7 @@ def figures(found):
         card = found["full"].blocks[""]
         rows["synth_bram36_full"] = card["bram36"] + card["bram18"] / 2, "block RAMs"
         rows["synth_uram_full"] = card["uram"], "UltraRAMs"
-    if "basic" in found:
+    if "basic" in found and "adamap" in found["basic"].blocks:
         rows["synth_lut_adamap_basic"] = found["basic"].blocks["adamap"]["lut"], "LUT"
     return rows
 
