@@ -7,6 +7,7 @@
 - ``card_memory``: the constants of :mod:`weft.model.wan.schemes` and the elaborated room.
 """
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean
@@ -38,6 +39,11 @@ def times(x, count, progress=None):
     return sorted(found)
 
 
+def percentile(found, share):
+    """The least of the values, in order, that ``share`` of them do not exceed."""
+    return found[math.ceil(round(share * len(found), 9)) - 1]
+
+
 def completion(progress, count=TRANSFERS):
     """The rows; ``marker``: with a probe as soon as nothing more is to be sent."""
     alone = run(TRANSFER).completion_ms
@@ -49,7 +55,7 @@ def completion(progress, count=TRANSFERS):
         for loss, (mean, tail) in IDEAL.items():
             found = times(TRANSFER.with_(loss=loss, marker=marker), count if marker else min(count, 200), progress)
             for what, value, ideal, most in (("mean", fmean(found), mean, 0.05),
-                                             ("p999", found[int(0.999 * len(found))], tail, 0.1)):
+                                             ("p999", percentile(found, 0.999), tail, 0.1)):
                 if marker or what == "mean":
                     share = value / alone
                     rows.append(Row(f"{name}_{what}_loss_{loss:g}", "of lossless", share, conditions=about))
