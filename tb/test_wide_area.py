@@ -24,9 +24,3 @@ def test_transfers_take_longer_with_more_loss_and_after_a_silence():
     assert none[0] == none[-1] and sum(none) < sum(few) < sum(many)
     silent = wide_area_long.times(x.with_(loss=5e-2, marker=False), 8)
     assert sum(silent) > sum(many)
-
-
-@pytest.mark.parametrize(("count", "share", "wanted"), [(1000, 0.999, 999), (1000, 0.5, 500), (10, 0.999, 10),
-                                                        (2000, 0.999, 1998), (1, 0.5, 1)])
-def test_a_percentile_is_a_value_that_so_many_do_not_exceed(count, share, wanted):
-    assert wide_area_long.percentile(range(1, count + 1), share) == wanted

@@ -12,6 +12,7 @@ from weft.tb.calibrate.runs import Gateware, run_functional, run_model
 from weft.tb.calibrate.scenario import ALL, FIT, JUDGE, Scenario
 from weft.tb.measure import run as bench
 
+FITTING = {scenario.name: scenario for scenario in FIT}
 SMALL = Scenario("small", bytes=16 * 1024, loss=0.2, rtt_us=2.0, seed=3)
 
 
@@ -39,11 +40,18 @@ def test_a_small_scenario_is_the_same_on_gateware_and_model(small):
     assert found.gateware["stall_cycles"] == small["stall_cycles"]
 
 
+def same_sequences(scenario):
+    """A scenario on gateware and model, where the same happens in the same order."""
+    found = Comparison(scenario, Gateware().run(scenario), run_model(scenario))
+    assert found.problems == [] and found.mismatches == []
+    return found
+
+
 # Each is about a rule of the gateware; the times differ by less than a cycle.
 RULES = {
     "raw frames wait for whole payload frames": Scenario(
         "both", bytes=32 * 1024, message_bytes=4096, both=True, rtt_us=2.0, seed=32),
-    "reports take turns with payload at the write engine": next(one for one in FIT if one.name == "fit-more-21"),
+    "reports take turns with payload at the write engine": FITTING["fit-more-21"],
     "the builder takes holes until it sees that a node is old": Scenario(
         "ages", bytes=24 * 1024, pmtu=256, loss=0.1, node_age_ns=500, rtt_us=2.0, seed=33),
 }
@@ -51,27 +59,22 @@ RULES = {
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_of_the_gateware_is_the_models(rule):
-    scenario = RULES[rule]
-    found = Comparison(scenario, Gateware().run(scenario), run_model(scenario))
-    assert found.problems == [] and found.mismatches == [] and abs(found.stall_error) <= 0.02
+    found = same_sequences(RULES[rule])
+    assert abs(found.stall_error) <= 0.02
     assert abs(found.gateware["cycles"] - found.model["cycles"]) < 1
 
 
 @pytest.mark.parametrize("name", ["fit-more-22", "fit-more-24", "fit-more-28"])
 def test_headers_wait_for_nodes_as_long_as_in_the_gateware(name):
     """A header that passes over nodes misses later, by a cycle for each; it counts from the cycle behind on."""
-    scenario = next(one for one in FIT if one.name == name)
-    found = Comparison(scenario, Gateware().run(scenario), run_model(scenario))
-    assert found.problems == [] and found.mismatches == []
+    found = same_sequences(FITTING[name])
     assert found.gateware["stall_cycles"] == found.model["stall_cycles"] > 100
 
 
 @pytest.mark.parametrize("name", ["fit-more-13", "fit-more-15"])
 def test_slots_of_payload_and_lines_of_a_read_take_the_gatewares_time(name):
     """Slots are free when their last row was read; the lines of a read come one per cycle."""
-    scenario = next(one for one in FIT if one.name == name)
-    found = Comparison(scenario, Gateware().run(scenario), run_model(scenario))
-    assert found.problems == [] and found.mismatches == []
+    found = same_sequences(FITTING[name])
     assert abs(found.stall_error) <= 0.02 and abs(found.time_error) <= 0.001
 
 

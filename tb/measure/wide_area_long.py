@@ -7,7 +7,6 @@
 - ``card_memory``: the constants of :mod:`weft.model.wan.schemes` and the elaborated room.
 """
 
-import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean
@@ -16,6 +15,7 @@ from weft.model.wan import schemes
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.result import compile_engine
 from weft.model.wan.result import measure as run
+from weft.tb.flow.percentile import percentile
 from weft.tb.flow.progress import tell
 from weft.tb.measure.benchmark import Row
 
@@ -37,11 +37,6 @@ def times(x, count, progress=None):
             if number % 20 == 0:
                 tell(progress, f"loss {x.loss:g}{', a probe at the end' * x.marker}", number, count)
     return sorted(found)
-
-
-def percentile(found, share):
-    """The least of the values, in order, that ``share`` of them do not exceed."""
-    return found[math.ceil(round(share * len(found), 9)) - 1]
 
 
 def completion(progress, count=TRANSFERS):

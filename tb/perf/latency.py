@@ -1,8 +1,8 @@
 """Latency: one message at a time. Writes and sends come back, and half of that counts; reads and atomics whole."""
 
-import math
 import statistics
 
+from weft.tb.flow.percentile import percentile
 from weft.tb.perf.endpoint import Endpoint, TestFailed
 from weft.tb.perf.plan import Plan
 
@@ -54,13 +54,9 @@ def ask(end, ping, size, iterations):
 def summary(taken):
     """Figures of a list of times, with perftest's names."""
     taken = sorted(taken)
-
-    def percentile(part):
-        return taken[math.ceil(part * len(taken)) - 1]
-
     return {"t_min": taken[0], "t_max": taken[-1], "t_typical": statistics.median(taken),
             "t_avg": statistics.fmean(taken), "t_stdev": statistics.pstdev(taken),
-            "percentile_99": percentile(0.99), "percentile_99.9": percentile(0.999)}
+            "percentile_99": percentile(taken, 0.99), "percentile_99.9": percentile(taken, 0.999)}
 
 
 def answer(end, pong, size):
