@@ -1,7 +1,5 @@
 """Hosts with a card in time."""
 
-import threading
-
 from weft.model.functional.host import FunctionalDevice
 from weft.model.functional.memory import HostMemory
 
@@ -108,7 +106,7 @@ class TimedDevice(FunctionalDevice):
 
     def _pass(self, time_ns):
         """The driver is held up."""
-        app = self._apps.get(threading.current_thread())
+        app = self._app()
         if app is None:
             self.loop.run(self.loop.now_ns + time_ns)
         else:

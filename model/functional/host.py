@@ -1,7 +1,8 @@
 """Hosts with a functional card, and applications that block in simulated time.
 
 Each application runs in a thread of its own, but only one thread runs at any moment: an
-application runs until it waits, so runs are deterministic.
+application runs until it waits, so runs are deterministic. :mod:`weft.model.functional.fiber`
+has them take turns without a change of threads.
 """
 
 import threading
@@ -38,11 +39,11 @@ class FunctionalDevice(Device):
                                    seed=seed, **card_options)
         self._buffers = Buffers()
         self._latched = False
-        self._apps = {}          # thread -> App of a program on this host
+        self._apps = []          # programs on this host
 
     def _interrupt(self, vector):
         self._latched = True
-        for app in self._apps.values():
+        for app in self._apps:
             if app.sleeping is not None and app.until_woken:
                 self.loop.call_in(0, app.wake, app.sleeping)
 
@@ -82,8 +83,15 @@ class FunctionalDevice(Device):
     def now_ns(self):
         return self.loop.now_ns
 
+    def _app(self):
+        """The program of this host that asks, or None."""
+        for app in self._apps:
+            if app.here():
+                return app
+        return None
+
     def acquire(self, lock):
-        app = self._apps.get(threading.current_thread())
+        app = self._app()
         if app is None:
             lock.acquire()
             return
@@ -92,7 +100,7 @@ class FunctionalDevice(Device):
 
     def wait(self, timeout_ns):
         if not self._latched:
-            app = self._apps.get(threading.current_thread())
+            app = self._app()
             if app is None:
                 self.loop.run(self.loop.now_ns + timeout_ns, lambda: self._latched)
             else:
@@ -113,23 +121,34 @@ class App:
     def __init__(self, device, function):
         self.device, self.result, self.error, self.done = device, None, None, False
         self.ended = lambda: None
+        self._function = function
+        self.sleeping, self.until_woken, self._sleeps = None, True, 0
+        self._begin()
+        device._apps.append(self)
+
+    def _begin(self):
         self._go, self._back = threading.Lock(), threading.Lock()      # whose turn it is
         self._go.acquire()
         self._back.acquire()
-        self._function = function
-        self.sleeping, self.until_woken, self._sleeps = None, True, 0
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        device._apps[self.thread] = self
+        self._thread = threading.Thread(target=self._run_in_turn, daemon=True)
+        self._thread.start()
+
+    def _run_in_turn(self):
+        self._go.acquire()
+        self._run()
+        self._back.release()
+
+    def here(self):
+        """Whether it is this application that asks."""
+        return threading.current_thread() is self._thread
 
     def _run(self):
-        self._go.acquire()
         try:
             self.result = self._function()
         except BaseException as error:  # handed to the caller of run_apps
             self.error = error
         self.done = True
         self.ended()
-        self._back.release()
 
     def resume(self):
         """Let the application run until it waits."""
@@ -142,6 +161,9 @@ class App:
         self._sleeps += 1
         self.sleeping = self._sleeps
         self.device.loop.call_in(timeout_ns, self.wake, self.sleeping)
+        self._rest()
+
+    def _rest(self):
         self._back.release()
         self._go.acquire()
 
@@ -152,24 +174,23 @@ class App:
             self.resume()
 
 
-def run_apps(loop, apps, limit_ns):
-    """Run ``(device, function)`` applications until all have ended; their results.
+def run_apps(loop, apps, limit_ns, app_type=App):
+    """Run ``(device, function)`` applications, each an ``app_type``, until all have ended; their results.
 
     Raises
     ------
     TimeoutError
         If one has not ended after ``limit_ns`` of simulated time.
     """
-    apps = [App(device, function) for device, function in apps]
+    apps = [app_type(device, function) for device, function in apps]
     for app in apps:
-        app.thread.start()
         loop.call_in(0, app.resume)
     ended = []
     for app in apps:
         app.ended = lambda app=app: ended.append(app)
     loop.run(loop.now_ns + limit_ns, lambda: ended and (len(ended) == len(apps) or any(a.error for a in ended)))
     for app in apps:
-        del app.device._apps[app.thread]
+        app.device._apps.remove(app)
         app.sleeping = None
     for app in apps:
         if app.error:

@@ -13,6 +13,7 @@ from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.params import preset
 from weft.model.card.host import TimedDevice
 from weft.model.card.machine.device import CompiledDevice
+from weft.model.functional.fiber import Fiber
 from weft.model.functional.host import run_apps
 from weft.model.link import EventLoop, Link, LinkConfig
 from weft.tb.flow.progress import tell
@@ -48,8 +49,8 @@ class Haul:
     rtt_ns : int
     pmtu : int
     progress : path or None
-    device_type : type
-        Of both hosts.
+    device_type, app_type : type
+        Of both hosts, and of their programs.
 
     Attributes
     ----------
@@ -58,10 +59,11 @@ class Haul:
         Processor time of the transfer.
     """
 
-    def __init__(self, size, *, loss=LOSS, rtt_ns=RTT_NS, pmtu=PMTU, progress=None, device_type=TimedDevice):
+    def __init__(self, size, *, loss=LOSS, rtt_ns=RTT_NS, pmtu=PMTU, progress=None, device_type=TimedDevice,
+                 app_type=Fiber):
         self.size, self.loss, self.rtt_ns, self.pmtu = size, loss, rtt_ns, pmtu
         self._progress, self.samples, self.seconds = progress, [], 0.0
-        self._done = False
+        self._done, self._app_type = False, app_type
         loop = self.loop = EventLoop()
         self.devices = [device_type(loop, seed=f"haul {side}", preset="basic") for side in range(2)]
         self.links = []
@@ -87,7 +89,7 @@ class Haul:
         started = time.process_time()
         self._sample()
         run_apps(self.loop, [(self.devices[0], lambda: self._send(ends[0], ends[1].offer, messages)),
-                             (self.devices[1], lambda: self._serve(ends[1]))], LIMIT_NS)
+                             (self.devices[1], lambda: self._serve(ends[1]))], LIMIT_NS, self._app_type)
         self.seconds = time.process_time() - started
         assert ends[1].mr.read(ends[1].length, 0) == data, "the bytes in place differ from those sent"
         for end in ends:
