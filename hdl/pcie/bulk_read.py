@@ -7,12 +7,12 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..layouts import BEAT_BYTES, Beat, DmaRequest
 from ..logic import one_hot
 from ..params import exact_log2
-from ..stream import Fifo
+from ..stream import Fifo, PipelineRegister
 from .gather import Gather
 from .read_slots import ReadSlots
 from .scatter import ScatteredBeat
 from .splitter import Splitter
-from .tlp import SIZE_CODE_WIDTH, ReadTlp, byte_enables
+from .tlp import SIZE_CODE_WIDTH, Piece, ReadTlp, byte_enables
 
 
 class BulkReader(wiring.Component):
@@ -20,8 +20,9 @@ class BulkReader(wiring.Component):
 
     A tag is a slot. Slots are taken in ring order, filled by completions in any order and read out in
     ring order; so completions of different tags may overtake each other and one tag may be answered in
-    several completions. One beat per cycle sustained; 10 cycles from a slot's last completion to its first beat.
-    A request that failed delivers its bytes with undefined values and ``error`` on the group's last beat.
+    several completions. One beat per cycle sustained; 2 cycles from a request to its first read, 10 from a slot's
+    last completion to its first beat. A request that failed delivers its bytes with undefined values and ``error`` on
+    the group's last beat.
 
     Parameters
     ----------
@@ -66,15 +67,17 @@ class BulkReader(wiring.Component):
         tags, row_width = self._tags, exact_log2(self._rows)
         record_shape = data.StructLayout({"offset": 6, "row": row_width, "length": self._slot_log2 + 1, "last": 1})
         m.submodules.splitter = splitter = Splitter()
+        m.submodules.pieces = pieces = PipelineRegister(Piece)
         m.submodules.records = records = Fifo(record_shape, tags)
         m.submodules.slots = slots = ReadSlots(first_tag=self._first_tag, tags=tags, rows=self._rows)
         m.submodules.gather = gather = Gather()
         connect(m, flipped(self.i), splitter.i)
+        connect(m, splitter.o, pieces.i)
         connect(m, gather.o, flipped(self.o))
         m.d.comb += splitter.size.eq(self.size)
 
         # Groups inside, and whether one is half accepted.
-        groups = Signal(range(tags + 8))    # slots, splitter and aligner hold no more
+        groups = Signal(range(tags + 9))    # slots, splitter, its register and aligner hold no more
         opened = Signal()
         accepted = self.i.valid & self.i.ready
         m.d.sync += groups.eq(groups + (accepted & self.i.p.last) - (self.o.valid & self.o.ready & self.o.p.last))
@@ -86,13 +89,13 @@ class BulkReader(wiring.Component):
         tail, head, slot = Signal(range(tags)), Signal(range(tags)), Signal(range(tags))
         used = Signal(range(tags + 1))
         taken, released = Signal(), Signal()
-        piece = splitter.o.p
+        piece = pieces.o.p
         dwords, first_be, last_be = byte_enables(m, piece.address, piece.length)
         m.d.comb += [
-            self.o_read.valid.eq(splitter.o.valid & (used != tags)),
+            self.o_read.valid.eq(pieces.o.valid & (used != tags)),
             self.o_read.p.eq(Cat(piece.address[2:], dwords, first_be, last_be, (tail + self._first_tag)[:8])),
             taken.eq(self.o_read.valid & self.o_read.ready),
-            splitter.o.ready.eq(self.o_read.ready & (used != tags)),
+            pieces.o.ready.eq(self.o_read.ready & (used != tags)),
             records.i.valid.eq(taken),
             records.i.p.eq(Cat(piece.address[:6], piece.address[6:6 + row_width],
                                piece.length[:self._slot_log2 + 1], piece.last)),

@@ -55,12 +55,13 @@ class CompletionRoom(wiring.Component):
         head, beat = self.i.p, self.completion
         for k, lines in enumerate(UNIT_LINES):
             dwords = LANES * lines
+            back = Mux(returned, returned_weight[k], 0)
             m.d.comb += [
                 needed[k].eq((head.dwords + head.address[:exact_log2(dwords)] + Const(dwords - 1))
                              >> exact_log2(dwords)),
                 headers_fit[k].eq(used[k] + needed[k] <= COMPLETION_HEADERS),
             ]
-            m.d.sync += used[k].eq(used[k] + Mux(fits, needed[k], 0) - Mux(returned, returned_weight[k], 0))
+            m.d.sync += used[k].eq(Mux(fits, used[k] + needed[k] - back, used[k] - back))
         m.d.comb += [
             fits.eq(self.i.valid & ~weighed & (used[0] + needed[0] <= COMPLETION_LINES)
                     & (headers_fit & trusted).any()),

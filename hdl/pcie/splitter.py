@@ -34,7 +34,7 @@ class Splitter(wiring.Component):
         final = Signal()
         m.d.comb += [
             mask.eq((1 << self.size + SIZE_MIN_LOG2) - 1),
-            space.eq(mask - (request.address[:12] & mask) + 1),
+            space.eq((~request.address[:12] & mask) + 1),
             final.eq(request.length <= space),
             self.o.valid.eq(valid),
             self.o.p.address.eq(request.address),

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..layouts import BEAT_BYTES, Beat
+from ..logic import above
 from .rotate import Rotate
 from .tlp import Piece, WriteTlp, byte_enables
 
@@ -45,11 +46,12 @@ class WriteAlign(wiring.Component):
 
         final, crosses, go, end = Signal(), Signal(), Signal(), Signal()
         until = Signal(7)                # one past the last byte used, from the start of `beat`
+        shift = (at - skip)[:7]
         mixed_valid, mixed_ready = Signal(), Signal()
         m.d.comb += [
-            final.eq(span <= BEAT_BYTES),
-            until.eq(at + Mux(final, span[:7], BEAT_BYTES) - skip),
-            crosses.eq(until > BEAT_BYTES),
+            final.eq(~above(span, BEAT_BYTES)),
+            until.eq(Mux(final, shift + span[:7], shift + BEAT_BYTES)),
+            crosses.eq(above(until, BEAT_BYTES)),
             go.eq(valid & beat_valid & (self.i_data.valid | ~crosses) & mixed_ready),
             end.eq(final & group_end),
             self.i.ready.eq(~valid | (go & final)),
@@ -85,7 +87,7 @@ class WriteAlign(wiring.Component):
                 mixed_valid.eq(go),
                 mixed.data.eq(Cat(Mux(at <= j, beat.word_select(j, 8), self.i_data.p.data.word_select(j, 8))
                                   for j in range(BEAT_BYTES))),
-                mixed.shift.eq(at - skip),
+                mixed.shift.eq(shift),
                 mixed.side.eq(Cat(first, final, header)),
             ]
         side = rotate.o.p.side
