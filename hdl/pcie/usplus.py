@@ -8,6 +8,7 @@ from ..axis import axis_signature
 from ..counting import count_outputs
 from ..interfaces import RegisterBus
 from ..layouts import BEAT_BITS
+from ..stream import Skid
 from . import cq, rc, rq
 from .bus_master import BusMaster
 from .few_tags import FewTags
@@ -53,9 +54,10 @@ def connect_hard_block(m, inner, outer):
 class UsplusShim(wiring.Component):
     """Joins the vendor-neutral side of the card to RQ, RC, CQ and CC.
 
-    Throughput and latency of the parts: :class:`~weft.hdl.pcie.rq.RequestShim`,
-    :class:`~weft.hdl.pcie.rc.CompletionShim`, :class:`~weft.hdl.pcie.cq.RegisterShim`. Tags are the card's
-    (the hard block must be configured for client tags, with extended tags when more than 32 are used).
+    A read takes a cycle before it comes to them. Throughput and latency of the parts:
+    :class:`~weft.hdl.pcie.rq.RequestShim`, :class:`~weft.hdl.pcie.rc.CompletionShim`,
+    :class:`~weft.hdl.pcie.cq.RegisterShim`. Tags are the card's (the hard block must be configured for client tags,
+    with extended tags when more than 32 are used).
 
     Parameters
     ----------
@@ -117,6 +119,7 @@ class UsplusShim(wiring.Component):
         m.submodules.bus_master = bus_master = BusMaster()
         m.submodules.tags = tags = FewTags()
         m.submodules.watch = watch = ReadWatch()
+        m.submodules.reads = reads = Skid(ReadTlp)      # cuts the readiness of RQ off from the readers
         master_q, dropped = Signal(), Signal()      # writes that the hard block has may never leave it
         m.d.sync += master_q.eq(self.bus_master)
         m.d.comb += dropped.eq(master_q & ~self.bus_master & requests.busy)
@@ -131,7 +134,8 @@ class UsplusShim(wiring.Component):
             m.d.sync += silence.eq(0)
         with m.Elif(~gone):
             m.d.sync += silence.eq(silence + 1)
-        connect(m, flipped(self.i_read), bus_master.i_read)
+        connect(m, flipped(self.i_read), reads.i)
+        connect(m, reads.o, bus_master.i_read)
         connect(m, bus_master.o_read, tags.i_read)
         connect(m, tags.o_read, watch.i_read)
         connect(m, watch.o_read, requests.i_read)
@@ -147,7 +151,8 @@ class UsplusShim(wiring.Component):
         connect(m, registers.m_axis_cc, flipped(self.m_axis_cc))
         connect(m, registers.registers, flipped(self.registers))
         m.d.comb += [
-            self.busy.eq(requests.busy | bus_master.busy), self.refused.eq(bus_master.refused | dropped),
+            self.busy.eq(reads.o.valid | requests.busy | bus_master.busy),
+            self.refused.eq(bus_master.refused | dropped),
             bus_master.enable.eq(self.bus_master & ~self.stop), requests.gone.eq(gone), watch.gone.eq(gone),
             tags.extended.eq(self.cfg_ext_tag_enable),
             requests.nonposted_credits.eq(self.pcie_tfc_nph_av),

@@ -74,7 +74,7 @@ BROKEN = [
            ("request.length.eq(request.length - space)", "request.length.eq(request.length - space + 1)")),
     Broken(SplitterSpec, "a piece has bytes, and not more than are due",
            ("Mux(final, request.length, space)", "Mux(final, space, space)")),
-    Broken(SplitterSpec, "no piece crosses a multiple of the size", ("(~request.address[:12] & mask) + 1", "0")),
+    Broken(SplitterSpec, "no piece crosses a multiple of the size", ("(~request.address[:12] & mask) + 1", "mask")),
     Broken(SplitterSpec, "pieces follow each other", ("(request.address | mask) + 1", "request.address + mask + 1")),
     Broken(SplitterSpec, "pieces are as large as may be",
            ("(1 << self.size + SIZE_MIN_LOG2) - 1", "(1 << SIZE_MIN_LOG2) - 1")),
