@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..layouts import NODE
-from ..logic import below, choose, lowest, total
+from ..logic import below, choose, lowest, one_hot, total
 from ..params import CardParams
 
 COUNT_WIDTH = 9         # of the holes of one node
@@ -33,20 +33,32 @@ class Pending(data.Struct):
 
 
 class Tag(data.Struct):
-    """What a cache entry holds.
+    """What the lookup compares of an entry, and what changes.
 
-    ``head``: the first node of its list. ``touched``: a hole of it was filled. ``done``: all were.
+    ``head``: the first node of its list. ``linked``: the next one of its list is cached. ``touched``: a hole of it was
+    filled. ``done``: all were.
     """
 
     valid: 1
     reserved: 1
     head: 1
+    linked: 1
     touched: 1
     done: 1
     qpn: 24
     generation: 8
+    rsn: 24
+    count: COUNT_WIDTH
+
+
+class Record(data.Struct):
+    """What is read of one entry at a time; ``end`` is the RSN behind the node."""
+
+    qpn: 24
+    generation: 8
     rsn: 32
     count: COUNT_WIDTH
+    end: 32
 
 
 def index_width(params):
@@ -57,23 +69,26 @@ def index_width(params):
 def match_port(params):
     """The matcher's side, as the matcher sees it.
 
-    In the cycle of ``qpn``, ``generation``, ``rsn``: ``hit``, ``index``, ``slot`` of the node with that RSN, ``next``
-    (it follows the list's head), and ``head``, ``head_index``, ``head_rsn``, ``head_count`` of the list's first node;
-    a cycle later ``cached``, the number of its nodes. ``ripe`` shows a head without open holes. ``node`` and
-    ``pending`` come one cycle after ``read_en`` and stay; they lack the marks of that cycle and the next.
-    ``mark_bitmap``: the node marked is a BITMAP.
+    ``look_en`` takes ``qpn``, ``generation``, ``rsn``. From the next cycle to that of the next ``look_en`` the port
+    shows of the entries as they then are: ``hit``, ``index`` of the node with that RSN, ``next`` (it follows the
+    list's head), and ``head``, ``head_index``, ``head_node`` of the list's first node; a cycle later ``cached``, the
+    number of its nodes. ``ripening``: a head has no open holes. ``ripe`` shows it a cycle later, but not after a flush.
+    ``retire_head`` and ``retire_ripe`` take the one or the other out of its list, one per cycle.
+
+    ``node`` and ``pending`` come one cycle after ``read_en`` and stay; they lack the marks of that cycle and the next.
+    ``read_node`` is what was fetched into ``read_index``, at once. ``mark_bitmap``: the node marked is a BITMAP.
     """
     index = index_width(params)
     return wiring.Signature({
-        "qpn": Out(24), "generation": Out(8), "rsn": Out(24),
-        "hit": In(1), "index": In(index), "slot": In(COUNT_WIDTH), "next": In(1),
-        "head": In(1), "head_index": In(index), "head_rsn": In(32), "head_count": In(COUNT_WIDTH),
+        "look_en": Out(1), "qpn": Out(24), "generation": Out(8), "rsn": Out(24),
+        "hit": In(1), "index": In(index), "next": In(1),
+        "head": In(1), "head_index": In(index), "head_node": In(Record),
         "cached": In(range(params.cache_entries + 1)),
-        "ripe": In(1), "ripe_index": In(index), "ripe_tag": In(Tag),
-        "read_en": Out(1), "read_index": Out(index), "node": In(CachedNode), "pending": In(Pending),
+        "ripening": In(1), "ripe": In(1), "ripe_index": In(index), "ripe_node": In(Record),
+        "retire_head": Out(1), "retire_ripe": Out(1), "flush_en": Out(1), "flush_qpn": Out(24),
+        "read_en": Out(1), "read_index": Out(index), "read_node": In(Record),
+        "node": In(CachedNode), "pending": In(Pending),
         "mark_en": Out(1), "mark_index": Out(index), "mark_bitmap": Out(1), "mark": Out(Pending),
-        "retire_en": Out(1), "retire_index": Out(index), "retire_qpn": Out(24), "retire_end": Out(32),
-        "flush_en": Out(1), "flush_qpn": Out(24),
     })
 
 
@@ -90,9 +105,12 @@ def fill_port(params):
 
     ``free``/``free_index`` name an unused entry, ``free_count`` how many there are (a cycle late); ``reserve_en``
     takes it. ``fill_en``, only while ``fill_ready``, turns a reserved entry into a valid one, ``release_en`` gives one
-    back; ``follows`` tells whether ``fill_node`` has the RSN that comes next in its list, as far as nodes of the list
-    are cached. ``peek`` shows the tag of ``peek_index``, ``peek_last`` whether no cached node follows it,
-    ``peek_block`` its block a cycle later. ``cached`` is the number of nodes of ``cached_qpn``, two cycles later.
+    back; a valid one only if it is at ``peek_index``, too. ``peek`` shows a node, ``peek_valid`` and ``peek_touched``
+    what its tag has, ``peek_last`` whether no cached node follows it, ``peek_block`` its block a cycle later.
+
+    ``qpn`` is the list that is spoken of. ``cached`` is the number of its nodes, of two cycles ago. ``follows`` tells
+    whether ``fill_node`` goes on where it ended in the cycle before, once ``qpn`` has stood for two cycles, without a
+    fill and without a valid node that was given back; the next fill comes when that is known.
     """
     index = index_width(params)
     count = range(params.cache_entries + 1)
@@ -101,14 +119,18 @@ def fill_port(params):
         "fill_en": Out(1), "fill_ready": In(1), "fill_index": Out(index), "fill_node": Out(NODE),
         "fill_block": Out(params.block_bits), "follows": In(1),
         "release_en": Out(1), "release_index": Out(index),
-        "peek_index": Out(index), "peek": In(Tag), "peek_last": In(1),
+        "peek_index": Out(index), "peek": In(Record), "peek_valid": In(1), "peek_touched": In(1), "peek_last": In(1),
         "peek_block": In(params.block_bits),
-        "cached_qpn": Out(24), "cached": In(count),
+        "qpn": Out(24), "cached": In(count),
     })
 
 
 class HeadCache(wiring.Component):
-    """Nodes of all QPs in one pool; tags compared in parallel, bodies in memory.
+    """Nodes of all QPs in one pool: tags compared in parallel, all else in memory.
+
+    A lookup has two stages. The first one compares the tags with a header. The second one knows which of the nodes
+    found are still there and which one is the head; what is filled in meanwhile is compared on its way. Every node
+    names the entry of the next one of its list, so that a head that leaves names its successor.
 
     Which holes are open takes a bit per hole of a LIST or RUNS node, beside the node; a BITMAP says it itself: a mark
     writes its body. Nodes are filled in cycles without such a mark.
@@ -141,96 +163,159 @@ class HeadCache(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         n = self.params.cache_entries
-        match, fill = self.match, self.fill
+        match, fill, node = self.match, self.fill, self.fill.fill_node
         tags = [Signal(Tag, name=f"tag{k}") for k in range(n)]
-        by_index = Array(tag.as_value() for tag in tags)
-
+        filled, released, gone, became, linked = (
+            Signal(n, name=name) for name in ("filled", "released", "gone", "became", "was_linked"))
+        m.d.comb += [filled.eq(one_hot(fill.fill_en, fill.fill_index, n)), linked.eq(Cat(tag.linked for tag in tags))]
         self._memories(m, tags)
-        self._lookup(m, tags)
-        m.d.comb += fill.peek.eq(by_index[fill.peek_index])
-        self._chain(m, tags)
+        record = self._records(m, n)
+        heads = self._look_up(m, tags, filled, record)
+        ripe = self._ripe(m, tags, record)
+        last, goes_on = self._end(m, tags, record)
+        successor, predecessor = self._links(m, n, last, goes_on)
 
-        node = fill.fill_node
-        others = Signal(n)      # nodes of the list that gets another one
-        for k, tag in enumerate(tags):
-            retires = match.retire_en & (match.retire_index == k)
-            m.d.comb += others[k].eq(tag.valid & self._same(tag.qpn, node.qpn) & ~retires)
-        free = Signal(n)
-        m.d.comb += free.eq(Cat(~tag.valid & ~tag.reserved for tag in tags))
-        first_free = lowest(m, free, "free")
-        m.d.comb += [fill.free.eq(free.any()), fill.free_index.eq(choose(first_free, range(n)))]
+        after_head, after_ripe = successor(match.head_index), successor(match.ripe_index)
+        m.d.comb += [
+            match.next.eq((heads & linked).any() & (match.index == after_head)),
+            became.eq(one_hot(match.retire_head & (heads & linked).any(), after_head, n)
+                      | one_hot(match.retire_ripe & (ripe & linked).any(), after_ripe, n)),
+            released.eq(one_hot(fill.release_en, fill.release_index, n)),
+            gone.eq((heads & match.retire_head.replicate(n)) | (ripe & match.retire_ripe.replicate(n)) | released
+                    | Cat(match.flush_en & self._same(tag.qpn, match.flush_qpn) for tag in tags)),
+        ]
+        free, first_free = Signal(n), Signal(n)
+        m.d.comb += [free.eq(Cat(~tag.valid & ~tag.reserved for tag in tags)), first_free.eq(lowest(m, free, "free")),
+                     fill.free.eq(free.any()), fill.free_index.eq(choose(first_free, range(n)))]
+        peek, left = Signal(Tag), Signal()      # `left`: the last node of the list leaves just now
+        unlinks = fill.release_en & (fill.release_index == fill.peek_index) & peek.valid & ~peek.head
+        unlinked = one_hot(unlinks, predecessor, n)
+        m.d.comb += [
+            peek.eq(Array(tag.as_value() for tag in tags)[fill.peek_index]),
+            fill.peek_valid.eq(peek.valid), fill.peek_touched.eq(peek.touched), fill.peek_last.eq(~peek.linked),
+            left.eq((match.retire_head & (match.head_index == last))
+                    | (match.retire_ripe & (match.ripe_index == last))),
+        ]
         for k, tag in enumerate(tags):
             with m.If(fill.reserve_en & first_free[k]):
                 m.d.sync += tag.reserved.eq(1)
-            with m.If(fill.release_en & (fill.release_index == k)):
-                m.d.sync += [tag.reserved.eq(0), tag.valid.eq(0)]
+            with m.If(released[k]):
+                m.d.sync += tag.reserved.eq(0)
             with m.If(match.mark_en & (match.mark_index == k)):
                 m.d.sync += [tag.touched.eq(1), tag.done.eq(match.mark.left == 0)]
-            with m.If(match.retire_en & self._same(tag.qpn, match.retire_qpn) & (tag.rsn == match.retire_end)):
+            with m.If(became[k]):
                 m.d.sync += tag.head.eq(1)
-            with m.If((match.retire_en & (match.retire_index == k))
-                      | (match.flush_en & self._same(tag.qpn, match.flush_qpn))):
-                m.d.sync += tag.valid.eq(0)
-            with m.If(fill.fill_en & (fill.fill_index == k)):
+            with m.If(fill.fill_en & goes_on & (last == k)):
+                m.d.sync += tag.linked.eq(1)
+            with m.If(unlinked[k]):
+                m.d.sync += tag.linked.eq(0)
+            with m.If(gone[k]):
+                m.d.sync += [tag.valid.eq(0), tag.head.eq(0)]
+            with m.If(filled[k]):
                 m.d.sync += tag.eq(Tag.const({"valid": 1}))
-                m.d.sync += [tag.head.eq(~others.any()), tag.qpn.eq(node.qpn), tag.generation.eq(node.generation),
+                m.d.sync += [tag.head.eq(~goes_on | left), tag.qpn.eq(node.qpn), tag.generation.eq(node.generation),
                              tag.rsn.eq(node.rsn), tag.count.eq(node.count)]
         m.d.sync += fill.free_count.eq(total(free))
         m.d.comb += self.idle.eq(~Cat(tag.reserved for tag in tags).any())
-        of_list = Signal(n)
-        m.d.sync += [of_list.eq(Cat(tag.valid & self._same(tag.qpn, fill.cached_qpn) for tag in tags)),
-                     fill.cached.eq(total(of_list))]
         return m
 
     def _same(self, a, b):
         """Two numbers of QPs are the same; there are no others than those of the card."""
         return a[:self.params.qpn_width] == b[:self.params.qpn_width]
 
-    def _chain(self, m, tags):
-        """Whether a node goes on where its list ends in the cache, and whether one is where it ends."""
+    def _records(self, m, n):
+        """What reads the record of an entry, at once."""
         fill, node = self.fill, self.fill.fill_node
-        own, before, same, behind = (Signal(len(tags), name=name) for name in ("listed", "before", "same", "behind"))
-        peek_end = Signal(32)
+        m.submodules.records = records = Memory(shape=Record, depth=n, init=[])
+        write = records.write_port()
         m.d.comb += [
-            peek_end.eq(fill.peek.rsn + fill.peek.count),
-            fill.follows.eq(~own.any() | (before.any() & ~same.any())), fill.peek_last.eq(~behind.any()),
+            write.en.eq(fill.fill_en), write.addr.eq(fill.fill_index), write.data.end.eq(node.rsn + node.count),
+            *[write.data[name].eq(node[name]) for name in ("qpn", "generation", "rsn", "count")],
         ]
-        for k, tag in enumerate(tags):
-            end = Signal(32, name=f"end{k}")
-            m.d.comb += [
-                end.eq(tag.rsn + tag.count), own[k].eq(tag.valid & self._same(tag.qpn, node.qpn)),
-                before[k].eq(own[k] & (end == node.rsn)), same[k].eq(own[k] & (tag.rsn == node.rsn)),
-                behind[k].eq(tag.valid & self._same(tag.qpn, fill.peek.qpn) & (tag.rsn == peek_end)),
-            ]
 
-    def _lookup(self, m, tags):
-        """Compare all tags with a header; pick a head that is done."""
-        match, n = self.match, len(tags)
-        own, hits, heads, ripe, first = (Signal(n, name=name) for name in ("own", "hits", "heads", "ripe", "first"))
-        slots = [Signal(24, name=f"slot{k}") for k in range(n)]
+        def record(index):
+            return self._read(m, records, index)
+
+        m.d.comb += [fill.peek.eq(record(fill.peek_index)), self.match.read_node.eq(record(self.match.read_index))]
+        return record
+
+    def _read(self, m, memory, index):
+        """A word of a memory, at once."""
+        port = memory.read_port(domain="comb")
+        m.d.comb += port.addr.eq(index)
+        return port.data
+
+    def _look_up(self, m, tags, filled, record):
+        """Compare all tags with a header; a cycle later show what is there of its list. The list's head, one-hot."""
+        match, node, n = self.match, self.fill.fill_node, len(tags)
+        header = data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24})
+        asked, looked = Signal(header, name="asked"), Signal(header, name="looked")
+        own, inside, heads, hits = (Signal(n, name=name) for name in ("own", "inside", "heads", "hits"))
         own_q = Signal(n)
-        for k, tag in enumerate(tags):
-            m.d.comb += [
-                own[k].eq(tag.valid & self._same(tag.qpn, match.qpn) & (tag.generation == match.generation)),
-                slots[k].eq(match.rsn - tag.rsn[:24]),
-                hits[k].eq(own[k] & (slots[k] < tag.count)),
-                heads[k].eq(own[k] & tag.head),
-                ripe[k].eq(tag.valid & tag.head & tag.done),
-            ]
-        hit_rsn, end = Signal(32), Signal(32)
+
+        def compare(header, entry, name):
+            """Whether a node is of a header's list, and whether it has its RSN."""
+            same, slot = Signal(name=f"{name}_same"), Signal(24, name=f"{name}_slot")
+            m.d.comb += [same.eq(self._same(entry.qpn, header.qpn) & (entry.generation == header.generation)),
+                         slot.eq(header.rsn - entry.rsn[:24])]
+            return same, same & (slot < entry.count)
+
+        staying = compare(looked, node, "staying")
+        coming = [compare(asked, entry, name) for entry, name in
+                  [(node, "coming"), *((tag, f"entry{k}") for k, tag in enumerate(tags))]]
+        m.d.comb += [asked.qpn.eq(match.qpn), asked.generation.eq(match.generation), asked.rsn.eq(match.rsn)]
+        with m.If(match.look_en):
+            m.d.sync += looked.eq(asked)
+        for which, bits in enumerate((own, inside)):
+            m.d.sync += bits.eq(Cat(
+                Mux(filled[k], Mux(match.look_en, coming[0][which], staying[which]),
+                    Mux(match.look_en, coming[1 + k][which], bits[k])) for k in range(n)))
         m.d.comb += [
-            first.eq(lowest(m, ripe, "ripe")),
-            match.hit.eq(hits.any()), match.index.eq(choose(hits, range(n))),
-            match.slot.eq(choose(hits, slots)), hit_rsn.eq(choose(hits, (tag.rsn for tag in tags))),
+            heads.eq(own & Cat(tag.head for tag in tags)), hits.eq(inside & Cat(tag.valid for tag in tags)),
             match.head.eq(heads.any()), match.head_index.eq(choose(heads, range(n))),
-            match.head_rsn.eq(choose(heads, (tag.rsn for tag in tags))),
-            match.head_count.eq(choose(heads, (tag.count for tag in tags))),
-            end.eq(match.head_rsn + match.head_count), match.next.eq(hit_rsn == end),
-            match.ripe.eq(ripe.any()), match.ripe_index.eq(choose(first, range(n))),
-            match.ripe_tag.eq(choose(first, (tag.as_value() for tag in tags))),
+            match.head_node.eq(record(match.head_index)),
+            match.hit.eq(hits.any()), match.index.eq(choose(hits, range(n))),
             match.cached.eq(total(own_q)),
         ]
-        m.d.sync += own_q.eq(own)
+        m.d.sync += own_q.eq(own & Cat(tag.valid for tag in tags))
+        return heads
+
+    def _ripe(self, m, tags, record):
+        """Pick a head that is done; one-hot."""
+        match, n = self.match, len(tags)
+        ripe, shown = Signal(n, name="all_ripe"), Signal(n, name="ripe_shown")
+        m.d.comb += [
+            ripe.eq(Cat(tag.head & tag.done for tag in tags)), match.ripening.eq(ripe.any()),
+            # It may have left in the cycle in which it was picked.
+            match.ripe.eq((shown & Cat(tag.head for tag in tags)).any()),
+            match.ripe_node.eq(record(match.ripe_index)),
+        ]
+        first = lowest(m, ripe, "ripe")
+        m.d.sync += [shown.eq(first & ~match.flush_en.replicate(n)), match.ripe_index.eq(choose(first, range(n)))]
+        return shown
+
+    def _end(self, m, tags, record):
+        """The entry with which the list spoken of ends, and whether it is there."""
+        fill, n = self.fill, len(tags)
+        listed, ends = Signal(n, name="listed"), Signal(n, name="ends")
+        end, ended = Signal(index_width(self.params), name="end"), Signal(name="ended")
+        m.d.comb += ends.eq(listed & Cat(tag.valid & ~tag.linked for tag in tags))
+        m.d.sync += [listed.eq(Cat(tag.valid & self._same(tag.qpn, fill.qpn) for tag in tags)),
+                     fill.cached.eq(total(listed)), end.eq(choose(ends, range(n))), ended.eq(ends.any())]
+        m.d.comb += fill.follows.eq(~ended | (record(end).end == fill.fill_node.rsn))
+        return end, ended & Array(tag.valid for tag in tags)[end]
+
+    def _links(self, m, n, last, goes_on):
+        """Reads which entry comes after another one; and the entry before the one that is peeked at."""
+        fill, shape = self.fill, index_width(self.params)
+        m.submodules.nexts = nexts = Memory(shape=shape, depth=n, init=[])
+        m.submodules.befores = befores = Memory(shape=shape, depth=n, init=[])
+        after, before = nexts.write_port(), befores.write_port()
+        m.d.comb += [
+            after.en.eq(fill.fill_en & goes_on), after.addr.eq(last), after.data.eq(fill.fill_index),
+            before.en.eq(fill.fill_en), before.addr.eq(fill.fill_index), before.data.eq(last),
+        ]
+        return (lambda index: self._read(m, nexts, index)), self._read(m, befores, fill.peek_index)
 
     def _memories(self, m, tags):
         """Bodies, pending holes and blocks of the entries."""
@@ -250,19 +335,19 @@ class HeadCache(wiring.Component):
             body_write.addr.eq(Mux(mark_body, match.mark_index, fill.fill_index)),
             body_write.data.eq(Mux(mark_body, match.mark.open, node.body)),
             base_write.en.eq(fill.fill_en), base_write.addr.eq(fill.fill_index),
-            base_write.data.base_psn.eq(node.base_psn), base_write.data.encoding.eq(node.encoding),
+            *[base_write.data[name].eq(node[name]) for name in ("base_psn", "encoding", "count")],
             block_write.en.eq(fill.fill_en), block_write.addr.eq(fill.fill_index), block_write.data.eq(fill.fill_block),
             block_read.en.eq(retire.read_en), block_read.addr.eq(retire.read_index), retire.block.eq(block_read.data),
             block_peek.en.eq(1), block_peek.addr.eq(fill.peek_index), fill.peek_block.eq(block_peek.data),
         ]
         for side in (match, retire):    # an untouched node has no slots in memory: all its holes are open
             base, body, read = bases.read_port(), bodies.read_port(), pendings.read_port()
-            touched, count = Signal(), Signal(COUNT_WIDTH)
+            touched = Signal()
             whole = Signal(_PENDING_SLOTS)
             for port in (base, body, read):
                 m.d.comb += [port.en.eq(side.read_en), port.addr.eq(side.read_index)]
             m.d.comb += [
-                whole.open.eq(below(m, count, abi.RUNS_HOLES, "unfilled")), whole.left.eq(count),
+                whole.open.eq(below(m, base.data.count, abi.RUNS_HOLES, "unfilled")), whole.left.eq(base.data.count),
                 side.pending.left.eq(Mux(touched, read.data.left, whole.left)),
             ]
             with m.If(base.data.encoding == abi.Encoding.BITMAP.value):
@@ -270,12 +355,11 @@ class HeadCache(wiring.Component):
             with m.Else():
                 m.d.comb += side.pending.open.eq(Mux(touched, read.data.open, whole.open))
             with m.If(side.read_en):
-                m.d.sync += [touched.eq(Array(tag.touched for tag in tags)[side.read_index]),
-                             count.eq(Array(tag.count for tag in tags)[side.read_index])]
+                m.d.sync += touched.eq(Array(tag.touched for tag in tags)[side.read_index])
             if side is match:
                 m.d.comb += [match.node.base_psn.eq(base.data.base_psn), match.node.encoding.eq(base.data.encoding),
                              match.node.body.eq(body.data)]
 
 
-_NODE_BASE = data.StructLayout({"base_psn": 32, "encoding": ENCODING_WIDTH})
+_NODE_BASE = data.StructLayout({"base_psn": 32, "encoding": ENCODING_WIDTH, "count": COUNT_WIDTH})
 _PENDING_SLOTS = data.StructLayout({"open": abi.RUNS_HOLES, "left": COUNT_WIDTH})

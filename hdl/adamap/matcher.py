@@ -1,6 +1,6 @@
 """Matches retransmissions against the nodes of their QP's list, and retires nodes."""
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,10 +8,10 @@ from .. import abi
 from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..layouts import MatchRequest, QpRef
 from ..params import CardParams
-from ..stream import Fifo
+from ..stream import Fifo, Skid
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .control import ControlKind, ControlOp
-from .head_cache import COUNT_WIDTH, index_width, match_port, retire_port
+from .head_cache import Record, index_width, match_port, retire_port
 from .hold import LongReport
 from .mark_lane import MarkLane, judged_header
 from .match_entry import MatchEntry
@@ -38,15 +38,15 @@ class Source(enum.Enum, shape=2):
 class Matcher(wiring.Component):
     """Level-2 control path: one subtraction, one compare, one bit.
 
-    One header per cycle, latency 5 cycles, whatever the list's length, its encoding, or that a node ends there: a
+    One header per cycle, latency 6 cycles, whatever the list's length, its encoding, or that a node ends there: a
     header whose node is cached passes, and the heads it finishes or leaves behind go beside it. One more
     cycle only for each further node that a header passes over at once, or while the report queue is full. A header
     whose node is not cached waits in the match queue, and behind it those of its QP; others go on. The oldest header
     of a QP is tried again when something changed for the QP. If the list has as many nodes in the cache as it may, its
     head goes with its residue, and the header is tried until it is gone.
 
-    Stages: choose; look up (retires heads; the point where the order of headers counts); resolve (list state: go on,
-    wait or refuse); read; mark.
+    Stages: choose; compare with all nodes; look up (retires heads; the point where the order of headers counts);
+    resolve (list state: go on, wait or refuse); read; mark.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Matcher(wiring.Component):
     o_report : Out(stream.Signature(LongReport))
         Kind RETIRE.
     judged : Out(1)
-        The hole of a header was marked or the header refused, 5 cycles after it came if its node was cached.
+        The hole of a header was marked or the header refused, 6 cycles after it came if its node was cached.
     refuse : Out(Refusal)
     count_nodes_retired, count_nodes_residue, count_cache_hits, count_cache_misses, count_match_stall_cycles : Out(1)
     idle : Out(1)
@@ -131,10 +131,8 @@ class Matcher(wiring.Component):
         m.submodules.entry = entry = MatchEntry(p)
         m.submodules.marks = marks = MarkLane(p)
         slack, done = Signal(24), Signal()
-        with m.If(self.retransmit_slack >= 1 << 23):
-            m.d.comb += slack.eq((1 << 23) - 1)
-        with m.Else():
-            m.d.comb += slack.eq(Mux(self.retransmit_slack == 0, 1, self.retransmit_slack))
+        m.d.sync += slack.eq(Mux(self.retransmit_slack[23:].any(), (1 << 23) - 1,
+                                 Mux(self.retransmit_slack == 0, 1, self.retransmit_slack)))
         wiring.connect(m, wiring.flipped(self.i), entry.i)
         m.d.comb += [
             self.space.eq(entry.space), entry.unmatched.eq(self.unmatched), self.share.eq(entry.share),
@@ -143,21 +141,23 @@ class Matcher(wiring.Component):
             entry.slack.eq(slack), entry.placed.eq(self.placed), entry.done.eq(done),
         ]
 
+        m.submodules.chosen = chosen = Skid(_CHOSEN(p))     # what is compared with all nodes
         look, resolve = Signal(_LOOK(p)), Signal(_RESOLVE(p))
-        force = Signal(_FORCE)
+        force, picking = Signal(_FORCE), Signal()
         looked = Signal()       # the stage is done with its header
         exclusive = Signal()        # a cycle late: what the prefetcher wants decides nothing in its own cycle
         m.d.sync += exclusive.eq(self.exclusive)
         quiet = exclusive | self.i_control.valid
-        self._choose(m, waits, entry.o, force, look, looked, quiet)
+        self._choose(m, waits, entry.o, force, picking, chosen.i, quiet)
+        self._compare(m, chosen.o, look, looked, slack)
         newest = self._newest(m, look)
-        self._look_up(m, waits, lane, lane.space & (demands.free > 1), look, looked, resolve, newest, quiet,
-                      slack)
+        self._look_up(m, waits, lane, lane.space & (demands.free > 1), look, looked, resolve, newest, quiet)
         judge = self._resolve(m, waits, lane, demands, resolve, force, done)
         self._mark(m, lane, marks, judge)
 
         busy = Signal()
-        m.d.comb += busy.eq(look.valid | look.picking | resolve.valid | judge.valid | marks.judged | lane.busy)
+        m.d.comb += busy.eq(picking | chosen.o.valid | look.valid | resolve.valid | judge.valid | marks.judged
+                            | lane.busy)
         m.d.comb += [
             *[a.eq(b) for a, b in zip(lane.extent_base, self.extent_base, strict=True)],
             waits.wake_stb.eq(self.wake_stb), waits.wake_qpn.eq(self.wake_qpn),
@@ -165,7 +165,7 @@ class Matcher(wiring.Component):
             self.count_match_stall_cycles.eq(~waits.empty),
             self.i_control.ready.eq(~busy), self.granted.eq(self.exclusive & exclusive & ~self.i_control.valid & ~busy),
             self.idle.eq(entry.empty & ~busy & lane.idle & ~force.valid & ~demands.o.valid
-                         & ~cache.ripe),
+                         & ~cache.ripening),
         ]
         op = self.i_control.p
         with m.If(self.i_control.valid & self.i_control.ready):
@@ -178,96 +178,92 @@ class Matcher(wiring.Component):
         newest, behind = Signal(EXTENDED_TICKET_WIDTH), Signal(EXTENDED_TICKET_WIDTH)
         candidate = Signal(EXTENDED_TICKET_WIDTH)
         m.d.comb += [
-            behind.eq(newest - look.item.ticket),
-            candidate.eq(Mux(look.valid & behind[-1], look.item.ticket, newest)),
+            behind.eq(newest - look.chosen.item.ticket),
+            candidate.eq(Mux(look.valid & behind[-1], look.chosen.item.ticket, newest)),
         ]
         m.d.sync += newest.eq(Mux((candidate - self.placed)[EXTENDED_TICKET_WIDTH - 1], self.placed, candidate))
         return candidate
 
-    def _choose(self, m, waits, new, force, look, looked, quiet):
-        """First stage: load the next header: an order to retire, a waiting header every other time, or a new one."""
-        free, turn = ~look.valid | looked, Signal()
-        with m.If(looked):
-            m.d.sync += look.valid.eq(0)
-        with m.If(look.picking):
-            with m.If(free):
-                m.d.sync += [look.picking.eq(0), look.valid.eq(1), look.item.eq(waits.picked),
-                             look.place.eq(waits.picked_place), look.source.eq(Source.WAITING)]
+    def _choose(self, m, waits, new, force, picking, chosen, quiet):
+        """First stage: an order to retire, a waiting header every other time, or a new one."""
+        turn, choice = Signal(), chosen.p
+        with m.If(picking):
+            m.d.comb += [chosen.valid.eq(1), choice.item.eq(waits.picked), choice.place.eq(waits.picked_place),
+                         choice.source.eq(Source.WAITING)]
+            m.d.sync += picking.eq(~chosen.ready)
         with m.Elif(~quiet):
             with m.If(force.valid | self.i_force.valid):
                 order = Signal(QpRef)
-                m.d.comb += order.eq(Mux(force.valid, force.qp.as_value(), self.i_force.p.as_value()))
-                with m.If(free):
-                    m.d.comb += self.i_force.ready.eq(~force.valid)
-                    m.d.sync += [force.valid.eq(0), look.valid.eq(1), look.source.eq(Source.FORCE), look.item.eq(0),
-                                 look.item.qpn.eq(order.qpn), look.item.generation.eq(order.generation),
-                                 look.item.rsn.eq(force.rsn), look.any_head.eq(~force.valid),
-                                 look.item.ticket.eq(self.placed)]
+                m.d.comb += [
+                    order.eq(Mux(force.valid, force.qp.as_value(), self.i_force.p.as_value())),
+                    self.i_force.ready.eq(chosen.ready & ~force.valid),
+                    chosen.valid.eq(1), choice.source.eq(Source.FORCE), choice.any_head.eq(~force.valid),
+                    choice.item.qpn.eq(order.qpn), choice.item.generation.eq(order.generation),
+                    choice.item.rsn.eq(force.rsn), choice.item.ticket.eq(self.placed),
+                ]
+                with m.If(chosen.ready):
+                    m.d.sync += force.valid.eq(0)
             with m.Elif(waits.offered & (turn | ~new.valid)):
                 m.d.comb += waits.pick_en.eq(1)
-                m.d.sync += [look.picking.eq(1), turn.eq(0)]
-            with m.Elif(new.valid & free):
-                m.d.comb += new.ready.eq(1)
-                m.d.sync += [look.valid.eq(1), look.item.eq(new.payload), look.source.eq(Source.NEW), turn.eq(1)]
+                m.d.sync += [picking.eq(1), turn.eq(0)]
+            with m.Elif(new.valid):
+                m.d.comb += [chosen.valid.eq(1), new.ready.eq(chosen.ready), choice.item.eq(new.payload),
+                             choice.source.eq(Source.NEW)]
+                with m.If(chosen.ready):
+                    m.d.sync += turn.eq(1)
 
-    def _look_up(self, m, waits, lane, space, look, looked, resolve, newest, quiet, slack):
-        """Second stage: find the header's node; take the list's head out if it is finished or passed over."""
-        cache, item = self.cache, look.item
-        distance = Signal(signed(25))
-        is_header, passed, go, retires, held_up = (
-            look.source != Source.FORCE, Signal(), Signal(), Signal(), Signal())
+    def _compare(self, m, chosen, look, looked, slack):
+        """Second stage: the header is compared with all nodes, and how far it passes over is subtracted."""
+        cache, choice, beyond = self.cache, chosen.p, Signal(24)
+        m.d.comb += [
+            beyond.eq(Mux(choice.item.probe, 0, slack - 1)),
+            chosen.ready.eq(~look.valid | looked), cache.look_en.eq(chosen.ready),
+            cache.qpn.eq(choice.item.qpn), cache.generation.eq(choice.item.generation), cache.rsn.eq(choice.item.rsn),
+        ]
+        with m.If(chosen.ready):
+            m.d.sync += [look.valid.eq(chosen.valid), look.chosen.eq(choice), look.far.eq(beyond[22]),
+                         look.passed_rsn.eq(choice.item.rsn - beyond)]
+
+    def _look_up(self, m, waits, lane, space, look, looked, resolve, newest, quiet):
+        """Third stage: find the header's node; take the list's head out if it is finished or passed over."""
+        cache, item, source = self.cache, look.chosen.item, look.chosen.source
+        distance, past = Signal(24), Signal(24)     # from the head's first RSN; behind its last one
+        is_header, passed, go, retires, held_up = (source != Source.FORCE, Signal(), Signal(), Signal(), Signal())
         goes_on, older = Signal(), Signal()
         m.d.comb += [
-            cache.qpn.eq(item.qpn), cache.generation.eq(item.generation), cache.rsn.eq(item.rsn),
-            waits.ask_qpn.eq(item.qpn), waits.ask_queued.eq(look.source == Source.WAITING),
-            waits.ask_place.eq(look.place),
+            waits.ask_qpn.eq(item.qpn), waits.ask_queued.eq(source == Source.WAITING),
+            waits.ask_place.eq(look.chosen.place),
             self.row_en.eq(look.valid), self.row_index.eq(item.qpn),
             older.eq(waits.older & is_header),
-            distance.eq((item.rsn - cache.head_rsn[:24])[:24].as_signed()),
+            distance.eq(item.rsn - cache.head_node.rsn[:24]), past.eq(look.passed_rsn - cache.head_node.end[:24]),
             # A header of the same QP that may join or leave the queue right now is waited for.
             held_up.eq(resolve.valid & (resolve.item.qpn == item.qpn) & is_header
                        & (~resolve.hit | (resolve.source == Source.WAITING))),
-        ]
-        with m.If(~is_header):
-            m.d.comb += passed.eq(look.any_head | (distance == 0))
-        with m.Elif(item.probe):
-            m.d.comb += passed.eq(distance >= cache.head_count)
-        with m.Else():
-            m.d.comb += passed.eq((distance >= 0) & (distance + 1 >= cache.head_count + slack))
-        m.d.comb += [
+            # With much slack `past` may be below all that 24 bits can say: then `distance` is small.
+            passed.eq(Mux(is_header, ~distance[23] & ~past[23] & (distance[22] | ~look.far),
+                          look.chosen.any_head | (distance == 0))),
             go.eq(look.valid & ~held_up),
             retires.eq(go & ~older & cache.head & passed),
             # Beside the one head that goes, a header may pass if its node is the new head.
             goes_on.eq(~retires | ~is_header | (cache.hit & cache.next & ~item.probe)),
             looked.eq(go & (~retires | space) & goes_on),
+            cache.retire_head.eq(retires & space), cache.retire_ripe.eq(~retires & cache.ripe & ~quiet & space),
+            lane.op_en.eq(cache.retire_head | cache.retire_ripe),
         ]
-        op = lane.op
-        with m.If(retires):
-            m.d.comb += [
-                lane.op_en.eq(space), op.index.eq(cache.head_index), op.qpn.eq(item.qpn),
-                op.generation.eq(item.generation), op.rsn.eq(cache.head_rsn), op.count.eq(cache.head_count),
-            ]
-        with m.Elif(cache.ripe & ~quiet):
-            tag = cache.ripe_tag
-            m.d.comb += [
-                lane.op_en.eq(space), op.index.eq(cache.ripe_index), op.qpn.eq(tag.qpn),
-                op.generation.eq(tag.generation), op.rsn.eq(tag.rsn), op.count.eq(tag.count),
-            ]
-        m.d.comb += [
-            op.ticket.eq(newest),
-            cache.retire_en.eq(lane.op_en), cache.retire_index.eq(op.index), cache.retire_qpn.eq(op.qpn),
-            cache.retire_end.eq(op.rsn + op.count),
-        ]
+        op, node = lane.op, Mux(retires, cache.head_node.as_value(), cache.ripe_node.as_value())
+        node = data.View(Record, node)
+        m.d.comb += [op.index.eq(Mux(retires, cache.head_index, cache.ripe_index)), op.ticket.eq(newest),
+                     *[op[name].eq(node[name]) for name in ("qpn", "generation", "rsn", "count")]]
         m.d.sync += [
-            resolve.valid.eq(looked & is_header), resolve.item.eq(item), resolve.source.eq(look.source),
-            resolve.place.eq(look.place), resolve.older.eq(older), resolve.hit.eq(cache.hit & ~item.probe & ~older),
-            resolve.index.eq(cache.index), resolve.slot.eq(cache.slot), resolve.head.eq(cache.head),
-            resolve.behind.eq(cache.head & (distance < 0)),
-            resolve.head_rsn.eq(cache.head_rsn),
+            resolve.valid.eq(looked & is_header), resolve.item.eq(item), resolve.source.eq(source),
+            resolve.place.eq(look.chosen.place), resolve.older.eq(older),
+            resolve.hit.eq(cache.hit & ~item.probe & ~older), resolve.index.eq(cache.index),
+            resolve.head.eq(cache.head), resolve.behind.eq(cache.head & distance[23]),
+            resolve.head_rsn.eq(cache.head_node.rsn),
         ]
 
     def _resolve(self, m, waits, lane, demands, resolve, force, done):
-        """Third stage: the header goes on to its node, waits, or is refused. Reads the node."""
+        """Fourth stage: the header goes on to its node, waits, or is refused. Reads the node."""
         cache, item, view = self.cache, resolve.item, self.list
         judge = Signal(judged_header(self.params))
         dead, ends, waits_on = Signal(), Signal(), Signal()
@@ -284,7 +280,8 @@ class Matcher(wiring.Component):
             space.eq(~retired & demands.i.ready),
         ]
         m.d.sync += [judge.valid.eq(resolve.valid & ends & ~item.probe), judge.hit.eq(0), judge.reason.eq(0),
-                     judge.psn.eq(item.psn), judge.slot.eq(resolve.slot), judge.index.eq(resolve.index)]
+                     judge.psn.eq(item.psn), judge.slot.eq(item.rsn - cache.read_node.rsn),
+                     judge.index.eq(resolve.index)]
         beyond = resolve.head & (cache.cached >= self.prefetch_depth)   # of all that may be cached
         with m.If(resolve.valid):
             with m.If(resolve.older):
@@ -334,19 +331,19 @@ class Matcher(wiring.Component):
 _FORCE = data.StructLayout({"valid": 1, "qp": QpRef, "rsn": 24})
 
 
-def _LOOK(params):
-    """A header being looked up; ``picking``: the next one is being read from the match queue.
+def _CHOSEN(params):
+    """A header, or an order to retire: then ``item.rsn`` is that of the head meant, unless ``any_head``."""
+    return data.StructLayout({"any_head": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue)})
 
-    Of an order to retire ``item.rsn`` is that of the head meant, unless ``any_head``.
-    """
-    return data.StructLayout({
-        "valid": 1, "picking": 1, "any_head": 1, "item": MatchItem, "source": Source,
-        "place": range(params.match_queue)})
+
+def _LOOK(params):
+    """What is looked up: a node that ends before ``passed_rsn`` is passed over. ``far``: by 2^22 or more."""
+    return data.StructLayout({"valid": 1, "chosen": _CHOSEN(params), "passed_rsn": 24, "far": 1})
 
 
 def _RESOLVE(params):
     """A header that was looked up."""
     return data.StructLayout({
         "valid": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue), "older": 1,
-        "hit": 1, "index": index_width(params), "slot": COUNT_WIDTH, "head": 1, "behind": 1,
+        "hit": 1, "index": index_width(params), "head": 1, "behind": 1,
         "head_rsn": 24})

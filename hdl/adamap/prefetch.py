@@ -14,7 +14,7 @@ from .ahead import ahead_step
 from .block import dead, find, in_extent, split, stray
 from .control import ControlKind, ControlOp
 from .fetches import LINES, Fetches, fetch_layout, fetch_slots
-from .head_cache import fill_port
+from .head_cache import Record, fill_port
 from .node_check import NodeCheck
 from .work_list import WorkList
 
@@ -151,7 +151,7 @@ class Prefetch(wiring.Component):
         inside, waiting = Signal(), Signal()
         patience = 4 * entries + PATIENCE
         victim, misses = Signal.like(cache.peek_index), Signal(range(patience + 1))
-        victim_tag = Signal.like(cache.peek)
+        looked_at = Signal(data.StructLayout({"valid": 1, "touched": 1, "node": Record}))   # at `victim`
         line = Signal(58)                   # address of the block
         fetch, node = fetches.fetch, fetches.node
         slot = Signal(range(fetch_slots(p)))
@@ -188,7 +188,7 @@ class Prefetch(wiring.Component):
         live = Signal()
         cached = Signal(32)
         ahead = self.ahead
-        m.d.comb += [live.eq(block != gone), cache.cached_qpn.eq(qpn), cached.eq(cache.cached)]
+        m.d.comb += [live.eq(block != gone), cache.qpn.eq(qpn), cached.eq(cache.cached)]
         wanted = Signal()
         m.d.comb += wanted.eq(
             live & ~busy & (ahead != 0)
@@ -279,7 +279,8 @@ class Prefetch(wiring.Component):
                     m.d.sync += lines.eq(Mux(adjacent, several, 1))
                     m.next = "RESERVE"
                 with m.Elif(wanted & waiting & ~cache.free):
-                    m.d.sync += [victim_tag.eq(cache.peek), misses.eq(Mux(misses == patience, misses, misses + 1))]
+                    m.d.sync += [looked_at.valid.eq(cache.peek_valid), looked_at.touched.eq(cache.peek_touched),
+                                 looked_at.node.eq(cache.peek), misses.eq(Mux(misses == patience, misses, misses + 1))]
                     m.next = "CHOOSE"
                 with m.Elif(wanted & ~fetches.free):
                     m.next = "AGAIN"
@@ -363,37 +364,41 @@ class Prefetch(wiring.Component):
                 m.d.comb += again.valid.eq(1)
                 with m.If(again.ready):
                     m.next = "IDLE"
-            self._evict(m, write, after, qpn, live & ~busy, job, EVICT, victim, victim_tag, misses)
+            self._evict(m, write, after, qpn, live & ~busy, job, EVICT, victim, looked_at, misses)
         return m
 
     def _evict(self, m, write, after, qpn, at_rest, job, EVICT, victim, tag, misses):
         """States that find another list's node to turn out."""
         cache, patience = self.cache, 4 * self.params.cache_entries + PATIENCE
-        hungry = Signal(24)
-        m.d.comb += [self.o_force.p.qpn.eq(tag.qpn), self.o_force.p.generation.eq(tag.generation)]
+        hungry, last, node = Signal(24), Signal(), tag.node
+        m.d.comb += [self.o_force.p.qpn.eq(node.qpn), self.o_force.p.generation.eq(node.generation)]
         with m.State("CHOOSE"):  # looks at the next entry
             m.d.sync += [hungry.eq(qpn), victim.eq(victim + 1)]
             m.next = "AGAIN"
-            m.d.comb += self.waiting_qpn.eq(tag.qpn)
+            m.d.comb += self.waiting_qpn.eq(node.qpn)
             with m.If(tag.valid & (misses == patience)):
                 m.next = "FORCE"
             with m.Elif(tag.valid & ~self.waiting):
                 with m.If(misses >= patience // 2):
                     m.next = "FORCE"
                 with m.Elif(~tag.touched):
-                    m.d.sync += [victim.eq(victim), qpn.eq(tag.qpn), job.eq(EVICT)]
+                    m.d.sync += [victim.eq(victim), qpn.eq(node.qpn), job.eq(EVICT)]
                     m.next = "SETTLE"
-        with m.State("EVICT"):  # waits for a moment between two matches; takes the list's last node back
-            peek = cache.peek
-            last = (at_rest & cache.peek_last & peek.valid & ~peek.touched & (peek.rsn == tag.rsn)
-                    & (peek.qpn == tag.qpn) & (peek.generation == tag.generation))
-            m.d.comb += [self.exclusive.eq(1), self.step.p.back.eq(1)]
+        with m.State("EVICT"):  # waits for a moment between two matches
+            m.d.comb += self.exclusive.eq(1)
+            m.d.sync += last.eq(at_rest & cache.peek_last & cache.peek_valid & ~cache.peek_touched
+                                & (cache.peek.rsn == node.rsn) & (cache.peek.qpn == node.qpn)
+                                & (cache.peek.generation == node.generation))
             with m.If(self.granted):
-                m.d.comb += self.step.valid.eq(last)
-                with m.If(~last | self.step.ready):
-                    m.d.sync += [qpn.eq(hungry), victim.eq(victim + 1)]
-                    m.next = "AGAIN"
-                with m.If(last & self.step.ready):
+                m.next = "TAKE_BACK"
+        with m.State("TAKE_BACK"):  # takes the list's last node back
+            m.d.comb += [self.exclusive.eq(1), self.step.p.back.eq(1), self.step.valid.eq(last & self.granted)]
+            with m.If(~self.granted):
+                m.next = "EVICT"
+            with m.Elif(~last | self.step.ready):
+                m.d.sync += [qpn.eq(hungry), victim.eq(victim + 1)]
+                m.next = "AGAIN"
+                with m.If(last):
                     m.d.comb += [
                         cache.release_en.eq(1),
                         cache.release_index.eq(victim),

@@ -1,14 +1,15 @@
 """What is proven of the head cache alone: the nodes of a list are consecutive, so that no RSN is in two entries."""
 
-from amaranth.hdl import Array, Cat, Signal
+from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
 
-from weft.hdl.adamap.head_cache import HeadCache, Tag
+from weft.hdl.adamap.head_cache import HeadCache, Record, Tag
 from weft.hdl.params import preset
 from weft.tb.proof.broken import Broken
 from weft.tb.proof.specification import Spec
 
 RSN_BITS, COUNT_BITS = 4, 2
+KNOWN = 2       # cycles after which the cache knows where the list spoken of ends
 
 
 class HeadCacheSpec(Spec):
@@ -16,7 +17,7 @@ class HeadCacheSpec(Spec):
 
     A reserved entry is filled with a node that goes on where its list ends, or given back; the last node of a list is
     turned out, the first one retired, all of them flushed. The checks are proven together: one of them says how the
-    entries hold the lists.
+    entries hold the lists, and two what the cache remembers of a lookup and of where a list ends.
     """
 
     name = "head_cache"
@@ -29,95 +30,161 @@ class HeadCacheSpec(Spec):
         fill, match = dut.fill, dut.match
         index = range(entries)
         m.d.comb += [
-            fill.reserve_en.eq(self.free(1, "reserve") & fill.free),
+            fill.reserve_en.eq(self.free(1, "reserve") & fill.free), fill.qpn.eq(self.free(1, "spoken_of")),
             fill.fill_en.eq(self.free(1, "fill")), fill.fill_index.eq(self.free(index, "fill_index")),
-            fill.fill_node.qpn.eq(self.free(1, "node_qpn")), fill.fill_node.rsn.eq(self.free(RSN_BITS, "node_rsn")),
+            fill.fill_node.qpn.eq(fill.qpn), fill.fill_node.rsn.eq(self.free(RSN_BITS, "node_rsn")),
             fill.fill_node.count.eq(self.free(COUNT_BITS, "count")),
             fill.release_en.eq(self.free(1, "release")), fill.release_index.eq(self.free(index, "release_index")),
-            fill.peek_index.eq(fill.release_index),
-            match.retire_en.eq(self.free(1, "retire")), match.retire_index.eq(self.free(index, "retire_index")),
+            fill.peek_index.eq(self.free(index, "peek_index")),
+            match.retire_head.eq(self.free(1, "retire_head")), match.retire_ripe.eq(self.free(1, "retire_ripe")),
+            match.mark_en.eq(self.free(1, "mark")), match.mark_index.eq(self.free(index, "mark_index")),
+            match.mark.left.eq(self.free(1, "left")),
             match.flush_en.eq(self.free(1, "flush")), match.flush_qpn.eq(self.free(1, "flush_qpn")),
-            match.qpn.eq(self.constant(m, 1, "some_qpn")), match.rsn.eq(self.constant(m, RSN_BITS, "some_rsn")),
+            match.look_en.eq(self.free(1, "look")), match.qpn.eq(self.free(1, "qpn")),
+            match.rsn.eq(self.free(RSN_BITS, "rsn")),
         ]
         # What the ports were told of the entries, and the RSN with which each list begins.
         tag = data.StructLayout({"valid": 1, "reserved": 1, "qpn": 1, "rsn": RSN_BITS, "count": COUNT_BITS})
         copies = Array(Signal(tag, name=f"copy{k}") for k in index)
         begins = Array(Signal(RSN_BITS + 2, name=f"begin{q}") for q in range(2))
-        node, victim, retired = fill.fill_node, copies[fill.release_index], copies[match.retire_index]
-        m.d.comb += [match.retire_qpn.eq(retired.qpn), match.retire_end.eq(retired.rsn + retired.count)]
+        looked = Signal(data.StructLayout({"qpn": 1, "rsn": RSN_BITS}))
+        spoken_of, known = Signal(), Signal(range(KNOWN + 1))
+        node, victim, retire, leaving = fill.fill_node, copies[fill.release_index], Signal(), Signal(index)
+        retired = copies[leaving]
+        m.d.comb += [retire.eq(match.retire_head | match.retire_ripe),
+                     leaving.eq(Mux(match.retire_head, match.head_index, match.ripe_index))]
         for k, c in enumerate(copies):
             with m.If(fill.reserve_en & (fill.free_index == k)):
                 m.d.sync += c.reserved.eq(1)
             with m.If(fill.release_en & (fill.release_index == k)):
                 m.d.sync += [c.reserved.eq(0), c.valid.eq(0)]
-            with m.If((match.retire_en & (match.retire_index == k))
-                      | (match.flush_en & (c.qpn == match.flush_qpn[0]))):
+            with m.If((retire & (leaving == k)) | (match.flush_en & (c.qpn == match.flush_qpn[0]))):
                 m.d.sync += c.valid.eq(0)
             with m.If(fill.fill_en & (fill.fill_index == k)):
                 m.d.sync += [c.eq(0), c.valid.eq(1), c.qpn.eq(node.qpn), c.rsn.eq(node.rsn), c.count.eq(node.count)]
-        with m.If(match.retire_en):
+        with m.If(retire):
             m.d.sync += begins[retired.qpn].eq(retired.rsn + retired.count)
-        others = Cat(c.valid & (c.qpn == node.qpn[0]) & ~(match.retire_en & (match.retire_index == k))
-                     for k, c in enumerate(copies))
+        others = Cat(c.valid & (c.qpn == node.qpn[0]) & ~(retire & (leaving == k)) for k, c in enumerate(copies))
         with m.If(fill.fill_en & ~others.any()):
             m.d.sync += begins[node.qpn[0]].eq(node.rsn)
-        self.assume(~fill.fill_en | (copies[fill.fill_index].reserved & fill.follows & (node.count != 0)))
-        self.assume(~fill.release_en | victim.reserved | (victim.valid & fill.peek_last))
-        self.assume(~match.retire_en | (retired.valid & (retired.rsn == begins[retired.qpn])))
-        self.assume((fill.fill_en + fill.release_en <= 1) & ~(match.flush_en & (fill.fill_en | match.retire_en)))
-        self.assume(~(fill.release_en & victim.valid & (match.retire_en | match.flush_en)))
+        with m.If(match.look_en):
+            m.d.sync += [looked.qpn.eq(match.qpn), looked.rsn.eq(match.rsn)]
+        m.d.sync += spoken_of.eq(fill.qpn)
+        with m.If(fill.fill_en | (fill.release_en & victim.valid)):
+            m.d.sync += known.eq(0)
+        with m.Elif(spoken_of != fill.qpn[0]):
+            m.d.sync += known.eq(1)
+        with m.Else():
+            m.d.sync += known.eq(Mux(known == KNOWN, KNOWN, known + 1))
+
+        self.assume(~fill.fill_en | (copies[fill.fill_index].reserved & fill.follows & (node.count != 0)
+                                     & (known == KNOWN) & (spoken_of == fill.qpn[0])))
+        self.assume(~fill.release_en | victim.reserved | (
+            victim.valid & fill.peek_last & (fill.peek_index == fill.release_index)))
+        self.assume((~match.retire_head | match.head) & (~match.retire_ripe | match.ripe))
+        self.assume(match.retire_head + match.retire_ripe + match.flush_en <= 1)
+        self.assume((fill.fill_en + fill.release_en <= 1) & ~(match.flush_en & fill.fill_en))
+        self.assume(~(fill.release_en & victim.valid & (retire | match.flush_en)))
 
         self.check("the entries hold what the ports were told, every list a chain", self._chains(copies, begins),
                    **self.proof)
-        own = [c.valid & (c.qpn == match.qpn[0]) for c in copies]
-        hits = [o & ((match.rsn[:RSN_BITS + 2] - c.rsn)[:RSN_BITS + 2] < c.count)
-                for o, c in zip(own, copies, strict=True)]
+        own = [c.valid & (c.qpn == looked.qpn) for c in copies]
+        hits = [o & ((looked.rsn - c.rsn)[:RSN_BITS + 2] < c.count) for o, c in zip(own, copies, strict=True)]
+        self.check("a lookup is remembered, and the ripe head that was picked", self._looked(copies, looked, own, hits),
+                   **self.proof)
+        self.check("it is known where the list spoken of ends", self._ends(copies, spoken_of, known), **self.proof)
         self.check("no RSN of a list in two entries", sum(hits) <= 1, **self.proof)
         self.check("a lookup finds the entry that holds the RSN, and no other", match.hit == Cat(hits).any(),
                    **self.proof)
         self.check("a list with nodes has one head, where it begins", match.head == Cat(own).any(), **self.proof)
         self.check("the head is the node with which the list begins",
-                   ~match.head | (match.head_rsn == begins[match.qpn[0]]), **self.proof)
+                   ~match.head | (match.head_node.rsn == begins[looked.qpn]), **self.proof)
+        self.check("the node behind the head is told from others", ~match.hit | (
+            match.next == (copies[match.index].rsn == (match.head_node.rsn + match.head_node.count)[:RSN_BITS + 2])),
+            **self.proof)
         self.check("a free entry holds nothing", ~fill.free | ~(
             copies[fill.free_index].valid | copies[fill.free_index].reserved), **self.proof)
         self.cover("a full cache of one list", Cat(own).all())
         self.cover("the last node of several is turned out",
-                   fill.release_en & victim.valid & (sum(own) == entries) & (victim.qpn == match.qpn[0]))
-        self.cover("a node lands while the one before retires", fill.fill_en & match.retire_en & (
+                   fill.release_en & victim.valid & (sum(own) == entries) & (victim.qpn == looked.qpn))
+        self.cover("a node lands while the one before retires", fill.fill_en & match.retire_head & (
             retired.qpn == node.qpn[0]) & (sum(own) != 0))
+        self.cover("a ripe head of another list retires", match.retire_ripe & (retired.qpn != looked.qpn))
 
     def _chains(self, copies, begins):
-        """What holds of every entry: no two of a list begin with the same RSN, each goes on where another ends."""
-        parts = []
+        """What holds of every entry: no two of a list begin with the same RSN, each goes on where another ends, and
+        the two know each other."""
+        parts, index = [], range(len(copies))
+        tags = [self.inside(f"dut.tag{k}", Tag) for k in index]
+        nexts, befores = ([self.inside(f"dut.{name}[{k}]", index) for k in index] for name in ("nexts", "befores"))
         for k, c in enumerate(copies):
-            tag = self.inside(f"dut.tag{k}", Tag)
-            others = [other for j, other in enumerate(copies) if j != k]
+            tag, record = tags[k], self.inside(f"dut.records[{k}]", Record)
             first = c.rsn == begins[c.qpn]
+            end = (c.rsn + c.count)[:RSN_BITS + 2]
+            behind = {j: o.valid & (o.qpn == c.qpn) & (o.rsn == end) for j, o in enumerate(copies) if j != k}
+            before = [o.valid & (o.qpn == c.qpn) & (o.rsn + o.count == c.rsn) for j, o in enumerate(copies) if j != k]
             parts += [
                 tag.valid == c.valid, tag.reserved == c.reserved, ~c.valid | ~c.reserved,
                 ~c.valid | ((tag.qpn == c.qpn) & (tag.rsn == c.rsn) & (tag.count == c.count) & (tag.generation == 0)
-                            & (c.count != 0) & (tag.head == first)),
-                ~c.valid | first | Cat(o.valid & (o.qpn == c.qpn) & (o.rsn + o.count == c.rsn) for o in others).any(),
-                ~c.valid | ~Cat(o.valid & (o.qpn == c.qpn) & (o.rsn == c.rsn) for o in others).any(),
+                            & (c.count != 0)),
+                tag.head == (c.valid & first),
+                ~c.valid | ((record.qpn == c.qpn) & (record.rsn == c.rsn) & (record.count == c.count)
+                            & (record.end == c.rsn + c.count)),
+                ~c.valid | first | Cat(before).any(),
+                ~c.valid | ~Cat(o.valid & (o.qpn == c.qpn) & (o.rsn == c.rsn)
+                                for j, o in enumerate(copies) if j != k).any(),
+                ~c.valid | (tag.linked == Cat(behind.values()).any()),
+                *(~c.valid | ~follows | ((nexts[k] == j) & (befores[j] == k)) for j, follows in behind.items()),
             ]
         return parts
+
+    def _looked(self, copies, looked, own, hits):
+        """What the first stage of a lookup found, of the entries that are still there."""
+        asked = self.inside("dut.looked", data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24}))
+        found, inside, ripe = (self.inside(f"dut.{name}", len(copies)) for name in ("own", "inside", "ripe_shown"))
+        index = self.inside("dut.match__ripe_index", range(len(copies)))
+        return [
+            (asked.qpn == looked.qpn) & (asked.rsn == looked.rsn) & (asked.generation == 0),
+            *(~c.valid | ((found[k] == own[k]) & (inside[k] == hits[k])) for k, c in enumerate(copies)),
+            *(~ripe[k] | (index == k) for k in range(len(copies))),
+        ]
+
+    def _ends(self, copies, spoken_of, known):
+        """The entries of the list, a cycle later; its end, after another one."""
+        listed = self.inside("dut.listed", len(copies))
+        last, there = self.inside("dut.end", range(len(copies))), self.inside("dut.ended", 1)
+        tail = copies[last]
+        of_list = [c.valid & (c.qpn == spoken_of) for c in copies]
+        linked = [self.inside(f"dut.tag{k}", Tag).linked for k in range(len(copies))]
+        return [
+            *((known == 0) | ~c.valid | (listed[k] == of_list[k]) for k, c in enumerate(copies)),
+            (known != KNOWN) | Mux(there & tail.valid, (tail.qpn == spoken_of) & ~Array(linked)[last],
+                                   ~Cat(of_list).any()),
+        ]
 
 
 SPECS = [HeadCacheSpec]
 BROKEN = [
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("tag.rsn == match.retire_end", "tag.rsn == match.retire_end + 1")),
+           ("one_hot(match.retire_ripe & (ripe & linked).any(), after_ripe, n)", "0")),
+    Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
+           ("(fill.release_index == fill.peek_index) & peek.valid", "peek.valid")),
+    Broken(HeadCacheSpec, "a lookup is remembered, and the ripe head that was picked",
+           ("Mux(match.look_en, coming[0][which], staying[which])", "coming[0][which]")),
+    Broken(HeadCacheSpec, "it is known where the list spoken of ends",
+           ("listed & Cat(tag.valid & ~tag.linked for tag in tags)", "listed & Cat(tag.valid for tag in tags)")),
     Broken(HeadCacheSpec, "no RSN of a list in two entries",
-           ("fill.follows.eq(~own.any() | (before.any() & ~same.any()))", "fill.follows.eq(1)")),
-    Broken(HeadCacheSpec, "no RSN of a list in two entries", ("before.any() & ~same.any()", "before.any()")),
+           ("fill.follows.eq(~ended | (record(end).end == fill.fill_node.rsn))", "fill.follows.eq(1)")),
     Broken(HeadCacheSpec, "a lookup finds the entry that holds the RSN, and no other",
-           ("(slots[k] < tag.count)", "(slots[k] <= tag.count)")),
+           ("(slot < entry.count)", "(slot <= entry.count)")),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
-           ("tag.head.eq(~others.any())", "tag.head.eq(0)")),
+           ("tag.head.eq(~goes_on | left)", "tag.head.eq(0)")),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
-           ("(tag.rsn == match.retire_end)", "(tag.rsn == 0)")),
+           ("one_hot(match.retire_head & (heads & linked).any(), after_head, n)", "0")),
     Broken(HeadCacheSpec, "the head is the node with which the list begins",
-           ("tag.head.eq(~others.any())", "tag.head.eq(1)")),
+           ("tag.head.eq(~goes_on | left)", "tag.head.eq(1)")),
+    Broken(HeadCacheSpec, "the node behind the head is told from others",
+           ("(heads & linked).any() & (match.index == after_head)", "(match.index == after_head)")),
     Broken(HeadCacheSpec, "a free entry holds nothing",
            ("Cat(~tag.valid & ~tag.reserved for tag in tags)", "Cat(~tag.valid for tag in tags)")),
 ]

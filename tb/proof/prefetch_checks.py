@@ -43,9 +43,10 @@ def pointers(spec, m, w):
     hits = [c.valid & (c.qpn == asked_qpn) & ((asked_rsn - c.rsn)[:RSN_BITS] < c.count) for c in copies]
     if spec.resting:
         spec.check("no RSN of a list in two entries", sum(hits) <= 1, **bound)
-    m.d.comb += [match.qpn.eq(asked_qpn), match.rsn.eq(asked_rsn),
-                 match.generation.eq(lives[asked_qpn].generation)]
-    flat = ~lives[asked_qpn].flush
+    shown = Signal()
+    m.d.comb += match.rsn.eq(asked_rsn)
+    m.d.sync += shown.eq(match.qpn == asked_qpn)
+    flat = shown & ~lives[asked_qpn].flush
     spec.check("a lookup finds the entry that holds the RSN, and no other",
                (match.hit == sum(hits).any()) | ~flat | ~lives[asked_qpn].alive, **bound)
     held = [c.valid & (c.qpn == asked_qpn) for c in copies]

@@ -143,17 +143,18 @@ def matcher(spec, m, w):
     copies = Array(Signal(tag, name=f"copy{k}") for k in range(entries))
     fill = cache.fill
     match = cache.match
-    dropping, dropped = Signal(), spec.free(range(entries), "drop_index")
+    looked, dropping, dropped = Signal(1, name="looked_qpn"), Signal(), Signal(range(entries))
     marked = spec.free(range(entries), "mark_index")
     victim = copies[dropped]
     m.d.comb += [
-        dropping.eq(spec.free(1, "drop") & victim.valid & lives[victim.qpn].alive & ~dut.granted
-                    & (victim.rsn == lives[victim.qpn].rsn)),
-        match.retire_en.eq(dropping), match.retire_index.eq(dropped), match.retire_qpn.eq(victim.qpn),
-        match.retire_end.eq(victim.rsn + victim.count),
+        match.look_en.eq(1), match.qpn.eq(spec.free(1, "look_qpn")),
+        match.generation.eq(lives[match.qpn[:1]].generation), dropped.eq(match.head_index),
+        dropping.eq(spec.free(1, "drop") & match.head & lives[looked].alive & ~dut.granted),
+        match.retire_head.eq(dropping),
         match.mark_en.eq(spec.free(1, "mark") & copies[marked].valid & ~dut.granted), match.mark_index.eq(marked),
         match.mark_bitmap.eq(spec.free(1, "mark_bitmap")),
     ]
+    m.d.sync += looked.eq(match.qpn)
     flush = spec.free(1, "flush")
     flushed = Signal(1)
     m.d.comb += [match.flush_en.eq(flush & flushing & ~dut.exclusive), match.flush_qpn.eq(flushed),
@@ -198,5 +199,6 @@ def matcher(spec, m, w):
                          v.cached.eq(v.cached + up - down - retires)]
         back = [(t != 0) & (o == q) for t, o in zip(tags, owner, strict=True)]
         m.d.comb += reads[q].eq(sum(back))
-    return SimpleNamespace(copies=copies, fill=fill, match=match, dropping=dropping, victim=victim, evicting=evicting,
+    return SimpleNamespace(copies=copies, fill=fill, match=match, dropping=dropping, looked=looked, victim=victim,
+                           evicting=evicting,
                            landing=landing, read_there=read_there)

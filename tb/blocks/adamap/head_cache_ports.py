@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from weft.hdl import abi
-from weft.hdl.adamap.head_cache import CachedNode, Pending, Tag
+from weft.hdl.adamap.head_cache import CachedNode, Pending, Record
 from weft.model.functional.head_cache import HeadCache, State
 from weft.model.functional.node import Node
 from weft.tb.flow.payload import pack, unpack
@@ -15,21 +15,25 @@ from weft.tb.flow.payload import pack, unpack
 class Cycle:
     """What the ports ask for in one cycle.
 
-    ``offer`` stands at ``fill_node``; ``fill`` is the entry it goes to, if it is to be filled in and can be.
-    ``mark`` is an entry and a bit; ``retire`` and ``release`` are entries, ``flush`` a QP.
+    ``qpn``, ``generation`` and ``rsn`` are looked up from the next cycle on if ``look``. ``offer`` stands at
+    ``fill_node``; ``fill`` is the entry it goes to, if it is to be filled in and can be. ``mark`` is an entry and a
+    bit; ``retire`` and ``release`` are entries, ``flush`` a QP. ``ripe``: what retires is the ripe head that is shown,
+    not the one of the list looked up.
     """
 
     qpn: int
     generation: int
     rsn: int
     offer: Node
+    look: bool = True
     line: int = 0
     peek: int = 0
-    cached_qpn: int = 0
+    listed: int = 0
     read: int | None = None
     retire_read: int | None = None
     mark: tuple | None = None
     retire: int | None = None
+    ripe: bool = False
     flush: int | None = None
     reserve: bool = False
     fill: int | None = None
@@ -42,11 +46,17 @@ class HeadCachePorts:
     Attributes
     ----------
     model : HeadCache
+    looked : tuple or None
+        QPN, generation and RSN that are looked up.
+    ripe : int or None
+        The ripe head that is shown.
     """
 
     def __init__(self, dut, entries):
         self.dut, self.model, self.now = dut, HeadCache(entries), 0
+        self.looked = self.ripe = None
         self._late = {}         # cycle -> [(port, value)]
+        self._listed = None, 0, None    # the list spoken of, for how many cycles, and where it ended in the last one
         self._read = {}         # side -> what it shows since the last read
 
     async def cycle(self, c):
@@ -56,7 +66,15 @@ class HeadCachePorts:
         ready = bool(int(self.dut.fill__fill_ready.value))
         self._compare(c, ready)
         self._announce(c)
+        ripe = None if c.flush is not None else next(iter(self.model.ripe), None)
+        qpn, stood, _ = self._listed
+        self._listed = c.listed, 0 if qpn != c.listed else stood + 1, self._end(c.listed)
+        if c.fill is not None and ready:
+            self._listed = c.listed, -1, None
         self._change(c, ready)
+        self.ripe = ripe if ripe in self.model.ripe else None
+        if c.look:
+            self.looked = c.qpn, c.generation, c.rsn
         await RisingEdge(self.dut.clk)
         # ``fill_en`` falls with the edge, before the next cycle is driven.
         self.now += 1
@@ -64,6 +82,7 @@ class HeadCachePorts:
 
     def _drive(self, c):
         dut, entries = self.dut, self.model.entries
+        dut.match__look_en.value = c.look
         dut.match__qpn.value, dut.match__generation.value, dut.match__rsn.value = c.qpn, c.generation, c.rsn
         for side, index in (("match", c.read), ("retire", c.retire_read)):
             getattr(dut, f"{side}__read_en").value = index is not None
@@ -75,11 +94,8 @@ class HeadCachePorts:
             dut.match__mark_index.value = index
             dut.match__mark_bitmap.value = node.encoding == abi.Encoding.BITMAP
             dut.match__mark.value = pack(Pending, open=node.open & ~(1 << bit), left=node.left - 1)
-        dut.match__retire_en.value = c.retire is not None
-        if c.retire is not None:
-            node = entries[c.retire].node
-            dut.match__retire_index.value = c.retire
-            dut.match__retire_qpn.value, dut.match__retire_end.value = node.qpn, node.next_rsn
+        dut.match__retire_head.value = c.retire is not None and not c.ripe
+        dut.match__retire_ripe.value = c.retire is not None and c.ripe
         dut.match__flush_en.value, dut.match__flush_qpn.value = c.flush is not None, c.flush or 0
         dut.fill__reserve_en.value = c.reserve
         dut.fill__fill_en.value = c.fill is not None and not self.mark_blocks(c)
@@ -87,7 +103,7 @@ class HeadCachePorts:
         dut.fill__fill_node.value = int.from_bytes(c.offer.pack(), "little")
         dut.fill__fill_block.value = c.line
         dut.fill__release_en.value, dut.fill__release_index.value = c.release is not None, c.release or 0
-        dut.fill__peek_index.value, dut.fill__cached_qpn.value = c.peek, c.cached_qpn
+        dut.fill__peek_index.value, dut.fill__qpn.value = c.peek, c.listed
 
     def mark_blocks(self, c):
         """A mark of a BITMAP takes the memory that a fill wants."""
@@ -100,30 +116,33 @@ class HeadCachePorts:
     def _compare(self, c, ready):
         """What the ports show in this cycle."""
         dut, model = self.dut, self.model
-        hit, head, ripe = model.lookup(c.qpn, c.generation, c.rsn), model.head(c.qpn, c.generation), model.ripe
         assert ready != self.mark_blocks(c)
+        hit, head = (model.lookup(*self.looked), model.head(*self.looked[:2])) if self.looked else (None, None)
         self._same("match__hit", hit is not None)
         if hit is not None:
             self._same("match__index", hit.index)
-            self._same("match__slot", hit.slot)
             self._same("match__next", hit.next)
         self._same("match__head", head is not None)
         if head is not None:
-            node = model.entries[head].node
             self._same("match__head_index", head)
-            self._same("match__head_rsn", node.rsn)
-            self._same("match__head_count", node.count)
-        self._same("match__ripe", bool(ripe))
-        if ripe:
-            self._same("match__ripe_index", ripe[0])
-            self._same_tag("match__ripe_tag", ripe[0])
+            self._same_record("match__head_node", head)
+        self._same("match__ripening", bool(model.ripe))
+        self._same("match__ripe", self.ripe is not None)
+        if self.ripe is not None:
+            self._same("match__ripe_index", self.ripe)
+            self._same_record("match__ripe_node", self.ripe)
+        if c.read is not None:
+            self._same_record("match__read_node", c.read)
         self._same("fill__free", bool(model.free))
         if model.free:
             self._same("fill__free_index", model.free[0])
-        self._same("fill__follows", model.follows(c.offer))
-        self._same_tag("fill__peek", c.peek)
+        self._same("fill__peek_valid", model.entries[c.peek].state is State.VALID)
         if model.entries[c.peek].state is State.VALID:
+            self._same_record("fill__peek", c.peek)
+            self._same("fill__peek_touched", model.entries[c.peek].node.touched)
             self._same("fill__peek_last", model.last(c.peek))
+        if self._listed[0] == c.listed and self._listed[1] >= 1:
+            self._same("fill__follows", self._listed[2] in (None, c.offer.rsn))
         self._same("idle", model.idle)
         for port, want in self._late.pop(self.now, ()):
             self._same(port, want)
@@ -133,22 +152,24 @@ class HeadCachePorts:
                 got = vars(unpack(SHAPES[port], int(got))) if port in SHAPES else int(got)
                 assert got == want, f"cycle {self.now}: {side} reads {port} {got}, expected {want}"
 
-    def _same_tag(self, port, index):
-        entry = self.model.entries[index]
-        want = {"valid": int(entry.state is State.VALID), "reserved": int(entry.state is State.RESERVED)}
-        if want["valid"]:
-            node = entry.node
-            want |= {"head": node.head, "touched": node.touched, "done": not node.left, "qpn": node.qpn,
-                     "generation": node.generation, "rsn": node.rsn, "count": node.count}
-        got = vars(unpack(Tag, int(getattr(self.dut, port).value)))
-        assert {name: got[name] for name in want} == want, f"cycle {self.now}: {port} is {got}, expected {want}"
+    def _end(self, qpn):
+        """RSN behind a list, or None if no node of it is cached."""
+        nodes = self.model.nodes(qpn).values()
+        return next((node.next_rsn for node in nodes if all(node.next_rsn != other.rsn for other in nodes)), None)
+
+    def _same_record(self, port, index):
+        node = self.model.entries[index].node
+        want = {"qpn": node.qpn, "generation": node.generation, "rsn": node.rsn, "count": node.count,
+                "end": node.next_rsn}
+        got = vars(unpack(Record, int(getattr(self.dut, port).value)))
+        assert got == want, f"cycle {self.now}: {port} is {got}, expected {want}"
 
     def _announce(self, c):
         """What this cycle asked for and the ports show later: as it is now, before the changes of this cycle."""
         model, late = self.model, self._late
-        late.setdefault(self.now + 1, []).extend([
-            ("match__cached", len(model.nodes(c.qpn, c.generation))), ("fill__free_count", len(model.free))])
-        late.setdefault(self.now + 2, []).append(("fill__cached", len(model.nodes(c.cached_qpn))))
+        looked = len(model.nodes(*self.looked[:2])) if self.looked else 0
+        late.setdefault(self.now + 1, []).extend([("match__cached", looked), ("fill__free_count", len(model.free))])
+        late.setdefault(self.now + 2, []).append(("fill__cached", len(model.nodes(c.listed))))
         peeked = model.entries[c.peek].node
         if peeked is not None:
             late[self.now + 1].append(("fill__peek_block", peeked.line))

@@ -9,18 +9,20 @@ from weft.tb.blocks.adamap.random_nodes import random_node
 
 QPS = 4
 LINES = 1 << 9
+LISTED = 3          # cycles for which the port knows where a list ends before a node is filled in
 MARK_LAG = 3        # cycles from a node's retirement to the last of its marks
 
 
 class Traffic:
     """What prefetcher, matcher and retirements may ask for: legal, and otherwise random."""
 
-    def __init__(self, rng, model):
-        self.rng, self.model, self.now, self.seen = rng, model, 0, Counter()
+    def __init__(self, rng, ports):
+        self.rng, self.ports, self.model, self.now, self.seen = rng, ports, ports.model, 0, Counter()
         self.generation = dict.fromkeys(range(QPS), 0)
         self.left_at = defaultdict(lambda: -100)    # entry -> cycle in which its node retired
         self.marked = (-100, None)                  # cycle and entry of the last mark
         self.growing = 0.5
+        self.listed, self.since, self.filled_at = 0, 0, -100    # QP that is spoken of, from which cycle on; last fill
 
     def valid(self):
         return [k for k, entry in enumerate(self.model.entries) if entry.state is State.VALID]
@@ -32,8 +34,8 @@ class Traffic:
         return next(iter(ends - starts), None)
 
     def offer(self):
-        """A node that goes on where its list ends, mostly."""
-        rng, qpn, chance = self.rng, self.rng.randrange(QPS), self.rng.random()
+        """A node that goes on where the list spoken of ends, mostly."""
+        rng, qpn, chance = self.rng, self.listed, self.rng.random()
         end = self.end(qpn)
         rsn = rng.choice([0, (1 << 24) - 2, (1 << 32) - 2, rng.getrandbits(32)]) if end is None else end
         if end is not None and chance < 0.2:
@@ -43,13 +45,16 @@ class Traffic:
 
     def cycle(self):
         rng, model = self.rng, self.model
+        if rng.random() < 0.2:
+            self.listed, self.since = rng.randrange(QPS), self.now
         qpn = rng.randrange(QPS)
+        offer = self.offer()
         near = rng.choice(list(model.nodes(qpn).values()) or [None])
         c = Cycle(
             qpn=qpn, generation=(self.generation[qpn] - (rng.random() < 0.1)) % 256,
-            rsn=(near.rsn + rng.randint(-1, near.count) if near else rng.getrandbits(24)) % (1 << 24),
-            offer=self.offer(), line=rng.randrange(LINES), peek=rng.randrange(len(model.entries)),
-            cached_qpn=rng.randrange(QPS))
+            rsn=(near.rsn + rng.randint(-1, near.count) if near else offer.rsn) % (1 << 24),
+            look=rng.random() < 0.8, offer=offer, line=rng.randrange(LINES),
+            peek=rng.randrange(len(model.entries)), listed=self.listed)
         kept = [k for k, entry in enumerate(model.entries) if entry.node is not None]
         if kept:
             c.read = rng.choice([*kept, None, self.marked[1] if self.marked[1] in kept else None])
@@ -75,9 +80,11 @@ class Traffic:
                 index = rng.choice([among[0], rng.choice(among)])
                 bits = model.entries[index].node.open
                 c.mark = index, rng.choice([k for k in range(bits.bit_length()) if bits >> k & 1])
-        if heads and rng.random() < 0.4 - 0.3 * self.growing:
-            ripe = model.ripe
-            c.retire = ripe[0] if ripe and rng.random() < 0.7 else rng.choice(heads)
+        if rng.random() < 0.6 - 0.5 * self.growing:
+            looked = self.ports.looked
+            head, ripe = model.head(*looked[:2]) if looked else None, self.ports.ripe
+            c.ripe = ripe is not None and (head is None or rng.random() < 0.7)
+            c.retire = ripe if c.ripe else head
 
     def _fill(self, c):
         """A node fetched, a place taken or one given back."""
@@ -88,23 +95,26 @@ class Traffic:
         choice = rng.random()
         if model.free and choice < self.growing:
             c.reserve = True
-        elif reserved and choice < 0.9 and model.follows(c.offer) and c.flush != c.offer.qpn:
+        elif (reserved and choice < 0.9 and model.follows(c.offer) and c.flush != c.offer.qpn
+              and self.now >= self.since + LISTED and self.now > self.filled_at + LISTED):
             c.fill = rng.choice(reserved)
         elif reserved and choice < 0.93:
             c.release = rng.choice(reserved)
         elif out and at_rest:
-            c.release = rng.choice(out)
+            c.release = c.peek = rng.choice(out)
+            self.since = self.now
 
     def _note(self, c):
         """Which of the interesting cases this cycle is."""
         model, saw = self.model, self.seen
         node = {k: entry.node for k, entry in enumerate(model.entries)}
-        hit, own = model.lookup(c.qpn, c.generation, c.rsn), model.nodes(c.qpn, c.generation)
+        looked = self.ports.looked or (c.qpn, c.generation, c.rsn)
+        (qpn, _, rsn), hit, own = looked, model.lookup(*looked), model.nodes(*looked[:2])
         saw["hit"] += hit is not None
         saw["miss"] += hit is None and bool(own)
         saw["hit behind the head"] += hit is not None and hit.next
-        saw["hit over the end of the RSNs"] += hit is not None and c.rsn < node[hit.index].rsn % (1 << 24)
-        saw["stale generation"] += not own and any(n.slot(c.rsn) is not None for n in model.nodes(c.qpn).values())
+        saw["hit over the end of the RSNs"] += hit is not None and rsn < node[hit.index].rsn % (1 << 24)
+        saw["stale generation"] += not own and any(n.slot(rsn) is not None for n in model.nodes(qpn).values())
         saw["two ripe heads"] += len(model.ripe) > 1
         saw["full pool"] += not model.free
         others = model.nodes(c.offer.qpn).values()
@@ -129,10 +139,15 @@ class Traffic:
             saw["read", node[c.read].encoding] += 1
         if c.retire is not None:
             saw["residue" if node[c.retire].open else "nothing left"] += 1
+            saw["of the list looked up"] += not c.ripe
+            saw["two heads in a row"] += self.left_at[c.retire] < self.now - 1 in self.left_at.values()
         if c.fill is not None:
             blocked = c.mark is not None and node[c.mark[0]].encoding == abi.Encoding.BITMAP
             saw["fill blocked by a mark"] += blocked
             saw["fill beside a mark"] += c.mark is not None and not blocked
+            wanted, by = (c.rsn, c.qpn) if c.look else (rsn, qpn)
+            has = not blocked and by == c.offer.qpn and (wanted - c.offer.rsn) % (1 << 24) < len(c.offer.holes)
+            saw["fill of what is asked for" if c.look else "fill of what is looked up"] += has
             if c.retire is not None and node[c.retire].qpn == c.offer.qpn:
                 saw["fill beside a retirement"] += len(others) > 1
                 saw["head by fill and retirement"] += len(others) == 1
@@ -144,6 +159,8 @@ class Traffic:
         self.now += 1
         if c.mark is not None:
             self.marked = self.now - 1, c.mark[0]
+        if c.fill is not None and not self.ports.mark_blocks(c):
+            self.filled_at = self.now - 1
         if c.retire is not None:
             self.left_at[c.retire] = self.now - 1
         if c.flush is not None:

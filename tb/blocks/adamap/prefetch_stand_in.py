@@ -6,8 +6,9 @@ from itertools import takewhile
 from cocotb.triggers import RisingEdge
 
 from weft.hdl.adamap.control import ControlKind, ControlOp
-from weft.hdl.adamap.head_cache import Tag
+from weft.hdl.adamap.head_cache import Record
 from weft.hdl.layouts import QpRef
+from weft.tb.blocks.adamap.head_cache_traffic import LISTED
 from weft.tb.flow.payload import pack, unpack
 from weft.tb.flow.stream import StreamSink
 
@@ -104,6 +105,9 @@ class BenchPrefetch:
             self.lists.seen["fetch of a dead list"] += 1
         else:
             node, block = one.ahead[0]
+            dut.fill__qpn.value = one.qpn
+            for _ in range(LISTED):
+                await self.edge
             dut.fill__fill_index.value, dut.fill__fill_block.value = entry, block
             dut.fill__fill_node.value = int.from_bytes(node.pack(), "little")
             await self._strobe("fill__fill_en")
@@ -144,9 +148,9 @@ class BenchPrefetch:
         if one.cached:
             dut.fill__peek_index.value = one.cached[-1][0]
             await self.edge
-            tag = unpack(Tag, int(dut.fill__peek.value))
-            assert int(dut.granted.value) and tag.valid and tag.qpn == one.qpn and int(dut.fill__peek_last.value)
-            if not tag.touched:
+            assert int(dut.granted.value) and int(dut.fill__peek_valid.value) and int(dut.fill__peek_last.value)
+            assert unpack(Record, int(dut.fill__peek.value)).qpn == one.qpn
+            if not int(dut.fill__peek_touched.value):
                 dut.fill__release_index.value, *fetched = one.cached.pop()
                 await self._strobe("fill__release_en")
                 one.ahead.appendleft(fetched)

@@ -11,7 +11,7 @@ from weft.hdl.adamap.head_cache import HeadCache
 from weft.hdl.params import preset
 from weft.model.functional.node import Node
 from weft.tb.blocks.adamap.head_cache_ports import Cycle, HeadCachePorts
-from weft.tb.blocks.adamap.head_cache_traffic import Traffic
+from weft.tb.blocks.adamap.head_cache_traffic import LISTED, Traffic
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 
@@ -21,6 +21,7 @@ WANTED = [*((what, encoding) for what in ("read", "finished") for encoding in ab
           "full pool", "follows", "goes not on", "there already", "first", "last", "not the last", "residue",
           "nothing left", "flush of several", "flush beside reserved entries", "turned out", "given back",
           "fill beside a mark", "fill blocked by a mark", "fill beside a retirement", "head by fill and retirement",
+          "of the list looked up", "two heads in a row", "fill of what is asked for", "fill of what is looked up",
           "mark after retirement", "read beside a mark", "read a cycle after a mark", "everything at once"]
 
 
@@ -29,7 +30,7 @@ async def random_traffic(dut):
     rng = random.Random(bench_seed())
     await start_clock(dut)
     ports = HeadCachePorts(dut, ENTRIES)
-    traffic = Traffic(rng, ports.model)
+    traffic = Traffic(rng, ports)
     for turn in range(200):
         if turn >= 20 and all(traffic.seen[what] > 2 for what in WANTED):
             break
@@ -43,7 +44,7 @@ async def random_traffic(dut):
 
 
 @cocotb.test(timeout_time=20, timeout_unit="us")
-async def every_port_does_something_in_every_cycle(dut):
+async def a_lookup_two_reads_a_mark_or_a_retirement_in_every_cycle(dut):
     await start_clock(dut)
     ports, nodes = HeadCachePorts(dut, ENTRIES), ENTRIES // 2
     holes = range(abi.LIST_HOLES)
@@ -52,23 +53,24 @@ async def every_port_does_something_in_every_cycle(dut):
         return Node(1, 7, 1000 * k, len(holes) * k, abi.Encoding.LIST, tuple(holes))
 
     def cycle(k, **asks):
-        return ports.cycle(Cycle(qpn=1, generation=7, rsn=k, offer=node(0), **asks))
+        return ports.cycle(Cycle(qpn=1, generation=7, rsn=k, **{"offer": node(0), "listed": 1, **asks}))
 
     for k in range(nodes):
         await cycle(k, reserve=True)
     for k in range(nodes):
-        assert await ports.cycle(Cycle(qpn=1, generation=7, rsn=k, offer=node(k), line=k, fill=k))
+        for _ in range(LISTED):
+            await cycle(k)
+        assert await cycle(k, offer=node(k), line=k, fill=k)
     for k in range(nodes * len(holes)):     # a lookup, two reads, a mark, and a fetch of another list
         index, hole = divmod(k, len(holes))
-        await cycle(k, read=index, retire_read=index, mark=(index, hole), reserve=k < nodes)
-    for k in range(nodes):
+        await cycle(k, read=index, retire_read=index, mark=(index, hole), reserve=k < nodes, listed=2)
+    for k in range(nodes):                  # and a retirement
         assert ports.model.ripe == [k]
-        other = Node(2, 0, 0, k, abi.Encoding.LIST, (0,))
-        assert await ports.cycle(Cycle(qpn=2, generation=0, rsn=k, offer=other, fill=nodes + k, read=k, retire_read=k,
-                                       retire=k))
+        other = Node(2, 0, 0, 0, abi.Encoding.LIST, (0,))
+        await cycle(k, offer=other, listed=2, fill=None if k else nodes, read=k, retire_read=k, retire=k)
     await cycle(0)
-    assert ports.now == nodes * (3 + len(holes)) + 1
-    assert not ports.model.nodes(1) and len(ports.model.nodes(2)) == nodes
+    assert ports.now == nodes * (LISTED + 3 + len(holes)) + 1
+    assert not ports.model.nodes(1) and len(ports.model.nodes(2)) == 1
 
 
 @pytest.mark.parametrize(("sim", "entries"), [*((sim, 8) for sim in SIMULATORS), ("icarus", 4)])

@@ -71,7 +71,7 @@ async def a_header_per_cycle(dut):
         while sum(judged) < len(headers):
             await bench.edge
             judged.append(int(dut.judged.value))
-        assert judged == [0] * 5 + [*judged[5:]] and len(judged) == 5 + len(headers) + more
+        assert judged == [0] * 6 + [*judged[6:]] and len(judged) == 6 + len(headers) + more
         await bench.drain()
         assert bench.seen["OK"] == ok + len(headers)
         asked += one.left

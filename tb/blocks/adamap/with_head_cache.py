@@ -1,6 +1,6 @@
 """The matcher with the head cache it marks, and what a bench has to see of the two."""
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -44,7 +44,10 @@ class WithHeadCache(wiring.Component):
         pass_through(m, matcher, self, except_for=("cache", "retire"))
         m.d.comb += [
             cache.fill.fill_en.eq(self.fill.fill_en & cache.fill.fill_ready),
-            self.looked_qpn.eq(matcher.cache.qpn), self.leaves.eq(matcher.cache.retire_en),
-            self.leaves_qpn.eq(matcher.cache.retire_qpn), self.cache_idle.eq(cache.idle),
+            self.leaves.eq(matcher.cache.retire_head | matcher.cache.retire_ripe),
+            self.leaves_qpn.eq(Mux(matcher.cache.retire_head, self.looked_qpn, cache.match.ripe_node.qpn)),
+            self.cache_idle.eq(cache.idle),
         ]
+        with m.If(matcher.cache.look_en):
+            m.d.sync += self.looked_qpn.eq(matcher.cache.qpn)
         return m
