@@ -2,11 +2,12 @@
 
 from operator import or_
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..logic import below, choose, up_to
+from ..logic import choose, one_hot, up_to
 from ..params import CardParams
 
 
@@ -53,36 +54,40 @@ class DraftPlaces(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         n = self.params.builder_slots
-        shape = data.StructLayout({"slot": range(n), "qpn": self.params.qpn_width, "generation": 8, "since": 32})
+        owner = data.StructLayout({"qpn": self.params.qpn_width, "generation": 8})
+        tags = [Signal(owner, name=f"tag{k}") for k in range(n)]
+        m.submodules.owners = owners = Memory(shape=owner, depth=n, init=[])        # the same, for one at a time
+        m.submodules.ages = ages = Memory(shape=32, depth=n, init=[])
+        name, whose = owners.write_port(), owners.read_port(domain="comb")
+        begin, since = ages.write_port(), ages.read_port(domain="comb")
         # In the order in which they were taken; behind the first `used` stand the free places.
-        line = [Signal(shape, name=f"line{k}", init={"slot": k}) for k in range(n)]
-        used = Signal(range(n + 1))
-        own, here = Signal(n), Signal(n)        # of the QP that is looked for; the one at `slot`
-        for k, (place, there) in enumerate(zip(line, below(m, used, n, "there"), strict=True)):
-            m.d.comb += [own[k].eq(there & (place.qpn == self.qpn) & (place.generation == self.generation)),
-                         here[k].eq(place.slot == self.slot)]
-        slots = [place.slot for place in line]
+        line = [Signal(range(n), name=f"line{k}", init=k) for k in range(n)]
+        used, taken = Signal(range(n + 1)), Signal(n)
+        own, here = Signal(n), Signal(n)        # of the QP that is looked for; the one of the line at `slot`
         m.d.comb += [
-            self.hit.eq(own.any()), self.hit_slot.eq(choose(own, slots)),
-            self.oldest.eq(line[0].slot), self.free_slot.eq(choose((k == used for k in range(n)), slots)),
+            own.eq(Cat(there & (tag.qpn == self.qpn) & (tag.generation == self.generation)
+                       for there, tag in zip(taken, tags, strict=True))),
+            here.eq(Cat(place == self.slot for place in line)),
+            self.hit.eq(own.any()), self.hit_slot.eq(choose(own, range(n))),
+            self.oldest.eq(line[0]), self.free_slot.eq(choose((k == used for k in range(n)), line)),
             self.full.eq(used == n), self.empty.eq(used == 0),
-            self.owner_qpn.eq(choose(here, (place.qpn for place in line))),
-            self.owner_generation.eq(choose(here, (place.generation for place in line))),
+            name.en.eq(self.start_en), name.addr.eq(self.slot), begin.en.eq(self.start_en), begin.addr.eq(self.slot),
+            name.data.qpn.eq(self.qpn), name.data.generation.eq(self.generation), begin.data.eq(self.time_ns),
+            whose.addr.eq(self.slot), self.owner_qpn.eq(whose.data.qpn),
+            self.owner_generation.eq(whose.data.generation), since.addr.eq(self.oldest),
         ]
         # Not right after a place was given back: `oldest` is another one then.
         m.d.sync += self.expired.eq(
-            ~self.release_en & (used != 0) & ((self.time_ns[:32] - line[0].since)[:32] >= self.node_age_ns))
+            ~self.release_en & (used != 0) & ((self.time_ns[:32] - since.data)[:32] >= self.node_age_ns))
         with m.If(self.take_en):
-            m.d.sync += used.eq(used + 1)
-        with m.If(self.start_en):
-            for k, place in enumerate(line):
-                with m.If(here[k]):
-                    m.d.sync += [place.since.eq(self.time_ns), place.qpn.eq(self.qpn),
-                                 place.generation.eq(self.generation)]
+            m.d.sync += [used.eq(used + 1), taken.eq(taken | one_hot(1, self.free_slot, n))]
+        for k, tag in enumerate(tags):
+            with m.If(self.start_en & (self.slot == k)):
+                m.d.sync += [tag.qpn.eq(self.qpn), tag.generation.eq(self.generation)]
         with m.If(self.release_en):     # the place moves to the end
             passed = up_to(m, here, or_, "passed")
             for k, place in enumerate(line[:-1]):
                 with m.If(passed[k]):
                     m.d.sync += place.eq(line[k + 1])
-            m.d.sync += [line[-1].slot.eq(self.slot), used.eq(used - 1)]
+            m.d.sync += [line[-1].eq(self.slot), used.eq(used - 1), taken.eq(taken & ~one_hot(1, self.slot, n))]
         return m

@@ -149,7 +149,7 @@ class Matcher(wiring.Component):
         m.d.sync += exclusive.eq(self.exclusive)
         quiet = exclusive | self.i_control.valid
         self._choose(m, waits, entry.o, force, picking, chosen.i, quiet)
-        self._compare(m, chosen.o, look, looked, slack)
+        self._compare(m, waits, chosen.o, look, looked, slack)
         newest = self._newest(m, look)
         self._look_up(m, waits, lane, lane.space & (demands.free > 1), look, looked, resolve, newest, quiet)
         judge = self._resolve(m, waits, lane, demands, resolve, force, done)
@@ -212,12 +212,14 @@ class Matcher(wiring.Component):
                 with m.If(chosen.ready):
                     m.d.sync += turn.eq(1)
 
-    def _compare(self, m, chosen, look, looked, slack):
+    def _compare(self, m, waits, chosen, look, looked, slack):
         """Second stage: the header is compared with all nodes, and how far it passes over is subtracted."""
         cache, choice, beyond = self.cache, chosen.p, Signal(24)
         m.d.comb += [
             beyond.eq(Mux(choice.item.probe, 0, slack - 1)),
-            chosen.ready.eq(~look.valid | looked), cache.look_en.eq(chosen.ready),
+            chosen.ready.eq(~look.valid | looked), cache.look_en.eq(chosen.ready), waits.ask_en.eq(chosen.ready),
+            waits.ask_qpn.eq(choice.item.qpn), waits.ask_queued.eq(choice.source == Source.WAITING),
+            waits.ask_place.eq(choice.place),
             cache.qpn.eq(choice.item.qpn), cache.generation.eq(choice.item.generation), cache.rsn.eq(choice.item.rsn),
         ]
         with m.If(chosen.ready):
@@ -231,8 +233,6 @@ class Matcher(wiring.Component):
         is_header, passed, go, retires, held_up = (source != Source.FORCE, Signal(), Signal(), Signal(), Signal())
         goes_on, older = Signal(), Signal()
         m.d.comb += [
-            waits.ask_qpn.eq(item.qpn), waits.ask_queued.eq(source == Source.WAITING),
-            waits.ask_place.eq(look.chosen.place),
             self.row_en.eq(look.valid), self.row_index.eq(item.qpn),
             older.eq(waits.older & is_header),
             distance.eq(item.rsn - cache.head_node.rsn[:24]), past.eq(look.passed_rsn - cache.head_node.end[:24]),
@@ -274,7 +274,7 @@ class Matcher(wiring.Component):
         m.d.comb += [
             dead.eq(~view.live | (view.generation != item.generation)),
             cache.read_en.eq(resolve.valid), cache.read_index.eq(resolve.index),
-            waits.place.eq(resolve.place), waits.insert_item.eq(item), waits.insert_awake.eq(~tell),
+            waits.place.eq(resolve.place), waits.item.eq(item), waits.insert_awake.eq(~tell),
             waits.sleep.eq(waits_on & tell),
             demands.i.valid.eq(retired | (waits_on & tell)), demands.i.payload.eq(Mux(retired, retired_qpn, item.qpn)),
             space.eq(~retired & demands.i.ready),

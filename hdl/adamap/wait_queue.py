@@ -35,10 +35,10 @@ class WaitQueue(wiring.Component):
 
     Members
     -------
-    insert_en, insert_awake, insert_item : In
+    insert_en, insert_awake, item : In
         A new header at the end. It is awake if ``insert_awake``, or like the others of its QP if there are any.
     remove_en, put_back_en, place, sleep : In
-        The end of a try: the header is gone, or stays; with ``sleep`` its whole QP falls asleep.
+        The end of a try: the header is gone, or stays; with ``sleep`` its whole QP, that of ``item``, falls asleep.
     wake_stb, wake_qpn : In
         Something changed for a QP: its headers are awake.
     offered : Out(1)
@@ -46,9 +46,10 @@ class WaitQueue(wiring.Component):
     pick_en : In(1)
         Take the oldest; ``picked`` and ``picked_place`` come a cycle later.
     picked, picked_place : Out
-    ask_qpn, ask_queued, ask_place : In
-        Is there an older header of this QP than the one asked for (all, if it is not queued)?
+    ask_en, ask_qpn, ask_queued, ask_place : In
+        Which header is asked for from the next cycle on.
     older : Out(1)
+        Is there an older header of its QP than this one (all, if it is not queued)?
     waiting_qpn : In(24).array(2)
     waiting : Out(2)
         A header of each of these QPs waits.
@@ -61,11 +62,11 @@ class WaitQueue(wiring.Component):
         self.params = params
         place = range(params.match_queue)
         super().__init__({
-            "insert_en": In(1), "insert_awake": In(1), "insert_item": In(MatchItem),
+            "insert_en": In(1), "insert_awake": In(1), "item": In(MatchItem),
             "remove_en": In(1), "put_back_en": In(1), "place": In(place), "sleep": In(1),
             "wake_stb": In(1), "wake_qpn": In(24),
             "offered": Out(1), "pick_en": In(1), "picked": Out(MatchItem), "picked_place": Out(place),
-            "ask_qpn": In(24), "ask_queued": In(1), "ask_place": In(place), "older": Out(1),
+            "ask_en": In(1), "ask_qpn": In(24), "ask_queued": In(1), "ask_place": In(place), "older": Out(1),
             "waiting_qpn": In(24).array(2), "waiting": Out(2),
             "count_en": In(1), "count_qpn": In(params.qpn_width), "count": Out(range(params.match_queue + 1)),
             "empty": Out(1),
@@ -82,7 +83,6 @@ class WaitQueue(wiring.Component):
         write, read = items.write_port(), items.read_port()
 
         pick_place, picking, free_place = Signal(range(n)), Signal(), Signal(range(n))
-        sleep_qpn = Signal(width)
         there, mates, here = (Signal(n, name=name) for name in ("there", "mates", "here"))
         own, ready, removing = (Signal(n, name=name) for name in ("own", "ready", "removing"))
         waiting = [Signal(n, name=f"waiting{asked}") for asked in range(len(self.waiting_qpn))]
@@ -92,37 +92,36 @@ class WaitQueue(wiring.Component):
                 own[k].eq(there[k] & (e.place == self.ask_place) & self.ask_queued),
                 *[waits[k].eq(there[k] & (e.qpn == qpn[:width]))
                   for waits, qpn in zip(waiting, self.waiting_qpn, strict=True)],
-                mates[k].eq(there[k] & (e.qpn == self.insert_item.qpn[:width])), here[k].eq(e.place == self.place),
+                mates[k].eq(there[k] & (e.qpn == self.item.qpn[:width])), here[k].eq(e.place == self.place),
                 ready[k].eq(there[k] & e.awake & ~e.busy),
                 removing[k].eq(self.remove_en & there[k] & here[k]),
             ]
-        passed, gone, picks = up_to(m, own, or_, "passed"), up_to(m, removing, or_, "gone"), lowest(m, ready, "ready")
+        gone, picks = up_to(m, removing, or_, "gone"), lowest(m, ready, "ready")
+        self._ask(m, line, used, there, own, gone)
         places = [e.place for e in line]
         m.d.comb += [
-            self.older.eq(Cat(t & (e.qpn == self.ask_qpn[:width]) & ~o
-                              for t, e, o in zip(there, line, passed, strict=True)).any()),
             self.waiting.eq(Cat(waits.any() for waits in waiting)),
-            # No two entries have the same place, and all mates are awake or none is.
-            sleep_qpn.eq(choose(here, (e.qpn for e in line))),
+            # No two entries have the same place.
             free_place.eq(choose((k == used for k in range(n)), places)),
             picking.eq(ready.any()), pick_place.eq(choose(picks, places)),
         ]
+        # All mates are awake or none is.
         mates_awake = (mates & Cat(e.awake for e in line)).any()
         after = [Signal(entry, name=f"after{k}") for k in range(n)]
         for k, e in enumerate(line):
             m.d.comb += after[k].eq(e)
             with m.If(self.put_back_en & here[k]):
                 m.d.comb += after[k].busy.eq(0)
-            with m.If(self.put_back_en & self.sleep & (e.qpn == sleep_qpn)):
+            with m.If(self.put_back_en & self.sleep & mates[k]):
                 m.d.comb += after[k].awake.eq(0)
             with m.If(self.wake_stb & (e.qpn == self.wake_qpn[:width])):
                 m.d.comb += after[k].awake.eq(1)
             with m.If(self.pick_en & picks[k]):
                 m.d.comb += after[k].busy.eq(1)
             with m.If(self.insert_en & (k == used)):
-                m.d.comb += [after[k].qpn.eq(self.insert_item.qpn), after[k].busy.eq(0),
+                m.d.comb += [after[k].qpn.eq(self.item.qpn), after[k].busy.eq(0),
                              after[k].awake.eq(Mux(mates.any(), mates_awake, self.insert_awake)
-                                               | (self.wake_stb & (self.wake_qpn == self.insert_item.qpn)))]
+                                               | (self.wake_stb & (self.wake_qpn == self.item.qpn)))]
         for k in range(n - 1):
             m.d.sync += line[k].eq(Mux(gone[k], after[k + 1], after[k]))
         m.d.sync += line[n - 1].eq(after[n - 1])
@@ -135,7 +134,28 @@ class WaitQueue(wiring.Component):
             m.d.sync += self.count.eq(total(t & (e.qpn == self.count_qpn) for t, e in zip(there, line, strict=True)))
         m.d.comb += [
             self.offered.eq(picking), self.empty.eq(used == 0),
-            write.en.eq(self.insert_en), write.addr.eq(free_place), write.data.eq(self.insert_item),
+            write.en.eq(self.insert_en), write.addr.eq(free_place), write.data.eq(self.item),
             read.en.eq(self.pick_en), read.addr.eq(pick_place), self.picked.eq(read.data),
         ]
         return m
+
+    def _ask(self, m, line, used, there, own, gone):
+        """Keep a bit for each header that is older than the one asked for, while headers come and go."""
+        n, width, passed = len(line), self.params.qpn_width, up_to(m, own, or_, "passed")
+        older, asked, coming = Signal(n, name="older_ones"), Signal(n), Signal(2)
+        asked_qpn, asked_queued = Signal(width), Signal()
+        m.d.comb += [
+            asked.eq(Cat(t & (e.qpn == self.ask_qpn[:width]) & ~o
+                         for t, e, o in zip(there, line, passed, strict=True))),
+            coming.eq(Cat(self.insert_en & ~queued & (self.item.qpn[:width] == qpn[:width]) for qpn, queued in (
+                (asked_qpn, asked_queued), (self.ask_qpn, self.ask_queued)))),
+            self.older.eq(older.any()),
+        ]
+        with m.If(self.ask_en):
+            m.d.sync += [asked_qpn.eq(self.ask_qpn), asked_queued.eq(self.ask_queued)]
+
+        def moved(bits, comes):
+            """Of the headers as they lie after this cycle."""
+            return Cat(Mux(gone[k], bits[k + 1] if k + 1 < n else 0, bits[k] | (comes & (used == k))) for k in range(n))
+
+        m.d.sync += older.eq(Mux(self.ask_en, moved(asked, coming[1]), moved(older, coming[0])))

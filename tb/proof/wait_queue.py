@@ -23,21 +23,30 @@ class WaitQueueSpec(Spec):
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(preset("test").with_(qps=2, match_queue=PLACES))
-        self.free_members(dut, "insert_item", "wake_qpn", "ask_qpn", "waiting_qpn", "count_qpn")
+        self.free_members(dut, "item", "wake_qpn", "ask_qpn", "waiting_qpn", "count_qpn")
         header = data.StructLayout({"valid": 1, "qpn": 1, "awake": 1, "busy": 1, "number": NUMBER_BITS,
                                     "before": PLACES})
         places = Array(Signal(header, name=f"place{k}") for k in range(PLACES))     # before: who came before this one
         number, new = self.free(NUMBER_BITS, "number"), self.free(1, "qpn")
         where = self.inside("dut.free_place", range(PLACES))
         wakes, asks, waits, counted = (self.free(1, name) for name in ("wakes", "asks", "waits", "counted"))
-        m.d.comb += [dut.insert_item.qpn.eq(new), dut.insert_item.rsn.eq(number),
+        m.d.comb += [dut.item.qpn.eq(new), dut.item.rsn.eq(number),
                      dut.wake_qpn.eq(wakes), dut.ask_qpn.eq(asks), dut.waiting_qpn[0].eq(waits),
                      dut.count_qpn.eq(counted)]
         valid = Cat(p.valid for p in places)
         self.assume(dut.insert_en + dut.remove_en + dut.put_back_en <= 1)
         self.assume(~dut.insert_en | ~valid.all())
         self.assume(~(dut.remove_en | dut.put_back_en) | (places[dut.place].valid & places[dut.place].busy))
-        self.assume(~dut.ask_queued | places[dut.ask_place].valid)
+        self.assume(~dut.put_back_en | (places[dut.place].qpn == new))
+        self.assume(~(dut.ask_en & dut.ask_queued) | (
+            places[dut.ask_place].valid & ~(dut.remove_en & (dut.place == dut.ask_place))))
+        # The header asked for; it is no more once it was removed.
+        asked = Signal(data.StructLayout({"valid": 1, "qpn": 1, "queued": 1, "place": range(PLACES)}))
+        with m.If(dut.ask_en):
+            m.d.sync += [asked.valid.eq(1), asked.qpn.eq(asks), asked.queued.eq(dut.ask_queued),
+                         asked.place.eq(dut.ask_place)]
+        with m.Elif(dut.remove_en & asked.queued & (dut.place == asked.place)):
+            m.d.sync += asked.valid.eq(0)
         self.assume(~dut.pick_en | dut.offered)
 
         may = [p.valid & p.awake & ~p.busy for p in places]
@@ -67,7 +76,7 @@ class WaitQueueSpec(Spec):
                     m.d.sync += p.before.eq(p.before & ~(1 << dut.place))
         picked, expected, its = Signal(), Signal(range(PLACES)), Signal(NUMBER_BITS)
         m.d.sync += [picked.eq(dut.pick_en), expected.eq(best), its.eq(places[best].number)]
-        before = Cat(p.valid & (p.qpn == asks) & (~dut.ask_queued | places[dut.ask_place].before.bit_select(k, 1))
+        before = Cat(p.valid & (p.qpn == asked.qpn) & (~asked.queued | places[asked.place].before.bit_select(k, 1))
                      for k, p in enumerate(places))
         count, counting = Signal(range(PLACES + 1)), Signal()
         m.d.sync += [count.eq(sum(p.valid & (p.qpn == counted) for p in places)), counting.eq(dut.count_en)]
@@ -78,7 +87,10 @@ class WaitQueueSpec(Spec):
         self.check("the oldest header that is awake is picked", ~picked | (dut.picked_place == expected), **together)
         self.check("the header picked is the one that lies there", ~picked | (dut.picked.rsn == its), **together)
         self.check("a header is offered as long as one may be tried", dut.offered == Cat(may).any(), **together)
-        self.check("an older header of the QP is known", dut.older == before.any(), **together)
+        older, used = self.inside("dut.older_ones", PLACES), self.inside("dut.used", range(PLACES + 1))
+        remembered = Cat(older[k] == (before.bit_select(e.place, 1) & (k < used)) for k, e in enumerate(self._line()))
+        self.check("the older headers of the QP are remembered", ~asked.valid | remembered.all(), **together)
+        self.check("an older header of the QP is known", ~asked.valid | (dut.older == before.any()), **together)
         self.check("whose headers wait is known",
                    dut.waiting[0] == Cat(p.valid & (p.qpn == waits) for p in places).any(), **together)
         self.check("headers are counted", ~counting | (dut.count == count), **together)
@@ -90,11 +102,14 @@ class WaitQueueSpec(Spec):
             p.valid & ~p.busy & places[expected].before.bit_select(k, 1) for k, p in enumerate(places)).any())
         self.cover("a header that was put back is picked again", picked & again.bit_select(expected, 1))
 
+    def _line(self):
+        """The entries of the queue."""
+        entry = data.StructLayout({"qpn": 1, "awake": 1, "busy": 1, "place": range(PLACES)})
+        return [self.inside(f"dut.line{k}", entry) for k in range(PLACES)]
+
     def _kept(self, places):
         """How the queue keeps the headers: in a line, oldest first, then the free places; what came with them apart."""
-        entry = data.StructLayout({"qpn": 1, "awake": 1, "busy": 1, "place": range(PLACES)})
-        line = [self.inside(f"dut.line{k}", entry) for k in range(PLACES)]
-        used = self.inside("dut.used", range(PLACES + 1))
+        line, used = self._line(), self.inside("dut.used", range(PLACES + 1))
         items = [self.inside(f"dut.items[{k}]", MatchItem) for k in range(PLACES)]
         sane = [used <= PLACES]
         for k, e in enumerate(line):
@@ -123,7 +138,8 @@ BROKEN = [
            ("write.addr.eq(free_place)", "write.addr.eq(used)")),
     Broken(WaitQueueSpec, "a header is offered as long as one may be tried",
            ("after[k].busy.eq(0)\n", "after[k].busy.eq(1)\n")),
-    Broken(WaitQueueSpec, "an older header of the QP is known", ("~o\n", "~own[0]\n")),
+    Broken(WaitQueueSpec, "the older headers of the QP are remembered", ("& ~o\n", "& ~own[0]\n")),
+    Broken(WaitQueueSpec, "an older header of the QP is known", ("bits[k] | (comes & (used == k))", "bits[k]")),
     Broken(WaitQueueSpec, "whose headers wait is known",
            ("there[k] & (e.qpn == qpn[:width])", "there[k] & e.awake & (e.qpn == qpn[:width])")),
     Broken(WaitQueueSpec, "headers are counted",
