@@ -60,6 +60,21 @@ def lowest(m, bits, name):
     return first
 
 
+def encoded(bits):
+    """Number of the bit that is set, of a power of two; 0 if none is, and at most one is."""
+    return Cat(Cat(bit for k, bit in enumerate(bits) if k >> digit & 1).any()
+               for digit in range((len(bits) - 1).bit_length()))
+
+
+def first(bits):
+    """Number of the lowest bit that is set, of a power of two, by halves."""
+    bits = Cat(bits)
+    if len(bits) == 1:
+        return Const(0, 0)
+    low, high = bits[:len(bits) // 2], bits[len(bits) // 2:]
+    return Cat(Mux(low.any(), first(low), first(high)), ~low.any())
+
+
 def above(value, number):
     """Whether a signal is larger than a constant, without the carry chain that ``>`` becomes."""
     if number < 0 or number >> len(value):

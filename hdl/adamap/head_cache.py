@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..layouts import NODE
-from ..logic import below, choose, lowest, one_hot, total
+from ..logic import below, encoded, first, one_hot, total
 from ..params import CardParams
 
 COUNT_WIDTH = 9         # of the holes of one node
@@ -184,9 +184,9 @@ class HeadCache(wiring.Component):
             gone.eq((heads & match.retire_head.replicate(n)) | (ripe & match.retire_ripe.replicate(n)) | released
                     | Cat(match.flush_en & self._same(tag.qpn, match.flush_qpn) for tag in tags)),
         ]
-        free, first_free = Signal(n), Signal(n)
-        m.d.comb += [free.eq(Cat(~tag.valid & ~tag.reserved for tag in tags)), first_free.eq(lowest(m, free, "free")),
-                     fill.free.eq(free.any()), fill.free_index.eq(choose(first_free, range(n)))]
+        free = Signal(n)
+        m.d.comb += [free.eq(Cat(~tag.valid & ~tag.reserved for tag in tags)), fill.free.eq(free.any()),
+                     fill.free_index.eq(first(free))]
         peek, left = Signal(Tag), Signal()      # `left`: the last node of the list leaves just now
         unlinks = fill.release_en & (fill.release_index == fill.peek_index) & peek.valid & ~peek.head
         unlinked = one_hot(unlinks, predecessor, n)
@@ -197,7 +197,7 @@ class HeadCache(wiring.Component):
                     | (match.retire_ripe & (match.ripe_index == last))),
         ]
         for k, tag in enumerate(tags):
-            with m.If(fill.reserve_en & first_free[k]):
+            with m.If(fill.reserve_en & free[k] & (fill.free_index == k)):
                 m.d.sync += tag.reserved.eq(1)
             with m.If(released[k]):
                 m.d.sync += tag.reserved.eq(0)
@@ -251,7 +251,6 @@ class HeadCache(wiring.Component):
         header = data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24})
         asked, looked = Signal(header, name="asked"), Signal(header, name="looked")
         own, inside, heads, hits = (Signal(n, name=name) for name in ("own", "inside", "heads", "hits"))
-        own_q = Signal(n)
 
         def compare(header, entry, name):
             """Whether a node is of a header's list, and whether it has its RSN."""
@@ -272,12 +271,11 @@ class HeadCache(wiring.Component):
                     Mux(match.look_en, coming[1 + k][which], bits[k])) for k in range(n)))
         m.d.comb += [
             heads.eq(own & Cat(tag.head for tag in tags)), hits.eq(inside & Cat(tag.valid for tag in tags)),
-            match.head.eq(heads.any()), match.head_index.eq(choose(heads, range(n))),
+            match.head.eq(heads.any()), match.head_index.eq(encoded(heads)),
             match.head_node.eq(record(match.head_index)),
-            match.hit.eq(hits.any()), match.index.eq(choose(hits, range(n))),
-            match.cached.eq(total(own_q)),
+            match.hit.eq(hits.any()), match.index.eq(encoded(hits)),
         ]
-        m.d.sync += own_q.eq(own & Cat(tag.valid for tag in tags))
+        m.d.sync += match.cached.eq(total(own & Cat(tag.valid for tag in tags)))
         return heads
 
     def _ripe(self, m, tags, record):
@@ -290,8 +288,9 @@ class HeadCache(wiring.Component):
             match.ripe.eq((shown & Cat(tag.head for tag in tags)).any()),
             match.ripe_node.eq(record(match.ripe_index)),
         ]
-        first = lowest(m, ripe, "ripe")
-        m.d.sync += [shown.eq(first & ~match.flush_en.replicate(n)), match.ripe_index.eq(choose(first, range(n)))]
+        chosen = Signal(index_width(self.params))
+        m.d.comb += chosen.eq(first(ripe))
+        m.d.sync += [shown.eq(ripe & one_hot(~match.flush_en, chosen, n)), match.ripe_index.eq(chosen)]
         return shown
 
     def _end(self, m, tags, record):
@@ -301,7 +300,7 @@ class HeadCache(wiring.Component):
         end, ended = Signal(index_width(self.params), name="end"), Signal(name="ended")
         m.d.comb += ends.eq(listed & Cat(tag.valid & ~tag.linked for tag in tags))
         m.d.sync += [listed.eq(Cat(tag.valid & self._same(tag.qpn, fill.qpn) for tag in tags)),
-                     fill.cached.eq(total(listed)), end.eq(choose(ends, range(n))), ended.eq(ends.any())]
+                     fill.cached.eq(total(listed)), end.eq(encoded(ends)), ended.eq(ends.any())]
         m.d.comb += fill.follows.eq(~ended | (record(end).end == fill.fill_node.rsn))
         return end, ended & Array(tag.valid for tag in tags)[end]
 

@@ -65,7 +65,7 @@ class MatchEntry(wiring.Component):
         header = Signal(MatchItem)
         m.d.comb += [
             others.i.eq(header), others.i_stb.eq(self.unmatched), others.slack.eq(self.slack),
-            self.waiting_qpn.eq(others.waiting_qpn), others.waiting.eq(self.waiting),
+            self.waiting_qpn.eq(others.waiting_qpn),
             # The place that may have been promised to a new header stays free.
             others.taken.eq(others.due & ~self.i.valid & (held < places - 1)),
             *[header[name].eq(self.i.p[name]) for name in ("qpn", "generation", "psn", "rsn", "probe")],
@@ -76,5 +76,6 @@ class MatchEntry(wiring.Component):
             self.share.eq(self.count < total((places - held)[:len(held)] for _ in range(SHARE))),
             self.empty.eq((held == 0) & others.empty),
         ]
+        m.d.sync += others.waiting.eq(self.waiting)
         m.d.sync += held.eq(held + (arrived.i.valid & arrived.i.ready) - self.done)
         return m

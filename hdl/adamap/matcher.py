@@ -270,12 +270,10 @@ class Matcher(wiring.Component):
         new = resolve.source == Source.NEW
         retired, retired_qpn = Signal(), Signal(24)      # the list has space for another node
         m.d.sync += [retired.eq(lane.op_en), retired_qpn.eq(lane.op.qpn)]
-        tell, space = Signal(), Signal()
+        tell, space, insert, put_back = (Signal(name=name) for name in ("tell", "space", "insert", "put_back"))
         m.d.comb += [
             dead.eq(~view.live | (view.generation != item.generation)),
             cache.read_en.eq(resolve.valid), cache.read_index.eq(resolve.index),
-            waits.place.eq(resolve.place), waits.item.eq(item), waits.insert_awake.eq(~tell),
-            waits.sleep.eq(waits_on & tell),
             demands.i.valid.eq(retired | (waits_on & tell)), demands.i.payload.eq(Mux(retired, retired_qpn, item.qpn)),
             space.eq(~retired & demands.i.ready),
         ]
@@ -285,7 +283,7 @@ class Matcher(wiring.Component):
         beyond = resolve.head & (cache.cached >= self.prefetch_depth)   # of all that may be cached
         with m.If(resolve.valid):
             with m.If(resolve.older):
-                m.d.comb += [waits.insert_en.eq(new), waits.put_back_en.eq(~new)]
+                m.d.comb += [insert.eq(new), put_back.eq(~new)]
             with m.Elif(dead):
                 m.d.comb += ends.eq(1)
                 m.d.sync += judge.reason.eq(abi.Reason.STALE_GENERATION.value)
@@ -307,10 +305,13 @@ class Matcher(wiring.Component):
                                      force.qp.generation.eq(item.generation), force.rsn.eq(resolve.head_rsn)]
                 with m.Else():
                     m.d.comb += tell.eq(space)
-                m.d.comb += [waits.insert_en.eq(new), waits.put_back_en.eq(~new)]
-        m.d.comb += [
-            self.count_cache_misses.eq(waits.insert_en & ~item.probe),
-            waits.remove_en.eq(ends & ~new), done.eq(ends),
+                m.d.comb += [insert.eq(new), put_back.eq(~new)]
+        m.d.comb += [self.count_cache_misses.eq(insert & ~item.probe), done.eq(ends)]
+        # The match queue hears of it a cycle later: what it says of older headers counts that.
+        m.d.sync += [
+            waits.insert_en.eq(insert), waits.put_back_en.eq(put_back), waits.remove_en.eq(ends & ~new),
+            waits.place.eq(resolve.place), waits.item.eq(item), waits.insert_awake.eq(~tell),
+            waits.sleep.eq(waits_on & tell),
         ]
         return judge
 

@@ -46,7 +46,7 @@ class Unmatched(wiring.Component):
     known : Out(1)
         The list of ``i`` has an order here; combinational.
     waiting_qpn, waiting : Out(24), In(1)
-        Headers of that QP wait in the match queue.
+        Headers of that QP wait in the match queue; a cycle later.
     due, o : Out(1), Out(MatchItem)
         An order, as a probe; both may change from cycle to cycle.
     taken : In(1)
@@ -78,14 +78,15 @@ class Unmatched(wiring.Component):
             beyond.eq(Mux(self.slack == 1, 0, self.slack)), passes.eq(self.i.probe | (self.slack < SLACK_MAX)),
             end.eq(Mux(self.i.probe, self.i.rsn, self.i.rsn + 1 - beyond)), self.o.probe.eq(1),
         ]
-        order = Signal(Passed)
+        order, asked = Signal(Passed), Signal(name="asked")     # `asked`: `waiting` speaks of its QP
         m.d.comb += [
-            self.waiting_qpn.eq(order.qpn), self.due.eq(order.valid & ~self.waiting),
+            self.waiting_qpn.eq(order.qpn), self.due.eq(order.valid & ~self.waiting & asked),
             self.o.qpn.eq(order.qpn), self.o.generation.eq(order.generation), self.o.rsn.eq(order.rsn),
             self.o.ticket.eq(order.ticket),
         ]
-        with m.If(~self.due | self.taken):
-            m.d.sync += shown.eq(shown.rotate_left(1))
+        m.d.sync += asked.eq(1)
+        with m.If(asked & (~self.due | self.taken)):
+            m.d.sync += [shown.eq(shown.rotate_left(1)), asked.eq(0)]
         for k, entry in enumerate(entries):
             ahead = Signal(24, name=f"ahead{k}")
             m.d.comb += [

@@ -2,14 +2,14 @@
 
 from operator import add
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
-from weft.hdl.logic import above, below, choose, lowest, one_hot, total, up_to
+from weft.hdl.logic import above, below, choose, encoded, first, lowest, one_hot, total, up_to
 
-WIDTH, PAIRS = 7, 22
+WIDTH, PAIRS = 7, 24
 
 
 class Both(wiring.Component):
@@ -26,6 +26,8 @@ class Both(wiring.Component):
             (total(i), sum(i)), (choose(chosen, range(3, 8)), (i + 3) * (i < 5)), (Cat(lowest(m, i, "low")), i & -i),
             (below(m, i, 15, "ones"), ((1 << i) - 1)[:15]), (below(m, i, 16, "ones"), ((1 << i) - 1)[:16]),
             (below(m, i[:3], 6, "ones"), ((1 << i[:3]) - 1)[:6]), (one_hot(i[-1], i[:3], 8), i[-1] << i[:3]),
+            (encoded(one_hot(i[-1], i[:3], 8)), Mux(i[-1], i[:3], 0)),
+            (Mux(i[:4] == 0, 0, first(i[:4])), Mux(i[0], 0, Mux(i[1], 1, Mux(i[2], 2, Mux(i[3], 3, 0))))),
             *((above(i, number), i > number) for number in (-1, 0, 1, 63, 64, 100, 127, 128)),
             *((sums[k], sum(i[:k + 1])) for k in range(WIDTH)),
         ]

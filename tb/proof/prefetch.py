@@ -141,7 +141,7 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "at rest, the nodes of a list follow each other from its head",
            ("at_rest & cache.peek_last & cache.peek_valid", "at_rest & cache.peek_valid")),
     Broken(RestingPrefetchSpec, "at rest, each node of a list knows the next one and the one before",
-           ("one_hot(unlinks, predecessor, n)", "one_hot(0, predecessor, n)"), of=HeadCache),
+           ("before.data.eq(last)", "before.data.eq(last + 1)"), of=HeadCache),
     Broken(RestingPrefetchSpec, "at rest, every block lies where its node was read, or will be",
            ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
     Broken(RestingPrefetchSpec, "at rest, a dead QP has no list",

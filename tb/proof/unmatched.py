@@ -76,11 +76,11 @@ class UnmatchedSpec(Spec):
     def _held(self, qpn, generation, owed, newest, ticket, unseen):
         """Whether the list has a place if something is owed, and that holds it; the place is shown in its turn."""
         places = [self.inside(f"dut.passed{k}", Passed) for k in range(LISTS)]
-        shown = self.inside("dut.shown", LISTS)
+        shown, asked = self.inside("dut.shown", LISTS), self.inside("dut.asked", 1)
         own = Cat(p.valid & (p.qpn == qpn) & (p.generation == generation) for p in places)
         return Cat(
             owed == own.any(), ~own.all(), (shown == 1) | (shown == 2),
-            (unseen == 0) | ((unseen == 1) & (own == shown)),
+            Mux(own == shown, unseen <= 2 + asked, unseen <= asked),
             *(~mine | ((p.rsn == newest) & (p.ticket == ticket)) for mine, p in zip(own, places, strict=True))).all()
 
 
@@ -97,7 +97,9 @@ BROKEN = [
            ("(own[k] | (~self.known & free[k]))", "(own[k] | free[k])")),
     Broken(UnmatchedSpec, "an order waits for the last packet",
            ("entry.ticket.eq(self.i.ticket)]", "entry.ticket.eq(Mux(own[k], entry.ticket, self.i.ticket))]")),
-    Broken(UnmatchedSpec, "an order waits for the headers of its list", ("order.valid & ~self.waiting", "order.valid")),
+    Broken(UnmatchedSpec, "an order waits for the headers of its list",
+           ("order.valid & ~self.waiting &", "order.valid &")),
     Broken(UnmatchedSpec, "empty means nothing is owed", ("self.empty.eq(~valid.any())", "self.empty.eq(~self.due)")),
-    Broken(UnmatchedSpec, "an order comes round", ("with m.If(~self.due | self.taken):", "with m.If(self.taken):")),
+    Broken(UnmatchedSpec, "an order comes round",
+           ("m.If(asked & (~self.due | self.taken)):", "m.If(asked & self.taken):")),
 ]

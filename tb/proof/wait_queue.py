@@ -90,7 +90,11 @@ class WaitQueueSpec(Spec):
         older, used = self.inside("dut.older_ones", PLACES), self.inside("dut.used", range(PLACES + 1))
         remembered = Cat(older[k] == (before.bit_select(e.place, 1) & (k < used)) for k, e in enumerate(self._line()))
         self.check("the older headers of the QP are remembered", ~asked.valid | remembered.all(), **together)
-        self.check("an older header of the QP is known", ~asked.valid | (dut.older == before.any()), **together)
+        comes = dut.insert_en & ~asked.queued & (new == asked.qpn)
+        goes = Cat(dut.remove_en & (dut.place == k) for k in range(PLACES))
+        self.check("an older header of the QP is known", ~asked.valid | (goes & asked.queued.replicate(PLACES)
+                   & Cat(asked.place == k for k in range(PLACES))).any() | (
+                       dut.older == ((before & ~goes).any() | comes)), **together)
         self.check("whose headers wait is known",
                    dut.waiting[0] == Cat(p.valid & (p.qpn == waits) for p in places).any(), **together)
         self.check("headers are counted", ~counting | (dut.count == count), **together)
