@@ -1,6 +1,6 @@
 """Which tags are out: nothing comes back for another, and none stays out for ever."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -13,7 +13,9 @@ class ReadWatch(wiring.Component):
 
     While ``gone`` says that nothing will come from the hard block any more, each tag that is still out is answered
     with an error: the hard block drops reads while the card is no bus master, and says nothing of them.
-    One request and one completion beat per cycle, no latency.
+    One request and one completion beat per cycle. Requests pass at once, completions a cycle later.
+
+    Stage 1 looks up the tag; stage 2 passes the beat on, unless the tag came to its end in the cycle before.
 
     Members
     -------
@@ -33,21 +35,24 @@ class ReadWatch(wiring.Component):
         m = Module()
         out = Signal(TAGS)
         at = Signal(range(TAGS))         # looked at while all is gone
-        known, lost = Signal(), Signal()
-        back, answer = self.i_completion.p, self.o_completion.p
         wiring.connect(m, wiring.flipped(self.i_read), wiring.flipped(self.o_read))
-        m.d.comb += [
-            known.eq(self.i_completion.valid & out.bit_select(back.tag, 1)),
-            lost.eq(self.gone & ~self.i_completion.valid & out.bit_select(at, 1)),
-            self.i_completion.ready.eq(1),
-            self.o_completion.valid.eq(known | lost),
-        ]
         m.d.sync += at.eq(at + 1)
+
+        tag, back, answer = Signal(range(TAGS)), self.i_completion.p, self.o_completion.p
+        looked, beat_2 = Signal(), Signal(CompletionBeat)
+        m.d.comb += [self.i_completion.ready.eq(1), tag.eq(Mux(self.i_completion.valid, back.tag, at))]
+        m.d.sync += looked.eq((self.i_completion.valid | self.gone) & out.bit_select(tag, 1))
         with m.If(self.i_completion.valid):
-            m.d.comb += answer.eq(back)
+            m.d.sync += beat_2.eq(back)
         with m.Else():
-            m.d.comb += answer.end_badly(at)
+            m.d.sync += [beat_2.eq(0), *beat_2.end_badly(at)]
+
+        ends, ended, ended_tag = Signal(), Signal(), Signal(range(TAGS))
+        m.d.comb += [
+            self.o_completion.valid.eq(looked & ~(ended & (ended_tag == beat_2.tag))), answer.eq(beat_2),
+            ends.eq(self.o_completion.valid & beat_2.done),
+        ]
+        m.d.sync += [ended.eq(ends), ended_tag.eq(beat_2.tag)]
         sent = one_hot(self.o_read.valid & self.o_read.ready, self.o_read.p.tag, TAGS)
-        ended = one_hot(self.o_completion.valid & answer.done, answer.tag, TAGS)
-        m.d.sync += out.eq((out | sent) & ~ended)
+        m.d.sync += out.eq((out | sent) & ~one_hot(ends, beat_2.tag, TAGS))
         return m

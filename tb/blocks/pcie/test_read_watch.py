@@ -23,13 +23,14 @@ class Watch:
 
     def __init__(self, dut):
         self.dut, self.rng, self.out, self.seen = dut, random.Random(bench_seed()), set(), Counter()
+        self.before = None, 0, 0, 0     # answer, its beat, done and gone of the last cycle
 
     def some_tag(self):
         return self.rng.choice([*self.out]) if self.out and self.rng.random() < 0.7 else self.rng.randrange(TAGS)
 
     async def cycle(self, *, read=None, taken=1, answer=None, done=0, gone=0):
-        """Ask for the tag ``read`` and answer the tag ``answer``, None for neither; what must be, is. Returns the tag
-        that the watch gave up."""
+        """Ask for the tag ``read`` and answer the tag ``answer``, None for neither; what must be, is: of answers, a
+        cycle later. Returns the tag that the watch gave up."""
         dut, rng, lost = self.dut, self.rng, None
         request = pack(ReadTlp, address=rng.getrandbits(62), dwords=rng.getrandbits(11), first_be=rng.getrandbits(4),
                        last_be=rng.getrandbits(4), tag=rng.randrange(TAGS) if read is None else read)
@@ -42,6 +43,7 @@ class Watch:
         await ReadOnly()
         assert int(dut.o_read__valid.value) == (read is not None) and int(dut.i_read__ready.value) == taken
         assert int(dut.o_read__payload.value) == request
+        (answer, beat, done, gone), self.before = self.before, (answer, beat, done, gone)
         shown, value = int(dut.o_completion__valid.value), int(dut.o_completion__payload.value)
         if answer is not None:
             assert shown == (answer in self.out), f"tag {answer}"
@@ -54,12 +56,13 @@ class Watch:
             assert gone and lost in self.out, f"tag {lost}"
             assert value == pack(CompletionBeat, tag=lost, last=1, done=1, error=1)
             self.seen["lost"] += 1
+        if shown and (lost is not None or done):
+            self.out.discard(lost if answer is None else answer)
         if read is not None:
             self.seen["read" if taken else "refused read"] += 1
         await RisingEdge(dut.clk)
         if read is not None and taken:
             self.out.add(read)
-        self.out.discard(lost if answer is None else answer if done else None)
         return lost
 
 
@@ -78,8 +81,9 @@ async def every_tag_is_watched(dut):
         assert len(out) > TAGS // 4, "hardly a tag was out"
         for tag in rng.sample(sorted(out), 9):
             await watch.cycle(answer=tag, done=1, gone=1)       # what comes all the same passes
+        await watch.cycle(gone=1)
         left = len(out)
-        lost = [await watch.cycle(gone=1) for _ in range(TAGS)]
+        lost = [await watch.cycle(gone=int(k < TAGS - 1)) for k in range(TAGS)]
         assert sum(tag is not None for tag in lost) == left and not out
     for tag in range(TAGS):
         await watch.cycle(answer=tag, done=1)
