@@ -24,8 +24,9 @@ class NodeBuilder(wiring.Component):
     A place holds one body, in the encoding that comes first of those that still fit: LIST, RUNS, BITMAP. When holes
     come that only a later one can hold, the entries of the body are put into a new one, one per cycle.
 
-    A run takes 5 cycles, plus 2 for every node it seals. A change of the encoding takes one cycle more and one for
-    each entry: 21 at most (20 holes of a list), and 11 from runs to a bitmap; that is at most twice per node.
+    A run takes 5 cycles where one follows the other, plus 3 for every node it seals. A change of the encoding takes
+    one cycle more and one for each entry: 21 at most (20 holes of a list), and 11 from runs to a bitmap; that is at
+    most twice per node.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ class NodeBuilder(wiring.Component):
         # A body whose encoding changes: what is left of it, its first entry, and whether there is another.
         changing, of_list = Signal(), Signal()
         source, left, entry = Signal(abi.NODE_BODY_BITS), Signal(range(abi.LIST_HOLES + 1)), Signal(Piece)
-        piece, grown, wanted = growth.piece, growth.grown, growth.wanted
+        piece, grown, wanted = growth.piece, growth.grown, Signal(ENCODING_WIDTH)   # `wanted`: with the piece
         m.d.comb += [
             places.qpn.eq(run.qpn), places.generation.eq(run.generation), places.slot.eq(slot),
             places.time_ns.eq(self.time_ns), places.node_age_ns.eq(self.node_age_ns),
@@ -79,7 +80,7 @@ class NodeBuilder(wiring.Component):
             entry.length.eq(Mux(of_list, 1, source[abi.OFFSET_BITS:RUN_BITS])),
             growth.draft.eq(draft), growth.run_psn.eq(run.psn), growth.run_length.eq(run.length),
             growth.added.eq(Mux(changing, entry.as_value(), piece.as_value())),
-            growth.encoding.eq(Mux(changing, encoding, wanted)),
+            growth.encoding.eq(wanted),
             write.addr.eq(slot), write.data.eq(draft), read.addr.eq(places.hit_slot), read.en.eq(1),
             self.idle.eq(places.empty & ~held & ~self.i.valid & ~self.o.valid),
         ]
@@ -135,6 +136,9 @@ class NodeBuilder(wiring.Component):
                 m.next = "SEAL"
             with m.State("MEASURE"):  # how much of the run fits is being found
                 m.d.comb += growth.measuring.eq(1)
+                m.next = "WEIGH"
+            with m.State("WEIGH"):  # the encoding for that is being found
+                m.d.sync += wanted.eq(growth.wanted)
                 m.next = "GROW"
             with m.State("GROW"):  # adds as much of the run as fits
                 is_list = encoding == abi.Encoding.LIST.value
@@ -144,7 +148,7 @@ class NodeBuilder(wiring.Component):
                     m.d.sync += [
                         source.eq(draft.body), of_list.eq(is_list),
                         left.eq(Mux(is_list, draft.counts.count, draft.counts.runs)),
-                        encoding.eq(wanted), draft.eq(0), draft.base.eq(draft.base),
+                        encoding.eq(wanted), draft.eq(0), draft.base.eq(draft.base), changing.eq(1),
                     ]
                     m.next = "CHANGE"
                 with m.Else():
@@ -155,13 +159,17 @@ class NodeBuilder(wiring.Component):
                     with m.If((grown.counts.count == abi.NODE_HOLES_MAX) | ((run.length == piece.length) & run.seal)):
                         m.next = "SEAL"
                     with m.Elif(run.length == piece.length):
+                        m.d.comb += self.i.ready.eq(~places.expired)
                         m.d.sync += held.eq(0)
                         m.next = "IDLE"
+                        with m.If(self.i.valid & ~places.expired):
+                            m.d.sync += [run.eq(self.i.payload), held.eq(1)]
+                            m.next = "LOOKUP"
             with m.State("CHANGE"):  # puts the entries of the body into one of another encoding
-                m.d.comb += changing.eq(1)
                 m.d.sync += [draft.eq(grown), left.eq(left - 1),
                              source.eq(Mux(of_list, source >> abi.OFFSET_BITS, source >> RUN_BITS))]
                 with m.If(left == 1):
+                    m.d.sync += changing.eq(0)
                     m.next = "GROW"
             with m.State("SEAL"):  # waits for the report's place
                 with m.If(~self.o.valid | self.o.ready):
