@@ -9,6 +9,7 @@ from .. import abi
 from ..layouts import NODE
 from ..logic import below, encoded, first, one_hot, total
 from ..params import CardParams
+from .index_of import IndexOf
 
 COUNT_WIDTH = 9         # of the holes of one node
 ENCODING_WIDTH = 2      # of the encodings there are
@@ -250,6 +251,7 @@ class HeadCache(wiring.Component):
         match, node, n = self.match, self.fill.fill_node, len(tags)
         header = data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24})
         asked, looked = Signal(header, name="asked"), Signal(header, name="looked")
+        m.submodules.head, m.submodules.hit = head, hit = IndexOf(n), IndexOf(n)
         own, inside, heads, hits = (Signal(n, name=name) for name in ("own", "inside", "heads", "hits"))
 
         def compare(header, entry, name):
@@ -271,9 +273,9 @@ class HeadCache(wiring.Component):
                     Mux(match.look_en, coming[1 + k][which], bits[k])) for k in range(n)))
         m.d.comb += [
             heads.eq(own & Cat(tag.head for tag in tags)), hits.eq(inside & Cat(tag.valid for tag in tags)),
-            match.head.eq(heads.any()), match.head_index.eq(encoded(heads)),
+            head.i.eq(heads), match.head.eq(head.found), match.head_index.eq(head.index),
             match.head_node.eq(record(match.head_index)),
-            match.hit.eq(hits.any()), match.index.eq(encoded(hits)),
+            hit.i.eq(hits), match.hit.eq(hit.found), match.index.eq(hit.index),
         ]
         m.d.sync += match.cached.eq(total(own & Cat(tag.valid for tag in tags)))
         return heads
@@ -281,16 +283,16 @@ class HeadCache(wiring.Component):
     def _ripe(self, m, tags, record):
         """Pick a head that is done; one-hot."""
         match, n = self.match, len(tags)
-        ripe, shown = Signal(n, name="all_ripe"), Signal(n, name="ripe_shown")
+        heads = Cat(tag.head for tag in tags)
+        ripe, shown, picked = Signal(n), Signal(n), Signal(name="ripe_picked")
         m.d.comb += [
-            ripe.eq(Cat(tag.head & tag.done for tag in tags)), match.ripening.eq(ripe.any()),
+            ripe.eq(heads & Cat(tag.done for tag in tags)), match.ripening.eq(ripe.any()),
             # It may have left in the cycle in which it was picked.
-            match.ripe.eq((shown & Cat(tag.head for tag in tags)).any()),
+            match.ripe.eq(picked & Array(heads)[match.ripe_index]),
             match.ripe_node.eq(record(match.ripe_index)),
         ]
-        chosen = Signal(index_width(self.params))
-        m.d.comb += chosen.eq(first(ripe))
-        m.d.sync += [shown.eq(ripe & one_hot(~match.flush_en, chosen, n)), match.ripe_index.eq(chosen)]
+        m.d.comb += shown.eq(one_hot(picked, match.ripe_index, n) & heads)
+        m.d.sync += [picked.eq(ripe.any() & ~match.flush_en), match.ripe_index.eq(first(ripe))]
         return shown
 
     def _end(self, m, tags, record):

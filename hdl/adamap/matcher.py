@@ -15,6 +15,7 @@ from .head_cache import Record, index_width, match_port, retire_port
 from .hold import LongReport
 from .mark_lane import MarkLane, judged_header
 from .match_entry import MatchEntry
+from .passing import Passing
 from .retire import RetireLane
 from .wait_queue import MatchItem, WaitQueue
 
@@ -228,25 +229,19 @@ class Matcher(wiring.Component):
 
     def _look_up(self, m, waits, lane, space, look, looked, resolve, newest, quiet):
         """Third stage: find the header's node; take the list's head out if it is finished or passed over."""
+        m.submodules.passing = passing = Passing()
         cache, item, source = self.cache, look.chosen.item, look.chosen.source
-        distance, past = Signal(24), Signal(24)     # from the head's first RSN; behind its last one
-        is_header, passed, go, retires, held_up = (source != Source.FORCE, Signal(), Signal(), Signal(), Signal())
-        goes_on, older = Signal(), Signal()
+        is_header, older, retires = source != Source.FORCE, Signal(), passing.retires
         m.d.comb += [
-            self.row_en.eq(look.valid), self.row_index.eq(item.qpn),
-            older.eq(waits.older & is_header),
-            distance.eq(item.rsn - cache.head_node.rsn[:24]), past.eq(look.passed_rsn - cache.head_node.end[:24]),
+            self.row_en.eq(look.valid), self.row_index.eq(item.qpn), older.eq(waits.older & is_header),
             # A header of the same QP that may join or leave the queue right now is waited for.
-            held_up.eq(resolve.valid & (resolve.item.qpn == item.qpn) & is_header
-                       & (~resolve.hit | (resolve.source == Source.WAITING))),
-            # With much slack `past` may be below all that 24 bits can say: then `distance` is small.
-            passed.eq(Mux(is_header, ~distance[23] & ~past[23] & (distance[22] | ~look.far),
-                          look.chosen.any_head | (distance == 0))),
-            go.eq(look.valid & ~held_up),
-            retires.eq(go & ~older & cache.head & passed),
-            # Beside the one head that goes, a header may pass if its node is the new head.
-            goes_on.eq(~retires | ~is_header | (cache.hit & cache.next & ~item.probe)),
-            looked.eq(go & (~retires | space) & goes_on),
+            passing.held_up.eq(resolve.valid & (resolve.item.qpn == item.qpn) & is_header
+                               & (~resolve.hit | (resolve.source == Source.WAITING))),
+            passing.valid.eq(look.valid), passing.is_header.eq(is_header), passing.any_head.eq(look.chosen.any_head),
+            passing.rsn.eq(item.rsn), passing.passed_rsn.eq(look.passed_rsn), passing.far.eq(look.far),
+            passing.head.eq(cache.head), passing.head_rsn.eq(cache.head_node.rsn),
+            passing.head_end.eq(cache.head_node.end), passing.older.eq(older), passing.space.eq(space),
+            passing.follows.eq(cache.hit & cache.next & ~item.probe), looked.eq(passing.looked),
             cache.retire_head.eq(retires & space), cache.retire_ripe.eq(~retires & cache.ripe & ~quiet & space),
             lane.op_en.eq(cache.retire_head | cache.retire_ripe),
         ]
@@ -258,7 +253,7 @@ class Matcher(wiring.Component):
             resolve.valid.eq(looked & is_header), resolve.item.eq(item), resolve.source.eq(source),
             resolve.place.eq(look.chosen.place), resolve.older.eq(older),
             resolve.hit.eq(cache.hit & ~item.probe & ~older), resolve.index.eq(cache.index),
-            resolve.head.eq(cache.head), resolve.behind.eq(cache.head & distance[23]),
+            resolve.head.eq(cache.head), resolve.behind.eq(cache.head & passing.behind),
             resolve.head_rsn.eq(cache.head_node.rsn),
         ]
 

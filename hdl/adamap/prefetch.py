@@ -44,7 +44,7 @@ class Prefetch(wiring.Component):
     forgotten.
 
     Independent of QP control state. A list is looked at when a doorbell, the matcher or an arriving node gives
-    reason to; a look takes 5 cycles and one more per block to be read, an arriving read 5 and 4 per further block,
+    reason to; a look takes 5 cycles and one more per block to be read, an arriving read 6 and 4 per further block,
     and then its list is looked at once more. Lists that nobody waits for leave a quarter of the cache free; a list
     with a waiting header may take any entry, and turns out an untouched last node of another one (which is fetched
     again later) or, when none is found for some time, has another list's head retired early.
@@ -160,6 +160,7 @@ class Prefetch(wiring.Component):
         lines = Signal(range(LINES + 1))    # blocks to read
         within = Signal(range(LINES + 1))   # blocks to the end of the extent
         page_left = Signal(range(LINES + 1))
+        other = Signal()                    # the list does not go on with the block; a cycle late
         given_up = Signal()                 # what is left of the read is not wanted
         reason = Signal(8)
         m.d.comb += [
@@ -201,6 +202,8 @@ class Prefetch(wiring.Component):
             several.eq(least(least(space, spare), least(within, page_left))),
         ]
         # What arrived is looked at a cycle before it is taken.
+        m.d.sync += other.eq(~live | (generation != fetch.generation)
+                             | (block != (fetch.block + part)[:p.block_bits]))
         m.submodules.check = check = NodeCheck()
         next_block = Signal(p.block_bits)
         m.d.sync += next_block.eq(
@@ -248,7 +251,7 @@ class Prefetch(wiring.Component):
                     with m.Case(LOOK):
                         m.next = "LOOK"
                     with m.Case(LAND):
-                        m.next = "LAND"
+                        m.next = "CHECK_NODE"
                     with m.Case(CONTROL):
                         m.next = "CONTROL"
                     with m.Default():
@@ -301,8 +304,7 @@ class Prefetch(wiring.Component):
             with m.State("LAND"):  # checks a node
                 final = part + 1 == fetch.lines
                 m.next = "NEXT"
-                with m.If(~live | (generation != fetch.generation) | given_up
-                          | (block != (fetch.block + part)[:p.block_bits])):
+                with m.If(other | given_up):
                     m.d.comb += cache.release_en.eq(1)
                     m.d.sync += given_up.eq(1)
                     with m.If(final):

@@ -97,7 +97,7 @@ class WaitQueue(wiring.Component):
                 removing[k].eq(self.remove_en & there[k] & here[k]),
             ]
         gone, picks = up_to(m, removing, or_, "gone"), lowest(m, ready, "ready")
-        self._ask(m, line, used, there, own, removing, gone)
+        self._ask(m, line, used, there, own, here, gone)
         places = [e.place for e in line]
         m.d.comb += [
             self.waiting.eq(Cat(waits.any() for waits in waiting)),
@@ -139,7 +139,7 @@ class WaitQueue(wiring.Component):
         ]
         return m
 
-    def _ask(self, m, line, used, there, own, removing, gone):
+    def _ask(self, m, line, used, there, own, here, gone):
         """Keep a bit for each header that is older than the one asked for, while headers come and go."""
         n, width, passed = len(line), self.params.qpn_width, up_to(m, own, or_, "passed")
         older, asked, coming = Signal(n, name="older_ones"), Signal(n), Signal(2)
@@ -149,7 +149,7 @@ class WaitQueue(wiring.Component):
                          for t, e, o in zip(there, line, passed, strict=True))),
             coming.eq(Cat(self.insert_en & ~queued & (self.item.qpn[:width] == qpn[:width]) for qpn, queued in (
                 (asked_qpn, asked_queued), (self.ask_qpn, self.ask_queued)))),
-            self.older.eq((older & ~removing).any() | coming[0]),
+            self.older.eq(Mux(self.remove_en, (older & ~here).any(), older.any()) | coming[0]),
         ]
         with m.If(self.ask_en):
             m.d.sync += [asked_qpn.eq(self.ask_qpn), asked_queued.eq(self.ask_queued)]

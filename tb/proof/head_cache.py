@@ -90,7 +90,7 @@ class HeadCacheSpec(Spec):
                    **self.proof)
         own = [c.valid & (c.qpn == looked.qpn) for c in copies]
         hits = [o & ((looked.rsn - c.rsn)[:RSN_BITS + 2] < c.count) for o, c in zip(own, copies, strict=True)]
-        self.check("a lookup is remembered, and the ripe head that was picked", self._looked(copies, looked, own, hits),
+        self.check("a lookup is remembered", self._looked(copies, looked, own, hits),
                    **self.proof)
         self.check("it is known where the list spoken of ends", self._ends(copies, spoken_of, known), **self.proof)
         self.check("no RSN of a list in two entries", sum(hits) <= 1, **self.proof)
@@ -141,12 +141,10 @@ class HeadCacheSpec(Spec):
     def _looked(self, copies, looked, own, hits):
         """What the first stage of a lookup found, of the entries that are still there."""
         asked = self.inside("dut.looked", data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24}))
-        found, inside, ripe = (self.inside(f"dut.{name}", len(copies)) for name in ("own", "inside", "ripe_shown"))
-        index = self.inside("dut.match__ripe_index", range(len(copies)))
+        found, inside = (self.inside(f"dut.{name}", len(copies)) for name in ("own", "inside"))
         return [
             (asked.qpn == looked.qpn) & (asked.rsn == looked.rsn) & (asked.generation == 0),
             *(~c.valid | ((found[k] == own[k]) & (inside[k] == hits[k])) for k, c in enumerate(copies)),
-            *(~ripe[k] | (index == k) for k in range(len(copies))),
         ]
 
     def _ends(self, copies, spoken_of, known):
@@ -169,7 +167,7 @@ BROKEN = [
            ("one_hot(match.retire_ripe & (ripe & linked).any(), after_ripe, n)", "0")),
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
            ("(fill.release_index == fill.peek_index) & peek.valid", "peek.valid")),
-    Broken(HeadCacheSpec, "a lookup is remembered, and the ripe head that was picked",
+    Broken(HeadCacheSpec, "a lookup is remembered",
            ("Mux(match.look_en, coming[0][which], staying[which])", "coming[0][which]")),
     Broken(HeadCacheSpec, "it is known where the list spoken of ends",
            ("listed & Cat(tag.valid & ~tag.linked for tag in tags)", "listed & Cat(tag.valid for tag in tags)")),
