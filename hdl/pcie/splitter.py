@@ -30,12 +30,15 @@ class Splitter(wiring.Component):
         valid = Signal()
         request = Signal(DmaRequest)
         mask = Signal(12)
+        # To the next multiple of the size, and whether the request ends before it: known with the request, for `ready`
+        # of whoever asks hangs on that.
         space = Signal(13)
         final = Signal()
+        first_space, left = Signal(13), Signal.like(request.length)
         m.d.comb += [
             mask.eq((1 << self.size + SIZE_MIN_LOG2) - 1),
-            space.eq((~request.address[:12] & mask) + 1),
-            final.eq(request.length <= space),
+            first_space.eq((~self.i.p.address[:12] & mask) + 1),
+            left.eq(request.length - space),
             self.o.valid.eq(valid),
             self.o.p.address.eq(request.address),
             self.o.p.length.eq(Mux(final, request.length, space)),
@@ -44,10 +47,11 @@ class Splitter(wiring.Component):
         ]
         assert PAGE_BYTES == 1 << len(mask)
         with m.If(self.i.ready):
-            m.d.sync += [valid.eq(self.i.valid), request.eq(self.i.payload)]
+            m.d.sync += [valid.eq(self.i.valid), request.eq(self.i.payload), space.eq(first_space),
+                         final.eq(self.i.p.length <= first_space)]
         with m.Elif(self.o.ready):
             m.d.sync += [
                 request.address.eq((request.address | mask) + 1),
-                request.length.eq(request.length - space),
+                request.length.eq(left), space.eq(mask + 1), final.eq(left <= mask + 1),
             ]
         return m

@@ -46,9 +46,11 @@ class SplitterSpec(Spec):
             m.d.sync += busy.eq(1)
         with m.Elif(leaves & (out.length == due)):
             m.d.sync += busy.eq(0)
-        kept = self.inside("dut.request", DmaRequest)
+        kept, space, final = (self.inside(f"dut.{name}", shape) for name, shape in (
+            ("request", DmaRequest), ("space", LENGTH_BITS), ("final", 1)))
         self.check("what is kept of a request is what is due of it", ~busy | (
             (kept.address == at) & (kept.length == due) & (kept.last == ends) & (due != 0)
+            & (space == largest - offset) & (final == (due <= space))
             & (at + due <= (1 << ADDRESS_BITS) + LARGEST)), **together)
         self.check("a piece has bytes, and not more than are due",
                    ~dut.o.valid | ((out.length != 0) & (out.length <= due)), **together)
@@ -71,10 +73,10 @@ class SplitterSpec(Spec):
 SPECS = [SplitterSpec]
 BROKEN = [
     Broken(SplitterSpec, "what is kept of a request is what is due of it",
-           ("request.length.eq(request.length - space)", "request.length.eq(request.length - space + 1)")),
+           ("left.eq(request.length - space)", "left.eq(request.length - space + 1)")),
     Broken(SplitterSpec, "a piece has bytes, and not more than are due",
            ("Mux(final, request.length, space)", "Mux(final, space, space)")),
-    Broken(SplitterSpec, "no piece crosses a multiple of the size", ("(~request.address[:12] & mask) + 1", "mask")),
+    Broken(SplitterSpec, "no piece crosses a multiple of the size", ("(~self.i.p.address[:12] & mask) + 1", "mask")),
     Broken(SplitterSpec, "pieces follow each other", ("(request.address | mask) + 1", "request.address + mask + 1")),
     Broken(SplitterSpec, "pieces are as large as may be",
            ("(1 << self.size + SIZE_MIN_LOG2) - 1", "(1 << SIZE_MIN_LOG2) - 1")),
@@ -82,5 +84,5 @@ BROKEN = [
     Broken(SplitterSpec, "a request is cut to its end", ("(self.o.ready & final)", "self.o.ready")),
     Broken(SplitterSpec, "what is offered stays", ("with m.Elif(self.o.ready):", "with m.Else():")),
     Broken(SplitterSpec, "no deadlock: a request that was taken is offered, at once",
-           ("request.length <= space", "request.length < space")),
+           ("self.i.p.length <= first_space", "self.i.p.length < first_space")),
 ]
