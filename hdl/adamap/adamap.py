@@ -22,7 +22,7 @@ class Adamap(wiring.Component):
     """Receive window that lies in host memory: the newest and the first nodes are on the card, the rest is not.
 
     Throughput and latency are those of :class:`Window` (a packet per 2 cycles, latency 5) and :class:`Matcher`
-    (a header per cycle, latency 5, when its node is cached). The room never keeps a packet from being placed on
+    (a header per cycle, latency 6, when its node is cached). The room never keeps a packet from being placed on
     account of a list: a header that finds no space in the match queue is left to the driver.
 
     Parameters

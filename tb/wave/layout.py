@@ -29,7 +29,7 @@ OVERVIEW = (
     )),
     ("card B matcher", "b", (
         "adamap.*matcher: i{probe psn rsn} *_state refuse__stb refuse__reason:Reason",
-        "adamap.*cache: match__hit match__index match__slot",
+        "adamap.*cache: match__hit match__index match__head_index",
         "adamap.*matcher: o_report{entry<REPORT_RETIRE.kind> entry<REPORT_RETIRE.rsn> entry<REPORT_RETIRE.residue>}",
     )),
     ("card B prefetch", "b", (
@@ -100,7 +100,7 @@ CARD = (
     )),
     ("matcher", (
         "adamap.*matcher: i{qpn psn rsn probe ticket} space unmatched *_state idle",
-        "adamap.*cache: match__qpn match__rsn match__hit match__index match__slot match__mark_en match__mark_index",
+        "adamap.*cache: match__qpn match__rsn match__hit match__index match__next match__mark_en match__mark_index",
         "adamap.*matcher: refuse__stb refuse__reason:Reason",
         "adamap.*matcher: count_cache_hits count_cache_misses count_match_stall_cycles count_nodes_retired "
         "count_nodes_residue",
