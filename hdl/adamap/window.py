@@ -264,7 +264,7 @@ class Window(wiring.Component):
         seen = Signal(data.StructLayout({
             "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "slide": 24, "insert": 1, "seal": 1}))
         distance, cum_distance = Signal(signed(24)), Signal(signed(24))
-        place, reorder = distance[:exact_log2(bits)], Signal(range(bits + 1))
+        place, reorder = distance[:exact_log2(bits)], Signal(range(bits))       # `reorder`: the distance less 1
         behind, far, stale, inside, received, newest = (Signal(name=n) for n in (
             "behind", "far", "stale", "inside", "received", "newest"))
         m.d.comb += [
@@ -278,10 +278,9 @@ class Window(wiring.Component):
             inside.eq(~behind & (distance < bits)),
             received.eq(inside & (row.bitmap >> place)[0]),
             newest.eq(~inside | ~(row.bitmap & ~below(m, place, bits, "older")).any()),
-            reorder.eq(
-                Mux(self.reorder_distance > bits, bits, Mux(self.reorder_distance == 0, 1, self.reorder_distance))
-            ),
         ]
+        m.d.sync += reorder.eq(Mux(self.reorder_distance > bits, bits - 1,
+                                   Mux(self.reorder_distance == 0, 0, self.reorder_distance - 1)))
         with m.If(far):
             m.d.comb += seen.verdict.eq(Verdict.FAR)
         with m.Elif(request.probe):
@@ -301,8 +300,8 @@ class Window(wiring.Component):
             m.d.comb += seen.verdict.eq(Verdict.DUPLICATE)
         with m.Else():
             m.d.comb += [seen.verdict.eq(Verdict.ACCEPT), seen.seal.eq(request.ack_req)]
-            with m.If(newest & (distance >= reorder)):
-                m.d.comb += [seen.insert.eq(1), seen.slide.eq(distance - reorder + 1)]
+            with m.If(newest & (distance > reorder)):
+                m.d.comb += [seen.insert.eq(1), seen.slide.eq(distance - reorder)]
             with m.Else():
                 m.d.comb += seen.mark.eq(one_hot(1, place, bits))
         return seen
