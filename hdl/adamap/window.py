@@ -264,7 +264,7 @@ class Window(wiring.Component):
         seen = Signal(data.StructLayout({
             "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "slide": 24, "insert": 1, "seal": 1}))
         distance, cum_distance = Signal(signed(24)), Signal(signed(24))
-        place, reorder = distance[:exact_log2(bits)], Signal(range(bits))       # `reorder`: the distance less 1
+        place, reorder = distance[:exact_log2(bits)], Signal(range(bits), name="reorder")   # `reorder`: less 1
         behind, far, stale, inside, received, newest = (Signal(name=n) for n in (
             "behind", "far", "stale", "inside", "received", "newest"))
         m.d.comb += [

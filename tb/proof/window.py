@@ -46,6 +46,10 @@ class WindowSpec(Spec):
         qpn, start = self.constant(m, 1, "some_qpn"), self.constant(m, 32, "start")
         offset = self.constant(m, 25, "some_offset")        # of the PSN followed, from the base at the start
         m.d.comb += dut.reorder_distance.eq(reorder)
+        self.start_anywhere("dut.reorder")          # the distance stands since before the first packet
+        clamped = self.inside("dut.reorder", range(BITS)) + 1 == Mux(
+            reorder > BITS, BITS, Mux(reorder == 0, 1, reorder))
+        self.assume_first(clamped)
 
         # The rows; what is not in the bitmap was received before, or is a hole, if it lies behind the base.
         row = data.StructLayout({"base": 32, "bitmap": BITS - 1, "holes": HOLES_BITS, "owed": 1})
@@ -99,7 +103,7 @@ class WindowSpec(Spec):
 
         self._kept(m, SimpleNamespace(
             dut=dut, rows=rows, qpn=qpn, at=at, has=has, hole=hole, fresh=fresh, own=own, queue=queue, filled=filled,
-            last=last, known=known, reorder=reorder, newest=newest))
+            last=last, known=known, reorder=reorder, clamped=clamped, newest=newest))
         self.check("received at most once", ~(accepted & received), **TOGETHER)
         self.check("never received and a hole", ~(has & hole) & ~(covers & has), **TOGETHER)
         self.check("a hole at most once", ~(covers & hole), **TOGETHER)
@@ -160,6 +164,7 @@ class WindowSpec(Spec):
             ~d.next_full | (w.queue.bit_select(Value.cast(w.fresh + d.active), 1) == d.next_request.qpn[0]),
         ], **TOGETHER)
         self.check("a packet does what its place in the window asks for", [
+            w.clamped,
             *(~current | (state != EFFECT) | case for case in self._classified(m, d, row, w)),
             *(~current | (state != SLIDE) | case for case in self._slid(m, d, row, moved, w, its))], **TOGETHER)
 
