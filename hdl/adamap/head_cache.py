@@ -77,7 +77,8 @@ def match_port(params):
     ``retire_head`` and ``retire_ripe`` take the one or the other out of its list, one per cycle.
 
     ``node`` and ``pending`` come one cycle after ``read_en`` and stay; they lack the marks of that cycle and the next.
-    ``read_node`` is what was fetched into ``read_index``, at once. ``mark_bitmap``: the node marked is a BITMAP.
+    ``read_node`` is what was fetched into ``read_index``, at once. ``mark_bitmap``: what is marked, if
+    anything, is a BITMAP; known early, and no node is filled in then.
     """
     index = index_width(params)
     return wiring.Signature({
@@ -267,10 +268,11 @@ class HeadCache(wiring.Component):
         m.d.comb += [asked.qpn.eq(match.qpn), asked.generation.eq(match.generation), asked.rsn.eq(match.rsn)]
         with m.If(match.look_en):
             m.d.sync += looked.eq(asked)
-        for which, bits in enumerate((own, inside)):
-            m.d.sync += bits.eq(Cat(
-                Mux(filled[k], Mux(match.look_en, coming[0][which], staying[which]),
-                    Mux(match.look_en, coming[1 + k][which], bits[k])) for k in range(n)))
+        for k in range(n):      # `look_en` comes late: it enables
+            for which, bits in enumerate((own, inside)):
+                with m.If(match.look_en | filled[k]):
+                    m.d.sync += bits[k].eq(Mux(filled[k], Mux(match.look_en, coming[0][which], staying[which]),
+                                               coming[1 + k][which]))
         m.d.comb += [
             heads.eq(own & Cat(tag.head for tag in tags)), hits.eq(inside & Cat(tag.valid for tag in tags)),
             head.i.eq(heads), match.head.eq(head.found), match.head_index.eq(head.index),
@@ -329,7 +331,7 @@ class HeadCache(wiring.Component):
         block_write, block_peek, block_read = blocks.write_port(), blocks.read_port(), blocks.read_port()
         node, mark_body = fill.fill_node, match.mark_en & match.mark_bitmap
         m.d.comb += [
-            fill.fill_ready.eq(~mark_body),
+            fill.fill_ready.eq(~match.mark_bitmap),
             write.en.eq(match.mark_en), write.addr.eq(match.mark_index),
             write.data.open.eq(match.mark.open), write.data.left.eq(match.mark.left),
             body_write.en.eq(mark_body | fill.fill_en),

@@ -90,7 +90,7 @@ class MarkLane(wiring.Component):
         m.submodules.check = check = HoleCheck()
         m.submodules.forward = forward = MarkForward(self.params)
         pending, header = Signal(Pending), Signal(judged_header(self.params))
-        is_open, matched, bit = Signal(), Signal(), Signal(COUNT_WIDTH)
+        is_open, matched, bit, is_bitmap = Signal(), Signal(), Signal(COUNT_WIDTH), Signal()
         # Whether the hole is open is looked up in what was read and in both marks at once; `mark_en` comes late.
         sources = (self.pending, forward.last, self.mark)
         is_source, opens = Signal(len(sources)), Signal(len(sources))
@@ -105,10 +105,11 @@ class MarkLane(wiring.Component):
             pending.eq(forward.now), header.eq(self.i),
             opens.eq(Cat((source.open >> check.bit)[0] & (source.left != 0) for source in sources)),
             is_source.eq(Cat(~forward.is_mark & ~forward.is_last, forward.is_last, forward.is_mark)),
-            bit.eq(check.bit), self.mark_bitmap.eq(self.node.encoding == abi.Encoding.BITMAP.value),
+            bit.eq(check.bit), is_bitmap.eq(self.node.encoding == abi.Encoding.BITMAP.value),
         ]
         m.d.comb += [
             matched.eq(header.valid & header.hit & check.matches),
+            self.mark_bitmap.eq(header.valid & header.hit & is_bitmap),     # early: fills wait for it
             self.mark_en.eq(matched & is_open), self.mark_index.eq(header.index),
             self.mark.open.eq(pending.open & ~(Const(1, 1) << bit)[:abi.NODE_BODY_BITS]),
             self.mark.left.eq(pending.left - 1),

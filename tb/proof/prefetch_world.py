@@ -152,7 +152,7 @@ def matcher(spec, m, w):
         dropping.eq(spec.free(1, "drop") & match.head & lives[looked].alive & ~dut.granted),
         match.retire_head.eq(dropping),
         match.mark_en.eq(spec.free(1, "mark") & copies[marked].valid & ~dut.granted), match.mark_index.eq(marked),
-        match.mark_bitmap.eq(spec.free(1, "mark_bitmap")),
+        match.mark_bitmap.eq(spec.free(1, "mark_bitmap") & match.mark_en),
     ]
     m.d.sync += looked.eq(match.qpn)
     flush = spec.free(1, "flush")

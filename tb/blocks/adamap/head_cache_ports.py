@@ -87,7 +87,7 @@ class HeadCachePorts:
         for side, index in (("match", c.read), ("retire", c.retire_read)):
             getattr(dut, f"{side}__read_en").value = index is not None
             getattr(dut, f"{side}__read_index").value = index or 0
-        dut.match__mark_en.value = c.mark is not None
+        dut.match__mark_en.value, dut.match__mark_bitmap.value = c.mark is not None, 0
         if c.mark is not None:
             index, bit = c.mark
             node = entries[index].node
