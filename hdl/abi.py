@@ -87,6 +87,11 @@ _RO, _RW, _DB = Access.RO, Access.RW, Access.DOORBELL
 RING_BASE, RING_STRIDE = 0x200, 0x20
 COUNTER_BASE = 0x1000
 MSIX_TABLE_OFFSET = 0x8000
+# A page of windows of 64 bytes. One write of a descriptor of PUSH_RING, in one piece, to the window of its index modulo
+# their number says what its doorbell says; a card that has read all before it then takes it from there, and reads no
+# host memory. Any other write into the window is the doorbell alone. The descriptor is in the ring in either case.
+PUSH_BASE, PUSH_WINDOWS = 0x4000, 64
+PUSH_RING = Ring.SEND
 MSIX_PBA_OFFSET = 0xC000
 
 REGISTERS = [

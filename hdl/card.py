@@ -123,6 +123,7 @@ class Card(wiring.Component):
             wiring.connect(m, rings.o_request[k], endpoint.i_request[WRITE_RINGS + k])
             wiring.connect(m, rings.o_data[k], endpoint.i_data[WRITE_RINGS + k])
         wiring.connect(m, rings.o_interrupt, endpoint.i_interrupt)
+        wiring.connect(m, endpoint.o_push, rings.i_push)
 
     def _wire_supervisor(self, m):
         supervisor, command = self.supervisor, self.command

@@ -19,6 +19,7 @@ LENGTH_WIDTH = 13                 # holds PAYLOAD_MAX
 FRAME_LENGTH_WIDTH = 14           # of the bytes of a frame, or of what it carries
 LINE_WIDTH = 58                   # of a physical address divided by 64
 REQUEST_LINES_MAX = 4             # lines of one LineRequest
+PUSH_WINDOW_WIDTH = 6
 TICKET_WIDTH = 8                  # every received packet gets the next ticket
 
 
@@ -93,6 +94,14 @@ class RegisterWrite(data.Struct):
     address: 16
     data: 64
     wide: 1
+
+
+class PushedDescriptor(data.Struct):
+    """A host write into a window of ``abi.PUSH_BASE``: a ``whole`` descriptor, or less, whose ``data`` mean nothing."""
+
+    data: BEAT_BITS
+    window: PUSH_WINDOW_WIDTH
+    whole: 1
 
 
 # ------------------------------------------------------------------------------------- transmit

@@ -141,7 +141,7 @@ class U50(wiring.Component):
     def _wire_pcie(self, m):
         pcie, card = self.pcie, self.card
         m.submodules.bars = bars = Bars()
-        m.submodules.register_shim = shim = RegisterShim()
+        m.submodules.register_shim = shim = RegisterShim(windows=False)
         m.submodules.device_control = control = DeviceControl()
         m.submodules.link_up_cdc = FFSynchronizer(pcie["user_lnk_up"], link_up := Signal())
         m.submodules.power_good_cdc = FFSynchronizer(self.cmac["gt_powergoodout"], power_good := Signal(QSFP_LANES))

@@ -1,17 +1,19 @@
 """Host requests from the UltraScale+ hard block (CQ and CC interfaces): the register bus."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .. import abi
 from ..axis import axis_signature
 from ..interfaces import RegisterBus
-from ..layouts import BEAT_BITS
+from ..layouts import BEAT_BITS, PUSH_WINDOW_WIDTH, PushedDescriptor
 from .rq import RequestType
 from .tlp import DWORD_BITS
 
 CQ_USER_WIDTH, CC_USER_WIDTH = 183, 81
 DESCRIPTOR_DWORDS = 4
+WINDOW_DWORDS = abi.BLOCK_BYTES * 8 // DWORD_BITS
 CC_HEADER_DWORDS = 3
 REGISTER_BAR = 0
 READ_TIMEOUT_LOG2 = 6      # cycles the register bus has to answer
@@ -62,36 +64,51 @@ STATUS_OK, STATUS_UNSUPPORTED = 0, 1
 
 
 class RegisterShim(wiring.Component):
-    """Serves host reads and writes of 4 and 8 aligned bytes in BAR0, one at a time and in order.
+    """Serves host reads and writes of 4 and 8 aligned bytes in BAR0, one at a time and in order, and writes of up to 64
+    bytes into its windows for descriptors.
 
     Everything else is refused: writes and messages are dropped, what asks for an answer gets
     "unsupported request". So does a read that the register bus leaves unanswered for 64 cycles. A read of part of a
-    double word is served. Three cycles per write; a read takes four more than the register bus.
+    double word is served. Three cycles per write, four for a whole descriptor, which leaves as one; a read takes four
+    more than the register bus.
+
+    Parameters
+    ----------
+    windows : bool
+        Whether there are such windows; without them these writes are refused.
 
     Members
     -------
     s_axis_cq : In(AXI stream)
     m_axis_cc : Out(AXI stream)
     registers : Out(RegisterBus)
+    o_push : Out(stream.Signature(PushedDescriptor))
     refused : Out(1)
         A host request was refused.
     """
 
-    s_axis_cq: In(axis_signature(data_width=BEAT_BITS, user_width=CQ_USER_WIDTH, keep_lane_width=DWORD_BITS))
-    m_axis_cc: Out(axis_signature(data_width=BEAT_BITS, user_width=CC_USER_WIDTH, keep_lane_width=DWORD_BITS))
-    registers: Out(RegisterBus)
-    refused: Out(1)
+    def __init__(self, *, windows=True):
+        self._windows = windows
+        super().__init__({
+            "s_axis_cq": In(axis_signature(data_width=BEAT_BITS, user_width=CQ_USER_WIDTH, keep_lane_width=DWORD_BITS)),
+            "m_axis_cc": Out(axis_signature(data_width=BEAT_BITS, user_width=CC_USER_WIDTH,
+                                            keep_lane_width=DWORD_BITS)),
+            "registers": Out(RegisterBus),
+            "o_push": Out(stream.Signature(PushedDescriptor)),
+            "refused": Out(1),
+        })
 
     def elaborate(self, platform):
         m = Module()
         cq, cc = self.s_axis_cq, self.m_axis_cc
         head = Signal(HostDescriptor)
-        payload, first_be, last_be = Signal(64), Signal(4), Signal(4)
-        more = Signal()                  # the request has beats we skip
+        payload, first_be, last_be = Signal(BEAT_BITS), Signal(4), Signal(4)
+        first_bits = BEAT_BITS - DESCRIPTOR_DWORDS * DWORD_BITS      # of the payload, in the first beat
+        more = Signal()                  # the request has beats that are skipped, but for what a descriptor needs
         offset = Signal(16)
         timer = Signal(READ_TIMEOUT_LOG2 + 1)
 
-        single, double, in_bar = Signal(), Signal(), Signal()
+        single, double, in_bar, in_windows = Signal(), Signal(), Signal(), Signal()
         head_skip, byte_count = Signal(2), Signal(13)
         answer = Signal(AnswerDescriptor)
         word, is_ok, last_dword = Signal(64), Signal(), Signal(4)
@@ -100,6 +117,11 @@ class RegisterShim(wiring.Component):
             single.eq(head.dwords == 1),
             double.eq((head.dwords == 2) & ~head.address[0] & (first_be == 0xF) & (last_be == 0xF)),
             in_bar.eq(head.bar == REGISTER_BAR),
+            in_windows.eq(self._windows & (offset[12:] == abi.PUSH_BASE >> 12) & (head.dwords <= WINDOW_DWORDS)
+                          & (first_be != 0)),
+            self.o_push.p.data.eq(payload),
+            self.o_push.p.window.eq(offset[6:6 + PUSH_WINDOW_WIDTH]),
+            self.o_push.p.whole.eq((head.dwords == WINDOW_DWORDS) & (offset[:6] == 0) & (first_be & last_be).all()),
         ]
         # First byte and number of bytes that a read of one double word asks for; none counts as one.
         with m.If(single):
@@ -124,7 +146,7 @@ class RegisterShim(wiring.Component):
             answer.traffic_class.eq(head.traffic_class),
             answer.attributes.eq(head.attributes),
             self.registers.write.p.address.eq(offset),
-            self.registers.write.p.data.eq(Mux(single, Cat(payload[:32], payload[:32]), payload)),
+            self.registers.write.p.data.eq(Mux(single, Cat(payload[:32], payload[:32]), payload[:64])),
             self.registers.write.p.wide.eq(double),
             self.registers.read_address.eq(offset),
             cc.tdata.eq(Cat(answer, word)),
@@ -139,7 +161,7 @@ class RegisterShim(wiring.Component):
                 m.d.comb += cq.tready.eq(1)
                 m.d.sync += [
                     head.eq(cq.tdata[:DESCRIPTOR_DWORDS * DWORD_BITS]),
-                    payload.eq(cq.tdata[DESCRIPTOR_DWORDS * DWORD_BITS:]),
+                    payload[:first_bits].eq(cq.tdata[DESCRIPTOR_DWORDS * DWORD_BITS:]),
                     first_be.eq(cq.tuser[0:4]), last_be.eq(cq.tuser[8:12]),
                     more.eq(~cq.tlast), is_ok.eq(0), timer.eq(0),
                 ]
@@ -148,8 +170,11 @@ class RegisterShim(wiring.Component):
             with m.State("SKIP_REST"):
                 with m.If(more):
                     m.d.comb += cq.tready.eq(1)
+                    m.d.sync += payload[first_bits:].eq(cq.tdata)
                     with m.If(cq.tvalid & cq.tlast):
                         m.d.sync += more.eq(0)
+                with m.Elif((head.kind == RequestType.MEMORY_WRITE) & in_bar & in_windows):
+                    m.next = "PUSH"
                 with m.Elif((head.kind == RequestType.MEMORY_WRITE) & in_bar
                             & ((single & (first_be == 0xF)) | double)):
                     m.next = "WRITE"
@@ -165,6 +190,10 @@ class RegisterShim(wiring.Component):
             with m.State("WRITE"):
                 m.d.comb += self.registers.write.valid.eq(1)
                 with m.If(self.registers.write.ready):
+                    m.next = "WAIT_REQUEST"
+            with m.State("PUSH"):
+                m.d.comb += self.o_push.valid.eq(1)
+                with m.If(self.o_push.ready):
                     m.next = "WAIT_REQUEST"
             with m.State("READ"):
                 m.d.sync += timer.eq(timer + 1)

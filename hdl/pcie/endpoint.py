@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..counting import count_outputs, pass_counts
 from ..interfaces import MsixTable, RegisterBus
-from ..layouts import Beat, DmaRequest, LineData, LineRequest
+from ..layouts import Beat, DmaRequest, LineData, LineRequest, PushedDescriptor
 from ..params import CardParams
 from ..stream import pass_unless
 from .dma_read import DmaRead
@@ -33,6 +33,8 @@ class Endpoint(wiring.Component):
         The hard block; see :class:`UsplusShim`.
     registers : Out(RegisterBus)
         To the register block.
+    o_push : Out(stream.Signature(PushedDescriptor))
+        To the ring of ``abi.PUSH_RING``.
     i_bulk, o_bulk, i_line, o_line
         See :class:`DmaRead`.
     i_request, i_data
@@ -62,7 +64,7 @@ class Endpoint(wiring.Component):
         self.bulk_clients, self.line_clients, self.write_clients = bulk_clients, line_clients, write_clients
         super().__init__({
             **hard_block_members(),
-            "registers": Out(RegisterBus), "msix": In(MsixTable),
+            "registers": Out(RegisterBus), "o_push": Out(stream.Signature(PushedDescriptor)), "msix": In(MsixTable),
             "i_bulk": In(stream.Signature(DmaRequest)).array(bulk_clients),
             "o_bulk": Out(stream.Signature(Beat)).array(bulk_clients),
             "i_line": In(stream.Signature(LineRequest)).array(line_clients),
@@ -87,6 +89,7 @@ class Endpoint(wiring.Component):
 
         connect_hard_block(m, shim, self)
         wiring.connect(m, shim.registers, flipped(self.registers))
+        wiring.connect(m, shim.o_push, flipped(self.o_push))
         m.d.comb += [
             self.function_reset.eq(shim.function_reset), shim.function_reset_done.eq(self.function_reset_done),
             msix.enable.eq(shim.msix_enable), self.lost.eq(shim.refused), shim.stop.eq(self.stop),

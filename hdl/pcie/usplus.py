@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..axis import axis_signature
 from ..counting import count_outputs
 from ..interfaces import RegisterBus
-from ..layouts import BEAT_BITS
+from ..layouts import BEAT_BITS, PushedDescriptor
 from ..stream import Skid
 from . import cq, rc, rq
 from .bus_master import BusMaster
@@ -85,6 +85,7 @@ class UsplusShim(wiring.Component):
     i_write : In(stream.Signature(WriteTlp))
     o_completion : Out(stream.Signature(CompletionBeat))
     registers : Out(RegisterBus)
+    o_push : Out(stream.Signature(PushedDescriptor))
     stop : In(1)
         The card reads and writes no host memory, as if it might not be bus master.
     refused : Out(1)
@@ -106,7 +107,8 @@ class UsplusShim(wiring.Component):
             "i_read": In(stream.Signature(ReadTlp)),
             "i_write": In(stream.Signature(WriteTlp)),
             "o_completion": Out(stream.Signature(CompletionBeat)),
-            "registers": Out(RegisterBus), "busy": Out(1), "stop": In(1), "refused": Out(1),
+            "registers": Out(RegisterBus), "o_push": Out(stream.Signature(PushedDescriptor)),
+            "busy": Out(1), "stop": In(1), "refused": Out(1),
             "bus_master": Out(1), "msix_enable": Out(1), "function_reset": Out(1), "function_reset_done": In(1),
             **count_outputs(self.COUNTS),
         })
@@ -150,6 +152,7 @@ class UsplusShim(wiring.Component):
         connect(m, flipped(self.s_axis_cq), registers.s_axis_cq)
         connect(m, registers.m_axis_cc, flipped(self.m_axis_cc))
         connect(m, registers.registers, flipped(self.registers))
+        connect(m, registers.o_push, flipped(self.o_push))
         m.d.comb += [
             self.busy.eq(reads.o.valid | requests.busy | bus_master.busy),
             self.refused.eq(bus_master.refused | dropped),

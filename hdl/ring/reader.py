@@ -10,8 +10,9 @@ from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..counting import Refusal
-from ..layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData, LineRequest
+from ..layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData, LineRequest, PushedDescriptor
 from ..params import CardParams, exact_log2
+from .pushed import Pushed
 from .size import INDEX_WIDTH, RingSize
 
 PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
@@ -31,6 +32,11 @@ class RingReader(wiring.Component):
     retired it is skipped and counts as finished. A producer index that moves backwards or holds more
     than the ring is ignored and refused.
 
+    A pushed descriptor is a doorbell for one more. When none is fetched or left to fetch, and the ring's
+    buffer has a place, it goes there as a line would that was read, and is delivered 4 cycles after it came. What is
+    not whole, or comes while others are to be fetched, is read from the ring. One that is not the next, or comes while
+    the ring does not run or is full, is refused; one for the newest index says nothing new.
+
     While ``enable`` is 0 nothing is fetched or delivered; the ring starts anew at index zero when reads in
     flight have come back and delivered descriptors are retired. Doorbells rung meanwhile, after ``enable``
     went up again, are kept. ``base`` and ``log2`` may only change while ``enable`` is 0.
@@ -39,6 +45,8 @@ class RingReader(wiring.Component):
     ----------
     params : CardParams
         ``ring_prefetch`` is at least 4.
+    pushed : bool
+        Whether descriptors can be pushed.
 
     Members
     -------
@@ -46,6 +54,8 @@ class RingReader(wiring.Component):
         Configuration.
     prod, prod_stb : In(16), In(1)
         Doorbell: new producer index; surplus high bits are ignored.
+    i_push : In(stream.Signature(PushedDescriptor))
+        If ``pushed``. One per 3 cycles.
     o_request : Out(stream.Signature(LineRequest))
     i_line : In(stream.Signature(LineData))
         Always accepted.
@@ -61,13 +71,14 @@ class RingReader(wiring.Component):
         BAD_DESCRIPTOR or DMA_ERROR.
     """
 
-    def __init__(self, params: CardParams):
+    def __init__(self, params: CardParams, *, pushed=False):
         if params.ring_prefetch < REQUEST_LINES_MAX:
             raise ValueError(f"ring_prefetch is {params.ring_prefetch}; a request needs space for {REQUEST_LINES_MAX}")
-        self.params = params
+        self.params, self._pushed = params, pushed
         super().__init__({
             "base": In(64), "log2": In(8), "enable": In(1),
             "prod": In(INDEX_WIDTH), "prod_stb": In(1),
+            **({"i_push": In(stream.Signature(PushedDescriptor))} if pushed else {}),
             "o_request": Out(stream.Signature(LineRequest)),
             "i_line": In(stream.Signature(LineData)),
             "o": Out(stream.Signature(BEAT_BITS)),
@@ -92,7 +103,8 @@ class RingReader(wiring.Component):
         take = Signal(range(REQUEST_LINES_MAX + 1))              # lines of the request accepted this cycle
         pop = Signal()                                   # the next descriptor leaves the buffer
 
-        bad_doorbell = self._doorbell(m, ring, running, start, prod, cons)
+        push = Pushed() if self._pushed else None
+        bad_doorbell = self._doorbell(m, ring, running, start, prod, cons, push)
 
         # Life of the ring: `running` from a clean start until `enable` goes down.
         m.d.comb += start.eq(~running & self.enable & (in_flight == 0) & (deliver == cons) & ~self.o_request.valid)
@@ -154,18 +166,29 @@ class RingReader(wiring.Component):
                     ]
                     m.next = "MEASURE"
 
+        placed = Signal()                                # a pushed descriptor gets a place this cycle
+        if push:
+            m.d.comb += [
+                push.fetch.eq(fetch), push.place.eq(~self.i_line.valid & (held != slots)), placed.eq(push.placed),
+            ]
+            with m.If(placed):
+                m.d.sync += [
+                    fetch.eq((fetch + 1) & ring.mask), position.eq((position + 1) & (ring.size - 1)),
+                    slot_in.eq(slot_in + 1),
+                ]
+
         # Lines arrive.
         answered = Signal()
         m.d.sync += [
             in_flight.eq(in_flight + (take != 0) - answered),
-            held.eq(held + take - pop),
+            held.eq(held + take + placed - pop),
         ]
         present, failed, damaged = Signal(slots), Signal(slots), Signal(slots)
         present_set, failed_set, damaged_set, clear = (Signal(slots, name=n) for n in (
             "present_set", "failed_set", "damaged_set", "clear"))
         m.submodules.buffer = buffer = Memory(shape=BEAT_BITS, depth=slots, init=[])
         write, read = buffer.write_port(), buffer.read_port(domain="comb")
-        self._arrive(m, write, present_set, failed_set, damaged_set, answered)
+        self._arrive(m, write, present_set, failed_set, damaged_set, answered, push, slot_in)
         m.d.sync += [
             present.eq((present | present_set) & ~clear), failed.eq((failed | failed_set) & ~clear),
             damaged.eq((damaged | damaged_set) & ~clear),
@@ -219,8 +242,9 @@ class RingReader(wiring.Component):
         """Place of the first line, and how many follow it."""
         return data.StructLayout({"slot": slot_width, "tail": 2})
 
-    def _doorbell(self, m, ring, running, start, prod, cons):
-        """Checks a new producer index in two steps; keeps one that comes before the ring has started.
+    def _doorbell(self, m, ring, running, start, prod, cons, push):
+        """Checks a new producer index in two steps; keeps one that comes before the ring has started. A descriptor that
+        is pushed is a new index as well.
 
         Returns the strobe of one that is refused.
         """
@@ -238,14 +262,24 @@ class RingReader(wiring.Component):
             m.d.sync += [value.eq(self.prod), rung.eq(running), early.eq(~running)]
         with m.If(~self.enable):
             m.d.sync += [early.eq(0), rung.eq(0)]
+        with m.If(rung & running & ~bad):
+            m.d.sync += prod.eq(value & ring.mask)
+        if push:
+            m.submodules.push = push
+            wiring.connect(m, wiring.flipped(self.i_push), push.i)
+            m.d.comb += [
+                push.prod.eq(prod), push.cons.eq(cons), push.mask.eq(ring.mask), push.size.eq(ring.size),
+                push.running.eq(running), push.bell.eq(self.prod_stb | rung),
+            ]
+            with m.If(push.rung):
+                m.d.sync += prod.eq((prod + 1) & ring.mask)
         with m.If(start):
             m.d.sync += prod.eq(0)
-        with m.Elif(rung & running & ~bad):
-            m.d.sync += prod.eq(value & ring.mask)
-        return bad
+        return bad | push.refused if push else bad
 
-    def _arrive(self, m, write, present_set, failed_set, damaged_set, answered):
-        """Writes a line to its place; one that ends its request early fails the lines it leaves out."""
+    def _arrive(self, m, write, present_set, failed_set, damaged_set, answered, push, slot_in):
+        """Writes a line to its place; one that ends its request early fails the lines it leaves out. What is pushed
+        is a line nobody asked for, in the next place."""
         slots = len(present_set)
         slot_width = exact_log2(slots)
         valid = Signal()
@@ -265,6 +299,9 @@ class RingReader(wiring.Component):
             answered.eq(valid & line.last),
         ]
         m.d.sync += [valid.eq(self.i_line.valid), line.eq(self.i_line.payload)]
+        if push:
+            with m.If(push.placed):
+                m.d.sync += [valid.eq(1), line.eq(0), line.data.eq(push.data), tag.slot.eq(slot_in)]
         with m.If(valid):
             for step in range(REQUEST_LINES_MAX):
                 at = Signal(slot_width, name=f"place_{step}")

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .. import abi
 from ..counting import Refusal
 from ..interfaces import RingSlot
-from ..layouts import BEAT_BITS, Beat, DmaRequest, LineData, LineRequest
+from ..layouts import BEAT_BITS, Beat, DmaRequest, LineData, LineRequest, PushedDescriptor
 from ..params import CardParams
 from ..registers import register_port
 from ..stream import Arbiter
@@ -30,6 +30,8 @@ class Rings(wiring.Component):
     Members
     -------
     registers : In(register_port("rings"))
+    i_push : In(stream.Signature(PushedDescriptor))
+        To the ring of ``abi.PUSH_RING``.
     o : Out(stream.Signature(512)).array(4)
         Descriptors, in the order of ``abi.HOST_TO_CARD``.
     retire : In(1).array(4)
@@ -51,6 +53,7 @@ class Rings(wiring.Component):
         self.params = params
         super().__init__({
             "registers": In(register_port("rings")),
+            "i_push": In(stream.Signature(PushedDescriptor)),
             "o": Out(stream.Signature(BEAT_BITS)).array(DOWN),
             "retire": In(1).array(DOWN),
             "i": In(stream.Signature(BEAT_BITS)).array(UP),
@@ -77,7 +80,7 @@ class Rings(wiring.Component):
         idle.append(status.idle)
 
         for k, ring in enumerate(abi.HOST_TO_CARD):
-            m.submodules[ring.name.lower()] = reader = RingReader(self.params)
+            m.submodules[ring.name.lower()] = reader = RingReader(self.params, pushed=ring is abi.PUSH_RING)
             m.d.comb += [
                 reader.base.eq(register(ring, "base")),
                 reader.log2.eq(register(ring, "log2")[:8]),
@@ -88,6 +91,8 @@ class Rings(wiring.Component):
                 reader.retire.eq(self.retire[k]),
                 status.cons[k].eq(reader.cons),
             ]
+            if ring is abi.PUSH_RING:
+                wiring.connect(m, flipped(self.i_push), reader.i_push)
             wiring.connect(m, reader.o, flipped(self.o[k]))
             wiring.connect(m, reader.refuse, flipped(self.refuse[k]))
             wiring.connect(m, reader.o_request, flipped(self.o_line_request[k]))

@@ -36,7 +36,7 @@ class Registers(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.bars, m.submodules.shim, m.submodules.registers = bars, shim, registers = (
-            Bars(), RegisterShim(), BoardRegisters())
+            Bars(), RegisterShim(windows=False), BoardRegisters())
         connect(m, bars.board_cq, shim.s_axis_cq)
         connect(m, shim.m_axis_cc, bars.board_cc)
         connect(m, shim.registers, registers.bus)

@@ -56,7 +56,7 @@ def _read(where, spec, text):
 def _join(spec, words):
     """The script that joins to a specification the wires that it sees inside the block, or the words of memories."""
     return [step for k, path in enumerate(spec.probes) if ("[" in path) == words
-            for step in (f"delete -input w:inside_{k}", f"connect -set inside_{k} {path}")]
+            for step in (f"delete -input w:inside_{k}", f"connect -nomap -set inside_{k} {path}")]
 
 
 def _prepare(spec):

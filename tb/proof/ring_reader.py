@@ -2,10 +2,11 @@
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Array, Cat, Signal
+from amaranth.hdl import Array, Cat, Mux, Signal
 
-from weft.hdl.layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData
+from weft.hdl.layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData, PushedDescriptor
 from weft.hdl.params import preset
+from weft.hdl.ring.pushed import Pushed
 from weft.hdl.ring.reader import CHECK_BITS, RingReader
 from weft.tb.proof.broken import Broken, mutant, named
 from weft.tb.proof.specification import Spec
@@ -24,9 +25,10 @@ NAMED = mutant(     # the same with names for its registers, by which they are s
 class RingReaderSpec(Spec):
     """A ring of 4 entries, all of which may be in flight, an orderly host and a read engine that answers in any order.
 
-    The host writes entries in order, each with its index and phase, rings with its newest index, and retires what it
-    was given. The ring is empty at the start and runs, and all its indices are the same, whichever: so any lap and the
-    turn from one to the next are seen.
+    The host writes entries in order, each with its index and phase, rings with its newest index or pushes the next
+    entry, whole or in parts, of which the later ones come when the first has told all, and retires what it was given.
+    The ring is empty at the start and runs, and all its indices are the same, whichever: so any lap and the turn from
+    one to the next are seen.
 
     All but progress is proven together, for runs of any length: one check says what the reader keeps, another where
     every entry is that was asked for. Progress, which counts up to 12 calm cycles, is proven for 22.
@@ -34,14 +36,14 @@ class RingReaderSpec(Spec):
 
     name = "ring_reader"
     block = NAMED
-    log2, calm_bound, anywhere_in_ring = 2, 22, True
+    log2, calm_bound, anywhere_in_ring, pushed = 2, 22, True, True
     proofs = ({"kind": "induction", "seconds": 300},) * 2       # of requests, of the rest
 
     def specify(self, m):
-        m.submodules.dut = dut = self.block(PARAMS)
+        m.submodules.dut = dut = self.block(PARAMS, pushed=self.pushed)
         log2, size, width = self.log2, 1 << self.log2, self.log2 + 1
         m.d.comb += [dut.base.eq(BASE), dut.log2.eq(log2), dut.enable.eq(1)]
-        self.free_members(dut, "base", "log2", "enable", "i_line", "prod", "retire")
+        self.free_members(dut, "base", "log2", "enable", "i_line", "i_push", "prod", "retire")
         up = Signal(2, name="up")           # the ring has started; the host rings afterwards
         m.d.sync += up.eq(up + (up != 3))
         self.assume(~dut.prod_stb | (up == 3))
@@ -58,6 +60,7 @@ class RingReaderSpec(Spec):
         step, room = Signal(width), Signal(width)
         m.d.comb += [step.eq(ring_to - written), room.eq(size - (written - dut.cons))]
         self.assume(~dut.prod_stb | (step <= room))
+        placed, repeated = self._pushes(m, dut, up, written, room) if self.pushed else (0, 0)
 
         # The read engine: up to four requests, answered line by line, the next one of any request.
         live, left, first, tags, at = (
@@ -92,6 +95,8 @@ class RingReaderSpec(Spec):
                              tags[k].eq(request.p.tag)]
         with m.If(taken):
             m.d.sync += fetched.eq(fetched + request.p.count)
+        with m.If(placed):
+            m.d.sync += fetched.eq(fetched + 1)
         content = Cat(~index[log2], index)      # twice: so the words XOR to 0
         m.d.comb += [line.p.data[:CHECK_BITS].eq(content), line.p.data[-CHECK_BITS:].eq(content)]
         in_flight = Cat(live).any()
@@ -122,8 +127,8 @@ class RingReaderSpec(Spec):
                        (delivered - dut.cons)[:width] <= (written - dut.cons)[:width]), **deep)
         self.check("refuses nothing", ~dut.refuse.stb, **deep)
         self._kept(m, SimpleNamespace(
-            dut=dut, up=up, written=written, fetched=fetched, delivered=delivered, retired=retired, number=number,
-            requests=list(zip(live, left, first, tags, at, strict=True))))
+            dut=dut, up=up, written=written, repeated=repeated, fetched=fetched, delivered=delivered, retired=retired,
+            number=number, requests=list(zip(live, left, first, tags, at, strict=True))))
         # Ranking: with everything answered and taken, the next entry comes in a bounded time.
         patience = Signal(6)
         calm = (dut.o.ready & request.ready & (~in_flight | line.valid) & ~dut.prod_stb & ~retire)
@@ -133,6 +138,13 @@ class RingReaderSpec(Spec):
             m.d.sync += patience.eq(patience + (patience != 63))
         self.check("no deadlock: an entry within 12 cycles of calm", patience <= 12, bound=self.calm_bound)
         self.cover("full ring of entries in flight", Cat(live).all())
+        if self.pushed:
+            self.check("places the next entry, when all before it are fetched",
+                       ~placed | (~request.valid & (asked == 1)), **deep)
+            was_placed = Signal()
+            with m.If(placed):
+                m.d.sync += was_placed.eq(1)
+            self.cover("a pushed entry is not read, the one after it is", was_placed & taken)
         overtaken = Signal()
         with m.If(line.valid & (index != delivered) & (delivered == start)):
             m.d.sync += overtaken.eq(1)
@@ -145,6 +157,24 @@ class RingReaderSpec(Spec):
             self.cover("a doorbell when all entries of a lap were retired", dut.prod_stb & (dut.cons == size)
                        & (start == size - 2))
 
+    def _pushes(self, m, dut, up, written, room):
+        """The host pushes, too: strobes of a reader that takes an entry so, and of a host that says so again."""
+        push, log2 = dut.i_push, self.log2
+        pushes, again, whole = self.free(1, "pushes"), self.free(1, "again"), self.free(1, "whole")
+        nonsense = self.free(2 * CHECK_BITS, "nonsense")
+        number, repeated, content = Signal(log2 + 1, name="number_pushed"), Signal(), Signal(CHECK_BITS)
+        self.assume(~pushes | ((up == 3) & (again | (room != 0)) & ~dut.prod_stb))
+        self.assume(~dut.prod_stb | push.ready)         # doorbells take more cycles on their way
+        m.d.comb += [
+            number.eq(written - again), content.eq(Cat(~number[log2], number)),
+            push.valid.eq(pushes), push.p.window.eq(number), push.p.whole.eq(whole),
+            push.p.data[:CHECK_BITS].eq(Mux(whole, content, nonsense[:CHECK_BITS])),
+            push.p.data[-CHECK_BITS:].eq(Mux(whole, content, nonsense[CHECK_BITS:])),
+        ]
+        with m.If(push.valid & push.ready):
+            m.d.sync += [written.eq(written + ~again), repeated.eq(again)]
+        return self.inside("dut.push.placed", 1), repeated
+
     def _kept(self, m, w):
         """What the reader keeps of indices, and where every entry is that was asked for and not delivered."""
         size, width = 1 << self.log2, self.log2 + 1
@@ -155,6 +185,9 @@ class RingReaderSpec(Spec):
             "failed_q": size, "damaged_q": size, **dict.fromkeys(("in_flight", "held", "to_prod", "to_end"), 3)}
         d = SimpleNamespace(**{name.removeprefix("ring.").removesuffix("_q"): self.inside(f"dut.{name}", shape)
                                for name, shape in shapes.items()})
+        pushed = {"entry": PushedDescriptor, **dict.fromkeys((
+            "held", "compared", "is_next", "is_newest", "has_room", "nothing_to_fetch"), 1)}
+        p = SimpleNamespace(**{name: self.inside(f"dut.push.{name}", shape) for name, shape in pushed.items()})
         words = Array(self.inside(f"dut.buffer[{k}]", BEAT_BITS) for k in range(size))
         order = [Signal(width, name=f"retired_to_{k}") for k in range(5)]      # distances from what was retired
         m.d.comb += [to.eq(index - w.retired) for to, index in zip(
@@ -162,11 +195,21 @@ class RingReaderSpec(Spec):
         asked, request = order[3] - order[2], w.dut.o_request.p
         self.check("indices are what happened", [
             (w.up == 3) & d.running & (d.size == size) & (d.mask == 2 * size - 1) & ~d.early
-            & (d.rung | (d.prod == w.written)), ~d.rung | (d.value == w.written), d.cons == w.retired,
+            & (d.rung | ((d.prod + (p.held & ~w.repeated))[:width] == w.written)) & (d.prod < 2 * size),
+            ~d.rung | (d.value == w.written), d.cons == w.retired,
             d.deliver[:width] == (w.delivered + w.dut.o.valid)[:width],
             d.fetch == w.fetched, d.position == w.fetched[:self.log2], d.phase == ~d.deliver[self.log2],
             *(a <= b for a, b in zip(order, [*order[1:], size], strict=True)), d.held == order[2] - order[1],
             d.slot_in == (d.slot_out + d.held)[:2], ~w.dut.o.valid | (w.number == w.delivered),
+        ], **self.proofs[0])
+        pushed = Signal(width, name="pushed")
+        m.d.comb += pushed.eq(d.prod - w.repeated)
+        self.check("what was pushed is the next entry, or the newest", [
+            ~p.held | ~d.rung, ~p.held | (p.entry.window == pushed),
+            ~p.held | ~p.entry.whole | (self._right(p.entry.data, pushed) & (
+                p.entry.data[:CHECK_BITS] == p.entry.data[-CHECK_BITS:])),
+            ~p.held | ~p.compared | ((p.is_next == ~w.repeated) & (p.is_newest == w.repeated)
+                                     & (p.has_room | w.repeated) & (~p.nothing_to_fetch | (d.fetch == d.prod))),
         ], **self.proofs[0])
         self.check("a request asks for what has a place", [
             d.fsm_state <= REQUEST, (d.fsm_state == REQUEST) == w.dut.o_request.valid,
@@ -211,7 +254,8 @@ class RingReaderSpec(Spec):
                  "dut.slot_in": 2, "dut.slot_out": 2, "up": 2,
                  **dict.fromkeys(("dut.prod_q", "dut.cons_q", "dut.fetch", "dut.deliver"), 16),
                  **dict.fromkeys(indices, self.log2 + 1)}
-        self.start_anywhere(*inner)
+        also = (f"dut.{name}*" for name in ("running", "prod", "cons", "fetch"))   # the names that ports give them
+        self.start_anywhere(*inner, *also)
         seen = {name: self.inside(name, width) for name, width in inner.items()}
         chosen = self.constant(m, self.log2 + 1, "some_start")
         m.d.comb += start.eq(chosen)
@@ -224,11 +268,12 @@ class RingReaderSpec(Spec):
 
 
 class LongRingReaderSpec(RingReaderSpec):
-    """The same from the reset on, with a ring of 8 entries, twice what may be in flight; 19 cycles."""
+    """The same from the reset on, with a ring of 8 entries, twice what may be in flight, and doorbells alone; 19
+    cycles."""
 
     name = "ring_reader_long"
     block = RingReader
-    log2, calm_bound, anywhere_in_ring = 3, 19, False
+    log2, calm_bound, anywhere_in_ring, pushed = 3, 19, False, False
     proofs = {"kind": "unbounded"}, {"bound": 19, "seconds": 900}
 
     def _kept(self, m, w):
@@ -238,10 +283,17 @@ class LongRingReaderSpec(RingReaderSpec):
 SPECS = [RingReaderSpec, LongRingReaderSpec]
 BOTH = (RingReaderSpec, LongRingReaderSpec)
 BROKEN = [
-    Broken(RingReaderSpec, "indices are what happened", ("held.eq(held + take - pop)", "held.eq(held + take)")),
+    Broken(RingReaderSpec, "indices are what happened",
+           ("held.eq(held + take + placed - pop)", "held.eq(held + take + placed)")),
     Broken(RingReaderSpec, "a request asks for what has a place", ("tag.tail.eq(count - 1)", "tag.tail.eq(count)")),
     Broken(RingReaderSpec, "every entry asked for is on its way or in its place",
            ("clear.eq(Mux(pop, 1 << slot_out, 0))", "clear.eq(0)")),
+    Broken(RingReaderSpec, "what was pushed is the next entry, or the newest",
+           ("is_newest.eq(behind == mask)", "is_newest.eq(0)"), of=Pushed),
+    Broken(RingReaderSpec, "places the next entry, when all before it are fetched",
+           ("nothing_to_fetch.eq(self.fetch == self.prod)", "nothing_to_fetch.eq(1)"), of=Pushed),
+    Broken(RingReaderSpec, "delivers each entry once, in order", ("entry.whole & nothing_to_fetch", "nothing_to_fetch"),
+           of=Pushed),
     Broken(BOTH, "a request lies inside the ring and one page",
            ("in_ring.eq(Mux(to_prod < to_end, to_prod, to_end))", "in_ring.eq(to_prod)")),
     Broken(BOTH, "entries are offered until taken", ("with m.If(self.o.ready):", "with m.If(1):")),

@@ -10,7 +10,7 @@ from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 
 from weft.hdl import abi
-from weft.hdl.layouts import LineData, LineRequest
+from weft.hdl.layouts import LineData, LineRequest, PushedDescriptor
 from weft.hdl.params import preset
 from weft.tb.flow.clock import CLOCK_PERIOD_NS, start_clock
 from weft.tb.flow.rounds import rounds
@@ -19,6 +19,8 @@ from weft.tb.flow.stream import StreamSink
 
 BASE = 0x1_2345_6FC0  # one line before a 4 KiB boundary
 PREFETCH = 16
+PUSHED_CYCLES = 5      # from a pushed descriptor to its delivery
+PUSHED_TO_DOORBELL = 4      # cycles at least between them, the way that they take
 LINE_BITS = LineData.as_shape().size
 
 
@@ -29,11 +31,12 @@ class Host:
         self.dut, self.rng, self.log2, self.pause, self.latency = dut, rng, log2, pause, latency
         self.size = 1 << log2
         self.lines = {}                 # line address -> 64 bytes as an integer
-        self.prod = 0                   # free running, never masked
+        self.prod = self.rung = 0       # written, and told the card; free running, never masked
         self.errors = set()             # ring indices whose read fails
         self.cut_short = 0.0            # chance that a line ends its request; those behind it then fail, too
         self.seen = Counter()           # requests by their lines, and what happened between them
-        self.in_flight = 0
+        self.in_flight = self.requests = 0
+        self.pushed = set()             # ring indices of descriptors that were pushed whole
         self._fetched = 0
 
     def post(self, *, bad_phase=False, damaged=False):
@@ -47,10 +50,29 @@ class Host:
         return entry
 
     async def doorbell(self, value=None):
-        self.dut.prod.value = (self.prod if value is None else value) & (2 * self.size - 1)
+        if value is None:
+            value = self.rung = self.prod
+        self.dut.prod.value = value & (2 * self.size - 1)
         self.dut.prod_stb.value = 1
         await RisingEdge(self.dut.clk)
         self.dut.prod_stb.value = 0
+
+    async def push(self, index, *, whole=True, data=None, at_once=False):
+        """Push what is in the ring at an index, or nonsense if not ``whole``."""
+        if whole:
+            self.pushed.add(index)
+        self.rung = index + 1
+        entry = self.lines[(BASE >> 6) + index % self.size] if whole else self.rng.getrandbits(512)
+        self.dut.i_push__payload.value = PushedDescriptor.const({
+            "data": entry if data is None else data, "window": index % (2 * self.size) % abi.PUSH_WINDOWS,
+            "whole": whole}).as_bits()
+        self.dut.i_push__valid.value = 1
+        await RisingEdge(self.dut.clk)
+        while not int(self.dut.i_push__ready.value):
+            await RisingEdge(self.dut.clk)
+        self.dut.i_push__valid.value = 0
+        for _ in range(0 if at_once else PUSHED_TO_DOORBELL):
+            await RisingEdge(self.dut.clk)
 
     async def configure(self):
         self.dut.base.value, self.dut.log2.value = BASE, self.log2
@@ -90,11 +112,17 @@ class Host:
     def _accept(self, request, cycle, order):
         line, count, tag = request.line, request.count, request.tag
         self.seen[count] += 1
+        self.requests += 1
         assert 1 <= count <= 4
         assert (line & 63) + count <= 64, "crosses a 4 KiB page"
         first = line - (BASE >> 6)
         assert 0 <= first and first + count <= self.size, "outside the ring"
-        assert self._fetched % self.size == first, "not the next descriptors"
+        finished = self.prod - ((self.prod - cons(self.dut)) & 2 * self.size - 1)
+        while self._fetched < finished or self._fetched % self.size != first:
+            assert self._fetched in self.pushed, "not the next descriptors"
+            self._fetched += 1
+            self.seen["placed"] += 1
+        self.seen["read though pushed"] += self._fetched in self.pushed
         assert self._fetched + count <= self.prod, "past prod"
         lines = deque()
         for k in range(count):
@@ -110,7 +138,8 @@ class Host:
         return [cycle + self.rng.randint(*self.latency), order, lines]
 
     def restart(self):
-        self.prod = self._fetched = 0
+        self.prod = self.rung = self._fetched = 0
+        self.pushed.clear()
 
 
 async def retire_some(dut, rng, sink, got, retired, pause):
@@ -157,7 +186,7 @@ def cons(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def in_order_over_many_laps(dut):
-    await in_order(dut, log2=5, wanted=("two in flight", "overtaken", 1, 2, 3, 4))
+    await in_order(dut, log2=5, wanted=("two in flight", "overtaken", 1, 2, 3, 4, "placed", "read though pushed"))
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
@@ -175,6 +204,16 @@ async def in_order(dut, *, log2, wanted=()):
             free = host.size - ((host.prod - cons(dut)) & mask)
             for _ in range(rng.randint(0, free)):
                 sent.append(host.post())
+            if rng.random() < 0.5:
+                await host.doorbell()
+                if rng.random() < 0.5:
+                    await until(dut, lambda: cons(dut) == host.prod & mask)
+            for _ in range(rng.randint(1, 3)):
+                if (host.prod - cons(dut)) & mask < host.size and host.rung == host.prod:
+                    sent.append(host.post())
+                    index, whole = host.prod - 1, rng.random() < 0.8
+                    for _ in range(1 if whole else rng.randint(1, 8)):      # in pieces, each says the same
+                        await host.push(index, whole=whole)
             await host.doorbell()
             for _ in range(rng.randint(0, 30)):
                 await RisingEdge(dut.clk)
@@ -228,6 +267,46 @@ async def inconsistent_doorbell_is_ignored(dut):
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
+async def pushed_descriptor_is_not_read(dut):
+    """Into a ring that is empty, as often as it is; damaged ones are skipped."""
+    rng = random.Random(bench_seed())
+    host, got, refused = await setup(dut, rng, log2=3, pause=0.0)
+    sent = []
+    for lap in range(3 * host.size):
+        entry, damaged = host.post(), lap % 5 == 4
+        await host.push(host.prod - 1, at_once=True,
+                        data=entry ^ 1 << rng.randrange(1, 512) if damaged else None)
+        sent += [] if damaged else [entry]
+        begin = get_sim_time("ns")
+        if not damaged:
+            await until(dut, lambda: int(dut.o__valid.value))
+            assert (get_sim_time("ns") - begin) // CLOCK_PERIOD_NS == PUSHED_CYCLES
+        await until(dut, lambda: cons(dut) == host.prod & 2 * host.size - 1)
+    assert got == sent and not host.requests
+    assert refused == [abi.Reason.BAD_DESCRIPTOR] * (3 * host.size // 5)
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def inconsistent_push_is_refused(dut):
+    rng = random.Random(bench_seed())
+    host, got, refused = await setup(dut, rng, log2=3, pause=0.0)
+    await until(dut, lambda: int(dut.idle.value))
+    sent = [host.post() for _ in range(3)]
+    await host.doorbell()
+    await until(dut, lambda: cons(dut) == 3)
+    for other in (2, 4, 8, 14):                     # 2 is the newest; the others are not the next
+        host.lines[(BASE >> 6) + other % 8] = 0
+        await host.push(other)
+    await until(dut, lambda: len(refused) == 3)
+    dut.enable.value = 0
+    for _ in range(8):
+        await RisingEdge(dut.clk)
+    await host.push(0)
+    await until(dut, lambda: len(refused) == 4)
+    assert refused == [abi.Reason.BAD_DESCRIPTOR] * 4 and got == sent
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
 async def restart_discards_what_is_in_flight(dut):
     rng = random.Random(bench_seed())
     host, got, refused = await setup(dut, rng, log2=6, latency=(60, 120))
@@ -276,6 +355,6 @@ def test_descriptors_are_delivered_in_order(sim):
     from weft.hdl.ring.reader import RingReader
 
     quick = sim == "icarus"
-    simulate(RingReader(preset("test").with_(ring_prefetch=PREFETCH)), name="ring_reader",
+    simulate(RingReader(preset("test").with_(ring_prefetch=PREFETCH), pushed=True), name="ring_reader",
              cases=__file__, sim=sim,
              env={"WEFT_ROUNDS": "25" if quick else "40", "WEFT_RESTARTS": "6" if quick else "10"})
