@@ -79,9 +79,13 @@ class Device(abc.ABC):
         Nobody who waits for the card waits for less: so long a register write takes to the card and what comes of it
         back to memory, about half a microsecond each way over PCIe. Shorter waits would only burden the bus. A back
         end whose card is further away, or whose clock is coarser, says more.
+    pushes : bool
+        Whether :meth:`write_block` reaches the card in one piece, from memory of the device that the processor
+        combines writes to.
     """
 
     shortest_wait_ns = 1_000
+    pushes = False
     _user = None
 
     def claim(self, user):
@@ -116,6 +120,11 @@ class Device(abc.ABC):
     @abc.abstractmethod
     def write64(self, offset, value):
         """Write 8 bytes as one access. Posted."""
+
+    def write_block(self, offset, data):
+        """Write 64 aligned bytes. Posted; in one piece where :attr:`pushes`."""
+        for at in range(0, len(data), 8):
+            self.write64(offset + at, int.from_bytes(data[at:at + 8], "little"))
 
     @abc.abstractmethod
     def alloc(self, size, *, align=64, contiguous=True, page_bytes=4096):

@@ -74,7 +74,8 @@ class HostToCardRing(_Ring):
     """A ring the driver fills.
 
     :meth:`push`, then :meth:`ring_doorbell`, which stores all that was pushed at once and tells the card;
-    :meth:`advance` hands the cookies of finished entries back.
+    :meth:`advance` hands the cookies of finished entries back. A single entry for a card that has finished all others
+    goes to the card itself as well, which then need not read it: as far as ring and device allow it.
     """
 
     def __init__(self, device, ring, log2):
@@ -82,6 +83,7 @@ class HostToCardRing(_Ring):
         self._cookies = collections.deque()
         self._pushed = []   # entries since the last doorbell
         self._rung = 0
+        self._sends = ring is abi.PUSH_RING and device.pushes
 
     def clear(self):
         super().clear()
@@ -125,20 +127,24 @@ class HostToCardRing(_Ring):
 
     def ring_doorbell(self):
         """Tell the card of what was pushed since the last time."""
-        if self._pushed:
-            self.store()
+        newest = self.store() if self._pushed else b""
         if self._rung != self.prod:
-            self._rung = self.prod
-            self.device.write32(self.registers["prod"], self._wrap(self.prod))
+            first, self._rung = self._rung, self.prod
+            # It ran when it finished something: a ring that has not begun refuses what is pushed.
+            if self._sends and len(newest) == abi.BLOCK_BYTES and 0 < self.cons == first == self.prod - 1:
+                self.device.write_block(abi.PUSH_BASE + self._wrap(first) % abi.PUSH_WINDOWS * abi.BLOCK_BYTES, newest)
+            else:
+                self.device.write32(self.registers["prod"], self._wrap(self.prod))
 
     def store(self):
-        """Write what was pushed into memory; the card does not know of it yet."""
+        """Write what was pushed into memory, of which the card does not know yet; the bytes of the last lap."""
         entries, self._pushed = self._pushed, []
         at = (self.prod - len(entries)) % self.depth
         lap, first = self.depth - at, self.prod - len(entries)
-        self.buffer.write(at * abi.BLOCK_BYTES, _sealed(entries[:lap], self._phase(first)))
+        self.buffer.write(at * abi.BLOCK_BYTES, stored := _sealed(entries[:lap], self._phase(first)))
         if len(entries) > lap:
-            self.buffer.write(0, _sealed(entries[lap:], self._phase(first + lap)))
+            self.buffer.write(0, stored := _sealed(entries[lap:], self._phase(first + lap)))
+        return stored
 
     def finished(self, card_cons):
         """How many entries the card finished that :meth:`advance` did not take yet."""

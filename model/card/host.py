@@ -90,10 +90,13 @@ class TimedDevice(FunctionalDevice):
     def write64(self, offset, value):
         self._post(offset, value)
 
-    def _post(self, offset, value):
+    def write_block(self, offset, data):
+        self._post(offset, data, self.card.push)
+
+    def _post(self, offset, value, write=None):
         at = edge(max(self.loop.now_ns + TIMING.register_write, self._written + TIMING.register_pace))
         self._written = at
-        self.loop.call_at(at, self.card.write, offset, value)
+        self.loop.call_at(at, write or self.card.write, offset, value)
 
     def read64(self, offset):
         self._pass(TIMING.register_read / 2)

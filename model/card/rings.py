@@ -66,6 +66,18 @@ class TimedRings(CardRings):
             self.card.line_read(self.card.loop.now_ns + delay, read)
             delay += 3 * CYCLE_NS
 
+    def pushed(self, window, data=None):
+        """A card that has asked for all others need not read this one."""
+        ring = abi.PUSH_RING
+        at = self.prod[ring]
+        super().pushed(window, data)
+        if data and self.prod[ring] != at == self._asked[ring] and self._held[ring] < self.card.params.ring_prefetch:
+            self._asked[ring] = self.prod[ring]
+            self._held[ring] += 1
+            order = [at, 1, False]
+            self._reads[ring].append(order)
+            self.card.loop.call_at(self.card.loop.now_ns + self.card.timing.pushed, self._came, ring, order)
+
     def _came(self, ring, order):
         """A read is answered; descriptors are delivered in the order of the ring."""
         order[2], reads = True, self._reads[ring]

@@ -66,6 +66,8 @@ class Timing:
         with entries until it might be.
     ring_fetch, ring_refill : float
         From a doorbell at the card to the request for the descriptor, and from the place for more to theirs.
+    pushed : float
+        From a pushed descriptor at the card until it is offered to its taker.
     delivered : float
         From a descriptor's last line at the card until it is offered to its taker.
     descriptor : float
@@ -127,6 +129,7 @@ class Timing:
     doorbell: float = 24.0
     ring_fetch: float = 56.0
     ring_refill: float = 28.0
+    pushed: float = 52.0
     delivered: float = 32.0
     descriptor: float = 8.0
     check: float = 64.0

@@ -88,9 +88,16 @@ class FunctionalCard:
             return fixed[name]
         return self.registers.get(name, self.rings.read_register(name))
 
+    def push(self, offset, data):
+        """A host write of a whole window for descriptors."""
+        self.rings.pushed((offset - abi.PUSH_BASE) // abi.BLOCK_BYTES, data)
+        self._pump()
+
     def write(self, offset, value):
-        """A host write to a register."""
+        """A host write to a register, or to a part of a window for descriptors."""
         name = _NAME_AT.get(offset)
+        if abi.PUSH_BASE <= offset < abi.PUSH_BASE + abi.PUSH_WINDOWS * abi.BLOCK_BYTES:
+            self.rings.pushed((offset - abi.PUSH_BASE) // abi.BLOCK_BYTES)
         if name == "control" and value & 2:
             self._reset()
         elif name == "link_doorbell":

@@ -30,6 +30,7 @@ class FunctionalDevice(Device):
     """
 
     memory_type, card_type = HostMemory, FunctionalCard
+    pushes = True
 
     def __init__(self, loop, *, seed=0, **card_options):
         self.loop = loop
@@ -58,6 +59,9 @@ class FunctionalDevice(Device):
 
     def write64(self, offset, value):
         self.card.write(offset, value)
+
+    def write_block(self, offset, data):
+        self.card.push(offset, data)
 
     def alloc(self, size, *, align=64, contiguous=True, page_bytes=4096):
         buffer = self.memory.alloc(size, align, contiguous, page_bytes)

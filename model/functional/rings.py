@@ -52,6 +52,24 @@ class CardRings:
             self.armed[ring] |= bool(value >> abi.ARM_BIT & 1)
             self._interrupt(ring)
 
+    def pushed(self, window, data=None):
+        """A descriptor was pushed whole, or a part of one: the next one, or no news.
+
+        Raises
+        ------
+        AssertionError
+            If it is another one than stands in the ring.
+        """
+        ring = abi.PUSH_RING
+        index, wrap = self.prod[ring], self._wrap(ring)
+        if self.enabled(ring) and (window - index) % min(wrap, abi.PUSH_WINDOWS) == 0 and self.free(ring):
+            self.prod[ring] = (index + 1) % wrap
+            assert data in (None, self.entry(ring, index)), f"{ring.name}[{index}] is not what was pushed"
+
+    def free(self, ring):
+        """Entries that the driver may add to a host-to-card ring."""
+        return (1 << self._log2(ring)) - (self.prod[ring] - self.cons[ring]) % self._wrap(ring)
+
     def read_register(self, name):
         ring, part = _PART.get(name, (None, None))
         if part == "prod" and ring in abi.CARD_TO_HOST:

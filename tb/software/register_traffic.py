@@ -28,7 +28,7 @@ class RegisterTraffic:
         self.reads, self.writes, self.waits = Counter(), Counter(), []
         for name in ("read32", "read64"):
             setattr(device, name, self._counted(getattr(device, name), self.reads))
-        for name in ("write32", "write64"):
+        for name in ("write32", "write64", "write_block"):
             setattr(device, name, self._counted(getattr(device, name), self.writes))
         wait = device.wait
 

@@ -39,6 +39,8 @@ class CardDevice(Device):
         Told of each.
     """
 
+    pushes = True
+
     def __init__(self, host):
         self.host = host
         self.interrupts, self.interrupted = {}, lambda vector: None
@@ -73,6 +75,10 @@ class CardDevice(Device):
     @resume
     async def write64(self, offset, value):
         await self._write(offset, value.to_bytes(8, "little"))
+
+    @resume
+    async def write_block(self, offset, data):
+        await self._write(offset, data)
 
     async def _read(self, offset, size):
         """Without a card there is no answer, and the root complex makes one of ones."""
