@@ -9,7 +9,8 @@ import pytest
 from cocotb.triggers import RisingEdge, with_timeout
 from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
 
-from weft.hdl.layouts import RegisterWrite
+from weft.hdl import abi
+from weft.hdl.layouts import PushedDescriptor, RegisterWrite
 from weft.hdl.pcie.cq import STATUS_OK, STATUS_UNSUPPORTED, AnswerDescriptor, HostDescriptor
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack, unpack
@@ -80,7 +81,9 @@ async def served(dut):
     await start_clock(dut)
     bench = Bench(dut)
     for _ in range(60):
-        address = 0xF000_0000_0000 + bench.rng.randrange(0, 1 << 16, 4)
+        behind = abi.PUSH_BASE + abi.PUSH_WINDOWS * abi.BLOCK_BYTES
+        place = bench.rng.choice([bench.rng.randrange(0, abi.PUSH_BASE, 4), bench.rng.randrange(behind, 1 << 16, 4)])
+        address = 0xF000_0000_0000 + place
         wide = bench.rng.random() < 0.5 and not address & 4
         payload = [bench.rng.getrandbits(32) for _ in range(1 + wide)]
         be = {"dwords": 1 + wide, "last_be": 0xF if wide else 0}
@@ -102,6 +105,31 @@ async def served(dut):
 
 
 @cocotb.test()
+async def pushed(dut):
+    """Whole descriptors, and parts of some: of a whole one every byte, of a part its window; registers between them."""
+    await start_clock(dut)
+    bench, seen = Bench(dut), set()
+    sink = StreamSink(dut, "o_push", dut.clk, 0.3, bench.rng)
+    while len(seen) < 5 or sink.received < 60:
+        window, page = bench.rng.randrange(abi.PUSH_WINDOWS), abi.PUSH_BASE + (bench.rng.getrandbits(30) << 16)
+        dwords = bench.rng.choice([1, 2, 12, 13, 15, 16, 16, 16, 16])
+        first = bench.rng.choice([0, 16 - dwords])
+        first_be, last_be = (bench.rng.choice([0xF, 0xF, 0xE]), bench.rng.choice([0xF, 0xF, 0x7]) if dwords > 1 else 0)
+        payload = [bench.rng.getrandbits(32) for _ in range(dwords)]
+        await bench.request(WRITE, page + 64 * window + 4 * first, payload=payload, dwords=dwords, first_be=first_be,
+                            last_be=last_be)
+        got = unpack(PushedDescriptor, await with_timeout(sink.recv(), 2, "us"))
+        whole = dwords == 16 and first_be & last_be == 0xF
+        assert (got.window, got.whole) == (window, whole)
+        assert not whole or got.data == sum(p << 32 * k for k, p in enumerate(payload))
+        seen.add((dwords, whole) if dwords >= 15 else dwords > 2)
+        address = bench.rng.randrange(0, abi.PUSH_BASE, 4)
+        await bench.request(WRITE, address, payload=[7])
+        assert unpack(RegisterWrite, await with_timeout(bench.writes.recv(), 2, "us")).address == address
+    assert not bench.refused
+
+
+@cocotb.test()
 async def refused(dut):
     """What wants an answer gets "unsupported request", the rest is dropped; the next request works."""
     await start_clock(dut)
@@ -119,6 +147,9 @@ async def refused(dut):
         {"kind": WRITE, "bar": 1, "payload": [1]},
         {"kind": WRITE, "dwords": 2, "address": 4, "last_be": 0xF, "payload": [1, 2]},
         *[{"kind": WRITE, "dwords": n, "last_be": 0xF, "payload": [1] * n} for n in (12, 13, 256)],
+        {"kind": WRITE, "address": abi.PUSH_BASE, "dwords": 17, "last_be": 0xF, "payload": [1] * 17},
+        {"kind": WRITE, "address": abi.PUSH_BASE, "first_be": 0, "payload": [1]},
+        {"kind": WRITE, "address": abi.PUSH_BASE, "bar": 1, "dwords": 16, "last_be": 0xF, "payload": [1] * 16},
         {"kind": MESSAGE}, {"kind": VENDOR_MESSAGE, "dwords": 2, "payload": [1, 2]}]
     cases = [(case, True) for case in answered] + [(case, False) for case in dropped]
     bench.rng.shuffle(cases)
