@@ -1,22 +1,18 @@
 """Host-to-card ring: fetches descriptors ahead and delivers them in order."""
 
-from functools import reduce
-from operator import xor
-
-from amaranth import Array, Module, Mux, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..counting import Refusal
 from ..layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData, LineRequest, PushedDescriptor
-from ..params import CardParams, exact_log2
+from ..params import CardParams
+from .places import Places, place_tag
 from .pushed import Pushed
 from .size import INDEX_WIDTH, RingSize
 
 PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
-CHECK_BITS = abi.WORK.by_name["check"].width
 
 
 class RingReader(wiring.Component):
@@ -25,7 +21,7 @@ class RingReader(wiring.Component):
     A request asks for up to 4 lines: never past ``prod``, the end of the ring or a 4 KiB page, and only
     when all its lines have a place in the buffer of ``params.ring_prefetch`` descriptors; one request
     per 3 cycles. Answers may come in any order. Descriptors are delivered in ring order, one per cycle
-    while the buffer holds the next one, 3 cycles after its line came.
+    while the buffer holds the next one, 4 cycles after its line came.
 
     A descriptor that is damaged (its words do not XOR to 0) or has a wrong phase, or whose read failed, is refused:
     when everything before it is
@@ -33,13 +29,14 @@ class RingReader(wiring.Component):
     than the ring is ignored and refused.
 
     A pushed descriptor is a doorbell for one more. When none is fetched or left to fetch, and the ring's
-    buffer has a place, it goes there as a line would that was read, and is delivered 4 cycles after it came. What is
+    buffer has a place, it goes there as a line would that was read, and is delivered 6 cycles after it came. What is
     not whole, or comes while others are to be fetched, is read from the ring. One that is not the next, or comes while
     the ring does not run or is full, is refused; one for the newest index says nothing new.
 
     While ``enable`` is 0 nothing is fetched or delivered; the ring starts anew at index zero when reads in
-    flight have come back and delivered descriptors are retired. Doorbells rung meanwhile, after ``enable``
-    went up again, are kept. ``base`` and ``log2`` may only change while ``enable`` is 0.
+    flight have come back, the buffer was cleared, a place per cycle, and delivered descriptors are retired. Doorbells
+    rung meanwhile, after ``enable`` went up again, are kept. ``base`` and ``log2`` may only change while ``enable`` is
+    0.
 
     Parameters
     ----------
@@ -91,23 +88,27 @@ class RingReader(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         slots = self.params.ring_prefetch
-        slot_width = exact_log2(slots)
         m.submodules.ring = ring = RingSize()
+        m.submodules.places = places = Places(slots)
         m.d.comb += ring.log2.eq(self.log2)
 
         running = Signal()
         start = Signal()
         prod, fetch, deliver, cons = (Signal(INDEX_WIDTH, name=n) for n in ("prod_q", "fetch", "deliver", "cons_q"))
         in_flight = Signal(range(slots + 1))             # requests, each answered by a line with `last`
-        held = Signal(range(slots + 1))                  # descriptors asked for and not yet delivered
-        take = Signal(range(REQUEST_LINES_MAX + 1))              # lines of the request accepted this cycle
-        pop = Signal()                                   # the next descriptor leaves the buffer
 
         push = Pushed() if self._pushed else None
         bad_doorbell = self._doorbell(m, ring, running, start, prod, cons, push)
 
         # Life of the ring: `running` from a clean start until `enable` goes down.
-        m.d.comb += start.eq(~running & self.enable & (in_flight == 0) & (deliver == cons) & ~self.o_request.valid)
+        stopped, cleared = Signal(), Signal(range(slots + 1))
+        m.d.comb += [
+            start.eq(~running & self.enable & (cleared == slots) & (deliver == cons)),
+            places.clear.eq(stopped & (in_flight == 0) & ~self.o_request.valid & (cleared != slots)),
+        ]
+        m.d.sync += [stopped.eq(~running), cleared.eq(cleared + places.clear)]
+        with m.If(running):
+            m.d.sync += cleared.eq(0)
         with m.If(start):
             m.d.sync += running.eq(1)
         with m.Elif(~self.enable):
@@ -119,14 +120,13 @@ class RingReader(wiring.Component):
                                                     for n in ("to_prod", "to_end", "to_page", "in_ring", "count"))
         position = Signal(INDEX_WIDTH - 1)               # of `fetch` in the ring
         line = Signal(58)
-        slot_in = Signal(slot_width)
         request = self.o_request.p
 
         def at_most_4(value):
             return Mux(value > REQUEST_LINES_MAX, REQUEST_LINES_MAX, value)
 
         left, lines_left = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
-        tag = data.View(self._tag(slot_width), request.tag[:self._tag(slot_width).size])
+        tag = data.View(place_tag(slots), request.tag[:place_tag(slots).size])
         m.d.comb += [left.eq((prod - fetch) & ring.mask), lines_left.eq(ring.size - position)]
         with m.FSM():
             with m.State("MEASURE"):
@@ -144,103 +144,69 @@ class RingReader(wiring.Component):
                     to_page.eq(at_most_4(PAGE_LINES - line[:6])),
                     in_ring.eq(Mux(to_prod < to_end, to_prod, to_end)),
                     count.eq(Mux(to_page < in_ring, to_page, in_ring)),
-                    space.eq(slots - held),
+                    space.eq(slots - places.used),
                 ]
                 with m.If(~running | ~self.enable):
                     m.next = "MEASURE"
                 with m.Elif(space >= count):
                     m.d.sync += [
                         request.line.eq(line), request.count.eq(count), self.o_request.valid.eq(1),
-                        tag.slot.eq(slot_in), tag.tail.eq(count - 1),
+                        tag.place.eq(places.next), tag.tail.eq(count - 1),
                     ]
                     m.next = "REQUEST"
             with m.State("REQUEST"):
                 # waits for the request to be accepted
                 with m.If(self.o_request.ready):
-                    m.d.comb += take.eq(request.count)
+                    m.d.comb += places.take.eq(request.count)
                     m.d.sync += [
                         self.o_request.valid.eq(0),
                         fetch.eq((fetch + request.count) & ring.mask),
                         position.eq((position + request.count) & (ring.size - 1)),
-                        slot_in.eq(slot_in + request.count),
                     ]
                     m.next = "MEASURE"
 
-        placed = Signal()                                # a pushed descriptor gets a place this cycle
+        wiring.connect(m, wiring.flipped(self.i_line), places.i_line)
+        m.d.sync += in_flight.eq(in_flight + (places.take != 0) - places.answered)
         if push:
             m.d.comb += [
-                push.fetch.eq(fetch), push.place.eq(~self.i_line.valid & (held != slots)), placed.eq(push.placed),
+                push.fetch.eq(fetch), push.place.eq(~self.i_line.valid & (places.used != slots)),
+                places.put.eq(push.placed), places.put_data.eq(push.data),
             ]
-            with m.If(placed):
-                m.d.sync += [
-                    fetch.eq((fetch + 1) & ring.mask), position.eq((position + 1) & (ring.size - 1)),
-                    slot_in.eq(slot_in + 1),
-                ]
-
-        # Lines arrive.
-        answered = Signal()
-        m.d.sync += [
-            in_flight.eq(in_flight + (take != 0) - answered),
-            held.eq(held + take + placed - pop),
-        ]
-        present, failed, damaged = Signal(slots), Signal(slots), Signal(slots)
-        present_set, failed_set, damaged_set, clear = (Signal(slots, name=n) for n in (
-            "present_set", "failed_set", "damaged_set", "clear"))
-        m.submodules.buffer = buffer = Memory(shape=BEAT_BITS, depth=slots, init=[])
-        write, read = buffer.write_port(), buffer.read_port(domain="comb")
-        self._arrive(m, write, present_set, failed_set, damaged_set, answered, push, slot_in)
-        m.d.sync += [
-            present.eq((present | present_set) & ~clear), failed.eq((failed | failed_set) & ~clear),
-            damaged.eq((damaged | damaged_set) & ~clear),
-        ]
+            with m.If(push.placed):
+                m.d.sync += [fetch.eq((fetch + 1) & ring.mask), position.eq((position + 1) & (ring.size - 1))]
 
         # Delivery.
-        slot_out = Signal(slot_width)
         phase = Signal(init=1)
-        at_end = Signal()
-        bad = Signal()
-        load = Signal()
+        at_end, bad, pop = Signal(), Signal(), Signal()
+        descriptor = places.o.p
         m.d.comb += [
-            read.addr.eq(slot_out),
-            bad.eq(Array(failed)[slot_out] | Array(damaged)[slot_out] | (read.data[0] != phase)),
-            load.eq(running & Array(present)[slot_out] & (~self.o.valid | self.o.ready)),
-            pop.eq(load & (~bad | (deliver == cons))),
+            bad.eq(descriptor.failed | descriptor.damaged | (descriptor.data[0] != phase)),
+            pop.eq(running & places.o.valid & (~self.o.valid | self.o.ready) & (~bad | (deliver == cons))),
+            places.o.ready.eq(pop),
             at_end.eq((deliver & (ring.size - 1)) == ring.size - 1),
-            clear.eq(Mux(pop, 1 << slot_out, 0)),
         ]
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         m.d.sync += self.refuse.stb.eq(0)
         with m.If(pop):
-            m.d.sync += [
-                deliver.eq((deliver + 1) & ring.mask),
-                slot_out.eq(slot_out + 1),
-                phase.eq(phase ^ at_end),
-            ]
+            m.d.sync += [deliver.eq((deliver + 1) & ring.mask), phase.eq(phase ^ at_end)]
             with m.If(bad):
-                reason = Mux(Array(failed)[slot_out], abi.Reason.DMA_ERROR, abi.Reason.BAD_DESCRIPTOR)
+                reason = Mux(descriptor.failed, abi.Reason.DMA_ERROR, abi.Reason.BAD_DESCRIPTOR)
                 m.d.sync += [self.refuse.stb.eq(1), self.refuse.reason.eq(reason)]
             with m.Else():
-                m.d.sync += [self.o.payload.eq(read.data), self.o.valid.eq(1)]
+                m.d.sync += [self.o.payload.eq(descriptor.data), self.o.valid.eq(1)]
         with m.If((pop & bad) | (self.retire & (cons != deliver))):
             m.d.sync += cons.eq((cons + 1) & ring.mask)
         with m.If(bad_doorbell):
             m.d.sync += [self.refuse.stb.eq(1), self.refuse.reason.eq(abi.Reason.BAD_DESCRIPTOR)]
 
         with m.If(start):
-            m.d.sync += [
-                fetch.eq(0), deliver.eq(0), cons.eq(0), position.eq(0), held.eq(0), present.eq(0), failed.eq(0),
-                damaged.eq(0), slot_in.eq(0), slot_out.eq(0), phase.eq(1),
-            ]
+            m.d.sync += [fetch.eq(0), deliver.eq(0), cons.eq(0), position.eq(0), phase.eq(1)]
         m.d.comb += [
             self.cons.eq(Mux(running, cons, 0)),
             self.idle.eq((in_flight == 0) & (deliver == cons) & ~self.o_request.valid & (~running | (prod == cons))),
         ]
         return m
-
-    def _tag(self, slot_width):
-        """Place of the first line, and how many follow it."""
-        return data.StructLayout({"slot": slot_width, "tail": 2})
 
     def _doorbell(self, m, ring, running, start, prod, cons, push):
         """Checks a new producer index in two steps; keeps one that comes before the ring has started. A descriptor that
@@ -276,39 +242,3 @@ class RingReader(wiring.Component):
         with m.If(start):
             m.d.sync += prod.eq(0)
         return bad | push.refused if push else bad
-
-    def _arrive(self, m, write, present_set, failed_set, damaged_set, answered, push, slot_in):
-        """Writes a line to its place; one that ends its request early fails the lines it leaves out. What is pushed
-        is a line nobody asked for, in the next place."""
-        slots = len(present_set)
-        slot_width = exact_log2(slots)
-        valid = Signal()
-        line = Signal(LineData)
-        tag = data.View(self._tag(slot_width), line.tag[:self._tag(slot_width).size])
-        slot = Signal(slot_width)
-        missing = Signal(2)
-        words = (line.data.word_select(k, CHECK_BITS) for k in range(BEAT_BITS // CHECK_BITS))
-        damage = reduce(xor, words)
-        m.d.comb += [
-            self.i_line.ready.eq(1),
-            slot.eq(tag.slot + line.index),
-            missing.eq(Mux(line.last, tag.tail - line.index, 0)),
-            write.addr.eq(slot),
-            write.data.eq(line.data),
-            write.en.eq(valid),
-            answered.eq(valid & line.last),
-        ]
-        m.d.sync += [valid.eq(self.i_line.valid), line.eq(self.i_line.payload)]
-        if push:
-            with m.If(push.placed):
-                m.d.sync += [valid.eq(1), line.eq(0), line.data.eq(push.data), tag.slot.eq(slot_in)]
-        with m.If(valid):
-            for step in range(REQUEST_LINES_MAX):
-                at = Signal(slot_width, name=f"place_{step}")
-                m.d.comb += at.eq(slot + step)
-                with m.If(step <= missing):
-                    for k in range(slots):
-                        with m.If(at == k):
-                            if step == 0:
-                                m.d.comb += damaged_set[k].eq(damage != 0)
-                            m.d.comb += [present_set[k].eq(1), failed_set[k].eq(line.error if step == 0 else 1)]

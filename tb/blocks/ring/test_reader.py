@@ -19,7 +19,8 @@ from weft.tb.flow.stream import StreamSink
 
 BASE = 0x1_2345_6FC0  # one line before a 4 KiB boundary
 PREFETCH = 16
-PUSHED_CYCLES = 5      # from a pushed descriptor to its delivery
+CLEARED_CYCLES = PREFETCH + 4       # from a reset until the ring runs
+PUSHED_CYCLES = 6      # from a pushed descriptor to its delivery
 PUSHED_TO_DOORBELL = 4      # cycles at least between them, the way that they take
 LINE_BITS = LineData.as_shape().size
 
@@ -169,6 +170,8 @@ async def setup(dut, rng, **options):
     cocotb.start_soon(retire_some(dut, rng, sink, got, retired, options.get("pause", 0.3)))
     cocotb.start_soon(watch_refusals(dut, refused))
     await host.configure()
+    for _ in range(CLEARED_CYCLES):
+        await RisingEdge(dut.clk)
     return host, got, refused
 
 

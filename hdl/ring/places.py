@@ -1,0 +1,132 @@
+"""Descriptors on their way from host memory, and those that wait to be delivered."""
+
+from functools import reduce
+from operator import xor
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from .. import abi
+from ..layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData
+from ..params import exact_log2
+
+CHECK_BITS = abi.WORK.by_name["check"].width
+MISSING_BITS = exact_log2(REQUEST_LINES_MAX)
+
+
+class Held(data.Struct):
+    """A descriptor as it came: ``failed`` if it could not be read, ``damaged`` if its words do not XOR to 0."""
+
+    data: BEAT_BITS
+    damaged: 1
+    failed: 1
+
+
+def place_tag(places):
+    """Tag of a read: the place of its first line, and how many lines follow it."""
+    return data.StructLayout({"place": exact_log2(places), "tail": MISSING_BITS})
+
+
+class Places(wiring.Component):
+    """A ring of places, given out in order; what comes for them comes in any order and leaves in that of the places.
+
+    A line per cycle in, one out, 3 cycles after it came. A line that ends its request early fails the places of the
+    lines that it leaves out.
+
+    Nothing but memories grows with the number of places. Whether a line came is the difference of two bits of its
+    place: one turns when it comes, one when it leaves. ``clear`` makes them equal, one place per cycle.
+
+    Parameters
+    ----------
+    places : int
+        A power of two, at least 4.
+
+    Members
+    -------
+    i_line : In(stream.Signature(LineData))
+        ``tag`` is a :func:`place_tag`. Always accepted.
+    put, put_data : In(1), In(512)
+        Something comes for ``next`` that was not asked for; not in a cycle with a line.
+    take : In(range(5))
+        So many places are given out, from ``next`` on.
+    next : Out(range(places))
+        The first place that is free.
+    used : Out(range(places + 1))
+        How many are not.
+    o : Out(stream.Signature(Held))
+    answered : Out(1)
+        Strobe: the last line of a request came.
+    clear : In(1)
+        Forget what is here; ``places`` cycles, in which nothing comes and no place is given out.
+    """
+
+    def __init__(self, places):
+        self._places = places
+        super().__init__({
+            "i_line": In(stream.Signature(LineData)),
+            "put": In(1), "put_data": In(BEAT_BITS),
+            "take": In(range(REQUEST_LINES_MAX + 1)),
+            "next": Out(range(places)), "used": Out(range(places + 1)),
+            "o": Out(stream.Signature(Held)),
+            "answered": Out(1), "clear": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        places = self._places
+        m.submodules.held = held = Memory(shape=Held, depth=places, init=[])
+        m.submodules.missing = missing = Memory(shape=MISSING_BITS, depth=places, init=[])
+        m.submodules.came = came = Memory(shape=1, depth=places, init=[])
+        m.submodules.left = left = Memory(shape=1, depth=places, init=[])
+        comes, leaves = held.write_port(), held.read_port()
+        missing_write, missing_read = missing.write_port(), missing.read_port(domain="comb")
+        came_write, came_read = came.write_port(), came.read_port(domain="comb")
+        left_write = left.write_port()
+        left_there, left_here = left.read_port(domain="comb"), left.read_port(domain="comb")
+
+        # A line comes.
+        valid = Signal()
+        line = Signal(LineData)
+        tag = data.View(place_tag(places), line.tag[:place_tag(places).size])
+        place = Signal(range(places))
+        words = (line.data.word_select(k, CHECK_BITS) for k in range(BEAT_BITS // CHECK_BITS))
+        m.d.comb += [
+            self.i_line.ready.eq(1), self.answered.eq(valid & line.last),
+            place.eq(tag.place + line.index),
+            comes.addr.eq(place), comes.en.eq(valid), comes.data.data.eq(line.data),
+            comes.data.failed.eq(line.error), comes.data.damaged.eq(reduce(xor, words) != 0),
+            missing_write.addr.eq(place), missing_write.en.eq(valid),
+            missing_write.data.eq(Mux(line.last, tag.tail - line.index, 0)),
+            left_there.addr.eq(place), came_write.addr.eq(place), came_write.en.eq(valid),
+            came_write.data.eq(~left_there.data),
+        ]
+        m.d.sync += [valid.eq(self.i_line.valid), line.eq(self.i_line.payload)]
+        with m.If(self.put):
+            m.d.sync += [valid.eq(1), line.eq(0), line.data.eq(self.put_data), tag.place.eq(self.next)]
+
+        # One leaves. `absent`: places behind the last one that left for which nothing will come.
+        at, absent, lost = Signal(range(places)), Signal(MISSING_BITS), Signal()
+        there, leave = Signal(), Signal()
+        m.d.comb += [
+            came_read.addr.eq(at), left_here.addr.eq(at), missing_read.addr.eq(at), leaves.addr.eq(at),
+            there.eq((came_read.data != left_here.data) | (absent != 0)),
+            leave.eq(there & ~self.clear & (~self.o.valid | self.o.ready)),
+            leaves.en.eq(leave),
+            left_write.addr.eq(at), left_write.data.eq(came_read.data), left_write.en.eq(leave | self.clear),
+            self.o.p.eq(leaves.data), self.o.p.failed.eq(leaves.data.failed | lost),
+        ]
+        with m.If(self.o.ready | self.clear):
+            m.d.sync += self.o.valid.eq(0)
+        with m.If(leave):
+            m.d.sync += [self.o.valid.eq(1), lost.eq(absent != 0),
+                         absent.eq(Mux(absent != 0, absent - 1, missing_read.data))]
+        with m.If(leave | self.clear):
+            m.d.sync += at.eq(at + 1)
+        m.d.sync += [
+            self.next.eq(self.next + self.take + self.put), self.used.eq(self.used + self.take + self.put - leave),
+        ]
+        with m.If(self.clear):
+            m.d.sync += [absent.eq(0), self.used.eq(0), self.next.eq(at + 1)]
+        return m
