@@ -107,7 +107,9 @@ class Places(wiring.Component):
             m.d.sync += [valid.eq(1), line.eq(0), line.data.eq(self.put_data), tag.place.eq(self.next)]
 
         # One leaves. `absent`: places behind the last one that left for which nothing will come.
-        at, absent, lost = Signal(range(places)), Signal(MISSING_BITS), Signal()
+        at = Signal(range(places))
+        absent = Signal(MISSING_BITS)
+        lost = Signal()
         there, leave = Signal(), Signal()
         m.d.comb += [
             came_read.addr.eq(at), left_here.addr.eq(at), missing_read.addr.eq(at), leaves.addr.eq(at),

@@ -4,22 +4,22 @@ from types import SimpleNamespace
 
 from amaranth.hdl import Array, Cat, Mux, Signal
 
-from weft.hdl.layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData, PushedDescriptor
+from weft.hdl.layouts import REQUEST_LINES_MAX, LineData, PushedDescriptor
 from weft.hdl.params import preset
+from weft.hdl.ring.places import CHECK_BITS, Held, Places
 from weft.hdl.ring.pushed import Pushed
-from weft.hdl.ring.reader import CHECK_BITS, RingReader
+from weft.hdl.ring.reader import RingReader
 from weft.tb.proof.broken import Broken, mutant, named
 from weft.tb.proof.specification import Spec
 
 PARAMS = preset("test").with_(ring_prefetch=4)
 BASE = 0x1000
 MEASURE, CHOOSE, REQUEST = range(3)
+UP = PARAMS.ring_prefetch + 3       # cycles from a reset until the ring runs
 NAMED = mutant(     # the same with names for its registers, by which they are seen
-    named(RingReader, "present, failed, damaged = Signal(slots), Signal(slots), Signal(slots)",
-          "value, ahead, known = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)"),
-    ("early, rung, bad = Signal(), Signal(),", 'early, rung, bad = Signal(name="early"), Signal(name="rung"),'),
-    ("        valid = Signal()\n        line = Signal(LineData)\n",
-     '        valid = Signal(name="arrives")\n        line = Signal(LineData, name="arrived")\n'))
+    named(RingReader, "value, ahead, known = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)",
+          "stopped, cleared = Signal(), Signal(range(slots + 1))"),
+    ("early, rung, bad = Signal(), Signal(),", 'early, rung, bad = Signal(name="early"), Signal(name="rung"),'))
 
 
 class RingReaderSpec(Spec):
@@ -44,9 +44,9 @@ class RingReaderSpec(Spec):
         log2, size, width = self.log2, 1 << self.log2, self.log2 + 1
         m.d.comb += [dut.base.eq(BASE), dut.log2.eq(log2), dut.enable.eq(1)]
         self.free_members(dut, "base", "log2", "enable", "i_line", "i_push", "prod", "retire")
-        up = Signal(2, name="up")           # the ring has started; the host rings afterwards
-        m.d.sync += up.eq(up + (up != 3))
-        self.assume(~dut.prod_stb | (up == 3))
+        up = Signal(3, name="up")           # the ring has started; the host rings afterwards
+        m.d.sync += up.eq(up + (up != UP))
+        self.assume(~dut.prod_stb | (up == UP))
         start = Signal(width)               # index with which the run starts
         if self.anywhere_in_ring:
             self._anywhere(m, up, start)
@@ -121,7 +121,7 @@ class RingReaderSpec(Spec):
                    ~request.valid | (request.p.line == (BASE >> 6) + fetched[:log2]), **kind)
         self.check("never fetches past prod", ~request.valid | (request.p.count <= asked), **deep)
         self.check("delivers each entry once, in order", ~dut.o.valid | (number == delivered), **deep)
-        self.check("cons counts what was retired", (up < 3) | (dut.cons == retired), **deep)
+        self.check("cons counts what was retired", (up < UP) | (dut.cons == retired), **deep)
         self.check("cons <= delivered <= prod <= cons + size",
                    ((written - dut.cons)[:width] <= size) & (
                        (delivered - dut.cons)[:width] <= (written - dut.cons)[:width]), **deep)
@@ -163,7 +163,7 @@ class RingReaderSpec(Spec):
         pushes, again, whole = self.free(1, "pushes"), self.free(1, "again"), self.free(1, "whole")
         nonsense = self.free(2 * CHECK_BITS, "nonsense")
         number, repeated, content = Signal(log2 + 1, name="number_pushed"), Signal(), Signal(CHECK_BITS)
-        self.assume(~pushes | ((up == 3) & (again | (room != 0)) & ~dut.prod_stb))
+        self.assume(~pushes | ((up == UP) & (again | (room != 0)) & ~dut.prod_stb))
         self.assume(~dut.prod_stb | push.ready)         # doorbells take more cycles on their way
         m.d.comb += [
             number.eq(written - again), content.eq(Cat(~number[log2], number)),
@@ -179,28 +179,33 @@ class RingReaderSpec(Spec):
         """What the reader keeps of indices, and where every entry is that was asked for and not delivered."""
         size, width = 1 << self.log2, self.log2 + 1
         shapes = {
-            **dict.fromkeys(("running", "phase", "early", "rung", "arrives"), 1), "arrived": LineData, "line": 58,
+            **dict.fromkeys(("running", "phase", "early", "rung", "stopped_q"), 1), "line": 58, "fsm_state": 2,
             **dict.fromkeys(("prod_q", "cons_q", "fetch", "deliver", "value_q", "ring.size", "ring.mask"), 16),
-            "position": 15, **dict.fromkeys(("slot_in", "slot_out", "fsm_state"), 2), "present_q": size,
-            "failed_q": size, "damaged_q": size, **dict.fromkeys(("in_flight", "held", "to_prod", "to_end"), 3)}
+            "position": 15, **dict.fromkeys(("in_flight", "to_prod", "to_end", "cleared_q"), 3)}
         d = SimpleNamespace(**{name.removeprefix("ring.").removesuffix("_q"): self.inside(f"dut.{name}", shape)
                                for name, shape in shapes.items()})
         pushed = {"entry": PushedDescriptor, **dict.fromkeys((
             "held", "compared", "is_next", "is_newest", "has_room", "nothing_to_fetch"), 1)}
         p = SimpleNamespace(**{name: self.inside(f"dut.push.{name}", shape) for name, shape in pushed.items()})
-        words = Array(self.inside(f"dut.buffer[{k}]", BEAT_BITS) for k in range(size))
+        q = SimpleNamespace(**{name: self.inside(f"dut.places.{name}", shape) for name, shape in {
+            "valid": 1, "line": LineData, "at": 2, "absent": 2, "lost": 1, "next": 2, "used": 3, "o__valid": 1,
+            "o__payload": Held}.items()})
+        held, came, left, missing = (
+            Array(self.inside(f"dut.places.{name}[{k}]", shape) for k in range(size))
+            for name, shape in (("held", Held), ("came", 1), ("left", 1), ("missing", 2)))
         order = [Signal(width, name=f"retired_to_{k}") for k in range(5)]      # distances from what was retired
         m.d.comb += [to.eq(index - w.retired) for to, index in zip(
             order, (w.delivered, d.deliver, d.fetch, d.prod, w.written), strict=True)]
         asked, request = order[3] - order[2], w.dut.o_request.p
         self.check("indices are what happened", [
-            (w.up == 3) & d.running & (d.size == size) & (d.mask == 2 * size - 1) & ~d.early
-            & (d.rung | ((d.prod + (p.held & ~w.repeated))[:width] == w.written)) & (d.prod < 2 * size),
+            (w.up == UP) & d.running & ~d.stopped & (d.cleared == 0) & (d.size == size) & (d.mask == 2 * size - 1),
+            ~d.early & (d.rung | ((d.prod + (p.held & ~w.repeated))[:width] == w.written)) & (d.prod < 2 * size),
             ~d.rung | (d.value == w.written), d.cons == w.retired,
             d.deliver[:width] == (w.delivered + w.dut.o.valid)[:width],
             d.fetch == w.fetched, d.position == w.fetched[:self.log2], d.phase == ~d.deliver[self.log2],
-            *(a <= b for a, b in zip(order, [*order[1:], size], strict=True)), d.held == order[2] - order[1],
-            d.slot_in == (d.slot_out + d.held)[:2], ~w.dut.o.valid | (w.number == w.delivered),
+            *(a <= b for a, b in zip(order, [*order[1:], size], strict=True)),
+            q.used + q.o__valid == order[2] - order[1], q.next == (q.at + q.used)[:2],
+            ~w.dut.o.valid | (w.number == w.delivered),
         ], **self.proofs[0])
         pushed = Signal(width, name="pushed")
         m.d.comb += pushed.eq(d.prod - w.repeated)
@@ -217,31 +222,37 @@ class RingReaderSpec(Spec):
                                        & (d.line == (BASE >> 6) + d.position)),
             (d.fsm_state != REQUEST) | (
                 (request.count != 0) & (request.count <= asked) & (request.count <= size - d.position)
-                & (request.count <= size - d.held) & (request.line == (BASE >> 6) + d.position)
-                & (request.tag[:2] == d.slot_in) & (request.tag[2:4] == request.count - 1)),
+                & (request.count <= size - q.used) & (request.line == (BASE >> 6) + d.position)
+                & (request.tag[:2] == q.next) & (request.tag[2:4] == request.count - 1)),
         ], **self.proofs[0])
 
         place, its = Signal(2), Signal(2)      # of the line that arrives
-        m.d.comb += [place.eq(d.arrived.tag[:2] + d.arrived.index), its.eq(place - d.slot_out)]
-        parts = [(d.failed == 0) & (d.damaged == 0) & (
-                     d.in_flight == sum(live for live, *_ in w.requests) + (d.arrives & d.arrived.last)),
-                 ~d.arrives | ((its < d.held) & self._right(d.arrived.data, d.deliver + its) & ~d.arrived.error
-                               & (d.arrived.data[:CHECK_BITS] == d.arrived.data[-CHECK_BITS:])
-                               & (~d.arrived.last | (d.arrived.index == d.arrived.tag[2:4])))]
+        base = Signal(width, name="base")      # index of the first place in use
+        m.d.comb += [place.eq(q.line.tag[:2] + q.line.index), its.eq(place - q.at), base.eq(d.deliver + q.o__valid)]
+        parts = [(q.absent == 0) & ~q.lost & (
+                     d.in_flight == sum(live for live, *_ in w.requests) + (q.valid & q.line.last)),
+                 ~q.valid | ((its < q.used) & self._right(q.line.data, base + its) & ~q.line.error
+                             & (q.line.data[:CHECK_BITS] == q.line.data[-CHECK_BITS:])
+                             & (~q.line.last | (q.line.index == q.line.tag[2:4]))),
+                 ~q.o__valid | self._sound(q.o__payload, d.deliver)]
         spans = []
-        for k, (live, left, first, its_tag, at) in enumerate(w.requests):
+        for k, (live, some, first, its_tag, at) in enumerate(w.requests):
             ahead = Signal(width, name=f"ahead{k}")
-            m.d.comb += ahead.eq(first + at - d.deliver)
-            parts.append(~live | ((left != 0) & (at + left == its_tag[2:4] + 1) & (ahead + left <= d.held)
-                                  & ((its_tag[:2] + at)[:2] == (d.slot_out + ahead)[:2])))
-            spans.append((live, ahead, left))
+            m.d.comb += ahead.eq(first + at - base)
+            parts.append(~live | ((some != 0) & (at + some == its_tag[2:4] + 1) & (ahead + some <= q.used)
+                                  & ((its_tag[:2] + at)[:2] == (q.at + ahead)[:2])))
+            spans.append((live, ahead, some))
         for j in range(size):
-            slot, present = Signal(2, name=f"slot{j}"), Signal(name=f"present{j}")
-            m.d.comb += [slot.eq(d.slot_out + j), present.eq(d.present.bit_select(slot, 1))]
-            under_way = [live & (ahead <= j) & (j < ahead + left) for live, ahead, left in spans]
-            parts += [(present + (d.arrives & (place == slot)) + sum(under_way)) == (j < d.held),
-                      ~present | self._right(words[slot], d.deliver + j)]
+            slot, there = Signal(2, name=f"slot{j}"), Signal(name=f"there{j}")
+            m.d.comb += [slot.eq(q.at + j), there.eq(came[slot] != left[slot])]
+            under_way = [live & (ahead <= j) & (j < ahead + some) for live, ahead, some in spans]
+            parts += [(there + (q.valid & (place == slot)) + sum(under_way)) == (j < q.used),
+                      ~there | (self._sound(held[slot], base + j) & (missing[slot] == 0))]
         self.check("every entry asked for is on its way or in its place", parts, **self.proofs[0])
+
+    def _sound(self, held, index):
+        """What is held is the entry with that index, and nothing is wrong with it."""
+        return self._right(held.data, index) & ~held.damaged & ~held.failed
 
     def _right(self, word, index):
         """The word is the entry with that index."""
@@ -251,7 +262,7 @@ class RingReaderSpec(Spec):
         """The ring runs, is empty, and has come to any index."""
         size, indices = 1 << self.log2, ("written", "fetched", "delivered", "retired")
         inner = {"dut.running": 1, "dut.ring.size": 16, "dut.ring.mask": 16, "dut.phase": 1, "dut.position": 15,
-                 "dut.slot_in": 2, "dut.slot_out": 2, "up": 2,
+                 "dut.places.next": 2, "dut.places.at": 2, "up": 3,
                  **dict.fromkeys(("dut.prod_q", "dut.cons_q", "dut.fetch", "dut.deliver"), 16),
                  **dict.fromkeys(indices, self.log2 + 1)}
         also = (f"dut.{name}*" for name in ("running", "prod", "cons", "fetch"))   # the names that ports give them
@@ -260,21 +271,21 @@ class RingReaderSpec(Spec):
         chosen = self.constant(m, self.log2 + 1, "some_start")
         m.d.comb += start.eq(chosen)
         self.assume_first(Cat(
-            seen["dut.running"], seen["dut.ring.size"] == size, seen["dut.ring.mask"] == 2 * size - 1, up == 3,
-            seen["dut.slot_in"] == seen["dut.slot_out"], seen["dut.position"] == chosen[:self.log2],
+            seen["dut.running"], seen["dut.ring.size"] == size, seen["dut.ring.mask"] == 2 * size - 1, up == UP,
+            seen["dut.places.next"] == seen["dut.places.at"], seen["dut.position"] == chosen[:self.log2],
             seen["dut.phase"] == ~chosen[self.log2],
             *(seen[name] == chosen for name in (*indices, "dut.prod_q", "dut.cons_q", "dut.fetch", "dut.deliver")),
         ).all())
 
 
 class LongRingReaderSpec(RingReaderSpec):
-    """The same from the reset on, with a ring of 8 entries, twice what may be in flight, and doorbells alone; 19
+    """The same from the reset on, with a ring of 8 entries, twice what may be in flight, and doorbells alone; 23
     cycles."""
 
     name = "ring_reader_long"
     block = RingReader
-    log2, calm_bound, anywhere_in_ring, pushed = 3, 19, False, False
-    proofs = {"kind": "unbounded"}, {"bound": 19, "seconds": 900}
+    log2, calm_bound, anywhere_in_ring, pushed = 3, 23, False, False
+    proofs = {"kind": "unbounded"}, {"bound": 23, "seconds": 900}
 
     def _kept(self, m, w):
         """Nothing needs to be known here: there is no induction."""
@@ -284,10 +295,11 @@ SPECS = [RingReaderSpec, LongRingReaderSpec]
 BOTH = (RingReaderSpec, LongRingReaderSpec)
 BROKEN = [
     Broken(RingReaderSpec, "indices are what happened",
-           ("held.eq(held + take + placed - pop)", "held.eq(held + take + placed)")),
+           ("self.used.eq(self.used + self.take + self.put - leave)", "self.used.eq(self.used + self.take + self.put)"),
+           of=Places),
     Broken(RingReaderSpec, "a request asks for what has a place", ("tag.tail.eq(count - 1)", "tag.tail.eq(count)")),
     Broken(RingReaderSpec, "every entry asked for is on its way or in its place",
-           ("clear.eq(Mux(pop, 1 << slot_out, 0))", "clear.eq(0)")),
+           ("came_write.data.eq(~left_there.data)", "came_write.data.eq(left_there.data)"), of=Places),
     Broken(RingReaderSpec, "what was pushed is the next entry, or the newest",
            ("is_newest.eq(behind == mask)", "is_newest.eq(0)"), of=Pushed),
     Broken(RingReaderSpec, "places the next entry, when all before it are fetched",
@@ -301,7 +313,8 @@ BROKEN = [
            ("position.eq((position + request.count) & (ring.size - 1))", "position.eq(position + request.count)")),
     Broken(BOTH, "never fetches past prod",
            ("in_ring.eq(Mux(to_prod < to_end, to_prod, to_end))", "in_ring.eq(to_end)")),
-    Broken(BOTH, "delivers each entry once, in order", ("slot.eq(tag.slot + line.index)", "slot.eq(tag.slot)")),
+    Broken(BOTH, "delivers each entry once, in order", ("place.eq(tag.place + line.index)", "place.eq(tag.place)"),
+           of=Places),
     Broken(LongRingReaderSpec, "delivers each entry once, in order",
            ("with m.Elif(space >= count):", "with m.Elif(space >= 0):")),
     Broken(BOTH, "cons counts what was retired", ("cons.eq((cons + 1) & ring.mask)", "cons.eq(deliver)")),
