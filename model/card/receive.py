@@ -83,10 +83,11 @@ class TimedReceivePath(ReceivePath):
         self._ask(self._verdict(judged), [segment for segment in segments if segment[1]])
 
     def _verdict(self, judged):
-        """When a packet leaves the window: later if that slides over holes, or seals a node."""
+        """When a packet leaves the window: later if that slides over holes, seals a node. A probe leaves no mark."""
         cycles = 0
         if judged.lost or judged.seal:
-            cycles = 1 + (len(judged.lost) + MARK if judged.lost else 0) + judged.seal
+            mark = MARK if judged.lost and judged.verdict != PROBE else 0
+            cycles = 1 + len(judged.lost) + mark + judged.seal
         return self.card.loop.now_ns + cycles * CYCLE_NS
 
     def _ask(self, verdict, segments):

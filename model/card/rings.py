@@ -13,6 +13,7 @@ Ring = abi.Ring
 REQUEST_LINES_MAX = 4
 _LOG2 = {f"{ring.name.lower()}_log2": ring for ring in abi.HOST_TO_CARD}
 _CLIENT = {ring: RINGS + at for at, ring in enumerate(abi.CARD_TO_HOST)}      # of the write engine
+STANDING = 2        # descriptors between their places and who takes them, see hdl/ring/places.py and reader.py
 PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
 
 
@@ -28,8 +29,8 @@ class TimedRings(CardRings):
         self._taken = {ring: deque() for ring in abi.CARD_TO_HOST}      # when the newest entries are on their way
         self._owed = set()          # rings whose next entry brings an interrupt
         self._asked = dict.fromkeys(abi.HOST_TO_CARD, 0)     # index behind the last descriptor asked for
-        self._held = dict.fromkeys(abi.HOST_TO_CARD, 0)      # asked for and not offered
-        self._offered = dict.fromkeys(abi.HOST_TO_CARD, False)      # the oldest one that came stands at its taker's
+        self._held = dict.fromkeys(abi.HOST_TO_CARD, 0)      # asked for and still in their places
+        self._standing = dict.fromkeys(abi.HOST_TO_CARD, 0)     # the oldest that came have left their places
         self._ready = {ring: deque() for ring in abi.HOST_TO_CARD}
         self._reads = {ring: deque() for ring in abi.HOST_TO_CARD}     # [index, count, came], oldest first
 
@@ -38,7 +39,7 @@ class TimedRings(CardRings):
         ring = _LOG2.get(name)
         if ring is not None and value >> abi.RING_ENABLE_BIT & 1:
             self._asked[ring] = self._held[ring] = 0
-            self._offered[ring] = False
+            self._standing[ring] = 0
             self._ready[ring].clear()
             self._reads[ring].clear()
 
@@ -91,9 +92,9 @@ class TimedRings(CardRings):
         self.card.descriptors(ring)
 
     def _offer(self, ring):
-        """The oldest descriptor stands where it is taken: its place is free."""
-        if self._ready[ring] and not self._offered[ring]:
-            self._offered[ring] = True
+        """The oldest descriptors stand on the way to where they are taken: their places are free."""
+        while self._standing[ring] < min(STANDING, len(self._ready[ring])):
+            self._standing[ring] += 1
             self._held[ring] -= 1
             self.fetch(ring, self.card.timing.ring_refill)
 
@@ -109,7 +110,7 @@ class TimedRings(CardRings):
     def take(self, ring):
         """The oldest descriptor goes to who carries it out."""
         entry, _ = self._ready[ring].popleft()
-        self._offered[ring] = False
+        self._standing[ring] -= 1
         self._offer(ring)
         return entry
 

@@ -119,7 +119,7 @@ class Timing:
     register_write: float = 16.4
     register_pace: float = 12.0
     register_read: float = 52.0
-    room: float = 20.0
+    room: float = 28.0
     pcie_bytes_per_ns: float = 15.754
     pcie_hop: float = 10.0
     write_header_bytes: int = 24
@@ -127,15 +127,15 @@ class Timing:
     completion_header_bytes: int = 20
     interrupt: float = 16.0
     doorbell: float = 24.0
-    ring_fetch: float = 56.0
-    ring_refill: float = 28.0
+    ring_fetch: float = 60.0
+    ring_refill: float = 32.0
     pushed: float = 52.0
-    delivered: float = 32.0
-    descriptor: float = 8.0
-    check: float = 64.0
-    frame_descriptor: float = 20.0
-    payload: float = 40.0
-    raw_payload: float = 36.0
+    delivered: float = 44.0
+    descriptor: float = 4.0
+    check: float = 72.0
+    frame_descriptor: float = 24.0
+    payload: float = 44.0
+    raw_payload: float = 40.0
     send: float = 12.0
     retire: float = 12.0
     retire_raw: float = 8.0
@@ -149,16 +149,16 @@ class Timing:
     node_report: float = 28.0
     aged_report: float = 24.0
     command: float = 32.0
-    qp_command: float = 116.0
+    qp_command: float = 88.0
     command_done: float = 12.0
     pages: float = 50.0
     pages_written: float = 36.0
     look: float = 12.0
     linked: float = 28.0
-    ask: float = 24.0
-    line: float = 28.0
-    wake: float = 24.0
-    match: float = 8.0
+    ask: float = 28.0
+    line: float = 36.0
+    wake: float = 28.0
+    match: float = 12.0
 
 
 LINE_OVERHEAD_BYTES, PREAMBLE_BYTES = 24, 8

@@ -17,7 +17,7 @@ from .timing import BEAT_BYTES, CYCLE_NS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, e
 Ring = abi.Ring
 # Packets between their choice and the first read of their payload: 1 in hdl/transmit/merge.py; 2 before, 5 in and 4
 # behind the translation of hdl/transmit/check.py; 1 in hdl/pcie/splitter.py.
-CHOSEN_MAX = 13
+CHOSEN_MAX = 14
 AHEAD = 2           # of them wait for the translation
 TRANSLATE = 2 * CYCLE_NS        # between packets
 TAKEN = CYCLE_NS    # from a read on RQ until a packet moves up that waits for it
