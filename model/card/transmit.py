@@ -28,9 +28,9 @@ RAW_FRAMES = 4      # being read, see hdl/simple_nic.py
 RAW_MERGED = 2 * CYCLE_NS       # from the reader of raw frames to the merge; so many beats are between
 BULK_SHARE = 8      # see hdl/pcie/dma_read.py
 FIFO_BEATS = 19     # between the framer and the MAC, besides the send buffer
-READ_OUT = CYCLE_NS             # from a slot's last row's being read, which frees it, until that could be in the framer
+READ_OUT = 0.0      # from the read of a slot's last row until it could be in the framer, less the next request's way
 ROWS_AHEAD = 5      # that may be read before the framer takes them,
-ROW_AHEAD = 4 * CYCLE_NS        # and from when it takes one until the last of those that may then be read is
+ROW_AHEAD = 5 * CYCLE_NS        # and from when it takes one until the last of those that may then be read is
 HELD_AHEAD = 3 * CYCLE_NS       # by so much less than its frame is a slot late where the send buffer is full
 
 
