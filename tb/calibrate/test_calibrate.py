@@ -71,7 +71,7 @@ def test_headers_wait_for_nodes_as_long_as_in_the_gateware(name):
     assert found.gateware["stall_cycles"] == found.model["stall_cycles"] > 100
 
 
-@pytest.mark.parametrize("name", ["fit-more-13", "fit-more-15"])
+@pytest.mark.parametrize("name", ["fit-third-13", "fit-third-21"])
 def test_slots_of_payload_and_lines_of_a_read_take_the_gatewares_time(name):
     """Slots are free when their last row was read; the lines of a read come one per cycle."""
     found = same_sequences(FITTING[name])
