@@ -72,6 +72,8 @@ def first(bits):
     if len(bits) == 1:
         return Const(0, 0)
     low, high = bits[:len(bits) // 2], bits[len(bits) // 2:]
+    if len(low) == 1:
+        return ~low     # a choice of no bits would be a wire of no bits, which lint refuses
     return Cat(Mux(low.any(), first(low), first(high)), ~low.any())
 
 

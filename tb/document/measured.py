@@ -52,7 +52,7 @@ FIGURES = (
     Figure("register accesses per message", "{mmio_per_message:.1f}; {mmio_per_small_message:.2f}",
            "12 QPs with 64 KiB; 1 QP with 64 bytes both ways; waits by interrupt"),
     Figure("from `post_send` to the receiver's completion", "{post_send_to_receiver_completion_ns:,.0f} ns",
-           "64 bytes, an idle card; two reads of host memory of 1 µs are in it, the driver takes no time"),
+           "64 bytes, an idle card; one read of host memory of 1 µs is in it, the driver takes no time"),
     Figure("retransmissions matched with their nodes",
            "interval {adamap_match_interval_cycles:.0f}, latency {adamap_match_latency_cycles:.0f} cycles",
            "the matcher alone, nodes cached, lists walked node by node to their end; the window in front takes a "
