@@ -19,7 +19,7 @@ LENGTH_WIDTH = 13                 # holds PAYLOAD_MAX
 FRAME_LENGTH_WIDTH = 14           # of the bytes of a frame, or of what it carries
 LINE_WIDTH = 58                   # of a physical address divided by 64
 REQUEST_LINES_MAX = 4             # lines of one LineRequest
-PUSH_WINDOW_WIDTH = 6
+PUSH_WINDOW_WIDTH = (abi.PUSH_WINDOWS - 1).bit_length()
 TICKET_WIDTH = 8                  # every received packet gets the next ticket
 
 

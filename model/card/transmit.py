@@ -28,7 +28,6 @@ RAW_FRAMES = 4      # being read, see hdl/simple_nic.py
 RAW_MERGED = 2 * CYCLE_NS       # from the reader of raw frames to the merge; so many beats are between
 BULK_SHARE = 8      # see hdl/pcie/dma_read.py
 FIFO_BEATS = 19     # between the framer and the MAC, besides the send buffer
-READ_OUT = 0.0      # from the read of a slot's last row until it could be in the framer, less the next request's way
 ROWS_AHEAD = 5      # that may be read before the framer takes them,
 ROW_AHEAD = 5 * CYCLE_NS        # and from when it takes one until the last of those that may then be read is
 HELD_AHEAD = 3 * CYCLE_NS       # by so much less than its frame is a slot late where the send buffer is full
@@ -275,7 +274,7 @@ class TimedTransmitPath(TransmitPath):
         """A slot with so many rows is free when the last one was read, which is in the framer at ``end``."""
         ahead = end - ROWS_AHEAD * CYCLE_NS if count > ROWS_AHEAD else (
             self._rows_end - (ROWS_AHEAD - count) * CYCLE_NS)
-        self._slot_free = max(came + (count - 1) * CYCLE_NS - READ_OUT, ahead + ROW_AHEAD,
+        self._slot_free = max(came + (count - 1) * CYCLE_NS, ahead + ROW_AHEAD,
                               self._slot_free + count * CYCLE_NS)
         self._rows_end = end
         self._data.freed.append(self._slot_free)

@@ -14,7 +14,6 @@ from ..transmit import (
     HELD_AHEAD,
     MERGED,
     RAW_MERGED,
-    READ_OUT,
     ROW_AHEAD,
     ROWS_AHEAD,
     SEALED,
@@ -345,7 +344,7 @@ def free_slot(w, c, came, count, end):
     ahead = card.rows_end - (ROWS_AHEAD - count) * CYCLE_NS
     if count > ROWS_AHEAD:
         ahead = end - ROWS_AHEAD * CYCLE_NS
-    card.slot_free = max(max(came + (count - 1) * CYCLE_NS - READ_OUT, ahead + ROW_AHEAD),
+    card.slot_free = max(max(came + (count - 1) * CYCLE_NS, ahead + ROW_AHEAD),
                          card.slot_free + count * CYCLE_NS)
     card.rows_end = end
     w.free_at[c, lane.freed_tail & (TAGS - 1)] = card.slot_free
