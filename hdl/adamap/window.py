@@ -202,11 +202,13 @@ class Window(wiring.Component):
                         m.next = "CONTROL"
             with m.State("EFFECT"):  # marks the packet and slides over what came before
                 m.d.comb += [result.bitmap.eq(advanced), result.base.eq(row.base + ones)]
-                with m.If((slide != 0) | insert | seal | advanced[0]):
+                with m.If((slide != 0) | insert | advanced[0]):
                     m.d.sync += [row.bitmap.eq(advanced), row.base.eq(row.base + ones), mark.eq(0)]
                     m.next = "SLIDE"
                 with m.Elif(out_free):
-                    finish(advanced)
+                    m.d.comb += [self.o_run.valid.eq(seal), run.psn.eq(result.base), run.seal.eq(seal)]
+                    with m.If(~seal | self.o_run.ready):
+                        finish(advanced)
             with m.State("SLIDE"):  # waits until the holes are out and the packet is marked
                 m.d.comb += stalling.eq(1)
                 step = self._step(m, row, slide)

@@ -83,11 +83,11 @@ class TimedReceivePath(ReceivePath):
         self._ask(self._verdict(judged), [segment for segment in segments if segment[1]])
 
     def _verdict(self, judged):
-        """When a packet leaves the window: later if that slides over holes, seals a node. A probe leaves no mark."""
+        """When a packet leaves the window: later if that slides over holes; then a seal takes a cycle, too. A probe
+        leaves no mark."""
         cycles = 0
-        if judged.lost or judged.seal:
-            mark = MARK if judged.lost and judged.verdict != PROBE else 0
-            cycles = 1 + len(judged.lost) + mark + judged.seal
+        if judged.lost:
+            cycles = 1 + len(judged.lost) + (MARK if judged.verdict != PROBE else 0) + judged.seal
         return self.card.loop.now_ns + cycles * CYCLE_NS
 
     def _ask(self, verdict, segments):
@@ -147,7 +147,7 @@ class TimedReceivePath(ReceivePath):
             self._builder_free, run = begin + RUN, run + CYCLE_NS
             self._node_at = begin + FULL
         if judged.seal:
-            begin = max(run + (MARK * CYCLE_NS if judged.lost else 0.0), self._builder_free)
+            begin = max(run + (MARK * CYCLE_NS if judged.lost else -CYCLE_NS), self._builder_free)
             self._builder_free, self._node_at = begin + SEAL, begin + self.card.timing.node_report
         super()._record(life, judged, merge, header)
 
