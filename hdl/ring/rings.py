@@ -8,7 +8,7 @@ from .. import abi
 from ..counting import Refusal
 from ..interfaces import RingSlot
 from ..layouts import BEAT_BITS, Beat, DmaRequest, LineData, LineRequest, PushedDescriptor
-from ..params import CardParams
+from ..params import REPORT_PACE, REPORTS_TOGETHER, CardParams
 from ..registers import register_port
 from ..stream import Arbiter
 from .reader import RingReader
@@ -102,7 +102,8 @@ class Rings(wiring.Component):
         m.submodules.interrupts = interrupts = Arbiter(5, UP)
         wiring.connect(m, interrupts.o, flipped(self.o_interrupt))
         for k, ring in enumerate(abi.CARD_TO_HOST):
-            m.submodules[ring.name.lower()] = writer = RingWriter(self.params, abi.VECTOR[ring])
+            grouping = {"together": REPORTS_TOGETHER, "pace": REPORT_PACE} if ring is abi.Ring.META_REPORT else {}
+            m.submodules[ring.name.lower()] = writer = RingWriter(self.params, abi.VECTOR[ring], **grouping)
             m.d.comb += [
                 writer.base.eq(register(ring, "base")),
                 writer.log2.eq(register(ring, "log2")[:8]),

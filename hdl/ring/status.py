@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..layouts import Beat, DmaRequest, host_struct
-from ..params import CardParams
+from ..params import STATUS_PACE, CardParams
 from .size import INDEX_WIDTH
 
 
@@ -14,7 +14,7 @@ class StatusBlock(wiring.Component):
     """Writes ``STATUS_BLOCK`` after any consumer index changed.
 
     Changes that come while a write waits go into the next one; the last state is always written. One
-    write at a time, at most one per 2 cycles, 2 cycles after the change.
+    write at a time, at most one per ``STATUS_PACE`` cycles, otherwise 2 cycles after the change.
 
     Parameters
     ----------
@@ -46,6 +46,7 @@ class StatusBlock(wiring.Component):
         m = Module()
         now, written = (Signal(INDEX_WIDTH * len(abi.HOST_TO_CARD), name=n) for n in ("now", "written"))
         changed = Signal()
+        rest = Signal(range(STATUS_PACE))      # cycles until the next write may begin
         m.d.sync += now.eq(Cat(self.cons))
         m.d.comb += [
             changed.eq((now != written) & (self.address != 0)),
@@ -56,12 +57,13 @@ class StatusBlock(wiring.Component):
             m.d.sync += self.o_request.valid.eq(0)
         with m.If(self.o_data.ready):
             m.d.sync += self.o_data.valid.eq(0)
-        with m.If(changed & ~self.o_request.valid & ~self.o_data.valid):
+        m.d.sync += rest.eq(rest - (rest != 0))
+        with m.If(changed & ~self.o_request.valid & ~self.o_data.valid & (rest == 0)):
             block = data.View(host_struct(abi.STATUS_BLOCK), self.o_data.p.data)
             for k, ring in enumerate(abi.HOST_TO_CARD):
                 m.d.sync += block[f"{ring.name.lower()}_cons"].eq(now[INDEX_WIDTH * k:INDEX_WIDTH * (k + 1)])
             m.d.sync += [
-                written.eq(now),
+                written.eq(now), rest.eq(STATUS_PACE - 1),
                 self.o_request.valid.eq(1),
                 self.o_request.p.address.eq(Cat(Const(0, 6), self.address[6:])),
                 self.o_request.p.length.eq(abi.BLOCK_BYTES),

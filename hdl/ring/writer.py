@@ -7,22 +7,26 @@ from amaranth.lib.wiring import In, Out
 from .. import abi
 from ..counting import Refusal
 from ..layouts import BEAT_BITS, Beat, DmaRequest
-from ..params import CardParams
+from ..params import CardParams, exact_log2
+from ..stream import Fifo
 from .size import INDEX_WIDTH, RingSize
 
 
 class RingWriter(wiring.Component):
-    """Writes 64-byte entries into a ring, one DMA group each.
+    """Writes 64-byte entries into a ring, as many in one DMA group as wait.
 
-    Up to one entry per cycle; latency 1 to ``o_request`` and ``o_data``. A full ring stalls ``i``. An entry
-    counts as written, and may raise the interrupt, when both its request and its data were accepted: they
-    must go straight to ``DmaWrite``, so that the interrupt is ordered behind the entry.
+    Up to one entry per cycle; latency 1 to ``o_request`` and ``o_data`` when nothing is under way. What comes while a
+    group is under way, or within ``pace`` cycles of its beginning, waits for the next one, which goes at once when it
+    is whole: so a stream of entries leaves in few and large groups, a single one without delay. Groups end at the
+    multiples of ``together`` entries, so that one of 512 bytes is not cut where the ring's base is a multiple of that.
+    A full ring stalls ``i``. Entries count as written, and may raise the interrupt, when both their request and their
+    data were accepted: they must go straight to ``DmaWrite``, so that the interrupt is ordered behind the entries.
 
     The interrupt fires once per arming, as soon as an unconsumed entry exists.
 
-    While ``enable`` is 0 entries wait (with ``discard`` they are dropped) and both indices return to
-    zero. ``base`` and ``log2`` may only change while ``enable`` is 0. A consumer index outside
-    ``cons`` to ``prod`` is ignored, together with its arm bit, and refused.
+    While ``enable`` is 0 entries wait (with ``discard`` they are dropped), those that were accepted and are in no group
+    are dropped, and both indices return to zero. ``base`` and ``log2`` may only change while ``enable`` is 0. A
+    consumer index outside ``cons`` to ``prod`` is ignored, together with its arm bit, and refused.
 
     Parameters
     ----------
@@ -31,6 +35,10 @@ class RingWriter(wiring.Component):
         MSI-X vector.
     discard : bool
         Entries that come while the ring is disabled are dropped.
+    together : int
+        Entries of a group at most, a power of two.
+    pace : int
+        Cycles from one group to the next, unless that is whole.
 
     Members
     -------
@@ -65,10 +73,11 @@ class RingWriter(wiring.Component):
         BAD_DESCRIPTOR.
     """
 
-    def __init__(self, params: CardParams, vector, *, discard=False):
+    def __init__(self, params: CardParams, vector, *, discard=False, together=1, pace=1):
         if not 0 <= vector < params.msix_vectors:
             raise ValueError(f"vector {vector}; the card has {params.msix_vectors}")
-        self.params, self.vector, self.discard = params, vector, discard
+        exact_log2(together)
+        self.params, self.vector, self.discard, self.together, self.pace = params, vector, discard, together, pace
         super().__init__({
             "base": In(64), "log2": In(8), "enable": In(1),
             "cons": In(INDEX_WIDTH), "arm": In(1), "cons_stb": In(1),
@@ -93,44 +102,58 @@ class RingWriter(wiring.Component):
         m.submodules.ring = ring = RingSize()
         m.d.comb += [ring.log2.eq(self.log2), self.size.eq(ring.size)]
 
+        together = self.together
+        m.submodules.waiting = waiting = Fifo(BEAT_BITS, 2 * together)
         running = Signal()
-        issue, prod, cons = (Signal(INDEX_WIDTH, name=n) for n in ("issue", "prod_q", "cons_q"))
+        grouped, prod, cons = (Signal(INDEX_WIDTH, name=n) for n in ("grouped", "prod_q", "cons_q"))
         used = Signal(INDEX_WIDTH)
         phase = Signal(init=1)
         load, settled, start = Signal(), Signal(), Signal()
+        left = Signal(range(together + 1))                  # entries of the group under way that were not taken
+        loose = Signal(range(2 * together + 1))             # entries that are in no group
+        most, to_end, count = (Signal(range(together + 1), name=n) for n in ("most", "to_end", "count"))
+        rest = Signal(range(max(self.pace, 2)))             # cycles until a group may begin that is not whole
 
-        request_left = self.o_request.valid & ~self.o_request.ready
-        data_left = self.o_data.valid & ~self.o_data.ready
+        taken = Signal()
         m.d.comb += [
-            settled.eq(~request_left & ~data_left),
-            start.eq(~running & self.enable & settled),
+            taken.eq(self.o_data.valid & self.o_data.ready),
+            settled.eq((~self.o_request.valid | self.o_request.ready) & ((left == 0) | (taken & (left == 1)))),
+            start.eq(~running & self.enable & settled & ~waiting.o.valid),
             self.full.eq(~running | (used == ring.size)),
             self.half.eq(~running | (used >= ring.size >> 1)),
             self.free.eq(Mux(running, ring.size - used, 0)),
-            load.eq(self.i.valid & self.enable & ~self.full & settled),
+            load.eq(self.i.valid & self.enable & ~self.full & waiting.i.ready),
             self.i.ready.eq(load if not self.discard else (load | ~running)),
-            self.idle.eq(~self.o_request.valid & ~self.o_data.valid),
+            self.idle.eq(~self.o_request.valid & ~waiting.o.valid),
             self.prod.eq(Mux(running, prod, 0)),
+            waiting.i.payload.eq(Cat(phase, self.i.payload[1:])), waiting.i.valid.eq(load),
+            waiting.o.ready.eq(Mux(left != 0, self.o_data.ready, ~running)),
+            self.o_request.p.last.eq(1),
+            self.o_data.valid.eq(left != 0), self.o_data.p.data.eq(waiting.o.payload), self.o_data.p.last.eq(left == 1),
+            most.eq(Mux(ring.size < together, ring.size, together)), to_end.eq(most - (grouped & (most - 1))),
         ]
         # `ready` may look at `valid`; it is only offered when the entry is taken.
 
         with m.If(self.o_request.ready):
             m.d.sync += self.o_request.valid.eq(0)
-        with m.If(self.o_data.ready):
-            m.d.sync += self.o_data.valid.eq(0)
         with m.If(settled):
-            m.d.sync += prod.eq(issue)
-        with m.If(load):
+            m.d.sync += prod.eq(grouped)
+        m.d.sync += [left.eq(left - taken), loose.eq(loose + load), rest.eq(rest - (rest != 0))]
+        with m.If(settled & self.enable & running):
+            with m.If(loose + load >= to_end):
+                m.d.comb += count.eq(to_end)
+            with m.Elif(rest == 0):
+                m.d.comb += count.eq(loose + load)
+            with m.If(count != 0):
+                m.d.sync += rest.eq(self.pace - 1)
             m.d.sync += [
-                self.o_request.valid.eq(1),
-                self.o_request.p.address.eq(self.base + (self.position << 6)),
-                self.o_request.p.length.eq(abi.BLOCK_BYTES),
-                self.o_request.p.last.eq(1),
-                self.o_data.valid.eq(1),
-                self.o_data.p.data.eq(Cat(phase, self.i.payload[1:])),
-                self.o_data.p.last.eq(1),
-                issue.eq((issue + 1) & ring.mask),
+                self.o_request.valid.eq(count != 0),
+                self.o_request.p.address.eq(self.base + ((grouped & (ring.size - 1)) << 6)),
+                self.o_request.p.length.eq(count << 6),
+                left.eq(count), loose.eq(loose + load - count),
+                grouped.eq((grouped + count) & ring.mask),
             ]
+        with m.If(load):
             with m.If(self.position == ring.size - 1):
                 m.d.sync += [self.position.eq(0), phase.eq(~phase)]
             with m.Else():
@@ -169,6 +192,6 @@ class RingWriter(wiring.Component):
         with m.Elif(start):
             m.d.sync += running.eq(1)
         with m.If(start):
-            m.d.sync += [issue.eq(0), prod.eq(0), cons.eq(0), used.eq(0), marked.eq(0), self.position.eq(0),
-                         phase.eq(1)]
+            m.d.sync += [grouped.eq(0), prod.eq(0), cons.eq(0), used.eq(0), marked.eq(0), self.position.eq(0),
+                         loose.eq(0), rest.eq(0), phase.eq(1)]
         return m

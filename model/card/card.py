@@ -1,8 +1,10 @@
 """The card in time, as its driver and its line see it."""
 
 from collections import deque
+from itertools import islice
 
 from weft.hdl import abi
+from weft.hdl.params import REPORT_PACE, REPORTS_TOGETHER, STATUS_PACE
 
 from ..functional.card import FunctionalCard
 from .commands import Commands
@@ -17,6 +19,7 @@ from .write_engine import NEVER, RINGS, STATUS
 
 Ring = abi.Ring
 NIC_ENTRIES = RINGS + abi.CARD_TO_HOST.index(Ring.NIC_RX)
+REPORTS = RINGS + abi.CARD_TO_HOST.index(Ring.META_REPORT)
 
 
 class TimedCard(FunctionalCard):
@@ -44,6 +47,8 @@ class TimedCard(FunctionalCard):
         self.pcie = self._new_pcie()
         self._paced = {}            # client -> when it may write again
         self._posts = {}            # client -> its writes that are not on their way
+        self._asking = set()        # clients whose oldest writes are asked for
+        self._reports_free = 0.0    # when reports may be written that are no whole group
         self._status_busy = self._status_changed = False
         self._status_free = 0.0     # when the status block may be written again
         self.second_level = SecondLevel(self)
@@ -71,11 +76,12 @@ class TimedCard(FunctionalCard):
         """A client of the write engine gets an entry to write, at a time, or with NEVER when :meth:`release` says so.
 
         It asks a cycle later; the next one when the engine has taken the one before. ``then`` is told when that is.
+        Reports go together, see ``hdl/ring/writer.py``.
         """
         queue = self._posts.setdefault(client, deque())
         entry = [time_ns, address, data, then]
         queue.append(entry)
-        if len(queue) == 1:
+        if len(queue) == 1 or client == REPORTS:
             self._post_at(client, queue)
         return entry
 
@@ -86,26 +92,49 @@ class TimedCard(FunctionalCard):
             self._post_at(client, queue)
 
     def _post_at(self, client, queue):
+        if client in self._asking or not queue or self._posts.get(client) is not queue:
+            return
         at = max(queue[0][0], self._paced.get(client, 0.0))
         if at == NEVER:
             return
         if at > self.loop.now_ns:
-            self.loop.call_at(at, self._post, client, queue)
+            self.loop.call_at(at, self._post_at, client, queue)
+        elif client != REPORTS:
+            self._post(client, queue, 1)
+        elif count := self._together(queue):
+            self._reports_free = self.loop.now_ns + REPORT_PACE * CYCLE_NS
+            self._post(client, queue, count)
         else:
-            self._post(client, queue)
+            self.loop.call_at(self._reports_free, self._post_at, client, queue)
 
-    def _post(self, client, queue):
-        (_, address, data, then), pcie = queue[0], self.pcie
+    def _together(self, queue):
+        """How many of the reports that wait are written together now."""
+        now = self.loop.now_ns
+        most = min(REPORTS_TOGETHER, 1 << self.rings._log2(Ring.META_REPORT))
+        first = (queue[0][1] - self.registers["meta_report_base"]) // abi.BLOCK_BYTES
+        to_end = most - first % most
+        count = 0
+        for entry in islice(queue, to_end):
+            if entry[0] > now:
+                break
+            count += 1
+        return count if count == to_end or now >= self._reports_free else 0
+
+    def _post(self, client, queue, count):
+        self._asking.add(client)
+        entries, pcie = list(islice(queue, count)), self.pcie
+        address, data = entries[0][1], b"".join(entry[2] for entry in entries)
 
         def granted(last, packet):
             if self.pcie is not pcie:
                 return      # the card was reset
             pcie.writes.then(packet, self.memory.write, address, data)
             self._paced[client] = last
-            then(last)
-            queue.popleft()
-            if queue:
-                self._post_at(client, queue)
+            for *_, then in entries:
+                then(last)
+                queue.popleft()
+            self._asking.discard(client)
+            self._post_at(client, queue)
 
         pcie.writes.ask(client, self.loop.now_ns + CYCLE_NS, address, len(data), granted)
 
@@ -123,13 +152,14 @@ class TimedCard(FunctionalCard):
 
     def _write_status(self):
         address, data, pcie = self.registers["status_block"], self.rings.status(), self.pcie
+        paced = self.loop.now_ns + STATUS_PACE * CYCLE_NS
         self._status_changed = False
 
         def granted(last, packet):
             if self.pcie is not pcie:
                 return
             pcie.writes.then(packet, self.memory.write, address, data)
-            self._status_busy, self._status_free = False, last + CYCLE_NS
+            self._status_busy, self._status_free = False, max(last + CYCLE_NS, paced)
             if self._status_changed:
                 self.tell_status()
 

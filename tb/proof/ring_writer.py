@@ -1,6 +1,6 @@
 """What is proven of the ring writer: it never overwrites an unconsumed entry, loses none, and writes each once."""
 
-from amaranth.hdl import Signal
+from amaranth.hdl import Cat, Mux, Signal
 
 from weft.hdl.params import preset
 from weft.hdl.ring.writer import RingWriter
@@ -9,12 +9,15 @@ from weft.tb.proof.specification import Spec
 
 LOG2 = 2
 SIZE = 1 << LOG2
+TOGETHER, PACE = 2, 3
+JOINTLY = {"kind": "together"}
 PARAMS = preset("test")
 BASE = 0x1000
 
 
 class RingWriterSpec(Spec):
-    """A ring of 4 entries; the producer of entries, the write engine and the host's doorbells are free.
+    """A ring of 4 entries, of which 2 may go together; the producer of entries, the write engine and the host's
+    doorbells are free.
 
     The host may ring any consumer index, a wrong one too: it then counts as never rung.
     """
@@ -23,7 +26,7 @@ class RingWriterSpec(Spec):
     block = RingWriter
 
     def specify(self, m):
-        m.submodules.dut = dut = self.block(PARAMS, 0)
+        m.submodules.dut = dut = self.block(PARAMS, 0, together=TOGETHER, pace=PACE)
         width = LOG2 + 1
         m.d.comb += [dut.base.eq(BASE), dut.log2.eq(LOG2), dut.enable.eq(1)]
         self.free_members(dut, "base", "log2", "enable", "cons", "i__payload")
@@ -36,8 +39,11 @@ class RingWriterSpec(Spec):
         m.d.sync += [
             entered.eq(entered + (dut.i.valid & dut.i.ready)),
             written.eq(written + (dut.o_data.valid & dut.o_data.ready)),
-            sent.eq(sent + (dut.o_request.valid & dut.o_request.ready)),
         ]
+        count = Signal(width)       # entries of the group that is asked for
+        m.d.comb += count.eq(Mux(dut.o_request.valid, dut.o_request.p.length >> 6, 0))
+        with m.If(dut.o_request.ready):
+            m.d.sync += sent.eq(sent + count)
         # The host: a doorbell takes effect if the index lies between the one before and what is written.
         rung = self.free(width, "cons")
         m.d.comb += dut.cons.eq(rung)
@@ -58,12 +64,29 @@ class RingWriterSpec(Spec):
         self.check("each entry once, in order", ~dut.o_data.valid | (number == written), **forever)
         self.check("an entry lies where its index says",
                    ~dut.o_request.valid | (dut.o_request.p.address == BASE + (sent[:LOG2] << 6)), **forever)
+        self.check("a group has 64 bytes of each entry, and ends where the ring does or before",
+                   ~dut.o_request.valid | ((dut.o_request.p.length[:6] == 0) & (count != 0) & (count <= TOGETHER)
+                                           & (sent[:LOG2] + count <= SIZE)), **forever)
+        self.check("a group's data are as many as it asks for", ~dut.o_data.valid | (
+            dut.o_data.p.last == ((written + 1)[:width] == (sent + count)[:width])), **forever)
         self.check("the phase turns every lap", ~dut.o_data.valid | (dut.o_data.p.data[0] == ~written[LOG2]), **forever)
         self.check("cons <= prod <= cons + size",
                    ((dut.prod[:width] - consumed)[:width] <= SIZE) & (
                        (dut.prod[:width] - consumed)[:width] <= held), **forever)
+        # What the block keeps, by the indices of entries: handed over, in the group under way, in none, accepted.
+        grouped, left, loose = (self.inside(f"dut.{name}", shape) for name, shape in (
+            ("grouped", width), ("left", range(TOGETHER + 1)), ("loose", range(2 * TOGETHER + 1))))
+        handed = self.inside("dut.prod_q", width)
+        level = self.inside("dut.waiting.queue.level", range(2 * TOGETHER + 1))
+        running, group = self.inside("dut.running", 1), Signal(width)
+        m.d.comb += group.eq(grouped - handed)
+        self.check("entries are in the group under way, or wait", [
+            running | ~(Cat(entered, left, level, dut.o_request.valid, handed, written).any()),
+            (entered - grouped)[:width] == loose, (grouped - written)[:width] == left, level == loose + left,
+            (sent + count)[:width] == grouped, left <= group, group <= TOGETHER, held <= SIZE,
+            (held >= (entered - handed)[:width]), (left != 0) | dut.o_request.valid | (group <= TOGETHER)], **JOINTLY)
         self.check("prod counts entries handed over alone", (up != 3) | (
-            (dut.prod[:width] - consumed)[:width] <= (written - consumed)[:width]), **forever)
+            (dut.prod[:width] - consumed)[:width] <= (written - consumed)[:width]), **JOINTLY)
         self.check("free tells the truth", (up != 3) | ~dut.full | (dut.free == 0), **forever)
         # Ranking: with a ready write engine and room in the ring an entry is taken within two cycles.
         patience = Signal(3)
@@ -73,6 +96,7 @@ class RingWriterSpec(Spec):
         with m.Else():
             m.d.sync += patience.eq(0)
         self.check("no deadlock: room in the ring is used within 4 cycles", patience < 4, bound=20)
+        self.cover("a group of several", dut.o_request.valid & (count == TOGETHER))
         self.cover("a full ring", dut.full & (up == 3) & (held == SIZE))
         self.cover("second lap", dut.o_data.valid & (written == SIZE + 1))
         self.cover("a refused doorbell", dut.refuse.stb)
@@ -83,16 +107,18 @@ SPECS = [RingWriterSpec]
 BROKEN = [
     Broken(RingWriterSpec, "never overwrites an unconsumed entry", ("| (used == ring.size)", "| (used > ring.size)")),
     Broken(RingWriterSpec, "never overwrites an unconsumed entry", ("running | (used ==", "running & (used ==")),
-    Broken(RingWriterSpec, "each entry once, in order", ("m.If(self.o_data.ready)", "m.If(1)")),
     Broken(RingWriterSpec, "each entry once, in order",
-           ("load.eq(self.i.valid & self.enable & ~self.full & settled)",
-            "load.eq(self.i.valid & self.enable & ~self.full & ~request_left)")),
+           ("waiting.o.ready.eq(Mux(left != 0, self.o_data.ready, ~running))", "waiting.o.ready.eq(left != 0)")),
     Broken(RingWriterSpec, "an entry lies where its index says", ("m.If(self.o_request.ready)", "m.If(1)")),
+    Broken(RingWriterSpec, "a group has 64 bytes of each entry, and ends where the ring does or before",
+           ("to_end.eq(most - (grouped & (most - 1)))", "to_end.eq(most)")),
+    Broken(RingWriterSpec, "a group's data are as many as it asks for", ("taken & (left == 1)", "taken & (left != 0)")),
     Broken(RingWriterSpec, "the phase turns every lap", ("m.If(self.position == ring.size - 1", "m.If(1")),
-    Broken(RingWriterSpec, "cons <= prod <= cons + size", ("1) & ring.mask", "1) | ring.mask")),
-    Broken(RingWriterSpec, "prod counts entries handed over alone", ("prod.eq(issue)", "prod.eq(issue + 1)")),
+    Broken(RingWriterSpec, "cons <= prod <= cons + size", ("count) & ring.mask", "count) | ring.mask")),
+    Broken(RingWriterSpec, "entries are in the group under way, or wait", ("loose.eq(loose + load), rest", "rest")),
+    Broken(RingWriterSpec, "prod counts entries handed over alone", ("prod.eq(grouped)", "prod.eq(grouped + 1)")),
     Broken(RingWriterSpec, "free tells the truth",
            ("self.free.eq(Mux(running, ring.size - used, 0))", "self.free.eq(ring.size)")),
     Broken(RingWriterSpec, "no deadlock: room in the ring is used within 4 cycles",
-           ("settled.eq(~request_left", "settled.eq(request_left")),
+           ("~self.full & waiting.i.ready", "(used == 0) & waiting.i.ready")),
 ]
