@@ -43,17 +43,19 @@ class Endpoint:
     qps : int
     psns : list of int or None
         First PSN of each QP; random by default.
+    window, receives : int
+        Work requests of each QP, to send and to receive.
     mr_options
         Passed to :class:`MR`.
     """
 
-    def __init__(self, context, length, *, qps=1, psns=None, window=WINDOW, memory=None, **mr_options):
+    def __init__(self, context, length, *, qps=1, psns=None, window=WINDOW, receives=4, memory=None, **mr_options):
         self.context, self.length, self.window = context, length, window
         self.pd = PD(context)
-        self.cq = CQ(context, qps * (2 * window + 4))
+        self.cq = CQ(context, qps * (2 * window + receives))
         self.mr = MR(self.pd, 0 if memory else max(length, 1), AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE,
                      buffer=memory, **mr_options)
-        init = rc_init_attr(self.cq, max_send_wr=window, max_recv_wr=4)
+        init = rc_init_attr(self.cq, max_send_wr=window, max_recv_wr=receives)
         self.qps = [QP(self.pd, init, psn=psns[i] if psns else None) for i in range(qps)]
 
     @property

@@ -30,10 +30,13 @@ class Lab:
     env : TwoCards
     contexts : dict of side
     figures : dict
+    ring_log2 : dict of side
+        Of the rings' depths, see ``ContextConfig``.
     """
 
     def __init__(self, dut, settings):
         self.dut, self.settings = dut, settings
+        self.ring_log2 = dict.fromkeys(SIDES, 8)
         cable = LinkConfig(delay_ns=0)
         self.env = TwoCards(dut, EnvConfig(cable, cable, vectors=preset(PRESET).msix_vectors), seed=bench_seed())
         self.contexts = {}
@@ -51,14 +54,15 @@ class Lab:
         self.contexts = {side: await task for side, task in opening.items()}
 
     def _open(self, side):
-        config = ContextConfig(ring_log2=8, random=random.Random(f"{bench_seed()}/{side}/driver"))
+        config = ContextConfig(ring_log2=self.ring_log2[side], random=random.Random(f"{bench_seed()}/{side}/driver"))
         context = Context(self.env.device(side), mac=MACS[side], ip=IP[side], config=config)
         context.neighbours.add(IP[PEER[side]], MACS[PEER[side]])
         return context
 
-    async def connect(self, length, pmtu, window=WINDOW, qps=1):
+    async def connect(self, length, pmtu, window=WINDOW, qps=1, **options):
         """An endpoint on each side, connected with each other, a receive posted on each QP."""
-        ends = {side: await bridge(Endpoint)(self.contexts[side], length, window=window, qps=qps) for side in SIDES}
+        ends = {side: await bridge(Endpoint)(self.contexts[side], length, window=window, qps=qps, **options)
+                for side in SIDES}
         for side in SIDES:
             await bridge(ends[side].connect)(ends[PEER[side]].connections, path_mtu=MTU[f"MTU_{pmtu}"])
             await bridge(post_receives)(ends[side])

@@ -16,7 +16,7 @@ from cocotb.utils import get_sim_time
 
 from weft.driver.application.file_transfer import MESSAGE_BYTES, WINDOW
 from weft.driver.terms.enums import SendFlags, WCOpcode, WCStatus, WROpcode
-from weft.driver.verbs.wr import SGE, SendWR
+from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl import wire
 from weft.hdl.params import preset
 from weft.tb.flow.clock import CLOCK_PERIOD_NS
@@ -58,6 +58,8 @@ class Transfer:
         Where in a page source and destination begin.
     line_gbps : float
         Rate of the MACs.
+    immediates : int
+        Of so many messages one has an immediate, which takes a receive of the peer's; 0: the last one alone.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Transfer:
     line_gbps: float = mac.BITS_PER_SECOND / 1e9
     qps: int = 1
     loss: float = 0.0
+    immediates: int = 0
 
     @property
     def destination(self):
@@ -119,12 +122,16 @@ def limit_gbps(pmtu, line_gbps=mac.BITS_PER_SECOND / 1e9):
 
 def exchange(endpoint, offer, job, sends, receives):
     """An application: writes its source to the peer's destination, and waits for all acknowledgements and for the
-    peer's immediate."""
+    peer's immediates."""
     source, destination = endpoint.mr.buf + job.from_byte, offer.va + job.destination
     todo = deque(range(0, job.payload, job.message_bytes) if sends else ())
-    left, waiting = len(todo), receives
+    left, messages = len(todo), -(-job.payload // job.message_bytes)
+    waiting = receives * (messages // job.immediates if job.immediates else 1)
     free = {qp.qp_num: endpoint.window for qp in endpoint.qps}
     turns = itertools.cycle(endpoint.qps)
+
+    def last(behind):
+        return behind % job.immediates == 0 if job.immediates else not behind
 
     def post():
         while todo and any(free.values()):
@@ -132,7 +139,7 @@ def exchange(endpoint, offer, job, sends, receives):
             at = todo.popleft()
             length = min(job.message_bytes, job.payload - at)
             wr = SendWR(wr_id=at, num_sge=1, sg=[SGE(source + at, length, endpoint.mr.lkey)],
-                        opcode=WROpcode.RDMA_WRITE if todo else WROpcode.RDMA_WRITE_WITH_IMM,
+                        opcode=WROpcode.RDMA_WRITE_WITH_IMM if last(len(todo)) else WROpcode.RDMA_WRITE,
                         send_flags=SendFlags.SIGNALED, imm_data=1)
             wr.set_wr_rdma(offer.rkey, destination + at)
             qp.post_send(wr)
@@ -143,7 +150,9 @@ def exchange(endpoint, offer, job, sends, receives):
         for wc in endpoint.cq.wait(16, SILENCE_NS):
             assert wc.status is WCStatus.SUCCESS, wc
             if wc.opcode is WCOpcode.RECV_RDMA_WITH_IMM:
-                waiting = False
+                waiting -= 1
+                if job.immediates:
+                    endpoint.qps[0].post_recv(RecvWR(wr_id=wc.wr_id))
             else:
                 left -= 1
                 free[wc.qp_num] += 1

@@ -6,8 +6,11 @@ round trip. Applications wait for completions, sixteen at a time, and the driver
 
 - ``mmio_per_message``: messages of 64 KiB on 12 QPs, one way; two in flight on each.
 - ``mmio_per_small_message``: messages of 64 bytes on one QP, both ways, 200 in flight.
-- ``..._message_rate_...``: messages of 64 bytes on one QP, 200 in flight, over the steady middle of the transfer (see
-  :mod:`~weft.tb.measure.line_rate`).
+- ``..._message_rate_...``: messages of 64 bytes on one QP, :data:`DEEP_WINDOW` in flight, over the steady middle of the
+  transfer (see :mod:`~weft.tb.measure.line_rate`), on cards that read as far ahead as ``basic`` and ``full`` do, with
+  rings of 4096 entries.
+- ``overload_...``: the same to a host whose report ring has 64 entries, of which it can take no more than it empties:
+  what it gets of all that the wire can carry, and what is sent again.
 """
 
 import json
@@ -21,7 +24,8 @@ from cocotb.triggers import gather
 
 from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
 from weft.driver.terms.enums import MTU
-from weft.hdl.params import preset
+from weft.hdl import abi
+from weft.hdl.params import DEEP, preset
 from weft.tb.flow.simulate import simulate
 from weft.tb.measure.benchmark import CARDS, Row
 from weft.tb.measure.line_rate import (
@@ -36,12 +40,14 @@ from weft.tb.measure.line_rate import (
     steady_gbps,
 )
 from weft.tb.software.register_traffic import RegisterTraffic
+from weft.tb.world.link import FrameKind
 from weft.tb.world.two_cards import SIDES, TOP, two_cards_text
 
 VARIABLE = "WEFT_MESSAGES"
 LARGE_BYTES, LARGE_QPS, LARGE_PER_QP, LARGE_WINDOW = 64 << 10, 12, 4, 2
 SMALL_BYTES, SMALL_PMTU = 64, 256
 MMIO_PER_MESSAGE, MMIO_PER_SMALL_MESSAGE = 4, 1
+TX_MPPS, RX_EACH_MPPS, BOTH_WAYS_MPPS = 72, 60, 45
 CONDITIONS = (f"{CARDS}; both drivers counted, which wait for interrupts, and look at memory every 2 µs while they "
               "transmit")
 
@@ -59,21 +65,34 @@ class Stream:
         Messages in flight.
     messages : int
         In each direction.
+    immediates : int
+        See :class:`~weft.tb.measure.line_rate.Transfer`.
     """
 
     name: str
     senders: str
     window: int = 200
     messages: int = 1600
+    immediates: int = 0
+
+    @property
+    def receives(self):
+        """Receives that are posted at any time."""
+        return 2 * self.window if self.immediates else 1
 
     @property
     def transfer(self):
         """The same for :func:`~weft.tb.measure.line_rate.exchange`."""
         return Transfer(self.name, SMALL_PMTU, self.messages * SMALL_BYTES, self.senders, message_bytes=SMALL_BYTES,
-                        window=self.window)
+                        window=self.window, immediates=self.immediates)
 
 
-STREAMS = (Stream("tx", "a"), Stream("both_ways", "ab"))
+STREAMS = (Stream("small", "ab"),)
+DEEP_WINDOW, DEEP_MESSAGES, DEEP_LOG2, SMALL_LOG2 = 1000, 6400, 12, 6
+DEEP_STREAMS = (Stream("tx", "a", DEEP_WINDOW, DEEP_MESSAGES), Stream("both_ways", "ab", DEEP_WINDOW, DEEP_MESSAGES),
+                Stream("rx_64", "a", DEEP_WINDOW, DEEP_MESSAGES, 64),
+                Stream("rx_each", "a", DEEP_WINDOW, DEEP_MESSAGES, 1))
+OVERLOAD_STREAMS = (Stream("overload", "a", DEEP_WINDOW, DEEP_MESSAGES),)
 
 
 class MessageLab(Lab):
@@ -120,13 +139,18 @@ class MessageLab(Lab):
         """Small messages."""
         self.tell(f"small messages, {stream.name}")
         job = stream.transfer
-        ends = await self.connect(job.memory_bytes, job.pmtu, job.window)
+        ends = await self.connect(job.memory_bytes, job.pmtu, job.window, receives=stream.receives)
+        for _ in range(stream.receives - 1):
+            for side in SIDES:
+                await bridge(post_receives)(ends[side])
         meters, over = [], []
+        links = [self.env.link(f"{side}_to_{PEER[side]}").impairments.counters for side in job.senders]
+        before = sum(link.sent[FrameKind.RETX] for link in links)
         data = {side: os.urandom(job.payload) for side in job.senders}
         for side in job.senders:
             ends[side].mr.write(data[side])
             sent, end = meter_sent(self.env, f"{side}_to_{PEER[side]}")
-            placed, watch = meter_placed(self.env.host(PEER[side]), job.pmtu)
+            placed, watch = meter_placed(self.env.host(PEER[side]), SMALL_BYTES)     # in any order
             watch(ends[PEER[side]].mr.buffer, job.destination, job.payload)
             meters += [sent, placed]
             over.append(end)
@@ -138,8 +162,10 @@ class MessageLab(Lab):
         for side in job.senders:
             assert ends[PEER[side]].mr.read(job.payload, job.destination) == data[side], "the bytes received differ"
         assert all(meter.total == job.payload for meter in meters), "packets were sent twice"
+        again = sum(link.sent[FrameKind.RETX] for link in links) - before
         rate = min(steady_gbps(meters)) / (8 * SMALL_BYTES) * 1000
-        self.figures[stream.name] = self.count(stream.messages * len(job.senders)) | {"mpps": rate}
+        self.figures[stream.name] = self.count(stream.messages * len(job.senders)) | {
+            "mpps": rate, "again": again / (stream.messages * len(job.senders))}
         for end in ends.values():
             await bridge(end.close)()
 
@@ -148,6 +174,8 @@ class MessageLab(Lab):
 async def messages(dut):
     settings = json.loads(os.environ[VARIABLE])
     bench = MessageLab(dut, settings)
+    for side, log2 in settings["ring_log2"].items():
+        bench.ring_log2[side] = {ring: log2[ring is abi.Ring.META_REPORT] for ring in abi.Ring}
     await bench.start()
     if settings["large"]:
         await bench.large()
@@ -157,10 +185,25 @@ async def messages(dut):
     Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(bench.figures))
 
 
-def run_messages(streams=STREAMS, *, large=True, progress, seed=1):
-    """Run the bench; its figures: ``"large"`` unless left out, and those of each stream by name."""
-    settings = {"streams": [vars(stream) for stream in streams], "large": large, "progress": str(progress)}
-    run = simulate(verilog=two_cards_text(preset(PRESET)), top=TOP, name=f"two-cards-{PRESET}", cases=__file__,
+def run_messages(streams=STREAMS, *, large=True, deep=False, ring_log2=(8, 8), reports_log2=None, progress, seed=1):
+    """Run the bench; its figures: ``"large"`` unless left out, and those of each stream by name.
+
+    Parameters
+    ----------
+    deep : bool
+        Cards that read as far ahead as the real sizes.
+    ring_log2 : (int, int)
+        Of the rings' depths, of A and B.
+    reports_log2 : int or None
+        Of the depth of B's report ring, if it is another.
+    """
+    card = preset(PRESET).with_(**DEEP) if deep else preset(PRESET)
+    log2 = {side: (one, one) for side, one in zip(SIDES, ring_log2, strict=True)}
+    if reports_log2 is not None:
+        log2["b"] = (ring_log2[1], reports_log2)
+    settings = {"streams": [vars(stream) for stream in streams], "large": large, "ring_log2": log2,
+                "progress": str(progress)}
+    run = simulate(verilog=two_cards_text(card), top=TOP, name=f"two-cards-{PRESET}", cases=__file__,
                    sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
     return json.loads((run / "figures.json").read_text())
 
@@ -168,16 +211,29 @@ def run_messages(streams=STREAMS, *, large=True, progress, seed=1):
 def measure(progress):
     """The rows."""
     figures = run_messages(progress=progress)
-    large, both = figures["large"], figures["both_ways"]
+    for streams, reports in ((DEEP_STREAMS, DEEP_LOG2), (OVERLOAD_STREAMS, SMALL_LOG2)):
+        figures |= run_messages(streams, large=False, deep=True, ring_log2=(DEEP_LOG2, DEEP_LOG2), reports_log2=reports,
+                                progress=progress)
+    large, both = figures["large"], figures["small"]
     of_large = f"messages of {LARGE_BYTES >> 10} KiB one way on {LARGE_QPS} QPs, {LARGE_WINDOW} in flight on each; "
     of_small = f"messages of {SMALL_BYTES} bytes on one QP, {STREAMS[0].window} in flight; "
+    of_deep = (f"messages of {SMALL_BYTES} bytes on one QP, {DEEP_WINDOW} in flight, tags and descriptors as in basic, "
+               f"rings of {1 << DEEP_LOG2} entries; ")
+    of_overload = f"one way, {of_deep}but {1 << SMALL_LOG2} of the receiver's reports; {CONDITIONS}"
     rows = [
         Row("mmio_per_message", "", large["mmio"], at_most=MMIO_PER_MESSAGE, conditions=of_large + CONDITIONS),
         Row("mmio_per_small_message", "", both["mmio"], at_most=MMIO_PER_SMALL_MESSAGE,
             conditions=f"both ways, {of_small}{CONDITIONS}"),
-        Row("tx_message_rate_mpps", "M/s", figures["tx"]["mpps"], conditions=f"one way, {of_small}{CONDITIONS}"),
-        Row("message_rate_both_ways_mpps", "M/s", both["mpps"],
-            conditions=f"each way, both at once, {of_small}{CONDITIONS}"),
+        Row("tx_message_rate_mpps", "M/s", figures["tx"]["mpps"], at_least=TX_MPPS,
+            conditions=f"one way, {of_deep}{CONDITIONS}"),
+        Row("rx_message_rate_mpps", "M/s", figures["rx_64"]["mpps"], at_least=TX_MPPS,
+            conditions=f"one way, a receive completes per 64 messages, {of_deep}{CONDITIONS}"),
+        Row("rx_message_rate_each_mpps", "M/s", figures["rx_each"]["mpps"], at_least=RX_EACH_MPPS,
+            conditions=f"one way, a receive completes with each, {of_deep}{CONDITIONS}"),
+        Row("message_rate_both_ways_mpps", "M/s", figures["both_ways"]["mpps"], at_least=BOTH_WAYS_MPPS,
+            conditions=f"each way, both at once, {of_deep}{CONDITIONS}"),
+        Row("overload_goodput_mpps", "M/s", figures["overload"]["mpps"], conditions=of_overload),
+        Row("overload_sent_again", "per message", figures["overload"]["again"], conditions=of_overload),
         Row("waits_per_small_message", "", both["waits"], conditions=f"both ways, {of_small}{CONDITIONS}"),
         Row("waits_per_message", "", large["waits"], conditions=of_large + CONDITIONS),
         Row("mmio_per_message_payload_gbps", "Gb/s", large["gbps"], conditions=of_large + CONDITIONS),
