@@ -27,7 +27,7 @@ class TimedRings(CardRings):
         super().__init__(card)
         self._storing = dict.fromkeys(abi.CARD_TO_HOST, 0)     # entries that are not yet on their way
         self._taken = {ring: deque() for ring in abi.CARD_TO_HOST}      # when the newest entries are on their way
-        self._owed = set()          # rings whose next entry brings an interrupt
+        self._owed = {}             # ring whose next entry brings an interrupt -> not before
         self._asked = dict.fromkeys(abi.HOST_TO_CARD, 0)     # index behind the last descriptor asked for
         self._held = dict.fromkeys(abi.HOST_TO_CARD, 0)      # asked for and still in their places
         self._standing = dict.fromkeys(abi.HOST_TO_CARD, 0)     # the oldest that came have left their places
@@ -132,8 +132,7 @@ class TimedRings(CardRings):
         self._storing[ring] -= 1
         self._taken[ring].append(last)
         if ring in self._owed:
-            self._owed.discard(ring)
-            self._tell_host(ring, last)
+            self._tell_host(ring, max(last, self._owed.pop(ring)))
 
     def _tell_host(self, ring, time_ns):
         self.card.interrupts.pend(abi.VECTOR[ring], time_ns + self.card.timing.interrupt)
@@ -147,7 +146,7 @@ class TimedRings(CardRings):
                 taken.popleft()
             ahead = (self.prod[ring] - self.cons[ring]) % self._wrap(ring) - self._storing[ring]    # of the others
             if not ahead:
-                self._owed.add(ring)
+                self._owed[ring] = now + self.card.timing.doorbell
             else:
                 first = taken[-ahead] if ahead <= len(taken) else now
                 self._tell_host(ring, max(now + self.card.timing.doorbell, first))

@@ -126,7 +126,7 @@ class Timing:
     message_header_bytes: int = 20
     completion_header_bytes: int = 20
     interrupt: float = 16.0
-    doorbell: float = 28.0
+    doorbell: float = 24.0
     ring_fetch: float = 60.0
     ring_refill: float = 32.0
     pushed: float = 52.0
