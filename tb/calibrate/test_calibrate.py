@@ -51,7 +51,8 @@ def same_sequences(scenario):
 RULES = {
     "raw frames wait for whole payload frames": Scenario(
         "both", bytes=32 * 1024, message_bytes=4096, both=True, rtt_us=2.0, seed=32),
-    "reports take turns with payload at the write engine": FITTING["fit-more-21"],
+    "reports take turns with payload at the write engine": Scenario(
+        "turns", bytes=32 * 1024, message_bytes=1024, qps=3, loss=0.05, rtt_us=2.0, seed=40),
     "the builder takes holes until it sees that a node is old": Scenario(
         "ages", bytes=24 * 1024, pmtu=256, loss=0.1, node_age_ns=500, rtt_us=2.0, seed=33),
 }
