@@ -129,7 +129,7 @@ class Timing:
     doorbell: float = 24.0
     ring_fetch: float = 60.0
     ring_refill: float = 32.0
-    pushed: float = 52.0
+    pushed: float = 44.0
     delivered: float = 44.0
     descriptor: float = 4.0
     check: float = 72.0
