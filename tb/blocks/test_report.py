@@ -62,7 +62,8 @@ async def no_report_precedes_its_data(dut):
         """Ticket that a waiting source offers: those placed must not run away from it."""
         return min((t[s.sent] for t, s in zip(tickets, sources, strict=True) if s.sent < len(t)), default=issued)
 
-    for _ in range(6000):
+    for cycle in range(6000):
+        holding = cycle % 1500 >= 1000      # long enough for source 0 to fill
         if rng.random() < 0.4 and issued - placed < 100:     # a packet is judged, some make reports
             for k in range(SOURCES):
                 if rng.random() < 0.3 and numbers[k] - sources[k].sent < 2:
@@ -70,7 +71,7 @@ async def no_report_precedes_its_data(dut):
                     tickets[k].append(issued)
                     numbers[k] += 1
             issued += 1
-        if rng.random() < 0.4 and placed < min(issued - 1, oldest_unsent() + 100):
+        if not holding and rng.random() < 0.4 and placed < min(issued - 1, oldest_unsent() + 100):
             placed = min(issued - 1, placed + rng.randint(1, 3))
             dut.placed_ticket.value = placed & 0xFF
         if rng.random() < 0.005:

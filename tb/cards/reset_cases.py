@@ -50,7 +50,7 @@ class ResetRun:
         context = ContextConfig(probe_timeout_ns=25_000, node_age_ns=300, silence_ns=self.silence_ns)
         self.pair = CardPair(dut, config, context, seed=bench_seed())
         self.ends, self.completions, self.again = {}, {"a": [], "b": []}, []
-        self.posted, self.stopping = {}, False
+        self.posted, self.stopping, self.last_words = {}, False, False
         self.busy, self.sent, self.done, self.arrived_late = {}, {}, set(), []
 
     silence_ns = 10_000_000
@@ -128,11 +128,15 @@ class ResetRun:
         assert all(qp.qp_state is QPState.ERR for qp in end.qps), f"{side}: {[qp.qp_state for qp in end.qps]}"
 
     def _keep_sending(self, side):
-        """Until it is time to reset, post again when few requests are left: that moment may come late."""
+        """Until it is time to reset, post again when few requests are left: that moment may come late. Then the peer
+        posts once more to each QP, whose acknowledgements may all be on their way."""
         self.completions[side] += self.ends[side].cq.poll(16)[1]
         left = self.posted[side] - len(self.completions[side])
         if not self.stopping and left <= LENGTH // MESSAGE // 2:
             self.posted[side] += self._post(side, LENGTH)
+        if self.stopping and side == self.peer and not self.last_words:
+            self.last_words = True
+            self.posted[side] += self._post(side, QPS * MESSAGE)
 
     async def _between(self):
         """What the requests came to; new lives of the same QPs; the peer's last retransmissions come again."""

@@ -66,8 +66,9 @@ class Timeline:
             at = self._now()
             for ring, base, depth in rings:
                 if base <= address < base + depth * abi.BLOCK_BYTES:
-                    self.add(host, CARD, _entry_name(ring, data), at, ring=ring.name,
-                             slot=(address - base) // abi.BLOCK_BYTES)
+                    for start in range(0, len(data), abi.BLOCK_BYTES):     # entries that waited go together
+                        self.add(host, CARD, _entry_name(ring, data[start:]), at, ring=ring.name,
+                                 slot=(address + start - base) // abi.BLOCK_BYTES)
                     return
             self.add(host, CARD, "write", at, address=hex(address), bytes=len(data))
 

@@ -45,7 +45,7 @@ class Run:
         self.plan, self.rng, self.met = plan, random.Random(f"soak {plan.seed}"), Counter()
         self.pair = OpenPair(dut, plan.env, plan.context, seed=plan.seed)
         self.finishing, self.done = False, set()
-        self.outages = {}
+        self.outages, self.away = {}, set()       # what is planned by side; sides whose cards are away
 
     async def run(self):
         plan, pair = self.plan, self.pair
@@ -118,7 +118,8 @@ class Run:
         entries = CARDS[self.plan.card].cache_entries
         while True:
             now = self._now()
-            if not self.finishing and now >= self.end_ns - (1 - DRAIN) * self.plan.cycles * CLOCK_PERIOD_NS:
+            drain_ns = (1 - DRAIN) * self.plan.cycles * CLOCK_PERIOD_NS
+            if not (self.finishing or self.away) and now >= self.end_ns - drain_ns:
                 self._finish()
             if due and now >= due[0][0]:
                 self._take_away(side, due.pop(0)[2])
@@ -141,7 +142,11 @@ class Run:
             self._finish()
         for lane in self.lanes:
             lane.excused = True
+        began = self._now()
+        self.away.add(side)
         take_away(self.pair.env, side, self.pair.contexts[side], kind)
+        self.away.remove(side)
+        self.end_ns += self._now() - began      # or a short run is all outage
         for lane in self.lanes:
             lane.excuse()
         self.met[kind] += 1
