@@ -4,14 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import AccessFlag, QpState, Reason
-from ..layouts import LENGTH_WIDTH, RxHeader, RxKind, RxPacket
-from ..stream import Fifo
-from ..table.translate import Translate, TranslateRequest, Translation
-from .fork import fork
-
-DEPTH = 16      # headers waiting for their translation; more than Translate holds
-assert DEPTH > Translate.LATENCY
+from ..abi import QpState, Reason
+from ..layouts import RxHeader, RxKind, RxPacket
+from ..table.translate import Translation
 
 
 def _is_raw(header):
@@ -22,8 +17,7 @@ def _is_raw(header):
 class RxCheck(wiring.Component):
     """Checks QP, generation, sender, permission, key, protection domain and bounds of every packet, in order.
 
-    At least one packet every two cycles, as fast as the translation; frames that are no packets one per cycle.
-    Latency 2 cycles and that of the translation. Stalls when ``o`` or the translation does.
+    One packet per cycle, latency 1 cycle once header, fate and translation are there. Stalls when ``o`` does.
 
     RAW frames pass, unless they are packets of a QP (``roce``): then the QP is checked. What is wrong with it comes
     first: there is none that receives (UNKNOWN_QP), it is in another life than the QPN says (STALE_GENERATION), its
@@ -38,9 +32,11 @@ class RxCheck(wiring.Component):
     Members
     -------
     i : In(stream.Signature(RxHeader))
-    o_translate : Out(stream.Signature(TranslateRequest))
+        Those that are packets of QPs were asked for: see :class:`~weft.hdl.receive.early.Early`.
+    i_fate : In(stream.Signature(1))
+        Of each frame that was asked for, in order: its header comes, behind those of the frames before.
     i_translate : In(stream.Signature(Translation))
-        Answers in order, not in the cycle of their request.
+        Of each frame that was asked for, in order.
     o : Out(stream.Signature(RxPacket))
         With the index of the QP in place of its number.
     """
@@ -49,34 +45,27 @@ class RxCheck(wiring.Component):
         self.params = params
         super().__init__({
             "i": In(stream.Signature(RxHeader)),
-            "o_translate": Out(stream.Signature(TranslateRequest)),
+            "i_fate": In(stream.Signature(1)),
             "i_translate": In(stream.Signature(Translation)),
             "o": Out(stream.Signature(RxPacket)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.waiting = waiting = Fifo(RxHeader, DEPTH)
-        fork(m, self.i, [(self.o_translate, ~_is_raw(self.i.p)), (waiting.i, 1)])
-        m.d.comb += [
-            waiting.i.p.eq(self.i.p),
-            self.o_translate.p.key.eq(self.i.p.rkey),
-            self.o_translate.p.va.eq(self.i.p.va),
-            self.o_translate.p.qpn.eq(self.i.p.dest_qp),
-        ]
-        with m.If(self.i.p.kind == RxKind.DATA):
-            m.d.comb += [self.o_translate.p.length.eq(self.i.p.dma_length[:LENGTH_WIDTH]),
-                         self.o_translate.p.need.eq(AccessFlag.REMOTE_WRITE)]
-
-        header, answer = waiting.o.p, self.i_translate.p
+        header, answer = self.i.p, self.i_translate.p
         raw, free, take = Signal(), Signal(), Signal()
+        answered, refused, used = Signal(), Signal(), Signal()       # the oldest answer and its fate
         no_qp, stranger = Signal(), Signal()
         m.d.comb += [
             raw.eq(_is_raw(header)),
             free.eq(~self.o.valid | self.o.ready),
-            take.eq(waiting.o.valid & (raw | self.i_translate.valid) & free),
-            waiting.o.ready.eq(take),
-            self.i_translate.ready.eq(take & ~raw),
+            answered.eq(self.i_fate.valid & self.i_translate.valid),
+            refused.eq(answered & ~self.i_fate.payload),
+            take.eq(self.i.valid & (raw | (answered & self.i_fate.payload)) & free),
+            used.eq(refused | (take & ~raw)),
+            self.i.ready.eq(take),
+            self.i_fate.ready.eq(used),
+            self.i_translate.ready.eq(used),
             no_qp.eq((answer.reason == Reason.UNKNOWN_QP) | (answer.reason == Reason.STALE_GENERATION)),
             stranger.eq(header.src_ip != answer.qp_peer_ip),
         ]

@@ -5,13 +5,24 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 COUNT_BITS = 16     # far more than packets fit into the receive path
+PATIENCE = 1 << 10  # cycles that a frame may take to arrive; the longest has 65 beats
+TO_VERDICT = 16     # more than there are between a frame's last beat and its decision
 
 
 class Drain(wiring.Component):
     """Counts packets into and out of the receive path.
 
+    The moment is over in two steps: first every frame that was asked for then is decided on, which turns it into a
+    packet of the path or into nothing; then every packet that entered until that was so leaves. A frame whose end does
+    not come is given up after ``PATIENCE`` cycles.
+
     Members
     -------
+    ask_stb, decide_stb : In(1)
+        A translation was asked for a frame that is still arriving; such a frame was decided on. In the same order.
+        A frame enters with ``decide_stb``, or later.
+    give_up : Out(1)
+        The frame that is arriving now must not become a packet.
     enter_stb, leave_stb : In(1)
         A packet comes into the path; a packet is placed. In the same order.
     request : In(1)
@@ -24,18 +35,29 @@ class Drain(wiring.Component):
     """
 
     def __init__(self):
-        super().__init__({"enter_stb": In(1), "leave_stb": In(1), "request": In(1), "done": Out(1),
-                          "idle": Out(1)})
+        super().__init__({"ask_stb": In(1), "decide_stb": In(1), "give_up": Out(1), "enter_stb": In(1),
+                          "leave_stb": In(1), "request": In(1), "done": Out(1), "idle": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         entered, left, target = Signal(COUNT_BITS), Signal(COUNT_BITS), Signal(COUNT_BITS)
-        request_q, pending = Signal(), Signal()
+        asked, before = Signal(COUNT_BITS), Signal(COUNT_BITS)      # undecided frames, those of the moment
+        asked_next = Signal(COUNT_BITS)
+        waiting, pending, patience = Signal(), Signal(), Signal(range(PATIENCE + TO_VERDICT + 1))
+        request_q = Signal()
         missing = Signal(COUNT_BITS)    # packets before the target, as a signed number
         m.d.comb += [missing.eq(target - left), self.idle.eq(entered == left)]
+        m.d.comb += asked_next.eq(asked + self.ask_stb - self.decide_stb)
+        m.d.sync += asked.eq(asked_next)
         m.d.sync += [entered.eq(entered + self.enter_stb), left.eq(left + self.leave_stb), request_q.eq(self.request)]
         with m.If(self.request & ~request_q):
-            m.d.sync += [pending.eq(1), target.eq(entered + self.enter_stb), self.done.eq(0)]
+            m.d.sync += [waiting.eq(1), pending.eq(0), self.done.eq(0)]
+            m.d.sync += [before.eq(asked_next), patience.eq(PATIENCE + TO_VERDICT)]
+        with m.Elif(waiting):
+            m.d.comb += self.give_up.eq(patience == TO_VERDICT)
+            m.d.sync += [before.eq(before - self.decide_stb), patience.eq(patience - 1)]
+            with m.If((before == 0) | (patience == 0)):
+                m.d.sync += [waiting.eq(0), pending.eq(1), target.eq(entered + self.enter_stb)]
         with m.Elif(pending):
             m.d.sync += self.done.eq((missing == 0) | missing[-1])
             with m.If(self.done & ~self.request):

@@ -11,6 +11,7 @@ from ..icrc import Icrc
 from ..interfaces import Network
 from ..layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, HOST_QPNS, PAYLOAD_MAX, Beat, RxHeader, RxKind
 from ..stream import Fifo
+from ..table.translate import TranslateRequest
 from .align import SKIPPED, Align, Cut
 from .classify import (
     HOST_MIN_BYTES,
@@ -24,6 +25,7 @@ from .classify import (
     headers,
     padded,
 )
+from .early import SAID, Early
 from .revocable_buffer import RevocableBuffer
 
 HEADER_DEPTH = 64
@@ -36,7 +38,8 @@ class Parse(wiring.Component):
 
     The MAC cannot wait, so the input never does. A frame becomes visible when its last byte and
     its ICRC are known: its header 8 cycles after its last beat, its payload one cycle later.
-    A frame for which the buffer has no space is dropped whole.
+    A frame for which the buffer has no space is dropped whole. What a packet may do is asked as soon as its headers
+    are here: see :class:`~weft.hdl.receive.early.Early`.
 
     A frame that is not IPv4 (without options and fragments) to UDP port 4791 is RAW. Of the others, packets for one of
     the ``host_qpns`` become RAW with ``host``, whatever they ask for; they may be shorter than those of the card, and
@@ -68,6 +71,12 @@ class Parse(wiring.Component):
         Payload of the headers with ``length`` other than 0, in order.
     raw_done : In(1)
         A frame that is no packet of a QP of the card was handed to the Simple NIC.
+    o_translate, o_fate : Out(stream.Signature(TranslateRequest)), Out(stream.Signature(1))
+        What is asked for packets of QPs, in order; whether their headers come.
+    ask_stb, fate_stb : Out(1)
+        A translation was asked for; such a frame was decided on.
+    give_up : In(1)
+        A frame that is arriving, and for which one was asked, is refused.
     header_stb : Out(1)
         A header was queued for ``o_header``.
     count_rx_frames : Out(1)
@@ -89,6 +98,11 @@ class Parse(wiring.Component):
             "o_header": Out(stream.Signature(RxHeader)),
             "o_payload": Out(stream.Signature(Beat)),
             "raw_done": In(1),
+            "o_translate": Out(stream.Signature(TranslateRequest)),
+            "o_fate": Out(stream.Signature(1)),
+            "ask_stb": Out(1),
+            "fate_stb": Out(1),
+            "give_up": In(1),
             "header_stb": Out(1),
             **count_outputs(self.COUNTS),
             "refuse": Out(Refusal),
@@ -97,11 +111,14 @@ class Parse(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.icrc = icrc = Icrc(check=True)
+        m.submodules.early = early = Early()
         m.submodules.align = align = Align()
         m.submodules.buffer = buffer = RevocableBuffer(self.params.rx_buffer_beats)
         m.submodules.queue = queue = Fifo(RxHeader, HEADER_DEPTH)
         connect(m, buffer.o, flipped(self.o_payload))
         connect(m, queue.o, flipped(self.o_header))
+        connect(m, early.o_translate, flipped(self.o_translate))
+        connect(m, early.o_fate, flipped(self.o_fate))
         came, came_first = Signal(Beat), Signal(init=1)
         m.d.comb += [
             self.i.ready.eq(1),
@@ -114,26 +131,39 @@ class Parse(wiring.Component):
         with m.If(came_first & padded(self.i.p)):
             m.d.comb += came.empty.eq(BEAT_BYTES - HOST_MIN_BYTES)
 
+        m.d.comb += [
+            early.i.p.eq(self.i.p),
+            early.i.valid.eq(self.i.valid),
+            early.first.eq(came_first),
+            early.give_up.eq(self.give_up),
+            self.ask_stb.eq(early.ask_stb),
+        ]
+        with m.If(self.i.valid & came_first):
+            m.d.sync += [early.kind[name].eq(value) for name, value in frame_type(
+                came, self.network.mac, self.network.ip, self.host_qpns).items()]
+
         # The frame waits until its last beat meets the verdict on the ICRC.
-        ahead, ahead_valid = came, self.i.valid
+        ahead, ahead_valid, kind = came, self.i.valid, early.kind
         for stage in range(Icrc.LATENCY - _CYCLES_TO_VERDICT):
             beat_q, valid_q = Signal(Beat, name=f"wait{stage}", reset_less=True), Signal(name=f"wait{stage}_valid")
-            m.d.sync += [beat_q.eq(ahead), valid_q.eq(ahead_valid)]
-            ahead, ahead_valid = beat_q, valid_q
+            kind_q = Signal(FrameType, name=f"kind{stage}", reset_less=True)
+            m.d.sync += [beat_q.eq(ahead), valid_q.eq(ahead_valid), kind_q.eq(kind)]
+            ahead, ahead_valid, kind = beat_q, valid_q, kind_q
+        asked, lost = early.asked, early.lost
+        for stage in range(Icrc.LATENCY - SAID):
+            asked_q, lost_q = Signal(name=f"asked{stage}"), Signal(name=f"lost{stage}")
+            m.d.sync += [asked_q.eq(asked), lost_q.eq(lost)]
+            asked, lost = asked_q, lost_q
 
         # `beat` is processed when `ahead` is the beat behind it, or when it is the last.
         beat, beat_valid, beat_first = Signal(Beat), Signal(), Signal()
         ahead_first = Signal(init=1)
-        kind, enabled = Signal(FrameType), Signal()
-        fire = Signal()
+        enabled, fire = Signal(), Signal()
         m.d.comb += fire.eq(beat_valid & (beat.last | ahead_valid))
         with m.If(ahead_valid):
             m.d.sync += [beat.eq(ahead), beat_valid.eq(1), beat_first.eq(ahead_first), ahead_first.eq(ahead.last)]
             with m.If(ahead_first):
                 m.d.sync += enabled.eq(self.enable)
-                m.d.sync += [kind[name].eq(value)
-                             for name, value in frame_type(
-                                 ahead, self.network.mac, self.network.ip, self.host_qpns).items()]
         with m.Elif(fire):
             m.d.sync += beat_valid.eq(0)
 
@@ -225,7 +255,7 @@ class Parse(wiring.Component):
             m.d.comb += reason.eq(Reason.UNKNOWN_OPCODE)
         with m.Elif(raw & (raws >= RAW_MAX)):
             m.d.comb += reason.eq(Reason.NIC_BUSY)
-        with m.Elif(~queue.i.ready | (~mismatch & ~buffer.fits)):
+        with m.Elif(~queue.i.ready | lost | (~mismatch & ~buffer.fits)):
             m.d.comb += reason.eq(Reason.BUFFER_FULL)
         with m.Elif(mismatch):
             m.d.comb += [refused_data.eq(is_data), reason.eq(Reason.LENGTH_MISMATCH)]
@@ -235,6 +265,9 @@ class Parse(wiring.Component):
             queue.i.valid.eq(decide & ((reason == Reason.OK) | refused_data)),
             queue.i.p.eq(header),
             self.header_stb.eq(queue.i.valid),
+            early.fate_stb.eq(decide & asked),
+            early.keep.eq(queue.i.valid),
+            self.fate_stb.eq(early.fate_stb),
         ]
         with m.If(refused_data):
             m.d.comb += [queue.i.p.kind.eq(RxKind.REFUSED), queue.i.p.reason.eq(reason), queue.i.p.length.eq(0)]

@@ -94,7 +94,8 @@ class Receive(wiring.Component):
         connect(m, flipped(self.i), parse.i)
         connect(m, flipped(self.network), parse.network)
         connect(m, parse.o_header, check.i)
-        connect(m, check.o_translate, flipped(self.o_translate))
+        connect(m, parse.o_translate, flipped(self.o_translate))
+        connect(m, parse.o_fate, check.i_fate)
         connect(m, flipped(self.i_translate), check.i_translate)
         connect(m, check.o, judge.i)
         connect(m, flipped(self.refusals), judge.refusals)
@@ -115,6 +116,9 @@ class Receive(wiring.Component):
             judge.space.eq(self.space),
             parse.raw_done.eq(place.raw_stb),
             self.placed_ticket.eq(place.placed_ticket),
+            drain.ask_stb.eq(parse.ask_stb),
+            drain.decide_stb.eq(parse.fate_stb),
+            parse.give_up.eq(drain.give_up),
             drain.enter_stb.eq(parse.header_stb),
             drain.leave_stb.eq(place.done_stb),
             drain.request.eq(self.drain_request),

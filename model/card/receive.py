@@ -15,6 +15,7 @@ Reason, Ring = abi.Reason, abi.Ring
 MARK = 2                        # cycles for the mark of a packet that slid the window, behind a cycle for each run
 FIRST_RUN = 2 * CYCLE_NS        # from a packet at the window until the builder may take its first run
 RUN, SEAL, SEAL_OLDEST = 5 * CYCLE_NS, 4 * CYCLE_NS, 3 * CYCLE_NS      # what the builder does, from its choice on
+SHORT = 4 * BEAT_BYTES           # frames that are here before the translation that was asked for them is
 FULL = 9 * CYCLE_NS             # from a run that finds its node full until that is reported
 OPENED = 3 * CYCLE_NS           # from a packet at the window until the node of its first hole grows old
 EXPIRED = 2 * CYCLE_NS          # from the age of a node until the builder sees it
@@ -42,7 +43,12 @@ class TimedReceivePath(ReceivePath):
         begin = max(self._mac_free, at or loop.now_ns) + PREAMBLE_BYTES * 8 / gbps
         self._mac_free = begin + (length + LINE_OVERHEAD_BYTES - PREAMBLE_BYTES) * 8 / gbps
         last = begin + (length - 1) // BEAT_BYTES * BEAT_BYTES * 8 / gbps
-        loop.call_at(edge(last - HALF_PS) + self.card.timing.judge, self.judge, frame)
+        judged = edge(last - HALF_PS) + self.card.timing.judge
+        if length <= SHORT:
+            second = begin + BEAT_BYTES * 8 / gbps - HALF_PS
+            headers = edge(second) if length > BEAT_BYTES else edge(last - HALF_PS) + CYCLE_NS
+            judged = max(judged, headers + self.card.timing.asked)
+        loop.call_at(judged, self.judge, frame)
 
     def judge(self, frame):
         """A frame reaches the window."""

@@ -87,6 +87,8 @@ class Timing:
         From there until the status block is made up.
     judge : float
         From a packet's last beat out of the MAC to the window's verdict.
+    asked : float
+        The same from the beat with the end of its headers, before which the verdict is not there either.
     place : float
         From a verdict to the request for the payload's write.
     raw : float
@@ -140,7 +142,8 @@ class Timing:
     retire: float = 12.0
     retire_raw: float = 8.0
     status: float = 0.0
-    judge: float = 92.0
+    judge: float = 56.0
+    asked: float = 64.0
     place: float = 8.0
     raw: float = 8.0
     placed: float = 12.0

@@ -107,7 +107,7 @@ TARGETS = (
            _tests("blocks/transmit", f"test_segment.py::test_segmenter_cuts_like_brute_force[{SIM}]")),
     Target("transmit", "buffer", _in("transmit", "send_buffer"),
            _tests("blocks/transmit", f"test_buffer.py::test_buffer_passes_whole_frames[{SIM}]")),
-    Target("receive", "parse", _in("receive", "align", "parse", "revocable_buffer"),
+    Target("receive", "parse", _in("receive", "align", "early", "parse", "revocable_buffer"),
            _tests("blocks/receive", f"test_parse.py::test_every_frame_is_classified_as_the_model_does[{SIM}]")),
     Target("receive", "receive", _in("receive", "check", "drain", "judge", "place", "receive"),
            _tests("blocks/receive", f"test_receive.py::test_packets_are_checked_judged_and_placed_in_order[{SIM}]")),

@@ -11,10 +11,12 @@ import pytest
 from cocotb.triggers import ClockCycles, ReadOnly, RisingEdge
 
 from weft.hdl import wire
-from weft.hdl.abi import HOST_QPNS, Reason, is_host_qpn
-from weft.hdl.layouts import RxHeader, RxKind
+from weft.hdl.abi import HOST_QPNS, AccessFlag, Reason, is_host_qpn
+from weft.hdl.layouts import LENGTH_WIDTH, RxHeader, RxKind
 from weft.hdl.params import preset
+from weft.hdl.receive.early import DEPTH
 from weft.hdl.receive.parse import RAW_MAX, Parse
+from weft.hdl.table.translate import TranslateRequest
 from weft.model.functional.parse import KINDS, parse
 from weft.tb.blocks.receive.frames import IP, MAC, PEER_MAC, edit, roce, seal
 from weft.tb.flow.clock import start_clock
@@ -46,7 +48,12 @@ class ParseBench:
         self.source = StreamSource(dut, "i", dut.clk, rng=rng)
         self.header = StreamSink(dut, "o_header", dut.clk, pause=pause, rng=rng)
         self.payload = StreamSink(dut, "o_payload", dut.clk, pause=pause, rng=rng)
+        self.translate = StreamSink(dut, "o_translate", dut.clk, pause=pause, rng=rng)
+        self.fate = StreamSink(dut, "o_fate", dut.clk, pause=pause, rng=rng)
+        self.unasked = []           # headers of packets of QPs, not yet compared with what was asked
         self.refused, self.frames, self.sent = [], 0, 0
+        self.in_vain = 0            # translations that were asked for packets that were refused
+        self.asked_before = 0       # of `fate`, compared
         self.to_host = Counter()    # (opcode, bytes) of frames for software on the host
         self.nic_takes = True       # the Simple NIC: a raw frame is done when its header is taken
         self.raws_done = 0          # it is done with so many more
@@ -75,6 +82,32 @@ class ParseBench:
         await self.source.idle()
         while self.frames < self.sent:
             await RisingEdge(self.dut.clk)
+
+    async def forget_asked(self):
+        """What was asked for until now is not compared."""
+        while len(self.translate):
+            await self.translate.recv()
+        while len(self.fate):
+            await self.fate.recv()
+        self.asked_before = self.fate.received
+
+    async def check_asked(self):
+        """Every packet of a QP that was passed on was asked for, in order; how many were asked for in vain."""
+        headers, in_vain = iter(self.unasked), 0
+        for _ in range(self.fate.received - self.asked_before):
+            request = TranslateRequest.from_bits(await self.translate.recv())
+            if not await self.fate.recv():
+                in_vain += 1
+                continue
+            header = next(headers)
+            assert (request.qpn, request.key, request.va) == (header.dest_qp, header.rkey, header.va)
+            data = header.kind in ("DATA", "REFUSED")
+            assert request.need == (AccessFlag.REMOTE_WRITE if data else 0) and not request.qp_need
+            assert request.length == (header.dma_length % (1 << LENGTH_WIDTH) if data else 0)
+        assert not list(headers) and not len(self.translate), "a packet was not asked for"
+        self.asked_before = self.fate.received
+        self.unasked.clear()
+        return in_vain
 
 
 async def start(dut, host_qpns=0, **options):
@@ -209,10 +242,14 @@ async def expect(bench, frames):
             refused.append(header.reason)
             continue
         compare(await bench.header.recv(), header)
+        if header.kind != "RAW" or header.roce:
+            bench.unasked.append(header)
         if payload:
             assert await receive(bench.payload) == (payload, 0)
     await bench.settle()
     assert bench.refused == refused
+    await ClockCycles(bench.dut.clk, 4)
+    bench.in_vain += await bench.check_asked()
     assert not len(bench.header) and not len(bench.payload)
     return cases
 
@@ -252,6 +289,7 @@ async def random_frames(dut):
                        Reason.UNKNOWN_OPCODE, Reason.LENGTH_MISMATCH}
     assert {kind for kind, _ in cases} == set(KINDS)
     assert {opcode for opcode, _ in bench.to_host} >= set(range(0x16)), "a standard opcode did not reach the host"
+    assert bench.in_vain > 5
     assert bench.to_host[4, 58] >= 2, "none that was filled up, or none that was not"
 
 
@@ -342,9 +380,55 @@ async def overflow(dut):
             assert await receive(bench.payload) == (payload, 0)
     # and it goes on afterwards
     bench.refused.clear()
+    await bench.forget_asked()
     frame = data_frame(rng, 1000)
     bench.send(frame)
     await expect(bench, [(frame, False)])
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def nobody_translates(dut):
+    """Packets for whose translations there is no room are dropped, raw frames are not."""
+    rng, bench = await start(dut)
+    bench.translate.pause = 1.0
+    await ClockCycles(dut.clk, 2)
+    arp = wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=wire.ETHERTYPE_ARP) + bytes(46)
+    frames = [roce(wire.Opcode.PROBE, psn=n) for n in range(DEPTH + 9)] + [arp]
+    for frame in frames:
+        bench.send(frame)
+    await bench.settle()
+    assert bench.refused == [Reason.BUFFER_FULL] * 9
+    bench.refused.clear()
+    bench.translate.pause = 0.0
+    await expect(bench, [(frame, False) for frame in [*frames[:DEPTH], arp]])
+    assert not bench.in_vain
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def given_up_while_it_arrives(dut):
+    """At every beat of a frame: the frame is dropped if it was asked for and is not yet whole, no other one is."""
+    rng, bench = await start(dut)
+    frame = data_frame(rng, 300)
+    count = len(beats(frame))
+    given_up = 0
+    for at in range(count + 2):
+        for value in beats(frame)[:at]:
+            bench.source.send_nowait(value)
+        await bench.source.idle()
+        dut.give_up.value = 1
+        await RisingEdge(dut.clk)
+        dut.give_up.value = 0
+        for value in beats(frame)[at:]:
+            bench.source.send_nowait(value)
+        bench.sent += 1
+        bench.send(frame)
+        await bench.settle()
+        dropped = len(bench.refused)
+        assert bench.refused == [Reason.BUFFER_FULL] * dropped and dropped == (2 <= at < count), at
+        given_up += dropped
+        bench.refused.clear()
+        await expect(bench, [(frame, False)] * (2 - dropped))
+    assert given_up == bench.in_vain == count - 2
 
 
 @cocotb.test(timeout_time=400, timeout_unit="us")

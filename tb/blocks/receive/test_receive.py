@@ -22,6 +22,7 @@ from weft.hdl.abi import (
 )
 from weft.hdl.layouts import DmaRequest, Judgement, JudgeRequest, RawFrame, Report, Verdict, qp_entry
 from weft.hdl.params import preset
+from weft.hdl.receive.drain import PATIENCE
 from weft.hdl.receive.receive import Receive
 from weft.hdl.table.translate import TranslateRequest, Translation
 from weft.model.functional.parse import parse
@@ -41,6 +42,7 @@ PHYSICAL = 1 << 40      # the stand-in translates a page to itself plus this, in
 REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE, Verdict.FAR: Reason.FAR_PSN}
 
 
+ASKED_FOR = {*wire.DATA_OPCODES, *wire.DRIVER_OPCODES, wire.Opcode.PROBE}
 HOST_QPN = 0xABCD00
 HOST_WORD = int.from_bytes(HOST_QPNS.pack(first=HOST_QPN, log2=4, ranged=1, qp1=1), "little")
 
@@ -222,9 +224,11 @@ def random_frame(rng):
         payload = rng.randbytes(rng.choice([0, 1, rng.randrange(300), 256, 1024]))
     wrong = {"dma_length": len(payload) + 9} if rng.random() < 0.15 else {}
     va = rng.choice([rng.randrange(1 << 39), PAGE * rng.randrange(1, 1 << 20) - rng.randrange(1, 300)])
-    return roce(opcode, payload=payload, psn=rng.getrandbits(24), dest_qp=qpn, ack_req=rng.getrandbits(1), va=va,
+    spoilt = rng.random() < 0.1
+    frame = roce(opcode, payload=payload, psn=rng.getrandbits(24), dest_qp=qpn, ack_req=rng.getrandbits(1), va=va,
                 rkey=rng.choice([1, 2, 3, 4] + [99] * 8), rsn=rng.getrandbits(24), imm=rng.getrandbits(32),
                 src_ip=stranger(rng) if rng.random() < (0.5 if wrong else 0.2) else PEER_IP, **wrong)
+    return frame[:-1] + bytes([frame[-1] ^ 1 << rng.randrange(8)]) if spoilt else frame
 
 
 def stranger(rng):
@@ -247,6 +251,9 @@ class Expected:
             self.counts["count_rx_frames"] += 1
             if header.kind == "REFUSED" and not header.opcode:
                 self.refused[0].append(header.reason)
+                if wire.BTH.unpack(frame[wire.BTH_OFFSET:]).opcode in ASKED_FOR:
+                    self.cases["asked for in vain"] += 1
+                    next(self.needs)
                 continue
             self._packet(header, payload, ticket % 256, answers, beats_out)
             self.progress.append(tuple(beats_out))
@@ -267,7 +274,8 @@ class Expected:
         reason, segments = translated(header.rkey, header.va, length, header.dest_qp)
         index, _ = split_qpn(header.dest_qp, PARAMS.qpn_width)
         assert looked_at == index
-        assert next(self.needs) == (AccessFlag.REMOTE_WRITE if header.kind == "DATA" else 0)
+        data = header.kind in ("DATA", "REFUSED")
+        assert next(self.needs) == (AccessFlag.REMOTE_WRITE if data else 0)
         if reason not in (Reason.UNKNOWN_QP, Reason.STALE_GENERATION):
             if header.src_ip != PEER_IP:
                 reason = Reason.WRONG_PEER
@@ -344,14 +352,19 @@ def check_reports(room, reports, expected):
     expected.cases["coalesced"] = coalesced
 
 
-async def settled(room, frames):
-    """Wait until everything is placed; what must have come of it."""
+async def settle(room):
+    """Wait until everything is placed."""
     await room.source.idle()
     quiet = 0
     while quiet < 100:
         before = (len(room.tickets), room.counts["count_rx_frames"], room.report.received)
         await ClockCycles(room.dut.clk, 10)
         quiet = quiet + 10 if before == (len(room.tickets), room.counts["count_rx_frames"], room.report.received) else 0
+
+
+async def settled(room, frames):
+    """Wait until everything is placed; what must have come of it."""
+    await settle(room)
     return Expected(frames, room.needs, room.looks, room.requests, room.judgements)
 
 
@@ -377,7 +390,8 @@ async def compare(room, frames):
 
 
 WANTED = (
-    "probe of a QP in ERR", "stopped in the last moment", "for software on the host", "page crossed",
+    "asked for in vain", "probe of a QP in ERR", "stopped in the last moment", "for software on the host",
+    "page crossed",
     *(("control frame", int(opcode)) for opcode in (wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT)),
     *(("verdict", verdict) for verdict in Verdict),
     *(("refused", reason) for reason in (Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_RANGE,
@@ -543,7 +557,35 @@ async def drain(dut):
         while len(room.tickets) < before + 11:
             await RisingEdge(dut.clk)
         assert not int(dut.drain_done.value)
+    # What is half here counts, and is given up if its end does not come; what is half here and no packet does not.
+    raw = wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=0x0806) + bytes(200)
+    for frame, ends, most in ((packet, True, 100), (packet, False, PATIENCE + 60), (raw, False, 10)):
+        while int(dut.drain_done.value):
+            await RisingEdge(dut.clk)
+        before, refused = len(room.tickets), len(room.refused[0])
+        for value in beats(frame)[:3]:
+            room.source.send_nowait(value)
+        await room.source.idle()
+        dut.drain_request.value = 1
+        for cycles in range(most):
+            await RisingEdge(dut.clk)
+            dut.drain_request.value = 0
+            if int(dut.drain_done.value):
+                break
+            if ends and cycles == 20:
+                for value in beats(frame)[3:]:
+                    room.source.send_nowait(value)
+        assert int(dut.drain_done.value), "it waits for ever"
+        assert len(room.tickets) == before + ends
+        if not ends:
+            assert most == 10 or cycles >= PATIENCE
+            for value in beats(frame)[3:]:
+                room.source.send_nowait(value)
+            await settle(room)
+            assert len(room.refused[0]) == refused + (frame is packet)
     # With nothing under way it is done at once.
+    while int(dut.drain_done.value):
+        await RisingEdge(dut.clk)
     dut.drain_request.value = 1
     await RisingEdge(dut.clk)
     dut.drain_request.value = 0
