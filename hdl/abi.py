@@ -5,10 +5,7 @@ from this module. Standard library only. Everything here is little-endian.
 """
 
 import enum
-import struct
 from dataclasses import dataclass
-from functools import reduce
-from operator import xor
 
 from .layout import Field, Layout
 from .wire import QPN_BITS
@@ -25,7 +22,11 @@ PAGE_4K, PAGE_2M = 1 << 12, 1 << 21
 
 def damage(block):
     """XOR of the 16-bit words of a block: 0 if nothing happened to it since its check word was set."""
-    return reduce(xor, struct.unpack(f"<{len(block) // 2}H", block))
+    word, bits = int.from_bytes(block, "little"), 4 * len(block)
+    while bits >= 16:
+        word ^= word >> bits
+        bits //= 2
+    return word & 0xFFFF
 
 
 def sealed(entry):

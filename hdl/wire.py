@@ -20,6 +20,7 @@ RECEIVE_LIMIT    LIMH (while ``limited``, no new data from ``psn`` on)
 """
 
 import enum
+import struct
 import zlib
 
 from .layout import Field, Layout
@@ -151,7 +152,7 @@ def extend_psn(psn, reference):
 
 def ipv4_checksum(header):
     """Checksum of an IPv4 header whose checksum field is zero; zero if the field is there and right."""
-    total = sum(int.from_bytes(header[i:i + 2], "big") for i in range(0, len(header), 2))
+    total = sum(struct.unpack(f">{len(header) // 2}H", header))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total ^ 0xFFFF

@@ -115,6 +115,9 @@ def opcode_of(frame):
         return None
 
 
+_SETTINGS = frozenset({"config", "drop", "ahead"})
+
+
 class Link:
     """One direction of a link.
 
@@ -133,7 +136,16 @@ class Link:
         Frames it is true for are lost as well.
     ahead : bool
         ``deliver(frame, time_ns)`` is called ahead of the time at which a frame arrives. For links that keep order.
+    changed : callable
+        Called when ``config``, ``drop`` or ``ahead`` is set.
     """
+
+    changed = staticmethod(lambda: None)
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name in _SETTINGS:
+            self.changed()
 
     def __init__(self, loop, deliver, config=None, seed=0):
         self.loop, self.deliver, self.config = loop, deliver, config or LinkConfig()

@@ -233,7 +233,7 @@ class CardEngine:
         if qps.active or qps.starved or qps.first_time <= now:
             for qp in qps.due(now):
                 self._progress_qp(qp, now)
-        full = self._turns.fill()
+        waiting = self._turns.fill()
         if self.neighbours.asked:
             self.neighbours.progress(now)
         for service in self.services:
@@ -244,8 +244,8 @@ class CardEngine:
         for balance in self.balancers:
             if (at := balance(now)) is not None and at < due:
                 due = at
-        self._last_cons = self._turns.last_cons
-        self._round_due = now if full or self.reports.collected or qps.starved else min(due, qps.first_time)
+        self._last_cons = None if waiting else self._turns.last_cons
+        self._round_due = now if self.reports.collected or qps.starved else min(due, qps.first_time)
         return busy or bool(qps.active or self.loopback.frames)
 
     def _progress_qp(self, qp, now):
@@ -306,11 +306,11 @@ class CardEngine:
         """
         now = self.device.now_ns()
         poll_ns = self.config.tx_poll_ns
-        for due in (self.qps.deadline, self.neighbours.deadline, *(service.deadline for service in self.services)):
-            if due is not None:
-                timeout_ns = min(timeout_ns, due - now)
-        if self.transmitting:
-            timeout_ns = min(timeout_ns, poll_ns)
+        for timed in (self.qps, self.neighbours, *self.services):
+            if (due := timed.deadline) is not None and due - now < timeout_ns:
+                timeout_ns = due - now
+        if timeout_ns > poll_ns and self.transmitting:
+            timeout_ns = poll_ns
         if self._awaited:
             timeout_ns = min(timeout_ns, self._watch.due - now)
         if timeout_ns > poll_ns and self.fatal is None:
@@ -320,15 +320,17 @@ class CardEngine:
             timeout_ns = min(timeout_ns, SHARED_WAIT_NS)
         self._waiting += 1
         try:
-            with self.lock.given_up():
-                return self.device.wait(max(self.device.shortest_wait_ns, timeout_ns))
+            return self._pause(max(self.device.shortest_wait_ns, timeout_ns))
         finally:
             self._waiting -= 1
 
     def _pause(self, timeout_ns):
         """Wait for the card while others may use the driver."""
-        with self.lock.given_up():
-            self.device.wait(timeout_ns)
+        depth = self.lock.give_up()
+        try:
+            return self.device.wait(timeout_ns)
+        finally:
+            self.lock.take_back(depth)
 
     def run_until(self, condition, timeout_ns=None):
         """Make progress until ``condition()`` holds.

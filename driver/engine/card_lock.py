@@ -1,6 +1,5 @@
 """The lock of a card: one thread at a time is in its driver, and none that waits for the card."""
 
-import contextlib
 import threading
 
 
@@ -42,16 +41,16 @@ class CardLock(type(threading.RLock())):
             self.wait()
         return self
 
-    @contextlib.contextmanager
-    def given_up(self):
-        """Without the lock, if this thread has it, and with it again behind the block."""
+    def give_up(self):
+        """Without the lock from now on, if this thread has it; how often it was taken, for :meth:`take_back`."""
         depth = 0
-        with contextlib.suppress(RuntimeError):     # it is not this thread's, or not any more
-            while True:
-                self.release()
-                depth += 1
-        try:
-            yield
-        finally:
-            for _ in range(depth):
-                self.__enter__()
+        while self._is_owned():
+            self.release()
+            depth += 1
+        return depth
+
+    def take_back(self, depth):
+        """Take the lock so often."""
+        for _ in range(depth):
+            if not self.acquire(False):
+                self.wait()

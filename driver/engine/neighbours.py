@@ -74,7 +74,7 @@ class Neighbours:
     @property
     def deadline(self):
         """When :meth:`progress` wants to be called, or None."""
-        return min((due for _, due in self.asked.values()), default=None)
+        return min(due for _, due in self.asked.values()) if self.asked else None
 
     def progress(self, now):
         """Ask what is due, and give up what was asked often enough."""

@@ -197,5 +197,7 @@ class QpTable:
     def deadline(self):
         """When the first of them wants a round, or None."""
         first = self._first()
+        if not self.active:
+            return None if first is None else first[0]
         times = [at for qp in self.active if (at := qp.deadline) is not None]
         return min(times if first is None else [*times, first[0]], default=None)

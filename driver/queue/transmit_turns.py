@@ -6,7 +6,6 @@ import math
 from weft.hdl import abi
 
 Ring = abi.Ring
-_RINGS = (Ring.SEND, Ring.RETRANSMIT, Ring.NIC_TX)
 _INDEX_BYTES = abi.STATUS_BLOCK.by_name["send_cons"].width // 8
 _INDICES = 1 << 8 * _INDEX_BYTES
 _CONS_AT = abi.STATUS_BLOCK.offset_of("send_cons") // 8
@@ -123,7 +122,8 @@ class TransmitTurns:
                 self.finished(qp)
 
     def fill(self):
-        """Hand descriptors over as far as the rings have room; true if a QP waits for its turn then."""
+        """Hand descriptors over as far as the rings have room; true if a QP waits then: until the card has finished
+        something there is no more to hand over."""
         if self._again:
             self._repeat()
         if self._turn and self._in_card < self.enough_bytes:
@@ -198,4 +198,7 @@ class TransmitTurns:
     @property
     def busy(self):
         """Descriptors are in the card or wait for ring room."""
-        return bool(self._turn or self._again) or any(self.rings[r].prod != self.rings[r].cons for r in _RINGS)
+        if self._turn or self._again:
+            return True
+        nic, send, again = self._rings
+        return nic.prod != nic.cons or send.prod != send.cons or again.prod != again.cons

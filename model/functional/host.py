@@ -189,10 +189,12 @@ def run_apps(loop, apps, limit_ns, app_type=App):
     apps = [app_type(device, function) for device, function in apps]
     for app in apps:
         loop.call_in(0, app.resume)
-    ended = []
+    until, left, ended = loop.now_ns + limit_ns, set(apps), []
     for app in apps:
         app.ended = lambda app=app: ended.append(app)
-    loop.run(loop.now_ns + limit_ns, lambda: ended and (len(ended) == len(apps) or any(a.error for a in ended)))
+    while left and not any(app.error for app in apps) and loop.run(until, ended.__len__):
+        left.difference_update(ended)
+        ended.clear()
     for app in apps:
         app.device._apps.remove(app)
         app.sleeping = None

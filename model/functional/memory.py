@@ -93,9 +93,16 @@ class HostMemory:
         ------
         AccessError
         """
+        page, at = self._pages.get(physical // PAGE), physical % PAGE
+        if page is not None and length <= PAGE - at:    # the usual case
+            return bytes(page[at:at + length])
         return b"".join(bytes(page[at:at + n]) for page, at, n in self._walk(physical, length))
 
     def write(self, physical, data):
+        page, at, length = self._pages.get(physical // PAGE), physical % PAGE, len(data)
+        if page is not None and length <= PAGE - at:
+            page[at:at + length] = data
+            return
         done = 0
         for page, at, n in self._walk(physical, len(data)):
             page[at:at + n] = data[done:done + n]

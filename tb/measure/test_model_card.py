@@ -27,6 +27,16 @@ def test_fibers_and_threads_do_the_same_at_the_same_times():
     assert seen(Fiber) == seen(App)
 
 
+def test_a_line_that_its_owner_changes_meanwhile():
+    rng = random.Random(SEED)
+    print(f"again: SEED={SEED} pytest tb/measure/test_model_card.py")
+    haul, seen = Haul(MESSAGE_BYTES, loss=0.0, rtt_ns=10_000, pmtu=4096, device_type=CompiledDevice), []
+    haul.loop.call_in(rng.randrange(20_000, 60_000), lambda: setattr(haul.links[0], "drop", seen.append))
+    haul.run()
+    data = [frame for frame in seen if not isinstance(frame, bytes)]
+    assert 0 < len(data) < haul.packets, "it is asked of every packet from then on"
+
+
 @pytest.mark.parametrize("app_type", [App, Fiber])
 def test_what_a_program_raises_and_a_program_that_does_not_end(app_type):
     loop = EventLoop()

@@ -174,3 +174,19 @@ def test_alone_a_qp_gets_all_there_is():
     assert card.rings[Ring.SEND].prod == 64
     card.turns.remove(qp)
     assert not card.turns._credit and not card.turns._turn
+
+
+@pytest.mark.parametrize("depth", [1, 4, 64])
+def test_what_waits_goes_on_only_when_the_card_finished_something(depth):
+    """So the driver does not try until the status block says so."""
+    seed = seeded()
+    rng, waited = random.Random(seed), 0
+    card = Card([FakeQP(rng.choice([0, 512, 20_000, 300_000]), again=rng.choice([0, 500]), again_length=4096)
+                 for _ in range(3)], seed, depth)
+    for _ in range(1_000):
+        card.run(1)
+        if card.turns.fill():
+            there = {ring: found.prod for ring, found in card.rings.items()}
+            assert card.turns.fill() and there == {ring: found.prod for ring, found in card.rings.items()}
+            waited += 1
+    assert waited

@@ -95,7 +95,8 @@ class CompiledCard(TimedCard):
         """The card's numbers are in other arrays."""
         self.cells = cells
         if self.number is not None:
-            self.receive_path.cells = self.pcie.cells = cells
+            self.receive_path.cells = cells
+            self.pcie.bind(cells)
             self.tables.bind()
             self.transmit_path.bind()
 
@@ -126,20 +127,21 @@ class CompiledCard(TimedCard):
 
     def plugged(self, function):
         """Frames that only get lost on a :class:`~weft.model.link.Link` to another compiled card stay machine code."""
-        link, self.line = getattr(function, "__self__", None), None
+        link, self.line, self.cells.numbers[_LINE] = getattr(function, "__self__", None), None, False
         peer = getattr(getattr(link, "deliver", None), "__self__", None)
         if (isinstance(link, Link) and isinstance(peer, CompiledCard) and peer.machine is self.machine
                 and not isinstance(link.random, Draws)):
             config = link.config
             if not (config.duplicate or config.reorder or config.corrupt or config.loss_model):
                 self.line, self.peer, self.config = link, peer, config
-                link.random = Draws(link.random, self, "line_draws", "line_draw")
+                link.random, link.changed = Draws(link.random, self, "line_draws", "line_draw"), self.look_at_line
                 self._line_numbers()
 
     def _line_numbers(self):
         card = self.machine.w.card[self.number]
         card.loss, card.delay, card.peer = self.config.loss, self.config.delay_ns, self.peer.number
         self.line.random.fill()
+        self.look_at_line()
 
     # ------------------------------------------------------------------------ between Python and machine code
 
@@ -163,9 +165,9 @@ class CompiledCard(TimedCard):
         self.cells.numbers[_SLOW] = self.receive_path.waits or self.watched()
 
     def look_at_line(self):
-        """Whether the pipelines may send to the line: its owner may have changed it."""
-        link = self.line
-        self.cells.numbers[_LINE] = link.ahead and link.drop is None and link.config is self.config
+        """Whether the pipelines may send to the line: its owner changed it."""
+        if link := self.line:
+            self.cells.numbers[_LINE] = link.ahead and link.drop is None and link.config is self.config
 
     def watched(self):
         """Whether somebody looks at every write."""

@@ -27,9 +27,11 @@ def set_event(event, time, number, kind, c, a):
 
 @inlined
 def top(w):
-    """Let Python see when the next event is."""
+    """Let Python see when the next event is: at once, if a card has to look again at its writes."""
     g = w.g[0]
-    if g.heap_size:
+    if g.looking:
+        g.top_time, g.top_number = g.now, -1
+    elif g.heap_size:
         g.top_time, g.top_number = w.heap[0].time, w.heap[0].number
     else:
         g.top_time = math.inf

@@ -7,10 +7,12 @@ import numpy as np
 from ..timing import CYCLE_NS, HostTiming
 from ..write_engine import CLIENTS, STREAM, WriteEngine
 from . import run
-from .state import CARD, DRAWS, PAGE, WRITES
+from .state import CARD, DRAWS, PAGE, TOLD_FIELDS, WRITE_FIELDS, WRITES
 from .write_engine import NO_KEY
 
 _GRANT_FREE, _LAST_BEAT, _BACKLOG = (CARD.names.index(name) for name in ("grant_free", "last_beat", "backlog"))
+_TOLD = CARD.names.index("told")
+_LEFT = 2       # of a write's numbers: when it is over the link
 _DRAW = {name: CARD.names.index(name) for name in ("draw", "line_draw")}
 
 
@@ -57,11 +59,17 @@ class CompiledPcie:
 
     def __init__(self, loop, timing, host=None, seed=0, card=None):
         self.loop, self.timing, self.host = loop, timing, host or HostTiming()
-        self.machine, self.number, self.cells = card.machine, card.number, card.cells
+        self.machine, self.number = card.machine, card.number
         self.pace = CYCLE_NS / (1 - self.host.stall)
         self._draws = Draws(random.Random(f"pcie {seed}"), card, "draws", "draw")
         self.refill = self._draws.fill
         self.writes = CompiledWrites(self)
+        self.bind(card.cells)
+
+    def bind(self, cells):
+        """The card's numbers are in other arrays."""
+        self.cells = cells
+        self.writes.bind(cells)
 
     def line(self, time_ns, read):
         if self.cells.numbers[_DRAW["draw"]] > DRAWS - 2:
@@ -76,6 +84,12 @@ class CompiledWrites:
 
     def __init__(self, pcie):
         self._pcie, self._loop, self._waiting, self._key = pcie, pcie.loop, {}, CLIENTS
+
+    def bind(self, cells):
+        """The card's numbers are in other arrays."""
+        w, number = self._pcie.machine.w, self._pcie.number
+        self._numbers, self._told, self._writes = cells.numbers, *(
+            memoryview(found[number].reshape(-1)) for found in (w.told, w.writes))
 
     def stream(self, time_ns, segments, client=STREAM, granted=None):
         key = NO_KEY
@@ -95,18 +109,14 @@ class CompiledWrites:
         return None if at < 0.0 else at
 
     def tell(self):
-        """Those who were granted are told; somebody may still wait."""
-        machine, number = self._pcie.machine, self._pcie.number
-        card = machine.w.card[number]
-        told = machine.w.told[number, :card.told].tolist()
-        card.told = 0
-        for key, last, packet in told:
+        """Those who were granted are told."""
+        told = self._told[:self._numbers[_TOLD] * TOLD_FIELDS].tolist()
+        self._numbers[_TOLD] = 0
+        for key, last, packet in zip(*[iter(told)] * TOLD_FIELDS, strict=True):
             self._waiting.pop(int(key))(last, int(packet))
-        self._call(run.write_look)
 
     def seen(self, packet):
-        machine, pcie = self._pcie.machine, self._pcie
-        return float(machine.w.writes[pcie.number, packet & WRITES - 1, 2]) + pcie.timing.pcie_hop
+        return self._writes[(packet & WRITES - 1) * WRITE_FIELDS + _LEFT] + self._pcie.timing.pcie_hop
 
     then = WriteEngine.then
 

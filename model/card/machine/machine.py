@@ -39,6 +39,7 @@ from .state import (
 from .table import table
 
 NEVER, MASK = 1 << 62, (1 << 64) - 1
+_NEVER = math.inf, NEVER
 _FIELDS = {dtype: {name: at for at, name in enumerate(dtype.names)} for dtype in (GLOBAL, CARD, QP)}
 _G = _FIELDS[GLOBAL]
 NOW, LIMIT, TOP, X = (_G[name] for name in ("now", "limit_time", "top_time", "x"))
@@ -117,7 +118,7 @@ class Machine:
 
     def bind(self):
         """The arrays are others now."""
-        self.table, cells = table(self.w), Cells(self.w.g, 0)
+        self.table, cells, self._bytes = table(self.w), Cells(self.w.g, 0), memoryview(self.w.bytes)
         self._frames, self._works, self.pages = (
             memoryview(found.view(np.ndarray).reshape(-1).view("i8"))
             for found in (self.w.frame, self.w.work, self.w.page))
@@ -153,11 +154,11 @@ class Machine:
         w.card[c] = np.zeros(1, CARD)[0]
         w.card[c].line_draw = drawn
         w.asks[c] = 0
+        g.looking *= g.looking != 1 + c
         w.lane[c] = np.zeros(2, w.lane.dtype)
         w.stream[c] = np.zeros(2, w.stream.dtype)
         w.qp[c], w.mr[c], w.page[c] = (np.zeros_like(found[c]) for found in (w.qp, w.mr, w.page))
-        self._floats[TOP] = w.heap[0].time if len(heap) else math.inf
-        self._numbers[TOP_NUMBER] = w.heap[0].number if len(heap) else 0
+        run.show(self.table)
 
     # ---------------------------------------------------------------------------------------- running
 
@@ -178,10 +179,13 @@ class Machine:
     def _run(self, until, condition):
         loop, queue = self.loop, self.loop.queue
         while not condition():
-            time, number = queue[0][:2] if queue else (math.inf, NEVER)
-            top = self._floats[TOP]
-            if top <= until and (top < time or (top == time and self._numbers[TOP_NUMBER] < number)):
-                self._advance(*((until, NEVER) if until < time else (time, number)))
+            floats, numbers = self._floats, self._numbers
+            time, number, *_ = queue[0] if queue else _NEVER
+            top = floats[TOP]
+            if top <= until and (top < time or (top == time and numbers[TOP_NUMBER] < number)):
+                floats[LIMIT], numbers[LIMIT_NUMBER] = (until, NEVER) if until < time else (time, number)
+                numbers[EVENTS] = 1
+                self._drive()
             elif time > until or not queue:
                 loop.now_ns = max(loop.now_ns, until)
                 return False
@@ -189,14 +193,6 @@ class Machine:
                 loop.now_ns, _, function, arguments = heapq.heappop(queue)
                 function(*arguments)
         return True
-
-    def _advance(self, time, number):
-        for card in self.cards:
-            if card.line:
-                card.look_at_line()
-        floats, numbers = self._floats, self._numbers
-        floats[LIMIT], numbers[LIMIT_NUMBER], numbers[EVENTS] = time, number, 1
-        self._drive()
 
     def program(self, c):
         """Carry out the program of a card's transmit path."""
@@ -211,15 +207,14 @@ class Machine:
             numbers[NUMBER], floats[NOW] = loop.number, loop.now_ns
             code = run.go(self.table)
             loop.number, loop.now_ns = numbers[NUMBER], floats[NOW]
-            if code != DONE:
-                c = numbers[C]
-                resume = numbers[RESUME]
-                self._handlers[code](self.cards[c], numbers[A], floats[X])
-                numbers = self._numbers
-                numbers[C], numbers[RESUME], numbers[EVENTS] = c, resume, 0
-                if resume:
-                    continue
-            return
+            if code == DONE:
+                return
+            c, resume = numbers[C], numbers[RESUME]
+            self._handlers[code](self.cards[c], numbers[A], floats[X])
+            numbers = self._numbers
+            numbers[C], numbers[RESUME], numbers[EVENTS] = c, resume, 0
+            if not resume:
+                return
 
     def step(self):
         """As :meth:`weft.model.link.EventLoop.step`; what machine code does in one go is a step."""
@@ -294,7 +289,7 @@ class Machine:
             self._frames[place:place + _FRAME_FIELDS].tolist())
         work, source = self.works[number]
         packet = TxPacket(work, psn, rsn, local & MASK, remote & MASK, length, bool(last))
-        payload = self.w.bytes[at:at + length].tobytes()
+        payload = bytes(self._bytes[at:at + length])
         run.free(self.table, handle)
         return DataFrame.of(packet, payload, source)
 

@@ -163,9 +163,9 @@ def event(t, kind, c, a):
         merge_look(w.t, c)
     elif kind == LOOK:
         if look(w.t, c):
+            g.looking = 1 + c
             if card.told:
                 return GRANTED
-            look_again(w.t, c)
     elif kind == WAKE:
         card.program = START
     elif kind == FINISH:
@@ -184,7 +184,12 @@ def until_python(w):
             if code != DONE:
                 return code
             g.resume = 0
-        if not g.events or not g.heap_size:
+        if not g.events:
+            return DONE
+        if g.looking:
+            g.looking, c = 0, g.looking - 1
+            look_again(w.t, c)
+        if not g.heap_size:
             return DONE
         first = w.heap[0]
         if first.time > g.limit_time or (first.time == g.limit_time and first.number > g.limit_number):
@@ -206,6 +211,12 @@ def go(t):
     code = until_python(w)
     top(w)
     return code
+
+
+@entry
+def show(t):
+    """See :func:`weft.model.card.machine.events.top`."""
+    top(world(t))
 
 
 @entry
@@ -238,14 +249,6 @@ def write_placed(t, c, ticket):
     """See :func:`weft.model.card.machine.write_engine.placed`."""
     w = world(t)
     return placed(w.t, c, ticket)
-
-
-@entry
-def write_look(t, c):
-    """See :func:`weft.model.card.machine.write_engine.look_again`."""
-    w = world(t)
-    look_again(w.t, c)
-    top(w)
 
 
 @entry

@@ -20,6 +20,7 @@ SEND_STREAM, AGAIN_STREAM = 0, 1
 DATA_LANE, RAW_LANE = 0, 1
 JOBS, SLOTS, WRITES, BUFFERED, DRAWS, WORKS, LINES, FREED = 512, 96, 4096, 1024, 8192, 1 << 14, 1024, 1024
 GROUPS, STORES, TOLD, MERGING, TAGS = 4096, 128, 64, 64, 256
+WRITE_FIELDS, TOLD_FIELDS = 5, 3
 SPARE_DRAWS = 512     # more than one event takes
 PAGE = 4096
 
@@ -40,8 +41,8 @@ def _dtype(floats, integers):
     return np.dtype([(name, "f8") for name in floats.split()] + [(name, "i8") for name in integers.split()])
 
 
-GLOBAL = _dtype("now limit_time top_time x", "number limit_number top_number code c a resume events heap_size "
-                "frame_head frame_tail byte_head byte_tail")
+GLOBAL = _dtype("now limit_time top_time x", "number limit_number top_number code c a resume events looking "
+                "heap_size frame_head frame_tail byte_head byte_tail")
 EVENT = _dtype("time", "number kind c a")
 CARD = _dtype(
     # PCIe, as weft.model.card.pcie has them
@@ -91,13 +92,15 @@ def blank(cards, params, frames, size):
         lane=records(LANE, cards, 2), job=records(JOB, cards, 2, JOBS), done=np.zeros((cards, 2, JOBS, SLOTS)),
         rows=np.zeros((cards, 2, JOBS, SLOTS), np.int64), asking=np.zeros((cards, 2, JOBS), np.int64),
         stream=records(STREAM, cards, 2), work=records(WORK, WORKS), frame=records(FRAME, frames),
-        bytes=np.zeros(size, np.uint8), read=records(READ, 1024 * cards + 1), writes=np.zeros((cards, WRITES, 5)),
-        buffered=np.zeros((cards, BUFFERED, 3)), draws=np.zeros((cards, DRAWS)), line_draws=np.zeros((cards, DRAWS)),
+        bytes=np.zeros(size, np.uint8), read=records(READ, 1024 * cards + 1),
+        writes=np.zeros((cards, WRITES, WRITE_FIELDS)), buffered=np.zeros((cards, BUFFERED, 3)),
+        draws=np.zeros((cards, DRAWS)), line_draws=np.zeros((cards, DRAWS)),
         qp=records(QP, cards, params.qps), mr=records(MR, cards, params.mrs),
         page=np.zeros((cards, params.ptes), np.int64), lines=np.zeros((cards, LINES, 2)),
         freed=np.zeros((cards, FREED, 6)), asks=np.zeros((cards, CLIENTS, 3)), groups=np.zeros((cards, GROUPS, 8)),
-        stored=np.zeros((cards, STORES, 2)), tickets=np.zeros((cards, TICKETS, 2)), told=np.zeros((cards, TOLD, 3)),
-        merging=np.zeros((cards, 2, MERGING, 5)), free_at=np.zeros((cards, TAGS)))
+        stored=np.zeros((cards, STORES, 2)), tickets=np.zeros((cards, TICKETS, 2)),
+        told=np.zeros((cards, TOLD, TOLD_FIELDS)), merging=np.zeros((cards, 2, MERGING, 5)),
+        free_at=np.zeros((cards, TAGS)))
     w.read.next[:-1] = np.arange(1, len(w.read))    # place 0 is the head of the free ones
     w.g[0].top_time = np.inf
     return w

@@ -13,11 +13,12 @@ from ..timing import CYCLE_NS
 from ..transmit import RAW_FRAMES
 from . import run
 from .cells import Cells
-from .state import AGAIN_STREAM, CARD, PAGE, RAW_LANE, SEND_STREAM, START, STREAM
+from .state import AGAIN_STREAM, CARD, LANE, PAGE, RAW_LANE, SEND_STREAM, START, STREAM
 
 Ring, Reason = abi.Ring, abi.Reason
 RINGS = {SEND_STREAM: Ring.SEND, AGAIN_STREAM: Ring.RETRANSMIT}
 _PROGRAM = CARD.names.index("program")
+_HEAD, _TAIL = (LANE.names.index(name) for name in ("head", "tail"))
 _AT, _ACTIVE, _WORK, _KNOWN, _PSN, _RSN, _LOCAL, _REMOTE, _LENGTH, _LAST, _CUT, _INDEX, _NOW_FRAME, _SEGMENTS = (
     STREAM.names.index(name) for name in ("at", "active", "work", "known", "psn", "rsn", "local", "remote", "length",
                                           "last", "cut", "index", "now_frame", "segments"))
@@ -46,7 +47,9 @@ class CompiledTransmitPath(TransmitPath):
 
     def bind(self):
         """The arrays are others."""
-        self._streams = [Cells(self._machine.w.stream.reshape(-1), 2 * self._number + which) for which in RINGS]
+        w, number = self._machine.w, self._number
+        self._raw_lane = Cells(w.lane.reshape(-1), w.lane.shape[1] * number + RAW_LANE).numbers
+        self._streams = [Cells(w.stream.reshape(-1), 2 * number + which) for which in RINGS]
 
     # ------------------------------------------------------------------------------------------ descriptors
 
@@ -154,8 +157,8 @@ class CompiledTransmitPath(TransmitPath):
     def choose_raw(self):
         """Take raw frames, as many as may be under way."""
         rings, now = self.card.rings, self.card.loop.now_ns
-        lane = self._machine.w.lane[self._number, RAW_LANE]
-        while rings.peek(Ring.NIC_TX) is not None and lane.tail - lane.head < RAW_FRAMES:
+        lane = self._raw_lane
+        while rings.peek(Ring.NIC_TX) is not None and lane[_TAIL] - lane[_HEAD] < RAW_FRAMES:
             taken = max(now, rings.came(Ring.NIC_TX) + CYCLE_NS)
             entry = rings.take(Ring.NIC_TX)
             found = abi.NIC_TX.unpack(entry)
