@@ -19,6 +19,7 @@ JOIN = "join"           # of two bits that are one: a cell of no library
 _LUT = re.compile(r"LUT\d|INV$|BUF$")
 _BLOCK_RAM = re.compile(r"RAMB|URAM")
 _ADDRESS = re.compile(r"(ADDR|DPRA|A)[A-H]?\d*$")
+_OF_PORT = re.compile(r"DO[A-H]$")
 _DISTRIBUTED = re.compile(r"RAM\d+")
 
 
@@ -147,9 +148,11 @@ def _timing(flat):
         else:                                               # registers; what else there is counts as one
             starts.update(dict.fromkeys(outputs, 0.0))
         if _DISTRIBUTED.match(kind) or kind.startswith("SRL"):
-            addresses = [bit for pin, bits in pins.items() if _ADDRESS.match(pin) for bit in bits]
-            for output in outputs:
-                arcs[output] += [(bit, LUT_NS, True) for bit in addresses]
+            for pin in driven:      # a port of several, DOA, is read by its own address, ADDRA
+                read_by = re.compile(f"ADDR{pin[2:]}$") if _OF_PORT.match(pin) else _ADDRESS
+                addresses = [bit for name, bits in pins.items() if read_by.match(name) for bit in bits]
+                for output in pins.get(pin, ()):
+                    arcs[output] += [(bit, LUT_NS, True) for bit in addresses]
         for bit in inputs:
             ends.setdefault(bit, outputs[0] if outputs else None)
     return arcs, starts, ends
