@@ -140,6 +140,7 @@ class Window(wiring.Component):
         seen = self._classify(m, request, too_far, row)
         verdict, mark, slide, insert = Signal(Verdict), Signal(bits), Signal(24), Signal()
         psn, position, seal = Signal(32), Signal(range(bits)), Signal()     # position: its bits after the slide
+        slides = Signal()       # there is something to slide over or to insert
         to_match, matched = Signal(), Signal()
 
         marked, advanced = Signal(bits), Signal(bits)
@@ -194,7 +195,7 @@ class Window(wiring.Component):
                 m.d.sync += [
                     verdict.eq(seen.verdict), matched.eq(self.match_space), psn.eq(seen.psn),
                     position.eq(seen.distance), mark.eq(seen.mark), slide.eq(seen.slide), insert.eq(seen.insert),
-                    seal.eq(seen.seal),
+                    seal.eq(seen.seal), slides.eq(seen.slides),
                 ]
                 with m.If(active):
                     m.next = "EFFECT"
@@ -202,7 +203,7 @@ class Window(wiring.Component):
                         m.next = "CONTROL"
             with m.State("EFFECT"):  # marks the packet and slides over what came before
                 m.d.comb += [result.bitmap.eq(advanced), result.base.eq(row.base + ones)]
-                with m.If((slide != 0) | insert | advanced[0]):
+                with m.If(slides | advanced[0]):
                     m.d.sync += [row.bitmap.eq(advanced), row.base.eq(row.base + ones), mark.eq(0)]
                     m.next = "SLIDE"
                 with m.Elif(out_free):
@@ -264,11 +265,13 @@ class Window(wiring.Component):
         """What a request means against its window; combinational."""
         bits = self.params.window_bits
         seen = Signal(data.StructLayout({
-            "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "slide": 24, "insert": 1, "seal": 1}))
+            "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "slide": 24, "insert": 1, "seal": 1,
+            "slides": 1}))
         distance, cum_distance = Signal(signed(24)), Signal(signed(24))
         place, reorder = distance[:exact_log2(bits)], Signal(range(bits), name="reorder")   # `reorder`: less 1
         behind, far, stale, inside, received, newest = (Signal(name=n) for n in (
             "behind", "far", "stale", "inside", "received", "newest"))
+        newer = up_to(m, reversed(row.bitmap), or_, "newer")    # whether a packet came, or a newer one; the last first
         m.d.comb += [
             distance.eq(request.psn - row.base[:24]),
             cum_distance.eq(self.cum - row.base[:24]),
@@ -279,14 +282,15 @@ class Window(wiring.Component):
             stale.eq(behind & (distance < cum_distance)),
             inside.eq(~behind & (distance < bits)),
             received.eq(inside & (row.bitmap >> place)[0]),
-            newest.eq(~inside | ~(row.bitmap & ~below(m, place, bits, "older")).any()),
+            newest.eq(~inside | ~(Cat(reversed(newer)) >> place)[0]),
         ]
         m.d.sync += reorder.eq(Mux(self.reorder_distance > bits, bits - 1,
                                    Mux(self.reorder_distance == 0, 0, self.reorder_distance - 1)))
         with m.If(far):
             m.d.comb += seen.verdict.eq(Verdict.FAR)
         with m.Elif(request.probe):
-            m.d.comb += [seen.verdict.eq(Verdict.PROBE), seen.seal.eq(1), seen.slide.eq(Mux(behind, 0, distance))]
+            m.d.comb += [seen.verdict.eq(Verdict.PROBE), seen.seal.eq(1), seen.slide.eq(Mux(behind, 0, distance)),
+                         seen.slides.eq(~behind & (request.psn != row.base[:24]))]
         with m.Elif(stale):
             m.d.comb += seen.verdict.eq(Verdict.STALE)
         with m.Elif(request.retransmission):
@@ -303,7 +307,7 @@ class Window(wiring.Component):
         with m.Else():
             m.d.comb += [seen.verdict.eq(Verdict.ACCEPT), seen.seal.eq(request.ack_req)]
             with m.If(newest & (distance > reorder)):
-                m.d.comb += [seen.insert.eq(1), seen.slide.eq(distance - reorder)]
+                m.d.comb += [seen.insert.eq(1), seen.slides.eq(1), seen.slide.eq(distance - reorder)]
             with m.Else():
                 m.d.comb += seen.mark.eq(one_hot(1, place, bits))
         return seen
