@@ -9,6 +9,7 @@ from .. import abi
 from ..layouts import NODE
 from ..logic import below, encoded, first, one_hot, total
 from ..params import CardParams
+from .compared import Compared
 from .index_of import IndexOf
 
 COUNT_WIDTH = 9         # of the holes of one node
@@ -253,7 +254,7 @@ class HeadCache(wiring.Component):
         header = data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24})
         asked, looked = Signal(header, name="asked"), Signal(header, name="looked")
         m.submodules.head, m.submodules.hit = head, hit = IndexOf(n), IndexOf(n)
-        own, inside, heads, hits = (Signal(n, name=name) for name in ("own", "inside", "heads", "hits"))
+        own, inside, heads = (Signal(n, name=name) for name in ("own", "inside", "heads"))
 
         def compare(header, entry, name):
             """Whether a node is of a header's list, and whether it has its RSN."""
@@ -268,16 +269,20 @@ class HeadCache(wiring.Component):
         m.d.comb += [asked.qpn.eq(match.qpn), asked.generation.eq(match.generation), asked.rsn.eq(match.rsn)]
         with m.If(match.look_en):
             m.d.sync += looked.eq(asked)
-        for k in range(n):      # `look_en` comes late: it enables
-            for which, bits in enumerate((own, inside)):
-                with m.If(match.look_en | filled[k]):
-                    m.d.sync += bits[k].eq(Mux(filled[k], Mux(match.look_en, coming[0][which], staying[which]),
-                                               coming[1 + k][which]))
+        for which, (bits, name) in enumerate(((own, "listed_ones"), (inside, "holding_ones"))):
+            m.submodules[name] = kept = Compared(n)
+            m.d.comb += [
+                kept.look_en.eq(match.look_en), kept.entries.eq(Cat(each[which] for each in coming[1:])),
+                kept.filled.eq(filled), kept.node.eq(Mux(match.look_en, coming[0][which], staying[which])),
+                bits.eq(kept.bits),
+            ]
         m.d.comb += [
-            heads.eq(own & Cat(tag.head for tag in tags)), hits.eq(inside & Cat(tag.valid for tag in tags)),
-            head.i.eq(heads), match.head.eq(head.found), match.head_index.eq(head.index),
+            heads.eq(own & Cat(tag.head for tag in tags)),
+            head.i.eq(own), head.among.eq(Cat(tag.head for tag in tags)),
+            match.head.eq(head.found), match.head_index.eq(head.index),
             match.head_node.eq(record(match.head_index)),
-            hit.i.eq(hits), match.hit.eq(hit.found), match.index.eq(hit.index),
+            hit.i.eq(inside), hit.among.eq(Cat(tag.valid for tag in tags)),
+            match.hit.eq(hit.found), match.index.eq(hit.index),
         ]
         m.d.sync += match.cached.eq(total(own & Cat(tag.valid for tag in tags)))
         return heads

@@ -27,19 +27,25 @@ class Passing(wiring.Component):
         The header's node follows the head.
     space : In(1)
         For a retirement.
+    ripe : In(1)
+        Otherwise a head that is done may go.
     behind : Out(1)
         The header is behind the head.
     retires : Out(1)
         The head has to go: it does if there is space.
-    looked : Out(1)
-        The header goes on.
+    retire_head, retire_ripe : Out(1)
+        It does, or the one that is done.
+    looked, free : Out(1)
+        The header goes on; then, or if there is none, another one may come.
     """
 
     def __init__(self):
         super().__init__({
             "valid": In(1), "held_up": In(1), "is_header": In(1), "any_head": In(1), "rsn": In(24),
             "passed_rsn": In(24), "far": In(1), "head": In(1), "head_rsn": In(24), "head_end": In(24), "older": In(1),
-            "follows": In(1), "space": In(1), "behind": Out(1), "retires": Out(1), "looked": Out(1),
+            "follows": In(1), "space": In(1), "ripe": In(1),
+            "behind": Out(1), "retires": Out(1), "retire_head": Out(1), "retire_ripe": Out(1),
+            "looked": Out(1), "free": Out(1),
         })
 
     def elaborate(self, platform):
@@ -53,5 +59,7 @@ class Passing(wiring.Component):
             self.behind.eq(distance[23]), self.retires.eq(go & ~self.older & self.head & passed),
             # Beside the one head that goes, a header may pass if its node is the new head.
             self.looked.eq(go & (~self.retires | (self.space & (self.follows | ~self.is_header)))),
+            self.retire_head.eq(self.retires & self.space), self.retire_ripe.eq(~self.retires & self.ripe & self.space),
+            self.free.eq(~self.valid | self.looked),
         ]
         return m

@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from ..logic import below, choose, lowest, total, up_to
 from ..params import CardParams
 from ..ticket import EXTENDED_TICKET_WIDTH
+from .older import Older
 
 
 class MatchItem(data.Struct):
@@ -97,7 +98,7 @@ class WaitQueue(wiring.Component):
                 removing[k].eq(self.remove_en & there[k] & here[k]),
             ]
         gone, picks = up_to(m, removing, or_, "gone"), lowest(m, ready, "ready")
-        self._ask(m, line, used, there, own, here, gone)
+        self._ask(m, line, used, there, own, gone)
         places = [e.place for e in line]
         m.d.comb += [
             self.waiting.eq(Cat(waits.any() for waits in waiting)),
@@ -139,17 +140,20 @@ class WaitQueue(wiring.Component):
         ]
         return m
 
-    def _ask(self, m, line, used, there, own, here, gone):
+    def _ask(self, m, line, used, there, own, gone):
         """Keep a bit for each header that is older than the one asked for, while headers come and go."""
         n, width, passed = len(line), self.params.qpn_width, up_to(m, own, or_, "passed")
         older, asked, coming = Signal(n, name="older_ones"), Signal(n), Signal(2)
         asked_qpn, asked_queued = Signal(width), Signal()
+        m.submodules.answer = answer = Older(n)
         m.d.comb += [
             asked.eq(Cat(t & (e.qpn == self.ask_qpn[:width]) & ~o
                          for t, e, o in zip(there, line, passed, strict=True))),
             coming.eq(Cat(self.insert_en & ~queued & (self.item.qpn[:width] == qpn[:width]) for qpn, queued in (
                 (asked_qpn, asked_queued), (self.ask_qpn, self.ask_queued)))),
-            self.older.eq(Mux(self.remove_en, (older & ~here).any(), older.any()) | coming[0]),
+            answer.i.eq(older), answer.remove_en.eq(self.remove_en), answer.place.eq(self.place),
+            answer.coming.eq(coming[0]), self.older.eq(answer.o),
+            *[place.eq(e.place) for place, e in zip(answer.places, line, strict=True)],
         ]
         with m.If(self.ask_en):
             m.d.sync += [asked_qpn.eq(self.ask_qpn), asked_queued.eq(self.ask_queued)]
