@@ -36,3 +36,29 @@ class IndexOf(wiring.Component):
         bits = self.i & self.among
         m.d.comb += [self.index.eq(encoded(bits)), self.found.eq(bits.any())]
         return m
+
+
+class BitOf(wiring.Component):
+    """One of some bits, chosen by which is set of others. Combinational; a block of its own for the same reason.
+
+    Parameters
+    ----------
+    width : int
+
+    Members
+    -------
+    i, among : In(width)
+        At most one bit is set in both.
+    bits : In(width)
+    o : Out(1)
+        0 if none is.
+    """
+
+    def __init__(self, width):
+        self.width = width
+        super().__init__({"i": In(width), "among": In(width), "bits": In(width), "o": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq((self.i & self.among & self.bits).any())
+        return m

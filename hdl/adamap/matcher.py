@@ -222,10 +222,11 @@ class Matcher(wiring.Component):
             waits.ask_qpn.eq(choice.item.qpn), waits.ask_queued.eq(choice.source == Source.WAITING),
             waits.ask_place.eq(choice.place),
             cache.qpn.eq(choice.item.qpn), cache.generation.eq(choice.item.generation), cache.rsn.eq(choice.item.rsn),
+            cache.reach.passed_rsn.eq(choice.item.rsn - beyond), cache.reach.far.eq(beyond[22]),
+            cache.reach.is_header.eq(choice.source != Source.FORCE), cache.reach.any_head.eq(choice.any_head),
         ]
         with m.If(chosen.ready):
-            m.d.sync += [look.valid.eq(chosen.valid), look.chosen.eq(choice), look.far.eq(beyond[22]),
-                         look.passed_rsn.eq(choice.item.rsn - beyond)]
+            m.d.sync += [look.valid.eq(chosen.valid), look.chosen.eq(choice)]
 
     def _look_up(self, m, waits, lane, space, look, looked, free, resolve, newest, quiet):
         """Third stage: find the header's node; take the list's head out if it is finished or passed over."""
@@ -237,10 +238,8 @@ class Matcher(wiring.Component):
             # A header of the same QP that may join or leave the queue right now is waited for.
             passing.held_up.eq(resolve.valid & (resolve.item.qpn == item.qpn) & is_header
                                & (~resolve.hit | (resolve.source == Source.WAITING))),
-            passing.valid.eq(look.valid), passing.is_header.eq(is_header), passing.any_head.eq(look.chosen.any_head),
-            passing.rsn.eq(item.rsn), passing.passed_rsn.eq(look.passed_rsn), passing.far.eq(look.far),
-            passing.head.eq(cache.head), passing.head_rsn.eq(cache.head_node.rsn),
-            passing.head_end.eq(cache.head_node.end), passing.older.eq(older), passing.space.eq(space),
+            passing.valid.eq(look.valid), passing.is_header.eq(is_header), passing.passed.eq(cache.passed),
+            passing.older.eq(older), passing.space.eq(space),
             passing.follows.eq(cache.hit & cache.next & ~item.probe), looked.eq(passing.looked), free.eq(passing.free),
             cache.retire_head.eq(passing.retire_head),
             passing.ripe.eq(cache.ripe & ~quiet), cache.retire_ripe.eq(passing.retire_ripe),
@@ -254,7 +253,7 @@ class Matcher(wiring.Component):
             resolve.valid.eq(looked & is_header), resolve.item.eq(item), resolve.source.eq(source),
             resolve.place.eq(look.chosen.place), resolve.older.eq(older),
             resolve.hit.eq(cache.hit & ~item.probe & ~older), resolve.index.eq(cache.index),
-            resolve.head.eq(cache.head), resolve.behind.eq(cache.head & passing.behind),
+            resolve.head.eq(cache.head), resolve.behind.eq(cache.behind),
             resolve.head_rsn.eq(cache.head_node.rsn),
         ]
 
@@ -317,8 +316,8 @@ def _CHOSEN(params):
 
 
 def _LOOK(params):
-    """What is looked up: a node that ends before ``passed_rsn`` is passed over. ``far``: by 2^22 or more."""
-    return data.StructLayout({"valid": 1, "chosen": _CHOSEN(params), "passed_rsn": 24, "far": 1})
+    """What is looked up."""
+    return data.StructLayout({"valid": 1, "chosen": _CHOSEN(params)})
 
 
 def _RESOLVE(params):
