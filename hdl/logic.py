@@ -77,6 +77,16 @@ def first(bits):
     return Cat(Mux(low.any(), first(low), first(high)), ~low.any())
 
 
+def leading(bits, value):
+    """Number of low bits of ``bits``, of which there is a power of two, that equal ``value`` before the first other
+    one; by halves, and no sum: where the lower half is whole, the upper one's number follows its bits."""
+    if len(bits) == 1:
+        return bits if value else ~bits
+    low, high = bits[:len(bits) // 2], bits[len(bits) // 2:]
+    of_high = leading(high, value)
+    return Mux(low.all() if value else ~low.any(), Cat(of_high[:-1], ~of_high[-1], of_high[-1]), leading(low, value))
+
+
 def above(value, number):
     """Whether a signal is larger than a constant, without the carry chain that ``>`` becomes."""
     if number < 0 or number >> len(value):

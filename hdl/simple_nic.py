@@ -218,8 +218,11 @@ class SimpleNicRx(wiring.Component):
             final.eq(left <= PAYLOAD_MAX),
             request.last.eq(final),
             request.length.eq(Mux(final, left, PAYLOAD_MAX)),
+            moving.i.p.eq(move),
         ]
-        m.d.sync += [self.refuse.stb.eq(0), promised.eq(promised + taken - told)]
+        # Which slot is next changes only with a frame: it is known early.
+        m.d.sync += [self.refuse.stb.eq(0), promised.eq(promised + taken - told),
+                     position.eq((self.slot.position + promised) & (self.slot.size - 1))]
         with m.FSM() as fsm:
             with m.State("INFO"):
                 # waits for a frame, and for a place for it; decides about it
@@ -228,38 +231,30 @@ class SimpleNicRx(wiring.Component):
                     move.discard.eq(no_slot | too_long),
                     entry.roce.eq(info.roce), entry.host.eq(info.host), entry.length.eq(info.length),
                     entry.time_ns.eq(self.time_ns),
-                    left.eq(info.length), position.eq((self.slot.position + promised) & (self.slot.size - 1)),
+                    left.eq(info.length), offset.eq(position << slot_log2),
                     self.refuse.reason.eq(Mux(no_slot, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
                 ]
                 with m.If(self.i_info.valid & moving.i.ready & (promised != IN_FLIGHT)):
-                    m.next = "OFFSET"
+                    m.next = "ADDRESS"
                     with m.If(no_slot | too_long):
-                        m.d.comb += self.i_info.ready.eq(1)
                         m.d.sync += self.refuse.stb.eq(1)
                         m.next = "TAKEN"
                     with m.Else():
                         m.d.comb += taken.eq(1)
-            with m.State("OFFSET"):
-                # one cycle for the offset
-                m.d.sync += offset.eq(position << slot_log2)
-                m.next = "ADDRESS"
             with m.State("ADDRESS"):
                 # one cycle for the address
                 m.d.sync += address.eq(self.registers.nic_rx_buffer + offset)
                 m.next = "REQUEST"
             with m.State("REQUEST"):
-                # waits for the requests to be accepted; takes the info with the last one
-                m.d.comb += [
-                    self.o_request.valid.eq(1), self.i_info.ready.eq(self.o_request.ready & final),
-                    moving.i.valid.eq(self.i_info.ready), moving.i.p.eq(move),
-                ]
+                # waits for the requests to be accepted
+                m.d.comb += self.o_request.valid.eq(1)
                 with m.If(self.o_request.ready):
                     m.d.sync += [address.eq(address + PAYLOAD_MAX), left.eq(left - PAYLOAD_MAX)]
                     with m.If(final):
-                        m.next = "INFO"
+                        m.next = "TAKEN"
             with m.State("TAKEN"):
-                # one cycle to hand a refused frame on
-                m.d.comb += [moving.i.valid.eq(1), moving.i.p.eq(move)]
+                # one cycle to take the info: whoever gives it hears nothing of requests within a cycle
+                m.d.comb += [self.i_info.ready.eq(1), moving.i.valid.eq(1)]
                 m.next = "INFO"
 
         gone = Signal()         # the last beat of a frame

@@ -1,9 +1,11 @@
 """Small parts for streams: a gate, queues, pipeline registers, arbiters."""
 
-from amaranth import Array, Const, Module, Shape, Signal
+from amaranth import Cat, Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
+
+from .logic import choose, encoded
 
 LUT_RAM_DEPTH = 64  # deepest queue kept in distributed memory; deeper ones use block memory
 
@@ -94,6 +96,33 @@ class PipelineRegister(wiring.Component):
         return m
 
 
+class ReadyRegister(wiring.Component):
+    """Registers ``ready``; payload and ``valid`` pass through combinationally.
+
+    One item per cycle, latency 0, holds up to one item.
+
+    Members
+    -------
+    i, o : In/Out(stream.Signature(shape))
+    """
+
+    def __init__(self, shape):
+        self.shape = shape
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform):
+        m = Module()
+        spare, held = Signal(self.shape), Signal()
+        m.d.comb += [
+            self.i.ready.eq(~held), self.o.valid.eq(held | self.i.valid),
+            Value.cast(self.o.payload).eq(Mux(held, Value.cast(spare), Value.cast(self.i.payload))),
+        ]
+        m.d.sync += held.eq(self.o.valid & ~self.o.ready)
+        with m.If(~held):
+            m.d.sync += spare.eq(self.i.payload)
+        return m
+
+
 class Skid(wiring.Component):
     """Registers payload, ``valid`` and ``ready``: cuts every combinational path.
 
@@ -160,35 +189,30 @@ class PacketArbiter(wiring.Component):
         return payload.last
 
     def elaborate(self, platform):
-        m = Module()
-        owner = Signal(ceil_log2(max(self.n, 2)))
-        inside = Signal()                       # a packet is under way: `owner` keeps the grant
-        grant = Signal.like(owner)
-        valids = Array(s.valid for s in self.i)
-        load = Signal()
+        m, n = Module(), self.n
+        owner = Signal(ceil_log2(max(n, 2)))
+        inside, load = Signal(), Signal()       # a packet is under way: `owner` keeps the grant
+        open_, granted = Signal(n), Signal(n)   # who is taken if he has something; who is
+        m.d.comb += load.eq(~self.o.valid | self.o.ready)
 
-        m.d.comb += [grant.eq(owner), load.eq(~self.o.valid | self.o.ready)]
-        with m.If(~inside), m.Switch(owner):
-            for current in range(self.n):
-                with m.Case(current):
-                    for step in reversed(range(1, self.n)):
-                        candidate = (current + step) % self.n
-                        with m.If(self.i[candidate].valid):
-                            m.d.comb += grant.eq(candidate)
+        def turn(other, k):
+            """Owners behind whom ``other`` comes before input ``k``."""
+            return Cat(owner == each for each in range(n) if (other - each - 1) % n < (k - each - 1) % n).any()
 
+        for k, s in enumerate(self.i):
+            others = Cat(other.valid & turn(j, k) for j, other in enumerate(self.i) if j != k)
+            # `ready` looks at the others' `valid` alone: whoever offers late hears early.
+            m.d.comb += [open_[k].eq(Mux(inside, owner == k, ~others.any())), granted[k].eq(open_[k] & s.valid),
+                         s.ready.eq(load & open_[k])]
         with m.If(load):
-            m.d.sync += self.o.valid.eq(valids[grant])
-        with m.Switch(grant):
-            for k, s in enumerate(self.i):
-                with m.Case(k):
-                    m.d.comb += s.ready.eq(load)
-                    with m.If(load & s.valid):
-                        m.d.sync += [
-                            self.o.payload.eq(s.payload),
-                            self.source.eq(k),
-                            owner.eq(k),
-                            inside.eq(~self.is_last(s.payload)),
-                        ]
+            m.d.sync += self.o.valid.eq(granted.any())
+        with m.If(load & granted.any()):
+            grant = encoded(granted)
+            m.d.sync += [
+                Value.cast(self.o.payload).eq(choose(granted, [s.payload for s in self.i])),
+                self.source.eq(grant), owner.eq(grant),
+                inside.eq(~choose(granted, [self.is_last(s.payload) for s in self.i])),
+            ]
         return m
 
 

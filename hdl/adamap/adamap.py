@@ -131,9 +131,10 @@ class Adamap(wiring.Component):
         with m.If(cum.create_done):
             m.d.sync += started.eq(0)
 
+        # What comes of it is looked at two cycles after a row was asked for.
+        m.d.sync += [second.share_en.eq(window.row_en), second.share_index.eq(window.row_index)]
         m.d.comb += [
             window.reorder_distance.eq(registers.reorder_distance),
-            second.share_en.eq(window.row_en), second.share_index.eq(window.row_index),
             window.match_space.eq(second.space & second.share), second.unmatched.eq(window.unmatched),
             cum.read_en.eq(window.row_en), cum.read_index.eq(window.row_index), window.cum.eq(cum.read_data),
             builder.time_ns.eq(self.time_ns), builder.node_age_ns.eq(registers.node_age_ns),

@@ -50,6 +50,65 @@ def encoding_of(params, counts):
     return found
 
 
+class Measure(wiring.Component):
+    """Finds how much of a run fits a draft. A block of its own: its many levels are not for its surroundings.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    base, counts : In(32), In(Counts)
+        Of the draft.
+    run_psn, run_length, measuring, piece
+        As :class:`Growth` has them.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "base": In(32), "counts": In(Counts), "run_psn": In(32), "run_length": In(24), "measuring": In(1),
+            "piece": Out(Piece),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        base, old = self.base, self.counts
+        offset, merge, far = Signal(32), Signal(), Signal()
+        fitting = {name: Signal(range(abi.HOLES_MAX[abi.Encoding[name]] + 1), name=f"in_{name.lower()}")
+                   for name in self.params.node_encodings}
+        m.d.comb += [
+            offset.eq(self.run_psn - base),
+            merge.eq((old.count != 0) & (offset == old.end)),
+            far.eq(offset[abi.OFFSET_BITS:].any()),
+        ]
+        if "LIST" in fitting:
+            bits = len(fitting["LIST"])
+            places, space = (abi.LIST_HOLES - old.count)[:bits], ((1 << bits) - offset[:bits])[:bits + 1]
+            with m.If(~far & (old.count < abi.LIST_HOLES)):
+                # `space` is that to the end of the span, where it is short.
+                m.d.comb += fitting["LIST"].eq(
+                    Mux(offset[bits:abi.OFFSET_BITS].all() & (space < places), space, places))
+        if "RUNS" in fitting:
+            place = Mux(merge, old.runs <= abi.RUNS_MAX, (old.runs < abi.RUNS_MAX) & ~far)
+            with m.If(place & (old.count < abi.RUNS_HOLES)):
+                m.d.comb += fitting["RUNS"].eq((abi.RUNS_HOLES - old.count)[:7])
+        if "BITMAP" in fitting:
+            near = offset[:COUNT_WIDTH]
+            with m.If(~offset[COUNT_WIDTH:].any() & ~above(near, abi.NODE_BODY_BITS - 1)):
+                m.d.comb += fitting["BITMAP"].eq(abi.NODE_BODY_BITS - near)
+        # The most that one of them holds, found by comparing all with all.
+        fits = list(fitting.values())
+        best = [Cat(Const(1), *(a > b if j < k else a >= b for j, b in enumerate(fits) if j != k)).all()
+                for k, a in enumerate(fits)]
+        whole = Cat(self.run_length <= fit for fit in fits).any()
+        with m.If(self.measuring):
+            m.d.sync += [self.piece.offset.eq(offset),
+                         self.piece.length.eq(Mux(whole, self.run_length, choose(best, fits)))]
+        return m
+
+
 class Growth(wiring.Component):
     """Measures and adds: a piece of a run per two cycles, an entry of an older body per cycle.
 
@@ -82,46 +141,15 @@ class Growth(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self._measure(m)
+        m.submodules.measure = measure = Measure(self.params)
+        m.d.comb += [
+            measure.base.eq(self.draft.base), measure.counts.eq(self.draft.counts), measure.run_psn.eq(self.run_psn),
+            measure.run_length.eq(self.run_length), measure.measuring.eq(self.measuring), self.piece.eq(measure.piece),
+        ]
         counts, merge = self._count(m)
         m.d.comb += self.wanted.eq(encoding_of(self.params, counts))
         self._grow(m, counts, merge)
         return m
-
-    def _measure(self, m):
-        """As much of the run as fits the draft."""
-        base, old = self.draft.base, self.draft.counts
-        offset, merge, far = Signal(32), Signal(), Signal()
-        fitting = {name: Signal(range(abi.HOLES_MAX[abi.Encoding[name]] + 1), name=f"in_{name.lower()}")
-                   for name in self.params.node_encodings}
-        m.d.comb += [
-            offset.eq(self.run_psn - base),
-            merge.eq((old.count != 0) & (offset == old.end)),
-            far.eq(offset[abi.OFFSET_BITS:].any()),
-        ]
-        if "LIST" in fitting:
-            bits = len(fitting["LIST"])
-            places, space = (abi.LIST_HOLES - old.count)[:bits], ((1 << bits) - offset[:bits])[:bits + 1]
-            with m.If(~far & (old.count < abi.LIST_HOLES)):
-                # `space` is that to the end of the span, where it is short.
-                m.d.comb += fitting["LIST"].eq(
-                    Mux(offset[bits:abi.OFFSET_BITS].all() & (space < places), space, places))
-        if "RUNS" in fitting:
-            place = Mux(merge, old.runs <= abi.RUNS_MAX, (old.runs < abi.RUNS_MAX) & ~far)
-            with m.If(place & (old.count < abi.RUNS_HOLES)):
-                m.d.comb += fitting["RUNS"].eq((abi.RUNS_HOLES - old.count)[:7])
-        if "BITMAP" in fitting:
-            near = offset[:COUNT_WIDTH]
-            with m.If(~offset[COUNT_WIDTH:].any() & ~above(near, abi.NODE_BODY_BITS - 1)):
-                m.d.comb += fitting["BITMAP"].eq(abi.NODE_BODY_BITS - near)
-        # The most that one of them holds, found by comparing all with all.
-        fits = list(fitting.values())
-        best = [Cat(Const(1), *(a > b if j < k else a >= b for j, b in enumerate(fits) if j != k)).all()
-                for k, a in enumerate(fits)]
-        whole = Cat(self.run_length <= fit for fit in fits).any()
-        with m.If(self.measuring):
-            m.d.sync += [self.piece.offset.eq(offset),
-                         self.piece.length.eq(Mux(whole, self.run_length, choose(best, fits)))]
 
     def _count(self, m):
         """The counters with what is added, and whether that continues the last run."""

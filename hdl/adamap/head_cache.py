@@ -9,7 +9,8 @@ from .. import abi
 from ..layouts import NODE
 from ..logic import below, encoded, first, one_hot, total
 from ..params import CardParams
-from .index_of import IndexOf
+from .compared import REACH, WHOSE, Compared, Comparison
+from .index_of import BitOf, IndexOf
 
 COUNT_WIDTH = 9         # of the holes of one node
 ENCODING_WIDTH = 2      # of the encodings there are
@@ -37,7 +38,7 @@ class Tag(data.Struct):
     """What the lookup compares of an entry, and what changes.
 
     ``head``: the first node of its list. ``linked``: the next one of its list is cached. ``touched``: a hole of it was
-    filled. ``done``: all were.
+    filled. ``done``: all were. ``end`` is the RSN behind the node.
     """
 
     valid: 1
@@ -49,6 +50,7 @@ class Tag(data.Struct):
     qpn: 24
     generation: 8
     rsn: 24
+    end: 24
     count: COUNT_WIDTH
 
 
@@ -70,9 +72,10 @@ def index_width(params):
 def match_port(params):
     """The matcher's side, as the matcher sees it.
 
-    ``look_en`` takes ``qpn``, ``generation``, ``rsn``. From the next cycle to that of the next ``look_en`` the port
-    shows of the entries as they then are: ``hit``, ``index`` of the node with that RSN, ``next`` (it follows the
-    list's head), and ``head``, ``head_index``, ``head_node`` of the list's first node; a cycle later ``cached``, the
+    ``look_en`` takes ``qpn``, ``generation``, ``rsn`` and ``reach``. From the next cycle to that of the next
+    ``look_en`` the port shows of the entries as they then are: ``hit``, ``index`` of the node with that RSN, ``next``
+    (it follows the list's head), and ``head``, ``head_index``, ``head_node`` of the list's first node, with ``behind``
+    and ``passed`` of :class:`~weft.hdl.adamap.compared.Comparison` (both 0 without one); a cycle later ``cached``, the
     number of its nodes. ``ripening``: a head has no open holes. ``ripe`` shows it a cycle later, but not after a flush.
     ``retire_head`` and ``retire_ripe`` take the one or the other out of its list, one per cycle.
 
@@ -82,9 +85,9 @@ def match_port(params):
     """
     index = index_width(params)
     return wiring.Signature({
-        "look_en": Out(1), "qpn": Out(24), "generation": Out(8), "rsn": Out(24),
+        "look_en": Out(1), "qpn": Out(24), "generation": Out(8), "rsn": Out(24), "reach": Out(REACH),
         "hit": In(1), "index": In(index), "next": In(1),
-        "head": In(1), "head_index": In(index), "head_node": In(Record),
+        "head": In(1), "head_index": In(index), "head_node": In(Record), "behind": In(1), "passed": In(1),
         "cached": In(range(params.cache_entries + 1)),
         "ripening": In(1), "ripe": In(1), "ripe_index": In(index), "ripe_node": In(Record),
         "retire_head": Out(1), "retire_ripe": Out(1), "flush_en": Out(1), "flush_qpn": Out(24),
@@ -216,7 +219,7 @@ class HeadCache(wiring.Component):
             with m.If(filled[k]):
                 m.d.sync += tag.eq(Tag.const({"valid": 1}))
                 m.d.sync += [tag.head.eq(~goes_on | left), tag.qpn.eq(node.qpn), tag.generation.eq(node.generation),
-                             tag.rsn.eq(node.rsn), tag.count.eq(node.count)]
+                             tag.rsn.eq(node.rsn), tag.end.eq(node.rsn + node.count), tag.count.eq(node.count)]
         m.d.sync += fill.free_count.eq(total(free))
         m.d.comb += self.idle.eq(~Cat(tag.reserved for tag in tags).any())
         return m
@@ -250,34 +253,43 @@ class HeadCache(wiring.Component):
     def _look_up(self, m, tags, filled, record):
         """Compare all tags with a header; a cycle later show what is there of its list. The list's head, one-hot."""
         match, node, n = self.match, self.fill.fill_node, len(tags)
-        header = data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24})
-        asked, looked = Signal(header, name="asked"), Signal(header, name="looked")
+        asked, looked = Signal(WHOSE, name="asked"), Signal(WHOSE, name="looked")
+        reaching = Signal(REACH)
         m.submodules.head, m.submodules.hit = head, hit = IndexOf(n), IndexOf(n)
-        own, inside, heads, hits = (Signal(n, name=name) for name in ("own", "inside", "heads", "hits"))
+        own, inside, behind, passed, heads = (
+            Signal(n, name=name) for name in ("own", "inside", "behind", "passed", "heads"))
 
-        def compare(header, entry, name):
-            """Whether a node is of a header's list, and whether it has its RSN."""
-            same, slot = Signal(name=f"{name}_same"), Signal(24, name=f"{name}_slot")
-            m.d.comb += [same.eq(self._same(entry.qpn, header.qpn) & (entry.generation == header.generation)),
-                         slot.eq(header.rsn - entry.rsn[:24])]
-            return same, same & (slot < entry.count)
+        def compare(header, reach, entry, end, name):
+            m.submodules[name] = it = Comparison(self.params.qpn_width)
+            m.d.comb += [it.header.eq(header), it.reach.eq(reach), it.qpn.eq(entry.qpn), it.count.eq(entry.count),
+                         it.generation.eq(entry.generation), it.rsn.eq(entry.rsn), it.next_rsn.eq(end)]
+            return it.of_list, it.holds, it.behind, it.passed
 
-        staying = compare(looked, node, "staying")
-        coming = [compare(asked, entry, name) for entry, name in
-                  [(node, "coming"), *((tag, f"entry{k}") for k, tag in enumerate(tags))]]
+        end = node.rsn + node.count
+        staying = compare(looked, reaching, node, end, "staying")
+        coming = [compare(asked, match.reach, entry, end, name) for entry, end, name in
+                  [(node, end, "coming"), *((tag, tag.end, f"entry{k}") for k, tag in enumerate(tags))]]
         m.d.comb += [asked.qpn.eq(match.qpn), asked.generation.eq(match.generation), asked.rsn.eq(match.rsn)]
         with m.If(match.look_en):
-            m.d.sync += looked.eq(asked)
-        for k in range(n):      # `look_en` comes late: it enables
-            for which, bits in enumerate((own, inside)):
-                with m.If(match.look_en | filled[k]):
-                    m.d.sync += bits[k].eq(Mux(filled[k], Mux(match.look_en, coming[0][which], staying[which]),
-                                               coming[1 + k][which]))
+            m.d.sync += [looked.eq(asked), reaching.eq(match.reach)]
+        for which, (bits, name) in enumerate((
+                (own, "listed_ones"), (inside, "holding_ones"), (behind, "behind_ones"), (passed, "passed_ones"))):
+            m.submodules[name] = kept = Compared(n)
+            m.d.comb += [
+                kept.look_en.eq(match.look_en), kept.entries.eq(Cat(each[which] for each in coming[1:])),
+                kept.filled.eq(filled), kept.node.eq(Mux(match.look_en, coming[0][which], staying[which])),
+                bits.eq(kept.bits),
+            ]
+        for name, bits, o in (("head_behind", behind, match.behind), ("head_passed", passed, match.passed)):
+            m.submodules[name] = says = BitOf(n)
+            m.d.comb += [says.i.eq(own), says.among.eq(Cat(tag.head for tag in tags)), says.bits.eq(bits), o.eq(says.o)]
         m.d.comb += [
-            heads.eq(own & Cat(tag.head for tag in tags)), hits.eq(inside & Cat(tag.valid for tag in tags)),
-            head.i.eq(heads), match.head.eq(head.found), match.head_index.eq(head.index),
+            heads.eq(own & Cat(tag.head for tag in tags)),
+            head.i.eq(own), head.among.eq(Cat(tag.head for tag in tags)),
+            match.head.eq(head.found), match.head_index.eq(head.index),
             match.head_node.eq(record(match.head_index)),
-            hit.i.eq(hits), match.hit.eq(hit.found), match.index.eq(hit.index),
+            hit.i.eq(inside), hit.among.eq(Cat(tag.valid for tag in tags)),
+            match.hit.eq(hit.found), match.index.eq(hit.index),
         ]
         m.d.sync += match.cached.eq(total(own & Cat(tag.valid for tag in tags)))
         return heads

@@ -4,13 +4,13 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
 from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..layouts import MatchRequest, QpRef
 from ..params import CardParams
 from ..stream import Fifo, Skid
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .control import ControlKind, ControlOp
+from .fate import Fate
 from .head_cache import Record, index_width, match_port, retire_port
 from .hold import LongReport
 from .mark_lane import MarkLane, judged_header
@@ -145,14 +145,14 @@ class Matcher(wiring.Component):
         m.submodules.chosen = chosen = Skid(_CHOSEN(p))     # what is compared with all nodes
         look, resolve = Signal(_LOOK(p)), Signal(_RESOLVE(p))
         force, picking = Signal(_FORCE), Signal()
-        looked = Signal()       # the stage is done with its header
+        looked, free = Signal(), Signal()       # the stage is done with its header; it takes another one
         exclusive = Signal()        # a cycle late: what the prefetcher wants decides nothing in its own cycle
         m.d.sync += exclusive.eq(self.exclusive)
         quiet = exclusive | self.i_control.valid
         self._choose(m, waits, entry.o, force, picking, chosen.i, quiet)
-        self._compare(m, waits, chosen.o, look, looked, slack)
+        self._compare(m, waits, chosen.o, look, free, slack)
         newest = self._newest(m, look)
-        self._look_up(m, waits, lane, lane.space & (demands.free > 1), look, looked, resolve, newest, quiet)
+        self._look_up(m, waits, lane, lane.space & (demands.free > 1), look, looked, free, resolve, newest, quiet)
         judge = self._resolve(m, waits, lane, demands, resolve, force, done)
         self._mark(m, lane, marks, judge)
 
@@ -213,21 +213,22 @@ class Matcher(wiring.Component):
                 with m.If(chosen.ready):
                     m.d.sync += turn.eq(1)
 
-    def _compare(self, m, waits, chosen, look, looked, slack):
+    def _compare(self, m, waits, chosen, look, free, slack):
         """Second stage: the header is compared with all nodes, and how far it passes over is subtracted."""
         cache, choice, beyond = self.cache, chosen.p, Signal(24)
         m.d.comb += [
             beyond.eq(Mux(choice.item.probe, 0, slack - 1)),
-            chosen.ready.eq(~look.valid | looked), cache.look_en.eq(chosen.ready), waits.ask_en.eq(chosen.ready),
+            chosen.ready.eq(free), cache.look_en.eq(chosen.ready), waits.ask_en.eq(chosen.ready),
             waits.ask_qpn.eq(choice.item.qpn), waits.ask_queued.eq(choice.source == Source.WAITING),
             waits.ask_place.eq(choice.place),
             cache.qpn.eq(choice.item.qpn), cache.generation.eq(choice.item.generation), cache.rsn.eq(choice.item.rsn),
+            cache.reach.passed_rsn.eq(choice.item.rsn - beyond), cache.reach.far.eq(beyond[22]),
+            cache.reach.is_header.eq(choice.source != Source.FORCE), cache.reach.any_head.eq(choice.any_head),
         ]
         with m.If(chosen.ready):
-            m.d.sync += [look.valid.eq(chosen.valid), look.chosen.eq(choice), look.far.eq(beyond[22]),
-                         look.passed_rsn.eq(choice.item.rsn - beyond)]
+            m.d.sync += [look.valid.eq(chosen.valid), look.chosen.eq(choice)]
 
-    def _look_up(self, m, waits, lane, space, look, looked, resolve, newest, quiet):
+    def _look_up(self, m, waits, lane, space, look, looked, free, resolve, newest, quiet):
         """Third stage: find the header's node; take the list's head out if it is finished or passed over."""
         m.submodules.passing = passing = Passing()
         cache, item, source = self.cache, look.chosen.item, look.chosen.source
@@ -237,12 +238,11 @@ class Matcher(wiring.Component):
             # A header of the same QP that may join or leave the queue right now is waited for.
             passing.held_up.eq(resolve.valid & (resolve.item.qpn == item.qpn) & is_header
                                & (~resolve.hit | (resolve.source == Source.WAITING))),
-            passing.valid.eq(look.valid), passing.is_header.eq(is_header), passing.any_head.eq(look.chosen.any_head),
-            passing.rsn.eq(item.rsn), passing.passed_rsn.eq(look.passed_rsn), passing.far.eq(look.far),
-            passing.head.eq(cache.head), passing.head_rsn.eq(cache.head_node.rsn),
-            passing.head_end.eq(cache.head_node.end), passing.older.eq(older), passing.space.eq(space),
-            passing.follows.eq(cache.hit & cache.next & ~item.probe), looked.eq(passing.looked),
-            cache.retire_head.eq(retires & space), cache.retire_ripe.eq(~retires & cache.ripe & ~quiet & space),
+            passing.valid.eq(look.valid), passing.is_header.eq(is_header), passing.passed.eq(cache.passed),
+            passing.older.eq(older), passing.space.eq(space),
+            passing.follows.eq(cache.hit & cache.next & ~item.probe), looked.eq(passing.looked), free.eq(passing.free),
+            cache.retire_head.eq(passing.retire_head),
+            passing.ripe.eq(cache.ripe & ~quiet), cache.retire_ripe.eq(passing.retire_ripe),
             lane.op_en.eq(cache.retire_head | cache.retire_ripe),
         ]
         op, node = lane.op, Mux(retires, cache.head_node.as_value(), cache.ripe_node.as_value())
@@ -253,60 +253,43 @@ class Matcher(wiring.Component):
             resolve.valid.eq(looked & is_header), resolve.item.eq(item), resolve.source.eq(source),
             resolve.place.eq(look.chosen.place), resolve.older.eq(older),
             resolve.hit.eq(cache.hit & ~item.probe & ~older), resolve.index.eq(cache.index),
-            resolve.head.eq(cache.head), resolve.behind.eq(cache.head & passing.behind),
+            resolve.head.eq(cache.head), resolve.behind.eq(cache.behind),
             resolve.head_rsn.eq(cache.head_node.rsn),
         ]
 
     def _resolve(self, m, waits, lane, demands, resolve, force, done):
         """Fourth stage: the header goes on to its node, waits, or is refused. Reads the node."""
-        cache, item, view = self.cache, resolve.item, self.list
+        m.submodules.fate = fate = Fate()
+        cache, item = self.cache, resolve.item
         judge = Signal(judged_header(self.params))
-        dead, ends, waits_on = Signal(), Signal(), Signal()
         new = resolve.source == Source.NEW
         retired, retired_qpn = Signal(), Signal(24)      # the list has space for another node
         m.d.sync += [retired.eq(lane.op_en), retired_qpn.eq(lane.op.qpn)]
-        tell, space, insert, put_back = (Signal(name=name) for name in ("tell", "space", "insert", "put_back"))
         m.d.comb += [
-            dead.eq(~view.live | (view.generation != item.generation)),
             cache.read_en.eq(resolve.valid), cache.read_index.eq(resolve.index),
-            demands.i.valid.eq(retired | (waits_on & tell)), demands.i.payload.eq(Mux(retired, retired_qpn, item.qpn)),
-            space.eq(~retired & demands.i.ready),
+            fate.valid.eq(resolve.valid), fate.new.eq(new), fate.older.eq(resolve.older), fate.live.eq(self.list.live),
+            fate.list_generation.eq(self.list.generation), fate.generation.eq(item.generation),
+            fate.hit.eq(resolve.hit), fate.head.eq(resolve.head), fate.behind.eq(resolve.behind),
+            fate.more.eq(self.list.more), fate.probe.eq(item.probe),
+            fate.full.eq(resolve.head & (cache.cached >= self.prefetch_depth)),
+            fate.space.eq(~retired & demands.i.ready),
+            demands.i.valid.eq(retired | (fate.misses & fate.tell)),
+            demands.i.payload.eq(Mux(retired, retired_qpn, item.qpn)),
+            self.count_cache_hits.eq(fate.hits & new), self.count_cache_misses.eq(fate.insert & ~item.probe),
+            done.eq(fate.ends),
         ]
-        m.d.sync += [judge.valid.eq(resolve.valid & ends & ~item.probe), judge.hit.eq(0), judge.reason.eq(0),
+        m.d.sync += [judge.valid.eq(fate.ends & ~item.probe), judge.hit.eq(fate.hits), judge.reason.eq(fate.reason),
                      judge.psn.eq(item.psn), judge.slot.eq(item.rsn - cache.read_node.rsn),
                      judge.index.eq(resolve.index)]
-        beyond = resolve.head & (cache.cached >= self.prefetch_depth)   # of all that may be cached
-        with m.If(resolve.valid):
-            with m.If(resolve.older):
-                m.d.comb += [insert.eq(new), put_back.eq(~new)]
-            with m.Elif(dead):
-                m.d.comb += ends.eq(1)
-                m.d.sync += judge.reason.eq(abi.Reason.STALE_GENERATION.value)
-            with m.Elif(resolve.hit):
-                m.d.comb += [ends.eq(1), self.count_cache_hits.eq(new)]
-                m.d.sync += judge.hit.eq(1)
-            with m.Elif(resolve.behind | ~(resolve.head | view.more)):
-                m.d.comb += ends.eq(1)
-                m.d.sync += judge.reason.eq(abi.Reason.STALE_RSN.value)
-            with m.Elif(~view.more | (item.probe & resolve.head)):
-                m.d.comb += ends.eq(1)
-                m.d.sync += judge.reason.eq(abi.Reason.NOT_IN_NODE.value)
-            with m.Else():
-                m.d.comb += waits_on.eq(1)
-                # The head that was seen must go, no other: it may have left already. Then the header tries again.
-                with m.If(beyond):
-                    with m.If(~force.valid):
-                        m.d.sync += [force.valid.eq(1), force.qp.qpn.eq(item.qpn),
-                                     force.qp.generation.eq(item.generation), force.rsn.eq(resolve.head_rsn)]
-                with m.Else():
-                    m.d.comb += tell.eq(space)
-                m.d.comb += [insert.eq(new), put_back.eq(~new)]
-        m.d.comb += [self.count_cache_misses.eq(insert & ~item.probe), done.eq(ends)]
+        # The head that was seen must go, no other: it may have left already. Then the header tries again.
+        with m.If(fate.forces & ~force.valid):
+            m.d.sync += [force.valid.eq(1), force.qp.qpn.eq(item.qpn), force.qp.generation.eq(item.generation),
+                         force.rsn.eq(resolve.head_rsn)]
         # The match queue hears of it a cycle later: what it says of older headers counts that.
         m.d.sync += [
-            waits.insert_en.eq(insert), waits.put_back_en.eq(put_back), waits.remove_en.eq(ends & ~new),
-            waits.place.eq(resolve.place), waits.item.eq(item), waits.insert_awake.eq(~tell),
-            waits.sleep.eq(waits_on & tell),
+            waits.insert_en.eq(fate.insert), waits.put_back_en.eq(fate.put_back), waits.remove_en.eq(fate.ends & ~new),
+            waits.place.eq(resolve.place), waits.item.eq(item), waits.insert_awake.eq(~(fate.misses & fate.tell)),
+            waits.sleep.eq(fate.misses & fate.tell),
         ]
         return judge
 
@@ -333,8 +316,8 @@ def _CHOSEN(params):
 
 
 def _LOOK(params):
-    """What is looked up: a node that ends before ``passed_rsn`` is passed over. ``far``: by 2^22 or more."""
-    return data.StructLayout({"valid": 1, "chosen": _CHOSEN(params), "passed_rsn": 24, "far": 1})
+    """What is looked up."""
+    return data.StructLayout({"valid": 1, "chosen": _CHOSEN(params)})
 
 
 def _RESOLVE(params):

@@ -1,6 +1,6 @@
 """Does a header pass over the head of its list, and may it go on?"""
 
-from amaranth.hdl import Module, Mux
+from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -14,44 +14,41 @@ class Passing(wiring.Component):
     -------
     valid, held_up : In(1)
         There is one; it waits for another one.
-    is_header, any_head : In(1)
-        Otherwise it is an order to retire the head that has this RSN, or any.
-    rsn : In(24)
-    passed_rsn, far : In(24), In(1)
-        A node that ends before ``passed_rsn`` is passed over; ``far``: that is by 2^22 or more.
-    head, head_rsn, head_end : In(1), In(24), In(24)
-        Head of the list, its first RSN and the one behind it.
+    is_header : In(1)
+        Otherwise it is an order to retire the head.
+    passed : In(1)
+        The list has a head, which is passed over or meant.
     older : In(1)
         An older header of the list waits.
     follows : In(1)
         The header's node follows the head.
     space : In(1)
         For a retirement.
-    behind : Out(1)
-        The header is behind the head.
+    ripe : In(1)
+        Otherwise a head that is done may go.
     retires : Out(1)
         The head has to go: it does if there is space.
-    looked : Out(1)
-        The header goes on.
+    retire_head, retire_ripe : Out(1)
+        It does, or the one that is done.
+    looked, free : Out(1)
+        The header goes on; then, or if there is none, another one may come.
     """
 
     def __init__(self):
         super().__init__({
-            "valid": In(1), "held_up": In(1), "is_header": In(1), "any_head": In(1), "rsn": In(24),
-            "passed_rsn": In(24), "far": In(1), "head": In(1), "head_rsn": In(24), "head_end": In(24), "older": In(1),
-            "follows": In(1), "space": In(1), "behind": Out(1), "retires": Out(1), "looked": Out(1),
+            "valid": In(1), "held_up": In(1), "is_header": In(1), "passed": In(1), "older": In(1),
+            "follows": In(1), "space": In(1), "ripe": In(1),
+            "retires": Out(1), "retire_head": Out(1), "retire_ripe": Out(1), "looked": Out(1), "free": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        distance, past = (self.rsn - self.head_rsn)[:24], (self.passed_rsn - self.head_end)[:24]
-        # With much to pass over, `past` may be below all that 24 bits can say: then `distance` is small.
-        passed = Mux(self.is_header, ~distance[23] & ~past[23] & (distance[22] | ~self.far),
-                     self.any_head | (distance == 0))
         go = self.valid & ~self.held_up
         m.d.comb += [
-            self.behind.eq(distance[23]), self.retires.eq(go & ~self.older & self.head & passed),
+            self.retires.eq(go & ~self.older & self.passed),
             # Beside the one head that goes, a header may pass if its node is the new head.
             self.looked.eq(go & (~self.retires | (self.space & (self.follows | ~self.is_header)))),
+            self.retire_head.eq(self.retires & self.space), self.retire_ripe.eq(~self.retires & self.ripe & self.space),
+            self.free.eq(~self.valid | self.looked),
         ]
         return m

@@ -2,14 +2,15 @@
 
 from operator import or_
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..logic import below, choose, lowest, total, up_to
+from ..logic import choose, lowest, total, up_to
 from ..params import CardParams
 from ..ticket import EXTENDED_TICKET_WIDTH
+from .older import Older
 
 
 class MatchItem(data.Struct):
@@ -76,7 +77,7 @@ class WaitQueue(wiring.Component):
         m = Module()
         n, width = self.params.match_queue, self.params.qpn_width
         entry = data.StructLayout({"qpn": width, "awake": 1, "busy": 1, "place": range(n)})
-        # In arrival order; behind the first `used` stand the free places.
+        # In arrival order; behind the first `used`, those of `there`, stand the free places.
         line = [Signal(entry, name=f"line{k}", init={"place": k}) for k in range(n)]
         used = Signal(range(n + 1))
         m.submodules.items = items = Memory(shape=MatchItem, depth=n, init=[])
@@ -84,25 +85,24 @@ class WaitQueue(wiring.Component):
 
         pick_place, picking, free_place = Signal(range(n)), Signal(), Signal(range(n))
         there, mates, here = (Signal(n, name=name) for name in ("there", "mates", "here"))
-        own, ready, removing = (Signal(n, name=name) for name in ("own", "ready", "removing"))
+        own, ready, removing, last = (Signal(n, name=name) for name in ("own", "ready", "removing", "last"))
         waiting = [Signal(n, name=f"waiting{asked}") for asked in range(len(self.waiting_qpn))]
-        m.d.comb += there.eq(below(m, used, n, "first"))
+        m.d.comb += last.eq(~there & Cat(Const(1, 1), there[:-1]))      # where the next one comes
         for k, e in enumerate(line):
             m.d.comb += [
                 own[k].eq(there[k] & (e.place == self.ask_place) & self.ask_queued),
                 *[waits[k].eq(there[k] & (e.qpn == qpn[:width]))
                   for waits, qpn in zip(waiting, self.waiting_qpn, strict=True)],
                 mates[k].eq(there[k] & (e.qpn == self.item.qpn[:width])), here[k].eq(e.place == self.place),
-                ready[k].eq(there[k] & e.awake & ~e.busy),
                 removing[k].eq(self.remove_en & there[k] & here[k]),
             ]
         gone, picks = up_to(m, removing, or_, "gone"), lowest(m, ready, "ready")
-        self._ask(m, line, used, there, own, here, gone)
+        self._ask(m, line, last, there, own, gone)
         places = [e.place for e in line]
         m.d.comb += [
             self.waiting.eq(Cat(waits.any() for waits in waiting)),
             # No two entries have the same place.
-            free_place.eq(choose((k == used for k in range(n)), places)),
+            free_place.eq(choose(last, places)),
             picking.eq(ready.any()), pick_place.eq(choose(picks, places)),
         ]
         # All mates are awake or none is.
@@ -118,13 +118,16 @@ class WaitQueue(wiring.Component):
                 m.d.comb += after[k].awake.eq(1)
             with m.If(self.pick_en & picks[k]):
                 m.d.comb += after[k].busy.eq(1)
-            with m.If(self.insert_en & (k == used)):
+            with m.If(self.insert_en & last[k]):
                 m.d.comb += [after[k].qpn.eq(self.item.qpn), after[k].busy.eq(0),
                              after[k].awake.eq(Mux(mates.any(), mates_awake, self.insert_awake)
                                                | (self.wake_stb & (self.wake_qpn == self.item.qpn)))]
-        for k in range(n - 1):
-            m.d.sync += line[k].eq(Mux(gone[k], after[k + 1], after[k]))
-        m.d.sync += line[n - 1].eq(after[n - 1])
+        grown = there | (last & self.insert_en.replicate(n))
+        m.d.sync += there.eq(Mux(gone[n - 1], grown >> 1, grown))
+        for k in range(n):      # which may be tried is known a cycle ahead
+            moved = data.View(entry, Mux(gone[k], after[k + 1], after[k]) if k + 1 < n else after[k].as_value())
+            stays = Mux(gone[n - 1], grown[k + 1] if k + 1 < n else 0, grown[k])
+            m.d.sync += [line[k].eq(moved), ready[k].eq(stays & moved.awake & ~moved.busy)]
         with m.If(gone[n - 1]):
             m.d.sync += line[n - 1].place.eq(self.place)
         m.d.sync += used.eq(used + self.insert_en - gone[n - 1])
@@ -133,29 +136,32 @@ class WaitQueue(wiring.Component):
         with m.If(self.count_en):
             m.d.sync += self.count.eq(total(t & (e.qpn == self.count_qpn) for t, e in zip(there, line, strict=True)))
         m.d.comb += [
-            self.offered.eq(picking), self.empty.eq(used == 0),
+            self.offered.eq(picking), self.empty.eq(~there[0]),
             write.en.eq(self.insert_en), write.addr.eq(free_place), write.data.eq(self.item),
             read.en.eq(self.pick_en), read.addr.eq(pick_place), self.picked.eq(read.data),
         ]
         return m
 
-    def _ask(self, m, line, used, there, own, here, gone):
+    def _ask(self, m, line, last, there, own, gone):
         """Keep a bit for each header that is older than the one asked for, while headers come and go."""
         n, width, passed = len(line), self.params.qpn_width, up_to(m, own, or_, "passed")
         older, asked, coming = Signal(n, name="older_ones"), Signal(n), Signal(2)
         asked_qpn, asked_queued = Signal(width), Signal()
+        m.submodules.answer = answer = Older(n)
         m.d.comb += [
             asked.eq(Cat(t & (e.qpn == self.ask_qpn[:width]) & ~o
                          for t, e, o in zip(there, line, passed, strict=True))),
             coming.eq(Cat(self.insert_en & ~queued & (self.item.qpn[:width] == qpn[:width]) for qpn, queued in (
                 (asked_qpn, asked_queued), (self.ask_qpn, self.ask_queued)))),
-            self.older.eq(Mux(self.remove_en, (older & ~here).any(), older.any()) | coming[0]),
+            answer.i.eq(older), answer.remove_en.eq(self.remove_en), answer.place.eq(self.place),
+            answer.coming.eq(coming[0]), self.older.eq(answer.o),
+            *[place.eq(e.place) for place, e in zip(answer.places, line, strict=True)],
         ]
         with m.If(self.ask_en):
             m.d.sync += [asked_qpn.eq(self.ask_qpn), asked_queued.eq(self.ask_queued)]
 
         def moved(bits, comes):
             """Of the headers as they lie after this cycle."""
-            return Cat(Mux(gone[k], bits[k + 1] if k + 1 < n else 0, bits[k] | (comes & (used == k))) for k in range(n))
+            return Cat(Mux(gone[k], bits[k + 1] if k + 1 < n else 0, bits[k] | (comes & last[k])) for k in range(n))
 
         m.d.sync += older.eq(Mux(self.ask_en, moved(asked, coming[1]), moved(older, coming[0])))

@@ -1,8 +1,6 @@
 """Receive-side PSN window of every QP: judges packets and finds the holes."""
 
-from operator import or_
-
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -10,24 +8,14 @@ from amaranth.lib.wiring import In, Out
 from ..abi import HOLES_BITS
 from ..counting import count_outputs
 from ..layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
-from ..logic import below, one_hot, up_to
+from ..logic import below, leading, one_hot
 from ..params import CardParams, exact_log2
 from ..wire import PSN_OUTSTANDING_LOG2
 from .control import ControlKind, ControlOp
 from .cum import CUM_BITS
+from .step import STEP, Received, Step
 
-STEP = 16      # PSNs the window slides over in one cycle while it holds received ones
 RUN_ON = 8     # received PSNs it slides over in the cycle that finishes a packet
-
-
-def leading(bits, value):
-    """Number of low bits of ``bits``, of which there is a power of two, that equal ``value`` before the first other
-    one; by halves, and no sum: where the lower half is whole, the upper one's number follows its bits."""
-    if len(bits) == 1:
-        return bits if value else ~bits
-    low, high = bits[:len(bits) // 2], bits[len(bits) // 2:]
-    of_high = leading(high, value)
-    return Mux(low.all() if value else ~low.any(), Cat(of_high[:-1], ~of_high[-1], of_high[-1]), leading(low, value))
 
 
 class Window(wiring.Component):
@@ -110,9 +98,9 @@ class Window(wiring.Component):
         # Fetched stage: a request, or a control operation, whose row is being read.
         next_full, next_control, control_taken = Signal(), Signal(), Signal()
         next_request = Signal(JudgeRequest)
-        take_control, accept = Signal(), Signal()
+        take_control, accept = Signal(), Signal()       # the first a cycle late: `ready` comes of registers
+        m.d.sync += take_control.eq(self.i_control.valid & ~control_taken & ~(take_control & accept))
         m.d.comb += [
-            take_control.eq(self.i_control.valid & ~control_taken),
             accept.eq(~next_full & (self.i.valid | take_control)),
             self.i.ready.eq(~next_full & ~take_control),
             self.row_en.eq(accept),
@@ -132,18 +120,24 @@ class Window(wiring.Component):
         load, same = Signal(), Signal()
         m.d.comb += same.eq(row_known & (row_index == next_request.qpn[:index_width]))
         result = Signal(row_shape)
+        # How far the packet is from the base that its window then has: of its own, when that moves last.
+        distance, own = Signal(24), Signal(24)
+        ones, moves = Signal(range(RUN_ON + 1)), Signal()
+        m.d.comb += own.eq((next_request.psn - row.base)[:24])
         with m.If(load & next_full):
+            m.d.sync += distance.eq(Mux(same, own - (ones & moves.replicate(len(ones))),
+                                        (next_request.psn - fetched.base)[:24]))
             guards = (next_request.psn_guard >= PSN_OUTSTANDING_LOG2 - k for k in range(PSN_OUTSTANDING_LOG2))
             m.d.sync += [next_full.eq(0), request.eq(next_request), control.eq(next_control), too_far.eq(Cat(guards)),
                          row_index.eq(next_request.qpn), row_known.eq(1), row.eq(Mux(same, result, fetched))]
 
-        seen = self._classify(m, request, too_far, row)
+        seen = self._classify(m, request, distance.as_signed(), too_far, row)
         verdict, mark, slide, insert = Signal(Verdict), Signal(bits), Signal(24), Signal()
         psn, position, seal = Signal(32), Signal(range(bits)), Signal()     # position: its bits after the slide
+        slides = Signal()       # there is something to slide over or to insert
         to_match, matched = Signal(), Signal()
 
         marked, advanced = Signal(bits), Signal(bits)
-        ones = Signal(range(RUN_ON + 1))
         taken, out_free = Signal(), Signal()
         m.d.comb += [
             marked.eq(row.bitmap | mark),
@@ -163,6 +157,10 @@ class Window(wiring.Component):
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         stalling = Signal()
+        m.submodules.step = step = Step(bits)
+        limited = Signal(STEP)      # a bit for each of the next PSNs that it slides over
+        m.d.comb += [step.slide.eq(slide), step.limited.eq(limited), step.bitmap.eq(row.bitmap)]
+        m.d.sync += self.count_holes.eq(0)
         m.d.comb += self.count_window_stall_cycles.eq(self.i.valid & ~self.i.ready & stalling)
 
         def finish(bitmap):
@@ -194,15 +192,16 @@ class Window(wiring.Component):
                 m.d.sync += [
                     verdict.eq(seen.verdict), matched.eq(self.match_space), psn.eq(seen.psn),
                     position.eq(seen.distance), mark.eq(seen.mark), slide.eq(seen.slide), insert.eq(seen.insert),
-                    seal.eq(seen.seal),
+                    seal.eq(seen.seal), slides.eq(seen.slides),
                 ]
                 with m.If(active):
                     m.next = "EFFECT"
                     with m.If(control):
                         m.next = "CONTROL"
             with m.State("EFFECT"):  # marks the packet and slides over what came before
-                m.d.comb += [result.bitmap.eq(advanced), result.base.eq(row.base + ones)]
-                with m.If((slide != 0) | insert | advanced[0]):
+                m.d.comb += [result.bitmap.eq(advanced), result.base.eq(row.base + ones), moves.eq(1)]
+                m.d.sync += limited.eq(below(m, slide, STEP, "limiting"))
+                with m.If(slides | advanced[0]):
                     m.d.sync += [row.bitmap.eq(advanced), row.base.eq(row.base + ones), mark.eq(0)]
                     m.next = "SLIDE"
                 with m.Elif(out_free):
@@ -211,16 +210,15 @@ class Window(wiring.Component):
                         finish(advanced)
             with m.State("SLIDE"):  # waits until the holes are out and the packet is marked
                 m.d.comb += stalling.eq(1)
-                step = self._step(m, row, slide)
-                with m.If(slide != 0):
+                with m.If(limited[0]):
                     m.d.comb += [
-                        self.o_run.valid.eq(step.holes != 0),
+                        self.o_run.valid.eq(step.some),
                         run.psn.eq(row.base + step.skip),
                         run.length.eq(step.holes),
                     ]
-                    with m.If(self.o_run.ready | (step.holes == 0)):
-                        m.d.comb += self.count_holes.eq(step.holes)
-                        m.d.sync += [slide.eq(slide - step.advance), position.eq(position - step.advance),
+                    with m.If(self.o_run.ready | ~step.some):
+                        m.d.sync += [self.count_holes.eq(step.holes), slide.eq(slide - step.advance),
+                                     limited.eq(step.limiting), position.eq(position - step.advance),
                                      row.base.eq(row.base + step.advance), row.holes.eq(row.holes + step.holes),
                                      row.bitmap.eq(row.bitmap >> step.shift)]
                 with m.Elif(insert):
@@ -251,42 +249,42 @@ class Window(wiring.Component):
                     with m.Default():
                         m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), ended.eq(self.o_run.ready)]
                 with m.If(ended):
-                    m.d.comb += [self.i_control.ready.eq(1), load.eq(1)]
-                    m.d.sync += control_taken.eq(0)
-                    with m.If(next_full):
-                        m.d.sync += row.eq(Mux(same, result, fetched))
+                    m.d.comb += self.i_control.ready.eq(1)
+                    m.d.sync += [control_taken.eq(0), active.eq(0)]
                     m.next = "CLASSIFY"
 
         m.d.comb += self.idle.eq(~active & ~next_full & ~self.i.valid & ~self.o.valid)
         return m
 
-    def _classify(self, m, request, too_far, row):
+    def _classify(self, m, request, distance, too_far, row):
         """What a request means against its window; combinational."""
         bits = self.params.window_bits
         seen = Signal(data.StructLayout({
-            "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "slide": 24, "insert": 1, "seal": 1}))
-        distance, cum_distance = Signal(signed(24)), Signal(signed(24))
+            "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "slide": 24, "insert": 1, "seal": 1,
+            "slides": 1}))
+        of_cum, beyond_cum = Signal(24), Signal(24)
         place, reorder = distance[:exact_log2(bits)], Signal(range(bits), name="reorder")   # `reorder`: less 1
         behind, far, stale, inside, received, newest = (Signal(name=n) for n in (
             "behind", "far", "stale", "inside", "received", "newest"))
+        m.submodules.there = there = Received(bits)
         m.d.comb += [
-            distance.eq(request.psn - row.base[:24]),
-            cum_distance.eq(self.cum - row.base[:24]),
+            of_cum.eq(self.cum - row.base[:24]), beyond_cum.eq(request.psn - self.cum),
             seen.psn.eq(row.base + distance),
             seen.distance.eq(distance),
             behind.eq(distance < 0),
             far.eq(~behind & (distance & too_far).any()),
-            stale.eq(behind & (distance < cum_distance)),
+            stale.eq(behind & (~of_cum[-1] | beyond_cum[-1])),      # all three 24 bits with a sign
             inside.eq(~behind & (distance < bits)),
-            received.eq(inside & (row.bitmap >> place)[0]),
-            newest.eq(~inside | ~(row.bitmap & ~below(m, place, bits, "older")).any()),
+            there.bitmap.eq(row.bitmap), there.place.eq(place),
+            received.eq(inside & there.it), newest.eq(~inside | ~there.newer),
         ]
         m.d.sync += reorder.eq(Mux(self.reorder_distance > bits, bits - 1,
                                    Mux(self.reorder_distance == 0, 0, self.reorder_distance - 1)))
         with m.If(far):
             m.d.comb += seen.verdict.eq(Verdict.FAR)
         with m.Elif(request.probe):
-            m.d.comb += [seen.verdict.eq(Verdict.PROBE), seen.seal.eq(1), seen.slide.eq(Mux(behind, 0, distance))]
+            m.d.comb += [seen.verdict.eq(Verdict.PROBE), seen.seal.eq(1), seen.slide.eq(Mux(behind, 0, distance)),
+                         seen.slides.eq(~behind & (request.psn != row.base[:24]))]
         with m.Elif(stale):
             m.d.comb += seen.verdict.eq(Verdict.STALE)
         with m.Elif(request.retransmission):
@@ -303,24 +301,7 @@ class Window(wiring.Component):
         with m.Else():
             m.d.comb += [seen.verdict.eq(Verdict.ACCEPT), seen.seal.eq(request.ack_req)]
             with m.If(newest & (distance > reorder)):
-                m.d.comb += [seen.insert.eq(1), seen.slide.eq(distance - reorder)]
+                m.d.comb += [seen.insert.eq(1), seen.slides.eq(1), seen.slide.eq(distance - reorder)]
             with m.Else():
                 m.d.comb += seen.mark.eq(one_hot(1, place, bits))
         return seen
-
-    def _step(self, m, row, slide):
-        """One cycle of sliding: skip received PSNs, then count missing ones; combinational."""
-        step = Signal(data.StructLayout({"skip": 24, "holes": 24, "advance": 24, "shift": range(STEP + 1)}))
-        low, limited = row.bitmap[:STEP], below(m, slide, STEP, "limited")      # PSNs that the window does slide over
-        missing_before = up_to(m, limited & ~low, or_, "missing")
-        skip, end = (Signal(range(STEP + 1), name=name) for name in ("skip", "end"))
-        here, ends = Signal(STEP), Signal(STEP)
-        m.d.comb += [
-            here.eq(low & limited), ends.eq(~limited | (low & Cat(missing_before))),
-            skip.eq(leading(here, 1)), end.eq(leading(ends, 0)), step.shift.eq(end),
-        ]
-        with m.If(row.bitmap == 0):
-            m.d.comb += [step.holes.eq(slide), step.advance.eq(slide)]
-        with m.Else():
-            m.d.comb += [step.skip.eq(skip), step.holes.eq(end - skip), step.advance.eq(end)]
-        return step

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..layouts import REQUEST_LINES_MAX, LineData, LineRequest
 from ..logic import one_hot
 from ..params import exact_log2
-from ..stream import Arbiter, Fifo, PipelineRegister
+from ..stream import Arbiter, Fifo, Skid
 from .read_slots import ReadSlots
 from .scatter import ScatteredBeat
 from .tlp import SIZE_CODE_WIDTH, ReadTlp
@@ -70,7 +70,7 @@ class LineReader(wiring.Component):
             "client": range(max(self._clients, 2)), "tag": 16, "count": 3, "line": 58, "left": 3})
         m.submodules.records = records = Memory(shape=record_shape, depth=tags, init=[])
         record_write, record_read = records.write_port(), records.read_port(domain="comb")
-        m.submodules.out = out = PipelineRegister(ReadTlp)
+        m.submodules.out = out = Skid(ReadTlp)
         connect(m, out.o, flipped(self.o_read))
         for k in range(self._clients):
             connect(m, flipped(self.i[k]), arbiter.i[k])

@@ -19,7 +19,7 @@ from ..layouts import (
     Segment,
     Verdict,
 )
-from ..stream import Fifo
+from ..stream import Fifo, ReadyRegister
 from ..table.kinds import QP_TABLE
 from .fork import fork
 from .refusals import Refusals
@@ -120,10 +120,13 @@ class Judge(wiring.Component):
         m = Module()
         m.submodules.waiting = waiting = Fifo(_Waiting, DEPTH)
         m.submodules.gate = gate = Refusals(self.params)
+        # The window does not wait within a cycle for what takes placements and reports.
+        m.submodules.answers = answers = ReadyRegister(Judgement)
+        wiring.connect(m, wiring.flipped(self.i_judgement), answers.i)
         wiring.connect(m, wiring.flipped(self.refusals), gate.reports)
         pass_counts(m, [gate], self)
         self._ask(m, waiting)
-        self._answer(m, waiting, gate)
+        self._answer(m, waiting, answers.o, gate)
         return m
 
     def _ask(self, m, waiting):
@@ -156,15 +159,15 @@ class Judge(wiring.Component):
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += ticket.eq(ticket + 1)
 
-    def _answer(self, m, waiting, gate):
+    def _answer(self, m, waiting, judgement, gate):
         """Joins packets with judgements; a register holds one packet until all it causes was handed on."""
         head, packet, header = waiting.o.p, waiting.o.p.packet, waiting.o.p.packet.header
-        verdict = self.i_judgement.p.verdict
+        verdict = judgement.p.verdict
         free, take, placed = Signal(), Signal(), Signal()
         m.d.comb += [
-            take.eq(waiting.o.valid & (~head.live | self.i_judgement.valid) & free),
+            take.eq(waiting.o.valid & (~head.live | judgement.valid) & free),
             waiting.o.ready.eq(take),
-            self.i_judgement.ready.eq(take & head.live),
+            judgement.ready.eq(take & head.live),
         ]
 
         reason = Signal(8)
@@ -227,12 +230,12 @@ class Judge(wiring.Component):
         with m.If(take):
             m.d.sync += [
                 first.eq(message_end | probe),
-                second.eq(head.live & (self.i_judgement.p.progress | unmatched)),
+                second.eq(head.live & (judgement.p.progress | unmatched)),
                 second_kind.eq(Mux(unmatched, ReportKind.UNMATCHED, ReportKind.PROGRESS)),
                 first_kind.eq(Mux(probe | packet.in_error, ReportKind.PROBE,
                                   Mux(error, ReportKind.ERROR, ReportKind.MESSAGE_END))),
                 told.eq(head),
-                judged.eq(Mux(head.live, self.i_judgement.p.as_value(), 0)),
+                judged.eq(Mux(head.live, judgement.p.as_value(), 0)),
                 last.eq(reason),
             ]
         with m.Elif(asking):

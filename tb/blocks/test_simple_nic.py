@@ -335,7 +335,7 @@ async def line_rate(dut):
 
 
 @rx_test
-async def info_is_taken_with_the_request(dut):
+async def info_is_taken_behind_the_request(dut):
     """Otherwise the payload behind the frame could be granted before it, and both would wait for ever."""
     await start_clock(dut)
     dut.registers__nic_rx_slot_log2.value = 9
@@ -349,7 +349,9 @@ async def info_is_taken_with_the_request(dut):
     assert int(dut.o_request__valid.value)
     dut.o_request__ready.value = 1
     await RisingEdge(dut.clk)
-    assert int(dut.i_info__ready.value)
+    assert not int(dut.i_info__ready.value)
+    await RisingEdge(dut.clk)
+    assert int(dut.i_info__ready.value) and not int(dut.o_request__valid.value)
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)

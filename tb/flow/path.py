@@ -2,7 +2,9 @@
 
 Constants: 0.30 ns for a LUT with its route, 0.12 for a wide multiplexer (MUXF), 0.02 for a bit of carry, 0.90 from the
 clock of a block RAM to what is read. Registers and distributed RAM that is written take nothing; reading distributed
-RAM, and a shift register of LUTs, is a LUT. A path begins and ends at a register, a memory or a port. Yosys maps
+RAM, and a shift register of LUTs, is a LUT. A port of distributed RAM is read by its own address and no other: in
+RAM32M16 and RAM64M8, DOA by ADDRA (what is written goes where ADDRH says, at the clock); in RAM128X1D, DPO by DPRA and
+SPO by A (AMD UG974). A path begins and ends at a register, a memory or a port. Yosys maps
 every block by itself and nothing is placed: two netlists can be compared, a frequency is not promised.
 """
 
@@ -19,6 +21,7 @@ JOIN = "join"           # of two bits that are one: a cell of no library
 _LUT = re.compile(r"LUT\d|INV$|BUF$")
 _BLOCK_RAM = re.compile(r"RAMB|URAM")
 _ADDRESS = re.compile(r"(ADDR|DPRA|A)[A-H]?\d*$")
+_OF_PORT = re.compile(r"DO[A-H]$|[DS]PO$")
 _DISTRIBUTED = re.compile(r"RAM\d+")
 
 
@@ -147,12 +150,22 @@ def _timing(flat):
         else:                                               # registers; what else there is counts as one
             starts.update(dict.fromkeys(outputs, 0.0))
         if _DISTRIBUTED.match(kind) or kind.startswith("SRL"):
-            addresses = [bit for pin, bits in pins.items() if _ADDRESS.match(pin) for bit in bits]
-            for output in outputs:
-                arcs[output] += [(bit, LUT_NS, True) for bit in addresses]
+            for pin in driven:
+                read_by = _read_by(pin)
+                addresses = [bit for name, bits in pins.items() if read_by.match(name) for bit in bits]
+                for output in pins.get(pin, ()):
+                    arcs[output] += [(bit, LUT_NS, True) for bit in addresses]
         for bit in inputs:
             ends.setdefault(bit, outputs[0] if outputs else None)
     return arcs, starts, ends
+
+
+def _read_by(pin):
+    """What the pins of the address are called by which this output of distributed RAM is read."""
+    if not _OF_PORT.match(pin):
+        return _ADDRESS
+    address = {"DPO": "DPRA", "SPO": "A"}.get(pin, f"ADDR{pin[-1]}")
+    return re.compile(rf"{address}\d*$")
 
 
 def _carry(pins, arcs):

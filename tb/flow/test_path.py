@@ -41,6 +41,24 @@ def test_memories():
     assert (path.ns, path.levels) == (1.5, 2)
 
 
+def test_a_port_of_distributed_ram_is_read_by_its_own_address():
+    """Where another port reads, and where is written, is no way to what a port shows."""
+    path = worst_path([
+        cell("LUT1", I0=[2], O=[[40]]), cell("LUT1", I0=[40], O=[[41]]),
+        cell("RAM64M8", ADDRA=[2], ADDRB=[41], ADDRH=[41], WCLK=[1], DOA=[[42]]),
+        cell("LUT1", I0=[42], O=[[43]]), cell("LUT1", I0=[43], O=[[90]])], {90: "o"})
+    assert (path.ns, path.levels) == (pytest.approx(0.9), 3)
+
+
+@pytest.mark.parametrize(("output", "own", "other"), [("DPO", "DPRA", "A"), ("SPO", "A", "DPRA")])
+def test_both_ports_of_a_small_distributed_ram_have_an_address(output, own, other):
+    path = worst_path([
+        cell("LUT1", I0=[2], O=[[40]]), cell("LUT1", I0=[40], O=[[41]]),
+        cell("RAM128X1D", WCLK=[1], **{own: [2], other: [41], output: [[42]]}),
+        cell("LUT1", I0=[42], O=[[90]])], {90: "o"})
+    assert (path.ns, path.levels) == (pytest.approx(0.6), 2)
+
+
 def test_a_loop_is_refused():
     with pytest.raises(ValueError, match="loop"):
         worst_path([cell("LUT1", I0=[51], O=[[50]]), cell("LUT1", I0=[50], O=[[51]])], {})

@@ -95,7 +95,7 @@ def test_queue_keeps_order(sim, depth):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-@pytest.mark.parametrize("part", ["PipelineRegister", "Skid"])
+@pytest.mark.parametrize("part", ["PipelineRegister", "ReadyRegister", "Skid"])
 def test_pipeline_keeps_order(sim, part):
     from weft.hdl import stream
     simulate(getattr(stream, part)(WIDTH), name=part.lower(), cases=__file__, sim=sim)

@@ -3,6 +3,7 @@
 from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
 
+from weft.hdl.adamap.compared import Comparison
 from weft.hdl.adamap.head_cache import HeadCache, Record, Tag
 from weft.hdl.params import preset
 from weft.tb.proof.broken import Broken
@@ -174,7 +175,7 @@ BROKEN = [
     Broken(HeadCacheSpec, "no RSN of a list in two entries",
            ("fill.follows.eq(~ended | (record(end).end == fill.fill_node.rsn))", "fill.follows.eq(1)")),
     Broken(HeadCacheSpec, "a lookup finds the entry that holds the RSN, and no other",
-           ("(slot < entry.count)", "(slot <= entry.count)")),
+           ("(slot < self.count)", "(slot <= self.count)"), of=Comparison),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
            ("tag.head.eq(~goes_on | left)", "tag.head.eq(0)")),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",

@@ -115,10 +115,11 @@ class WaitQueueSpec(Spec):
         """How the queue keeps the headers: in a line, oldest first, then the free places; what came with them apart."""
         line, used = self._line(), self.inside("dut.used", range(PLACES + 1))
         items = [self.inside(f"dut.items[{k}]", MatchItem) for k in range(PLACES)]
+        there, ready = (self.inside(f"dut.{name}", PLACES) for name in ("there", "ready"))
         sane = [used <= PLACES]
         for k, e in enumerate(line):
             p, taken = places[e.place], k < used
-            sane += [taken == p.valid,
+            sane += [taken == p.valid, there[k] == taken, ready[k] == (taken & e.awake & ~e.busy),
                      ~taken | ((e.qpn == p.qpn) & (e.awake == p.awake) & (e.busy == p.busy))]
             for f in line[:k]:
                 q = places[f.place]
@@ -143,10 +144,10 @@ BROKEN = [
     Broken(WaitQueueSpec, "a header is offered as long as one may be tried",
            ("after[k].busy.eq(0)\n", "after[k].busy.eq(1)\n")),
     Broken(WaitQueueSpec, "the older headers of the QP are remembered", ("& ~o\n", "& ~own[0]\n")),
-    Broken(WaitQueueSpec, "an older header of the QP is known", ("bits[k] | (comes & (used == k))", "bits[k]")),
+    Broken(WaitQueueSpec, "an older header of the QP is known", ("bits[k] | (comes & last[k])", "bits[k]")),
     Broken(WaitQueueSpec, "whose headers wait is known",
            ("there[k] & (e.qpn == qpn[:width])", "there[k] & e.awake & (e.qpn == qpn[:width])")),
     Broken(WaitQueueSpec, "headers are counted",
            ("t & (e.qpn == self.count_qpn)", "(e.qpn == self.count_qpn)")),
-    Broken(WaitQueueSpec, "empty means that none waits", ("self.empty.eq(used == 0)", "self.empty.eq(~picking)")),
+    Broken(WaitQueueSpec, "empty means that none waits", ("self.empty.eq(~there[0])", "self.empty.eq(~picking)")),
 ]

@@ -7,6 +7,7 @@ from amaranth.lib import data
 
 from weft.hdl.abi import HOLES_BITS
 from weft.hdl.adamap.cum import CUM_BITS
+from weft.hdl.adamap.step import STEP, Step
 from weft.hdl.adamap.window import Window
 from weft.hdl.layouts import JudgeRequest, Verdict
 from weft.hdl.params import preset
@@ -21,6 +22,7 @@ NAMED = named(
     Window, "next_full, next_control, control_taken = Signal(), Signal(), Signal()",
     "row, row_index, row_known = Signal(row_shape), Signal(index_width), Signal()",
     "request, control = Signal(JudgeRequest), Signal()",
+    "distance, own = Signal(24), Signal(24)", "slides = Signal()",
     "verdict, mark, slide, insert = Signal(Verdict), Signal(bits), Signal(24), Signal()",
     "psn, position, seal = Signal(32), Signal(range(bits)), Signal()")
 TOGETHER = {"kind": "induction", "seconds": 300}
@@ -135,7 +137,7 @@ class WindowSpec(Spec):
         shapes = {"next_full_q": 1, "next_request": JudgeRequest, "request_q": JudgeRequest, "row_q": row_shape,
                   "row_index_q": 1, "row_known_q": 1, "fetched": row_shape, "verdict_q": Verdict,
                   "mark_q": BITS, "slide_q": 24, "insert_q": 1, "psn_q": 32, "position_q": range(BITS), "seal_q": 1,
-                  "active": 1, "fsm_state": 2}
+                  "slides_q": 1, "distance_q": 24, "limited": STEP, "active": 1, "fsm_state": 2}
         d = SimpleNamespace(**{name.removesuffix("_q"): self.inside(f"dut.{name}", shape)
                                for name, shape in shapes.items()})
         mem, row, state = w.rows[w.qpn], d.row, d.fsm_state
@@ -161,10 +163,11 @@ class WindowSpec(Spec):
             ~d.active | (d.row_known & (d.request.qpn[0] == d.row_index)), ~w.fresh | (state == CLASSIFY),
             w.filled == w.fresh + d.active + d.next_full, ~w.fresh | (w.queue[0] == whose),
             ~d.active | (w.queue.bit_select(w.fresh, 1) == d.row_index),
+            ~d.active | (state != CLASSIFY) | (d.distance == (d.request.psn - d.row.base)[:24]),
             ~d.next_full | (w.queue.bit_select(Value.cast(w.fresh + d.active), 1) == d.next_request.qpn[0]),
         ], **TOGETHER)
         self.check("a packet does what its place in the window asks for", [
-            w.clamped,
+            w.clamped, *((state != SLIDE) | (d.limited[k] == (d.slide > k)) for k in range(STEP)),
             *(~current | (state != EFFECT) | case for case in self._classified(m, d, row, w)),
             *(~current | (state != SLIDE) | case for case in self._slid(m, d, row, moved, w, its))], **TOGETHER)
 
@@ -192,7 +195,7 @@ class WindowSpec(Spec):
             ((d.verdict != Verdict.DUPLICATE) | ((distance >= 0) & ahead[0])),
             ((d.verdict != Verdict.LATE) | (distance < 0)),
             ((d.verdict == Verdict.ACCEPT) | (d.verdict == Verdict.PROBE) | (none & ~d.insert & ~d.seal)),
-            d.psn == (row.base + distance)[:32],
+            d.psn == (row.base + distance)[:32], d.slides == (d.insert | (d.slide != 0)),
         ]
 
     def _slid(self, m, d, row, moved, w, its):
@@ -220,19 +223,19 @@ BROKEN = [
            ("next_full.eq(0), request.eq(next_request)", "next_full.eq(0), request.eq(self.i.payload)")),
     Broken(WindowSpec, "a packet does what its place in the window asks for",
            ("seen.slide.eq(distance - reorder)", "seen.slide.eq(distance - reorder + 1)")),
-    Broken(WindowSpec, "received at most once", ("received.eq(inside & (row.bitmap >> place)[0])", "received.eq(0)")),
+    Broken(WindowSpec, "received at most once", ("received.eq(inside & there.it)", "received.eq(0)")),
     Broken(WindowSpec, "received at most once", ("marked.eq(row.bitmap | mark)", "marked.eq(row.bitmap)")),
     Broken(WindowSpec, "never received and a hole",
-           ("ends.eq(~limited | (low & Cat(missing_before)))", "ends.eq(~limited)")),
+           ("ends.eq(~limited | (low & Cat(missing_before)))", "ends.eq(~limited)"), of=Step),
     Broken(WindowSpec, "a hole at most once", ("run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)")),
     Broken(WindowSpec, "behind the base: received or a hole",
            ("ones.eq(leading(marked[:RUN_ON], 1))", "ones.eq(leading(marked[:RUN_ON], 1) + 1)")),
     Broken(WindowSpec, "behind the base: received or a hole",
-           ("with m.If(self.o_run.ready | (step.holes == 0)):", "with m.If(1):")),
+           ("with m.If(self.o_run.ready | ~step.some):", "with m.If(1):")),
     Broken(WindowSpec, "ahead of the base: no hole",
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - 1)")),
     Broken(WindowSpec, "a duplicate was received",
-           ("received.eq(inside & (row.bitmap >> place)[0])", "received.eq(inside & ((row.bitmap >> place) != 0))")),
+           ("received.eq(inside & there.it)", "received.eq(inside & ((row.bitmap >> place) != 0))")),
     Broken(WindowSpec, "late means behind the base", ("behind.eq(distance < 0)", "behind.eq(distance <= 0)")),
     Broken(WindowSpec, "the base never goes back",
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - request.ack_req)")),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from weft.hdl import abi
+from weft.hdl.adamap.compared import REACH
 from weft.hdl.adamap.head_cache import CachedNode, Pending, Record
 from weft.model.functional.head_cache import HeadCache, State
 from weft.model.functional.node import Node
@@ -15,16 +16,17 @@ from weft.tb.flow.payload import pack, unpack
 class Cycle:
     """What the ports ask for in one cycle.
 
-    ``qpn``, ``generation`` and ``rsn`` are looked up from the next cycle on if ``look``. ``offer`` stands at
-    ``fill_node``; ``fill`` is the entry it goes to, if it is to be filled in and can be. ``mark`` is an entry and a
-    bit; ``retire`` and ``release`` are entries, ``flush`` a QP. ``ripe``: what retires is the ripe head that is shown,
-    not the one of the list looked up.
+    ``qpn``, ``generation``, ``rsn`` and ``reach`` (a dict) are looked up from the next cycle on if ``look``. ``offer``
+    stands at ``fill_node``; ``fill`` is the entry it goes to, if it is to be filled in and can be. ``mark`` is an entry
+    and a bit; ``retire`` and ``release`` are entries, ``flush`` a QP. ``ripe``: what retires is the ripe head that is
+    shown, not the one of the list looked up.
     """
 
     qpn: int
     generation: int
     rsn: int
     offer: Node
+    reach: dict
     look: bool = True
     line: int = 0
     peek: int = 0
@@ -47,14 +49,14 @@ class HeadCachePorts:
     ----------
     model : HeadCache
     looked : tuple or None
-        QPN, generation and RSN that are looked up.
+        QPN, generation and RSN that are looked up; ``reach`` came with them.
     ripe : int or None
         The ripe head that is shown.
     """
 
     def __init__(self, dut, entries):
         self.dut, self.model, self.now = dut, HeadCache(entries), 0
-        self.looked = self.ripe = None
+        self.looked = self.ripe = self.reach = None
         self._late = {}         # cycle -> [(port, value)]
         self._listed = None, 0, None    # the list spoken of, for how many cycles, and where it ended in the last one
         self._read = {}         # side -> what it shows since the last read
@@ -74,7 +76,7 @@ class HeadCachePorts:
         self._change(c, ready)
         self.ripe = ripe if ripe in self.model.ripe else None
         if c.look:
-            self.looked = c.qpn, c.generation, c.rsn
+            self.looked, self.reach = (c.qpn, c.generation, c.rsn), c.reach
         await RisingEdge(self.dut.clk)
         # ``fill_en`` falls with the edge, before the next cycle is driven.
         self.now += 1
@@ -84,6 +86,7 @@ class HeadCachePorts:
         dut, entries = self.dut, self.model.entries
         dut.match__look_en.value = c.look
         dut.match__qpn.value, dut.match__generation.value, dut.match__rsn.value = c.qpn, c.generation, c.rsn
+        dut.match__reach.value = pack(REACH, **c.reach)
         for side, index in (("match", c.read), ("retire", c.retire_read)):
             getattr(dut, f"{side}__read_en").value = index is not None
             getattr(dut, f"{side}__read_index").value = index or 0
@@ -126,6 +129,9 @@ class HeadCachePorts:
         if head is not None:
             self._same("match__head_index", head)
             self._same_record("match__head_node", head)
+        behind, passed = self._reached(head)
+        self._same("match__behind", behind)
+        self._same("match__passed", passed)
         self._same("match__ripening", bool(model.ripe))
         self._same("match__ripe", self.ripe is not None)
         if self.ripe is not None:
@@ -151,6 +157,18 @@ class HeadCachePorts:
                 got = getattr(dut, f"{side}__{port}").value
                 got = vars(unpack(SHAPES[port], int(got))) if port in SHAPES else int(got)
                 assert got == want, f"cycle {self.now}: {side} reads {port} {got}, expected {want}"
+
+    def _reached(self, head):
+        """Whether the header is behind the head, and whether that has to go."""
+        if head is None:
+            return False, False
+        node, reach = self.model.entries[head].node, self.reach
+        slot, past = ((a - b) % (1 << 24) for a, b in (
+            (self.looked[2], node.rsn), (reach["passed_rsn"], node.next_rsn)))
+        behind = slot >> 23
+        if not reach["is_header"]:
+            return behind, reach["any_head"] or slot == 0
+        return behind, not behind and not past >> 23 and (slot >> 22 == 1 or not reach["far"])
 
     def _end(self, qpn):
         """RSN behind a list, or None if no node of it is cached."""

@@ -10,7 +10,8 @@ from cocotb.triggers import RisingEdge, with_timeout
 
 from weft.hdl.abi import HOLES_BITS
 from weft.hdl.adamap.control import ControlKind
-from weft.hdl.adamap.window import STEP, Window
+from weft.hdl.adamap.step import STEP
+from weft.hdl.adamap.window import Window
 from weft.hdl.layouts import HoleRun, JudgeRequest
 from weft.hdl.params import preset
 from weft.model.functional import window as model
