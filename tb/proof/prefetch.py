@@ -7,6 +7,7 @@ from amaranth.hdl import Signal
 from amaranth.lib import wiring
 
 from weft.hdl.adamap.ahead import AheadTable
+from weft.hdl.adamap.compared import Comparison
 from weft.hdl.adamap.head_cache import HeadCache
 from weft.hdl.adamap.node_check import NodeCheck
 from weft.hdl.adamap.prefetch import Prefetch
@@ -125,7 +126,7 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "no RSN of a list in two entries",
            ("check.follows.eq(cache.follows)", "check.follows.eq(1)")),
     Broken(BOTH, "a lookup finds the entry that holds the RSN, and no other",
-           ("(slot < entry.count)", "(slot <= entry.count)"), of=HeadCache),
+           ("(slot < self.count)", "(slot <= self.count)"), of=Comparison),
     Broken(BOTH, "the first cached node of a list is its head",
            ("tag.head.eq(~goes_on | left)", "tag.head.eq(0)"), of=HeadCache),
     Broken(RestingPrefetchSpec, "every node landed is cached or retired, once",
