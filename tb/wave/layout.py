@@ -18,7 +18,7 @@ OVERVIEW = (
         "mac_tx: m_axis__tvalid",
     )),
     ("card B receives", "b", (
-        "receive.judge: i{header.kind header.opcode:Opcode header.psn header.rsn reason:Reason}",
+        "receive.check: o{header.kind header.opcode:Opcode header.psn header.rsn reason:Reason}",
         "receive.judge: refuse__stb refuse__reason:Reason",
     )),
     ("card B window", "b", (
@@ -81,7 +81,7 @@ CARD = (
     ("receive", (
         "receive.parse: o_header{kind reason:Reason opcode:Opcode dest_qp psn rsn retransmission ack_req length}",
         "receive.parse: refuse__stb refuse__reason:Reason",
-        "receive.judge: i{header.kind header.opcode:Opcode header.psn header.rsn reason:Reason segment0.address "
+        "receive.check: o{header.kind header.opcode:Opcode header.psn header.rsn reason:Reason segment0.address "
         "segment0.length}",
         "receive.judge: o_judge{qpn psn rsn retransmission probe ack_req ticket} i_judgement{verdict psn base}",
         "receive.judge: refuse__stb refuse__reason:Reason",
