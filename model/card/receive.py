@@ -7,7 +7,7 @@ from weft.hdl import abi
 from ..functional.receive_path import ReceivePath
 from ..functional.report_merge import ReportMerge
 from ..functional.window import PROBE
-from .timing import BEAT_BYTES, CYCLE_NS, HALF_PS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, edge
+from .timing import BEAT_BYTES, CYCLE_NS, HALF_PS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, SHORT, edge
 from .write_engine import NIC
 
 Reason, Ring = abi.Reason, abi.Ring
@@ -15,7 +15,6 @@ Reason, Ring = abi.Reason, abi.Ring
 MARK = 2                        # cycles for the mark of a packet that slid the window, behind a cycle for each run
 FIRST_RUN = 2 * CYCLE_NS        # from a packet at the window until the builder may take its first run
 RUN, SEAL, SEAL_OLDEST = 5 * CYCLE_NS, 4 * CYCLE_NS, 3 * CYCLE_NS      # what the builder does, from its choice on
-SHORT = 4 * BEAT_BYTES           # frames that are here before the translation that was asked for them is
 FULL = 9 * CYCLE_NS             # from a run that finds its node full until that is reported
 OPENED = 3 * CYCLE_NS           # from a packet at the window until the node of its first hole grows old
 EXPIRED = 2 * CYCLE_NS          # from the age of a node until the builder sees it

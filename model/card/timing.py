@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 CYCLE_NS = 4.0      # of the card's clock, 250 MHz
 BEAT_BYTES = 64
+SHORT = 4 * BEAT_BYTES      # frames that are here before the translation that was asked for them is
 HALF_PS = 0.0005        # times on the line are exact to a picosecond
 
 

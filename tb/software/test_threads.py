@@ -176,8 +176,9 @@ def test_whoever_waits_for_the_card_lets_others_in():
             while not lock.wanted:
                 time.sleep(1e-4)
             order.append("first")
-            with lock.given_up():
-                inside.wait(10)
+            depth = lock.give_up()
+            inside.wait(10)
+            lock.take_back(depth)
             order.append("first again")
         thread.join(10)
     assert order == ["first", "other", "first again"] and not lock.wanted

@@ -107,7 +107,7 @@ class CompiledCard(TimedCard):
         for lane, free in ((DATA_LANE, params.bulk_tags - share), (RAW_LANE, share)):
             self.machine.w.lane[self.number, lane].free = free
         for name in ("pcie_bytes_per_ns", "pcie_hop", "check", "payload", "raw_payload", "send", "retire", "retire_raw",
-                     "room", "judge", "place"):
+                     "room", "judge", "asked", "place"):
             setattr(card, name, getattr(timing, name))
         card.read_latency, card.read_jitter = host.read_latency_ns, host.read_jitter
         card.read_tail, card.read_tail_ns = host.read_tail, host.read_tail_ns

@@ -4,7 +4,7 @@ its QP's. All others are Python's."""
 from weft.hdl import abi, wire
 
 from ...machine_code import compiled, inlined
-from ..timing import BEAT_BYTES, HALF_PS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES
+from ..timing import BEAT_BYTES, HALF_PS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, SHORT
 from ..write_engine import STREAM
 from .events import edge, push
 from .frames import copy_pages, free_frame
@@ -70,7 +70,10 @@ def deliver(t, c, handle, time):
     begin = max(card.mac_free, time) + PREAMBLE_BYTES * 8 / card.gbps
     card.mac_free = begin + (found.bytes + LINE_OVERHEAD_BYTES - PREAMBLE_BYTES) * 8 / card.gbps
     last = begin + (found.bytes - 1) // BEAT_BYTES * BEAT_BYTES * 8 / card.gbps
-    found.judged, found.number, found.next = max(edge(last - HALF_PS) + card.judge, g.now), g.number, -1
+    judged = edge(last - HALF_PS) + card.judge
+    if found.bytes <= SHORT:
+        judged = max(judged, edge(begin + BEAT_BYTES * 8 / card.gbps - HALF_PS) + card.asked)
+    found.judged, found.number, found.next = max(judged, g.now), g.number, -1
     g.number += 1
     if card.rx_count:
         w.frame[card.rx_tail & mask].next = handle

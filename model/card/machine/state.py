@@ -56,7 +56,7 @@ CARD = _dtype(
     "retire retire_raw room merge_free merge_next hold_at pass_end raw_read raw_passed "
     "rows_end slot_free "
     # line and receive
-    "loss delay mac_free judge place",
+    "loss delay mac_free judge asked place",
     "used0 used1 used2 trusted runs1 runs2 max_payload split write_header message_header completion_header write_head "
     "write_tail owner keyed ticket placed told group_head group_tail stored_head stored_tail stored_beats grant_begun "
     "line_head line_tail freed_head freed_tail held source draw line_draw full framing most pending "
