@@ -31,9 +31,9 @@ class Seen:
         super().__init__(loop, **options)
         self.seen = []
 
-    def _post(self, offset, value):
+    def _post(self, offset, value, *write):
         self.seen.append((float(self.loop.now_ns), offset, value))
-        super()._post(offset, value)
+        super()._post(offset, value, *write)
 
     def _interrupt(self, vector):
         self.seen.append((float(self.loop.now_ns), "interrupt", vector))
