@@ -68,9 +68,9 @@ class TimedCard(FunctionalCard):
 
     # ----------------------------------------------------------------------------------------- host memory
 
-    def line_read(self, time_ns, read):
+    def line_read(self, time_ns, client, read):
         """Read descriptors, nodes or the like: they take turns with payload, of which many reads may wait."""
-        self.pcie.line(time_ns, read)
+        self.pcie.line(time_ns, client, read)
 
     def post(self, client, address, data, time_ns, then=lambda last: None):
         """A client of the write engine gets an entry to write, at a time, or with NEVER when :meth:`release` says so.

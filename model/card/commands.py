@@ -2,7 +2,7 @@
 
 from weft.hdl import abi
 
-from .pcie import Read
+from .pcie import LINE_COMMAND, Read
 from .timing import CYCLE_NS
 
 Opcode, Ring = abi.CommandOpcode, abi.Ring
@@ -69,7 +69,7 @@ class _Pages:
             length = min(self._left, READ_BYTES - self._at % READ_BYTES)
             read = Read(self._at, -(-length // abi.BLOCK_BYTES) * abi.BLOCK_BYTES,
                         lambda done, count=length // abi.PTE_BYTES: self._came(done, count))
-            self._card.line_read(loop.now_ns + 2 * number * CYCLE_NS, read)
+            self._card.line_read(loop.now_ns + 2 * number * CYCLE_NS, LINE_COMMAND, read)
             self._at, self._left = self._at + length, self._left - length
             self._reads, number = self._reads + 1, number + 1
 

@@ -54,8 +54,8 @@ class _Dma:
 class TimedDevice(FunctionalDevice):
     """A :class:`~weft.model.card.card.TimedCard` as the driver's ``Device``.
 
-    Writes of registers are posted: they take the driver no time, and reach the card in order. A read takes the
-    driver as long as its round trip.
+    Writes of registers are posted: they take the driver no time, and reach the card in order, behind the completions
+    that are on the link. A read takes the driver as long as its round trip.
 
     Parameters
     ----------
@@ -85,16 +85,17 @@ class TimedDevice(FunctionalDevice):
             self.card.plugged(function)
 
     def write32(self, offset, value):
-        self._post(offset, value & 0xFFFF_FFFF)
+        self._post(offset, value & 0xFFFF_FFFF, 4)
 
     def write64(self, offset, value):
-        self._post(offset, value)
+        self._post(offset, value, 8)
 
     def write_block(self, offset, data):
-        self._post(offset, data, self.card.push)
+        self._post(offset, data, len(data), self.card.push)
 
-    def _post(self, offset, value, write=None):
-        at = edge(max(self.loop.now_ns + TIMING.register_write, self._written + TIMING.register_pace))
+    def _post(self, offset, value, size, write=None):
+        begin = self.card.pcie.down(size + TIMING.write_header_bytes)
+        at = edge(max(begin + TIMING.register_write, self._written + TIMING.register_pace))
         self._written = at
         self.loop.call_at(at, write or self.card.write, offset, value)
 

@@ -3,7 +3,7 @@
 import random
 from collections import deque
 
-from weft.hdl.abi import BLOCK_BYTES
+from weft.hdl.abi import BLOCK_BYTES, HOST_TO_CARD
 
 from .timing import BEAT_BYTES, CYCLE_NS, HostTiming, edge
 from .write_engine import WriteEngine
@@ -12,6 +12,8 @@ COMPLETION_LINES, COMPLETION_HEADERS = 384, 128     # see hdl/pcie/completion_ro
 UNIT_LINES = (1, 2, 4)
 LONG_BEATS = (0, 3, 4)      # a completion of so many beats was not split finer
 TRUST = 64
+WEIGHED = 2 * CYCLE_NS      # between reads; so long behind the last but one on RQ, too: two wait there
+LINE_COMMAND, LINE_ADAMAP, LINE_CLIENTS = range(len(HOST_TO_CARD), len(HOST_TO_CARD) + 3)   # behind the rings
 SOURCES = 3         # of reads: lines, payload, raw frames; they take turns
 COMPLETION_BYTES = 12       # of a header on RC
 
@@ -60,7 +62,8 @@ class Pcie:
         self.loop, self.timing, self.host = loop, timing, host or HostTiming()
         self.random = random.Random(f"pcie {seed}")
         self.used, self.trusted, self._runs = [0] * len(UNIT_LINES), 1, [0] * len(UNIT_LINES)
-        self._lines = deque()       # (time, read), the one to ask for first first
+        self._lines = deque()       # (time, client, read), the one to ask for first first
+        self._client = 0            # of lines, who had the newest turn
         self._held = self._next_turn = None     # what was taken and waits for its time or for room; the next turn
         self._source = 0            # who had the newest turn
         self._freed = deque()       # (when, how much room there is again, long completions by unit)
@@ -71,14 +74,28 @@ class Pcie:
 
     # ------------------------------------------------------------------------------------------------- reads
 
-    def line(self, time_ns, read):
-        """Ask for a read of lines, not before a time."""
-        lines = self._lines
-        at = len(lines)
+    def line(self, time_ns, client, read):
+        """Ask for a read of lines, not before a time; clients that ask at the same time take turns."""
+        lines, at = self._lines, len(self._lines)
         while at and lines[at - 1][0] > time_ns:
             at -= 1
-        lines.insert(at, (time_ns, read))
+        lines.insert(at, (time_ns, client, read))
         self.wanted(time_ns)
+
+    def _take_line(self):
+        lines = self._lines
+        first, (time, client, _) = 0, lines[0]
+        for at in range(1, len(lines)):
+            if lines[at][0] > time:
+                break
+            if self._behind(lines[at][1]) < self._behind(client):
+                first, client = at, lines[at][1]
+        self._client, read = client, lines[first][2]
+        del lines[first]
+        return read
+
+    def _behind(self, client):
+        return (client - self._client - 1) % LINE_CLIENTS
 
     def wanted(self, time_ns):
         """Somebody will have a read to ask for at a time."""
@@ -102,9 +119,10 @@ class Pcie:
             self._turn_at(self._request_free)
         elif self._room(self._held, at):
             read, self._held = self._held, None
-            out = self.writes.let_pass(at)
-            self._request_free = out + 2 * self._pace
-            self._ask(out, read)
+            before = self.writes.read_out
+            self.writes.let_pass(max(at, before + self._pace))
+            self._request_free = max(at, before) + WEIGHED
+            self._ask(read)
             self._take(self._request_free)
         elif self._freed:
             self._turn_at(self._freed[0][0])
@@ -119,7 +137,7 @@ class Pcie:
                 continue
             if at <= until:
                 self._source = source
-                self._held = self._lines.popleft()[1] if source == 0 else self.take_read(source)
+                self._held = self._take_line() if source == 0 else self.take_read(source)
                 self._turn_at(until)
                 return True
             first = at if first is None else min(first, at)
@@ -139,7 +157,7 @@ class Pcie:
         needed, unit = read.needed, self.trusted - 1
         return used[0] + needed[0] <= COMPLETION_LINES and used[unit] + needed[unit] <= COMPLETION_HEADERS
 
-    def _ask(self, at, read):
+    def _ask(self, read):
         host = self.host
         used, (first, second, third) = self.used, read.needed
         used[0] += first
@@ -169,6 +187,12 @@ class Pcie:
         if self._held is not None and len(self._freed) == 1:
             self._turn_at(max(self._freed[0][0], self._request_free))
         read.answered(done)
+
+    def down(self, size):
+        """The host sends so many bytes to the card, behind what it sends already: when they begin on the link."""
+        begin = max(self.loop.now_ns, self._down_free)
+        self._down_free = begin + size / self.timing.pcie_bytes_per_ns
+        return begin
 
     def _learn(self, long):
         """How finely the host splits completions decides how many reads may be under way: it is seen when they came."""

@@ -8,7 +8,7 @@ from collections import deque
 from weft.hdl import abi
 
 from ..functional.node_list import BrokenList
-from .pcie import Read
+from .pcie import LINE_ADAMAP, Read
 from .timing import CYCLE_NS
 
 READS_MAX = 8       # under way; see hdl/adamap/fetches.py
@@ -132,7 +132,7 @@ class Prefetcher:
         read = Fetch(nodes.line * abi.BLOCK_BYTES, count * abi.BLOCK_BYTES,
                      lambda done: self._answered(life, read, done))
         read.line, read.count, read.places = nodes.line, count, places
-        self.card.line_read(loop.now_ns + (count + 1) * CYCLE_NS + timing.ask, read)
+        self.card.line_read(loop.now_ns + (count + 1) * CYCLE_NS + timing.ask, LINE_ADAMAP, read)
 
     def _answered(self, life, read, done):
         at = done + self.card.timing.line + (read.count - 1) * CYCLE_NS     # line by line
@@ -159,8 +159,8 @@ class Prefetcher:
             self.look(other)
         self._full.clear()
         if not nodes.dead:
-            self._free_at = max(self._free_at, self.card.loop.now_ns + PASS + CYCLE_NS)
-            self.card.loop.call_in(PASS, self._look, life, True)
+            self._free_at = max(self._free_at, self.card.loop.now_ns + PASS)
+            self.card.loop.call_in(LOOK, self._look, life, True)
 
     def _take(self, life, place):
         nodes = life.matcher

@@ -11,8 +11,10 @@ from .write_engine import NEVER, RINGS
 
 Ring = abi.Ring
 REQUEST_LINES_MAX = 4
+_CONS = {f"{ring.name.lower()}_cons": ring for ring in abi.CARD_TO_HOST}
 _LOG2 = {f"{ring.name.lower()}_log2": ring for ring in abi.HOST_TO_CARD}
 _CLIENT = {ring: RINGS + at for at, ring in enumerate(abi.CARD_TO_HOST)}      # of the write engine
+_LINE_CLIENT = {ring: at for at, ring in enumerate(abi.HOST_TO_CARD)}
 STANDING = 2        # descriptors between their places and who takes them, see hdl/ring/places.py and reader.py
 PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
 
@@ -28,6 +30,7 @@ class TimedRings(CardRings):
         self._storing = dict.fromkeys(abi.CARD_TO_HOST, 0)     # entries that are not yet on their way
         self._taken = {ring: deque() for ring in abi.CARD_TO_HOST}      # when the newest entries are on their way
         self._owed = {}             # ring whose next entry brings an interrupt -> not before
+        self._armed_at = dict.fromkeys(abi.CARD_TO_HOST, 0.0)     # when the newest doorbell armed it
         self._asked = dict.fromkeys(abi.HOST_TO_CARD, 0)     # index behind the last descriptor asked for
         self._held = dict.fromkeys(abi.HOST_TO_CARD, 0)      # asked for and still in their places
         self._standing = dict.fromkeys(abi.HOST_TO_CARD, 0)     # the oldest that came have left their places
@@ -64,7 +67,7 @@ class TimedRings(CardRings):
             self._reads[ring].append(order)
             read = Read(address, count * abi.BLOCK_BYTES, lambda done, order=order: self.card.loop.call_at(
                 done + self.card.timing.delivered, self._came, ring, order))
-            self.card.line_read(self.card.loop.now_ns + delay, read)
+            self.card.line_read(self.card.loop.now_ns + delay, _LINE_CLIENT[ring], read)
             delay += 3 * CYCLE_NS
 
     def pushed(self, window, data=None):
@@ -137,16 +140,23 @@ class TimedRings(CardRings):
     def _tell_host(self, ring, time_ns):
         self.card.interrupts.pend(abi.VECTOR[ring], time_ns + self.card.timing.interrupt)
 
+    def doorbell(self, name, value):
+        ring = _CONS.get(name)
+        if ring is not None and not self.armed[ring]:
+            self._armed_at[ring] = self.card.loop.now_ns
+        super().doorbell(name, value)
+
     def _interrupt(self, ring):
-        """As the functional card has it, but the message goes behind the entry."""
+        """As the functional card has it, but the message goes behind the entry, and behind what armed the ring."""
         if self.armed[ring] and self.prod[ring] != self.cons[ring]:
             self.armed[ring] = False
             now, taken = self.card.loop.now_ns, self._taken[ring]
             while taken and taken[0] <= now:
                 taken.popleft()
             ahead = (self.prod[ring] - self.cons[ring]) % self._wrap(ring) - self._storing[ring]    # of the others
+            armed = self._armed_at[ring] + self.card.timing.doorbell
             if not ahead:
-                self._owed[ring] = now + self.card.timing.doorbell
+                self._owed[ring] = armed
             else:
                 first = taken[-ahead] if ahead <= len(taken) else now
-                self._tell_host(ring, max(now + self.card.timing.doorbell, first))
+                self._tell_host(ring, max(armed, first))

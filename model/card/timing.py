@@ -51,7 +51,7 @@ class Timing:
     Attributes
     ----------
     register_write, register_read : float
-        From the driver's call to the card; of a whole read.
+        From when it begins on the link to the card; of a whole read.
     register_pace : float
         Between writes that come at once.
     room : float
@@ -148,7 +148,7 @@ class Timing:
     place: float = 8.0
     raw: float = 4.0
     placed: float = 12.0
-    placed_retire: float = 20.0
+    placed_retire: float = 24.0
     retire_report: float = 40.0
     node_report: float = 28.0
     aged_report: float = 24.0
@@ -162,7 +162,7 @@ class Timing:
     ask: float = 28.0
     line: float = 36.0
     wake: float = 28.0
-    match: float = 12.0
+    match: float = 16.0
 
 
 LINE_OVERHEAD_BYTES, PREAMBLE_BYTES = 24, 8

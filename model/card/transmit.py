@@ -25,6 +25,7 @@ HEADER = 15 * CYCLE_NS          # from a packet's choice until its headers are i
 MERGED = CYCLE_NS               # from the framer to the merge
 SEALED = 8 * CYCLE_NS           # of a frame's last beat: its ICRC
 RAW_FRAMES = 4      # being read, see hdl/simple_nic.py
+RAW_WAITED = 2 * CYCLE_NS       # from the end of one of so many until another one is taken
 RAW_MERGED = 2 * CYCLE_NS       # from the reader of raw frames to the merge; so many beats are between
 BULK_SHARE = 8      # see hdl/pcie/dma_read.py
 FIFO_BEATS = 19     # between the framer and the MAC, besides the send buffer
@@ -99,6 +100,7 @@ class TimedTransmitPath(TransmitPath):
         self._rows_end = self._slot_free = 0.0      # the newest slot's last row was in the framer; the slot was free
         self._merge = FrameMerge(card.loop, self._merged, lambda: card.transmit_path is self)
         self._raw_read = self._raw_passed = 0.0     # when the newest raw frame was read, and was through the merge
+        self._raw_from = 0.0        # when another one may be taken
         self._raw_behind = deque()  # beats of raw frames that were read and are not through
         self._buffered = deque()    # (begins to leave the send buffer, has left it, beats), oldest first
         self._beats = 0
@@ -167,7 +169,7 @@ class TimedTransmitPath(TransmitPath):
         """Take raw frames, as many as may be under way."""
         rings, now = self.card.rings, self.card.loop.now_ns
         while rings.peek(Ring.NIC_TX) is not None and len(self._raw.jobs) < RAW_FRAMES:
-            taken = max(now, rings.came(Ring.NIC_TX) + CYCLE_NS)
+            taken = max(now, rings.came(Ring.NIC_TX) + CYCLE_NS, self._raw_from)
             entry = rings.take(Ring.NIC_TX)
             found = abi.NIC_TX.unpack(entry)
             frame = next(self._raw_frames(entry), None)
@@ -310,6 +312,8 @@ class TimedTransmitPath(TransmitPath):
         if self.card.transmit_path is not self:
             return
         lane = self._raw
+        if len(lane.jobs) == RAW_FRAMES:
+            self._raw_from = self.card.loop.now_ns + RAW_WAITED
         lane.jobs.popleft()
         lane.slots += len(job.slots)
         self.card.loop.call_in(self.card.timing.retire_raw, self.card.rings.finish, job.ring)

@@ -65,8 +65,8 @@ class WriteEngine:
         The card was reset: nothing more happens.
     up_free : float
         When the newest write that was granted has left the link.
-    read_left : float
-        When the newest read has.
+    read_out, read_left : float
+        When the newest read went out on RQ, and when it had left the link.
     backlog : float
         What the stream's groups that wait for their grant will take, nanoseconds.
     """
@@ -89,9 +89,8 @@ class WriteEngine:
         self._rq_free = 0.0
         self._packets = deque()     # [begins on RQ, ends there, has left the link, takes on it], the oldest first
         self._wrote = self._link_was = 0.0      # when the newest packet that is forgotten had ended, and had left
-        self._read = 0.0            # when the newest read went out
         self._next = NEVER          # when somebody looks again
-        self.up_free = self.read_left = self.backlog = 0.0
+        self.up_free = self.read_out = self.read_left = self.backlog = 0.0
         self.ticket, self.ended = 0, False
         self._tickets = [(0, 0.0)] * TICKETS        # (ticket, when it was placed), by ticket modulo their count
         self._placed, self._placed_at = 0, 0.0      # the newest of them
@@ -128,8 +127,15 @@ class WriteEngine:
         return packet[2] + self._timing.pcie_hop
 
     def then(self, packet, function, *arguments):
-        """Call a function when a packet is in memory; reads that pass it from now on are left out."""
-        self._loop.call_at(self.seen(packet), function, *arguments)
+        """Call a function when a packet is in memory."""
+        at = self.seen(packet)
+        self._loop.call_at(at, self._arrive, at, packet, function, arguments)
+
+    def _arrive(self, at, packet, function, arguments):
+        if self.seen(packet) > at:      # reads have passed it since
+            self.then(packet, function, *arguments)
+        else:
+            function(*arguments)
 
     @property
     def again(self):
@@ -259,19 +265,19 @@ class WriteEngine:
     # ---------------------------------------------------------------------------------------- reads beside it
 
     def let_pass(self, at):
-        """A read goes out at a time or behind the write that RQ is in then; when. Writes behind it make way."""
+        """A read goes out at a time or behind the write that RQ is in then. Writes behind it make way."""
         self.advance()
         self._forget()
         packets, wrote = self._packets, self._wrote
         for packet in packets:
             begin, end = packet[0], packet[1]
-            if begin > at or (begin == at and wrote > self._read):
+            if begin > at or (begin == at and wrote > self.read_out):
                 break       # reads and writes take turns
             if at < end:
                 at = end
             wrote = end
         free, left = at + self._pace, max(self._link_was, self.read_left)
-        self._read, behind = at, False
+        self.read_out, behind = at, False
         for packet in packets:
             begin, end, was, cost = packet
             if begin < at:
@@ -291,7 +297,6 @@ class WriteEngine:
             self.up_free = max(self.up_free, left)
         if not behind:
             self.up_free = max(self.up_free, self._read_leaves(left, at))
-        return at
 
     def _read_leaves(self, left, at):
         """The read goes over the link when what was before it has left."""

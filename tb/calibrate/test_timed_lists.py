@@ -9,6 +9,7 @@ from weft.model.card.card import TimedCard
 from weft.model.card.pcie import TRUST, UNIT_LINES, Pcie, Read
 from weft.model.card.second_level import TimedLife
 from weft.model.card.timing import CYCLE_NS, TIMING, HostTiming
+from weft.model.card.write_engine import RINGS
 from weft.model.functional.memory import HostMemory
 from weft.model.functional.node import Node
 from weft.model.link import EventLoop
@@ -50,9 +51,9 @@ class _Bench:
         while life.matcher.retired:
             self.retired.append(life.matcher.retired.popleft().rsn)
 
-    def _asked(self, time_ns, read):
+    def _asked(self, time_ns, client, read):
         self.reads.append(read.bytes // abi.BLOCK_BYTES)
-        self._read(time_ns, read)
+        self._read(time_ns, client, read)
 
     def link(self, count):
         self.life.matcher.linked += count
@@ -150,9 +151,37 @@ def test_a_small_read_waits_for_one_that_waits_for_room_and_not_for_all():
     loop.run(500)
     assert len(payload) == 3        # eight are under way, one waits for room
     for name in ("small", "another"):
-        pcie.line(loop.now_ns, Read(0, 64, lambda done, name=name: came.append(name)))
+        pcie.line(loop.now_ns, 0, Read(0, 64, lambda done, name=name: came.append(name)))
     loop.run(100_000)
     assert came == [*range(9), "small", 9, "another", 10, 11]
+
+
+def test_clients_that_ask_for_lines_at_the_same_time_take_turns():
+    loop = EventLoop()
+    pcie, out = Pcie(loop, TIMING, HostTiming(read_jitter=0)), []
+    for at, clients in ((100.0, (2, 0, 5, 1)), (200.0, (2, 1, 0))):
+        for client in clients:
+            pcie.line(at, client, Read(0, 64, lambda done, client=client: out.append(client)))
+    pcie.line(196.0, 5, Read(0, 64, lambda done: out.append("earlier")))
+    loop.run(10_000)
+    # behind the one that had the newest turn, client 0 in the beginning; who asked earlier does not wait for that
+    assert out == [1, 2, 5, 0, "earlier", 0, 1, 2]
+
+
+def test_two_reads_wait_for_rq_and_leave_one_behind_the_other():
+    loop = EventLoop()
+    pcie, out = Pcie(loop, TIMING, HostTiming(read_jitter=0)), []
+    ask, pcie._ask = pcie._ask, lambda read: (out.append(pcie.writes.read_out), ask(read))
+    pcie.writes.stream(100.0, [(0, 512)])
+    pcie.writes.ask(RINGS, 104.0, 64, 64, lambda last, packet: None)
+    loop.run(140)
+    (begin, end, *_), (entry, *_) = pcie.writes._packets
+    for client in range(4):
+        pcie.line(begin + CYCLE_NS, client, Read(0, 64, lambda done: None))
+    loop.run(10_000)
+    assert end - begin == 9 * CYCLE_NS and entry == end     # reads and writes take turns
+    assert out[0] == end and out[1] == end + 3 * CYCLE_NS   # the entry goes between them
+    assert out[2] == out[0] + 4 * CYCLE_NS and out[3] == out[1] + 2 * CYCLE_NS
 
 
 def test_how_the_host_splits_is_known_when_its_completions_came():

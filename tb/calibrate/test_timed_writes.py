@@ -101,10 +101,10 @@ def test_no_two_writes_are_on_rq_at_once_and_reads_take_turns_with_them():
             asking.add(client)
             engine.ask(client, now + CYCLE_NS, 64, 64, granted(client))
         if rng.random() < 0.5 and now > last_read:
-            out = engine.let_pass(now)
-            moved += out > now
-            reads.append(out)
-            last_read = out + 2 * CYCLE_NS
+            engine.let_pass(now)
+            moved += engine.read_out > now
+            reads.append(engine.read_out)
+            last_read = engine.read_out + 2 * CYCLE_NS
         packets = list(engine._packets)
         assert all(end <= begin for (_, end, *_), (begin, *_) in zip(packets, packets[1:], strict=False))
         assert all(not begin < read < end for begin, end, *_ in packets for read in reads[-3:])
@@ -119,7 +119,8 @@ def test_a_write_behind_a_read_is_later_on_rq_and_on_the_link():
     loop.run(100)
     begin, seen = packets[0][0], engine.seen(packets[0])
     loop.run(begin - CYCLE_NS / 2)
-    assert engine.let_pass(loop.now_ns) == begin - CYCLE_NS / 2      # its beat ends in the entry's first
+    engine.let_pass(loop.now_ns)
+    assert engine.read_out == begin - CYCLE_NS / 2      # its beat ends in the entry's first
     assert engine.seen(packets[0]) == seen + CYCLE_NS / 2
     # behind a long write the link is what the entry waits for
     loop.run(1000)
@@ -128,8 +129,36 @@ def test_a_write_behind_a_read_is_later_on_rq_and_on_the_link():
     loop.run(1004)
     begin, seen = packets[1][0], engine.seen(packets[1])
     loop.run(begin - CYCLE_NS)
-    assert engine.let_pass(loop.now_ns) == begin
+    engine.let_pass(loop.now_ns)
+    assert engine.read_out == begin
     assert abs(engine.seen(packets[1]) - seen - READ_BYTES_ON_LINK / TIMING.pcie_bytes_per_ns) < HALF_PS
+
+
+def test_what_a_read_passes_is_in_memory_later():
+    loop, came = EventLoop(), []
+    engine = _Asked(loop)
+    engine.ask(RINGS, 100.0, 64, 64, lambda last, packet: (
+        came.append(engine.seen(packet)), engine.then(packet, lambda: came.append(loop.now_ns))))
+    loop.run(100)
+    begin, _, *_ = engine._packets[0]
+    loop.run(begin - CYCLE_NS / 2)
+    engine.let_pass(loop.now_ns)
+    loop.run(1000)
+    assert came[1] == came[0] + CYCLE_NS / 2
+
+
+def test_an_entry_of_a_ring_that_was_armed_long_ago_does_not_wait_for_its_doorbell():
+    loop, memory = EventLoop(), HostMemory()
+    card = TimedCard(memory, loop, lambda *frame: None, lambda vector: None, preset="test")
+    buffer, ring, rings = memory.alloc(4096, 4096, True, 4096), abi.Ring.META_REPORT, card.rings
+    card.registers.update(meta_report_base=buffer.physical(0), meta_report_log2=6 | 1 << abi.RING_ENABLE_BIT)
+    rings.doorbell("meta_report_cons", 1 << abi.ARM_BIT)
+    loop.run(1000)
+    rings.put(ring, bytes(64))
+    loop.run(1008)
+    last = card.pcie.writes._last
+    assert 1000 < last < 1000 + TIMING.doorbell
+    assert list(card.interrupts._pending.values()) == [last + TIMING.interrupt]
 
 
 def test_raw_frames_ask_every_fourth_cycle_at_most_and_payload_at_once():
@@ -156,8 +185,8 @@ def test_a_ring_that_is_armed_with_an_entry_in_memory_does_not_wait_for_the_next
     if granted:
         loop.run(1020)
     assert rings._storing[ring] == (not granted)
-    armed_at, rings.armed[ring] = loop.now_ns, True
-    rings._interrupt(ring)
+    armed_at = loop.now_ns
+    rings.doorbell("meta_report_cons", 1 << abi.ARM_BIT)
     loop.run(1024)
     assert card.pcie.writes._last > 1200
     assert list(card.interrupts._pending.values()) == [armed_at + TIMING.doorbell + TIMING.interrupt]

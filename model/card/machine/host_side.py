@@ -10,7 +10,8 @@ from . import run
 from .state import CARD, DRAWS, PAGE, TOLD_FIELDS, WRITE_FIELDS, WRITES
 from .write_engine import NO_KEY
 
-_GRANT_FREE, _LAST_BEAT, _BACKLOG = (CARD.names.index(name) for name in ("grant_free", "last_beat", "backlog"))
+_GRANT_FREE, _LAST_BEAT, _BACKLOG, _DOWN_FREE = (
+    CARD.names.index(name) for name in ("grant_free", "last_beat", "backlog", "down_free"))
 _TOLD = CARD.names.index("told")
 _LEFT = 2       # of a write's numbers: when it is over the link
 _DRAW = {name: CARD.names.index(name) for name in ("draw", "line_draw")}
@@ -71,10 +72,17 @@ class CompiledPcie:
         self.cells = cells
         self.writes.bind(cells)
 
-    def line(self, time_ns, read):
+    def line(self, time_ns, client, read):
         if self.cells.numbers[_DRAW["draw"]] > DRAWS - 2:
             self.refill()
-        self.machine.line(self.number, time_ns, read)
+        self.machine.line(self.number, time_ns, client, read)
+
+
+    def down(self, size):
+        floats = self.cells.floats
+        begin = max(self.loop.now_ns, floats[_DOWN_FREE])
+        floats[_DOWN_FREE] = begin + size / self.timing.pcie_bytes_per_ns
+        return begin
 
 
 class CompiledWrites:
@@ -118,7 +126,7 @@ class CompiledWrites:
     def seen(self, packet):
         return self._writes[(packet & WRITES - 1) * WRITE_FIELDS + _LEFT] + self._pcie.timing.pcie_hop
 
-    then = WriteEngine.then
+    then, _arrive = WriteEngine.then, WriteEngine._arrive
 
     @property
     def again(self):

@@ -312,11 +312,11 @@ class Machine:
 
     # ---------------------------------------------------------------------------------------------- PCIe
 
-    def line(self, c, time, read):
+    def line(self, c, time, client, read):
         """A read of Python."""
         self._next_read += 1
         self.reads[self._next_read] = read
-        self.call(run.line_read, c, time, read.bytes, *read.needed, self._next_read)
+        self.call(run.line_read, c, time, client, read.bytes, *read.needed, self._next_read)
 
     def call(self, function, c, *arguments):
         """Call machine code of a card: events that it makes are numbered with those of the loop."""

@@ -7,6 +7,7 @@ from ..pcie import (
     COMPLETION_BYTES,
     COMPLETION_HEADERS,
     COMPLETION_LINES,
+    LINE_CLIENTS,
     LONG_BEATS,
     TRUST,
 )
@@ -63,20 +64,58 @@ def new_read(w, c, count, need0, need1, need2, lane, job, slot, cookie):
 
 
 @compiled
-def line(t, c, time, place):
-    """Ask for a read of lines, not before a time."""
+def line(t, c, time, client, place):
+    """Ask for a read of lines, not before a time; clients that ask at the same time take turns."""
     w = world(t)
     card = w.card[c]
     if card.line_tail - card.line_head == LINES:
         raise OverflowError("too many lines that a compiled card reads")
     at = card.line_tail
     while at != card.line_head and w.lines[c, (at - 1) & (LINES - 1), 0] > time:
-        w.lines[c, at & (LINES - 1), 0] = w.lines[c, (at - 1) & (LINES - 1), 0]
-        w.lines[c, at & (LINES - 1), 1] = w.lines[c, (at - 1) & (LINES - 1), 1]
+        move_line(w, c, at - 1, at)
         at -= 1
-    w.lines[c, at & (LINES - 1), 0], w.lines[c, at & (LINES - 1), 1] = time, place
+    one = w.lines[c, at & (LINES - 1)]
+    one[0], one[1], one[2] = time, place, client
     card.line_tail += 1
     wanted(w, c, time)
+
+
+@inlined
+def move_line(w, c, source, target):
+    """A read of lines moves to another place of their queue."""
+    old, new = w.lines[c, source & (LINES - 1)], w.lines[c, target & (LINES - 1)]
+    new[0], new[1], new[2] = old[0], old[1], old[2]
+
+
+@inlined
+def behind(w, c, at):
+    """How many others have their turn before the client of a read of lines."""
+    return (int(w.lines[c, at & (LINES - 1), 2]) - w.card[c].line_client - 1) % LINE_CLIENTS
+
+
+@inlined
+def first_line(w, c):
+    """When the next read of lines is asked for."""
+    return w.lines[c, w.card[c].line_head & (LINES - 1), 0]
+
+
+@compiled
+def take_line(t, c):
+    """The read of lines whose turn it is."""
+    w = world(t)
+    card = w.card[c]
+    first, time = card.line_head, w.lines[c, card.line_head & (LINES - 1), 0]
+    for at in range(card.line_head + 1, card.line_tail):
+        if w.lines[c, at & (LINES - 1), 0] > time:
+            break
+        if behind(w, c, at) < behind(w, c, first):
+            first = at
+    one = w.lines[c, first & (LINES - 1)]
+    place, card.line_client = int(one[1]), int(one[2])
+    for at in range(first, card.line_head, -1):
+        move_line(w, c, at - 1, at)
+    card.line_head += 1
+    return place
 
 
 @inlined
@@ -98,7 +137,7 @@ def turn_at(w, c, time):
 
 
 @compiled
-def ask_host(t, c, at, place):
+def ask_host(t, c, place):
     """The request goes out."""
     w = world(t)
     card, found = w.card[c], w.read[place]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ...machine_code import compiled, entries, inlined
-from ..transmit import RAW_FRAMES
+from ..transmit import RAW_FRAMES, RAW_WAITED
 from .events import call_at, pop, top
 from .frame_merge import merge_again, merge_look
 from .frames import free_frame, full, new_frame
@@ -98,8 +98,10 @@ def retire(w, c):
     card = w.card[c]
     lane = w.lane[c, card.lane]
     job = w.job[c, card.lane, lane.head & (JOBS - 1)]
-    lane.head += 1
     raw = card.lane == RAW_LANE
+    if raw and lane.tail - lane.head == RAW_FRAMES:
+        card.raw_from = w.g[0].now + RAW_WAITED
+    lane.head += 1
     if raw:
         lane.free += job.slots
     else:
@@ -220,10 +222,10 @@ def show(t):
 
 
 @entry
-def line_read(t, c, time, count, need0, need1, need2, cookie):
+def line_read(t, c, time, client, count, need0, need1, need2, cookie):
     """A read of Python; see :func:`weft.model.card.machine.pcie.line`."""
     w = world(t)
-    ask_line(w.t, c, time, new_read(w, c, count, need0, need1, need2, -1, 0, 0, cookie))
+    ask_line(w.t, c, time, client, new_read(w, c, count, need0, need1, need2, -1, 0, 0, cookie))
     top(w)
 
 

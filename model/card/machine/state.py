@@ -53,13 +53,13 @@ CARD = _dtype(
     "rq_free link_was wrote read_out read_left raw_free placed_at backlog up_free grant_moved grant_beat "
     # transmit
     "next_choice entered translated0 translated1 framer_free line_free woken gbps check payload raw_payload send "
-    "retire retire_raw room merge_free merge_next hold_at pass_end raw_read raw_passed "
+    "retire retire_raw room merge_free merge_next hold_at pass_end raw_read raw_passed raw_from "
     "rows_end slot_free "
     # line and receive
     "loss delay mac_free judge asked place",
     "used0 used1 used2 trusted runs1 runs2 max_payload split write_header message_header completion_header write_head "
     "write_tail owner keyed ticket placed told group_head group_tail stored_head stored_tail stored_beats grant_begun "
-    "line_head line_tail freed_head freed_tail held source draw line_draw full framing most pending "
+    "line_head line_tail line_client freed_head freed_tail held source draw line_draw full framing most pending "
     "merge_head0 merge_tail0 merge_head1 merge_tail1 holds hold_index merge_turn pass_lane pass_index raw_behind "
     "buffered_head buffered_tail beats "
     "tx_places rx_beats lane ready0 ready1 raw_ready program slow compiled_line peer mac ip qpn_width "
@@ -96,7 +96,7 @@ def blank(cards, params, frames, size):
         writes=np.zeros((cards, WRITES, WRITE_FIELDS)), buffered=np.zeros((cards, BUFFERED, 3)),
         draws=np.zeros((cards, DRAWS)), line_draws=np.zeros((cards, DRAWS)),
         qp=records(QP, cards, params.qps), mr=records(MR, cards, params.mrs),
-        page=np.zeros((cards, params.ptes), np.int64), lines=np.zeros((cards, LINES, 2)),
+        page=np.zeros((cards, params.ptes), np.int64), lines=np.zeros((cards, LINES, 3)),
         freed=np.zeros((cards, FREED, 6)), asks=np.zeros((cards, CLIENTS, 3)), groups=np.zeros((cards, GROUPS, 8)),
         stored=np.zeros((cards, STORES, 2)), tickets=np.zeros((cards, TICKETS, 2)),
         told=np.zeros((cards, TOLD, TOLD_FIELDS)), merging=np.zeros((cards, 2, MERGING, 5)),

@@ -5,7 +5,7 @@ import numpy as np
 from weft.hdl.wire import ICRC_BYTES
 
 from ...machine_code import compiled, inlined
-from ..pcie import SOURCES
+from ..pcie import SOURCES, WEIGHED
 from ..timing import BEAT_BYTES, CYCLE_NS
 from ..transmit import (
     CHOSEN_MAX,
@@ -23,7 +23,7 @@ from ..transmit import (
 from .events import call_at, edge
 from .frame_merge import UNKNOWN, merge_complete, merge_enter
 from .frames import copy_pages, full, new_frame
-from .pcie import ask_host, new_read, room, turn_at, wanted
+from .pcie import ask_host, first_line, new_read, room, take_line, turn_at, wanted
 from .state import (
     AGAIN_STREAM,
     BUFFERED,
@@ -34,7 +34,6 @@ from .state import (
     GROW,
     HEAD,
     JOBS,
-    LINES,
     NEXT,
     PAGE,
     RAW_FRAMED,
@@ -244,7 +243,7 @@ def take_next(t, c, until):
             if at < 0.0:
                 continue
         elif card.line_head != card.line_tail:
-            at = w.lines[c, card.line_head & (LINES - 1), 0]
+            at = first_line(w, c)
         else:
             continue
         if at <= until:
@@ -252,8 +251,7 @@ def take_next(t, c, until):
             if source:
                 card.held = take_read(w, c, source - 1)
             else:
-                card.held = int(w.lines[c, card.line_head & (LINES - 1), 1])
-                card.line_head += 1
+                card.held = take_line(w.t, c)
             turn_at(w, c, until)
             return True
         first = min(first, at)
@@ -278,9 +276,10 @@ def turn(t, c):
     found = w.read[card.held]
     if room(w, c, found.need0, found.need1, found.need2, at):
         place, card.held = card.held, 0
-        out = let_pass(w.t, c, at)
-        card.request_free = out + 2 * card.pace
-        ask_host(w.t, c, out, place)
+        before = card.read_out
+        let_pass(w.t, c, max(at, before + card.pace))
+        card.request_free = max(at, before) + WEIGHED
+        ask_host(w.t, c, place)
         take_next(w.t, c, card.request_free)
     elif card.freed_head != card.freed_tail:
         turn_at(w, c, w.freed[c, card.freed_head & (FREED - 1), 0])

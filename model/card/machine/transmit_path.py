@@ -17,7 +17,7 @@ from .state import AGAIN_STREAM, CARD, LANE, PAGE, RAW_LANE, SEND_STREAM, START,
 
 Ring, Reason = abi.Ring, abi.Reason
 RINGS = {SEND_STREAM: Ring.SEND, AGAIN_STREAM: Ring.RETRANSMIT}
-_PROGRAM = CARD.names.index("program")
+_PROGRAM, _RAW_FROM = (CARD.names.index(name) for name in ("program", "raw_from"))
 _HEAD, _TAIL = (LANE.names.index(name) for name in ("head", "tail"))
 _AT, _ACTIVE, _WORK, _KNOWN, _PSN, _RSN, _LOCAL, _REMOTE, _LENGTH, _LAST, _CUT, _INDEX, _NOW_FRAME, _SEGMENTS = (
     STREAM.names.index(name) for name in ("at", "active", "work", "known", "psn", "rsn", "local", "remote", "length",
@@ -159,7 +159,7 @@ class CompiledTransmitPath(TransmitPath):
         rings, now = self.card.rings, self.card.loop.now_ns
         lane = self._raw_lane
         while rings.peek(Ring.NIC_TX) is not None and lane[_TAIL] - lane[_HEAD] < RAW_FRAMES:
-            taken = max(now, rings.came(Ring.NIC_TX) + CYCLE_NS)
+            taken = max(now, rings.came(Ring.NIC_TX) + CYCLE_NS, self.card.cells.floats[_RAW_FROM])
             entry = rings.take(Ring.NIC_TX)
             found = abi.NIC_TX.unpack(entry)
             frame = next(self._raw_frames(entry), None)

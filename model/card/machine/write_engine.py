@@ -291,7 +291,7 @@ def read_leaves(w, c, left, at):
 
 @compiled
 def let_pass(t, c, at):
-    """A read goes out at a time or behind the write that RQ is in then; when."""
+    """A read goes out at a time or behind the write that RQ is in then."""
     w = world(t)
     card = w.card[c]
     advance(w.t, c)
@@ -326,4 +326,3 @@ def let_pass(t, c, at):
         card.up_free = max(card.up_free, left)
     if not behind:
         card.up_free = max(card.up_free, read_leaves(w, c, left, at))
-    return at
