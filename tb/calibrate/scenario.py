@@ -121,6 +121,8 @@ FIT = [
     *drawn("fit-drawn", False, 1, 24),
     *drawn("fit-more", False, 2, 30),
     *drawn("fit-third", False, 3, 30),      # judged until two of them were looked at
+    *drawn("fit-fourth", False, 4, 30),     # and these until one was
+    *drawn("fit-fifth", False, 5, 30),      # and these until three were
 ]
 # Judged by.
 JUDGE = [
@@ -136,7 +138,7 @@ JUDGE = [
     *_grid("rtt", True, rtt_us=[2.0, 50.0], loss=[0.0, 0.03], seed=[14]),
     *_grid("jitter", True, jitter=[0.1], loss=[0.0, 0.02], seed=[15]),
     *_grid("age", True, node_age_ns=[500, 20_000], loss=[0.05], seed=[16]),
-    *drawn("drawn", True, 4, 30),     # with another seed once these were looked at to mend the model
+    *drawn("drawn", True, 6, 30),     # with another seed once these were looked at to mend the model
 ]
 ALL = FIT + JUDGE
 
