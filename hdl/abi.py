@@ -103,6 +103,7 @@ REGISTERS = [
     Register("cap_misc", 0x010, _RO,
              "Knitting extents in 7:0, MSI-X vectors in 15:8, largest prefetch depth in 23:16, n in 31:24: an extent "
              "has less than 2^n - 1 blocks."),
+    Register("cap_transmit", 0x014, _RO, "Bytes of payload that a WORK_INLINE may bring in 7:0; 0: there are none."),
     Register("control", 0x020, _RW,
              "Bit 0: receive and transmit enabled. Bit 1: reset of everything but the PCIe side, while set."),
     Register("status", 0x024, _RO,
@@ -170,7 +171,7 @@ class Reason(enum.IntEnum):
     BUFFER_FULL = 17         # dropped at the MAC: receive buffer or report ring full
     NIC_RING_FULL = 18       # no NIC_RX slot; frames that are no packets of a QP of the card get half of them at most
     FRAME_TOO_LONG = 19      # longer than a NIC_RX slot, or than the card carries
-    BAD_DESCRIPTOR = 20      # a descriptor with a wrong phase, opcode, QP, length or PMTU
+    BAD_DESCRIPTOR = 20      # a descriptor with a wrong phase, opcode, QP, inline length or PMTU
     DMA_ERROR = 21           # a read completed with an error
     BAD_POINTER = 22         # next pointer outside the knitting extents
     BAD_NODE = 23            # node of another QP or generation, damaged, or with a bad encoding, count or RSN
@@ -263,33 +264,55 @@ class WorkOpcode(enum.IntEnum):
     """What a SEND or RETRANSMIT descriptor asks for."""
 
     WRITE = 1
-    WRITE_IMM = 2   # the last packet carries the immediate
+    WRITE_IMM = 2     # the last packet carries the immediate
+    INLINE_DATA = 3   # nothing by itself: payload of the next descriptor
+
+
+WRITES = (WorkOpcode.WRITE, WorkOpcode.WRITE_IMM)
 
 
 _CHECK = ("check", 16, "Makes the XOR of the entry's 16-bit words 0.")
 
-WORK = _host("WORK", "A chunk to be written to the peer: the send path knows nothing else.",
+
+def _work(name, doc, *source):
+    """A descriptor of a write whose data are, or lie, where 16 bytes of it say."""
+    return _host(name, doc,
+        ("phase", 1, "Lap phase."),
+        ("opcode", 4, "Operation.", WorkOpcode),
+        ("ack_req", 1, "The chunk's last packet ends a message: the receiver reports it."),
+        ("retransmit", 1, "Packets carry RSNs, counted up from `rsn`."),
+        ("pmtu", 3, "IBTA enumeration, 1 (256) to 5 (4096)."),
+        ("inline", 1, "It is a WORK_INLINE."),
+        ("_r0", 5),
+        ("sqpn", 24, "Index of the local QP."),
+        ("dqpn", 24, "Peer's QPN."),
+        *source,
+        ("remote_va", 64, "Virtual address in the peer's MR."),
+        ("rkey", 32, "Remote key."),
+        ("psn", 32, "PSN of the first packet."),
+        ("length", 24, "Bytes; zero is one packet without payload."),
+        ("rsn", 24, "RSN of the first packet."),
+        ("sport", 16, "UDP source port."),
+        ("imm", 32, "Immediate data."),
+        ("dst_ip", 32, "Peer's address."),
+        ("dst_mac", 48, "Next hop."), _CHECK)
+
+
+WORK = _work("WORK", "A chunk to be written to the peer.",
+    ("local_va", 64, "Virtual address of the data in the local MR."), ("lkey", 32, "Local key."), ("_r1", 32))
+WORK_INLINE = _work("WORK_INLINE", "The same with the payload in it: one packet, whatever addresses it goes to.",
+    ("data", 128, "The first 16 bytes of payload. For more an INLINE_DATA stands right before it."))
+INLINE_DATA = _host("INLINE_DATA",
+    "The rest of the payload of the WORK_INLINE behind it. If that is not the one it names, neither is sent.",
     ("phase", 1, "Lap phase."),
-    ("opcode", 4, "Operation.", WorkOpcode),
-    ("ack_req", 1, "The chunk's last packet ends a message: the receiver reports it."),
-    ("retransmit", 1, "Packets carry RSNs, counted up from `rsn`."),
-    ("pmtu", 3, "IBTA enumeration, 1 (256) to 5 (4096)."),
-    ("_r0", 6),
-    ("sqpn", 24, "Index of the local QP."),
-    ("dqpn", 24, "Peer's QPN."),
-    ("local_va", 64, "Virtual address of the data in the local MR."),
-    ("remote_va", 64, "Virtual address in the peer's MR."),
-    ("lkey", 32, "Local key."),
-    ("rkey", 32, "Remote key."),
-    ("length", 32, "Bytes; zero is one packet without payload."),
-    ("psn", 32, "PSN of the first packet."),
-    ("imm", 32, "Immediate data."),
-    ("rsn", 24, "RSN of the first packet."),
-    ("_r2", 8),
-    ("dst_mac", 48, "Next hop."),
-    ("sport", 16, "UDP source port."),
-    ("dst_ip", 32, "Peer's address."),
-    ("_r1", 16), _CHECK)
+    ("opcode", 4, "INLINE_DATA.", WorkOpcode),
+    ("_r0", 11),
+    ("sqpn", 24, "As there."), ("_r1", 24),
+    ("data", 384, "Bytes 16 to 63 of the payload."),
+    ("psn", 32, "As there."), ("_r2", 16), _CHECK)
+CHUNK_MAX = (1 << WORK.by_name["length"].width) - 1     # bytes of one descriptor
+INLINE_HEAD_BYTES = WORK_INLINE.by_name["data"].width // 8
+INLINE_MAX = INLINE_HEAD_BYTES + INLINE_DATA.by_name["data"].width // 8
 
 NIC_TX = _host("NIC_TX", "A raw frame to send, physically contiguous, without FCS.",
     ("phase", 1, "Lap phase."), ("_r0", 63),

@@ -123,6 +123,7 @@ class TxPacket(data.Struct):
     lkey: 32
     local_va: 64
     length: LENGTH_WIDTH
+    inline: 1          # the payload is no host memory: it came with the descriptor
     dst_mac: 48
     dst_ip: 32
     sport: 16
@@ -293,6 +294,8 @@ def mr_entry():
 
 NODE = host_struct(abi.NODE)
 WORK = host_struct(abi.WORK)
+WORK_INLINE = host_struct(abi.WORK_INLINE)
+INLINE_DATA = host_struct(abi.INLINE_DATA)
 COMMAND = host_struct(abi.COMMAND)
 RESPONSE = host_struct(abi.RESPONSE)
 NIC_TX = host_struct(abi.NIC_TX)

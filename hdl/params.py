@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from .abi import INLINE_MAX
+
 NODE_ENCODINGS = ("LIST", "RUNS", "BITMAP")
 REPORTS_TOGETHER = 8      # Meta Reports in one write: 512 bytes, the payload that hosts commonly allow
 REPORT_PACE = 32          # cycles between such writes that are not whole: at 64 million reports a second all are
@@ -65,6 +67,8 @@ class CardParams:
         Beats of the store-and-forward packet buffers at the MAC.
     ring_prefetch : int
         Descriptors a ring reader may hold or have in flight.
+    inline_bytes : int
+        Bytes of payload that a descriptor may bring along: 0 or ``abi.INLINE_MAX``.
     """
 
     name: str
@@ -88,6 +92,7 @@ class CardParams:
     rx_buffer_beats: int = 512
     tx_buffer_beats: int = 256
     ring_prefetch: int = 16
+    inline_bytes: int = INLINE_MAX
 
     def __post_init__(self):
         for field in ("qps", "mrs", "ptes", "window_bits", "cache_entries", "bulk_slot_bytes",
@@ -102,6 +107,8 @@ class CardParams:
             raise ValueError(f"unmatched_lists is {self.unmatched_lists}; choose 1 or more")
         if self.extent_blocks_log2 < 8:
             raise ValueError(f"block_bits is {self.block_bits}; {self.knit_extents} extents need 8 bits more")
+        if self.inline_bytes not in (0, INLINE_MAX):
+            raise ValueError(f"inline_bytes is {self.inline_bytes}; choose 0 or {INLINE_MAX}")
         if self.bulk_tags + self.line_tags > 256:
             raise ValueError("bulk_tags + line_tags exceed the 256 tags of an 8-bit tag field")
 

@@ -45,17 +45,20 @@ class Endpoint:
         First PSN of each QP; random by default.
     window, receives : int
         Work requests of each QP, to send and to receive.
+    inline : int
+        ``max_inline_data`` of each QP.
     mr_options
         Passed to :class:`MR`.
     """
 
-    def __init__(self, context, length, *, qps=1, psns=None, window=WINDOW, receives=4, memory=None, **mr_options):
+    def __init__(self, context, length, *, qps=1, psns=None, window=WINDOW, receives=4, inline=0, memory=None,
+                 **mr_options):
         self.context, self.length, self.window = context, length, window
         self.pd = PD(context)
         self.cq = CQ(context, qps * (2 * window + receives))
         self.mr = MR(self.pd, 0 if memory else max(length, 1), AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE,
                      buffer=memory, **mr_options)
-        init = rc_init_attr(self.cq, max_send_wr=window, max_recv_wr=receives)
+        init = rc_init_attr(self.cq, max_send_wr=window, max_recv_wr=receives, max_inline_data=inline)
         self.qps = [QP(self.pd, init, psn=psns[i] if psns else None) for i in range(qps)]
 
     @property

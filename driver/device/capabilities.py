@@ -35,6 +35,7 @@ class Capabilities:
     msix_vectors: int
     max_prefetch_depth: int
     max_extent_bytes: int
+    inline_bytes: int
 
     @classmethod
     def of(cls, device):
@@ -54,6 +55,8 @@ class Capabilities:
             raise IncompatibleCard(
                 f"the card speaks interface version {text}, this driver {'.'.join(map(str, abi.VERSION))}"
             )
-        tables, adamap, misc = (read_register(device, f"cap_{n}") for n in ("tables", "adamap", "misc"))
+        tables, adamap, misc, transmit = (
+            read_register(device, f"cap_{n}") for n in ("tables", "adamap", "misc", "transmit"))
         return cls(found, *(1 << (tables >> shift & 0xFF) for shift in (0, 8, 16)), adamap & 0xFFFF, adamap >> 16,
-                   *(misc >> shift & 0xFF for shift in (0, 8, 16)), ((1 << (misc >> 24)) - 2) * abi.BLOCK_BYTES)
+                   *(misc >> shift & 0xFF for shift in (0, 8, 16)), ((1 << (misc >> 24)) - 2) * abi.BLOCK_BYTES,
+                   min(transmit & 0xFF, abi.INLINE_MAX))

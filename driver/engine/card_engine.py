@@ -80,8 +80,9 @@ class CardEngine:
         Set by a handler: nothing of the card is under way any more, so what it knew of may be given back.
     """
 
-    def __init__(self, device, config, *, mac, ip, max_qp):
+    def __init__(self, device, config, *, mac, ip, max_qp, inline_bytes):
         self.device, self.config, self.mac, self.ip = device, config, mac, ip
+        self.inline_bytes = inline_bytes
         self.rings = {
             r: (HostToCardRing if r in abi.HOST_TO_CARD else CardToHostRing)(device, r, config.log2(r)) for r in Ring
         }

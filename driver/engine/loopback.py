@@ -73,11 +73,11 @@ class Loopback:
         peer, work = self._peer(qp), SimpleNamespace(**fields)
         if peer is None:
             return False
-        entry = self.card.tables.qps[peer.index]
+        entry, inline = self.card.tables.qps[peer.index], fields.get("inline")
         at, left, psn, pmtu = 0, work.length, work.psn, wire.PMTUS[qp.path.mtu]
         while True:
-            length = min(left, pmtu - (work.remote_va + at) % pmtu)
-            packet = SimpleNamespace(psn=psn, va=work.remote_va + at, length=length, rkey=work.rkey)
+            length = left if inline else min(left, pmtu - (work.remote_va + at) % pmtu)
+            packet = SimpleNamespace(psn=psn, va=work.remote_va + at, length=length, rkey=work.rkey, inline=inline)
             if not self._packet(qp, peer, entry, packet, work.local_va + at, work.lkey):
                 return True
             at, left, psn = at + length, left - length, (psn + 1) & _WORD
@@ -90,7 +90,7 @@ class Loopback:
 
     def _packet(self, qp, peer, entry, packet, local_va, lkey):
         """One packet; false if the rest of its descriptor goes nowhere."""
-        refused = self.card.tables.refusal(qp.index, lkey, local_va, packet.length, 0)
+        refused = self.card.tables.refusal(qp.index, lkey, local_va, 0 if packet.inline else packet.length, 0)
         if refused is not abi.Reason.OK:
             self._report(qp, abi.ReportKind.TX_ERROR, packet, reason=refused)
             return False
@@ -103,11 +103,15 @@ class Loopback:
             self._report(peer, abi.ReportKind.ERROR, packet, reason=refused)
             return False
         if packet.length:
-            source, start = self._place(qp, lkey, local_va)
             target, at = self._place(peer, packet.rkey, packet.va)
-            target.write(at, source.read(start, packet.length))
+            target.write(at, packet.inline or self._read(qp, lkey, local_va, packet.length))
         self._next[peer] = (packet.psn + 1) & _WORD
         return True
+
+    def _read(self, qp, lkey, va, length):
+        """Bytes of a QP's own memory."""
+        source, start = self._place(qp, lkey, va)
+        return source.read(start, length)
 
     def _place(self, qp, key, va):
         """Buffer and offset of an address that a QP may use."""

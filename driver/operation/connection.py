@@ -4,7 +4,7 @@ from weft.hdl import wire
 
 from ..protocol.message_end import REQUESTS, Kind
 from ..protocol.segment import Request
-from ..terms.enums import WCStatus
+from ..terms.enums import WCStatus, WROpcode
 from .mailbox import Mailbox
 from .requester import Requester
 from .responder import INVALID, OPERATIONAL, Answer, Responder
@@ -34,6 +34,8 @@ class Connection:
     requester : Requester
     responder : Responder
     mailbox : Mailbox
+    inline_bytes : int
+        Payload that a descriptor may bring along.
     wake : callable
         Something may go on in the next round.
     fail : callable(status)
@@ -44,7 +46,7 @@ class Connection:
 
     def __init__(self, engine, lender, rights, pd, receives):
         self.engine, self.rights, self.pd, self.receives = engine, rights, pd, receives
-        self.index = engine.index
+        self.index, self.inline_bytes = engine.index, engine.card.inline_bytes
         self.memory, self.windows = lender.memory, lender.windows
         self.complete_sends, self.wake, self.fail = engine.complete_sends, engine.wake, engine.fail
         self.mailbox = Mailbox(lender, engine.index, self._post_mailbox, self.wake)
@@ -78,6 +80,13 @@ class Connection:
         self.engine.sender.post(request)
         return request
 
+    def known(self, data, stage):
+        """Fields of a message of bytes that the driver has: in its descriptor, or else in memory where ``stage`` puts
+        them."""
+        if len(data) <= self.inline_bytes:
+            return {"sges": [(0, len(data), 0)], "inline": data}
+        return {"sges": [stage(data)]}
+
     def _post_mailbox(self, sges, end):
         """Send what a mailbox tells. Who asks says with which PSN the answers have to begin: a peer that only answers,
         in RTR, was told by nobody."""
@@ -85,9 +94,9 @@ class Connection:
             end.imm = self.rights().rq_psn
         return self.post(sges, end=end)
 
-    def post_write(self, op, sges, sequence):
+    def post_write(self, op, sges, sequence, inline=None):
         """The same as :meth:`post` for a write operation."""
-        request = Request(0, sges, op.remote_va, op.rkey, op.imm, op, None, None, sequence, op.solicited)
+        request = Request(0, sges, op.remote_va, op.rkey, op.imm, op, None, None, sequence, op.solicited, inline=inline)
         self.engine.sender.post(request)
         return request
 
@@ -122,6 +131,8 @@ class Connection:
         requester = self.requester
         if requester.failed is None and requester.needs_mailbox(op):
             self.mailbox.open()
+        if op.inline is not None and op.opcode is WROpcode.RDMA_WRITE:
+            op.plain = not requester.needs_mailbox(op)
         requester.waiting.append(op)
 
     def on_message(self, psn, end):

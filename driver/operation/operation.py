@@ -89,7 +89,8 @@ class Operation:
     length : int
         Bytes.
     plain : bool
-        A write of memory: nothing has to be prepared, and the peer's driver has no say in it, unless it is empty.
+        A write of memory, or of data that its descriptor takes: nothing has to be prepared, and the peer's driver has
+        no say in it, unless it is empty.
     sequence : int or None
         Its number among the requests of this end, from when it is started on.
     messages : list of Request

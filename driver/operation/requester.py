@@ -81,10 +81,11 @@ class Requester:
         """The card has windows, or is to take them away."""
         return bool(self._returns.leaving) or any(op.windows for op in (*self.open, *self.waiting))
 
-    @staticmethod
-    def needs_mailbox(op):
+    def needs_mailbox(self, op):
         """It cannot do with writes alone."""
-        return op.inline is not None or op.opcode not in WRITES and bool(op.length or op.opcode in FETCHES)
+        if op.opcode in WRITES:
+            return op.inline is not None and len(op.inline) > self.conn.inline_bytes
+        return bool(op.length or op.opcode in FETCHES)
 
     # ------------------------------------------------------------------------------------- starting
 
@@ -109,7 +110,7 @@ class Requester:
         if op.fence and self._fetches or not self._reachable(op):
             return False
         if op.opcode in WRITES:
-            return not self._ungranted and (op.inline is None or self._take_slot(op))
+            return not self._ungranted and (not self.needs_mailbox(op) or self._take_slot(op))
         if op.opcode in SENDS:
             return not op.length or self._take_slot(op)
         return self._fetches < self.conn.max_rd_atomic and self._take_slot(op) and self._prepared()
@@ -173,7 +174,7 @@ class Requester:
         op.sequence, self.started = self.started, self.started + 1
         self.open.append(op)
         if op.opcode in WRITES:     # of which the card finds out what is wrong
-            op.messages.append(self.conn.post_write(op, self._data(op), op.sequence % _SEQUENCES))
+            op.messages.append(self.conn.post_write(op, sequence=op.sequence % _SEQUENCES, **self._data(op)))
             return
         if op.status is None:
             self._check(op)
@@ -190,14 +191,18 @@ class Requester:
         pmtu, most, unheard, sequence, final = sender.queue.pmtu, sender.queue.acked_at_once, 0, self.started, ops[-1]
         for op in ops:
             single = type(op) is WriteOperation
-            unheard += op.packed(pmtu) if single else packet_count(op.remote_va, op.length, pmtu)
+            if single:
+                unheard += op.packed(pmtu)
+            else:
+                unheard += 1 if op.inline else packet_count(op.remote_va, op.length, pmtu)
             followed = op.followed and op is not final and op.length > 0 and unheard < most
             op.sequence = sequence
             if single:
                 op.last = not followed
                 requests.append(op)
             else:
-                request = Request(0, op.sges, op.remote_va, op.rkey, None, op, followed=followed)
+                request = Request(0, remote_va=op.remote_va, rkey=op.rkey, cookie=op, followed=followed,
+                                  **self._data(op))
                 op.messages.append(request)
                 requests.append(request)
             if not followed:
@@ -233,8 +238,12 @@ class Requester:
         return op.sequence % _SEQUENCES
 
     def _data(self, op):
-        """Local pieces of what is sent."""
-        return op.sges if op.inline is None else [self.conn.mailbox.stage_request(op.slot, op.inline)]
+        """What is sent, as fields of a message."""
+        return {"sges": op.sges} if op.inline is None else self._known(op, op.inline)
+
+    def _known(self, op, data):
+        """The same of bytes that the driver has."""
+        return self.conn.known(data, lambda data: self.conn.mailbox.stage_request(op.slot, data))
 
     def _send(self, op, sges, **fields):
         op.messages.append(self.conn.post(sges, cookie=op, **fields))
@@ -250,7 +259,7 @@ class Requester:
             self._send(op, [], end=self._end(op, Kind.SEND_REQUEST, place(op.grant_slot), op.imm))
             return
         target = [self.conn.mailbox.request_place(op.slot, op.length)] if op.length else []
-        self._send(op, self._data(op) if op.length else [], targets=target,
+        self._send(op, **self._data(op) if op.length else {"sges": []}, targets=target,
                    end=self._end(op, Kind.SEND, place(op.slot or 0), op.imm))
 
     def _start_fetch(self, op):
@@ -264,7 +273,7 @@ class Requester:
                              else (op.swap, op.compare_add))
             targets, kind = [], ATOMIC_KIND[op.opcode]
             data = ATOMIC_ETH.pack(va=op.remote_va, rkey=op.rkey, swap_or_add=first, compare=second)
-        self._send(op, [self.conn.mailbox.stage_request(op.slot, data)],
+        self._send(op, **self._known(op, data),
                    targets=[self.conn.mailbox.request_place(op.slot, len(data))],
                    end=self._end(op, kind, place(op.slot, len(targets))))
 

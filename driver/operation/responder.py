@@ -232,12 +232,13 @@ class Responder:
         entry.granted = True
         data = pack_targets([window.target for window in entry.windows])
         slot, mailbox = entry.end.slot, self.conn.mailbox
-        self._answer(entry, [mailbox.stage_grant(slot, data)], [mailbox.grant_place(slot, len(data))],
-                     MessageEnd(Kind.GRANT, entry.end.sequence, entry.end.length, place(slot, len(entry.windows))))
+        known = self.conn.known(data, lambda data: mailbox.stage_grant(slot, data))
+        end = MessageEnd(Kind.GRANT, entry.end.sequence, entry.end.length, place(slot, len(entry.windows)))
+        self._answer(entry, **known, targets=[mailbox.grant_place(slot, len(data))], end=end)
 
-    def _answer(self, entry, sges, targets, end):
+    def _answer(self, entry, sges, targets, end, inline=None):
         self._unanswered += 1
-        self.conn.post(sges, targets=targets, end=end, cookie=Answer(self, entry.psn))
+        self.conn.post(sges, targets=targets, end=end, inline=inline, cookie=Answer(self, entry.psn))
 
     def on_sent(self):
         """An answer arrived."""

@@ -37,6 +37,9 @@ class Request:
         With ``imm``: the receiver's event is asked for.
     followed : bool
         The message goes on with the next request: the peer is told of the end of that one alone.
+    inline : bytes or None
+        The data themselves, which go into the descriptor; ``sges`` is one piece of their length, of no memory. There is
+        one target at most.
     """
 
     wr_id: int
@@ -50,6 +53,7 @@ class Request:
     sequence: int = 0
     solicited: bool = False
     followed: bool = False
+    inline: bytes | None = None
     packets: int = field(default=None, init=False)
     psn: int = field(default=None, init=False)
     plain = False     # no PlainWrite
@@ -97,6 +101,7 @@ class Piece:
     pmtu: int        # bytes
     rkey: int
     imm: int | None = None   # of the last packet
+    inline: bytes | None = None     # its bytes, which are one packet wherever they go
     plain = False            # no PlainWrite
 
     def _edge(self, packet):
@@ -125,6 +130,8 @@ class Piece:
             "ack_req": int(ends), "local_va": local_va, "remote_va": remote_va, "length": length,
             "lkey": self.lkey, "rkey": self.rkey, "psn": (self.psn + first) & 0xFFFF_FFFF,
             "imm": self.imm if with_imm else 0}
+        if self.inline:
+            fields["inline"] = self.inline
         if rsn is not None:
             fields |= {"retransmit": 1, "rsn": rsn & 0xFF_FFFF}
         return fields
@@ -149,7 +156,7 @@ class PlainWrite(Piece):
     """
 
     __slots__ = ("acked",)
-    request = end = imm = None
+    request = end = imm = inline = None
     bulk, plain = False, True
 
     def packed(self, pmtu):
@@ -168,15 +175,16 @@ def split(request, psn, pmtu):
     Every packet says its own place and length alone. What is to be known of the message as a whole, or does not fit
     a packet with data, comes in one of its own: without payload, its address, key and immediate are a MESSAGE_END.
     """
-    if len(request.sges) == 1 and request.imm is None and request.end is None and request.targets is None:
+    inline = request.inline
+    if len(request.sges) == 1 and not (inline or request.end or request.targets) and request.imm is None:
         (va, length, lkey), at = request.sges[0], request.remote_va     # the usual case
         request.psn, request.packets = psn, wire.packet_count(at, length, pmtu)
         return [Piece(request, psn, request.packets, va if length else 0, lkey if length else 0, at, length,
                       not request.followed, pmtu, request.rkey)]
     pieces, next_psn = [], psn
     for va, lkey, at, rkey, length in request.writes():
-        count = wire.packet_count(at, length, pmtu)
-        pieces.append(Piece(request, next_psn, count, va, lkey, at, length, False, pmtu, rkey))
+        count = 1 if inline else wire.packet_count(at, length, pmtu)
+        pieces.append(Piece(request, next_psn, count, va, lkey, at, length, False, pmtu, rkey, None, inline))
         next_psn += count
     end = request.end
     if request.imm is not None and (next_psn != psn + 1 or request.solicited):

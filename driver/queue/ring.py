@@ -8,6 +8,8 @@ from weft.hdl import abi
 PHASE = 1
 _CHECK_AT = abi.COMMAND.offset_of("check")     # in every entry of these rings
 _TO_FOLD = (256, 128, 64, 32, 16)
+ENTRIES_MAX = 2     # of one descriptor
+_PART = object()    # cookie of an entry that is not the last one of its descriptor
 
 
 def _registers(ring):
@@ -74,40 +76,49 @@ class HostToCardRing(_Ring):
     """A ring the driver fills.
 
     :meth:`push`, then :meth:`ring_doorbell`, which stores all that was pushed at once and tells the card;
-    :meth:`advance` hands the cookies of finished entries back. A single entry for a card that has finished all others
-    goes to the card itself as well, which then need not read it: as far as ring and device allow it.
+    :meth:`advance` hands the cookies of finished descriptors back. A single descriptor for a card that has finished all
+    others goes to the card itself as well, which then need not read it: as far as ring and device allow it.
     """
 
     def __init__(self, device, ring, log2):
         super().__init__(device, ring, log2)
         self._cookies = collections.deque()
         self._pushed = []   # entries since the last doorbell
-        self._rung = 0
+        self._rung = self._parts = self._new = 0     # of the ring: parts; descriptors since the last doorbell
         self._sends = ring is abi.PUSH_RING and device.pushes
 
     def clear(self):
         super().clear()
         self._cookies.clear()
         self._pushed.clear()
-        self._rung = 0
+        self._rung = self._parts = self._new = 0
 
     @property
     def room(self):
         return self.depth - self.prod + self.cons
 
     def push(self, entry, cookie=None):
-        """Add an entry (64 bytes, phase and check word 0); its index.
+        """Add a descriptor (64 bytes for each entry, phase and check word 0); the index of its last entry.
 
         Raises
         ------
         BufferError
-            If the ring is full.
+            If the ring has not so much room.
         """
+        while len(entry) > abi.BLOCK_BYTES:
+            if self.room < len(entry) // abi.BLOCK_BYTES:
+                raise BufferError(f"{self.ring.name} has room for {self.room}")
+            self._pushed.append(entry[:abi.BLOCK_BYTES])
+            self._cookies.append(_PART)
+            self._parts += 1
+            self.prod += 1
+            entry = entry[abi.BLOCK_BYTES:]
         index = self.prod
         if index - self.cons >= self.depth:
             raise BufferError(f"{self.ring.name} is full")
         self._pushed.append(entry)
         self._cookies.append(cookie)
+        self._new += 1
         self.prod = index + 1
         return index
 
@@ -123,6 +134,7 @@ class HostToCardRing(_Ring):
             raise BufferError(f"{self.ring.name} has room for {self.room}")
         self._pushed.extend(entries)
         self._cookies.extend(cookies)
+        self._new += len(entries)
         self.prod += len(entries)
 
     def ring_doorbell(self):
@@ -130,11 +142,23 @@ class HostToCardRing(_Ring):
         newest = self.store() if self._pushed else b""
         if self._rung != self.prod:
             first, self._rung = self._rung, self.prod
+            whole = len(newest) == (self.prod - first) * abi.BLOCK_BYTES     # and not over the end of the ring
             # It ran when it finished something: a ring that has not begun refuses what is pushed.
-            if self._sends and len(newest) == abi.BLOCK_BYTES and 0 < self.cons == first == self.prod - 1:
-                self.device.write_block(abi.PUSH_BASE + self._wrap(first) % abi.PUSH_WINDOWS * abi.BLOCK_BYTES, newest)
+            if self._sends and self._new == 1 and whole and 0 < self.cons == first:
+                for at in range(0, len(newest), abi.BLOCK_BYTES):
+                    self._send(first + at // abi.BLOCK_BYTES, newest[at:at + abi.BLOCK_BYTES])
             else:
                 self.device.write32(self.registers["prod"], self._wrap(self.prod))
+            self._new = 0
+
+    def _send(self, index, entry):
+        """An entry to the card itself."""
+        self.device.write_block(abi.PUSH_BASE + self._wrap(index) % abi.PUSH_WINDOWS * abi.BLOCK_BYTES, entry)
+
+    @property
+    def unfinished(self):
+        """Descriptors that the card has not finished, as far as :meth:`advance` knows."""
+        return self.prod - self.cons - self._parts
 
     def store(self):
         """Write what was pushed into memory, of which the card does not know yet; the bytes of the last lap."""
@@ -151,7 +175,7 @@ class HostToCardRing(_Ring):
         return self._wrap(card_cons - self.cons)
 
     def advance(self, card_cons):
-        """The card finished entries up to its index ``card_cons``: their cookies, in order.
+        """The card finished entries up to its index ``card_cons``: the cookies of their descriptors, in order.
 
         Raises
         ------
@@ -165,7 +189,11 @@ class HostToCardRing(_Ring):
             raise RuntimeError(f"{self.ring.name}: the card finished {finished} of {self.prod - self.cons} entries")
         self.cons += finished
         take = self._cookies.popleft
-        return [take() for _ in range(finished)]
+        cookies = [take() for _ in range(finished)]
+        if self._parts:
+            cookies = [cookie for cookie in cookies if cookie is not _PART]
+            self._parts -= finished - len(cookies)
+        return cookies
 
 
 class CardToHostRing(_Ring):

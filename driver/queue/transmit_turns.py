@@ -5,6 +5,8 @@ import math
 
 from weft.hdl import abi
 
+from .ring import ENTRIES_MAX
+
 Ring = abi.Ring
 _INDEX_BYTES = abi.STATUS_BLOCK.by_name["send_cons"].width // 8
 _INDICES = 1 << 8 * _INDEX_BYTES
@@ -101,7 +103,7 @@ class TransmitTurns:
         """What the card writes as its index in the SEND ring when it has finished all that is there, if nobody need
         know before that: all is of one QP. Otherwise None."""
         qp, send = self._served, self._rings[1]
-        if qp is None or qp.sender is None or not qp.sender.in_card == send.prod - send.cons > 0:
+        if qp is None or qp.sender is None or not qp.sender.in_card == send.unfinished > 0:
             return None
         return (send.prod % _INDICES).to_bytes(_INDEX_BYTES, "little") if qp.sender.counts_to_the_last else None
 
@@ -129,14 +131,15 @@ class TransmitTurns:
         if self._turn and self._in_card < self.enough_bytes:
             send = self.rings[Ring.SEND]
             most = 2 * self.enough_bytes if self._in_card else math.inf
-            while self._turn and send.room and self._in_card < most:
+            while self._turn and send.room >= ENTRIES_MAX and self._in_card < most:
                 self._serve(self._turn[0], send, most)
             send.ring_doorbell()
         return bool(self._turn or self._again)
 
     def _repeat(self):
         send, retransmit = self.rings[Ring.SEND], self.rings[Ring.RETRANSMIT]
-        while self._again and retransmit.room and not (self._ahead >= AHEAD_BYTES and send.prod != send.cons):
+        while (self._again and retransmit.room >= ENTRIES_MAX
+               and not (self._ahead >= AHEAD_BYTES and send.prod != send.cons)):
             qp = self._again.popleft()
             if fields := qp.sender.next_retransmission():
                 retransmit.push(qp.work_descriptor(fields), (qp, fields["length"]))
@@ -161,10 +164,10 @@ class TransmitTurns:
                 self._served_all(qp, credit)
                 return
         room, descriptor, in_card = send.room, qp.work_descriptor, self._in_card
-        while (credit > 0 or alone) and room and in_card < most and (fields := sender.next_work()):
-            length = fields["length"]
-            send.push(descriptor(fields), (qp, length))
-            room -= 1
+        while (credit > 0 or alone) and room >= ENTRIES_MAX and in_card < most and (fields := sender.next_work()):
+            length, entries = fields["length"], descriptor(fields)
+            send.push(entries, (qp, length))
+            room -= len(entries) // abi.BLOCK_BYTES
             in_card += length
             credit = (credit if credit > 0 else 1) - (length if length > LEAST_BYTES else LEAST_BYTES)
             if credit < -DEBT_BYTES_MAX:
@@ -184,7 +187,7 @@ class TransmitTurns:
 
     def _serve_writes(self, qp, send, most, credit):
         """The plain writes that come first, of a QP that is alone; what is left of its credit."""
-        writes = qp.sender.next_writes(send.room, most - self._in_card)
+        writes = qp.sender.next_writes(send.room - ENTRIES_MAX + 1, most - self._in_card)
         if writes:
             send.push_all(qp.way.descriptors.pack_writes(writes), [(qp, write.length) for write in writes])
             for write in writes:

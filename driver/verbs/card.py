@@ -76,7 +76,8 @@ class Card:
             raise InvalidValue(f"extent_bytes is {config.extent_bytes}; this card takes {can.max_extent_bytes} or less")
         if config.reset:
             reset_card(device)
-        self.engine = CardEngine(device, config, mac=self.mac, ip=self.ip, max_qp=can.max_qp)
+        self.engine = CardEngine(device, config, mac=self.mac, ip=self.ip, max_qp=can.max_qp,
+                                 inline_bytes=can.inline_bytes)
         self.mrs, self.contexts = {}, {}
         self._pds = 0
         self.kept = []

@@ -7,7 +7,7 @@ from weft.hdl import abi
 
 from ..connection.connection import Patience
 from ..knitting.buffer import EXTENT_BYTES, QUOTA_ALPHA
-from ..protocol.segment import CHUNK_BYTES, MESSAGE_BYTES_MAX
+from ..protocol.segment import CHUNK_BYTES
 from ..receive.hole_list import WAITING_RUNS_MAX
 from ..terms.checks import between
 from ..terms.errors import InvalidValue
@@ -16,7 +16,7 @@ _WORD = (1 << 32) - 1
 _RANGES = (
     ("nic_slot_log2", 9, 14), ("reorder_distance", 1, _WORD), ("retransmit_slack", 0, _WORD), ("node_age_ns", 0, _WORD),
     ("prefetch_depth", 1, _WORD), ("prefetch_watermark", 1, _WORD), ("probe_timeout_ns", 1, 1 << 62),
-    ("chunk_bytes", 1, MESSAGE_BYTES_MAX), ("extent_bytes", abi.BLOCK_BYTES, 1 << 62), ("max_extents", 1, _WORD),
+    ("chunk_bytes", 1, abi.CHUNK_MAX), ("extent_bytes", abi.BLOCK_BYTES, 1 << 62), ("max_extents", 1, _WORD),
     ("waiting_runs_max", 1, _WORD), ("tx_poll_ns", 1, 1 << 62), ("silence_ns", 1, 1 << 62),
     ("departed_qps", 0, _WORD))
 

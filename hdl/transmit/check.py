@@ -1,6 +1,6 @@
 """Checks and translates each packet and asks for its payload."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,7 +16,8 @@ TRANSLATING = 16  # packets between request and answer
 class TxCheck(wiring.Component):
     """Local translation of every packet, then the read of its payload.
 
-    The QP must be ready to send and the MR readable; a local key needs no access right for that.
+    The QP must be ready to send and the MR readable; a local key needs no access right for that. Of a packet whose
+    payload is inline the QP alone is checked.
     A packet that fails is passed on with its reason and without a read; what still comes of its
     descriptor is then passed on ``silent``, so that one descriptor is reported once.
 
@@ -30,7 +31,7 @@ class TxCheck(wiring.Component):
     i_translate : In(stream.Signature(Translation))
         One for each request, in order.
     o_request : Out(stream.Signature(DmaRequest))
-        One group per packet with payload, in the order of ``o``.
+        One group per packet with payload in host memory, in the order of ``o``.
     o : Out(stream.Signature(TxJob))
     refused : Out(2)
         Per ring: a packet of the descriptor under way was refused; its last one is still to come.
@@ -61,7 +62,7 @@ class TxCheck(wiring.Component):
             jobs.i.payload.eq(self.i.payload),
             asked.i.p.key.eq(self.i.p.packet.lkey),
             asked.i.p.va.eq(self.i.p.packet.local_va),
-            asked.i.p.length.eq(self.i.p.packet.length),
+            asked.i.p.length.eq(Mux(self.i.p.packet.inline, 0, self.i.p.packet.length)),
             asked.i.p.need.eq(0),
             asked.i.p.qpn.eq(self.i.p.packet.sqpn),
             asked.i.p.qp_need.eq(1),
@@ -79,12 +80,13 @@ class TxCheck(wiring.Component):
             here.eq(jobs.o.valid & self.i_translate.valid),
             done.i.payload.eq(job),
             done.i.p.qp_generation.eq(answer.qp_generation),
-            done.i.p.silent.eq(hurt),
+            done.i.p.silent.eq(job.silent | hurt),
         ]
         with m.If(job.reason == Reason.OK):
             m.d.comb += done.i.p.reason.eq(answer.reason)
         m.d.comb += [
-            reads.eq(((job.reason | answer.reason) == Reason.OK) & ~hurt & (job.packet.length != 0)),
+            reads.eq(((job.reason | answer.reason) == Reason.OK) & ~hurt & (job.packet.length != 0)
+                     & ~job.packet.inline),
             two.eq(answer.segment1.length != 0),
             requests.i.valid.eq(here & reads & done.i.ready),
             requests.i.p.last.eq(second | ~two),

@@ -4,7 +4,7 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .segment import TxJob
+from .segment import TxSegment
 
 
 class PriorityMerge(wiring.Component):
@@ -14,18 +14,18 @@ class PriorityMerge(wiring.Component):
 
     Members
     -------
-    i_send, i_retransmit : In(stream.Signature(TxJob))
+    i_send, i_retransmit : In(stream.Signature(TxSegment))
     enable : In(1)
         While low nothing is taken.
-    o : Out(stream.Signature(TxJob))
+    o : Out(stream.Signature(TxSegment))
     """
 
     def __init__(self):
         super().__init__({
-            "i_send": In(stream.Signature(TxJob)),
-            "i_retransmit": In(stream.Signature(TxJob)),
+            "i_send": In(stream.Signature(TxSegment)),
+            "i_retransmit": In(stream.Signature(TxSegment)),
             "enable": In(1),
-            "o": Out(stream.Signature(TxJob)),
+            "o": Out(stream.Signature(TxSegment)),
         })
 
     def elaborate(self, platform):

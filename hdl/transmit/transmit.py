@@ -1,6 +1,6 @@
 """The transmit room, wired."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -13,6 +13,7 @@ from ..table.translate import TranslateRequest, Translation
 from .check import TxCheck
 from .frame import Framer
 from .header import HeaderBuilder
+from .inline import InlineStore
 from .merge import PriorityMerge
 from .outcome import Outcome
 from .payload import PayloadCleaner
@@ -26,7 +27,8 @@ class Transmit(wiring.Component):
     """Work descriptors to RoCEv2 frames, merged with raw frames, complete before they leave.
 
     One beat per cycle: a data frame takes ceil(bytes / 64) cycles, ICRC included, as long as
-    payload comes; ``bulk_tags`` packets wait for their payload at a time. RETRANSMIT packets
+    payload comes; ``bulk_tags`` packets wait for their payload at a time, or for those before them if they brought it
+    along; an INLINE_DATA takes one cycle more. RETRANSMIT packets
     overtake SEND packets until their payload is asked for. Raw and data frames alternate when both wait.
 
     A packet that must not be sent is reported once per descriptor and dropped; the descriptor ends there and is
@@ -39,7 +41,7 @@ class Transmit(wiring.Component):
     Members
     -------
     i_send, i_retransmit : In(stream.Signature(512))
-        WORK descriptors.
+        WORK, WORK_INLINE and INLINE_DATA descriptors.
     retire_send, retire_retransmit : Out(1)
         Strobes: a descriptor's last packet has got its payload (or was refused), in ring order.
     o_translate : Out(stream.Signature(TranslateRequest)), i_translate : In(stream.Signature(Translation))
@@ -104,7 +106,6 @@ class Transmit(wiring.Component):
         wiring.connect(m, flipped(self.i_retransmit), segment_retransmit.i)
         wiring.connect(m, segment_send.o, merge.i_send)
         wiring.connect(m, segment_retransmit.o, merge.i_retransmit)
-        wiring.connect(m, merge.o, check.i)
         wiring.connect(m, check.o_translate, flipped(self.o_translate))
         wiring.connect(m, flipped(self.i_translate), check.i_translate)
         wiring.connect(m, check.o_request, flipped(self.o_request))
@@ -112,7 +113,6 @@ class Transmit(wiring.Component):
         wiring.connect(m, waiting.o, header.i)
         wiring.connect(m, header.o, frame.i)
         wiring.connect(m, flipped(self.i_payload), payload.i)
-        wiring.connect(m, payload.o, frame.i_payload)
         wiring.connect(m, frame.o, seal.i)
         wiring.connect(m, seal.o, both.i[0])
         wiring.connect(m, flipped(self.i_raw), raw.i)
@@ -120,6 +120,22 @@ class Transmit(wiring.Component):
         wiring.connect(m, both.o, buffer.i)
         wiring.connect(m, buffer.o, flipped(self.o))
         wiring.connect(m, outcome.o_report, flipped(self.o_report))
+
+        if self.params.inline_bytes:
+            m.submodules.inline = inline = InlineStore()
+            wiring.connect(m, merge.o, inline.i)
+            wiring.connect(m, inline.o, check.i)
+            came_along = frame.i.p.job.packet.inline
+            m.d.comb += [
+                frame.i_payload.valid.eq(Mux(came_along, inline.o_payload.valid, payload.o.valid)),
+                frame.i_payload.payload.eq(Mux(came_along, inline.o_payload.payload, payload.o.payload)),
+                payload.o.ready.eq(frame.i_payload.ready & ~came_along),
+                inline.o_payload.ready.eq(frame.done_stb & frame.done.packet.inline),   # what is refused takes none
+            ]
+        else:
+            m.d.comb += [check.i.payload.eq(merge.o.p.job), check.i.valid.eq(merge.o.valid),
+                         merge.o.ready.eq(check.i.ready)]
+            wiring.connect(m, payload.o, frame.i_payload)
 
         in_flight = Signal(range(self.in_flight_max))
         begins, quiet = Signal(), Signal()

@@ -16,8 +16,7 @@ class DataFrame:
     Parameters
     ----------
     packet : TxPacket
-    segments : tuple of (int, int)
-        Physical pieces of its payload, read at once.
+    payload : bytes
     card : FunctionalCard
         Who sends it.
 
@@ -28,9 +27,8 @@ class DataFrame:
 
     __slots__ = ("_length", "_source", "opcode", "packet", "payload")
 
-    def __init__(self, packet, segments, card):
-        memory = card.memory
-        self._fill(packet, b"".join([memory.read(address, n) for address, n in segments]), (card.mac, card.ip))
+    def __init__(self, packet, payload, card):
+        self._fill(packet, payload, (card.mac, card.ip))
 
     @classmethod
     def of(cls, packet, payload, source):

@@ -130,7 +130,7 @@ class TimedTransmitPath(TransmitPath):
         rings, card = self.card.rings, self.card
         while rings.peek(ring) is not None:
             came = rings.came(ring)
-            packets = self.packets(rings.take(ring))
+            packets = self.packets(rings.take(ring), ring)
             first = next(packets, None)
             if first is not None:
                 stream = self._streams[ring] = [packets, first, came + card.timing.descriptor]
@@ -163,7 +163,8 @@ class TimedTransmitPath(TransmitPath):
             if last:
                 self._streams[ring] = None
             self.count(packet)
-            self._enter(lane, DataFrame(packet, segments, self.card), ring, last, timing.check, segments)
+            frame = DataFrame(packet, self.payload(packet, segments), self.card)
+            self._enter(lane, frame, ring, last, timing.check, segments)
 
     def _choose_raw(self):
         """Take raw frames, as many as may be under way."""

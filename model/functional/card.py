@@ -81,6 +81,7 @@ class FunctionalCard:
             "cap_tables": p.qpn_width | p.mr_width << 8 | p.pte_width << 16,
             "cap_adamap": p.window_bits | p.cache_entries << 16,
             "cap_misc": p.knit_extents | p.msix_vectors << 8 | p.prefetch_depth_max << 16 | p.extent_blocks_log2 << 24,
+            "cap_transmit": p.inline_bytes,
             "status": 3,
             "time_ns": int(self.loop.now_ns),
         }

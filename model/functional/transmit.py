@@ -54,7 +54,10 @@ class TxPacket:
 
 
 def work_packets(work):
-    """Packets of an unpacked WORK, cut at remote PMTU boundaries."""
+    """Packets of an unpacked WORK, cut at remote PMTU boundaries; the one of a WORK_INLINE."""
+    if work.inline:
+        yield TxPacket(work, work.psn, work.rsn, 0, work.remote_va, work.length, True)
+        return
     pmtu = wire.PMTUS[work.pmtu]
     count = wire.packet_count(work.remote_va, work.length, pmtu)
     at, end = work.remote_va, work.remote_va + work.length

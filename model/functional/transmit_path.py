@@ -20,6 +20,7 @@ class TransmitPath:
     def __init__(self, card):
         self.card = card
         self._now = {}   # ring -> iterator over the frames of the descriptor in work
+        self._kept = {}  # ring -> its newest INLINE_DATA, unpacked, if that was its newest descriptor
         self._running = False
 
     def start(self):
@@ -36,7 +37,7 @@ class TransmitPath:
                 entry = self.card.rings.peek(ring)
                 if entry is None:
                     continue
-                self._now[ring] = self._raw_frames(entry) if ring is Ring.NIC_TX else self._work_frames(entry)
+                self._now[ring] = self._raw_frames(entry) if ring is Ring.NIC_TX else self._work_frames(entry, ring)
             frame = next(self._now[ring], None)
             if frame is None:
                 del self._now[ring]
@@ -58,19 +59,35 @@ class TransmitPath:
         self.card.counters["tx_raw_frames"] += 1
         yield self.card.memory.read(entry.address, entry.length).ljust(wire.MIN_FRAME_BYTES, b"\0")
 
-    def _work_frames(self, entry):
-        for packet, segments in self.packets(entry):
-            payload = b"".join(self.card.memory.read(address, n) for address, n in segments)
+    def _work_frames(self, entry, ring):
+        for packet, segments in self.packets(entry, ring):
+            payload = self.payload(packet, segments)
             self.count(packet)
             yield packet.frame(payload, src_mac=self.card.mac, src_ip=self.card.ip)
 
-    def packets(self, entry):
-        """Packets of a WORK descriptor and the physical pieces of their payload, until one must not be sent."""
-        work = abi.WORK.unpack(entry)
-        if work.pmtu not in wire.PMTUS or not isinstance(work.opcode, abi.WorkOpcode):
+    def packets(self, entry, ring):
+        """Packets of a descriptor and the physical pieces of their payload, until one must not be sent."""
+        work, kept, inline_max = abi.WORK.unpack(entry), self._kept.pop(ring, None), self.card.params.inline_bytes
+        if work.opcode is abi.WorkOpcode.INLINE_DATA and inline_max:
+            self._kept[ring] = abi.INLINE_DATA.unpack(entry)
+            return
+        if (work.pmtu not in wire.PMTUS or work.opcode not in abi.WRITES
+                or work.inline and work.length > inline_max):
             self._tx_error(work, Reason.BAD_DESCRIPTOR)
             return
+        if work.inline:
+            work.data = abi.WORK_INLINE.unpack(entry).data.to_bytes(abi.INLINE_HEAD_BYTES, "little")
+            if work.length > abi.INLINE_HEAD_BYTES:
+                if kept is None or (kept.sqpn, kept.psn) != (work.sqpn, work.psn):
+                    return      # it got lost with the rest of its payload
+                work.data += kept.data.to_bytes(abi.INLINE_MAX - abi.INLINE_HEAD_BYTES, "little")
         yield from self.checked(work, work_packets(work))
+
+    def payload(self, packet, segments):
+        """The bytes that a packet carries."""
+        if packet.work.inline:
+            return packet.work.data[:packet.length]
+        return b"".join([self.card.memory.read(address, n) for address, n in segments])
 
     def checked(self, work, packets):
         """Packets of a work and the pieces of their payload, until one must not be sent."""
@@ -79,7 +96,7 @@ class TransmitPath:
                 self.card.tables.qps,
                 self.card.tables.mrs,
                 self.card.tables.ptes,
-                Request(work.lkey, packet.local_va, packet.length, 0, work.sqpn, CAN_SEND),
+                Request(work.lkey, packet.local_va, 0 if work.inline else packet.length, 0, work.sqpn, CAN_SEND),
             )
             if result.reason is not Reason.OK:
                 self._tx_error(work, result.reason)

@@ -36,6 +36,7 @@ async def card_says_what_it_is(dut):
     extents, vectors, depth, blocks_log2 = value(dut, "registers__cap_misc").to_bytes(4, "little")
     assert (extents, vectors, depth, blocks_log2) == (
         PARAMS.knit_extents, PARAMS.msix_vectors, PARAMS.prefetch_depth_max, PARAMS.extent_blocks_log2)
+    assert value(dut, "registers__cap_transmit") == PARAMS.inline_bytes
 
 
 @cocotb.test()

@@ -13,6 +13,7 @@ from weft.driver.terms.enums import MTU, AccessFlag, SendFlags, WCOpcode, WCStat
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.hdl.abi import INLINE_MAX
 from weft.model.card.host import TimedDevice
 from weft.model.card.machine.device import CompiledDevice
 from weft.model.card.machine.machine import Machine
@@ -111,8 +112,9 @@ class Play:
         for context, peer in zip(self.contexts, self.contexts[::-1], strict=True):
             context.neighbours.add(peer.ip, peer.mac)
         pages = {} if rng.random() < 0.7 else {"page_bytes": 2 << 20}
-        self.ends = [Endpoint(context, 2 * MEMORY_BYTES, qps=self.qps, window=WINDOW, **pages, memory=(
-            context.device.alloc(2 * MEMORY_BYTES, contiguous=False, **pages) if pages else None))
+        self.ends = [Endpoint(context, 2 * MEMORY_BYTES, qps=self.qps, window=WINDOW, inline=INLINE_MAX, **pages,
+                              memory=(context.device.alloc(2 * MEMORY_BYTES, contiguous=False, **pages)
+                                      if pages else None))
             for context in self.contexts]
         for end, peer in (self.ends, self.ends[::-1]):
             end.connect(peer.connections, path_mtu=rng.choice(list(MTU)), timeout=22)
@@ -155,12 +157,14 @@ class Play:
     @staticmethod
     def _request(rng, end, peer):
         offer = peer.offer
-        length = rng.choice([0, 1, rng.randrange(300), rng.randrange(5000), rng.randrange(40_000)])
+        length = rng.choice([0, 1, rng.randint(1, INLINE_MAX), rng.randrange(300), rng.randrange(5000),
+                             rng.randrange(40_000)])
+        flags = SendFlags.INLINE if length <= INLINE_MAX and rng.random() < 0.7 else 0
         there, here = rng.randrange(MEMORY_BYTES - length), rng.randrange(MEMORY_BYTES - length)
         immediate = rng.random() < 0.3
         wr = SendWR(wr_id=0, num_sge=1, sg=[SGE(end.mr.buf + here, length, end.mr.lkey)],
                     opcode=WROpcode.RDMA_WRITE_WITH_IMM if immediate else WROpcode.RDMA_WRITE,
-                    send_flags=SendFlags.SIGNALED, imm_data=length)
+                    send_flags=SendFlags.SIGNALED | flags, imm_data=length)
         wr.set_wr_rdma(offer.rkey, offer.va + MEMORY_BYTES + there)
         return wr
 

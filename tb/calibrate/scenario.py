@@ -34,6 +34,8 @@ class Scenario:
     depth, watermark : int
         Of the prefetcher.
     node_age_ns : int
+    inline : bool
+        Messages are posted inline.
     seed : int
     """
 
@@ -54,6 +56,7 @@ class Scenario:
     depth: int = 4
     watermark: int = 4
     node_age_ns: int = 2000
+    inline: bool = False
     seed: int = 1
 
     def as_dict(self):
@@ -137,6 +140,7 @@ JUDGE = [
     *_grid("stall", True, stall=[0.1, 0.3], loss=[0.0, 0.02], seed=[13]),
     *_grid("rtt", True, rtt_us=[2.0, 50.0], loss=[0.0, 0.03], seed=[14]),
     *_grid("jitter", True, jitter=[0.1], loss=[0.0, 0.02], seed=[15]),
+    *_grid("inline", True, inline=[True], bytes=[16 * KIB], message_bytes=[16, 64], seed=[17]),
     *_grid("age", True, node_age_ns=[500, 20_000], loss=[0.05], seed=[16]),
     *drawn("drawn", True, 6, 30),     # with another seed once these were looked at to mend the model
 ]

@@ -27,7 +27,7 @@ def test_scenarios_are_enough_different_and_not_judged_by_what_was_chosen_by():
     chosen_by = [replace(scenario, name="", judges=True) for scenario in FIT]
     assert not [scenario.name for scenario in JUDGE if replace(scenario, name="") in chosen_by and scenario.loss]
     for axis in ("pmtu", "message_bytes", "qps", "loss", "burst", "again", "latency_ns", "jitter", "stall", "depth",
-                 "watermark", "both", "rtt_us", "node_age_ns"):
+                 "watermark", "both", "rtt_us", "node_age_ns", "inline"):
         assert len({getattr(scenario, axis) for scenario in ALL}) > 1, f"{axis} is the same everywhere"
 
 

@@ -38,13 +38,13 @@ def test_a_frame_says_what_its_bytes_say():
     seen = set()
     for _ in range(100):
         work = abi.WORK.unpack(abi.WORK.pack(
-            opcode=rng.choice(list(abi.WorkOpcode)), pmtu=rng.choice(list(MTU)).value, retransmit=rng.randrange(2),
+            opcode=rng.choice(abi.WRITES), pmtu=rng.choice(list(MTU)).value, retransmit=rng.randrange(2),
             ack_req=rng.randrange(2), length=rng.choice([0, 1, rng.randrange(8000)]), psn=rng.getrandbits(32),
             rsn=rng.getrandbits(24), remote_va=rng.getrandbits(40), local_va=0, rkey=rng.getrandbits(32),
             lkey=0, imm=rng.getrandbits(32), dqpn=rng.getrandbits(24), sqpn=1, dst_ip=rng.getrandbits(32),
             dst_mac=rng.getrandbits(46) << 2, sport=rng.getrandbits(16)))
         for packet in work_packets(work):
-            frame = DataFrame(packet, [(buffer.physical(packet.local_va), packet.length)] * (packet.length > 0), sender)
+            frame = DataFrame(packet, buffer.read(packet.local_va, packet.length), sender)
             for mac, ip in ((work.dst_mac, work.dst_ip), (0, 0), (work.dst_mac ^ 4, work.dst_ip), (0, ~work.dst_ip)):
                 for qpns in (0, some):
                     assert frame.parsed(mac, ip, qpns) == parse(bytes(frame), mac=mac, ip=ip, host_qpns=qpns)

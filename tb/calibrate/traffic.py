@@ -31,7 +31,8 @@ class Traffic:
         """Endpoint of a side, with its bytes in place; runs where the driver may wait."""
         scenario = self.scenario
         size = 2 * scenario.bytes if scenario.both else scenario.bytes
-        endpoint = self.endpoints[side] = Endpoint(self.contexts[side], size, qps=scenario.qps)
+        endpoint = self.endpoints[side] = Endpoint(self.contexts[side], size, qps=scenario.qps,
+                                                   inline=scenario.message_bytes * scenario.inline)
         if side in self._senders:
             endpoint.mr.write(self._data(side), offset=self._offset(side))
 
@@ -91,6 +92,7 @@ class Traffic:
     def _messages(self, endpoint, offer, side):
         """The requests of each QP, an iterator."""
         at, scenario = self._offset(side), self.scenario
+        flags = SendFlags.SIGNALED | (SendFlags.INLINE if scenario.inline else 0)
 
         def requests(offset, length):
             step = scenario.message_bytes
@@ -100,7 +102,7 @@ class Traffic:
                 last = begin + size == length
                 wr = SendWR(wr_id=where, num_sge=1, sg=[SGE(endpoint.mr.buf + where, size, endpoint.mr.lkey)],
                             opcode=WROpcode.RDMA_WRITE_WITH_IMM if last else WROpcode.RDMA_WRITE,
-                            send_flags=SendFlags.SIGNALED, imm_data=size)
+                            send_flags=flags, imm_data=size)
                 wr.set_wr_rdma(offer.rkey, offer.va + where)
                 yield wr
 

@@ -48,12 +48,20 @@ def twice_at_most(spoil):
 class DamageRun:
     """Side a writes to side b; where ``spoiled`` says so, a read of the hosts' memories meets a fault.
 
+    Parameters
+    ----------
+    message : int
+        Bytes of a message.
+    inline : bool
+        Its bytes are those of the time of posting, and others soon.
+
     Attributes
     ----------
     spoiled : dict of side to callable(address) → str or None
     """
 
-    def __init__(self, dut):
+    def __init__(self, dut, message=MESSAGE, inline=False):
+        self.message, self.inline, self.length = message, inline, QPS * MESSAGES * message
         self.rng = random.Random(bench_seed())
         config = EnvConfig(a_to_b=LINK, b_to_a=LINK, host=HostConfig(read_latency_ns=300))
         self.pair = OpenPair(dut, config, ContextConfig(probe_timeout_ns=25_000, node_age_ns=300), seed=bench_seed())
@@ -63,7 +71,8 @@ class DamageRun:
         pair = self.pair
         await pair.start()
         for side in "ab":
-            self.ends[side] = await bridge(Endpoint)(pair.contexts[side], LENGTH, qps=QPS, window=MESSAGES)
+            self.ends[side] = await bridge(Endpoint)(pair.contexts[side], self.length, qps=QPS,
+                                                     window=MESSAGES, inline=self.message * self.inline)
         for side, other in ("ab", "ba"):
             await bridge(self.ends[side].connect)(self.ends[other].connections, path_mtu=MTU.MTU_256, timeout=5,
                                                   retry_cnt=5)
@@ -89,18 +98,21 @@ class DamageRun:
         return statuses
 
     def _write(self):
-        end, offer = self.ends["a"], self.ends["b"].offer
-        self.data = self.rng.randbytes(LENGTH)
+        end, offer, message_bytes = self.ends["a"], self.ends["b"].offer, self.message
+        flags = SendFlags.SIGNALED | (SendFlags.INLINE if self.inline else 0)
+        self.data = self.rng.randbytes(self.length)
         end.mr.write(self.data)
         number = {qp.qp_num: k for k, qp in enumerate(end.qps)}
         statuses = {k: [] for k in range(QPS)}
         for message in range(MESSAGES):
             for k, qp in enumerate(end.qps):
-                at = (message * QPS + k) * MESSAGE
-                wr = SendWR(wr_id=message, sg=[SGE(end.mr.buf + at, MESSAGE, end.mr.lkey)],
-                            opcode=WROpcode.RDMA_WRITE, send_flags=SendFlags.SIGNALED)
+                at = (message * QPS + k) * message_bytes
+                wr = SendWR(wr_id=message, sg=[SGE(end.mr.buf + at, message_bytes, end.mr.lkey)],
+                            opcode=WROpcode.RDMA_WRITE, send_flags=flags)
                 wr.set_wr_rdma(offer.rkey, offer.va + at)
                 qp.post_send(wr)
+                if self.inline:
+                    end.mr.write(bytes(message_bytes), offset=at)
         for _ in range(QPS * MESSAGES):
             for wc in end.cq.wait(1, SILENCE_NS):
                 statuses[number[wc.qp_num]].append(wc.status)
@@ -116,8 +128,8 @@ class DamageRun:
     def check_bytes(self, k):
         """What QP ``k`` wrote is there."""
         for message in range(MESSAGES):
-            at = (message * QPS + k) * MESSAGE
-            assert self.ends["b"].mr.read(MESSAGE, at) == self.data[at:at + MESSAGE], (k, message)
+            at = (message * QPS + k) * self.message
+            assert self.ends["b"].mr.read(self.message, at) == self.data[at:at + self.message], (k, message)
 
     async def close(self):
         self.spoiled.clear()
@@ -138,14 +150,23 @@ class DamageRun:
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def descriptors(dut):
     """Those of data, retransmissions and control frames, on both sides: what they asked for is asked for again."""
-    run = DamageRun(dut)
+    await damaged_descriptors(DamageRun(dut), 3)
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def inline_descriptors(dut):
+    """A message takes two entries, of which either may be bad, and both: never does one get the bytes of another."""
+    await damaged_descriptors(DamageRun(dut, abi.INLINE_MAX, inline=True), 30)
+
+
+async def damaged_descriptors(run, least):
     await run.start()
     rings = [(side, ring) for side in "ab" for ring in (abi.Ring.SEND, abi.Ring.RETRANSMIT, abi.Ring.NIC_TX)]
     for side in "ab":
         spoil = [run.in_ring(side, ring, 0.15) for which, ring in rings if which == side]
         run.spoiled[side] = lambda at, spoil=spoil: next(filter(None, (bad(at) for bad in spoil)), None)
     injected = Counter()
-    while injected.total() < 3:      # a read takes many descriptors: there may be few reads
+    while injected.total() < least:      # a read takes many descriptors: there may be few reads
         statuses = await run.write()
         assert statuses == {k: [WCStatus.SUCCESS] * MESSAGES for k in range(QPS)}, statuses
         for k in range(QPS):

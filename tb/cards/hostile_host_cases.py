@@ -73,12 +73,12 @@ def descriptors(card):
     """Name, changes of a WORK entry, reason."""
     mr, other = card.endpoint.mr, card.pd
     assert other.handle != card.endpoint.pd.handle
-    for opcode in (0, 3, 15):
+    for opcode in (0, 4, 15):
         yield f"opcode {opcode}", {"opcode": opcode}, Reason.BAD_DESCRIPTOR
     for pmtu in (0, 6, 7):
         yield f"PMTU {pmtu}", {"pmtu": pmtu}, Reason.BAD_DESCRIPTOR
-    for length in ((1 << 31) + 1, (1 << 32) - 1):
-        yield f"{length} bytes", {"length": length}, Reason.BAD_DESCRIPTOR
+    for length in (abi.INLINE_MAX + 1, abi.CHUNK_MAX):
+        yield f"{length} bytes inline", {"length": length, "inline": 1}, Reason.BAD_DESCRIPTOR
     for qpn in (16, 0xFF_FFFF):
         yield f"QPN {qpn:#x}", {"sqpn": qpn}, Reason.BAD_DESCRIPTOR
     for qpn in (0, 15):

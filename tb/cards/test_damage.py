@@ -9,7 +9,7 @@ from weft.tb.flow.simulate import simulate
 from weft.tb.world.two_cards import TOP, two_cards_text
 
 
-@pytest.mark.parametrize("case", ["descriptors", "page_lists", "nodes", "commands"])
+@pytest.mark.parametrize("case", ["descriptors", "inline_descriptors", "page_lists", "nodes", "commands"])
 def test_what_is_damaged_in_memory_concerns_those_it_belongs_to(case):
     simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator", optimize="run",
              cases=Path(__file__).with_name("damage_cases.py"), tests=rf"\.{case}$", timeout_s=590)

@@ -54,6 +54,12 @@ FIGURES = (
            "12 QPs with 64 KiB; 1 QP with 64 bytes both ways; waits by interrupt"),
     Figure("from `post_send` to the receiver's completion", "{post_send_to_receiver_completion_ns:,.0f} ns",
            "64 bytes, an idle card; one read of host memory of 1 µs is in it, the driver takes no time"),
+    Figure("the same, inline", "{inline_post_send_to_receiver_completion_ns:,.0f} ns",
+           "64 bytes, an idle card that reads no host memory for it"),
+    Figure("inline writes of 64 bytes a second", "{inline_tx_message_rate_mpps:.1f} million one way, with "
+           "{read_requests_per_inline_message:.1f} reads of host memory each in place of "
+           "{read_requests_per_small_message:.2f}",
+           "1 QP, 1000 in flight, two entries of the ring each, as in `basic`"),
     Figure("retransmissions matched with their nodes",
            "interval {adamap_match_interval_cycles:.0f}, latency {adamap_match_latency_cycles:.0f} cycles",
            "the matcher alone, nodes cached, lists walked node by node to their end; the window in front takes a "

@@ -4,7 +4,7 @@ from weft.hdl import abi
 
 _ACCESS = {abi.Access.RO: "read only", abi.Access.RW: "read/write", abi.Access.DOORBELL: "doorbell"}
 _LAYOUTS = [
-    ("Descriptors, host to card", (abi.WORK, abi.COMMAND, abi.NIC_TX)),
+    ("Descriptors, host to card", (abi.WORK, abi.WORK_INLINE, abi.INLINE_DATA, abi.COMMAND, abi.NIC_TX)),
     ("Entries, card to host", (abi.RESPONSE, abi.REPORT_NODE, abi.REPORT_RETIRE, abi.REPORT_EVENT, abi.NIC_RX)),
     ("Memory", (abi.NODE, abi.STATUS_BLOCK)),
     ("Words of registers", (abi.LINK_DOORBELL, abi.CUM_DOORBELL, abi.HOST_QPNS)),

@@ -164,4 +164,5 @@ def preset_table():
         row("nodes in it", lambda card: f"{extent(card) * card.knit_extents // abi.BLOCK_BYTES:,}"),
         row("MSI-X vectors", lambda card: card.msix_vectors),
         row("PCIe tags: payload, lines", lambda card: f"{card.bulk_tags}, {card.line_tags}"),
+        row("bytes of payload in descriptors", lambda card: card.inline_bytes),
     ])

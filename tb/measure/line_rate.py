@@ -60,6 +60,8 @@ class Transfer:
         Rate of the MACs.
     immediates : int
         Of so many messages one has an immediate, which takes a receive of the peer's; 0: the last one alone.
+    inline : bool
+        Messages are posted inline.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Transfer:
     qps: int = 1
     loss: float = 0.0
     immediates: int = 0
+    inline: bool = False
 
     @property
     def destination(self):
@@ -129,6 +132,7 @@ def exchange(endpoint, offer, job, sends, receives):
     waiting = receives * (messages // job.immediates if job.immediates else 1)
     free = {qp.qp_num: endpoint.window for qp in endpoint.qps}
     turns = itertools.cycle(endpoint.qps)
+    flags = SendFlags.SIGNALED | (SendFlags.INLINE if job.inline else 0)
 
     def last(behind):
         return behind % job.immediates == 0 if job.immediates else not behind
@@ -140,7 +144,7 @@ def exchange(endpoint, offer, job, sends, receives):
             length = min(job.message_bytes, job.payload - at)
             wr = SendWR(wr_id=at, num_sge=1, sg=[SGE(source + at, length, endpoint.mr.lkey)],
                         opcode=WROpcode.RDMA_WRITE_WITH_IMM if last(len(todo)) else WROpcode.RDMA_WRITE,
-                        send_flags=SendFlags.SIGNALED, imm_data=1)
+                        send_flags=flags, imm_data=1)
             wr.set_wr_rdma(offer.rkey, destination + at)
             qp.post_send(wr)
             free[qp.qp_num] -= 1

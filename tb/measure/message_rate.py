@@ -9,6 +9,8 @@ round trip. Applications wait for completions, sixteen at a time, and the driver
 - ``..._message_rate_...``: messages of 64 bytes on one QP, :data:`DEEP_WINDOW` in flight, over the steady middle of the
   transfer (see :mod:`~weft.tb.measure.line_rate`), on cards that read as far ahead as ``basic`` and ``full`` do, with
   rings of 4096 entries.
+- ``inline_...``: the same with the payload in the descriptors, of which each message takes two entries.
+- ``read_requests_...``: reads of the sender's host memory in these, divided by the messages.
 - ``overload_...``: the same to a host whose report ring has 64 entries, of which it can take no more than it empties:
   what it gets of all that the wire can carry, and what is sent again.
 """
@@ -47,7 +49,7 @@ VARIABLE = "WEFT_MESSAGES"
 LARGE_BYTES, LARGE_QPS, LARGE_PER_QP, LARGE_WINDOW = 64 << 10, 12, 4, 2
 SMALL_BYTES, SMALL_PMTU = 64, 256
 MMIO_PER_MESSAGE, MMIO_PER_SMALL_MESSAGE = 4, 1
-TX_MPPS, RX_EACH_MPPS, BOTH_WAYS_MPPS = 72, 60, 45
+TX_MPPS, RX_EACH_MPPS, BOTH_WAYS_MPPS, INLINE_MPPS = 72, 60, 45, 45
 CONDITIONS = (f"{CARDS}; both drivers counted, which wait for interrupts, and look at memory every 2 µs while they "
               "transmit")
 
@@ -65,7 +67,7 @@ class Stream:
         Messages in flight.
     messages : int
         In each direction.
-    immediates : int
+    immediates, inline
         See :class:`~weft.tb.measure.line_rate.Transfer`.
     """
 
@@ -74,6 +76,7 @@ class Stream:
     window: int = 200
     messages: int = 1600
     immediates: int = 0
+    inline: bool = False
 
     @property
     def receives(self):
@@ -83,15 +86,16 @@ class Stream:
     @property
     def transfer(self):
         """The same for :func:`~weft.tb.measure.line_rate.exchange`."""
-        return Transfer(self.name, SMALL_PMTU, self.messages * SMALL_BYTES, self.senders, message_bytes=SMALL_BYTES,
-                        window=self.window, immediates=self.immediates)
+        return Transfer(self.name, SMALL_PMTU, self.messages * SMALL_BYTES, self.senders, window=self.window,
+                        message_bytes=SMALL_BYTES, immediates=self.immediates, inline=self.inline)
 
 
 STREAMS = (Stream("small", "ab"),)
 DEEP_WINDOW, DEEP_MESSAGES, DEEP_LOG2, SMALL_LOG2 = 1000, 6400, 12, 6
 DEEP_STREAMS = (Stream("tx", "a", DEEP_WINDOW, DEEP_MESSAGES), Stream("both_ways", "ab", DEEP_WINDOW, DEEP_MESSAGES),
                 Stream("rx_64", "a", DEEP_WINDOW, DEEP_MESSAGES, 64),
-                Stream("rx_each", "a", DEEP_WINDOW, DEEP_MESSAGES, 1))
+                Stream("rx_each", "a", DEEP_WINDOW, DEEP_MESSAGES, 1),
+                Stream("inline", "a", DEEP_WINDOW, DEEP_MESSAGES, inline=True))
 OVERLOAD_STREAMS = (Stream("overload", "a", DEEP_WINDOW, DEEP_MESSAGES),)
 
 
@@ -139,7 +143,8 @@ class MessageLab(Lab):
         """Small messages."""
         self.tell(f"small messages, {stream.name}")
         job = stream.transfer
-        ends = await self.connect(job.memory_bytes, job.pmtu, job.window, receives=stream.receives)
+        ends = await self.connect(job.memory_bytes, job.pmtu, job.window, receives=stream.receives,
+                                  inline=SMALL_BYTES * stream.inline)
         for _ in range(stream.receives - 1):
             for side in SIDES:
                 await bridge(post_receives)(ends[side])
@@ -155,6 +160,7 @@ class MessageLab(Lab):
             meters += [sent, placed]
             over.append(end)
         self.clear()
+        reads = [self.env.host(side).reads for side in job.senders]
         await gather(*[bridge(exchange)(ends[side], ends[PEER[side]].offer, job, side in job.senders,
                                         PEER[side] in job.senders) for side in SIDES])
         for end in over:
@@ -164,8 +170,10 @@ class MessageLab(Lab):
         assert all(meter.total == job.payload for meter in meters), "packets were sent twice"
         again = sum(link.sent[FrameKind.RETX] for link in links) - before
         rate = min(steady_gbps(meters)) / (8 * SMALL_BYTES) * 1000
+        read = sum(self.env.host(side).reads - before for side, before in zip(job.senders, reads, strict=True))
         self.figures[stream.name] = self.count(stream.messages * len(job.senders)) | {
-            "mpps": rate, "again": again / (stream.messages * len(job.senders))}
+            "mpps": rate, "again": again / (stream.messages * len(job.senders)),
+            "reads": read / (stream.messages * len(job.senders))}
         for end in ends.values():
             await bridge(end.close)()
 
@@ -232,6 +240,11 @@ def measure(progress):
             conditions=f"one way, a receive completes with each, {of_deep}{CONDITIONS}"),
         Row("message_rate_both_ways_mpps", "M/s", figures["both_ways"]["mpps"], at_least=BOTH_WAYS_MPPS,
             conditions=f"each way, both at once, {of_deep}{CONDITIONS}"),
+        Row("inline_tx_message_rate_mpps", "M/s", figures["inline"]["mpps"], at_least=INLINE_MPPS,
+            conditions=f"one way, inline, {of_deep}{CONDITIONS}"),
+        *[Row(f"read_requests_per_{name}_message", "", figures[stream]["reads"],
+              conditions=f"one way, {'inline, ' * (stream != 'tx')}{of_deep}{CONDITIONS}")
+          for name, stream in (("small", "tx"), ("inline", "inline"))],
         Row("overload_goodput_mpps", "M/s", figures["overload"]["mpps"], conditions=of_overload),
         Row("overload_sent_again", "per message", figures["overload"]["again"], conditions=of_overload),
         Row("waits_per_small_message", "", both["waits"], conditions=f"both ways, {of_small}{CONDITIONS}"),

@@ -8,7 +8,7 @@ from weft.driver.soft.rc.attributes import RcAttr, SoftConnection
 from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
 from weft.driver.soft.rc.qp import SoftQP
-from weft.driver.terms.enums import AccessFlag, WCStatus, WROpcode
+from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus, WROpcode
 from weft.driver.terms.errors import NotSupported
 from weft.driver.verbs.addr import GID
 from weft.driver.verbs.context import Context, ContextConfig
@@ -46,15 +46,16 @@ class CardAndPeer:
         self.context = Context(self.device, mac=MACS[0], ip=IPS[0], config=ContextConfig(random=random.Random(seed)))
         self.cq = CQ(self.context, 64)
         self.mr = MR(PD(self.context), LENGTH, AccessFlag.LOCAL_WRITE)
-        self.qp = QP(self.mr.pd, rc_init_attr(self.cq))
+        self.qp = QP(self.mr.pd, rc_init_attr(self.cq, max_inline_data=64))
 
     def connect(self, **attributes):
         there, here = self.peer_qp.connection, self.qp.connection
         self.peer_qp.connect(SoftConnection(here.qpn, here.psn, MACS[0], IPS[0]), RcAttr())
         self.qp.connect(QPConnection(there.qpn, there.psn, str(GID.of_ipv4(IPS[1]))), standard=True, **attributes)
 
-    def post(self, wr_id, opcode=WROpcode.RDMA_WRITE, at=0, length=LENGTH, imm=0, rkey=None):
-        wr = SendWR(wr_id, sg=[SGE(self.mr.buf + at, length, self.mr.lkey)], opcode=opcode, imm_data=imm)
+    def post(self, wr_id, opcode=WROpcode.RDMA_WRITE, at=0, length=LENGTH, imm=0, rkey=None, flags=SendFlags.SIGNALED):
+        wr = SendWR(wr_id, sg=[SGE(self.mr.buf + at, length, self.mr.lkey)], opcode=opcode, imm_data=imm,
+                    send_flags=flags)
         wr.set_wr_rdma(self.peer_mr.rkey if rkey is None else rkey, self.peer_mr.buf + at)
         self.qp.post_send(wr)
 
@@ -122,6 +123,20 @@ def test_what_is_lost_comes_again(lost):
         assert counts["go_backs"] == 1 and not counts["probes"] and counts["retransmissions"] == 59 - 20
     elif lost == "all answers at first":
         assert counts["probes"] and not counts["go_backs"] and counts["retransmissions"] <= 1 + 59
+
+
+def test_inline_data_go_to_a_standard_peer_as_far_as_the_card_takes_them():
+    seed = drawn_seed()
+    pair = CardAndPeer(seed, BAD_LINK)
+    pair.connect()
+    data = random.Random(seed).randbytes(60 * 50)
+    pair.mr.write(data)
+    for n in range(60):
+        pair.post(n, at=50 * n, length=50, flags=SendFlags.SIGNALED | SendFlags.INLINE)
+        pair.mr.write(bytes(50), offset=50 * n)
+        assert pair.wait(1) == [(n, WCStatus.SUCCESS)], f"WEFT_SEED={seed}"
+    assert pair.peer_mr.read(len(data), 0) == data, f"WEFT_SEED={seed}"
+    pair.context.close()
 
 
 def test_a_standard_peer_that_refuses_or_is_gone_ends_the_connection():

@@ -38,8 +38,8 @@ def make_pair(config=None, *, seed=0, forward=None, backward=None, **card_option
     )
 
 
-def make_endpoints(pair, length, *, qps=1, psns=None, path_mtu=MTU.MTU_1024, window=16, **attributes):
-    ends = [Endpoint(c, length, qps=qps, psns=psns, window=window) for c in pair.contexts]
+def make_endpoints(pair, length, *, qps=1, psns=None, path_mtu=MTU.MTU_1024, window=16, inline=0, **attributes):
+    ends = [Endpoint(c, length, qps=qps, psns=psns, window=window, inline=inline) for c in pair.contexts]
     for end, peer in (ends, ends[::-1]):
         end.connect(peer.connections, path_mtu=path_mtu, **attributes)
     return ends

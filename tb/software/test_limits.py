@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from weft.driver.engine.qp_table import QpTable
+from weft.driver.queue.ring import ENTRIES_MAX
 from weft.driver.queue.transmit_turns import AHEAD_BYTES, TransmitTurns
 from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, SendWR
@@ -83,12 +84,13 @@ def test_one_qp_does_not_take_the_whole_retransmit_ring():
     greedy, modest = Busy("greedy", 10_000, 0), Busy("modest", 5, 0)
     turns, rings = make_turns(greedy, modest)
     turns.fill()
-    assert collections.Counter(name for name, _ in rings[Ring.RETRANSMIT].entries) == {"greedy": 11, "modest": 5}
+    assert collections.Counter(name for name, _ in rings[Ring.RETRANSMIT].entries) == {"greedy": 10, "modest": 5}, (
+        "place is left for a descriptor of two entries")
     first = Busy("first", 10_000, 0)
-    turns, rings = make_turns(first, Busy("second", 100, 0), room=1)
+    turns, rings = make_turns(first, Busy("second", 100, 0), room=ENTRIES_MAX)
     for number in range(1, 21):      # room for one at a time
         turns.fill()
-        rings[Ring.RETRANSMIT].cons, rings[Ring.RETRANSMIT].room = number, 1
+        rings[Ring.RETRANSMIT].cons, rings[Ring.RETRANSMIT].room = number, ENTRIES_MAX
     names = collections.Counter(name for name, _ in rings[Ring.RETRANSMIT].entries)
     assert names == {"first": 10, "second": 10}
 

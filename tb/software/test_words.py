@@ -37,12 +37,29 @@ def named(layout, *absent):
 
 def test_descriptors():
     rng = seeded()
-    of_chunk = named(abi.WORK, "phase", "check", "retransmit", "rsn", *CONNECTION)
+    of_chunk = named(abi.WORK, "phase", "check", "retransmit", "rsn", "inline", *CONNECTION)
     for again in [False, True] * 50:
         connection, fields = values(rng, abi.WORK, CONNECTION), values(rng, abi.WORK, of_chunk)
         if again:
             fields |= {"retransmit": 1} | values(rng, abi.WORK, ["rsn"])
         assert Descriptors(**connection).pack(fields) == abi.WORK.pack(**connection, **fields)
+
+
+def test_descriptors_with_payload():
+    rng = seeded()
+    here = named(abi.WORK_INLINE, "phase", "check", "retransmit", "rsn", "inline", "data", *CONNECTION)
+    for length in [*range(1, abi.INLINE_MAX + 1)] * 2:
+        connection, fields = values(rng, abi.WORK, CONNECTION), values(rng, abi.WORK, here) | {"length": length}
+        again = {"retransmit": 1} | values(rng, abi.WORK, ["rsn"]) if rng.random() < 0.5 else {}
+        payload = rng.randbytes(length)
+        first, rest = (int.from_bytes(part, "little")
+                       for part in (payload[:abi.INLINE_HEAD_BYTES], payload[abi.INLINE_HEAD_BYTES:]))
+        before = abi.INLINE_DATA.pack(opcode=abi.WorkOpcode.INLINE_DATA, sqpn=connection["sqpn"], psn=fields["psn"],
+                                      data=rest)
+        entry = abi.WORK_INLINE.pack(inline=1, data=first, **connection, **fields, **again)
+        assert Descriptors(**connection).pack(
+            {"local_va": 0, "lkey": 0, "inline": payload} | fields | again) == (
+                before * (length > abi.INLINE_HEAD_BYTES) + entry)
 
 
 def test_arrivals():
@@ -82,6 +99,34 @@ def test_a_ring_takes_several_entries_at_once_also_across_its_end():
             assert bytes([stored[0] & 0xFE]) + stored[1:62] == entry[:62]
         done += len(entries)
         assert ring.advance(done % (2 * ring.depth)) == entries
+
+
+def test_a_descriptor_of_two_entries_has_one_cookie():
+    rng = seeded()
+    ring = HostToCardRing(FunctionalDevice(EventLoop()), abi.Ring.SEND, 3)
+    expected, entries, done = [], [], 0
+    while done < 200:
+        while ring.room > 1 and rng.random() < 0.8:
+            entry = b"".join([bytes(1) + rng.randbytes(61) + bytes(2) for _ in range(rng.randint(1, 2))])
+            index = ring.push(entry, len(expected))
+            entries += [entry[at:at + 64] for at in range(0, len(entry), 64)]
+            expected += [None] * (len(entry) // 64 - 1) + [len(expected)]
+            assert index == len(expected) - 1
+        ring.ring_doorbell()
+        assert ring.unfinished == sum(cookie is not None for cookie in expected[done:])
+        count = rng.randint(0, len(expected) - done)
+        for index in range(done, len(expected)):
+            assert ring.buffer.read(index % ring.depth * 64 + 1, 61) == entries[index][1:62]
+        found = ring.advance((done + count) % (2 * ring.depth))
+        assert found == [cookie for cookie in expected[done:done + count] if cookie is not None]
+        done += count
+    while ring.room > 1:
+        ring.push(bytes(64))
+    if not ring.room:
+        return
+    with pytest.raises(BufferError, match="room for 1"):
+        ring.push(bytes(128))
+    assert ring.room == 1
 
 
 def test_only_whole_words_in_their_order():

@@ -73,8 +73,8 @@ class Host(RootComplex):
         BAR0: ``await bar.read_dword(offset)``, ``await bar.write(offset, data)``.
     reading : list of int
         Addresses of the reads that wait for memory.
-    overtaken : int
-        Reads that were answered before an earlier one.
+    reads, overtaken : int
+        Reads that came, and those that were answered before an earlier one.
     agent : FaultAgent or None
         Answers some reads in the host's place.
     unplugged : Event
@@ -97,6 +97,7 @@ class Host(RootComplex):
         self.memory = HostMemory(self, self.rng)
         self.device = self.function = self.bar = None
         self.reading, self.overtaken, self.agent, self.unplugged = [], 0, None, Event()
+        self.reads = 0
 
     async def handle_mem_read_tlp(self, tlp):
         # Only the read service waits: a delay of the port would hold credits back, and one inside a memory region
@@ -109,6 +110,7 @@ class Host(RootComplex):
         if config.read_tail and rng.random() < config.read_tail:
             wait += config.read_tail_ns
         self.reading.append(tlp.address)
+        self.reads += 1
         if wait > 0:
             await Timer(round(wait * 1000), "ps")
         self.overtaken += self.reading[0] != tlp.address

@@ -70,8 +70,8 @@ LANE = _dtype("", "free head tail asking_head asking_tail freed_head freed_tail"
 JOB = _dtype("at chosen", "frame length ring last open slots first first_left second second_left merging")
 STREAM = _dtype("at", "active work known psn rsn local remote length last cut index "
                 "now_psn now_rsn now_local now_remote now_length now_last now_frame segments")
-WORK = _dtype("", "refs odd retransmit ack_req imm dst_mac dst_ip src_ip dqpn rkey psn rsn local remote length pmtu "
-              "first_page header")
+WORK = _dtype("", "refs odd retransmit ack_req imm inline dst_mac dst_ip src_ip dqpn rkey psn rsn local remote length "
+              "pmtu first_page header")
 FRAME = _dtype("judged", "used at length bytes work psn rsn local remote last next number end")
 READ = _dtype("", "c bytes need0 need1 need2 lane job slot cookie next")
 QP = _dtype("", "state generation pd access ip plain psn")

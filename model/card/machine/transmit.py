@@ -150,9 +150,10 @@ def take(t, c, which):
     work.refs += 1
     if not stream.active:
         work.refs -= 1      # that of the stream
-    first = min(length, PAGE - stream.now_local % PAGE)
+    read = 0 if work.inline else length
+    first = min(read, PAGE - stream.now_local % PAGE)
     enter(w, c, DATA_LANE, handle, found.bytes, 1 + which, not stream.active, card.check,
-          stream.now_local % PAGE, first, 0, length - first)
+          stream.now_local % PAGE, first, 0, read - first)
 
 
 @inlined

@@ -62,13 +62,15 @@ class CompiledTransmitPath(TransmitPath):
             simple = self._simple(work)
             if simple:
                 first, segments = next(work_packets(work)), 0
+                self._kept.pop(ring, None)
             else:
-                packets = self.packets(entry)
+                packets = self.packets(entry, ring)
                 found = next(packets, None)
                 if found is None:
                     rings.finish(ring)
                     continue
                 self._packets[which], (first, segments) = [packets, *found], found
+                work = first.work
             stream = self._streams[which]
             numbers = stream.numbers
             numbers[_KNOWN], numbers[_WORK], numbers[_INDEX] = simple, self._new_work(work), -1
@@ -78,7 +80,7 @@ class CompiledTransmitPath(TransmitPath):
 
     def _simple(self, work):
         """Whether machine code can cut all packets of a descriptor."""
-        if work.pmtu not in wire.PMTUS or not isinstance(work.opcode, abi.WorkOpcode):
+        if work.pmtu not in wire.PMTUS or work.opcode not in abi.WRITES or work.inline:
             return False
         tables, va, length = self.card.tables, work.local_va, work.length
         request = Request(work.lkey, va, min(length, PAYLOAD_MAX), 0, work.sqpn, CAN_SEND)
@@ -95,11 +97,11 @@ class CompiledTransmitPath(TransmitPath):
     def _new_work(self, work):
         """Its number; the stream refers to it."""
         card = self.card
-        mr = card.tables.mrs.get(work.lkey >> abi.KEY_TAG_BITS)
+        mr = None if work.inline else card.tables.mrs.get(work.lkey >> abi.KEY_TAG_BITS)
         return self._machine.new_work(work, (card.mac, card.ip), (
             1, work.remote_va >= 1 << 62, work.retransmit, work.ack_req, work.opcode is abi.WorkOpcode.WRITE_IMM,
-            work.dst_mac, work.dst_ip, card.ip, work.dqpn, work.rkey, work.psn, work.rsn, signed(work.local_va),
-            signed(work.remote_va), work.length, wire.PMTUS[work.pmtu],
+            work.inline, work.dst_mac, work.dst_ip, card.ip, work.dqpn, work.rkey, work.psn, work.rsn,
+            signed(work.local_va), signed(work.remote_va), work.length, wire.PMTUS[work.pmtu],
             mr.pte_index - mr.va // PAGE if mr and not mr.page_2m else 0, _HEADER[work.retransmit]))
 
     @staticmethod
@@ -119,7 +121,7 @@ class CompiledTransmitPath(TransmitPath):
 
     def next(self, which):
         """The packet chosen goes to a frame; another one, if there is one, is the next."""
-        packets, _, segments = self._packets[which]
+        packets, packet, segments = self._packets[which]
         numbers = self._streams[which].numbers
         found = next(packets, None)
         if found is None:
@@ -127,8 +129,7 @@ class CompiledTransmitPath(TransmitPath):
         else:
             self._packets[which] = [packets, *found]
             self._show(numbers, *found)
-        memory, machine = self.card.memory, self._machine
-        payload = b"".join([memory.read(address, n) for address, n in segments])
+        machine, payload = self._machine, self.payload(packet, segments)
         frame, w = run.place(machine.table, len(payload)), machine.w
         numbers[_NOW_FRAME], at = frame, w.frame[frame & len(w.frame) - 1].at
         w.bytes[at:at + len(payload)] = np.frombuffer(payload, np.uint8)

@@ -12,8 +12,8 @@ from weft.hdl import abi, wire
 from weft.hdl.abi import PAGE_4K, Reason, WorkOpcode
 from weft.hdl.layouts import DmaRequest
 from weft.hdl.table.translate import TranslateRequest, Translation
-from weft.hdl.transmit.segment import CHUNK_MAX
 from weft.tb.flow.payload import beats
+from weft.tb.flow.reserved import junk
 from weft.tb.flow.simulate import elaborate, simulate
 from weft.tb.flow.stream import StreamSink, StreamSource
 
@@ -78,7 +78,7 @@ def random_work(rng, *, qps, retransmit=None, length_max=6000, **changes):
     length = rng.choice([0, 1, wire.PMTUS[pmtu], rng.randint(0, 300), rng.randint(0, length_max)])
     qpn = rng.randrange(qps)
     return {
-        "opcode": rng.choice(list(WorkOpcode)), "ack_req": rng.getrandbits(1),
+        "opcode": rng.choice(abi.WRITES), "ack_req": rng.getrandbits(1),
         "retransmit": rng.getrandbits(1) if retransmit is None else retransmit, "pmtu": pmtu,
         "sqpn": qpn if qpn != NO_QP else 0, "dqpn": rng.getrandbits(24),
         "local_va": rng.getrandbits(36) * PAGE_4K + rng.choice([rng.getrandbits(12), PAGE_4K - rng.randint(1, 200)]),
@@ -89,11 +89,42 @@ def random_work(rng, *, qps, retransmit=None, length_max=6000, **changes):
         "dst_ip": rng.getrandbits(32)} | changes
 
 
+def random_inline(rng, *, qps, **changes):
+    """The same with the payload in it, as bytes ``payload``. With ``lost`` what is right before it is not its own:
+    nothing, or (``other``) that of another one."""
+    length = rng.choice([0, 1, abi.INLINE_HEAD_BYTES, abi.INLINE_HEAD_BYTES + 1, abi.INLINE_MAX,
+                         rng.randint(0, abi.INLINE_MAX)])
+    return random_work(rng, qps=qps) | {"length": length, "payload": rng.randbytes(length)} | changes
+
+
+def entries_of(work, rng):
+    """Ring entries of a descriptor: what nobody may look at is random."""
+    fields, payload, lost = dict(work), work.get("payload"), work.get("lost")
+    phase = rng.getrandbits(1)
+    if payload is None:
+        return [abi.WORK.pack(phase=phase, **fields, **junk(abi.WORK, rng))]
+    for name in ("payload", "lost", "local_va", "lkey"):
+        fields.pop(name, None)
+    padded = payload + rng.randbytes(abi.INLINE_MAX - len(payload))
+    head, rest = (int.from_bytes(part, "little")
+                  for part in (padded[:abi.INLINE_HEAD_BYTES], padded[abi.INLINE_HEAD_BYTES:]))
+    entry = abi.WORK_INLINE.pack(phase=phase, inline=1, data=head, **fields, **junk(abi.WORK_INLINE, rng))
+    if len(payload) <= abi.INLINE_HEAD_BYTES or lost and lost != "other":
+        return [entry]
+    other = rng.choice([{"psn": work["psn"] ^ 1 << rng.randrange(32)}, {"sqpn": work["sqpn"] ^ 1 << rng.randrange(24)}])
+    names = {"psn": work["psn"], "sqpn": work["sqpn"]} | (other if lost else {})
+    return [abi.INLINE_DATA.pack(phase=phase, opcode=WorkOpcode.INLINE_DATA, data=rest, **names,
+                                 **junk(abi.INLINE_DATA, rng)), entry]
+
+
 def packets_of(work, *, qps):
     """Packets of a descriptor by brute force: a packet begins where the remote address is a multiple of the PMTU."""
-    w = SimpleNamespace(**work)
-    if (w.opcode not in list(WorkOpcode) or w.pmtu not in wire.PMTUS or w.length > CHUNK_MAX or w.sqpn >= qps):
+    w = SimpleNamespace(**{"payload": None} | work)
+    if (w.opcode not in abi.WRITES or w.pmtu not in wire.PMTUS or w.sqpn >= qps
+            or w.payload is not None and w.length > abi.INLINE_MAX):
         cuts, reason = [(0, 0)], Reason.BAD_DESCRIPTOR
+    elif w.payload is not None:
+        cuts, reason = [(0, w.length)], Reason.OK
     else:
         pmtu, reason = wire.PMTUS[w.pmtu], Reason.OK
         first = min(w.length, -w.remote_va % pmtu or pmtu)
@@ -124,7 +155,7 @@ def frame_of(packet, network):
     return wire.build_frame(
         opcode=packet.opcode, dst_mac=w.dst_mac, src_mac=network[0], src_ip=network[1], dst_ip=w.dst_ip, sport=w.sport,
         dest_qp=w.dqpn, psn=packet.psn, ack_req=packet.ack_req, extensions=extensions,
-        payload=gather(w.lkey, packet.local_va, packet.length))
+        payload=gather(w.lkey, packet.local_va, packet.length) if w.payload is None else w.payload)
 
 
 def error_of(reason, packet):
@@ -140,14 +171,16 @@ def outcome_of(works, *, qps, network):
     """Frames and error reports of one ring's descriptors."""
     frames, reports = [], []
     for work in works:
+        if work.get("lost"):
+            continue
         refused = False
         for packet in packets_of(work, qps=qps):
             reason = packet.reason
             if reason == Reason.OK and work["sqpn"] == NO_QP:
                 reason = Reason.UNKNOWN_QP
-            elif reason == Reason.OK and packet.length and work["lkey"] == BAD_KEY:
+            elif reason == Reason.OK and packet.length and "payload" not in work and work["lkey"] == BAD_KEY:
                 reason = Reason.BAD_KEY
-            elif reason == Reason.OK and packet.length and work["lkey"] == POISON_KEY:
+            elif reason == Reason.OK and packet.length and "payload" not in work and work["lkey"] == POISON_KEY:
                 reports.append(error_of(Reason.DMA_ERROR, packet))
                 continue
             if reason != Reason.OK and not refused:

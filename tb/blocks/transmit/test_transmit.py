@@ -11,24 +11,24 @@ from weft.hdl import abi, wire
 from weft.hdl.abi import PAGE_4K, Reason
 from weft.hdl.layouts import Report
 from weft.hdl.params import preset
-from weft.hdl.transmit.segment import CHUNK_MAX
 from weft.hdl.transmit.transmit import Transmit
 from weft.tb.blocks.transmit.agents import (
     BAD_KEY,
     NO_QP,
     POISON_KEY,
     Host,
+    entries_of,
     frame_of,
     outcome_of,
     packets_of,
+    random_inline,
     random_work,
     refusal,
     run,
 )
 from weft.tb.flow.clock import CLOCK_PERIOD_NS, start_clock
 from weft.tb.flow.payload import beats, receive
-from weft.tb.flow.reserved import junk
-from weft.tb.flow.simulate import SIMULATORS, bench_seed
+from weft.tb.flow.simulate import SIMULATORS, bench_seed, elaborate
 from weft.tb.flow.stream import StreamSink, StreamSource
 from weft.tb.judge.decoder import decode, is_roce
 
@@ -69,7 +69,11 @@ class Room:
                 self.refused.append(Reason(int(self.dut.refuse__reason.value)))
 
     def post(self, ring, work):
-        self.rings[ring].send_nowait(abi.WORK.pack(phase=self.rng.getrandbits(1), **work, **junk(abi.WORK, self.rng)))
+        """A descriptor; how many entries of the ring it takes."""
+        entries = entries_of(work, self.rng)
+        for entry in entries:
+            self.rings[ring].send_nowait(entry)
+        return len(entries)
 
     def outcome(self, works):
         """Frames and error reports of one ring's descriptors."""
@@ -94,17 +98,22 @@ class Room:
 
 def some_works(rng, ring, count):
     """Descriptors of every kind, bad ones among them; `sport` tells the ring."""
-    kinds = ["key", "poison", "poison", "qp", "opcode", "pmtu", "length", "sqpn", *["page"] * 6]
+    kinds = ["key", "poison", "poison", "qp", "opcode", "pmtu", "long", "lost", "other", "sqpn", *["page"] * 6,
+             *["inline"] * 8, "inline qp"]
     kinds += ["good"] * (count - len(kinds))
     rng.shuffle(kinds)
     for number, kind in enumerate(kinds):
         work = random_work(rng, qps=QPS, retransmit=ring, length_max=2500, sport=2 * number + ring)
+        if kind in ("long", "lost", "other", "inline", "inline qp"):
+            work = random_inline(rng, qps=QPS) | {"retransmit": ring, "sport": 2 * number + ring}
+        rest = rng.randbytes(rng.randint(abi.INLINE_HEAD_BYTES + 1, abi.INLINE_MAX))
         some = rng.randint(1, 2500)
         work |= {"key": {"lkey": BAD_KEY, "length": some}, "poison": {"lkey": POISON_KEY, "length": some},
-                 "qp": {"sqpn": NO_QP}, "opcode": {"opcode": rng.choice([0, 3, 15])},
+                 "qp": {"sqpn": NO_QP}, "opcode": {"opcode": rng.choice([0, 4, 15])},
                  "pmtu": {"pmtu": rng.choice([0, 6, 7])},
                  "page": {"local_va": (work["local_va"] | PAGE_4K - 1) - rng.randrange(200), "length": some + 200},
-                 "length": {"length": rng.choice([(1 << 31) + 1, 0xFFFF_FFFF])},
+                 "long": {"length": rng.choice([abi.INLINE_MAX + 1, abi.CHUNK_MAX])}, "inline qp": {"sqpn": NO_QP},
+                 **{lost: {"payload": rest, "length": len(rest), "lost": lost} for lost in ("lost", "other")},
                  "sqpn": {"sqpn": QPS + rng.getrandbits(20)}}.get(kind, {})
         yield work
 
@@ -113,13 +122,11 @@ def some_works(rng, ring, count):
 async def everything_at_once(dut):
     room = await Room.start(dut, pause=0.25)
     rng = room.rng
-    works = [list(some_works(rng, ring, 25)) for ring in (0, 1)]
+    works = [list(some_works(rng, ring, 40)) for ring in (0, 1)]
     raws = [rng.randbytes(length) for length in (*range(14, 78), 1500)]     # the last beats have any length
     rng.shuffle(raws)
     broken = rng.randbytes(200)
-    for ring in (0, 1):
-        for work in works[ring]:
-            room.post(ring, work)
+    entries = [sum([room.post(ring, work) for work in works[ring]]) for ring in (0, 1)]
     for raw in [*raws[:5], None, *raws[5:]]:
         for beat in beats(raw or broken, error=int(raw is None), unused=rng.randbytes(1)):
             room.raw.send_nowait(beat)
@@ -145,7 +152,8 @@ async def everything_at_once(dut):
     assert room.totals == {
         "count_tx_packets": len(roce), "count_tx_retransmissions": len(expected[1][0]),
         "count_tx_bytes": sum(len(decode(f).payload) for f in roce), "count_tx_raw_frames": len(raws),
-        "retire_send": 25, "retire_retransmit": 25, "refuse__stb": len(reports)}
+        "retire_send": entries[0], "retire_retransmit": entries[1], "refuse__stb": len(reports)}
+    assert min(entries) > 40
 
 
 @cocotb.test()
@@ -231,12 +239,54 @@ async def full_rate(dut):
 
 
 @cocotb.test()
+async def full_rate_of_inline_payload(dut):
+    """A beat every cycle, and a cycle for each INLINE_DATA; host memory is not read."""
+    room = await Room.start(dut)
+    packets = 60
+    for length in (1, abi.INLINE_HEAD_BYTES, abi.INLINE_HEAD_BYTES + 1, abi.INLINE_MAX):
+        works = [random_inline(room.rng, qps=QPS, retransmit=0, opcode=1, length=length,
+                               payload=room.rng.randbytes(length), sqpn=0) for _ in range(packets)]
+        expected, before = room.outcome(works)[0], room.sink.received
+        entries = sum([room.post(0, work) for work in works])
+        beats = sum(-(-len(f) // 64) for f in expected)
+        while room.sink.received == before:
+            await RisingEdge(dut.clk)
+        began = get_sim_time("ns")
+        while room.sink.received < before + beats:
+            await RisingEdge(dut.clk)
+        cycles = (get_sim_time("ns") - began) / CLOCK_PERIOD_NS + 1
+        assert await room.frames(packets) == expected
+        cocotb.log.info("%d bytes: %d frames in %d cycles", length, packets, cycles)
+        assert cycles <= beats + entries - packets + 1
+        await room.quiet()
+    assert not room.host.reads
+
+
+@cocotb.test()
+async def more_inline_payload_than_may_wait(dut):
+    """Behind a packet that waits for host memory: then the next one waits, and none is lost."""
+    room = await Room.start(dut)
+    works = [random_work(room.rng, qps=QPS, retransmit=0, pmtu=5, remote_va=0, local_va=0, length=100, opcode=1),
+             *[random_inline(room.rng, qps=QPS, retransmit=0, sqpn=0) for _ in range(300)]]
+    room.host.payload.pause = 1.0
+    for work in works:
+        room.post(0, work)
+    for _ in range(1000):
+        await RisingEdge(dut.clk)
+    assert not room.sink.received and not int(dut.i_send__ready.value)
+    room.host.payload.pause = 0.0
+    expected = room.outcome(works)[0]
+    assert await room.frames(len(expected)) == expected
+    await room.quiet()
+
+
+@cocotb.test()
 async def a_refused_descriptor_ends_at_once(dut):
-    """Two gigabytes are not stepped through: neither when the first packet is refused, nor when a later one is."""
+    """Sixteen megabytes are not stepped through: neither when the first packet is refused, nor when a later one is."""
     room = await Room.start(dut, pause=0.2)
     rng, key, whole = room.rng, 0x7777, 9
     room.host.ends[key] = (1 << 40) + whole * 256
-    huge = {"pmtu": 1, "remote_va": 0, "opcode": 1, "ack_req": 0, "length": CHUNK_MAX}
+    huge = {"pmtu": 1, "remote_va": 0, "opcode": 1, "ack_req": 0, "length": abi.CHUNK_MAX}
     kinds = [{"lkey": BAD_KEY, "psn": 100}, {"sqpn": NO_QP, "psn": 200},
              {"lkey": key, "local_va": 1 << 40, "psn": 300}]
     expected, reports = [[], []], [[], []]
@@ -270,6 +320,13 @@ async def a_refused_descriptor_ends_at_once(dut):
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_transmit_room(sim):
     run(Transmit(PARAMS), name="transmit", cases=__file__, sim=sim)
+
+
+def test_a_card_without_inline_payload_refuses_it():
+    """And needs nothing for it: the room is smaller."""
+    sizes = [len(elaborate(Transmit(PARAMS.with_(inline_bytes=n)), "top")) for n in (0, abi.INLINE_MAX)]
+    assert sizes[0] < sizes[1]
+    assert "inline_bytes" in refusal(lambda: PARAMS.with_(inline_bytes=48))
 
 
 def test_small_buffer_is_refused():
