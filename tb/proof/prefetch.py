@@ -8,6 +8,7 @@ from amaranth.lib import wiring
 
 from weft.hdl.adamap.ahead import AheadTable
 from weft.hdl.adamap.compared import Comparison
+from weft.hdl.adamap.fetches import Fetches
 from weft.hdl.adamap.head_cache import HeadCache
 from weft.hdl.adamap.node_check import NodeCheck
 from weft.hdl.adamap.prefetch import Prefetch
@@ -88,10 +89,11 @@ class RestingPrefetchSpec(PrefetchSpec):
 
     Each QP has a list or none, a broken one, one of any length linked ahead, with any nodes of it in the cache, which
     may be full; the search for a node to turn out may have failed any number of times. That the state is such a one
-    again whenever there is rest again is checked, too: so runs of any length are seen that come to rest between
-    bursts as long as the bound. In 26 cycles a doorbell leads to a read, a node lands and there is rest again; so it
-    is after a node was turned out, a list broke, or a life ended, as the covers show. Several nodes of one read land,
-    but the rest after them comes later. Without an end to rest at, a burst is seen for its first 26 cycles.
+    again whenever there is rest again, and nothing that was read is kept, is checked, too: so runs of any length are
+    seen that come to such a rest between bursts as long as the bound. In 26 cycles a doorbell leads to a read, a node
+    lands and there is rest again; so it is after a node was turned out, a list broke, or a life ended, as the covers
+    show. Several nodes of one read land, but the rest after them comes later. Without an end to rest at, a burst is
+    seen for its first 26 cycles.
     """
 
     name = "prefetch_rest"
@@ -101,7 +103,7 @@ class RestingPrefetchSpec(PrefetchSpec):
 SPECS = [PrefetchSpec, RestingPrefetchSpec]
 BOTH = (PrefetchSpec, RestingPrefetchSpec)
 BROKEN = [
-    Broken(BOTH, "no fetch outside the extents", ("with m.If(wanted & ~inside):", "with m.If(0):")),
+    Broken(BOTH, "no fetch outside the extents", ("with m.Elif(wanted & ~inside):", "with m.Elif(0):")),
     Broken(BOTH, "no read crosses a page",
            [("Mux(adjacent, several, 1)", "several"), ("least(within, page_left)", "within")]),
     Broken(BOTH, "a list is read where its last node or its creation said", ("after.eq(first_block)", "after.eq(0)")),
@@ -122,7 +124,7 @@ BROKEN = [
     Broken(BOTH, "what lands is of a living QP and generation",
            ("check.generation.eq(fetch.generation)", "check.generation.eq(node.generation)")),
     Broken(BOTH, "entries are taken free and filled when taken",
-           ("cache.fill_index.eq(fetch.entries[part])", "cache.fill_index.eq(fetch.entries[part] + 1)")),
+           ("cache.fill_index.eq(entry)", "cache.fill_index.eq(entry + 1)")),
     Broken(RestingPrefetchSpec, "no RSN of a list in two entries",
            ("check.follows.eq(cache.follows)", "check.follows.eq(1)")),
     Broken(BOTH, "a lookup finds the entry that holds the RSN, and no other",
@@ -130,7 +132,7 @@ BROKEN = [
     Broken(BOTH, "the first cached node of a list is its head",
            ("tag.head.eq(~goes_on | left)", "tag.head.eq(0)"), of=HeadCache),
     Broken(RestingPrefetchSpec, "every node landed is cached or retired, once",
-           ("cache.fill_index.eq(fetch.entries[part])", "cache.fill_index.eq(0)")),
+           ("cache.fill_index.eq(entry)", "cache.fill_index.eq(0)")),
     Broken(BOTH, "the count ahead is what was linked and has not landed",
            ("check.data + nodes", "check.data + nodes + 1"), of=AheadTable),
     Broken(RestingPrefetchSpec, "the count ahead is what was linked and has not landed",
@@ -155,7 +157,8 @@ BROKEN = [
            ("after.eq(cache.peek_block),", "after.eq(cache.peek_block ^ 1),")),
     Broken(BOTH, "a dead QP's list is not live",
            ("self.view_live.eq(view.data.inverse != 0)", "self.view_live.eq(1)")),
-    Broken(BOTH, "every read in flight has its entry", ("cache.reserve_en.eq(1)", "cache.reserve_en.eq(0)")),
+    Broken(BOTH, "no read takes the place of another one",
+           ("self.free_slot.eq(first(~valid))", "self.free_slot.eq(0)"), of=Fetches),
     Broken(RestingPrefetchSpec, "no deadlock: a hungry list fetches or breaks within 20 cycles",
            ("live & ~busy & (ahead != 0)", "live & ~busy & (ahead > 12)")),
 ]

@@ -75,7 +75,7 @@ def pointers(spec, m, w):
 
 
 def rests(spec, m, w):
-    """Whether there is rest: nothing is under way, and nothing was for some cycles."""
+    """Whether there is rest: nothing is under way, nothing was for some cycles, and nothing is kept that was read."""
     dut, table, stage, flushing, post, dropping = w.dut, w.table, w.stage, w.flushing, w.post, w.dropping
     stepped = w.stepped
     calm = Signal(2)
@@ -83,19 +83,22 @@ def rests(spec, m, w):
         m.d.sync += calm.eq(calm + (calm != 3))
     with m.Else():
         m.d.sync += calm.eq(0)
-    resting = dut.idle & (stage == IDLE) & ~flushing & (calm == 3) & ~table.took & ~stepped
+    resting = (dut.idle & (stage == IDLE) & ~flushing & (calm == 3) & ~table.took & ~stepped
+               & spec.inside("dut.fetches.empty", 1))
     return SimpleNamespace(resting=resting)
 
 
 def bookkeeping(spec, m, w):
-    """Dead lists are not live, and every read has its place in the cache."""
+    """Dead lists are not live, and every read has its place."""
     dut, tags, copies, bound, asked_qpn, some = w.dut, w.tags, w.copies, w.bound, w.asked_qpn, w.some
     m.d.comb += [dut.view_en.eq(1), dut.view_index.eq(asked_qpn)]
     was = Signal(init=1)
     m.d.sync += was.eq(some.alive)
     spec.check("a dead QP's list is not live", was | ~dut.view_live, **bound)
     reserved = sum(c.reserved for c in copies)
-    spec.check("every read in flight has its entry", reserved >= sum(t != 0 for t in tags), **bound)
+    spec.check("no read takes the place of another one",
+               ~w.issue | ((Array(tags)[dut.o_line.p.tag] == 0) & ~spec.inside("dut.fetches.valid", spec.entries)
+                           .bit_select(dut.o_line.p.tag, 1)), **bound)
     return SimpleNamespace(reserved=reserved)
 
 

@@ -16,7 +16,7 @@ def start_at_rest(spec, m, w):
     spec.start_anywhere(
         "dut.victim", "dut.misses", "dut.next_blocks", "dut.wake_stb", "dut.waked", "dut.work.entered",
         "dut.work.left", "table.memory", "cache.blocks", "cache.records", "cache.nexts", "cache.befores",
-        "cache.fill__free_count", "errors",
+        "cache.fill__free_count", "cache.fill__spare", "cache.fill__spare_index", "errors",
         *[f"cache.tag{k}" for k in entries], *[f"copy{k}" for k in entries], *[f"life{q}" for q in range(QPS)])
     misses = spec.inside("dut.misses", 8)
     free_count = spec.inside("cache.fill__free_count", range(spec.entries + 1))
