@@ -85,7 +85,8 @@ class Fetches(wiring.Component):
         fetches = Array(Signal(fetch_layout(self.params), name=f"fetch{k}") for k in range(count))
         valid = Signal(count)
         whole = Signal(count)       # all its blocks have come
-        kept, loose = Signal(count), Signal(count)
+        keeps = Signal(count)       # what it brought waits for an entry
+        loosely = Signal(count)
         errors = Array(Signal(LINES, name=f"errors{k}") for k in range(count))
         m.submodules.landing = landing = Memory(shape=NODE, depth=count * LINES, init=[])
         land, landed = landing.write_port(), landing.read_port()
@@ -96,10 +97,10 @@ class Fetches(wiring.Component):
             landed.en.eq(1), landed.addr.eq(Cat(self.part, self.slot)),
             self.node.eq(landed.data), self.fetch.eq(fetches[self.slot]),
             self.done_qpn.eq(fetches[self.done_slot].qpn), self.empty.eq(~valid.any()),
-            self.quiet.eq(~(valid & ~kept).any()),
+            self.quiet.eq(~(valid & ~keeps).any()),
         ]
         m.d.sync += [self.error.eq(errors[self.slot].bit_select(self.part, 1)),
-                     self.loose.eq(loose.any()), self.loose_slot.eq(first(loose))]
+                     self.loose.eq(loosely.any()), self.loose_slot.eq(first(loosely))]
         with m.If(line.valid):
             m.d.sync += [whole.bit_select(land_slot, 1).eq(line.p.last),
                          errors[land_slot].bit_select(line.p.index, 1).eq(line.p.error)]
@@ -108,13 +109,13 @@ class Fetches(wiring.Component):
                          whole.bit_select(self.free_slot, 1).eq(0)]
         at = one_hot(1, self.slot, count)
         with m.If(self.finish_en):
-            m.d.sync += [valid.eq(valid & ~at), kept.eq(kept & ~at), loose.eq(loose & ~at)]
+            m.d.sync += [valid.eq(valid & ~at), keeps.eq(keeps & ~at), loosely.eq(loosely & ~at)]
         with m.Elif(self.keep_en):
-            m.d.sync += [kept.eq(kept | at), loose.eq((loose & ~at) | (at & self.keep_loose.replicate(count)))]
+            m.d.sync += [keeps.eq(keeps | at), loosely.eq((loosely & ~at) | (at & self.keep_loose.replicate(count)))]
         came = Signal(count)
-        m.d.comb += [came.eq(valid & whole & ~kept), self.done.eq(came.any()), self.done_slot.eq(first(came)),
+        m.d.comb += [came.eq(valid & whole & ~keeps), self.done.eq(came.any()), self.done_slot.eq(first(came)),
                      self.free.eq(~valid.all()), self.free_slot.eq(first(~valid))]
         own = [Cat(v & (f.qpn == qpn[:len(f.qpn)]) for v, f in zip(valid, fetches, strict=True)) for qpn in self.qpn]
         m.d.comb += [*[of_qpn.eq(bits.any()) for of_qpn, bits in zip(self.of_qpn, own, strict=True)],
-                     self.kept.eq((own[0] & kept).any()), self.kept_slot.eq(encoded(own[0]))]
+                     self.kept.eq((own[0] & keeps).any()), self.kept_slot.eq(encoded(own[0]))]
         return m

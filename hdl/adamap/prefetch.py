@@ -221,13 +221,11 @@ class Prefetch(wiring.Component):
             with m.If(waiting & (misses != patience)):
                 m.d.sync += misses.eq(misses + 1)
         m.submodules.check = check = NodeCheck()
-        next_block = Signal(p.block_bits)
-        m.d.sync += next_block.eq(
-            find(m, p, self.extent_base, self.extent_lines, node.next_line, name="next"))
+        found = Signal(p.block_bits)        # the block of a list that begins, or the one behind a node
+        pointer = Mux(job == CONTROL, op.line, node.next_line)
+        m.d.sync += found.eq(find(m, p, self.extent_base, self.extent_lines, pointer, name="pointed_at"))
         m.d.comb += [check.node.eq(node), check.qpn.eq(qpn), check.generation.eq(fetch.generation),
                      check.follows.eq(cache.follows)]
-        first_block = Signal(p.block_bits)
-        m.d.sync += first_block.eq(find(m, p, self.extent_base, self.extent_lines, op.line, name="first"))
 
         with m.FSM():
             with m.State("IDLE"):  # waits for a control operation, a node, or a list to look at
@@ -280,7 +278,7 @@ class Prefetch(wiring.Component):
                 with m.Switch(op.kind):
                     with m.Case(ControlKind.CREATE):
                         m.d.comb += [write.en.eq(1), work.forget_en.eq(1), work.forget_qpn.eq(qpn)]
-                        m.d.comb += after.eq(first_block)
+                        m.d.comb += after.eq(found)
                     with m.Case(ControlKind.QUERY):
                         m.d.sync += [self.query_ahead.eq(ahead), self.query_cached.eq(cached)]
                     with m.Default():
@@ -345,11 +343,11 @@ class Prefetch(wiring.Component):
                 with m.Elif(~cache.fill_ready):
                     m.next = "LAND"
                 with m.Else():
-                    m.d.comb += [self.step.valid.eq(1), after.eq(next_block),
+                    m.d.comb += [self.step.valid.eq(1), after.eq(found),
                                  write.data.adjacent.eq(node.next_adjacent)]
                     with m.If(self.step.ready):
                         m.d.comb += [cache.fill_en.eq(1), write.en.eq(1), wake.eq(1)]
-                        m.d.sync += [block.eq(next_block), misses.eq(0)]
+                        m.d.sync += [block.eq(found), misses.eq(0)]
                         with m.If(final):
                             m.next = "LANDED"
                     with m.Else():

@@ -15,11 +15,12 @@ from weft.hdl.adamap.prefetch import Prefetch
 from weft.hdl.adamap.work_list import WorkList
 from weft.hdl.params import preset
 from weft.tb.proof.broken import Broken, mutant
-from weft.tb.proof.prefetch_checks import bookkeeping, pointers, progress, rests
+from weft.tb.proof.prefetch_checks import PLACES, bookkeeping, pointers, progress, rests, waiting
 from weft.tb.proof.prefetch_events import events
 from weft.tb.proof.prefetch_rest import start_at_rest
 from weft.tb.proof.prefetch_world import FIRST_LINE, LINE_BITS, QPS, doorbells, driver, host, matcher
 from weft.tb.proof.specification import Spec
+from weft.tb.proof.work_list import NAMED
 
 
 class PrefetchSpec(Spec):
@@ -30,18 +31,19 @@ class PrefetchSpec(Spec):
     those of a QP's present life count. The driver is trusted to destroy and create in turn, each life with another
     generation, and to have at most 14 nodes linked that are not retired. The queue of work has 4 places. The QP table
     loses an entry before its list is destroyed, and gets one after the list is created. Lines and counts are a few
-    bits wide, the rest of those words is zero. In 25 cycles a list begins, is linked to, a node of it is fetched and
-    lands or breaks the list: what needs more is seen from rest (:class:`RestingPrefetchSpec`).
+    bits wide, the rest of those words is zero. In 26 cycles a list begins, is linked to, a node of it is fetched and
+    lands or breaks the list, or a second list is read, too: what needs more is seen from rest
+    (:class:`RestingPrefetchSpec`).
     """
 
     name = "prefetch"
     block = Prefetch
-    depth, entries, resting = 25, 4, False
+    depth, entries, resting = 26, 4, False
 
     def __init__(self, block=None, replaced=()):
         damage = ("damage = reduce(xor, (block.word_select(k, WORD_BITS) for k in range(len(block) // WORD_BITS)))",
                   "damage = node.check")
-        parts = {WorkList: partial(WorkList, places=4), NodeCheck: mutant(NodeCheck, damage)}
+        parts = {WorkList: partial(NAMED, places=PLACES), NodeCheck: mutant(NodeCheck, damage)}
         super().__init__(block, {**parts, **dict(replaced)})
 
     def specify(self, m):
@@ -75,7 +77,7 @@ class PrefetchSpec(Spec):
         for part in (driver, doorbells, host, matcher):
             vars(w).update(vars(part(self, m, w)))
         w.errors = Signal(QPS, name="errors")     # lists that broke
-        for part in (pointers, rests):
+        for part in (pointers, waiting, rests):
             vars(w).update(vars(part(self, m, w)))
         if self.resting:
             start_at_rest(self, m, w)
@@ -97,7 +99,7 @@ class RestingPrefetchSpec(PrefetchSpec):
     """
 
     name = "prefetch_rest"
-    depth, entries, resting = 26, 2, True
+    depth, entries, resting = 25, 2, True
 
 
 SPECS = [PrefetchSpec, RestingPrefetchSpec]
@@ -106,7 +108,8 @@ BROKEN = [
     Broken(BOTH, "no fetch outside the extents", ("with m.Elif(wanted & ~inside):", "with m.Elif(0):")),
     Broken(BOTH, "no read crosses a page",
            [("Mux(adjacent, several, 1)", "several"), ("least(within, page_left)", "within")]),
-    Broken(BOTH, "a list is read where its last node or its creation said", ("after.eq(first_block)", "after.eq(0)")),
+    Broken(BOTH, "a list is read where its last node or its creation said",
+           ("m.d.comb += after.eq(found)", "m.d.comb += after.eq(0)")),
     Broken(BOTH, "what lands was read there", ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
     Broken(BOTH, "a node that landed is known by the number of its block",
            ("cache.fill_block.eq(block)", "cache.fill_block.eq(block + 1)")),
@@ -152,7 +155,7 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "at rest, no list is longer than it was linked",
            ("live & ~busy & (ahead != 0)", "live & ~busy")),
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
-           ("after.eq(first_block)", "after.eq(0)")),
+           ("m.d.comb += after.eq(found)", "m.d.comb += after.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
            ("after.eq(cache.peek_block),", "after.eq(cache.peek_block ^ 1),")),
     Broken(BOTH, "a dead QP's list is not live",

@@ -33,6 +33,7 @@ def events(spec, m, w):
     if spec.resting:
         spec.cover("a second node of a list lands", fill.fill_en & (landings[landing] == 1))
         spec.cover("a node that came finds no entry and is kept", kept)
+        spec.cover("a node that was kept lands", fill.fill_en & spec.inside("dut.fetches.kept", 1))
         spec.cover("one read for several nodes", issue & (some_lines > 1))
         spec.cover("several nodes of one read land", fill.fill_en & since[landing].any())
         spec.cover("a destroy waits for a fetch", (dying == 8) & line.valid & line.p.last)
