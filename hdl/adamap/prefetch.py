@@ -161,6 +161,8 @@ class Prefetch(wiring.Component):
         sparing = Signal()                  # `victim` is not the first node of its list
         entry, taken = Signal.like(cache.free_index), Signal()      # for the block that is looked at
         looked_at = Signal(data.StructLayout({"valid": 1, "touched": 1, "node": Record}))   # at `victim`
+        choosing, evicting = Signal(), Signal()     # in CHOOSE; in EVICT and TAKE_BACK
+        depth, watermark = Signal(range(2 * entries + 1)), Signal(range(2 * entries + 1))
         line = Signal(58)                   # address of the block
         fetch, node = fetches.fetch, fetches.node
         slot = Signal(range(fetch_slots(p)))
@@ -181,7 +183,8 @@ class Prefetch(wiring.Component):
             self.row_index.eq(qpn),
             self.qp.index.eq(qpn),
             self.step.p.qpn.eq(qpn),
-            self.waiting_qpn.eq(qpn),
+            self.waiting_qpn.eq(Mux(choosing, looked_at.node.qpn, qpn)),
+            self.exclusive.eq(evicting), self.step.p.back.eq(evicting),
             again.payload.eq(qpn),
             cache.peek_index.eq(victim),
             cache.fill_index.eq(entry),
@@ -195,17 +198,18 @@ class Prefetch(wiring.Component):
         wake, waked, waked_qpn = Signal(), Signal(), Signal(24)     # two cycles late: by then all has changed
         m.d.sync += [waked.eq(wake), waked_qpn.eq(qpn), self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
         live = Signal()
-        cached = Signal(32)
-        ahead = self.ahead
-        m.d.comb += [live.eq(block != gone), cache.qpn.eq(qpn), cached.eq(cache.cached)]
+        cached, ahead = cache.cached, self.ahead
+        m.d.comb += [live.eq(block != gone), cache.qpn.eq(qpn)]
+        m.d.sync += [depth.eq(at_most(2 * entries, self.prefetch_depth)),
+                     watermark.eq(at_most(2 * entries, self.prefetch_watermark)), choosing.eq(0)]
         wanted = Signal()
         m.d.comb += wanted.eq(
             live & ~busy & (ahead != 0)
-            & (cached < self.prefetch_depth) & (waiting | filling | (cached < self.prefetch_watermark)))
+            & (cached < depth) & (waiting | filling | (cached < watermark)))
         several, space, spare = (Signal(range(LINES + 1), name=name) for name in ("several", "space", "spare"))
         reserve = entries // 8
         m.d.comb += [
-            space.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead))),
+            space.eq(least(at_most(LINES, (depth - cached)[:len(depth)]), at_most(LINES, ahead))),
             spare.eq(Mux(cache.free_count > reserve, at_most(LINES, cache.free_count - reserve), 1)),
             several.eq(least(least(space, spare), least(within, page_left))),
         ]
@@ -271,6 +275,7 @@ class Prefetch(wiring.Component):
                     with m.Case(CONTROL):
                         m.next = "CONTROL"
                     with m.Default():
+                        m.d.sync += evicting.eq(1)
                         m.next = "EVICT"
             with m.State("CONTROL"):  # starts, ends or shows a list
                 m.d.comb += self.i_control.ready.eq(1)
@@ -339,6 +344,7 @@ class Prefetch(wiring.Component):
                     m.d.comb += [fetches.keep_en.eq(1), fetches.keep_loose.eq(~waiting), found_none.eq(1)]
                     m.next = "IDLE"
                     with m.If(waiting | ((cached == 0) & sparing)):
+                        m.d.sync += choosing.eq(1)
                         m.next = "CHOOSE"
                 with m.Elif(~cache.fill_ready):
                     m.next = "LAND"
@@ -393,11 +399,11 @@ class Prefetch(wiring.Component):
                 m.d.comb += again.valid.eq(1)
                 with m.If(again.ready):
                     m.next = "IDLE"
-            self._evict(m, write, after, qpn, live & (~busy | fetches.kept), job, EVICT, victim, looked_at, misses,
-                        waiting, fetches, slot, again)
+            self._evict(m, write, after, qpn, live & (~busy | fetches.kept), job, EVICT, evicting, victim, looked_at,
+                        misses, waiting, fetches, slot, again)
         return m
 
-    def _evict(self, m, write, after, qpn, at_rest, job, EVICT, victim, tag, misses, urgent, fetches, slot,
+    def _evict(self, m, write, after, qpn, at_rest, job, EVICT, evicting, victim, tag, misses, urgent, fetches, slot,
                again):
         """States that find another list's node to turn out; what was read behind it is forgotten, too."""
         cache, patience = self.cache, 4 * self.params.cache_entries + PATIENCE
@@ -406,7 +412,6 @@ class Prefetch(wiring.Component):
         with m.State("CHOOSE"):  # looks at the next entry
             m.d.sync += [hungry.eq(qpn), victim.eq(victim + 1)]
             m.next = "AGAIN"
-            m.d.comb += self.waiting_qpn.eq(node.qpn)
             with m.If(~urgent):
                 m.next = "IDLE"
             with m.If(tag.valid & urgent & (misses == patience)):
@@ -418,7 +423,6 @@ class Prefetch(wiring.Component):
                     m.d.sync += [victim.eq(victim), qpn.eq(node.qpn), job.eq(EVICT)]
                     m.next = "SETTLE"
         with m.State("EVICT"):  # waits for a moment between two matches
-            m.d.comb += self.exclusive.eq(1)
             m.d.sync += slot.eq(fetches.kept_slot)
             m.d.sync += last.eq(at_rest & cache.peek_last & cache.peek_valid & ~cache.peek_touched
                                 & (cache.peek.rsn == node.rsn) & (cache.peek.qpn == node.qpn)
@@ -426,11 +430,11 @@ class Prefetch(wiring.Component):
             with m.If(self.granted):
                 m.next = "TAKE_BACK"
         with m.State("TAKE_BACK"):  # takes the list's last node back
-            m.d.comb += [self.exclusive.eq(1), self.step.p.back.eq(1), self.step.valid.eq(last & self.granted)]
+            m.d.comb += self.step.valid.eq(last & self.granted)
             with m.If(~self.granted):
                 m.next = "EVICT"
             with m.Elif(~last | self.step.ready):
-                m.d.sync += [qpn.eq(Mux(last, qpn, hungry)), victim.eq(victim + 1)]
+                m.d.sync += [qpn.eq(Mux(last, qpn, hungry)), victim.eq(victim + 1), evicting.eq(0)]
                 m.next = "AGAIN"
                 with m.If(last):
                     m.next = "READ_AGAIN"

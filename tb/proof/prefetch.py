@@ -87,15 +87,15 @@ class PrefetchSpec(Spec):
 
 
 class RestingPrefetchSpec(PrefetchSpec):
-    """The same with a cache of 2 nodes, from any state at rest: nothing is under way, but there are any lists.
+    """The same with a cache of 2 nodes, from any state at rest: nothing is read, and the prefetcher waits for work.
 
     Each QP has a list or none, a broken one, one of any length linked ahead, with any nodes of it in the cache, which
-    may be full; the search for a node to turn out may have failed any number of times. That the state is such a one
-    again whenever there is rest again, and nothing that was read is kept, is checked, too: so runs of any length are
-    seen that come to such a rest between bursts as long as the bound. In 26 cycles a doorbell leads to a read, a node
-    lands and there is rest again; so it is after a node was turned out, a list broke, or a life ended, as the covers
-    show. Several nodes of one read land, but the rest after them comes later. Without an end to rest at, a burst is
-    seen for its first 26 cycles.
+    may be full; what a read brought for it may be kept, and it may be due to be looked at. The search for a node to
+    turn out may have failed any number of times. That the state is such a one again whenever there is rest again is
+    checked, too: so runs of any length are seen that come to rest between bursts as long as the bound. In 25 cycles a
+    doorbell leads to a read, nodes of it land or are kept, and there is rest again; so it is after a node was turned
+    out, which is also read again, or a list broke, as the covers show. Without an end to rest at, a burst is seen for
+    its first 25 cycles.
     """
 
     name = "prefetch_rest"
@@ -117,8 +117,8 @@ BROKEN = [
            ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
     Broken(BOTH, "no fetch beyond the linked count", ("live & ~busy & (ahead != 0)", "live & ~busy")),
     Broken(RestingPrefetchSpec, "no fetch beyond the linked count",
-           ("space.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead)))",
-            "space.eq(at_most(LINES, self.prefetch_depth - cached))")),
+           ("space.eq(least(at_most(LINES, (depth - cached)[:len(depth)]), at_most(LINES, ahead)))",
+            "space.eq(at_most(LINES, (depth - cached)[:len(depth)]))")),
     Broken(BOTH, "no fetch for a dead QP",
            ("write.en.eq(1),\n                            wake.eq(1),", "write.en.eq(0),")),
     Broken(BOTH, "one fetch in flight per list", ("live & ~busy & (ahead != 0)", "live & (ahead != 0)")),
@@ -158,6 +158,17 @@ BROKEN = [
            ("m.d.comb += after.eq(found)", "m.d.comb += after.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
            ("after.eq(cache.peek_block),", "after.eq(cache.peek_block ^ 1),")),
+    Broken(RestingPrefetchSpec, "at rest, what is kept is of a list that goes on",
+           [('m.next = "FORGET"', 'm.next = "IDLE"'),
+            ("self.i_control.ready.eq(~of_control),", "self.i_control.ready.eq(1),")]),
+    Broken(RestingPrefetchSpec, "at rest, what is kept is no more than was linked",
+           ("live & ~busy & (ahead != 0)", "live & ~busy")),
+    Broken(RestingPrefetchSpec, "at rest, what is kept was read where its list goes on",
+           ("fetches.finish_en.eq(fetches.kept)", "fetches.finish_en.eq(0)")),
+    Broken(RestingPrefetchSpec, "at rest, what is kept was read in one extent",
+           ("with m.Elif(wanted & ~inside):", "with m.Elif(0):")),
+    Broken(RestingPrefetchSpec, "at rest, what is kept is what was read",
+           ("Cat(line.p.index, land_slot)", "Cat(~line.p.index, land_slot)"), of=Fetches),
     Broken(BOTH, "a dead QP's list is not live",
            ("self.view_live.eq(view.data.inverse != 0)", "self.view_live.eq(1)")),
     Broken(BOTH, "no read takes the place of another one",

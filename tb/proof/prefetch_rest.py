@@ -1,4 +1,4 @@
-"""The states at rest of the prefetcher, in which nothing is under way: what a proof may start from, and ends in."""
+"""The states at rest of the prefetcher, in which nothing is read: what a proof may start from, and ends in."""
 
 from amaranth.hdl import Cat, Mux, Signal, Value
 
@@ -34,7 +34,8 @@ def kept(spec, m, w):
             valid[k] == keeps[k], ~loosely[k] | keeps[k],
             ~keeps[k] | (v.alive & ~w.errors.bit_select(fetch.qpn, 1) & (fetch.generation == v.generation)),
             *(~keeps[k] | ~(valid[j] & (other.qpn == fetch.qpn)) for j, other in enumerate(fetches) if j != k)]
-        counted.append(~keeps[k] | ((fetch.lines != 0) & (fetch.lines <= LINES) & (fetch.lines <= v.left)))
+        counted.append(~keeps[k] | (w.linked[k] & (w.owner[k] == fetch.qpn)))
+        spec.assume_first(~keeps[k] | ((fetch.lines != 0) & (fetch.lines <= LINES) & (fetch.lines <= v.left)))
         places.append(~keeps[k] | ((fetch.block == v.block) & (w.first[k] == v.line)))
         lying.append(~keeps[k] | w.within[k])
         spec.assume_first(~keeps[k] | lies(params, dut, v.block, v.line, fetch.lines))
@@ -62,7 +63,8 @@ def start_at_rest(spec, m, w):
         *[f"dut.fetches.{name}{k}" for name in ("fetch", "errors") for k in entries],
         "table.memory", "cache.blocks", "cache.records", "cache.nexts", "cache.befores",
         "cache.fill__free_count", "cache.fill__spare", "cache.fill__spare_index", "errors",
-        *[f"cache.tag{k}" for k in entries], *[f"{name}{k}" for name in ("copy", "first", "within") for k in entries],
+        *[f"cache.tag{k}" for k in entries],
+        *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "owner") for k in entries],
         *[f"life{q}" for q in range(QPS)])
     misses = spec.inside("dut.misses", 8)
     free_count = spec.inside("cache.fill__free_count", range(spec.entries + 1))

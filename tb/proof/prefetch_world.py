@@ -112,7 +112,8 @@ def host(spec, m, w):
     index = Array(Signal(2, name=f"index{k}") for k in range(entries))
     first = Array(Signal(7, name=f"first{k}") for k in range(entries))
     owner = [Signal(1, name=f"owner{k}") for k in range(entries)]
-    within = [Signal(1, name=f"within{k}") for k in range(entries)]     # its blocks lie where they were read
+    # Of what was read: its blocks lie there, in one extent; no more than linked nodes, of which none has landed since.
+    within, linked = ([Signal(1, name=f"{name}{k}") for k in range(entries)] for name in ("within", "linked"))
     answer = spec.free(range(entries), "answer_tag")
     line = dut.i_line
     word = data.View(NODE, line.p.data)
@@ -127,14 +128,18 @@ def host(spec, m, w):
                  word.check.eq(spec.free(1, "damage"))]
     issue = dut.o_line.valid & dut.o_line.ready
     caller, at = dut.row_index, dut.o_line.p.line
-    there = lies(params, dut, lives[caller].block, at, dut.o_line.p.count)
+    there = lies(params, dut, spec.inside("dut.block", params.block_bits), at, dut.o_line.p.count)
+    fill = w.cache.fill
     for k in range(entries):
         with m.If(line.valid & (answer == k)):
             m.d.sync += [tags[k].eq(tags[k] - 1), index[k].eq(index[k] + 1)]
+        with m.If(fill.fill_en & (fill.fill_node.qpn == owner[k])):
+            m.d.sync += linked[k].eq(0)
         with m.If(issue & (dut.o_line.p.tag == k)):
             m.d.sync += [tags[k].eq(dut.o_line.p.count), index[k].eq(0), owner[k].eq(caller),
-                         first[k].eq(at), within[k].eq(there)]
-    return SimpleNamespace(tags=tags, owner=owner, first=first, within=within, line=line, issue=issue, caller=caller)
+                         first[k].eq(at), within[k].eq(there), linked[k].eq(dut.o_line.p.count <= lives[caller].left)]
+    return SimpleNamespace(tags=tags, owner=owner, first=first, within=within, linked=linked, line=line, issue=issue,
+                           caller=caller)
 
 
 def matcher(spec, m, w):
