@@ -146,7 +146,7 @@ class Prefetch(wiring.Component):
         m.submodules.fetches = fetches = Fetches(p)
         wiring.connect(m, wiring.flipped(self.i_line), fetches.i_line)
         op = self.i_control.p
-        qpn = Signal(24)
+        qpn = Signal(p.qpn_width)           # there are no others than those of the card
         block = Signal(p.block_bits)
         generation = Signal(8)
         filling = Signal()                  # go on until the depth is reached
@@ -183,7 +183,7 @@ class Prefetch(wiring.Component):
             self.row_index.eq(qpn),
             self.qp.index.eq(qpn),
             self.step.p.qpn.eq(qpn),
-            self.waiting_qpn.eq(Mux(choosing, looked_at.node.qpn, qpn)),
+            self.waiting_qpn.eq(Mux(choosing, looked_at.node.qpn[:len(qpn)], qpn)),
             self.exclusive.eq(evicting), self.step.p.back.eq(evicting),
             again.payload.eq(qpn),
             cache.peek_index.eq(victim),
@@ -195,7 +195,7 @@ class Prefetch(wiring.Component):
             self.o_line.p.count.eq(lines),
             self.o_line.p.tag.eq(fetches.free_slot),
         ]
-        wake, waked, waked_qpn = Signal(), Signal(), Signal(24)     # two cycles late: by then all has changed
+        wake, waked, waked_qpn = Signal(), Signal(), Signal.like(qpn)     # two cycles late: by then all has changed
         m.d.sync += [waked.eq(wake), waked_qpn.eq(qpn), self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
         live = Signal()
         cached, ahead = cache.cached, self.ahead
@@ -407,7 +407,7 @@ class Prefetch(wiring.Component):
                again):
         """States that find another list's node to turn out; what was read behind it is forgotten, too."""
         cache, patience = self.cache, 4 * self.params.cache_entries + PATIENCE
-        hungry, last, node = Signal(24), Signal(), tag.node
+        hungry, last, node = Signal.like(qpn), Signal(), tag.node
         m.d.comb += [self.o_force.p.qpn.eq(node.qpn), self.o_force.p.generation.eq(node.generation)]
         with m.State("CHOOSE"):  # looks at the next entry
             m.d.sync += [hungry.eq(qpn), victim.eq(victim + 1)]
@@ -425,7 +425,7 @@ class Prefetch(wiring.Component):
         with m.State("EVICT"):  # waits for a moment between two matches
             m.d.sync += slot.eq(fetches.kept_slot)
             m.d.sync += last.eq(at_rest & cache.peek_last & cache.peek_valid & ~cache.peek_touched
-                                & (cache.peek.rsn == node.rsn) & (cache.peek.qpn == node.qpn)
+                                & (cache.peek.rsn == node.rsn) & (cache.peek.qpn[:len(qpn)] == node.qpn[:len(qpn)])
                                 & (cache.peek.generation == node.generation))
             with m.If(self.granted):
                 m.next = "TAKE_BACK"

@@ -35,11 +35,12 @@ def kept(spec, m, w):
             ~keeps[k] | (v.alive & ~w.errors.bit_select(fetch.qpn, 1) & (fetch.generation == v.generation)),
             *(~keeps[k] | ~(valid[j] & (other.qpn == fetch.qpn)) for j, other in enumerate(fetches) if j != k)]
         counted.append(~keeps[k] | (w.linked[k] & (w.owner[k] == fetch.qpn)))
-        spec.assume_first(~keeps[k] | ((fetch.lines != 0) & (fetch.lines <= LINES) & (fetch.lines <= v.left)))
+        counted.append(~keeps[k] | ((fetch.lines != 0) & (fetch.lines <= spec.entries)))     # there was that much room
+        spec.assume_first(~keeps[k] | (fetch.lines <= v.left))
         places.append(~keeps[k] | ((fetch.block == v.block) & (w.first[k] == v.line)))
         lying.append(~keeps[k] | w.within[k])
         spec.assume_first(~keeps[k] | lies(params, dut, v.block, v.line, fetch.lines))
-        for part in range(LINES):
+        for part in range(spec.entries):
             node = spec.inside(f"dut.fetches.landing[{LINES * k + part}]", NODE)
             brought.append(~keeps[k] | (part >= fetch.lines) | answers(node, (w.first[k] + part)[:7]))
     return of_lists, counted, places, lying, brought
