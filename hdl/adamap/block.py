@@ -34,14 +34,15 @@ def line_of(params: CardParams, bases, block):
 
 def find(m, params: CardParams, bases, sizes, line, *, name):
     """The number of the block at a physical line, combinational; :func:`stray` if it lies in no extent."""
+    size_log2 = params.extent_blocks_log2
     found, inside = Signal(params.block_bits, name=name), Signal(len(bases), name=f"{name}_inside")
     blocks = []
     for k, (base, size) in enumerate(zip(bases, sizes, strict=True)):
         offset, block = Signal(58, name=f"{name}_offset{k}"), Signal(params.block_bits, name=f"{name}_block{k}")
         m.d.comb += [
             offset.eq(line - base),
-            block.eq(Cat(offset[:params.extent_blocks_log2], Const(k, params.extent_index_bits))),
-            inside[k].eq((line >= base) & (offset < size) & ~offset[params.extent_blocks_log2:].any()),
+            block.eq(Cat(offset[:size_log2], Const(k, params.extent_index_bits))),
+            inside[k].eq((line >= base) & ~offset[size_log2:].any() & (offset[:size_log2] < size)),
         ]
         blocks.append(Mux(block >= stray(params), stray(params), block))
     last = lowest(m, reversed(inside), f"{name}_last")

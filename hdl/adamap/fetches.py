@@ -1,4 +1,4 @@
-"""Node reads in flight, and the blocks they brought."""
+"""Node reads in flight, and the blocks they brought: those for which the head cache has no entry stay here."""
 
 from amaranth.hdl import Array, Cat, Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -6,23 +6,22 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..layouts import NODE, REQUEST_LINES_MAX, LineData
+from ..logic import encoded, first, one_hot
 from ..params import CardParams
 
-FETCHES_MAX = 8
+FETCHES_MAX = 16
 LINES = REQUEST_LINES_MAX   # consecutive blocks that one read may fetch
 
 
 def fetch_slots(params):
-    """Reads that may be in flight."""
+    """Reads that may be in flight, or have brought what is kept."""
     return min(FETCHES_MAX, params.cache_entries)
 
 
 def fetch_layout(params):
-    """A read of ``lines`` blocks from ``block`` on, and the cache entries kept for them."""
+    """A read of ``lines`` blocks from ``block`` on."""
     return data.StructLayout({
-        "qpn": 24, "generation": 8, "block": params.block_bits, "lines": range(LINES + 1),
-        "entries": data.ArrayLayout(8, LINES),
-    })
+        "qpn": params.qpn_width, "generation": 8, "block": params.block_bits, "lines": range(LINES + 1)})
 
 
 class Fetches(wiring.Component):
@@ -43,7 +42,7 @@ class Fetches(wiring.Component):
     start_en, start : In
         The read at ``free_slot`` goes out.
     done, done_slot : Out
-        A read of which all blocks have come.
+        A read of which all blocks have come, and that is not kept.
     slot, part : In
         What is looked at: a read, and which block of it.
     fetch : Out(fetch_layout(params))
@@ -52,9 +51,18 @@ class Fetches(wiring.Component):
         That block, and whether reading it failed; a cycle later.
     finish_en : In(1)
         The read at ``slot`` is done with.
+    keep_en, keep_loose : In(1)
+        What the read at ``slot`` brought is kept; ``loose``: until its place is needed.
+    loose, loose_slot : Out
+        One that is kept loosely; two cycles late.
     qpn, of_qpn : In(24).array(2), Out(1).array(2)
-        Is a read of this QP in flight?
+        Is a read of this QP in flight, or kept?
+    kept, kept_slot : Out
+        Is that of the first QP kept?  Where it is, in flight or kept.
+    quiet : Out(1)
+        None is in flight.
     empty : Out(1)
+        None is kept, either.
     """
 
     def __init__(self, params: CardParams):
@@ -66,6 +74,8 @@ class Fetches(wiring.Component):
             "done": Out(1), "done_slot": Out(slot), "done_qpn": Out(24),
             "slot": In(slot), "part": In(range(LINES)), "fetch": Out(fetch_layout(params)),
             "node": Out(NODE), "error": Out(1), "finish_en": In(1),
+            "keep_en": In(1), "keep_loose": In(1), "loose": Out(1), "loose_slot": Out(slot),
+            "kept": Out(1), "kept_slot": Out(slot), "quiet": Out(1),
             "qpn": In(24).array(2), "of_qpn": Out(1).array(2), "empty": Out(1),
         })
 
@@ -75,6 +85,8 @@ class Fetches(wiring.Component):
         fetches = Array(Signal(fetch_layout(self.params), name=f"fetch{k}") for k in range(count))
         valid = Signal(count)
         whole = Signal(count)       # all its blocks have come
+        keeps = Signal(count)       # what it brought waits for an entry
+        loosely = Signal(count)
         errors = Array(Signal(LINES, name=f"errors{k}") for k in range(count))
         m.submodules.landing = landing = Memory(shape=NODE, depth=count * LINES, init=[])
         land, landed = landing.write_port(), landing.read_port()
@@ -85,21 +97,25 @@ class Fetches(wiring.Component):
             landed.en.eq(1), landed.addr.eq(Cat(self.part, self.slot)),
             self.node.eq(landed.data), self.fetch.eq(fetches[self.slot]),
             self.done_qpn.eq(fetches[self.done_slot].qpn), self.empty.eq(~valid.any()),
+            self.quiet.eq(~(valid & ~keeps).any()),
         ]
-        m.d.sync += self.error.eq(errors[self.slot].bit_select(self.part, 1))
+        m.d.sync += [self.error.eq(errors[self.slot].bit_select(self.part, 1)),
+                     self.loose.eq(loosely.any()), self.loose_slot.eq(first(loosely))]
         with m.If(line.valid):
             m.d.sync += [whole.bit_select(land_slot, 1).eq(line.p.last),
                          errors[land_slot].bit_select(line.p.index, 1).eq(line.p.error)]
         with m.If(self.start_en):
             m.d.sync += [fetches[self.free_slot].eq(self.start), valid.bit_select(self.free_slot, 1).eq(1),
                          whole.bit_select(self.free_slot, 1).eq(0)]
+        at = one_hot(1, self.slot, count)
         with m.If(self.finish_en):
-            m.d.sync += valid.bit_select(self.slot, 1).eq(0)
-        for k in reversed(range(count)):
-            with m.If(valid[k] & whole[k]):
-                m.d.comb += [self.done.eq(1), self.done_slot.eq(k)]
-            with m.If(~valid[k]):
-                m.d.comb += [self.free.eq(1), self.free_slot.eq(k)]
-        for qpn, of_qpn in zip(self.qpn, self.of_qpn, strict=True):
-            m.d.comb += of_qpn.eq(Cat(v & (f.qpn == qpn) for v, f in zip(valid, fetches, strict=True)).any())
+            m.d.sync += [valid.eq(valid & ~at), keeps.eq(keeps & ~at), loosely.eq(loosely & ~at)]
+        with m.Elif(self.keep_en):
+            m.d.sync += [keeps.eq(keeps | at), loosely.eq((loosely & ~at) | (at & self.keep_loose.replicate(count)))]
+        came = Signal(count)
+        m.d.comb += [came.eq(valid & whole & ~keeps), self.done.eq(came.any()), self.done_slot.eq(first(came)),
+                     self.free.eq(~valid.all()), self.free_slot.eq(first(~valid))]
+        own = [Cat(v & (f.qpn == qpn[:len(f.qpn)]) for v, f in zip(valid, fetches, strict=True)) for qpn in self.qpn]
+        m.d.comb += [*[of_qpn.eq(bits.any()) for of_qpn, bits in zip(self.of_qpn, own, strict=True)],
+                     self.kept.eq((own[0] & keeps).any()), self.kept_slot.eq(encoded(own[0]))]
         return m

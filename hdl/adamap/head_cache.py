@@ -110,7 +110,8 @@ def fill_port(params):
 
     ``free``/``free_index`` name an unused entry, ``free_count`` how many there are (a cycle late); ``reserve_en``
     takes it. ``fill_en``, only while ``fill_ready``, turns a reserved entry into a valid one, ``release_en`` gives one
-    back; a valid one only if it is at ``peek_index``, too. ``peek`` shows a node, ``peek_valid`` and ``peek_touched``
+    back; a valid one only if it is at ``peek_index``, too. ``spare``/``spare_index``, a cycle late: an untouched node
+    with which a list ends that does not begin with it. ``peek`` shows a node, ``peek_valid`` and ``peek_touched``
     what its tag has, ``peek_last`` whether no cached node follows it, ``peek_block`` its block a cycle later.
 
     ``qpn`` is the list that is spoken of. ``cached`` is the number of its nodes, of two cycles ago. ``follows`` tells
@@ -121,6 +122,7 @@ def fill_port(params):
     count = range(params.cache_entries + 1)
     return wiring.Signature({
         "free": In(1), "free_index": In(index), "free_count": In(count), "reserve_en": Out(1),
+        "spare": In(1), "spare_index": In(index),
         "fill_en": Out(1), "fill_ready": In(1), "fill_index": Out(index), "fill_node": Out(NODE),
         "fill_block": Out(params.block_bits), "follows": In(1),
         "release_en": Out(1), "release_index": Out(index),
@@ -220,7 +222,9 @@ class HeadCache(wiring.Component):
                 m.d.sync += tag.eq(Tag.const({"valid": 1}))
                 m.d.sync += [tag.head.eq(~goes_on | left), tag.qpn.eq(node.qpn), tag.generation.eq(node.generation),
                              tag.rsn.eq(node.rsn), tag.end.eq(node.rsn + node.count), tag.count.eq(node.count)]
-        m.d.sync += fill.free_count.eq(total(free))
+        spares = Signal(n)
+        m.d.comb += spares.eq(Cat(tag.valid & ~(tag.head | tag.linked | tag.touched) for tag in tags))
+        m.d.sync += [fill.free_count.eq(total(free)), fill.spare.eq(spares.any()), fill.spare_index.eq(first(spares))]
         m.d.comb += self.idle.eq(~Cat(tag.reserved for tag in tags).any())
         return m
 

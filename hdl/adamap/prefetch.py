@@ -13,7 +13,7 @@ from ..table.kinds import QP_TABLE
 from .ahead import ahead_step
 from .block import dead, find, in_extent, split, stray
 from .control import ControlKind, ControlOp
-from .fetches import LINES, Fetches, fetch_layout, fetch_slots
+from .fetches import LINES, Fetches, fetch_slots
 from .head_cache import Record, fill_port
 from .node_check import NodeCheck
 from .work_list import WorkList
@@ -43,11 +43,18 @@ class Prefetch(wiring.Component):
     to 4 of them, as far as they are linked and there is space; a block that turns out not to be the successor is
     forgotten.
 
+    The cache is shared by need. The first node of a list may have any entry, and further ones leave an eighth of the
+    cache free, unless a header waits for them. A read needs no entry: what it brought is kept beside the cache until
+    its list may have one, mostly when the list's head retires; so the successor of every head is at hand, although
+    heads alone may fill the cache. What is kept is forgotten, and read again later, when its place is needed for a list
+    with a waiting header or without a node. For such a list another one's last node is turned out, too, if it is
+    untouched and not its first.
+
     Independent of QP control state. A list is looked at when a doorbell, the matcher or an arriving node gives
-    reason to; a look takes 5 cycles and one more per block to be read, an arriving read 6 and 4 per further block,
-    and then its list is looked at once more. Lists that nobody waits for leave a quarter of the cache free; a list
-    with a waiting header may take any entry, and turns out an untouched last node of another one (which is fetched
-    again later) or, when none is found for some time, has another list's head retired early.
+    reason to; a look takes 5 cycles and one more if it reads, an arriving read 6 and 4 per further block, one that was
+    kept 8, and then its list is looked at once more. When a list with a waiting header finds no entry, it turns out any
+    untouched last node of a list without one (which is fetched again later) or, when none is found for some time, has
+    another list's head retired early.
 
     Parameters
     ----------
@@ -139,7 +146,7 @@ class Prefetch(wiring.Component):
         m.submodules.fetches = fetches = Fetches(p)
         wiring.connect(m, wiring.flipped(self.i_line), fetches.i_line)
         op = self.i_control.p
-        qpn = Signal(24)
+        qpn = Signal(p.qpn_width)           # there are no others than those of the card
         block = Signal(p.block_bits)
         generation = Signal(8)
         filling = Signal()                  # go on until the depth is reached
@@ -151,12 +158,15 @@ class Prefetch(wiring.Component):
         inside, waiting = Signal(), Signal()
         patience = 4 * entries + PATIENCE
         victim, misses = Signal.like(cache.peek_index), Signal(range(patience + 1))
+        sparing = Signal()                  # `victim` is not the first node of its list
+        entry, taken = Signal.like(cache.free_index), Signal()      # for the block that is looked at
         looked_at = Signal(data.StructLayout({"valid": 1, "touched": 1, "node": Record}))   # at `victim`
+        choosing, evicting = Signal(), Signal()     # in CHOOSE; in EVICT and TAKE_BACK
+        depth, watermark = Signal(range(2 * entries + 1)), Signal(range(2 * entries + 1))
         line = Signal(58)                   # address of the block
         fetch, node = fetches.fetch, fetches.node
         slot = Signal(range(fetch_slots(p)))
-        part = Signal(range(LINES))         # which block of a read is looked at, or gets a cache entry
-        fresh = Signal(fetch_layout(p))     # the read to be issued
+        part = Signal(range(LINES))         # which block of a read is looked at
         lines = Signal(range(LINES + 1))    # blocks to read
         within = Signal(range(LINES + 1))   # blocks to the end of the extent
         page_left = Signal(range(LINES + 1))
@@ -165,7 +175,7 @@ class Prefetch(wiring.Component):
         reason = Signal(8)
         m.d.comb += [
             fetches.slot.eq(slot), fetches.part.eq(part), fetches.qpn[0].eq(qpn), fetches.qpn[1].eq(op.qpn),
-            fetches.start.eq(fresh), fetches.start.qpn.eq(qpn), fetches.start.generation.eq(generation),
+            fetches.start.qpn.eq(qpn), fetches.start.generation.eq(generation),
             fetches.start.block.eq(block), fetches.start.lines.eq(lines),
             read.addr.eq(qpn),
             write.addr.eq(qpn),
@@ -173,52 +183,62 @@ class Prefetch(wiring.Component):
             self.row_index.eq(qpn),
             self.qp.index.eq(qpn),
             self.step.p.qpn.eq(qpn),
-            self.waiting_qpn.eq(qpn),
+            self.waiting_qpn.eq(Mux(choosing, looked_at.node.qpn[:len(qpn)], qpn)),
+            self.exclusive.eq(evicting), self.step.p.back.eq(evicting),
             again.payload.eq(qpn),
             cache.peek_index.eq(victim),
-            cache.fill_index.eq(fetch.entries[part]),
+            cache.fill_index.eq(entry),
             cache.fill_block.eq(block),
             cache.fill_node.eq(node),
-            cache.release_index.eq(fetch.entries[part]),
+            cache.release_index.eq(entry),
             self.o_line.p.line.eq(line),
             self.o_line.p.count.eq(lines),
             self.o_line.p.tag.eq(fetches.free_slot),
         ]
-        wake, waked, waked_qpn = Signal(), Signal(), Signal(24)     # two cycles late: by then all has changed
+        wake, waked, waked_qpn = Signal(), Signal(), Signal.like(qpn)     # two cycles late: by then all has changed
         m.d.sync += [waked.eq(wake), waked_qpn.eq(qpn), self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
         live = Signal()
-        cached = Signal(32)
-        ahead = self.ahead
-        m.d.comb += [live.eq(block != gone), cache.qpn.eq(qpn), cached.eq(cache.cached)]
+        cached, ahead = cache.cached, self.ahead
+        m.d.comb += [live.eq(block != gone), cache.qpn.eq(qpn)]
+        m.d.sync += [depth.eq(at_most(2 * entries, self.prefetch_depth)),
+                     watermark.eq(at_most(2 * entries, self.prefetch_watermark)), choosing.eq(0)]
         wanted = Signal()
         m.d.comb += wanted.eq(
             live & ~busy & (ahead != 0)
-            & (cached < self.prefetch_depth) & (waiting | filling | (cached < self.prefetch_watermark)))
+            & (cached < depth) & (waiting | filling | (cached < watermark)))
         several, space, spare = (Signal(range(LINES + 1), name=name) for name in ("several", "space", "spare"))
-        reserve = Mux(waiting, 0, entries // 4)
+        reserve = entries // 8
         m.d.comb += [
-            space.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead))),
+            space.eq(least(at_most(LINES, (depth - cached)[:len(depth)]), at_most(LINES, ahead))),
             spare.eq(Mux(cache.free_count > reserve, at_most(LINES, cache.free_count - reserve), 1)),
             several.eq(least(least(space, spare), least(within, page_left))),
         ]
         # What arrived is looked at a cycle before it is taken.
         m.d.sync += other.eq(~live | (generation != fetch.generation)
                              | (block != (fetch.block + part)[:p.block_bits]))
+        found_none, may_take = Signal(), Signal()
+        few = waiting | (cached == 0)       # of its nodes are there
+        m.d.comb += may_take.eq(cache.free & (few | (cache.free_count > reserve)))
+        with m.If(found_none):      # no entry for a node
+            m.d.sync += [looked_at.valid.eq(cache.peek_valid), looked_at.touched.eq(cache.peek_touched),
+                         looked_at.node.eq(cache.peek)]
+            with m.If(waiting & (misses != patience)):
+                m.d.sync += misses.eq(misses + 1)
         m.submodules.check = check = NodeCheck()
-        next_block = Signal(p.block_bits)
-        m.d.sync += next_block.eq(
-            find(m, p, self.extent_base, self.extent_lines, node.next_line, name="next"))
+        found = Signal(p.block_bits)        # the block of a list that begins, or the one behind a node
+        pointer = Mux(job == CONTROL, op.line, node.next_line)
+        m.d.sync += found.eq(find(m, p, self.extent_base, self.extent_lines, pointer, name="pointed_at"))
         m.d.comb += [check.node.eq(node), check.qpn.eq(qpn), check.generation.eq(fetch.generation),
                      check.follows.eq(cache.follows)]
-        first_block = Signal(p.block_bits)
-        m.d.sync += first_block.eq(find(m, p, self.extent_base, self.extent_lines, op.line, name="first"))
 
         with m.FSM():
             with m.State("IDLE"):  # waits for a control operation, a node, or a list to look at
                 m.d.comb += self.idle.eq(
-                    fetches.empty & work.empty & ~self.i_demand.valid & ~self.post_stb & ~again.valid
+                    fetches.quiet & work.empty & ~self.i_demand.valid & ~self.post_stb & ~again.valid
                 )
-                m.d.sync += filling.eq(0)
+                m.d.sync += [filling.eq(0), sparing.eq(0)]
+                with m.If(cache.spare & ~misses[2:].any()):
+                    m.d.sync += [victim.eq(cache.spare_index), sparing.eq(1)]
                 with m.If(self.i_control.valid & ~(dying & of_control)):
                     m.d.sync += [qpn.eq(op.qpn), job.eq(CONTROL)]
                     m.next = "SETTLE"
@@ -255,6 +275,7 @@ class Prefetch(wiring.Component):
                     with m.Case(CONTROL):
                         m.next = "CONTROL"
                     with m.Default():
+                        m.d.sync += evicting.eq(1)
                         m.next = "EVICT"
             with m.State("CONTROL"):  # starts, ends or shows a list
                 m.d.comb += self.i_control.ready.eq(1)
@@ -262,7 +283,7 @@ class Prefetch(wiring.Component):
                 with m.Switch(op.kind):
                     with m.Case(ControlKind.CREATE):
                         m.d.comb += [write.en.eq(1), work.forget_en.eq(1), work.forget_qpn.eq(qpn)]
-                        m.d.comb += after.eq(first_block)
+                        m.d.comb += after.eq(found)
                     with m.Case(ControlKind.QUERY):
                         m.d.sync += [self.query_ahead.eq(ahead), self.query_cached.eq(cached)]
                     with m.Default():
@@ -271,58 +292,68 @@ class Prefetch(wiring.Component):
                             wake.eq(1),
                             self.i_control.ready.eq(~of_control),
                         ]
-                        m.d.sync += dying.eq(of_control)
+                        m.d.sync += [dying.eq(of_control), slot.eq(fetches.kept_slot)]
+                        with m.If(fetches.kept):
+                            m.next = "FORGET"
             with m.State("LOOK"):  # issues a fetch if the list needs one and everything is there for it
-                roomy = cache.free & (waiting | (cache.free_count > entries // 4))
                 m.next = "IDLE"
-                with m.If(wanted & ~inside):
+                with m.If(fetches.kept):
+                    m.d.sync += slot.eq(fetches.kept_slot)
+                    m.next = "SETTLE_NODE"
+                with m.Elif(wanted & ~inside):
                     m.d.sync += reason.eq(abi.Reason.BAD_POINTER.value)
                     m.next = "BREAK"
-                with m.Elif(wanted & roomy & fetches.free):
+                with m.Elif(wanted & fetches.free):
                     m.d.sync += lines.eq(Mux(adjacent, several, 1))
-                    m.next = "RESERVE"
-                with m.Elif(wanted & waiting & ~cache.free):
-                    m.d.sync += [looked_at.valid.eq(cache.peek_valid), looked_at.touched.eq(cache.peek_touched),
-                                 looked_at.node.eq(cache.peek), misses.eq(Mux(misses == patience, misses, misses + 1))]
-                    m.next = "CHOOSE"
-                with m.Elif(wanted & ~fetches.free):
-                    m.next = "AGAIN"
-            with m.State("RESERVE"):  # takes a cache entry for every block
-                with m.If(cache.free):
-                    m.d.comb += cache.reserve_en.eq(1)
-                    m.d.sync += [fresh.entries[part].eq(cache.free_index), part.eq(part + 1)]
-                with m.Else():      # there was one: the first block has its entry
-                    m.d.sync += lines.eq(part)
-                with m.If(~cache.free | (part + 1 == lines)):
                     m.next = "ISSUE"
+                with m.Elif(wanted & few & fetches.loose):
+                    m.d.sync += slot.eq(fetches.loose_slot)
+                    m.next = "MAKE_PLACE"
+                with m.Elif(wanted & (waiting | ~fetches.quiet)):
+                    m.next = "AGAIN"
+            with m.State("MAKE_PLACE"):  # forgets what another list's read brought
+                m.d.comb += fetches.finish_en.eq(1)
+                m.next = "AGAIN"
+            with m.State("FORGET"):  # forgets what the last read of a dead list brought
+                m.d.comb += fetches.finish_en.eq(1)
+                m.next = "IDLE"
             with m.State("ISSUE"):  # waits for the read engine
                 m.d.comb += self.o_line.valid.eq(1)
                 with m.If(self.o_line.ready):
                     m.d.comb += [self.count_prefetches.eq(1), fetches.start_en.eq(1)]
-                    m.d.sync += misses.eq(0)
                     m.next = "IDLE"
             with m.State("LAND"):  # checks a node
                 final = part + 1 == fetch.lines
                 m.next = "NEXT"
                 with m.If(other | given_up):
-                    m.d.comb += cache.release_en.eq(1)
+                    m.d.comb += cache.release_en.eq(taken)
                     m.d.sync += given_up.eq(1)
                     with m.If(final):
                         m.next = "LANDED"
                 with m.Elif(fetches.error | check.bad):
-                    m.d.comb += cache.release_en.eq(1)
+                    m.d.comb += cache.release_en.eq(taken)
                     m.d.sync += [reason.eq(Mux(fetches.error, abi.Reason.DMA_ERROR.value, abi.Reason.BAD_NODE.value)),
                                  given_up.eq(1)]
                     with m.If(final):
                         m.next = "LANDED"
+                with m.Elif(~taken & (part != 0)):      # read again when there is space
+                    m.d.sync += given_up.eq(1)
+                    with m.If(final):
+                        m.next = "LANDED"
+                with m.Elif(~taken):
+                    m.d.comb += [fetches.keep_en.eq(1), fetches.keep_loose.eq(~waiting), found_none.eq(1)]
+                    m.next = "IDLE"
+                    with m.If(waiting | ((cached == 0) & sparing)):
+                        m.d.sync += choosing.eq(1)
+                        m.next = "CHOOSE"
                 with m.Elif(~cache.fill_ready):
                     m.next = "LAND"
                 with m.Else():
-                    m.d.comb += [self.step.valid.eq(1), after.eq(next_block),
+                    m.d.comb += [self.step.valid.eq(1), after.eq(found),
                                  write.data.adjacent.eq(node.next_adjacent)]
                     with m.If(self.step.ready):
                         m.d.comb += [cache.fill_en.eq(1), write.en.eq(1), wake.eq(1)]
-                        m.d.sync += block.eq(next_block)
+                        m.d.sync += [block.eq(found), misses.eq(0)]
                         with m.If(final):
                             m.next = "LANDED"
                     with m.Else():
@@ -332,7 +363,9 @@ class Prefetch(wiring.Component):
                 m.next = "SETTLE_NODE"
             with m.State("SETTLE_NODE"):
                 m.next = "CHECK_NODE"
-            with m.State("CHECK_NODE"):
+            with m.State("CHECK_NODE"):  # takes an entry for it
+                m.d.comb += cache.reserve_en.eq(may_take)
+                m.d.sync += [taken.eq(may_take), entry.eq(cache.free_index)]
                 m.next = "LAND"
             with m.State("LANDED"):  # the read is done with: the list may want more
                 m.d.comb += fetches.finish_en.eq(1)
@@ -366,47 +399,57 @@ class Prefetch(wiring.Component):
                 m.d.comb += again.valid.eq(1)
                 with m.If(again.ready):
                     m.next = "IDLE"
-            self._evict(m, write, after, qpn, live & ~busy, job, EVICT, victim, looked_at, misses)
+            self._evict(m, write, after, qpn, live & (~busy | fetches.kept), job, EVICT, evicting, victim, looked_at,
+                        misses, waiting, fetches, slot, again)
         return m
 
-    def _evict(self, m, write, after, qpn, at_rest, job, EVICT, victim, tag, misses):
-        """States that find another list's node to turn out."""
+    def _evict(self, m, write, after, qpn, at_rest, job, EVICT, evicting, victim, tag, misses, urgent, fetches, slot,
+               again):
+        """States that find another list's node to turn out; what was read behind it is forgotten, too."""
         cache, patience = self.cache, 4 * self.params.cache_entries + PATIENCE
-        hungry, last, node = Signal(24), Signal(), tag.node
+        hungry, last, node = Signal.like(qpn), Signal(), tag.node
         m.d.comb += [self.o_force.p.qpn.eq(node.qpn), self.o_force.p.generation.eq(node.generation)]
         with m.State("CHOOSE"):  # looks at the next entry
             m.d.sync += [hungry.eq(qpn), victim.eq(victim + 1)]
             m.next = "AGAIN"
-            m.d.comb += self.waiting_qpn.eq(node.qpn)
-            with m.If(tag.valid & (misses == patience)):
+            with m.If(~urgent):
+                m.next = "IDLE"
+            with m.If(tag.valid & urgent & (misses == patience)):
                 m.next = "FORCE"
             with m.Elif(tag.valid & ~self.waiting):
-                with m.If(misses >= patience // 2):
+                with m.If(urgent & (misses >= patience // 2)):
                     m.next = "FORCE"
                 with m.Elif(~tag.touched):
                     m.d.sync += [victim.eq(victim), qpn.eq(node.qpn), job.eq(EVICT)]
                     m.next = "SETTLE"
         with m.State("EVICT"):  # waits for a moment between two matches
-            m.d.comb += self.exclusive.eq(1)
+            m.d.sync += slot.eq(fetches.kept_slot)
             m.d.sync += last.eq(at_rest & cache.peek_last & cache.peek_valid & ~cache.peek_touched
-                                & (cache.peek.rsn == node.rsn) & (cache.peek.qpn == node.qpn)
+                                & (cache.peek.rsn == node.rsn) & (cache.peek.qpn[:len(qpn)] == node.qpn[:len(qpn)])
                                 & (cache.peek.generation == node.generation))
             with m.If(self.granted):
                 m.next = "TAKE_BACK"
         with m.State("TAKE_BACK"):  # takes the list's last node back
-            m.d.comb += [self.exclusive.eq(1), self.step.p.back.eq(1), self.step.valid.eq(last & self.granted)]
+            m.d.comb += self.step.valid.eq(last & self.granted)
             with m.If(~self.granted):
                 m.next = "EVICT"
             with m.Elif(~last | self.step.ready):
-                m.d.sync += [qpn.eq(hungry), victim.eq(victim + 1)]
+                m.d.sync += [qpn.eq(Mux(last, qpn, hungry)), victim.eq(victim + 1), evicting.eq(0)]
                 m.next = "AGAIN"
                 with m.If(last):
+                    m.next = "READ_AGAIN"
                     m.d.comb += [
                         cache.release_en.eq(1),
                         cache.release_index.eq(victim),
+                        fetches.finish_en.eq(fetches.kept),
                         write.en.eq(1),
                         after.eq(cache.peek_block),
                     ]
+        with m.State("READ_AGAIN"):  # has the list read on from there, to keep it
+            m.d.comb += again.valid.eq(1)
+            with m.If(again.ready):
+                m.d.sync += qpn.eq(hungry)
+                m.next = "AGAIN"
         with m.State("FORCE"):  # waits for the matcher to take the order
             m.d.comb += self.o_force.valid.eq(1)
             with m.If(self.o_force.ready):

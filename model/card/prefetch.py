@@ -11,19 +11,22 @@ from ..functional.node_list import BrokenList
 from .pcie import LINE_ADAMAP, Read
 from .timing import CYCLE_NS
 
-READS_MAX = 8       # under way; see hdl/adamap/fetches.py
+READS_MAX = 16      # under way or kept; see hdl/adamap/fetches.py
 READ_LINES = 4      # of one read
 PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
 PATIENCE = 128      # beside 4 for each entry, see hdl/adamap/prefetch.py
 LOOK = 4 * CYCLE_NS         # from the choice of a list to what comes of it
 PASS = LOOK + CYCLE_NS      # of a look that nothing comes of
 BLOCK = 4 * CYCLE_NS        # between the blocks of a read
+KEPT = 3 * CYCLE_NS         # from a look at a list to the landing of what is kept for it
+SPARE_LOOKS = 4     # that prefer a last node to any other
 
 
 class Fetch(Read):
-    """A read of consecutive blocks of a list, and the places of the cache kept for them."""
+    """A read of consecutive blocks of a list. ``kept``: it came, but there was no entry for it; ``loose``: until its
+    place is needed."""
 
-    __slots__ = ("count", "line", "places")
+    __slots__ = ("count", "kept", "life", "line", "loose")
 
 
 class Prefetcher:
@@ -43,10 +46,10 @@ class Prefetcher:
         self._work, self._in = deque(), set()       # (life, when it may be looked at); which lists are in
         self._came = deque()        # (life, read, when it is seen), in that order
         self._full = []             # lists that wait for a read to end
-        self._reads = 0
+        self._reads = [None] * min(READS_MAX, card.params.cache_entries)
         self._free_at = 0.0         # when it is done with what it does
         self._next = None           # when it chooses next
-        self.entries = [None] * card.params.cache_entries      # of the cache: (life, node), _RESERVED, or None
+        self.entries = [None] * card.params.cache_entries      # of the cache: (life, node) or None
         self._victim = self._misses = 0
 
     # ------------------------------------------------------------------------------------- what is to be done
@@ -100,39 +103,61 @@ class Prefetcher:
         nodes, registers, now = life.matcher, self.card.registers, self.card.loop.now_ns
         depth, waiting = max(1, registers["prefetch_depth"]), bool(nodes.waiting)
         cached, ahead = len(nodes.nodes), nodes.linked - nodes.fetched
-        if nodes.dead or nodes.reading or ahead <= 0 or cached >= depth:
+        if nodes.dead:
+            return
+        if nodes.read and nodes.read.kept:
+            self._free_at = max(self._free_at, now + KEPT + (nodes.read.count - 1) * BLOCK + PASS + CYCLE_NS)
+            nodes.read.kept = False
+            self.card.loop.call_in(KEPT, self._land, life, nodes.read, 0)
+            return
+        if nodes.read or ahead <= 0 or cached >= depth:
             return
         if not (waiting or filling or cached < registers["prefetch_watermark"]):
             return
-        free = self.entries.count(None)
-        reserve = 0 if waiting else len(self.entries) // 4
-        if free <= reserve:
-            if waiting:
-                self._turn_out(life)
-            return
-        if self._reads == READS_MAX:
-            self._full.append(life)
+        if None not in self._reads:
+            self._make_place(life, waiting or not cached)
             return
         count = 1
         if nodes.adjacent:
-            count = min(READ_LINES, depth - cached, ahead, free - reserve, PAGE_LINES - nodes.line % PAGE_LINES)
-        self._free_at = max(self._free_at, now + (count + 2) * CYCLE_NS)
-        self._misses = 0
+            spare = max(1, self.entries.count(None) - self._reserve)
+            count = min(READ_LINES, depth - cached, ahead, spare, PAGE_LINES - nodes.line % PAGE_LINES)
+        self._free_at = max(self._free_at, now + 2 * CYCLE_NS)
         self._issue(life, count)
+
+    @property
+    def _reserve(self):
+        """Entries that are left free for first nodes, and for nodes that a header waits for."""
+        return len(self.entries) // 8
+
+    def _make_place(self, life, needed):
+        """For a read: what is kept for another list is forgotten, or another read ends first."""
+        loose = next((read for read in self._reads if read.kept and read.loose), None)
+        if needed and loose:
+            self._finish(loose)
+            self.look(life, 2 * CYCLE_NS)
+        elif life.matcher.waiting or any(not read.kept for read in self._reads):
+            self._full.append(life)
 
     def _issue(self, life, count):
         nodes, loop, timing = life.matcher, self.card.loop, self.card.timing
-        nodes.reading = True
-        self._reads += 1
         self.card.counters["prefetches"] += 1
-        places = []
-        for _ in range(count):
-            places.append(self.entries.index(None))
-            self.entries[places[-1]] = _RESERVED
         read = Fetch(nodes.line * abi.BLOCK_BYTES, count * abi.BLOCK_BYTES,
                      lambda done: self._answered(life, read, done))
-        read.line, read.count, read.places = nodes.line, count, places
-        self.card.line_read(loop.now_ns + (count + 1) * CYCLE_NS + timing.ask, LINE_ADAMAP, read)
+        read.life, read.line, read.count, read.kept, read.loose = life, nodes.line, count, False, False
+        nodes.read = self._reads[self._reads.index(None)] = read
+        self.card.line_read(loop.now_ns + CYCLE_NS + timing.ask, LINE_ADAMAP, read)
+
+    def _finish(self, read):
+        """A read is done with; lists that waited for that are looked at."""
+        self._reads[self._reads.index(read)] = read.life.matcher.read = None
+        for other in self._full:
+            self.look(other)
+        self._full.clear()
+
+    def forget(self, life):
+        """The QP is gone."""
+        if life.matcher.read and life.matcher.read.kept:
+            self._finish(life.matcher.read)
 
     def _answered(self, life, read, done):
         at = done + self.card.timing.line + (read.count - 1) * CYCLE_NS     # line by line
@@ -142,36 +167,52 @@ class Prefetcher:
     # ---------------------------------------------------------------------------------------- nodes that land
 
     def _land(self, life, read, part):
-        """A block of a read becomes a node, if it is the list's next one."""
-        nodes = life.matcher
-        if nodes.dead or nodes.line != read.line + part:
-            for place in read.places[part:]:
-                self.entries[place] = None
-        else:
-            self._take(life, read.places[part])
-            self._wake(life)
+        """A block of a read becomes a node, if it is the list's next one and there is an entry for it."""
+        nodes, free = life.matcher, self.entries.count(None)
+        if nodes.read is not read:      # the QP is gone
+            return
+        if not nodes.dead and nodes.line == read.line + part:
+            if free and (nodes.waiting or not nodes.nodes or free > self._reserve):
+                self._take(life)
+                self._wake(life)
+            elif not part and self._sound(life):
+                self._keep(life, read)
+                return
         if part + 1 < read.count:
             self.card.loop.call_in(BLOCK, self._land, life, read, part + 1)
             return
-        nodes.reading = False
-        self._reads -= 1
-        for other in self._full:
-            self.look(other)
-        self._full.clear()
+        self._finish(read)
         if not nodes.dead:
             self._free_at = max(self._free_at, self.card.loop.now_ns + PASS)
             self.card.loop.call_in(LOOK, self._look, life, True)
 
-    def _take(self, life, place):
+    def _keep(self, life, read):
+        """There is no entry for what came."""
+        self._free_at = self.card.loop.now_ns + CYCLE_NS
+        read.kept, read.loose = True, not life.matcher.waiting
+        self._turn_out(life)
+
+    def _sound(self, life):
+        """Whether the list goes on with the block that came; otherwise it is dead."""
         nodes = life.matcher
+        line, adjacent = nodes.line, nodes.adjacent
+        return bool(self._read_node(life)) and nodes.take_back(line, adjacent)
+
+    def _read_node(self, life):
+        """The block that came, which is the list's next node now; None, if it cannot be."""
         try:
-            found = nodes.fetch_next()
+            return life.matcher.fetch_next()
         except BrokenList as broken:
-            nodes.dead, self.entries[place] = True, None
+            life.matcher.dead = True
             self.card.receive_path.broken(life, broken)
-            return
-        nodes.adjacent = bool(found.next_adjacent)
-        self.entries[place] = life, nodes.nodes[-1]
+            return None
+
+    def _take(self, life):
+        found = self._read_node(life)
+        if found:
+            self._misses = 0
+            life.matcher.adjacent = bool(found.next_adjacent)
+            self.entries[self.entries.index(None)] = life, life.matcher.nodes[-1]
 
     def left(self, nodes):
         """These left the cache."""
@@ -182,19 +223,41 @@ class Prefetcher:
     # ------------------------------------------------------------------------------- nodes that are turned out
 
     def _turn_out(self, life):
-        """The cache is full and headers wait: another list gives a node back, or its head goes."""
-        patience = 4 * len(self.entries) + PATIENCE
-        misses = self._misses = min(self._misses + 1, patience)
-        entry = self.entries[self._victim]
+        """The cache is full and headers wait, or a list has no node: another one gives its last node back, or its head
+        goes."""
+        patience, urgent = 4 * len(self.entries) + PATIENCE, bool(life.matcher.waiting)
+        spare = self._spare() if self._misses < SPARE_LOOKS else None
+        if not urgent and (life.matcher.nodes or spare is None):
+            return
+        if spare is not None:
+            self._victim = spare
+        if urgent:
+            self._misses = min(self._misses + 1, patience)
+        entry, gave = self.entries[self._victim], False
         self._victim = (self._victim + 1) % len(self.entries)
-        if entry and entry is not _RESERVED:
+        if entry:
             other, node = entry
-            if misses >= (patience // 2 if not other.matcher.waiting else patience):
+            if urgent and self._misses >= (patience // 2 if not other.matcher.waiting else patience):
                 self._misses = 0
                 self._force(other)
-            elif not other.matcher.waiting and not node.touched and other.matcher.give_back(node):
-                self.left([node])
-        self.look(life, CYCLE_NS)
+            elif not other.matcher.waiting and not node.touched:
+                gave = self._give_back(other, node)
+        if urgent or gave:
+            self.look(life, CYCLE_NS)
 
+    def _give_back(self, other, node):
+        """If a node is a list's last one, it is to be fetched again, and what was read behind it is forgotten."""
+        nodes = other.matcher
+        if nodes.dead or nodes.nodes[-1] is not node or (nodes.read and not nodes.read.kept):
+            return False
+        if nodes.read:
+            self._finish(nodes.read)
+        nodes.take_back(node.line)
+        self.left([node])
+        self.look(other, CYCLE_NS)
+        return True
 
-_RESERVED = (None, None)
+    def _spare(self):
+        """The first entry with an untouched node with which a list ends that does not begin with it."""
+        return next((at for at, entry in enumerate(self.entries) if entry and not entry[1].touched
+                     and entry[1] is entry[0].matcher.nodes[-1] and entry[1] is not entry[0].matcher.nodes[0]), None)

@@ -28,7 +28,7 @@ class TimedList(NodeList):
         self.waiting = deque()      # (header, psn; None of a probe), oldest first
         self.trying = self.woken = False        # waiting ones are being tried; a node came meanwhile
         self.order = None           # RSN before which everything was sent, as headers say that went to the driver
-        self.reading = False        # a read is on its way
+        self.read = None            # the read that is on its way, or kept
         self.adjacent = False       # the block behind the newest one is its successor
         self.dead = False
 
@@ -52,13 +52,11 @@ class TimedList(NodeList):
     def holds(self, rsn):
         return any(node.slot(rsn) is not None for node in self.nodes)
 
-    def give_back(self, node):
-        """Whether a node was the last one cached, and now is to be fetched again."""
-        if self.dead or self.reading or self.nodes[-1] is not node:
-            return False
+    def take_back(self, line, adjacent=False):
+        """The last node, of block ``line``, is to be fetched again."""
         self.nodes.pop()
         self.fetched -= 1
-        self._next, self.adjacent = node.line, False
+        self._next, self.adjacent = line, adjacent
         return True
 
 
@@ -235,6 +233,7 @@ class SecondLevel:
         """The QP is gone."""
         nodes = life.matcher
         self.prefetcher.left(nodes.nodes)
+        self.prefetcher.forget(life)
         self._wait(-len(nodes.waiting))
         nodes.waiting.clear()
         nodes.nodes.clear()

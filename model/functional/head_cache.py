@@ -135,6 +135,12 @@ class HeadCache:
         return [index for index, entry in enumerate(self.entries)
                 if entry.state is State.VALID and entry.node.head and not entry.node.left]
 
+    @property
+    def spare(self):
+        """Entries of untouched nodes with which a list ends that does not begin with them; the first one is shown."""
+        return [index for index, entry in enumerate(self.entries) if entry.state is State.VALID
+                and not entry.node.head and not entry.node.touched and self.last(index)]
+
     def head(self, qpn, generation):
         """Entry of a list's first node, or None."""
         return next((index for index, node in self.nodes(qpn, generation).items() if node.head), None)

@@ -8,17 +8,19 @@ from amaranth.lib import wiring
 
 from weft.hdl.adamap.ahead import AheadTable
 from weft.hdl.adamap.compared import Comparison
+from weft.hdl.adamap.fetches import Fetches
 from weft.hdl.adamap.head_cache import HeadCache
 from weft.hdl.adamap.node_check import NodeCheck
 from weft.hdl.adamap.prefetch import Prefetch
 from weft.hdl.adamap.work_list import WorkList
 from weft.hdl.params import preset
 from weft.tb.proof.broken import Broken, mutant
-from weft.tb.proof.prefetch_checks import bookkeeping, pointers, progress, rests
+from weft.tb.proof.prefetch_checks import PLACES, bookkeeping, pointers, progress, rests, waiting
 from weft.tb.proof.prefetch_events import events
 from weft.tb.proof.prefetch_rest import start_at_rest
 from weft.tb.proof.prefetch_world import FIRST_LINE, LINE_BITS, QPS, doorbells, driver, host, matcher
 from weft.tb.proof.specification import Spec
+from weft.tb.proof.work_list import NAMED
 
 
 class PrefetchSpec(Spec):
@@ -29,18 +31,19 @@ class PrefetchSpec(Spec):
     those of a QP's present life count. The driver is trusted to destroy and create in turn, each life with another
     generation, and to have at most 14 nodes linked that are not retired. The queue of work has 4 places. The QP table
     loses an entry before its list is destroyed, and gets one after the list is created. Lines and counts are a few
-    bits wide, the rest of those words is zero. In 25 cycles a list begins, is linked to, a node of it is fetched and
-    lands or breaks the list: what needs more is seen from rest (:class:`RestingPrefetchSpec`).
+    bits wide, the rest of those words is zero. In 26 cycles a list begins, is linked to, a node of it is fetched and
+    lands or breaks the list, or a second list is read, too: what needs more is seen from rest
+    (:class:`RestingPrefetchSpec`).
     """
 
     name = "prefetch"
     block = Prefetch
-    depth, entries, resting = 25, 4, False
+    depth, entries, resting = 26, 4, False
 
     def __init__(self, block=None, replaced=()):
         damage = ("damage = reduce(xor, (block.word_select(k, WORD_BITS) for k in range(len(block) // WORD_BITS)))",
                   "damage = node.check")
-        parts = {WorkList: partial(WorkList, places=4), NodeCheck: mutant(NodeCheck, damage)}
+        parts = {WorkList: partial(NAMED, places=PLACES), NodeCheck: mutant(NodeCheck, damage)}
         super().__init__(block, {**parts, **dict(replaced)})
 
     def specify(self, m):
@@ -74,7 +77,7 @@ class PrefetchSpec(Spec):
         for part in (driver, doorbells, host, matcher):
             vars(w).update(vars(part(self, m, w)))
         w.errors = Signal(QPS, name="errors")     # lists that broke
-        for part in (pointers, rests):
+        for part in (pointers, waiting, rests):
             vars(w).update(vars(part(self, m, w)))
         if self.resting:
             start_at_rest(self, m, w)
@@ -84,27 +87,29 @@ class PrefetchSpec(Spec):
 
 
 class RestingPrefetchSpec(PrefetchSpec):
-    """The same with a cache of 2 nodes, from any state at rest: nothing is under way, but there are any lists.
+    """The same with a cache of 2 nodes, from any state at rest: nothing is read, and the prefetcher waits for work.
 
     Each QP has a list or none, a broken one, one of any length linked ahead, with any nodes of it in the cache, which
-    may be full; the search for a node to turn out may have failed any number of times. That the state is such a one
-    again whenever there is rest again is checked, too: so runs of any length are seen that come to rest between
-    bursts as long as the bound. In 26 cycles a doorbell leads to a read, a node lands and there is rest again; so it
-    is after a node was turned out, a list broke, or a life ended, as the covers show. Several nodes of one read land,
-    but the rest after them comes later. Without an end to rest at, a burst is seen for its first 26 cycles.
+    may be full; what a read brought for it may be kept, and it may be due to be looked at. The search for a node to
+    turn out may have failed any number of times. That the state is such a one again whenever there is rest again is
+    checked, too: so runs of any length are seen that come to rest between bursts as long as the bound. In 25 cycles a
+    doorbell leads to a read, nodes of it land or are kept, and there is rest again; so it is after a node was turned
+    out, which is also read again, or a list broke, as the covers show. Without an end to rest at, a burst is seen for
+    its first 25 cycles.
     """
 
     name = "prefetch_rest"
-    depth, entries, resting = 26, 2, True
+    depth, entries, resting = 25, 2, True
 
 
 SPECS = [PrefetchSpec, RestingPrefetchSpec]
 BOTH = (PrefetchSpec, RestingPrefetchSpec)
 BROKEN = [
-    Broken(BOTH, "no fetch outside the extents", ("with m.If(wanted & ~inside):", "with m.If(0):")),
+    Broken(BOTH, "no fetch outside the extents", ("with m.Elif(wanted & ~inside):", "with m.Elif(0):")),
     Broken(BOTH, "no read crosses a page",
            [("Mux(adjacent, several, 1)", "several"), ("least(within, page_left)", "within")]),
-    Broken(BOTH, "a list is read where its last node or its creation said", ("after.eq(first_block)", "after.eq(0)")),
+    Broken(BOTH, "a list is read where its last node or its creation said",
+           ("m.d.comb += after.eq(found)", "m.d.comb += after.eq(0)")),
     Broken(BOTH, "what lands was read there", ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
     Broken(BOTH, "a node that landed is known by the number of its block",
            ("cache.fill_block.eq(block)", "cache.fill_block.eq(block + 1)")),
@@ -112,8 +117,8 @@ BROKEN = [
            ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
     Broken(BOTH, "no fetch beyond the linked count", ("live & ~busy & (ahead != 0)", "live & ~busy")),
     Broken(RestingPrefetchSpec, "no fetch beyond the linked count",
-           ("space.eq(least(at_most(LINES, self.prefetch_depth - cached), at_most(LINES, ahead)))",
-            "space.eq(at_most(LINES, self.prefetch_depth - cached))")),
+           ("space.eq(least(at_most(LINES, (depth - cached)[:len(depth)]), at_most(LINES, ahead)))",
+            "space.eq(at_most(LINES, (depth - cached)[:len(depth)]))")),
     Broken(BOTH, "no fetch for a dead QP",
            ("write.en.eq(1),\n                            wake.eq(1),", "write.en.eq(0),")),
     Broken(BOTH, "one fetch in flight per list", ("live & ~busy & (ahead != 0)", "live & (ahead != 0)")),
@@ -122,7 +127,7 @@ BROKEN = [
     Broken(BOTH, "what lands is of a living QP and generation",
            ("check.generation.eq(fetch.generation)", "check.generation.eq(node.generation)")),
     Broken(BOTH, "entries are taken free and filled when taken",
-           ("cache.fill_index.eq(fetch.entries[part])", "cache.fill_index.eq(fetch.entries[part] + 1)")),
+           ("cache.fill_index.eq(entry)", "cache.fill_index.eq(entry + 1)")),
     Broken(RestingPrefetchSpec, "no RSN of a list in two entries",
            ("check.follows.eq(cache.follows)", "check.follows.eq(1)")),
     Broken(BOTH, "a lookup finds the entry that holds the RSN, and no other",
@@ -130,7 +135,7 @@ BROKEN = [
     Broken(BOTH, "the first cached node of a list is its head",
            ("tag.head.eq(~goes_on | left)", "tag.head.eq(0)"), of=HeadCache),
     Broken(RestingPrefetchSpec, "every node landed is cached or retired, once",
-           ("cache.fill_index.eq(fetch.entries[part])", "cache.fill_index.eq(0)")),
+           ("cache.fill_index.eq(entry)", "cache.fill_index.eq(0)")),
     Broken(BOTH, "the count ahead is what was linked and has not landed",
            ("check.data + nodes", "check.data + nodes + 1"), of=AheadTable),
     Broken(RestingPrefetchSpec, "the count ahead is what was linked and has not landed",
@@ -150,12 +155,24 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "at rest, no list is longer than it was linked",
            ("live & ~busy & (ahead != 0)", "live & ~busy")),
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
-           ("after.eq(first_block)", "after.eq(0)")),
+           ("m.d.comb += after.eq(found)", "m.d.comb += after.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
            ("after.eq(cache.peek_block),", "after.eq(cache.peek_block ^ 1),")),
+    Broken(RestingPrefetchSpec, "at rest, what is kept is of a list that goes on",
+           [('m.next = "FORGET"', 'm.next = "IDLE"'),
+            ("self.i_control.ready.eq(~of_control),", "self.i_control.ready.eq(1),")]),
+    Broken(RestingPrefetchSpec, "at rest, what is kept is no more than was linked",
+           ("live & ~busy & (ahead != 0)", "live & ~busy")),
+    Broken(RestingPrefetchSpec, "at rest, what is kept was read where its list goes on",
+           ("fetches.finish_en.eq(fetches.kept)", "fetches.finish_en.eq(0)")),
+    Broken(RestingPrefetchSpec, "at rest, what is kept was read in one extent",
+           ("with m.Elif(wanted & ~inside):", "with m.Elif(0):")),
+    Broken(RestingPrefetchSpec, "at rest, what is kept is what was read",
+           ("Cat(line.p.index, land_slot)", "Cat(~line.p.index, land_slot)"), of=Fetches),
     Broken(BOTH, "a dead QP's list is not live",
            ("self.view_live.eq(view.data.inverse != 0)", "self.view_live.eq(1)")),
-    Broken(BOTH, "every read in flight has its entry", ("cache.reserve_en.eq(1)", "cache.reserve_en.eq(0)")),
+    Broken(BOTH, "no read takes the place of another one",
+           ("self.free_slot.eq(first(~valid))", "self.free_slot.eq(0)"), of=Fetches),
     Broken(RestingPrefetchSpec, "no deadlock: a hungry list fetches or breaks within 20 cycles",
            ("live & ~busy & (ahead != 0)", "live & ~busy & (ahead > 12)")),
 ]

@@ -10,6 +10,7 @@ from amaranth.hdl import Array, Cat, Mux, Signal
 from weft.tb.proof.prefetch_world import IDLE, QPS, RSN_BITS
 
 PAGE_LINES = 64
+PLACES = 4      # of the queue of the work list
 
 
 def pointers(spec, m, w):
@@ -74,28 +75,43 @@ def pointers(spec, m, w):
     return SimpleNamespace(bound=bound, asked_qpn=asked_qpn, some=some, some_lines=some_lines, stepped=stepped)
 
 
+def waiting(spec, m, w):
+    """Where in its queue the work list has each QP."""
+    queue, places = "dut.work.queue.queue", range(PLACES)
+    level, consume = spec.inside(f"{queue}.level", range(PLACES + 1)), spec.inside(f"{queue}.consume", places)
+    storage = Array(spec.inside(f"{queue}.storage[{k}]", 1) for k in places)
+    queued = [[(k < level) & (storage[(consume + k)[:len(consume)]] == q) for k in places] for q in range(QPS)]
+    return SimpleNamespace(queued=queued, level=level, consume=consume)
+
+
 def rests(spec, m, w):
-    """Whether there is rest: nothing is under way, and nothing was for some cycles."""
+    """Whether there is rest: the prefetcher waits, nothing is read or on its way, nothing came for some cycles."""
     dut, table, stage, flushing, post, dropping = w.dut, w.table, w.stage, w.flushing, w.post, w.dropping
-    stepped = w.stepped
+    stepped, queued = w.stepped, w.queued
     calm = Signal(2)
-    with m.If(dut.idle & (stage == IDLE) & ~flushing & ~post & ~dut.post_stb & ~dropping):
+    with m.If((stage == IDLE) & ~flushing & ~post & ~dut.post_stb & ~dropping):
         m.d.sync += calm.eq(calm + (calm != 3))
     with m.Else():
         m.d.sync += calm.eq(0)
-    resting = dut.idle & (stage == IDLE) & ~flushing & (calm == 3) & ~table.took & ~stepped
+    waits = spec.inside("dut.fsm_state", 5) == 0
+    coming = Cat(spec.inside(f"dut.work.{name}_q", 1) for name in ("valid", "scanning", "missed")).any()
+    twice = Cat(sum(of) > 1 for of in queued).any()
+    resting = (waits & spec.inside("dut.fetches.quiet", 1) & (stage == IDLE) & ~flushing & (calm == 3) & ~table.took
+               & ~stepped & ~coming & ~twice)
     return SimpleNamespace(resting=resting)
 
 
 def bookkeeping(spec, m, w):
-    """Dead lists are not live, and every read has its place in the cache."""
+    """Dead lists are not live, and every read has its place."""
     dut, tags, copies, bound, asked_qpn, some = w.dut, w.tags, w.copies, w.bound, w.asked_qpn, w.some
     m.d.comb += [dut.view_en.eq(1), dut.view_index.eq(asked_qpn)]
     was = Signal(init=1)
     m.d.sync += was.eq(some.alive)
     spec.check("a dead QP's list is not live", was | ~dut.view_live, **bound)
     reserved = sum(c.reserved for c in copies)
-    spec.check("every read in flight has its entry", reserved >= sum(t != 0 for t in tags), **bound)
+    spec.check("no read takes the place of another one",
+               ~w.issue | ((Array(tags)[dut.o_line.p.tag] == 0) & ~spec.inside("dut.fetches.valid", spec.entries)
+                           .bit_select(dut.o_line.p.tag, 1)), **bound)
     return SimpleNamespace(reserved=reserved)
 
 

@@ -18,6 +18,8 @@ def events(spec, m, w):
                      since[q].eq(Mux(issue & (caller == q), 0, since[q] | (fill.fill_en & (landing == q)))),
                      retirements[q].eq(retirements[q] | (dropping & (victim.qpn == q))),
                      evictions[q].eq(evictions[q] | (evicting & (copies[fill.release_index].qpn == q)))]
+    kept = Signal()
+    m.d.sync += kept.eq(kept | spec.inside("dut.fetches.keep_en", 1))
     broke, dying = Signal(), Signal(4)
     m.d.sync += broke.eq(broke | dut.o_report.valid)
     with m.If(busy & lives[qpn].alive & (reads[qpn] != 0)):
@@ -30,6 +32,8 @@ def events(spec, m, w):
                & ((post_generation + 1)[:2] == receiver.generation))
     if spec.resting:
         spec.cover("a second node of a list lands", fill.fill_en & (landings[landing] == 1))
+        spec.cover("a node that came finds no entry and is kept", kept)
+        spec.cover("a node that was kept lands", fill.fill_en & spec.inside("dut.fetches.kept", 1))
         spec.cover("one read for several nodes", issue & (some_lines > 1))
         spec.cover("several nodes of one read land", fill.fill_en & since[landing].any())
         spec.cover("a destroy waits for a fetch", (dying == 8) & line.valid & line.p.last)

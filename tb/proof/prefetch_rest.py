@@ -1,12 +1,56 @@
-"""The states at rest of the prefetcher, in which nothing is under way: what a proof may start from, and ends in."""
+"""The states at rest of the prefetcher, in which nothing is read: what a proof may start from, and ends in."""
 
 from amaranth.hdl import Cat, Mux, Signal, Value
 
 from weft.hdl import abi
 from weft.hdl.adamap.block import dead
+from weft.hdl.adamap.fetches import LINES, fetch_layout
 from weft.hdl.adamap.head_cache import Record, Tag
 from weft.hdl.adamap.prefetch import PATIENCE
-from weft.tb.proof.prefetch_world import LINKED_MAX, NODE_RSN_BITS, QPS, RSN_BITS, found, lies
+from weft.hdl.layouts import NODE
+from weft.tb.proof.prefetch_checks import PLACES
+from weft.tb.proof.prefetch_world import (
+    COUNT_BITS,
+    FIRST_LINE,
+    LINE_BITS,
+    LINKED_MAX,
+    NODE_RSN_BITS,
+    QPS,
+    RSN_BITS,
+    found,
+    lies,
+)
+
+
+def kept(spec, m, w):
+    """What holds of the reads that are kept: whose they are, from where on, and what they brought."""
+    dut, params, lives = w.dut, w.params, w.lives
+    valid, keeps, loosely = (spec.inside(f"dut.fetches.{name}", spec.entries) for name in ("valid", "keeps", "loosely"))
+    fetches = [spec.inside(f"dut.fetches.fetch{k}", fetch_layout(params)) for k in range(spec.entries)]
+    of_lists, counted, places, lying, brought = [], [], [], [], []
+    for k, fetch in enumerate(fetches):
+        v = lives[fetch.qpn]
+        of_lists += [
+            valid[k] == keeps[k], ~loosely[k] | keeps[k],
+            ~keeps[k] | (v.alive & ~w.errors.bit_select(fetch.qpn, 1) & (fetch.generation == v.generation)),
+            *(~keeps[k] | ~(valid[j] & (other.qpn == fetch.qpn)) for j, other in enumerate(fetches) if j != k)]
+        counted.append(~keeps[k] | (w.linked[k] & (w.owner[k] == fetch.qpn)))
+        counted.append(~keeps[k] | ((fetch.lines != 0) & (fetch.lines <= spec.entries)))     # there was that much room
+        spec.assume_first(~keeps[k] | (fetch.lines <= v.left))
+        places.append(~keeps[k] | ((fetch.block == v.block) & (w.first[k] == v.line)))
+        lying.append(~keeps[k] | w.within[k])
+        spec.assume_first(~keeps[k] | lies(params, dut, v.block, v.line, fetch.lines))
+        for part in range(spec.entries):
+            node = spec.inside(f"dut.fetches.landing[{LINES * k + part}]", NODE)
+            brought.append(~keeps[k] | (part >= fetch.lines) | answers(node, (w.first[k] + part)[:7]))
+    return of_lists, counted, places, lying, brought
+
+
+def answers(node, line):
+    """A block is one with which the host may answer a read of this line."""
+    return ((node.base_psn == line) & (node.next_line - FIRST_LINE < 1 << LINE_BITS) & (node.next_line >= FIRST_LINE)
+            & (node.qpn < QPS) & (node.generation < 4) & (node.encoding < 4) & (node.count < 1 << COUNT_BITS)
+            & (node.rsn < 1 << NODE_RSN_BITS) & (node.check < 2))
 
 
 def start_at_rest(spec, m, w):
@@ -15,9 +59,14 @@ def start_at_rest(spec, m, w):
     entries = range(spec.entries)
     spec.start_anywhere(
         "dut.victim", "dut.misses", "dut.next_blocks", "dut.wake_stb", "dut.waked", "dut.work.entered",
-        "dut.work.left", "table.memory", "cache.blocks", "cache.records", "cache.nexts", "cache.befores",
-        "cache.fill__free_count", "errors",
-        *[f"cache.tag{k}" for k in entries], *[f"copy{k}" for k in entries], *[f"life{q}" for q in range(QPS)])
+        "dut.work.left", *[f"dut.work.queue.queue.{name}" for name in ("storage", "level", "produce", "consume")],
+        *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "landing")],
+        *[f"dut.fetches.{name}{k}" for name in ("fetch", "errors") for k in entries],
+        "table.memory", "cache.blocks", "cache.records", "cache.nexts", "cache.befores",
+        "cache.fill__free_count", "cache.fill__spare", "cache.fill__spare_index", "errors",
+        *[f"cache.tag{k}" for k in entries],
+        *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "owner") for k in entries],
+        *[f"life{q}" for q in range(QPS)])
     misses = spec.inside("dut.misses", 8)
     free_count = spec.inside("cache.fill__free_count", range(spec.entries + 1))
     tags = [spec.inside(f"cache.tag{k}", Tag) for k in entries]
@@ -26,10 +75,14 @@ def start_at_rest(spec, m, w):
     links, backs = ([spec.inside(f"cache.{name}[{k}]", entries) for k in entries] for name in ("nexts", "befores"))
     nexts = [spec.inside(f"dut.next_blocks[{q}]", params.block_bits + 1) for q in range(QPS)]
     ahead = [spec.inside(f"table.memory[{q}]", params.block_bits) for q in range(QPS)]
-    work = [spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(QPS) for name in ("entered", "left")]
+    entered, left = ([spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(QPS)] for name in ("entered", "left"))
+    produce = spec.inside("dut.work.queue.queue.produce", range(PLACES))
     searching = [misses <= 4 * spec.entries + PATIENCE,
                  free_count == sum(~tag.valid & ~tag.reserved for tag in tags),
-                 *(work[2 * q] == work[2 * q + 1] for q in range(QPS))]
+                 spec.inside("dut.reason", 8) == 0, ~spec.inside("dut.dying", 1),
+                 produce == (w.consume + w.level)[:len(produce)], w.level <= PLACES,
+                 *((e == f) | Cat(of).any() for e, f, of in zip(entered, left, w.queued, strict=True))]
+    spec.assume_first(~Cat(sum(of) > 1 for of in w.queued).any())
     cached, chained, linked, lying, ended, counted, going_on = [], [], [], [], [], [], []
     for k, (tag, copy, block, record) in enumerate(zip(tags, copies, blocks, records, strict=True)):
         v, before = lives[copy.qpn], Signal(spec.entries, name=f"before{k}")
@@ -65,6 +118,7 @@ def start_at_rest(spec, m, w):
         its = found(m, params, dut, v.line, f"found{q}")      # one of several where extents overlap
         lying.append(~v.alive | v.lies)
         spec.assume_first(~v.alive | (v.block == its) | lies(params, dut, v.block, v.line))
+    of_lists, lines, places, within, brought = kept(spec, m, w)
     for name, sane in (
         ("the search and the work list are as this proof starts", searching),
         ("the cache holds what landed, nothing else", cached),
@@ -74,6 +128,11 @@ def start_at_rest(spec, m, w):
         ("a dead QP has no list", ended),
         ("no list is longer than it was linked", counted),
         ("a list goes on where its last node says, or is broken", going_on),
+        ("what is kept is of a list that goes on", of_lists),
+        ("what is kept is no more than was linked", lines),
+        ("what is kept was read where its list goes on", places),
+        ("what is kept was read in one extent", within),
+        ("what is kept is what was read", brought),
     ):
         spec.assume_first(Cat(Value.cast(s).any() for s in sane).all())
         spec.check(f"at rest, {name}", ~w.resting | Cat(Value.cast(s).any() for s in sane).all(),

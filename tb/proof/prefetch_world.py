@@ -27,10 +27,12 @@ def found(m, params, dut, at, name):
     return find(m, params, dut.extent_base, dut.extent_lines, line, name=name)
 
 
-def lies(params, dut, block, line):
-    """The block lies in its extent, at this line. Extents do not change: it is judged once, when both are kept."""
+def lies(params, dut, block, line, count=1):
+    """So many blocks lie in their extent, the first one at this line. Extents do not change: it is judged once, when
+    both are kept."""
     extent, offset = split(params, block)
-    return (offset < in_extent(params, dut.extent_lines, extent)) & (line_of(params, dut.extent_base, block) == line)
+    return ((offset + count <= in_extent(params, dut.extent_lines, extent))
+            & (line_of(params, dut.extent_base, block) == line))
 
 
 def driver(spec, m, w):
@@ -105,11 +107,13 @@ def doorbells(spec, m, w):
 
 def host(spec, m, w):
     """The read engine and the memory behind it: any answer, in any order."""
-    dut, entries = w.dut, spec.entries
+    dut, params, lives, entries = w.dut, w.params, w.lives, spec.entries
     tags = [Signal(3, name=f"read{k}") for k in range(entries)]      # lines still to come
     index = Array(Signal(2, name=f"index{k}") for k in range(entries))
     first = Array(Signal(7, name=f"first{k}") for k in range(entries))
     owner = [Signal(1, name=f"owner{k}") for k in range(entries)]
+    # Of what was read: its blocks lie there, in one extent; no more than linked nodes, of which none has landed since.
+    within, linked = ([Signal(1, name=f"{name}{k}") for k in range(entries)] for name in ("within", "linked"))
     answer = spec.free(range(entries), "answer_tag")
     line = dut.i_line
     word = data.View(NODE, line.p.data)
@@ -123,14 +127,19 @@ def host(spec, m, w):
                  word.base_psn.eq(first[answer] + index[answer]),       # tells where it was read
                  word.check.eq(spec.free(1, "damage"))]
     issue = dut.o_line.valid & dut.o_line.ready
-    caller = dut.row_index
+    caller, at = dut.row_index, dut.o_line.p.line
+    there = lies(params, dut, spec.inside("dut.block", params.block_bits), at, dut.o_line.p.count)
+    fill = w.cache.fill
     for k in range(entries):
         with m.If(line.valid & (answer == k)):
             m.d.sync += [tags[k].eq(tags[k] - 1), index[k].eq(index[k] + 1)]
+        with m.If(fill.fill_en & (fill.fill_node.qpn == owner[k])):
+            m.d.sync += linked[k].eq(0)
         with m.If(issue & (dut.o_line.p.tag == k)):
             m.d.sync += [tags[k].eq(dut.o_line.p.count), index[k].eq(0), owner[k].eq(caller),
-                         first[k].eq(dut.o_line.p.line)]
-    return SimpleNamespace(tags=tags, owner=owner, line=line, issue=issue, caller=caller)
+                         first[k].eq(at), within[k].eq(there), linked[k].eq(dut.o_line.p.count <= lives[caller].left)]
+    return SimpleNamespace(tags=tags, owner=owner, first=first, within=within, linked=linked, line=line, issue=issue,
+                           caller=caller)
 
 
 def matcher(spec, m, w):

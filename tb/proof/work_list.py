@@ -7,6 +7,12 @@ from weft.hdl.params import preset
 from weft.tb.proof.broken import Broken, mutant, named
 from weft.tb.proof.specification import Spec
 
+NAMED = mutant(named(
+    WorkList, "qpn, valid = Signal(width), Signal()",
+    "position, scanning, missed, looked = Signal(width), Signal(), Signal(), Signal()"),
+    ("        enters = Signal()\n", "        enters = Signal()\n        read = Signal()\n"
+                                   "        m.d.comb += read.eq(enter_read.data)\n"))    # the same, with names
+
 
 class WorkListSpec(Spec):
     """Doorbells, both streams, the taker and creations at any time. A QP taken is due again from the next cycle on."""
@@ -84,11 +90,7 @@ class FewPlacesSpec(WorkListSpec):
     """
 
     name = "work_list_few_places"
-    block = mutant(named(
-        WorkList, "qpn, valid = Signal(width), Signal()",
-        "position, scanning, missed, looked = Signal(width), Signal(), Signal(), Signal()"),
-        ("        enters = Signal()\n", "        enters = Signal()\n        read = Signal()\n"
-                                       "        m.d.comb += read.eq(enter_read.data)\n"))    # the same, with names
+    block = NAMED
     qps, places = 4, 1
     proof = {"kind": "induction", "seconds": 200}
 

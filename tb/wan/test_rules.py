@@ -29,19 +29,21 @@ class Card:
     """The compiled receiver, fed packet by packet."""
 
     def __init__(self, **settings):
-        self.w = make(Experiment(rtt_ms=4, dma_us=0, host_us=0, depth=64, watermark=64, fetch_blocks=16,
-                                 cache_entries=4096, node_age_us=1e6, **settings))
+        self.w = make(Experiment(**{
+            "rtt_ms": 4, "dma_us": 0, "host_us": 0, "depth": 64, "watermark": 64, "fetch_blocks": 16,
+            "cache_entries": 4096, "node_age_us": 1e6} | settings))
         self.s, self.qp = self.w.s, self.w.qp[0]
         self.s["outstanding_max"] = 0
         self.s["back_delay"] = FOREVER
         self.s["ack_every"] = FOREVER
 
-    def give(self, psn, rsn=0, kind=line.ORIGINAL, last=0):
+    def give(self, psn, rsn=0, kind=line.ORIGINAL, last=0, qp=0):
         """One packet, and time for what follows from it; the counts that grew."""
         before = {name: int(self.s[name]) for name in COUNTED}
         at = int(self.s["now"] & self.s["flight_mask"])
         packet = self.w.flight[at]
-        for name, value in {"psn": psn, "rsn": rsn, "kind": kind, "last": last, "lost": 0, "next": -1}.items():
+        for name, value in {"psn": psn, "rsn": rsn, "kind": kind, "last": last, "qp": qp, "lost": 0,
+                            "next": -1}.items():
             packet[name] = value
         packet["bucket"] = at
         self.idle()
@@ -187,3 +189,32 @@ def test_matcher_decides_as_the_functional_model(slack, seed):
         assert card.s["nodes_retired"] == len(matcher.retired), (seed, at)
     assert card.s["residue"] == sum(node.left for node in matcher.retired), seed
     assert abi.Reason.OK in reasons and len(reasons) > 1, (seed, reasons)
+
+
+def test_the_cache_is_shared_by_need(seed):
+    """As many lists as entries, the first ones long: each has its first node in the cache, and the next one at hand."""
+    rng, qps = random.Random(seed), 16
+    card = Card(qps=qps, cache_entries=qps, depth=4, watermark=4, fetch_blocks=4, reorder=1)
+    for qp in range(qps):
+        for node in range(4 if qp < 4 else 2):
+            card.give(3 * node, qp=qp)
+            card.give(3 * node + 2, last=1, qp=qp)
+    card.idle(100)
+    assert card.w.qp["cached"].tolist() == [1] * qps and card.w.qp["kept"].tolist() == [1] * qps
+    assert card.s["turned_out"]
+    card.s["dma_slots"] = FOREVER       # what is read from now on comes too late
+    for node in range(2):
+        for qp in rng.sample(range(qps), qps):
+            grown = card.give(3 * node + 1, rsn=node, kind=line.AGAIN, qp=qp)
+            assert grown["matches"] and not grown["stalls"], (seed, qp, node)
+    assert card.s["nodes_retired"] == 2 * qps
+
+
+def test_a_list_for_which_nobody_waits_leaves_an_eighth_of_the_cache(seed):
+    entries = 8 * random.Random(seed).randint(1, 8)
+    card = Card(cache_entries=entries, reorder=1)
+    for node in range(entries + 8):
+        card.give(3 * node)
+        card.give(3 * node + 2, last=1)
+    card.idle(100)
+    assert card.qp["cached"] == entries - entries // 8 and card.qp["kept"]

@@ -5,9 +5,9 @@ What an entry's fields mean is up to the queue: ``at`` a slot, ``a`` and ``b`` n
 
 from ...machine_code import inlined
 
-RESENDS, READY, PROBES, BACK, DUE, OPENED, SEALED, BLOCKLESS, FETCHES = range(9)
+RESENDS, READY, PROBES, BACK, DUE, OPENED, SEALED, BLOCKLESS, FETCHES, LOOKS = range(10)
 NAMES = ("packets to be sent again", "ready QPs", "probes", "messages on the way back", "deadlines", "open nodes",
-         "sealed nodes", "nodes without a block", "reads of nodes")
+         "sealed nodes", "nodes without a block", "reads of nodes", "lists to be looked at again")
 ENTRY = [("at", "i8"), ("a", "i8"), ("b", "i8"), ("qp", "i4"), ("kind", "i4")]
 QUEUE = [("head", "i8"), ("tail", "i8"), ("first", "i8"), ("mask", "i8")]
 STATE = [("overflow", "i8")]

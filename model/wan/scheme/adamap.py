@@ -2,7 +2,7 @@
 
 from ...machine_code import compiled, inlined
 from ..adamap.builder import seal, seal_aged
-from ..adamap.cache import fetched
+from ..adamap.cache import fetched, look_again
 from ..adamap.knitting import repeat, take_sealed
 from ..adamap.matcher import drain, retire_passed, take
 from ..adamap.node import hole_psn
@@ -80,6 +80,7 @@ def host(w):
         fetched(w, qp)
         drain(w, qp)
         at = due(w, FETCHES)
+    look_again(w)
 
 
 @compiled

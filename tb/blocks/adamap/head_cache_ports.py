@@ -186,7 +186,9 @@ class HeadCachePorts:
         """What this cycle asked for and the ports show later: as it is now, before the changes of this cycle."""
         model, late = self.model, self._late
         looked = len(model.nodes(*self.looked[:2])) if self.looked else 0
-        late.setdefault(self.now + 1, []).extend([("match__cached", looked), ("fill__free_count", len(model.free))])
+        late.setdefault(self.now + 1, []).extend([
+            ("match__cached", looked), ("fill__free_count", len(model.free)), ("fill__spare", bool(model.spare)),
+            *[("fill__spare_index", index) for index in model.spare[:1]]])
         late.setdefault(self.now + 2, []).append(("fill__cached", len(model.nodes(c.listed))))
         peeked = model.entries[c.peek].node
         if peeked is not None:

@@ -53,7 +53,7 @@ class List:
         self.qpn, self.generation, self.live = qpn, generation, True
         self.model = Matcher(qpn, generation)
         self.order, self.ahead, self.cached = [], deque(), deque()
-        self.left, self.fetching, self.next_rsn = 0, False, rsn
+        self.left, self.fetching, self.kept, self.next_rsn = 0, False, False, rsn
         self.causes = deque()
 
     def link(self, node, block, line):

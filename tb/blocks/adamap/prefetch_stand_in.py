@@ -18,6 +18,8 @@ QUIET = 64      # cycles in which a header that can be judged is judged, however
 class BenchPrefetch:
     """Fills the cache one step after another, when a link, a demand or a fill gave reason to look at a list.
 
+    A fetch takes an entry when it lands; what finds none is kept, and lands when its list is looked at again.
+
     Attributes
     ----------
     latency : tuple of int
@@ -35,7 +37,7 @@ class BenchPrefetch:
         self.latency, self.watermark, self.frozen, self.orders = (1, 5), 1, set(), deque()
         self.on, self.busy = True, False
         self.asked = Counter()                      # demands of each QP
-        self.work, self.fetches = deque(), []       # (due, list, entry)
+        self.work, self.fetches = deque(), []       # (due, list)
         self.demands = StreamSink(dut, "o_demand", dut.clk, pause=0.2, rng=rng)
         self.wanting = 0                            # looks in vain for a place
 
@@ -82,28 +84,37 @@ class BenchPrefetch:
         waiting = await self._waiting(qpn)
         if not one.live or not one.ahead or one.fetching or len(one.cached) >= self.lists.depth:
             return
-        if not waiting and len(one.cached) >= self.watermark:
-            return
-        if int(self.dut.fill__free.value) and (waiting or int(self.dut.fill__free_count.value) > self.entries // 4):
-            self.wanting = 0
-            await self._strobe("fill__reserve_en")
-            entry = int(self.dut.fill__free_index.value)
+        if one.kept:
+            await self._enter(one)
+        elif waiting or len(one.cached) < self.watermark:
             one.fetching = True
-            self.fetches.append((self.lists.now + self.rng.randint(*self.latency), one, entry))
-        elif waiting:
-            self.lists.seen["no place"] += 1
-            self.wanting += 1
-            await self._turn_out(qpn)
-            self.look_at(qpn)
+            self.fetches.append((self.lists.now + self.rng.randint(*self.latency), one))
 
     async def _land(self, fetch):
-        dut, (_, one, entry) = self.dut, fetch
         self.fetches.remove(fetch)
+        await self._enter(fetch[1])
+        fetch[1].fetching = False
+
+    async def _enter(self, one):
+        """A node gets an entry, or is kept until its list may have one."""
+        dut, waiting = self.dut, await self._waiting(one.qpn)
+        few, free = waiting or not one.cached, int(dut.fill__free_count.value)
+        one.kept = False
+        if not int(dut.fill__free.value) or not (few or free > self.entries // 8):
+            one.kept = one.live
+            self.lists.seen["no place"] += 1
+            self.wanting += waiting
+            if one.live and few and (await self._turn_out(one.qpn, waiting) or waiting):
+                self.look_at(one.qpn)
+            return
+        await self._strobe("fill__reserve_en")
+        entry = int(dut.fill__free_index.value)
         if not one.live:
             dut.fill__release_index.value = entry
             await self._strobe("fill__release_en")
             self.lists.seen["fetch of a dead list"] += 1
         else:
+            self.wanting = 0
             node, block = one.ahead[0]
             dut.fill__qpn.value = one.qpn
             for _ in range(LISTED):
@@ -118,29 +129,29 @@ class BenchPrefetch:
             one.ahead.popleft()
             await self.wake(one.qpn)
             self.look_at(one.qpn)
-        one.fetching = False
 
     async def wake(self, qpn):
         await self.edge
         self.dut.wake_qpn.value = qpn
         await self._strobe("wake_stb")
 
-    async def _turn_out(self, hungry):
-        """Another list's last node goes back, or another list's head must go."""
+    async def _turn_out(self, hungry, waiting):
+        """Another list's last node goes back, its first one only if headers wait; or another list's head must go."""
         rng, lists = self.rng, self.lists
-        victims = [one for qpn, one in lists.lists.items() if qpn != hungry and one.cached and one.live
-                   and not one.fetching and not lists.beyond_end(one)]
+        victims = [one for qpn, one in lists.lists.items() if qpn != hungry and len(one.cached) > (not waiting)
+                   and one.live and not one.fetching and not lists.beyond_end(one)]
         if not victims:
-            return
+            return False
         one = rng.choice(victims)
         if not await self._waiting(one.qpn) and rng.random() < 0.8:
-            await self._evict(one)
-        elif self.wanting > 8:
+            return await self._evict(one)
+        if waiting and self.wanting > 8:
             await self._force(one)
+        return False
 
     async def _evict(self, one):
         """As long as the matcher stands still, the last node of a list may go if no hole of it was filled."""
-        dut = self.dut
+        dut, gone = self.dut, False
         dut.exclusive.value = 1
         await self.edge
         while not int(dut.granted.value):
@@ -154,8 +165,12 @@ class BenchPrefetch:
                 dut.fill__release_index.value, *fetched = one.cached.pop()
                 await self._strobe("fill__release_en")
                 one.ahead.appendleft(fetched)
+                one.kept, gone = False, True
                 self.lists.seen["turned out"] += 1
         dut.exclusive.value = 0
+        if gone:
+            self.look_at(one.qpn)
+        return gone
 
     async def _force(self, one):
         """The head of a list is ordered out, while its headers cannot be judged."""
@@ -203,7 +218,7 @@ class BenchPrefetch:
         lists, one = self.lists, self.lists.lists[qpn]
         lists.seen["destroyed with nodes cached"] += bool(one.cached)
         lists.seen["destroyed while waiting"] += await self._waiting(qpn)
-        one.live = False
+        one.live = one.kept = False
         await self.wake(qpn)
         while fetch := next((fetch for fetch in self.fetches if fetch[1] is one), None):
             await self._land(fetch)

@@ -20,7 +20,7 @@ DAMAGE = {
     "DMA_ERROR": lambda block: None,
 }
 FIELDS = ("next_line", "qpn", "generation", "rsn")      # every bit of them counts
-LANES = 4       # QPs at once: lists that nobody waits for leave a quarter of the cache free
+LANES = 4       # QPs at once: lists that nobody waits for leave a part of the cache free
 
 
 def damages():

@@ -1,16 +1,21 @@
 """The Adamap room reads the nodes of many lists at once, and its cache gets full."""
 
+from dataclasses import replace
+
 import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
+from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.adamap.fetches import LINES, fetch_slots
-from weft.tb.blocks.adamap.closed_loop import PARAMS, room, set_up
+from weft.tb.blocks.adamap.closed_loop import PARAMS, set_up
 from weft.tb.blocks.adamap.peer import Sender
 from weft.tb.blocks.adamap.test_lists import until
 from weft.tb.blocks.adamap.test_recovery import query
+from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.simulate import SIMULATORS, simulate
 
+MANY = replace(PARAMS, qps=16)      # a QP for each read
 SOON, LATE = (5, 20), (100_000, 100_000)
 
 
@@ -49,8 +54,8 @@ async def every_block_of_every_read_may_fail(dut):
     """As many reads at once as there are places for, and each of them of several blocks."""
     world = await set_up(dut, depth=4, watermark=4, exact=False, latency=SOON)
     seen, far = world.seen, world.memory.lines[len(world.memory.small):]
-    assert fetch_slots(PARAMS) == PARAMS.qps
-    for slot in range(PARAMS.qps):
+    assert fetch_slots(MANY) == MANY.qps
+    for slot in range(MANY.qps):
         world.free.clear()
         for part in range(LINES):
             await unreadable_block(world, slot, part)
@@ -92,6 +97,29 @@ async def full_cache_gives_way_to_who_waits(dut):
     assert seen["nodes_residue"] == 1
 
 
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def cache_is_shared_by_need(dut):
+    """As many lists as entries, the first ones long: each has its first node in the cache, and the next one at hand."""
+    world = await set_up(dut, depth=4, watermark=4, latency=SOON)
+    sender, seen = Sender(world), world.seen
+    qps = [await world.create(qpn, 1) for qpn in range(MANY.qps)]
+    for qp in qps:
+        base, nodes = await world.behind_window(qp, 400), 4 if qp.qpn < 4 else 2
+        for k in range(nodes):
+            world.link(qp, base + 20 * k, [0, 2])
+        world.ring(qp, nodes)
+        await world.port.pass_cycles(200)
+    await world.port.pass_cycles(1000)
+    assert [(await query(dut, qp.qpn))[3] for qp in qps] == [1] * MANY.cache_entries
+    world.latency = LATE        # what comes from now on comes too late
+    for qp in world.rng.sample(qps, len(qps)):
+        for psn, rsn in list(qp.todo)[:4]:
+            sender.send_again(qp, psn, rsn)
+            await world.port.pass_cycles(20)
+    await until(dut, lambda: world.retired == 2 * MANY.qps)
+    assert not seen["cache_misses"] and not seen["nodes_residue"]
+
+
 @cocotb.test(timeout_time=20, timeout_unit="us")
 async def header_ahead_of_its_node_leaves_the_head_alone(dut):
     """With slack, one that comes for a node which may be cached beside the head waits for it."""
@@ -111,4 +139,4 @@ async def header_ahead_of_its_node_leaves_the_head_alone(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_nodes_of_many_lists_are_read(sim):
-    simulate(room(), name="adamap", cases=__file__, sim=sim)
+    simulate(WithQpTable(Adamap(MANY)), name="adamap_fetching", cases=__file__, sim=sim)
