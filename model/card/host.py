@@ -94,7 +94,7 @@ class TimedDevice(FunctionalDevice):
         self._post(offset, data, len(data), self.card.push)
 
     def _post(self, offset, value, size, write=None):
-        begin = self.card.pcie.down(size + TIMING.write_header_bytes)
+        begin = self.card.pcie.down(size + TIMING.message_header_bytes)
         at = edge(max(begin + TIMING.register_write, self._written + TIMING.register_pace))
         self._written = at
         self.loop.call_at(at, write or self.card.write, offset, value)
