@@ -67,7 +67,10 @@ class Pcie:
         self._held = self._next_turn = None     # what was taken and waits for its time or for room; the next turn
         self._source = 0            # who had the newest turn
         self._freed = deque()       # (when, how much room there is again, long completions by unit)
-        self._request_free = self._completion_free = self._down_free = 0.0
+        self._request_free = self._completion_free = 0.0
+        # of the link to the card: when what is to cross it would have, when what has begun will have, and how much
+        # later that is, since others come between
+        self._down_reserved = self._down_free = self._down_late = 0.0
         self.writes = WriteEngine(loop, timing, self.host)
         self._pace = CYCLE_NS / (1 - self.host.stall)     # of a beat
         self.next_read, self.take_read = lambda source: None, None
@@ -169,20 +172,38 @@ class Pcie:
         self.loop.call_at(self.writes.read_left + self.timing.pcie_hop + wait, self._answer, read)
 
     def _answer(self, read):
-        """The host's memory answers a read: its completions cross the link and the card's stream."""
-        host, timing = self.host, self.timing
+        """The host's memory answers a read: it waits for the link."""
+        begin = max(self.loop.now_ns, self._down_reserved)
+        self._down_reserved = begin + self._crossing(read)
+        if begin > self.loop.now_ns:
+            self.loop.call_at(begin, self._complete, read)
+        else:
+            self._complete(read)
+
+    @property
+    def _step(self):
+        return BLOCK_BYTES if self.host.split_completions else self.host.max_payload_bytes
+
+    def _crossing(self, read):
+        """How long the completions of a read take on the link."""
+        timing = self.timing
+        return (read.bytes + -(-read.bytes // self._step) * timing.completion_header_bytes) / timing.pcie_bytes_per_ns
+
+    def _complete(self, read):
+        """Completions cross the link and the card's stream."""
+        timing, step, now = self.timing, self._step, self.loop.now_ns
         left, done, long = read.bytes, 0.0, [0] * len(UNIT_LINES)
-        step = BLOCK_BYTES if host.split_completions else host.max_payload_bytes
         while left:
             piece = min(left, step)
             left -= piece
-            self._down_free = (max(self._down_free, self.loop.now_ns)
-                               + (piece + timing.completion_header_bytes) / timing.pcie_bytes_per_ns)
+            begin = self.writes.acknowledge(self._down_free)
+            self._down_free = begin + (piece + timing.completion_header_bytes) / timing.pcie_bytes_per_ns
             start = max(edge(self._down_free + timing.pcie_hop), self._completion_free)
             beats = -(-(COMPLETION_BYTES + piece) // BEAT_BYTES)
             done = self._completion_free = start + beats * self._pace
             for unit in range(1, len(UNIT_LINES)):
                 long[unit] += beats >= LONG_BEATS[unit]
+        self._down_late = max(0.0, self._down_free - now - self._crossing(read))
         self._freed.append((edge(done + timing.room), read.needed, long))
         if self._held is not None and len(self._freed) == 1:
             self._turn_at(max(self._freed[0][0], self._request_free))
@@ -190,8 +211,12 @@ class Pcie:
 
     def down(self, size):
         """The host sends so many bytes to the card, behind what it sends already: when they begin on the link."""
-        begin = max(self.loop.now_ns, self._down_free)
-        self._down_free = begin + size / self.timing.pcie_bytes_per_ns
+        now = self.loop.now_ns
+        begin = max(now, self._down_reserved + self._down_late)
+        if begin == now:
+            begin = self.writes.acknowledge(self._down_free)
+            self._down_free = begin + size / self.timing.pcie_bytes_per_ns
+        self._down_reserved = begin + size / self.timing.pcie_bytes_per_ns
         return begin
 
     def _learn(self, long):

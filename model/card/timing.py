@@ -149,7 +149,7 @@ class Timing:
     raw: float = 4.0
     placed: float = 12.0
     placed_retire: float = 24.0
-    retire_report: float = 40.0
+    retire_report: float = 44.0
     node_report: float = 28.0
     aged_report: float = 24.0
     command: float = 32.0
@@ -162,7 +162,7 @@ class Timing:
     ask: float = 28.0
     line: float = 36.0
     wake: float = 28.0
-    match: float = 16.0
+    match: float = 12.0
 
 
 LINE_OVERHEAD_BYTES, PREAMBLE_BYTES = 24, 8

@@ -22,6 +22,10 @@ STORED = 6 * CYCLE_NS   # and until it is in the store
 STORE_BEATS = 64
 TICKETS = 64            # of which it is known when they were placed; older ones were long ago
 PACKETS = 1024          # that are remembered without need
+READ, WRITTEN = 1, 2    # what the host's port hears, and gives credits back for
+ANSWERED = 146.5        # from the first that it hears until it does, with an acknowledgement of all; see cocotbext-pcie
+ANSWER_BYTES = 8        # of each
+ANSWERS = 4             # that are remembered
 NEVER = float("inf")
 
 
@@ -94,6 +98,7 @@ class WriteEngine:
         self.ticket, self.ended = 0, False
         self._tickets = [(0, 0.0)] * TICKETS        # (ticket, when it was placed), by ticket modulo their count
         self._placed, self._placed_at = 0, 0.0      # the newest of them
+        self._answers = deque()     # [when the host's port answers, what it has heard], the oldest first
         self._told = []             # (granted, last, packet) of groups whose clients are still to be told
 
     # ---------------------------------------------------------------------------------------------- clients
@@ -136,6 +141,27 @@ class WriteEngine:
             self.then(packet, function, *arguments)
         else:
             function(*arguments)
+
+    # -------------------------------------------------------------------------- what the host's port answers
+
+    def _heard(self, time_ns, kind):
+        """A request reaches the host, which acknowledges it, and gives credits back, with others."""
+        answers = self._answers
+        if answers and time_ns <= answers[-1][0]:
+            answers[-1][1] |= kind
+            return
+        if len(answers) == ANSWERS:
+            answers.popleft()
+        answers.append([time_ns + ANSWERED, kind])
+
+    def acknowledge(self, free):
+        """When a packet may begin on the link to the card, which is free from then on but for what the host's port has
+        to say first."""
+        answers, now = self._answers, self._loop.now_ns
+        while answers and answers[0][0] <= max(free, now):
+            due, kinds = answers.popleft()
+            free = max(free, due) + ANSWER_BYTES * (1 + (kinds + 1 >> 1)) / self._timing.pcie_bytes_per_ns
+        return max(free, now)
 
     @property
     def again(self):
@@ -237,6 +263,7 @@ class WriteEngine:
                 self.up_free = max(self.up_free, self._rq_free - CYCLE_NS) + cost
                 packet = self._packets[-1]
                 packet[2], packet[3] = self.up_free, cost
+                self._heard(self.up_free + timing.pcie_hop, WRITTEN)
         self._free, self._last = moved, beat
         return beat
 
@@ -301,6 +328,7 @@ class WriteEngine:
     def _read_leaves(self, left, at):
         """The read goes over the link when what was before it has left."""
         self.read_left = max(left, at) + READ_BYTES_ON_LINK / self._timing.pcie_bytes_per_ns
+        self._heard(self.read_left + self._timing.pcie_hop, READ)
         return self.read_left
 
     def _forget(self):

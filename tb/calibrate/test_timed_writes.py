@@ -9,7 +9,17 @@ from weft.hdl.params import preset
 from weft.model.card.card import TimedCard
 from weft.model.card.frame_merge import PAYLOAD, RAW, Frame, FrameMerge
 from weft.model.card.timing import CYCLE_NS, HALF_PS, TIMING, HostTiming
-from weft.model.card.write_engine import CLIENTS, NIC, READ_BYTES_ON_LINK, RINGS, STATUS, STREAM, WriteEngine
+from weft.model.card.write_engine import (
+    ANSWER_BYTES,
+    ANSWERED,
+    CLIENTS,
+    NIC,
+    READ_BYTES_ON_LINK,
+    RINGS,
+    STATUS,
+    STREAM,
+    WriteEngine,
+)
 from weft.model.functional.memory import HostMemory
 from weft.model.link import EventLoop
 from weft.tb.flow.seed import drawn_seed
@@ -145,6 +155,31 @@ def test_what_a_read_passes_is_in_memory_later():
     engine.let_pass(loop.now_ns)
     loop.run(1000)
     assert came[1] == came[0] + CYCLE_NS / 2
+
+
+def test_what_the_hosts_port_answers_goes_before_what_it_sends():
+    loop = EventLoop()
+    engine, answer = _Asked(loop), ANSWER_BYTES / TIMING.pcie_bytes_per_ns
+    for at, asks, answers in ((100, False, 2), (1000, True, 3)):    # an acknowledgement, and credits of each kind
+        loop.run(at)
+        if asks:
+            engine.ask(RINGS, at, 64, 64, lambda last, packet: None)
+            loop.run(at)
+        engine.let_pass(at)
+        due = engine._answers[0][0]
+        assert len(engine._answers) == 1 and at + ANSWERED < due <= engine.read_left + TIMING.pcie_hop + 210
+        loop.run(due - 1)
+        assert engine.acknowledge(0.0) == loop.now_ns and engine.acknowledge(due - 0.5) == due - 0.5
+        assert abs(engine.acknowledge(due + 20) - due - 20 - answers * answer) < HALF_PS    # the link was busy
+        assert engine.acknowledge(due + 20) == due + 20
+    loop.run(2000)
+    engine.let_pass(2000)
+    due = engine._answers[0][0]
+    loop.run(due + answer)
+    assert abs(engine.acknowledge(0.0) - due - 2 * answer) < HALF_PS       # the second is on the link
+    engine.let_pass(loop.now_ns)
+    loop.run(loop.now_ns + 1000)
+    assert engine.acknowledge(0.0) == loop.now_ns       # that was long ago
 
 
 def test_an_entry_of_a_ring_that_was_armed_long_ago_does_not_wait_for_its_doorbell():

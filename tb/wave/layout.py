@@ -34,7 +34,7 @@ OVERVIEW = (
     )),
     ("card B prefetch", "b", (
         "adamap.*ahead_table: took took_qpn took_nodes",
-        "adamap.*prefetch: fsm_state row_index=qpn ahead cached block o_line{line count}",
+        "adamap.*prefetch: fsm_state row_index=qpn ahead cache__cached=cached block o_line{line count}",
         "adamap.*cache: fill__fill_en fill__fill_index fill__free_count",
     )),
     ("card B rings", "b", (
@@ -114,7 +114,7 @@ CARD = (
         "adamap.*cache: tag*.valid tag*.qpn tag*.rsn tag*.count",
     )),
     ("prefetch", (
-        "adamap.*prefetch: fsm_state row_index=qpn live generation ahead cached block",
+        "adamap.*prefetch: fsm_state row_index=qpn live generation ahead cache__cached=cached block",
         "adamap.*prefetch: o_line{line count tag} i_line{tag error}",
         "adamap.*fetches: valid whole fetch*.qpn fetch*.block fetch*.lines",
         "adamap.*prefetch: reason:Reason o_qp_error{}",

@@ -10,8 +10,7 @@ from . import run
 from .state import CARD, DRAWS, PAGE, TOLD_FIELDS, WRITE_FIELDS, WRITES
 from .write_engine import NO_KEY
 
-_GRANT_FREE, _LAST_BEAT, _BACKLOG, _DOWN_FREE = (
-    CARD.names.index(name) for name in ("grant_free", "last_beat", "backlog", "down_free"))
+_GRANT_FREE, _LAST_BEAT, _BACKLOG = (CARD.names.index(name) for name in ("grant_free", "last_beat", "backlog"))
 _TOLD = CARD.names.index("told")
 _LEFT = 2       # of a write's numbers: when it is over the link
 _DRAW = {name: CARD.names.index(name) for name in ("draw", "line_draw")}
@@ -79,10 +78,7 @@ class CompiledPcie:
 
 
     def down(self, size):
-        floats = self.cells.floats
-        begin = max(self.loop.now_ns, floats[_DOWN_FREE])
-        floats[_DOWN_FREE] = begin + size / self.timing.pcie_bytes_per_ns
-        return begin
+        return self.machine.call(run.down, self.number, size)
 
 
 class CompiledWrites:

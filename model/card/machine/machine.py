@@ -14,6 +14,7 @@ from .state import (
     ANSWER,
     ANSWERED,
     CARD,
+    COMPLETE,
     DATA_LANE,
     DONE,
     EVENT,
@@ -132,7 +133,7 @@ class Machine:
         gone = [event for event in w.heap[:g.heap_size] if event.c == c]
         heap = sorted(tuple(event) for event in w.heap[:g.heap_size] if event.c != c)
         card = w.card[c]
-        reads = [event.a for event in gone if event.kind == ANSWER] + ([card.held] if card.held else [])
+        reads = [event.a for event in gone if event.kind in (ANSWER, COMPLETE)] + ([card.held] if card.held else [])
         reads += [int(w.lines[c, at & LINES - 1, 1]) for at in range(card.line_head, card.line_tail)]
         for place in reads:
             w.read.next[place], w.read.next[0] = w.read.next[0], place

@@ -13,8 +13,9 @@ from ..pcie import (
 )
 from ..timing import BEAT_BYTES
 from .events import call_at, edge
-from .state import ANSWER, DRAWS, FREED, LINES, TURN
+from .state import ANSWER, COMPLETE, DRAWS, FREED, LINES, TURN
 from .table import world
+from .write_engine import acknowledge
 
 
 @inlined
@@ -150,9 +151,41 @@ def ask_host(t, c, place):
     call_at(w, card.read_left + card.pcie_hop + wait, ANSWER, c, place)
 
 
+@inlined
+def crossing(w, c, place):
+    """How long the completions of a read take on the link."""
+    card, count = w.card[c], w.read[place].bytes
+    step = BLOCK_BYTES if card.split else card.max_payload
+    return (count + -(-count // step) * card.completion_header) / card.pcie_bytes_per_ns
+
+
+@inlined
+def waits(w, c, place):
+    """The host's memory answers a read: whether that waits for the link."""
+    card, now = w.card[c], w.g[0].now
+    begin = max(now, card.down_reserved)
+    card.down_reserved = begin + crossing(w, c, place)
+    if begin > now:
+        call_at(w, begin, COMPLETE, c, place)
+    return begin > now
+
+
 @compiled
-def answer(t, c, place):
-    """The host's memory answers a read; when its last completion is at the card."""
+def down(t, c, size):
+    """The host sends so many bytes to the card, behind what it sends already: when they begin on the link."""
+    w = world(t)
+    card, now = w.card[c], w.g[0].now
+    begin = max(now, card.down_reserved + card.down_late)
+    if begin == now:
+        begin = acknowledge(w.t, c)
+        card.down_free = begin + size / card.pcie_bytes_per_ns
+    card.down_reserved = begin + size / card.pcie_bytes_per_ns
+    return begin
+
+
+@compiled
+def complete(t, c, place):
+    """Completions cross the link and the card's stream; when the last one is at the card."""
     w = world(t)
     card, found, now = w.card[c], w.read[place], w.g[0].now
     left, done, long1, long2 = found.bytes, 0.0, 0, 0
@@ -160,12 +193,14 @@ def answer(t, c, place):
     while left:
         piece = min(left, step)
         left -= piece
-        card.down_free = max(card.down_free, now) + (piece + card.completion_header) / card.pcie_bytes_per_ns
+        begin = acknowledge(w.t, c)
+        card.down_free = begin + (piece + card.completion_header) / card.pcie_bytes_per_ns
         start = max(edge(card.down_free + card.pcie_hop), card.completion_free)
         beats = -(-(COMPLETION_BYTES + piece) // BEAT_BYTES)
         done = card.completion_free = start + beats * card.pace
         long1 += beats >= LONG_BEATS[1]
         long2 += beats >= LONG_BEATS[2]
+    card.down_late = max(0.0, card.down_free - now - crossing(w, c, place))
     if card.freed_tail - card.freed_head == FREED:
         raise OverflowError("too many reads of a compiled card are answered")
     one = w.freed[c, card.freed_tail & (FREED - 1)]

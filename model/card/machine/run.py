@@ -8,7 +8,8 @@ from .events import call_at, pop, top
 from .frame_merge import merge_again, merge_look
 from .frames import free_frame, full, new_frame
 from .line import judge, line, next_arrival, send
-from .pcie import answer, draws_run_out, new_read, release
+from .pcie import complete, draws_run_out, new_read, release, waits
+from .pcie import down as begin_down
 from .pcie import line as ask_line
 from .state import (
     AFTER_DATA,
@@ -18,6 +19,7 @@ from .state import (
     ANSWERED,
     CHOOSE,
     CHOOSE_RAW,
+    COMPLETE,
     DATA_LANE,
     DONE,
     FINISH,
@@ -146,9 +148,11 @@ def event(t, kind, c, a):
         if not judge(w.t, c, handle):
             g.a = handle
             return PACKET
-    elif kind == ANSWER:
+    elif kind in (ANSWER, COMPLETE):
+        if kind == ANSWER and waits(w, c, a):
+            return DONE
         found = w.read[a]
-        done = answer(w.t, c, a)
+        done = complete(w.t, c, a)
         if found.cookie >= 0:
             g.a, g.x = found.cookie, done
             release(w, a)
@@ -227,6 +231,13 @@ def line_read(t, c, time, client, count, need0, need1, need2, cookie):
     w = world(t)
     ask_line(w.t, c, time, client, new_read(w, c, count, need0, need1, need2, -1, 0, 0, cookie))
     top(w)
+
+
+@entry
+def down(t, c, size):
+    """See :func:`weft.model.card.machine.pcie.down`."""
+    w = world(t)
+    return begin_down(w.t, c, size)
 
 
 @entry

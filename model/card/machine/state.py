@@ -7,10 +7,10 @@ from collections import namedtuple
 
 import numpy as np
 
-from ..write_engine import CLIENTS, TICKETS
+from ..write_engine import ANSWERS, CLIENTS, TICKETS
 
 # Kinds of events.
-ANSWER, FRAMED, WAKE, JUDGE, FINISH, TURN, LOOK, MERGE, RAW_FRAMED = range(9)
+ANSWER, FRAMED, WAKE, JUDGE, FINISH, TURN, LOOK, MERGE, RAW_FRAMED, COMPLETE = range(10)
 # Why machine code returns to Python: nothing left to do, or something that Python does, see ``machine.py``.
 DONE, HEAD, NEXT, RAW, SEND, SEND_RAW, PACKET, ANSWERED, FINISHED, REFILL, GROW, GRANTED = range(12)
 # Steps of the transmit path, three bits each in a program.
@@ -46,7 +46,8 @@ GLOBAL = _dtype("now limit_time top_time x", "number limit_number top_number cod
 EVENT = _dtype("time", "number kind c a")
 CARD = _dtype(
     # PCIe, as weft.model.card.pcie has them
-    "request_free completion_free down_free pace read_latency read_jitter read_tail read_tail_ns pcie_bytes_per_ns "
+    "request_free completion_free down_free down_reserved down_late "
+    "pace read_latency read_jitter read_tail read_tail_ns pcie_bytes_per_ns "
     "pcie_hop next_turn "
     # its write engine
     "look_next grant_free stream_free split_at lined0 lined1 used_at ordered0 ordered1 ordered2 ordered3 last_beat "
@@ -59,7 +60,8 @@ CARD = _dtype(
     "loss delay mac_free judge asked place",
     "used0 used1 used2 trusted runs1 runs2 max_payload split write_header message_header completion_header write_head "
     "write_tail owner keyed ticket placed told group_head group_tail stored_head stored_tail stored_beats grant_begun "
-    "line_head line_tail line_client freed_head freed_tail held source draw line_draw full framing most pending "
+    "line_head line_tail line_client answer_head answer_tail "
+    "freed_head freed_tail held source draw line_draw full framing most pending "
     "merge_head0 merge_tail0 merge_head1 merge_tail1 holds hold_index merge_turn pass_lane pass_index raw_behind "
     "buffered_head buffered_tail beats "
     "tx_places rx_beats lane ready0 ready1 raw_ready program slow compiled_line peer mac ip qpn_width "
@@ -79,7 +81,7 @@ MR = _dtype("", "valid tag access pd va length pte small")
 
 World = namedtuple("World", "t g heap card lane job done rows asking stream work frame bytes read writes buffered "
                    "draws line_draws qp mr page lines freed asks groups stored tickets told merging "
-                   "free_at")
+                   "free_at answers")
 
 
 def blank(cards, params, frames, size):
@@ -100,7 +102,7 @@ def blank(cards, params, frames, size):
         freed=np.zeros((cards, FREED, 6)), asks=np.zeros((cards, CLIENTS, 3)), groups=np.zeros((cards, GROUPS, 8)),
         stored=np.zeros((cards, STORES, 2)), tickets=np.zeros((cards, TICKETS, 2)),
         told=np.zeros((cards, TOLD, TOLD_FIELDS)), merging=np.zeros((cards, 2, MERGING, 5)),
-        free_at=np.zeros((cards, TAGS)))
+        free_at=np.zeros((cards, TAGS)), answers=np.zeros((cards, ANSWERS, 2)))
     w.read.next[:-1] = np.arange(1, len(w.read))    # place 0 is the head of the free ones
     w.g[0].top_time = np.inf
     return w

@@ -76,4 +76,5 @@ else:
             carray(pointer(t[26, 0]), (t[26, 1], t[26, 2], t[26, 3]), F8),
             carray(pointer(t[27, 0]), (t[27, 1], t[27, 2], t[27, 3], t[27, 4]), F8),
             carray(pointer(t[28, 0]), (t[28, 1], t[28, 2]), F8),
+            carray(pointer(t[29, 0]), (t[29, 1], t[29, 2], t[29, 3]), F8),
         )

@@ -8,12 +8,16 @@ import numpy as np
 from ...machine_code import compiled, inlined
 from ..timing import BEAT_BYTES, CYCLE_NS
 from ..write_engine import (
+    ANSWER_BYTES,
+    ANSWERED,
+    ANSWERS,
     CLIENTS,
     GROUPS_GRANTED,
     MESSAGES,
     NIC,
     PIECES,
     RAW_PACE,
+    READ,
     READ_BYTES_ON_LINK,
     STORE_BEATS,
     STORED,
@@ -21,6 +25,7 @@ from ..write_engine import (
     USED,
     WHOLE,
     WRITE_BYTES,
+    WRITTEN,
 )
 from .events import call_at
 from .state import GROUPS, LOOK, STORES, TOLD, WRITES
@@ -28,6 +33,37 @@ from .table import world
 
 NO_KEY = -1
 assert GROUPS_GRANTED == 4 and PIECES == 2
+
+
+@inlined
+def heard(w, c, time, kind):
+    """A request reaches the host."""
+    card = w.card[c]
+    if card.answer_head != card.answer_tail:
+        last = w.answers[c, (card.answer_tail - 1) % ANSWERS]
+        if time <= last[0]:
+            last[1] = int(last[1]) | kind
+            return
+    if card.answer_tail - card.answer_head == ANSWERS:
+        card.answer_head += 1
+    last = w.answers[c, card.answer_tail % ANSWERS]
+    last[0], last[1] = time + ANSWERED, kind
+    card.answer_tail += 1
+
+
+@compiled
+def acknowledge(t, c):
+    """When a packet may begin on the link to the card."""
+    w = world(t)
+    card, now = w.card[c], w.g[0].now
+    free = card.down_free
+    while card.answer_head != card.answer_tail:
+        due, kinds = w.answers[c, card.answer_head % ANSWERS]
+        if due > max(free, now):
+            break
+        free = max(free, due) + ANSWER_BYTES * (1 + ((int(kinds) + 1) >> 1)) / card.pcie_bytes_per_ns
+        card.answer_head += 1
+    return max(free, now)
 
 
 @inlined
@@ -227,6 +263,7 @@ def write_segment(t, c, client, address, length):
         piece(w, c, count)
         cost = (count + header) / card.pcie_bytes_per_ns
         card.up_free = max(card.up_free, card.rq_free - CYCLE_NS) + cost
+        heard(w, c, card.up_free + card.pcie_hop, WRITTEN)
         one = w.writes[c, (card.write_tail - 1) & (WRITES - 1)]
         one[2], one[3] = card.up_free, cost
 
@@ -286,6 +323,7 @@ def read_leaves(w, c, left, at):
     """The read goes over the link when what was before it has left."""
     card = w.card[c]
     card.read_left = max(left, at) + READ_BYTES_ON_LINK / card.pcie_bytes_per_ns
+    heard(w, c, card.read_left + card.pcie_hop, READ)
     return card.read_left
 
 
