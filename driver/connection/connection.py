@@ -232,7 +232,7 @@ class Connection:
             self._news(News.DISCONNECTED)
 
     def _on_mra(self, message, now):
-        # An RTU that gets lost behind an MRA of REP is asked for when its time is over: a second, not an interval.
+        # An RTU that gets lost behind an MRA of REP is asked for when the MRA's time is over: after a second.
         asked = {State.REQ_SENT: Answered.REQ, State.REP_SENT: Answered.REP}.get(self.state)
         if message.answered is asked and asked is not None and self._extensions:
             self._extensions -= 1
