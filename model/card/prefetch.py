@@ -196,7 +196,10 @@ class Prefetcher:
         """Whether the list goes on with the block that came; otherwise it is dead."""
         nodes = life.matcher
         line, adjacent = nodes.line, nodes.adjacent
-        return bool(self._read_node(life)) and nodes.take_back(line, adjacent)
+        found = self._read_node(life)
+        if found:
+            nodes.take_back(line, adjacent)
+        return bool(found)
 
     def _read_node(self, life):
         """The block that came, which is the list's next node now; None, if it cannot be."""

@@ -57,7 +57,6 @@ class TimedList(NodeList):
         self.nodes.pop()
         self.fetched -= 1
         self._next, self.adjacent = line, adjacent
-        return True
 
 
 class TimedLife(QpLife):

@@ -76,7 +76,6 @@ class CompiledPcie:
             self.refill()
         self.machine.line(self.number, time_ns, client, read)
 
-
     def down(self, size):
         return self.machine.call(run.down, self.number, size)
 

@@ -87,6 +87,16 @@ class Room:
             got.append(data)
         return got
 
+    async def cycles(self, beats):
+        """From the first to the last of so many beats that are to come."""
+        before = self.sink.received
+        while self.sink.received == before:
+            await RisingEdge(self.dut.clk)
+        began = get_sim_time("ns")
+        while self.sink.received < before + beats:
+            await RisingEdge(self.dut.clk)
+        return (get_sim_time("ns") - began) / CLOCK_PERIOD_NS + 1
+
     async def quiet(self):
         """Until nothing is in the room; then nothing unexpected may be there."""
         while not int(self.dut.idle.value):
@@ -224,14 +234,8 @@ async def full_rate(dut):
                                length=size * packets)
             expected = room.outcome([work])[0]
             beats = sum(-(-len(f) // 64) for f in expected)
-            before = room.sink.received
             room.post(0, work)
-            while room.sink.received == before:
-                await RisingEdge(dut.clk)
-            began = get_sim_time("ns")
-            while room.sink.received < before + beats:
-                await RisingEdge(dut.clk)
-            cycles = (get_sim_time("ns") - began) / CLOCK_PERIOD_NS + 1
+            cycles = await room.cycles(beats)
             assert await room.frames(packets) == expected
             cocotb.log.info("PMTU %d: %d frames of %d beats in %d cycles", size, packets, beats // packets, cycles)
             assert cycles <= beats + 1
@@ -246,15 +250,10 @@ async def full_rate_of_inline_payload(dut):
     for length in (1, abi.INLINE_HEAD_BYTES, abi.INLINE_HEAD_BYTES + 1, abi.INLINE_MAX):
         works = [random_inline(room.rng, qps=QPS, retransmit=0, opcode=1, length=length,
                                payload=room.rng.randbytes(length), sqpn=0) for _ in range(packets)]
-        expected, before = room.outcome(works)[0], room.sink.received
+        expected = room.outcome(works)[0]
         entries = sum([room.post(0, work) for work in works])
         beats = sum(-(-len(f) // 64) for f in expected)
-        while room.sink.received == before:
-            await RisingEdge(dut.clk)
-        began = get_sim_time("ns")
-        while room.sink.received < before + beats:
-            await RisingEdge(dut.clk)
-        cycles = (get_sim_time("ns") - began) / CLOCK_PERIOD_NS + 1
+        cycles = await room.cycles(beats)
         assert await room.frames(packets) == expected
         cocotb.log.info("%d bytes: %d frames in %d cycles", length, packets, cycles)
         assert cycles <= beats + entries - packets + 1
