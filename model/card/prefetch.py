@@ -20,6 +20,9 @@ PASS = LOOK + CYCLE_NS      # of a look that nothing comes of
 BLOCK = 4 * CYCLE_NS        # between the blocks of a read
 KEPT = 3 * CYCLE_NS         # from a look at a list to the landing of what is kept for it
 SPARE_LOOKS = 4     # that prefer a last node to any other
+CHECK = 2 * CYCLE_NS        # before a node lands, its entry is chosen
+COUNTED = CYCLE_NS          # from when a node leaves the cache until the free entries are counted with its own
+LISTED = 2 * CYCLE_NS       # and until it is not counted among those of its list
 
 
 class Fetch(Read):
@@ -50,6 +53,7 @@ class Prefetcher:
         self._free_at = 0.0         # when it is done with what it does
         self._next = None           # when it chooses next
         self.entries = [None] * card.params.cache_entries      # of the cache: (life, node) or None
+        self._leaving = deque()     # (when, entry) of nodes that are matched no more
         self._victim = self._misses = 0
 
     # ------------------------------------------------------------------------------------- what is to be done
@@ -60,7 +64,7 @@ class Prefetcher:
         ``first``: from then until it may be chosen, if it is not what the matcher needs.
         """
         loop = self.card.loop
-        if lag:
+        if lag > 0:
             loop.call_at(loop.now_ns + lag, self.look, life)
         elif life not in self._in:
             self._in.add(life)
@@ -102,7 +106,7 @@ class Prefetcher:
     def _look(self, life, filling):
         nodes, registers, now = life.matcher, self.card.registers, self.card.loop.now_ns
         depth, waiting = max(1, registers["prefetch_depth"]), bool(nodes.waiting)
-        cached, ahead = len(nodes.nodes), nodes.linked - nodes.fetched
+        cached, ahead = nodes.cached(now - LISTED), nodes.linked - nodes.fetched
         if nodes.dead:
             return
         if nodes.read and nodes.read.kept:
@@ -119,10 +123,14 @@ class Prefetcher:
             return
         count = 1
         if nodes.adjacent:
-            spare = max(1, self.entries.count(None) - self._reserve)
+            spare = max(1, self._free(now - COUNTED) - self._reserve)
             count = min(READ_LINES, depth - cached, ahead, spare, PAGE_LINES - nodes.line % PAGE_LINES)
         self._free_at = max(self._free_at, now + 2 * CYCLE_NS)
         self._issue(life, count)
+
+    def _free(self, at):
+        """Entries that are free, as counted then."""
+        return self.entries.count(None) + sum(gone <= at for gone, _ in self._leaving)
 
     @property
     def _reserve(self):
@@ -168,11 +176,12 @@ class Prefetcher:
 
     def _land(self, life, read, part):
         """A block of a read becomes a node, if it is the list's next one and there is an entry for it."""
-        nodes, free = life.matcher, self.entries.count(None)
+        nodes, checked = life.matcher, self.card.loop.now_ns - CHECK
         if nodes.read is not read:      # the QP is gone
             return
         if not nodes.dead and nodes.line == read.line + part:
-            if free and (nodes.waiting or not nodes.nodes or free > self._reserve):
+            if self._free(checked) and (nodes.waiting or not nodes.cached(checked - LISTED)
+                                        or self._free(checked - COUNTED) > self._reserve):
                 self._take(life)
                 self._wake(life)
             elif not part and self._sound(life):
@@ -214,14 +223,21 @@ class Prefetcher:
         found = self._read_node(life)
         if found:
             self._misses = 0
+            self._let_go()
             life.matcher.adjacent = bool(found.next_adjacent)
             self.entries[self.entries.index(None)] = life, life.matcher.nodes[-1]
 
-    def left(self, nodes):
-        """These left the cache."""
+    def left(self, nodes, at):
+        """These leave the cache then."""
         for node in nodes:
-            at = next(at for at, entry in enumerate(self.entries) if entry and entry[1] is node)
-            self.entries[at] = None
+            self._leaving.append((at, next(k for k, entry in enumerate(self.entries) if entry and entry[1] is node)))
+
+    def _let_go(self):
+        """Entries of nodes that have left are free."""
+        now = self.card.loop.now_ns
+        for gone in [leave for leave in self._leaving if leave[0] <= now]:
+            self._leaving.remove(gone)
+            self.entries[gone[1]] = None
 
     # ------------------------------------------------------------------------------- nodes that are turned out
 
@@ -229,6 +245,7 @@ class Prefetcher:
         """The cache is full and headers wait, or a list has no node: another one gives its last node back, or its head
         goes."""
         patience, urgent = 4 * len(self.entries) + PATIENCE, bool(life.matcher.waiting)
+        self._let_go()
         spare = self._spare() if self._misses < SPARE_LOOKS else None
         if not urgent and (life.matcher.nodes or spare is None):
             return
@@ -251,16 +268,16 @@ class Prefetcher:
     def _give_back(self, other, node):
         """If a node is a list's last one, it is to be fetched again, and what was read behind it is forgotten."""
         nodes = other.matcher
-        if nodes.dead or nodes.nodes[-1] is not node or (nodes.read and not nodes.read.kept):
+        if nodes.dead or not nodes.nodes or nodes.nodes[-1] is not node or (nodes.read and not nodes.read.kept):
             return False
         if nodes.read:
             self._finish(nodes.read)
         nodes.take_back(node.line)
-        self.left([node])
+        self.left([node], self.card.loop.now_ns)
         self.look(other, CYCLE_NS)
         return True
 
     def _spare(self):
         """The first entry with an untouched node with which a list ends that does not begin with it."""
         return next((at for at, entry in enumerate(self.entries) if entry and not entry[1].touched
-                     and entry[1] is entry[0].matcher.nodes[-1] and entry[1] is not entry[0].matcher.nodes[0]), None)
+                     and any(entry[1] is last for last in list(entry[0].matcher.nodes)[1:][-1:])), None)

@@ -14,8 +14,12 @@ SHARE = 3           # waiting headers of one QP to free places of the match queu
 TRY = 2 * CYCLE_NS          # between the tries of two waiting headers, see hdl/adamap/matcher.py
 FORCED = 2 * CYCLE_NS       # from a header that wants the head gone until it goes
 TRY_AGAIN = 5 * CYCLE_NS    # and until that header is tried again
-PASSED = -CYCLE_NS          # a node that is passed over goes before its header is tried
-ENDED = 3 * CYCLE_NS        # and one that a header ends, after it
+# From the try of a new header until a node leaves the cache, and until that is told: of one that is passed over, and of
+# one that the header ends. A header that waited is a cycle ahead of its try.
+PASSED = 0.0, -CYCLE_NS
+ENDED = 5 * CYCLE_NS, 3 * CYCLE_NS
+PUSHED_OUT = CYCLE_NS, 0.0      # the same from an order that the head must go
+LOOKED = CYCLE_NS           # before a header's try what is there was counted
 QUEUED = CYCLE_NS           # from a header's miss until it counts as waiting; a miss is later for each node passed over
 Reason = abi.Reason
 
@@ -30,6 +34,7 @@ class TimedList(NodeList):
         self.order = None           # RSN before which everything was sent, as headers say that went to the driver
         self.read = None            # the read that is on its way, or kept
         self.adjacent = False       # the block behind the newest one is its successor
+        self.leaving = deque()      # when nodes that are matched no more leave the cache
         self.dead = False
 
     def fetch(self):
@@ -44,6 +49,12 @@ class TimedList(NodeList):
     def more(self):
         """Nodes are linked that are not cached."""
         return self.fetched != self.linked
+
+    def cached(self, at):
+        """How many nodes are in the cache then, which is not before what was asked last."""
+        while self.leaving and self.leaving[0] <= at:
+            self.leaving.popleft()
+        return len(self.nodes) + len(self.leaving)
 
     def waits(self, rsn):
         """Whether an RSN's node may still come."""
@@ -204,14 +215,14 @@ class SecondLevel:
         else:
             nodes.pass_over(rsn, slack)
         self._passed = len(nodes.retired)
-        self._left(life, PASSED)
+        self._left(life, PASSED, new)
         hit = psn is not None and nodes.holds(rsn)
         if not hit and not nodes.dead and nodes.waits(rsn) and (psn is not None or not nodes.nodes):
             return False
         if psn is not None:
             self.card.counters["cache_hits"] += hit and new
             self.card.receive_path.refuse_match(nodes.match(psn, rsn, slack))
-            self._left(life, ENDED)
+            self._left(life, ENDED, new)
         return True
 
     def _force(self, life, head=None):
@@ -219,19 +230,22 @@ class SecondLevel:
         nodes = life.matcher
         if nodes.nodes and head in (None, nodes.nodes[0]):
             nodes.force()
-            self._left(life, 0.0)
+            self._left(life, PUSHED_OUT)
 
-    def _left(self, life, lag):
-        """Report the nodes that leave so much later, and give their places back."""
+    def _left(self, life, lags, new=True):
+        """Report the nodes that leave, and give their places back."""
         if life.matcher.retired:
-            self.prefetcher.left(life.matcher.retired)
-            self.card.receive_path.retire(life, lag, self._newest)
-            self.prefetcher.look(life, lag + CYCLE_NS)
+            gone, told = (lag if new else lag - CYCLE_NS for lag in lags)
+            at = self.card.loop.now_ns + gone
+            life.matcher.leaving.extend(at for _ in life.matcher.retired)
+            self.prefetcher.left(life.matcher.retired, at)
+            self.card.receive_path.retire(life, told, self._newest)
+            self.prefetcher.look(life, gone)
 
     def forget(self, life):
         """The QP is gone."""
         nodes = life.matcher
-        self.prefetcher.left(nodes.nodes)
+        self.prefetcher.left(nodes.nodes, self.card.loop.now_ns)
         self.prefetcher.forget(life)
         self._wait(-len(nodes.waiting))
         nodes.waiting.clear()
