@@ -7,10 +7,12 @@ from weft.hdl import abi
 from ..functional.receive_path import ReceivePath
 from ..functional.report_merge import ReportMerge
 from ..functional.window import PROBE
-from .timing import BEAT_BYTES, CYCLE_NS, HALF_PS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, SHORT, edge
+from .timing import BEAT_BYTES, CYCLE_NS, HALF_PS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, edge
 from .write_engine import NIC
 
 Reason, Ring = abi.Reason, abi.Ring
+TRANSLATION = 9 * CYCLE_NS      # of a request, see hdl/table/translate.py; longer by what answers stand at its end
+ASK_PACE = 2 * CYCLE_NS         # between requests
 # Of the window, see hdl/adamap/window.py, and of the builder behind it, see hdl/adamap/builder.py.
 MARK = 2                        # cycles for the mark of a packet that slid the window, behind a cycle for each run
 FIRST_RUN = 2 * CYCLE_NS        # from a packet at the window until the builder may take its first run
@@ -30,6 +32,8 @@ class TimedReceivePath(ReceivePath):
     def __init__(self, card):
         super().__init__(card)
         self._mac_free = 0.0
+        self._asked = 0.0       # when the newest request for a translation was taken
+        self._stood = deque()   # (from, until) of answers that waited for their packets, which held up all behind them
         self._waiting, self._beats = deque(), 0     # frames that wait for space in the report ring, and their beats
         self.ticket = 0         # of the newest packet
         self._reports = {"event": deque(), "retire": deque()}   # (when, ticket, entry) that wait for their packets
@@ -43,11 +47,22 @@ class TimedReceivePath(ReceivePath):
         self._mac_free = begin + (length + LINE_OVERHEAD_BYTES - PREAMBLE_BYTES) * 8 / gbps
         last = begin + (length - 1) // BEAT_BYTES * BEAT_BYTES * 8 / gbps
         judged = edge(last - HALF_PS) + self.card.timing.judge
-        if length <= SHORT:
-            second = begin + BEAT_BYTES * 8 / gbps - HALF_PS
-            headers = edge(second) if length > BEAT_BYTES else edge(last - HALF_PS) + CYCLE_NS
-            judged = max(judged, headers + self.card.timing.asked)
-        loop.call_at(judged, self.judge, frame)
+        headers = (edge(begin + BEAT_BYTES * 8 / gbps - HALF_PS) if length > BEAT_BYTES else
+                   edge(last - HALF_PS) + CYCLE_NS)
+        answered = self._translated(headers + self.card.timing.asked - TRANSLATION)
+        if answered < judged:
+            self._stood.append((answered, judged))
+        loop.call_at(max(judged, answered), self.judge, frame)
+
+    def _translated(self, asked):
+        """When a translation that is asked for then is there."""
+        stood, asked = self._stood, max(asked, self._asked + ASK_PACE)
+        while stood and stood[0][1] <= asked:
+            stood.popleft()
+        if stood and stood[0][0] <= asked:
+            asked = stood.popleft()[1]
+        self._asked = asked
+        return asked + TRANSLATION + sum(until - since for since, until in stood)
 
     def judge(self, frame):
         """A frame reaches the window."""

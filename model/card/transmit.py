@@ -20,6 +20,8 @@ Ring = abi.Ring
 CHOSEN_MAX = 14
 AHEAD = 2           # of them wait for the translation
 TRANSLATE = 2 * CYCLE_NS        # between packets
+BEHIND = 6          # of them, with payload, are behind the translation when one without payload is through with it,
+THROUGH = 2 * CYCLE_NS          # so much later
 TAKEN = CYCLE_NS    # from a read on RQ until a packet moves up that waits for it
 HEADER = 15 * CYCLE_NS          # from a packet's choice until its headers are in the framer
 MERGED = CYCLE_NS               # from the framer to the merge
@@ -64,12 +66,14 @@ class _Job:
 class _Lane:
     """A client of the bulk reader: slots in ring order, frames in order."""
 
-    __slots__ = ("asking", "freed", "jobs", "slots")
+    __slots__ = ("asked", "asking", "empty", "freed", "jobs", "slots")
 
     def __init__(self, slots):
         self.slots = slots
         self.freed = deque()        # when others are free, in that order
         self.asking = deque()       # jobs with reads to be asked for
+        self.asked = 0              # jobs that have asked for everything
+        self.empty = deque()        # of packets without payload that wait for translation: the jobs asked for before
         self.jobs = deque()         # all jobs, oldest first
 
     def next_read(self):
@@ -145,7 +149,7 @@ class TimedTransmitPath(TransmitPath):
             self._next_choice = max(self._next_choice, now)
         while True:
             again, new = self._head(Ring.RETRANSMIT), self._head(Ring.SEND)
-            self._full = len(lane.asking) >= CHOSEN_MAX
+            self._full = len(lane.asking) + len(lane.empty) >= CHOSEN_MAX
             if self._full or (again is None and new is None):
                 return
             first = min(again[2] if again else new[2], new[2] if new else again[2])
@@ -188,6 +192,8 @@ class TimedTransmitPath(TransmitPath):
             lane.asking.append(job)
             if lane.asking[0] is job:
                 self._want(lane)
+        elif len(lane.asking) > BEHIND:
+            lane.empty.append(lane.asked + len(lane.asking))
         if lane.jobs[0] is job and lane is self._data:
             self._frame()
 
@@ -225,9 +231,21 @@ class TimedTransmitPath(TransmitPath):
             lane.freed.popleft()
         if not job.reads:
             lane.asking.popleft()
+            lane.asked += 1
             if self._full:
                 self._wake_at(self.card.loop.now_ns + TAKEN)
+            if lane.empty and lane.empty[0] - lane.asked == BEHIND:
+                self.card.loop.call_in(THROUGH, self._through, lane)
         return read
+
+    def _through(self, lane):
+        """A packet without payload has passed the translation."""
+        if self.card.transmit_path is self:
+            ahead = lane.empty.popleft()
+            if self._full:
+                self._wake_at(self.card.loop.now_ns + TAKEN)
+            if lane.empty and lane.empty[0] == ahead:
+                self.card.loop.call_in(THROUGH, self._through, lane)
 
     def _answered(self, job, slot, length):
         def answered(done):
