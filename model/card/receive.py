@@ -18,6 +18,7 @@ MARK = 2                        # cycles for the mark of a packet that slid the 
 FIRST_RUN = 2 * CYCLE_NS        # from a packet at the window until the builder may take its first run
 RUN, SEAL, SEAL_OLDEST = 5 * CYCLE_NS, 4 * CYCLE_NS, 3 * CYCLE_NS      # what the builder does, from its choice on
 FULL = 9 * CYCLE_NS             # from a run that finds its node full until that is reported
+_TURNS = "node", "retire"       # of what is no event; who went last is the last
 OPENED = 3 * CYCLE_NS           # from a packet at the window until the node of its first hole grows old
 EXPIRED = 2 * CYCLE_NS          # from the age of a node until the builder sees it
 
@@ -37,6 +38,8 @@ class TimedReceivePath(ReceivePath):
         self._waiting, self._beats = deque(), 0     # frames that wait for space in the report ring, and their beats
         self.ticket = 0         # of the newest packet
         self._reports = {"event": deque(), "retire": deque()}   # (when, ticket, entry) that wait for their packets
+        self._merging = {"event": deque(), "node": deque(), "retire": deque()}  # at the merge of reports
+        self._merge_busy, self._turn = False, _TURNS
         self._builder_free = 0.0        # when the node builder is done with what it does
         self._node_at = 0.0     # when the nodes that are sealed now are reported
 
@@ -176,7 +179,7 @@ class TimedReceivePath(ReceivePath):
         now = self.card.loop.now_ns
         for source, entry in merge.drain():
             if source == "node":
-                self.card.loop.call_at(self._node_at, self._report_later, entry)
+                self.card.loop.call_at(self._node_at, self._enter, source, entry)
             else:
                 self._wait(source, now, self.ticket, entry)
 
@@ -203,4 +206,29 @@ class TimedReceivePath(ReceivePath):
                 loop.call_at(at, self._look, source)
                 return
             queue.popleft()
-            self.card.report(entry)
+            self._enter(source, entry)
+
+    # ------------------------------------------------------------------------------------ merging reports
+
+    def _enter(self, source, entry):
+        """A report is where those of all sources merge, one per cycle."""
+        if self.card.receive_path is self:      # the card was not reset
+            self._merging[source].append(entry)
+            if not self._merge_busy:
+                self._merge_busy = True
+                self.card.loop.call_in(0.0, self._merge)
+
+    def _merge(self):
+        """Events go first, the others take turns."""
+        if self.card.receive_path is not self:
+            return
+        if self._merging["event"]:
+            source = "event"
+        else:
+            source = next((source for source in self._turn if self._merging[source]), None)
+            if source is None:
+                self._merge_busy = False
+                return
+            self._turn = self._turn[1:] + self._turn[:1] if source == self._turn[0] else self._turn
+        self.card.report(self._merging[source].popleft())
+        self.card.loop.call_in(CYCLE_NS, self._merge)
