@@ -227,9 +227,9 @@ class Prefetcher:
             life.matcher.adjacent = bool(found.next_adjacent)
             self.entries[self.entries.index(None)] = life, life.matcher.nodes[-1]
 
-    def left(self, nodes, at):
-        """These leave the cache then."""
-        for node in nodes:
+    def left(self, nodes):
+        """Nodes leave the cache, each at its time."""
+        for node, at in nodes:
             self._leaving.append((at, next(k for k, entry in enumerate(self.entries) if entry and entry[1] is node)))
 
     def _let_go(self):
@@ -273,7 +273,7 @@ class Prefetcher:
         if nodes.read:
             self._finish(nodes.read)
         nodes.take_back(node.line)
-        self.left([node], self.card.loop.now_ns)
+        self.left([(node, self.card.loop.now_ns)])
         self.look(other, CYCLE_NS)
         return True
 

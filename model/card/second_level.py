@@ -14,12 +14,10 @@ SHARE = 3           # waiting headers of one QP to free places of the match queu
 TRY = 2 * CYCLE_NS          # between the tries of two waiting headers, see hdl/adamap/matcher.py
 FORCED = 2 * CYCLE_NS       # from a header that wants the head gone until it goes
 TRY_AGAIN = 5 * CYCLE_NS    # and until that header is tried again
-# From the try of a new header until a node leaves the cache, and until that is told: of one that is passed over, and of
-# one that the header ends. A header that waited is a cycle ahead of its try.
-PASSED = 0.0, -CYCLE_NS
-ENDED = 5 * CYCLE_NS, 3 * CYCLE_NS
-PUSHED_OUT = CYCLE_NS, 0.0      # the same from an order that the head must go
-LOOKED = CYCLE_NS           # before a header's try what is there was counted
+# From the try of a new header until an order to leave: of a node that it passes over, one per cycle, and of one that it
+# ends, unless a header passes over that before. A header that waited is a cycle ahead of its try.
+PASSED, ENDED = -CYCLE_NS, 4 * CYCLE_NS
+GONE = CYCLE_NS             # from such an order until the node is gone
 QUEUED = CYCLE_NS           # from a header's miss until it counts as waiting; a miss is later for each node passed over
 Reason = abi.Reason
 
@@ -34,7 +32,8 @@ class TimedList(NodeList):
         self.order = None           # RSN before which everything was sent, as headers say that went to the driver
         self.read = None            # the read that is on its way, or kept
         self.adjacent = False       # the block behind the newest one is its successor
-        self.leaving = deque()      # when nodes that are matched no more leave the cache
+        self.ended = []             # nodes that were matched for the last time and have no order to leave
+        self.leaving = deque()      # when those that have it leave the cache
         self.dead = False
 
     def fetch(self):
@@ -54,7 +53,7 @@ class TimedList(NodeList):
         """How many nodes are in the cache then, which is not before what was asked last."""
         while self.leaving and self.leaving[0] <= at:
             self.leaving.popleft()
-        return len(self.nodes) + len(self.leaving)
+        return len(self.nodes) + len(self.ended) + len(self.leaving)
 
     def waits(self, rsn):
         """Whether an RSN's node may still come."""
@@ -210,42 +209,65 @@ class SecondLevel:
     def _try(self, life, rsn, psn, new):
         """Match a header; false if it has to wait."""
         nodes, slack = life.matcher, self.card.registers["retransmit_slack"]
+        ahead = 0.0 if new else CYCLE_NS
         if psn is None:
             nodes.probe(rsn)
         else:
             nodes.pass_over(rsn, slack)
+        self._pass_ended(nodes, psn, rsn, slack)
         self._passed = len(nodes.retired)
-        self._left(life, PASSED, new)
+        self._leave(life, PASSED - ahead)
         hit = psn is not None and nodes.holds(rsn)
         if not hit and not nodes.dead and nodes.waits(rsn) and (psn is not None or not nodes.nodes):
             return False
         if psn is not None:
             self.card.counters["cache_hits"] += hit and new
             self.card.receive_path.refuse_match(nodes.match(psn, rsn, slack))
-            self._left(life, ENDED, new)
+            while nodes.retired:
+                nodes.ended.append(nodes.retired.popleft())
+                self.card.loop.call_in(ENDED - ahead, self._ripe, life, nodes.ended[-1])
         return True
+
+    @staticmethod
+    def _pass_ended(nodes, psn, rsn, slack):
+        """A header passes over nodes that ended, too; they stand before all others."""
+        passed = [node for node in nodes.ended if (
+            nodes.passed(node, rsn, slack) if psn is not None else (rsn - node.rsn - node.count) >> 23 & 1 == 0)]
+        nodes.retired.extendleft(reversed(passed))
+        for node in passed:
+            nodes.ended.remove(node)
+
+    def _ripe(self, life, node):
+        """A node that ended leaves."""
+        if node in life.matcher.ended:
+            life.matcher.ended.remove(node)
+            life.matcher.retired.append(node)
+            self._leave(life, 0.0)
 
     def _force(self, life, head=None):
         """The head of a list goes, if it is still this one, or any."""
         nodes = life.matcher
         if nodes.nodes and head in (None, nodes.nodes[0]):
             nodes.force()
-            self._left(life, PUSHED_OUT)
+            self._leave(life, 0.0)
 
-    def _left(self, life, lags, new=True):
-        """Report the nodes that leave, and give their places back."""
-        if life.matcher.retired:
-            gone, told = (lag if new else lag - CYCLE_NS for lag in lags)
-            at = self.card.loop.now_ns + gone
-            life.matcher.leaving.extend(at for _ in life.matcher.retired)
-            self.prefetcher.left(life.matcher.retired, at)
-            self.card.receive_path.retire(life, told, self._newest)
-            self.prefetcher.look(life, gone)
+    def _leave(self, life, lag):
+        """Report the nodes that get the order to leave so much later, and give their places back."""
+        retired = life.matcher.retired
+        if retired:
+            gone = self.card.loop.now_ns + lag + GONE
+            times = [gone + k * CYCLE_NS for k in range(len(retired))]
+            life.matcher.leaving.extend(times)
+            self.prefetcher.left(zip(retired, times))
+            self.card.receive_path.retire(life, lag, self._newest)
+            self.prefetcher.look(life, lag + GONE)
 
     def forget(self, life):
         """The QP is gone."""
         nodes = life.matcher
-        self.prefetcher.left(nodes.nodes, self.card.loop.now_ns)
+        now = self.card.loop.now_ns
+        self.prefetcher.left((node, now) for node in (*nodes.nodes, *nodes.ended))
+        nodes.ended.clear()
         self.prefetcher.forget(life)
         self._wait(-len(nodes.waiting))
         nodes.waiting.clear()

@@ -149,7 +149,7 @@ class Timing:
     raw: float = 4.0
     placed: float = 12.0
     placed_retire: float = 24.0
-    retire_report: float = 44.0
+    retire_report: float = 40.0
     node_report: float = 28.0
     aged_report: float = 24.0
     command: float = 32.0
