@@ -17,6 +17,7 @@ PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
 PATIENCE = 128      # beside 4 for each entry, see hdl/adamap/prefetch.py
 LOOK = 4 * CYCLE_NS         # from the choice of a list to what comes of it
 PASS = LOOK + CYCLE_NS      # of a look that nothing comes of
+WORK = 2 * CYCLE_NS         # from the entry of a list in those that are to be looked at until it may be chosen
 BLOCK = 4 * CYCLE_NS        # between the blocks of a read
 KEPT = 3 * CYCLE_NS         # from a look at a list to the landing of what is kept for it
 SPARE_LOOKS = 4     # that prefer a last node to any other
@@ -59,16 +60,18 @@ class Prefetcher:
     # ------------------------------------------------------------------------------------- what is to be done
 
     def look(self, life, lag=0.0, first=None):
-        """There is reason to look at a list; one that waits for that already waits for it once.
+        """There is reason to look at a list, or will be in a while.
 
         ``first``: from then until it may be chosen, if it is not what the matcher needs.
         """
-        loop = self.card.loop
-        if lag > 0:
-            loop.call_at(loop.now_ns + lag, self.look, life)
-        elif life not in self._in:
+        until = lag + (self.card.timing.look if first is None else first)
+        self.card.loop.call_in(until - WORK, self._enter, life)
+
+    def _enter(self, life):
+        """A list that waits for a look already waits for it once."""
+        if life not in self._in:
             self._in.add(life)
-            self._work.append((life, loop.now_ns + (self.card.timing.look if first is None else first)))
+            self._work.append((life, self.card.loop.now_ns + WORK))
             self._choose_at(self._work[0][1])
 
     def _choose_at(self, time_ns):
