@@ -19,7 +19,8 @@ LOOK = 4 * CYCLE_NS         # from the choice of a list to what comes of it
 PASS = LOOK + CYCLE_NS      # of a look that nothing comes of
 WORK = 2 * CYCLE_NS         # from the entry of a list in those that are to be looked at until it may be chosen
 BLOCK = 4 * CYCLE_NS        # between the blocks of a read
-KEPT = 3 * CYCLE_NS         # from a look at a list to the landing of what is kept for it
+LAND = 6 * CYCLE_NS         # from the choice of a read that came until its first block lands
+KEPT = 4 * CYCLE_NS         # from a look at a list to the landing of what is kept for it
 SPARE_LOOKS = 4     # that prefer a last node to any other
 CHECK = 2 * CYCLE_NS        # before a node lands, its entry is chosen
 COUNTED = CYCLE_NS          # from when a node leaves the cache until the free entries are counted with its own
@@ -90,8 +91,8 @@ class Prefetcher:
             pass
         elif self._came and self._came[0][2] <= now:
             life, read, _ = self._came.popleft()
-            self._free_at = now + LOOK + (read.count - 1) * BLOCK + PASS + CYCLE_NS
-            self.card.loop.call_at(now + LOOK, self._land, life, read, 0)
+            self._free_at = now + LAND + (read.count - 1) * BLOCK + PASS
+            self.card.loop.call_at(now + LAND, self._land, life, read, 0)
         elif self._work and self._work[0][1] <= now:
             life, _ = self._work.popleft()
             self._in.discard(life)
@@ -113,7 +114,7 @@ class Prefetcher:
         if nodes.dead:
             return
         if nodes.read and nodes.read.kept:
-            self._free_at = max(self._free_at, now + KEPT + (nodes.read.count - 1) * BLOCK + PASS + CYCLE_NS)
+            self._free_at = max(self._free_at, now + KEPT + (nodes.read.count - 1) * BLOCK + PASS)
             nodes.read.kept = False
             self.card.loop.call_in(KEPT, self._land, life, nodes.read, 0)
             return

@@ -160,7 +160,7 @@ class Timing:
     look: float = 12.0
     linked: float = 28.0
     ask: float = 28.0
-    line: float = 36.0
+    line: float = 28.0
     wake: float = 28.0
     match: float = 12.0
 
