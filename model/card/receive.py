@@ -14,6 +14,7 @@ Reason, Ring = abi.Reason, abi.Ring
 TRANSLATION = 9 * CYCLE_NS      # of a request, see hdl/table/translate.py; longer by what answers stand at its end
 ASK_PACE = 2 * CYCLE_NS         # between requests
 # Of the window, see hdl/adamap/window.py, and of the builder behind it, see hdl/adamap/builder.py.
+WINDOW = 2 * CYCLE_NS           # for a packet that does not slide it
 MARK = 2                        # cycles for the mark of a packet that slid the window, behind a cycle for each run
 FIRST_RUN = 2 * CYCLE_NS        # from a packet at the window until the builder may take its first run
 RUN, SEAL, SEAL_OLDEST = 5 * CYCLE_NS, 4 * CYCLE_NS, 3 * CYCLE_NS      # what the builder does, from its choice on
@@ -35,6 +36,8 @@ class TimedReceivePath(ReceivePath):
         self._mac_free = 0.0
         self._asked = 0.0       # when the newest request for a translation was taken
         self._stood = deque()   # (from, until) of answers that waited for their packets, which held up all behind them
+        self._window_free = 0.0     # when the window is done with what it does
+        self._behind = deque()      # frames that wait for that
         self._waiting, self._beats = deque(), 0     # frames that wait for space in the report ring, and their beats
         self.ticket = 0         # of the newest packet
         self._reports = {"event": deque(), "retire": deque()}   # (when, ticket, entry) that wait for their packets
@@ -71,6 +74,22 @@ class TimedReceivePath(ReceivePath):
         """A frame reaches the window."""
         if self.card.receive_path is not self:
             return
+        if self._behind or self.card.loop.now_ns < self._window_free:
+            self._behind.append(frame)
+            if len(self._behind) == 1:
+                self.card.loop.call_at(self._window_free, self._judge_next)
+        else:
+            self._judge(frame)
+
+    def _judge_next(self):
+        """The window takes a frame that waited for it."""
+        if self.card.receive_path is self:
+            self._judge(self._behind.popleft())
+            if self._behind:
+                self.card.loop.call_at(self._window_free, self._judge_next)
+
+    def _judge(self, frame):
+        self._window_free = self.card.loop.now_ns + WINDOW
         beats = -(-len(frame) // BEAT_BYTES)
         behind = self.card.pcie.writes.behind_ns * self.card.line_gbps / 8 / BEAT_BYTES
         if self._beats + behind + beats > self.card.params.rx_buffer_beats:
@@ -111,6 +130,7 @@ class TimedReceivePath(ReceivePath):
         cycles = 0
         if judged.lost:
             cycles = 1 + len(judged.lost) + (MARK if judged.verdict != PROBE else 0) + judged.seal
+        self._window_free = self.card.loop.now_ns + WINDOW + cycles * CYCLE_NS
         return self.card.loop.now_ns + cycles * CYCLE_NS
 
     def _ask(self, verdict, segments):
@@ -136,7 +156,7 @@ class TimedReceivePath(ReceivePath):
         self.card.second_level.match(header, life, judged)
 
     def _match_probe(self, header, life, merge):
-        self.card.second_level.probe(header, life)
+        self.card.second_level.probe(header, life, self._window_free - WINDOW - self.card.loop.now_ns)
 
     def _pass_over(self, header, life, merge):
         self.card.second_level.unmatched(header, life)

@@ -105,8 +105,9 @@ class SecondLevel:
     def match(self, header, life, judged):
         self._enter(life, header.rsn, judged.psn, self.card.receive_path.ticket)
 
-    def probe(self, header, life):
-        self._enter(life, header.rsn, None, self.card.receive_path.ticket)
+    def probe(self, header, life, lag):
+        """A probe that the window is done with so much later than with one that slides over nothing."""
+        self._enter(life, header.rsn, None, self.card.receive_path.ticket, lag)
 
     def unmatched(self, header, life):
         """A header that found no room: what it passes over leaves behind the headers that wait."""
@@ -123,8 +124,8 @@ class SecondLevel:
             rsn, nodes.order = nodes.order, None
             self._enter(life, rsn, None, self._newest)
 
-    def _enter(self, life, rsn, psn, ticket):
-        self.card.loop.call_in(self.card.timing.match, self._try_new, life, rsn, psn, ticket)
+    def _enter(self, life, rsn, psn, ticket, lag=0.0):
+        self.card.loop.call_in(lag + self.card.timing.match, self._try_new, life, rsn, psn, ticket)
 
     def _try_new(self, life, rsn, psn, ticket):
         nodes = life.matcher
