@@ -55,20 +55,20 @@ class TimedReceivePath(ReceivePath):
         judged = edge(last - HALF_PS) + self.card.timing.judge
         headers = (edge(begin + BEAT_BYTES * 8 / gbps - HALF_PS) if length > BEAT_BYTES else
                    edge(last - HALF_PS) + CYCLE_NS)
-        answered = self._translated(headers + self.card.timing.asked - TRANSLATION)
-        if answered < judged:
-            self._stood.append((answered, judged))
-        loop.call_at(max(judged, answered), self.judge, frame)
+        loop.call_at(self._judged_at(judged, headers + self.card.timing.asked - TRANSLATION), self.judge, frame)
 
-    def _translated(self, asked):
-        """When a translation that is asked for then is there."""
+    def _judged_at(self, read, asked):
+        """When a packet is judged that was read, and whose translation may be asked for, at these times."""
         stood, asked = self._stood, max(asked, self._asked + ASK_PACE)
         while stood and stood[0][1] <= asked:
             stood.popleft()
         if stood and stood[0][0] <= asked:
             asked = stood.popleft()[1]
         self._asked = asked
-        return asked + TRANSLATION + sum(until - since for since, until in stood)
+        answered = asked + TRANSLATION + sum(until - since for since, until in stood)
+        if answered < read:
+            stood.append((answered, read))
+        return max(read, answered)
 
     def judge(self, frame):
         """A frame reaches the window."""

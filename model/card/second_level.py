@@ -259,7 +259,7 @@ class SecondLevel:
             gone = self.card.loop.now_ns + lag + GONE
             times = [gone + k * CYCLE_NS for k in range(len(retired))]
             life.matcher.leaving.extend(times)
-            self.prefetcher.left(zip(retired, times))
+            self.prefetcher.left(zip(retired, times, strict=True))
             self.card.receive_path.retire(life, lag, self._newest)
             self.prefetcher.look(life, lag + GONE)
 

@@ -8,6 +8,7 @@ from ...link import Link
 from ..card import TimedCard
 from ..receive import TimedReceivePath
 from ..rings import TimedRings
+from . import run
 from .cells import cell
 from .host_side import CompiledPcie, Draws
 from .machine import Machine
@@ -48,7 +49,7 @@ class CompiledRings(TimedRings):
 class CompiledReceivePath(TimedReceivePath):
     """:class:`TimedReceivePath` of the packets that are not as they should be."""
 
-    _mac_free = cell(CARD, "mac_free")
+    _mac_free, _window_free = cell(CARD, "mac_free"), cell(CARD, "window_free")
 
     def __init__(self, card):
         self.cells = card.cells
@@ -57,6 +58,9 @@ class CompiledReceivePath(TimedReceivePath):
     def judge(self, frame):
         super().judge(frame)
         self.card.refresh()
+
+    def _judged_at(self, read, asked):
+        return run.judged_at(self.card.machine.table, self.card.number, read, asked)
 
     @property
     def waits(self):

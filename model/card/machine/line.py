@@ -4,11 +4,12 @@ its QP's. All others are Python's."""
 from weft.hdl import abi, wire
 
 from ...machine_code import compiled, inlined
-from ..timing import BEAT_BYTES, HALF_PS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, SHORT
+from ..receive import ASK_PACE, TRANSLATION, WINDOW
+from ..timing import BEAT_BYTES, HALF_PS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES
 from ..write_engine import STREAM
 from .events import edge, push
 from .frames import copy_pages, free_frame
-from .state import BUFFERED, JUDGE, PAGE
+from .state import BUFFERED, JUDGE, PAGE, STOOD
 from .table import world
 from .write_engine import NO_KEY, behind, stream
 
@@ -62,6 +63,31 @@ def send(t, c, handle, time):
 
 
 @compiled
+def judged_at(t, c, read, asked):
+    """When a packet is judged that was read, and whose translation may be asked for, at these times."""
+    w = world(t)
+    card, stood = w.card[c], w.stood
+    asked = max(asked, card.asked_at + ASK_PACE)
+    while card.stood_head != card.stood_tail and stood[c, card.stood_head & (STOOD - 1), 1] <= asked:
+        card.stood_head += 1
+    if card.stood_head != card.stood_tail and stood[c, card.stood_head & (STOOD - 1), 0] <= asked:
+        asked = stood[c, card.stood_head & (STOOD - 1), 1]
+        card.stood_head += 1
+    card.asked_at = asked
+    held = 0.0
+    for at in range(card.stood_head, card.stood_tail):
+        held += stood[c, at & (STOOD - 1), 1] - stood[c, at & (STOOD - 1), 0]
+    answered = asked + TRANSLATION + held
+    if answered < read:
+        if card.stood_tail - card.stood_head == STOOD:
+            raise OverflowError("too many translations of a compiled card wait for their packets")
+        one = stood[c, card.stood_tail & (STOOD - 1)]
+        one[0], one[1] = answered, read
+        card.stood_tail += 1
+    return max(read, answered)
+
+
+@compiled
 def deliver(t, c, handle, time):
     """A frame arrives at a card, whose window will judge it."""
     w = world(t)
@@ -70,9 +96,8 @@ def deliver(t, c, handle, time):
     begin = max(card.mac_free, time) + PREAMBLE_BYTES * 8 / card.gbps
     card.mac_free = begin + (found.bytes + LINE_OVERHEAD_BYTES - PREAMBLE_BYTES) * 8 / card.gbps
     last = begin + (found.bytes - 1) // BEAT_BYTES * BEAT_BYTES * 8 / card.gbps
-    judged = edge(last - HALF_PS) + card.judge
-    if found.bytes <= SHORT:
-        judged = max(judged, edge(begin + BEAT_BYTES * 8 / card.gbps - HALF_PS) + card.asked)
+    judged = judged_at(w.t, c, edge(last - HALF_PS) + card.judge,
+                       edge(begin + BEAT_BYTES * 8 / card.gbps - HALF_PS) + card.asked - TRANSLATION)
     found.judged, found.number, found.next = max(judged, g.now), g.number, -1
     g.number += 1
     if card.rx_count:
@@ -93,7 +118,7 @@ def next_arrival(w, c):
     if card.rx_count:
         card.rx_head = w.frame[handle & mask].next
         behind = w.frame[card.rx_head & mask]
-        push(w.t, behind.judged, behind.number, JUDGE, c, 0)
+        push(w.t, max(behind.judged, w.g[0].now), behind.number, JUDGE, c, 0)
     return handle
 
 
@@ -129,6 +154,7 @@ def judge(t, c, handle):
     card.rx_frames += 1
     card.rx_packets += 1
     card.rx_bytes += length
+    card.window_free = now + WINDOW
     first = min(length, PAGE - va % PAGE)
     stream(w.t, c, now + card.place, STREAM, va, first, 0, length - first, NO_KEY)
     free_frame(w, handle)

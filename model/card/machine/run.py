@@ -8,6 +8,7 @@ from .events import call_at, pop, top
 from .frame_merge import merge_again, merge_look
 from .frames import free_frame, full, new_frame
 from .line import judge, line, next_arrival, send
+from .line import judged_at as arrival_judged_at
 from .pcie import complete, draws_run_out, new_read, release, waits
 from .pcie import down as begin_down
 from .pcie import line as ask_line
@@ -34,6 +35,7 @@ from .state import (
     MERGING,
     NEXT_FRAME,
     PACKET,
+    PASSED,
     RAW,
     RAW_FRAMED,
     RAW_LANE,
@@ -50,13 +52,13 @@ from .state import (
     WANT,
 )
 from .table import world
-from .transmit import answered, choose, enter, frame_next, read_raw, turn, want
+from .transmit import answered, choose, enter, frame_next, pass_empty, read_raw, turn, want
 from .write_engine import ask, look, look_again, placed, stream
 
 RAW_RING = 0     # of a job; those of the streams are behind it
 HERE = Path(__file__).parent
 NUMBERS = ("hdl/abi.py", "hdl/wire.py",
-           *(f"model/card/{name}.py" for name in ("pcie", "timing", "transmit", "write_engine")))
+           *(f"model/card/{name}.py" for name in ("pcie", "receive", "timing", "transmit", "write_engine")))
 entry = entries((*sorted(HERE.glob("*.py")), *(HERE.parents[2] / name for name in NUMBERS)))
 
 
@@ -144,6 +146,9 @@ def event(t, kind, c, a):
     w = world(t)
     card, g = w.card[c], w.g[0]
     if kind == JUDGE:
+        if g.now < card.window_free:
+            call_at(w, card.window_free, JUDGE, c, 0)
+            return DONE
         handle = next_arrival(w, c)
         if not judge(w.t, c, handle):
             g.a = handle
@@ -174,6 +179,8 @@ def event(t, kind, c, a):
                 return GRANTED
     elif kind == WAKE:
         card.program = START
+    elif kind == PASSED:
+        pass_empty(w, c)
     elif kind == FINISH:
         g.a = a
         return FINISHED
@@ -238,6 +245,12 @@ def down(t, c, size):
     """See :func:`weft.model.card.machine.pcie.down`."""
     w = world(t)
     return begin_down(w.t, c, size)
+
+
+@entry
+def judged_at(t, c, read, asked):
+    """See :func:`weft.model.card.machine.line.judged_at`."""
+    return arrival_judged_at(t, c, read, asked)
 
 
 @entry

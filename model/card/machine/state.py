@@ -10,7 +10,7 @@ import numpy as np
 from ..write_engine import ANSWERS, CLIENTS, TICKETS
 
 # Kinds of events.
-ANSWER, FRAMED, WAKE, JUDGE, FINISH, TURN, LOOK, MERGE, RAW_FRAMED, COMPLETE = range(10)
+ANSWER, FRAMED, WAKE, JUDGE, FINISH, TURN, LOOK, MERGE, RAW_FRAMED, COMPLETE, PASSED = range(11)
 # Why machine code returns to Python: nothing left to do, or something that Python does, see ``machine.py``.
 DONE, HEAD, NEXT, RAW, SEND, SEND_RAW, PACKET, ANSWERED, FINISHED, REFILL, GROW, GRANTED = range(12)
 # Steps of the transmit path, three bits each in a program.
@@ -19,7 +19,7 @@ STEP_BITS = 4
 SEND_STREAM, AGAIN_STREAM = 0, 1
 DATA_LANE, RAW_LANE = 0, 1
 JOBS, SLOTS, WRITES, BUFFERED, DRAWS, WORKS, LINES, FREED = 512, 96, 4096, 1024, 8192, 1 << 14, 1024, 1024
-GROUPS, STORES, TOLD, MERGING, TAGS = 4096, 128, 64, 64, 256
+GROUPS, STORES, TOLD, MERGING, TAGS, STOOD, EMPTY = 4096, 128, 64, 64, 256, 16, 16
 WRITE_FIELDS, TOLD_FIELDS = 5, 3
 SPARE_DRAWS = 512     # more than one event takes
 PAGE = 4096
@@ -57,7 +57,7 @@ CARD = _dtype(
     "retire retire_raw room merge_free merge_next hold_at pass_end raw_read raw_passed raw_from "
     "rows_end slot_free "
     # line and receive
-    "loss delay mac_free judge asked place",
+    "loss delay mac_free asked_at window_free judge asked place",
     "used0 used1 used2 trusted runs1 runs2 max_payload split write_header message_header completion_header write_head "
     "write_tail owner keyed ticket placed told group_head group_tail stored_head stored_tail stored_beats grant_begun "
     "line_head line_tail line_client answer_head answer_tail "
@@ -65,7 +65,7 @@ CARD = _dtype(
     "merge_head0 merge_tail0 merge_head1 merge_tail1 holds hold_index merge_turn pass_lane pass_index raw_behind "
     "buffered_head buffered_tail beats "
     "tx_places rx_beats lane ready0 ready1 raw_ready program slow compiled_line peer mac ip qpn_width "
-    "rx_head rx_tail rx_count "
+    "rx_head rx_tail rx_count stood_head stood_tail jobs_asked empty_head empty_tail "
     "tx_packets tx_retransmissions tx_bytes rx_frames rx_packets rx_bytes sent0 sent1 sent2 sent3 "
     "lost0 lost1 lost2 lost3")
 LANE = _dtype("", "free head tail asking_head asking_tail freed_head freed_tail")
@@ -81,7 +81,7 @@ MR = _dtype("", "valid tag access pd va length pte small")
 
 World = namedtuple("World", "t g heap card lane job done rows asking stream work frame bytes read writes buffered "
                    "draws line_draws qp mr page lines freed asks groups stored tickets told merging "
-                   "free_at answers")
+                   "free_at answers stood empty")
 
 
 def blank(cards, params, frames, size):
@@ -102,7 +102,8 @@ def blank(cards, params, frames, size):
         freed=np.zeros((cards, FREED, 6)), asks=np.zeros((cards, CLIENTS, 3)), groups=np.zeros((cards, GROUPS, 8)),
         stored=np.zeros((cards, STORES, 2)), tickets=np.zeros((cards, TICKETS, 2)),
         told=np.zeros((cards, TOLD, TOLD_FIELDS)), merging=np.zeros((cards, 2, MERGING, 5)),
-        free_at=np.zeros((cards, TAGS)), answers=np.zeros((cards, ANSWERS, 2)))
+        free_at=np.zeros((cards, TAGS)), answers=np.zeros((cards, ANSWERS, 2)),
+        stood=np.zeros((cards, STOOD, 2)), empty=np.zeros((cards, EMPTY), np.int64))
     w.read.next[:-1] = np.arange(1, len(w.read))    # place 0 is the head of the free ones
     w.g[0].top_time = np.inf
     return w

@@ -77,4 +77,6 @@ else:
             carray(pointer(t[27, 0]), (t[27, 1], t[27, 2], t[27, 3], t[27, 4]), F8),
             carray(pointer(t[28, 0]), (t[28, 1], t[28, 2]), F8),
             carray(pointer(t[29, 0]), (t[29, 1], t[29, 2], t[29, 3]), F8),
+            carray(pointer(t[30, 0]), (t[30, 1], t[30, 2], t[30, 3]), F8),
+            carray(pointer(t[31, 0]), (t[31, 1], t[31, 2]), I8),
         )

@@ -8,6 +8,7 @@ from ...machine_code import compiled, inlined
 from ..pcie import SOURCES, WEIGHED
 from ..timing import BEAT_BYTES, CYCLE_NS
 from ..transmit import (
+    BEHIND,
     CHOSEN_MAX,
     FIFO_BEATS,
     HEADER,
@@ -18,6 +19,7 @@ from ..transmit import (
     ROWS_AHEAD,
     SEALED,
     TAKEN,
+    THROUGH,
     TRANSLATE,
 )
 from .events import call_at, edge
@@ -29,6 +31,7 @@ from .state import (
     BUFFERED,
     DATA_LANE,
     DONE,
+    EMPTY,
     FRAMED,
     FREED,
     GROW,
@@ -36,6 +39,7 @@ from .state import (
     JOBS,
     NEXT,
     PAGE,
+    PASSED,
     RAW_FRAMED,
     RAW_LANE,
     SEND_STREAM,
@@ -67,7 +71,7 @@ def choose(t, c):
         if not new.active and card.ready0:
             g.a = SEND_STREAM
             return HEAD
-        card.full = lane.asking_tail - lane.asking_head >= CHOSEN_MAX
+        card.full = lane.asking_tail - lane.asking_head + card.empty_tail - card.empty_head >= CHOSEN_MAX
         if card.full or not (again.active or new.active):
             return DONE
         if not again.active:
@@ -178,6 +182,9 @@ def enter(w, c, which, frame, length, ring, last, lag, first, first_left, second
         lane.asking_tail += 1
         if lane.asking_tail - lane.asking_head == 1:
             want(w, c, which)
+    elif lane.asking_tail - lane.asking_head > BEHIND:
+        w.empty[c, card.empty_tail & (EMPTY - 1)] = card.jobs_asked + lane.asking_tail - lane.asking_head
+        card.empty_tail += 1
     if which == DATA_LANE and lane.tail - lane.head == 1:
         frame_next(w.t, c)
 
@@ -205,6 +212,25 @@ def want(w, c, which):
 
 
 @inlined
+def first_empty(w, c):
+    """The number of the job that the oldest packet without payload before the translation follows, or none: -1."""
+    card = w.card[c]
+    return w.empty[c, card.empty_head & (EMPTY - 1)] if card.empty_head != card.empty_tail else -1
+
+
+@inlined
+def pass_empty(w, c):
+    """A packet without payload has passed the translation."""
+    card = w.card[c]
+    ahead = first_empty(w, c)
+    card.empty_head += 1
+    if card.full:
+        wake_at(w, c, w.g[0].now + TAKEN)
+    if first_empty(w, c) == ahead:
+        call_at(w, w.g[0].now + THROUGH, PASSED, c, 0)
+
+
+@inlined
 def take_read(w, c, which):
     """That read."""
     card, lane = w.card[c], w.lane[c, which]
@@ -226,8 +252,11 @@ def take_read(w, c, which):
         lane.freed_head += 1
     if not (job.first_left or job.second_left):
         lane.asking_head += 1
+        card.jobs_asked += which == DATA_LANE
         if card.full:
             wake_at(w, c, w.g[0].now + TAKEN)
+        if which == DATA_LANE and first_empty(w, c) - card.jobs_asked == BEHIND:
+            call_at(w, w.g[0].now + THROUGH, PASSED, c, 0)
     return new_read(w, c, -(-(address % 4 + length) // 4) * 4, -(-(address % 64 + length) // 64),
                     -(-(address % 128 + length) // 128), -(-(address % 256 + length) // 256), which, number, slot, -1)
 
