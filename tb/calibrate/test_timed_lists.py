@@ -43,13 +43,16 @@ class _Bench:
         self.card.registers["prefetch_depth"], self.card.registers["prefetch_watermark"] = depth, depth
         self.card.registers["retransmit_slack"] = 1
         self.life = TimedLife(64, self.memory, lambda line: True, qpn=QPN, generation=GENERATION, psn=0, line=lines[0])
-        self.retired, self.reads = [], []
+        self.retired, self.left, self.reads, self.looks = [], [], [], []
         self.card.receive_path.retire = self._retire
         self.card.pcie.line, self._read = self._asked, self.card.pcie.line
+        prefetcher = self.card.second_level.prefetcher
+        look, prefetcher._look = prefetcher._look, lambda *life: (self.looks.append(self.loop.now_ns), look(*life))
 
     def _retire(self, life, lag, ticket):
         while life.matcher.retired:
             self.retired.append(life.matcher.retired.popleft().rsn)
+            self.left.append(self.loop.now_ns + lag)
 
     def _asked(self, time_ns, client, read):
         self.reads.append(read.bytes // abi.BLOCK_BYTES)
@@ -85,10 +88,37 @@ def test_reasons_to_look_at_a_list_that_is_to_be_looked_at_are_one():
     bench = _Bench([0], depth=1)
     for _ in range(5):
         bench.link(0)
-    assert len(bench.card.second_level.prefetcher._work) == 1
+    bench.pass_ns(TIMING.linked + CYCLE_NS)
+    assert len(bench.looks) == 0        # it was taken, and its look is under way
     bench.link(1)
     bench.pass_ns(LATENCY_NS / 2)
-    assert bench.reads == [1]
+    assert len(bench.looks) == 2 and bench.reads == [1]
+
+
+def test_a_node_that_ended_is_in_the_cache_until_it_leaves():
+    alone, followed = [], []
+    for times, follows in ((alone, False), (followed, True)):
+        bench = _Bench([0, 1, 2], depth=2)
+        bench.link(3)
+        bench.pass_ns(10 * LATENCY_NS)
+        nodes, entries = bench.life.matcher, bench.card.second_level.prefetcher._free
+        free = entries(bench.loop.now_ns)
+        begin = bench.loop.now_ns
+        bench.header(0)
+        bench.header(1)
+        if follows:     # and passes over the node that the others ended
+            bench.loop.call_in(2 * CYCLE_NS, bench.header, 2)
+        while nodes.nodes[0].rsn == 0:
+            bench.pass_ns(CYCLE_NS)
+        assert nodes.cached(bench.loop.now_ns) == 2 and entries(bench.loop.now_ns) == free and not bench.retired
+        while nodes.cached(bench.loop.now_ns) == 2:
+            bench.pass_ns(CYCLE_NS)
+        assert bench.retired == [0] and entries(bench.loop.now_ns) == free + 1
+        times += [bench.left[0] - begin, bench.loop.now_ns - begin]
+        assert len(bench.reads) == 2        # its place is not seen yet
+        bench.pass_ns(10 * LATENCY_NS)
+        assert len(bench.reads) == 3 and sum(bench.reads) == 3
+    assert all(late > early for late, early in zip(alone, followed, strict=True))
 
 
 def test_waiting_headers_are_tried_one_after_the_other():
