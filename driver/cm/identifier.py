@@ -158,7 +158,7 @@ class Identifier:
         try:
             self._ready_qp(self.connection.mine)
             if self.connection.state is State.REP_RCVD:
-                self.connection.establish()
+                self.connection.establish(self.agent.now())
                 record.type = EventType.ESTABLISHED
                 return
         except PyverbsRDMAError:
@@ -169,7 +169,7 @@ class Identifier:
         """The program's own QP is ready: the peer hears that."""
         with self.lock:
             self._check_state("Failed to Complete an active connection request", State.REP_RCVD)
-            self.connection.establish()
+            self.connection.establish(self.agent.now())
 
     def reject_request(self, private_data):
         with self.lock:

@@ -104,6 +104,7 @@ class Connection:
         self.status, self.private_data, self.peer_port, self.service_id = 0, b"", 0, 0
         self.deadline = None
         self._said, self._left, self._extensions = None, 0, 0
+        self._peer_rests_until = self._pause = 0
 
     @property
     def _interval(self):
@@ -146,11 +147,21 @@ class Connection:
                   responder_resources=offer.responder_resources, initiator_depth=offer.initiator_depth,
                   rnr_retry_count=offer.rnr_retry_count, srq=offer.srq, **fields)
 
-    def establish(self, private_data=b""):
-        """The QP is ready to receive: REP_RCVD to ESTABLISHED."""
-        self.state, self.deadline = State.ESTABLISHED, None
+    def establish(self, now, private_data=b""):
+        """The QP is ready to receive: REP_RCVD to ESTABLISHED.
+
+        Nobody answers an RTU; the peer asks for one that got lost by its REP. A peer that was asked for patience does
+        not do so before that is over, so meanwhile it is told again, after one interval, two more, four more ...
+        """
+        self.state = State.ESTABLISHED
         self._said = (Attribute.RTU, private_data, {})
-        self._say(Attribute.RTU, private_data)
+        self._tell_ready(now, self._interval)
+
+    def _tell_ready(self, now, pause):
+        self._repeat()
+        self._pause, self.deadline = pause, None
+        if now + pause < self._peer_rests_until:
+            self._wait(now + pause)
 
     def reject(self, reason=RejectReason.CONSUMER_DEFINED, private_data=b""):
         """Refuse it, or give it up before it is established."""
@@ -215,6 +226,7 @@ class Connection:
         elif self.state is State.REP_RCVD:
             self._say(Attribute.MRA, answered=Answered.REP, timeout=SERVICE_TIMEOUT)
             self._expect_program(now, ack_timeout_ns(SERVICE_TIMEOUT))
+            self._peer_rests_until = now + ack_timeout_ns(SERVICE_TIMEOUT)
         elif self.state is State.ESTABLISHED and self._said is not None:
             self._repeat()
 
@@ -232,7 +244,6 @@ class Connection:
             self._news(News.DISCONNECTED)
 
     def _on_mra(self, message, now):
-        # An RTU that gets lost behind an MRA of REP is asked for when the MRA's time is over: after a second.
         asked = {State.REQ_SENT: Answered.REQ, State.REP_SENT: Answered.REP}.get(self.state)
         if message.answered is asked and asked is not None and self._extensions:
             self._extensions -= 1
@@ -270,6 +281,8 @@ class Connection:
         elif self.state in (State.REQ_SENT, State.REP_SENT, State.REQ_RCVD, State.REP_RCVD):
             self.reject(RejectReason.TIMEOUT)
             self._news(News.UNREACHABLE, -errno.ETIMEDOUT)
+        elif self.state is State.ESTABLISHED:
+            self._tell_ready(now, 2 * self._pause)
         elif self.state is State.DREQ_SENT:
             self._rest(now)
             self._news(News.DISCONNECTED)

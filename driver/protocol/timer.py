@@ -39,8 +39,9 @@ class ProgressTimer:
     probe_ns : int
         Least silence before the first probe; about two round trips and a margin.
     timeout_ns : int
-        Longest time between two probes, and the unit of ``retry_cnt``; 0 waits for ever, as ``timeout`` 0 in the
-        verbs, with at most 2^``LONGEST_LOG2`` times ``probe_ns`` between two probes.
+        Longest time between two probes, and the unit of ``retry_cnt``, not less than ``probe_ns``: each retry has its
+        probe. 0 waits for ever, as ``timeout`` 0 in the verbs, with at most 2^``LONGEST_LOG2`` times ``probe_ns``
+        between two probes.
     retry_cnt : int
         As in the verbs.
 
@@ -57,15 +58,20 @@ class ProgressTimer:
     LONGEST_LOG2 = 6
 
     def __init__(self, probe_ns, timeout_ns, retry_cnt):
-        self.timeout_ns, self.retry_cnt = timeout_ns, retry_cnt
         self.round_trip = RoundTrip(probe_ns)
-        self._longest_ns = timeout_ns or probe_ns << self.LONGEST_LOG2
+        self.limit(timeout_ns, retry_cnt)
         self.deadline = None
         self.probes = 0
         self._asked = self._stalled = None   # when the first probe since the last sign of life, progress, was due
         self._interval = probe_ns            # to the probe behind the next one
         self._hurried = self._at_once = False
         self._lost = 0                       # times that what is next in turn got lost since the last progress
+
+    def limit(self, timeout_ns, retry_cnt):
+        """Have other limits from now on."""
+        least_ns = self.round_trip.least_ns
+        self.timeout_ns, self.retry_cnt = timeout_ns and max(timeout_ns, least_ns), retry_cnt
+        self._longest_ns = self.timeout_ns or least_ns << self.LONGEST_LOG2
 
     @property
     def probe_ns(self):

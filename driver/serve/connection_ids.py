@@ -174,7 +174,7 @@ class ConnectionId:
     def establish(self):
         """The QP is ready, after CONNECT_RESPONSE: the peer hears that."""
         self._check(State.REP_RCVD)
-        self.connection.establish()
+        self.connection.establish(self.agent.now())
 
     def reject(self, reason, param):
         """Refuse what was asked for or offered."""

@@ -172,13 +172,11 @@ class QPLife:
         self.engine.start_receiving(path, receiver)
 
     def _start_sending(self, attr):
-        probe_ns = attr.probe_timeout_ns or self.context.config.probe_timeout_ns
-        timeout_ns = ack_timeout_ns(attr.timeout)
         self.engine.start_sending((StandardSender if attr.standard else Sender)(
             psn=attr.sq_psn,
             pmtu=wire.PMTUS[attr.path_mtu],
-            probe_ns=probe_ns,
-            timeout_ns=timeout_ns and max(timeout_ns, probe_ns),
+            probe_ns=attr.probe_timeout_ns or self.context.config.probe_timeout_ns,
+            timeout_ns=ack_timeout_ns(attr.timeout),
             retry_cnt=attr.retry_cnt,
             rnr_retry=attr.rnr_retry,
             chunk_bytes=self.context.config.chunk_bytes,
@@ -206,7 +204,7 @@ class QPLife:
             self._set_timers(attr)
 
     def _set_timers(self, attr):
-        self.sender.timer.timeout_ns, self.sender.timer.retry_cnt = ack_timeout_ns(attr.timeout), attr.retry_cnt
+        self.sender.timer.limit(ack_timeout_ns(attr.timeout), attr.retry_cnt)
         self.sender.rnr_retry = attr.rnr_retry
 
     # ------------------------------------------------------------------------------------- endings

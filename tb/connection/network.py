@@ -90,7 +90,7 @@ class Program:
         assert connection is self.connection
         self.news.append(news)
         if connection.state is State.REP_RCVD:
-            connection.establish()
+            connection.establish(self.network.now)
 
     def connect(self, ip, port=7471, offer=OFFER, private_data=b"please"):
         self.connection = self.agent.connect(ip, port, offer, private_data, self.network.now, self.hear)

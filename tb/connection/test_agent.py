@@ -5,6 +5,7 @@ import pytest
 from weft.driver.connection.connection import News, Offer, State
 from weft.driver.connection.messages import Attribute, RejectReason, parse
 from weft.driver.connection.service import gid_of
+from weft.driver.protocol.timer import ack_timeout_ns
 from weft.tb.connection.network import DELAY_NS, OFFER, PATIENCE, Faults, Network, Program
 
 BAD = Faults(loss=0.2, repeat=0.2, late=0.3)
@@ -69,6 +70,29 @@ def test_an_answer_that_gets_lost_is_said_again_when_it_is_asked_for(lost, again
                 "RTU": lambda: server.state is State.ESTABLISHED}[lost]
     assert network.run(answered)
     assert kinds(network, source).count(lost) == 2 and kinds(network, 3 - source).count(again) == 2
+
+
+@pytest.mark.parametrize("lost", [1, 2, 5])
+def test_a_peer_that_was_asked_for_patience_hears_again_that_it_is_over(lost):
+    """REP came twice, so MRA asks for a second; then RTU gets lost, and is not waited for as long as that."""
+    network = Network(1)
+    server, client = Program(network, 2), Program(network, 1)
+    server.listen()
+    client.hear = lambda connection, news: client.news.append(news)     # its program takes its time
+    client.connect(2)
+    network.run(lambda: client.state is State.REP_RCVD)
+    network.send(*network.sent[-1])
+    assert network.run(lambda: server.connection.deadline - network.now > 1_000_000_000)
+    assert kinds(network, 1) == ["REQ", "MRA"]
+    start, network.faults = network.now, Faults(loss=1.0)
+    client.connection.establish(network.now)
+    network.run(lambda: kinds(network, 1).count("RTU") == lost)
+    network.faults = Faults()
+    assert network.run(lambda: server.state is State.ESTABLISHED)
+    assert network.now - start == ((1 << lost) - 1) * ack_timeout_ns(PATIENCE.response_timeout) + DELAY_NS
+    network.run()
+    assert client.state is State.ESTABLISHED and network.now - start < 1_100_000_000, "it is told for ever"
+    assert kinds(network, 1).count("RTU") == 14 and kinds(network, 2) == ["REP", "REP"]
 
 
 @pytest.mark.parametrize("run", range(8))

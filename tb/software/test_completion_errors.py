@@ -122,7 +122,7 @@ def test_answers_nobody_takes_do_not_end_the_connection():
     gone = [True]
     for link in pair.pair.links:
         link.drop = lambda frame: gone[0] and frame[wire.BTH_OFFSET] == wire.Opcode.ACKNOWLEDGE
-    a.qp.sender.timer.timeout_ns = 0
+    a.qp.sender.timer.limit(0, 7)
     pair.settle(3_000_000)
     assert b.qp.qp_state is QPState.RTS and b.qp.sender.counts["rests"]
     gone[0] = False

@@ -126,6 +126,19 @@ def test_dead_peer_exhausts_the_retries():
     assert 0 <= pair.loop.now_ns - start - probe_ns - 4 * timeout_ns < 20_000
 
 
+@pytest.mark.parametrize("timeout", [1, 3])
+def test_a_timeout_shorter_than_the_silence_before_a_probe_leaves_every_retry_its_probe(timeout):
+    pair = make_pair()
+    ends = make_endpoints(pair, 4_096, retry_cnt=7, timeout=timeout)
+    forth, back = pair.links
+    back.drop = lambda frame: back.sent.total() < 8      # seven answers get lost
+    assert [wc.status for wc in one_write(pair, ends)] == [WCStatus.SUCCESS]
+    forth.sent.clear()
+    forth.drop = lambda frame: True
+    assert [wc.status for wc in one_write(pair, ends)] == [WCStatus.RETRY_EXC_ERR]
+    assert forth.sent[wire.Opcode.PROBE] == 8
+
+
 def test_receiver_not_ready():
     pair = make_pair()
     ends = make_endpoints(pair, 4_096, rnr_retry=2)

@@ -50,6 +50,17 @@ def test_a_network_that_fails_regularly_does_not_take_what_every_probe_brings(pe
     assert tries
 
 
+@pytest.mark.parametrize(("probe_ns", "timeout_ns"), [(100, 1_000), (300, 70), (100, 0)])
+def test_limits_that_are_set_later_are_those_it_could_have_begun_with(probe_ns, timeout_ns):
+    timers = ProgressTimer(probe_ns, timeout_ns, 3), ProgressTimer(probe_ns, 400, 1)
+    timers[1].limit(timeout_ns, 3)
+    for timer in timers:
+        timer.progress(0)
+    first, later = (probes_until_exhausted(timer, 0, 50_000) for timer in timers)
+    assert first == later
+    assert first[1] == (probe_ns + 4 * max(timeout_ns, probe_ns) if timeout_ns else None)
+
+
 @pytest.mark.parametrize("retries", [0, 2, 7])
 def test_the_end_depends_on_the_timeout_alone(retries):
     ends = set()
