@@ -367,6 +367,8 @@ class TimedTransmitPath(TransmitPath):
         start = max(self._line_free, ready)
         wire_bytes = max(length, wire.MIN_FRAME_BYTES) + LINE_OVERHEAD_BYTES
         self._line_free = start + wire_bytes * 8 / gbps
+        while self._buffered and self._buffered[0][1] <= self.card.loop.now_ns:
+            self._beats -= self._buffered.popleft()[2]
         self._buffered.append((start, start + length * 8 / gbps, beats))
         self._beats += beats
         self.card.send_frame(frame, start + (PREAMBLE_BYTES + length) * 8 / gbps)

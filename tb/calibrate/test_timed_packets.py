@@ -138,3 +138,12 @@ def test_a_packet_without_payload_takes_a_place_until_it_has_passed_the_translat
         left.append(len(lane.empty))
     cycles = int(THROUGH / CYCLE_NS)
     assert left == [2] * (cycles - 1) + [1] * cycles + [0] * (7 - 2 * cycles)
+
+
+def test_what_has_left_the_send_buffer_is_forgotten_though_no_payload_follows(card):
+    """A card that only answers sends raw frames alone."""
+    path, loop = card.transmit_path, card.loop
+    for _ in range(100):
+        path._line(b"", 126, loop.now_ns, 2)
+        loop.run(loop.now_ns + 100)
+    assert len(path._buffered) == 1 and path._beats == 2

@@ -25,6 +25,12 @@ def line(w, c, length, ready, beats):
     card = w.card[c]
     start = max(card.line_free, ready)
     card.line_free = start + (max(length, SHORTEST) + LINE_OVERHEAD_BYTES) * 8 / card.gbps
+    while card.buffered_head != card.buffered_tail:
+        first = w.buffered[c, card.buffered_head & (BUFFERED - 1)]
+        if first[1] > w.g[0].now:
+            break
+        card.beats -= int(first[2])
+        card.buffered_head += 1
     if card.buffered_tail - card.buffered_head == BUFFERED:
         raise OverflowError("too many frames in the send buffer of a compiled card")
     one = w.buffered[c, card.buffered_tail & (BUFFERED - 1)]
