@@ -69,6 +69,8 @@ class CardParams:
         Descriptors a ring reader may hold or have in flight.
     inline_bytes : int
         Bytes of payload that a descriptor may bring along: 0 or ``abi.INLINE_MAX``.
+    straddle : bool
+        The hard block puts up to four completions into a beat of RC, and must be configured so.
     """
 
     name: str
@@ -93,6 +95,7 @@ class CardParams:
     tx_buffer_beats: int = 256
     ring_prefetch: int = 16
     inline_bytes: int = INLINE_MAX
+    straddle: bool = False
 
     def __post_init__(self):
         for field in ("qps", "mrs", "ptes", "window_bits", "cache_entries", "bulk_slot_bytes",
