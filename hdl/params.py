@@ -70,7 +70,8 @@ class CardParams:
     inline_bytes : int
         Bytes of payload that a descriptor may bring along: 0 or ``abi.INLINE_MAX``.
     straddle : bool
-        The hard block puts up to four completions into a beat of RC, and must be configured so.
+        Up to two requests begin in a beat of RQ, and up to four completions in one of RC: the hard block must be
+        configured so. Without it a host that splits completions at 64 bytes caps reads at half the line's rate.
     """
 
     name: str

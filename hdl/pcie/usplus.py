@@ -1,4 +1,4 @@
-"""PCIe shim for the UltraScale+ hard block: 512 bit, with straddle on RC or without."""
+"""PCIe shim for the UltraScale+ hard block: 512 bit, with straddle on RQ and RC or without."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
@@ -9,7 +9,7 @@ from ..counting import count_outputs
 from ..interfaces import RegisterBus
 from ..layouts import BEAT_BITS, PushedDescriptor
 from ..stream import Skid
-from . import cq, rc, rc_straddle, rq
+from . import cq, rc, rc_straddle, rq, rq_straddle
 from .bus_master import BusMaster
 from .few_tags import FewTags
 from .read_watch import ReadWatch
@@ -55,9 +55,10 @@ class UsplusShim(wiring.Component):
     """Joins the vendor-neutral side of the card to RQ, RC, CQ and CC.
 
     A read takes a cycle before it comes to them. Throughput and latency of the parts:
-    :class:`~weft.hdl.pcie.rq.RequestShim`, :class:`~weft.hdl.pcie.rc.CompletionShim`, with straddle
-    :class:`~weft.hdl.pcie.rc_straddle.StraddledCompletionShim`, :class:`~weft.hdl.pcie.cq.RegisterShim`. Tags are the
-    card's (the hard block must be configured for client tags, with extended tags when more than 32 are used).
+    :class:`~weft.hdl.pcie.rq.RequestShim`, :class:`~weft.hdl.pcie.rc.CompletionShim`,
+    :class:`~weft.hdl.pcie.cq.RegisterShim`; with straddle :class:`~weft.hdl.pcie.rq_straddle.StraddledRequestShim`,
+    :class:`~weft.hdl.pcie.rc_straddle.StraddledCompletionShim`. Tags are the card's (the hard block must be configured
+    for client tags, with extended tags when more than 32 are used).
 
     Parameters
     ----------
@@ -115,7 +116,7 @@ class UsplusShim(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.requests = requests = rq.RequestShim()
+        m.submodules.requests = requests = rq_straddle.StraddledRequestShim() if self._straddle else rq.RequestShim()
         m.submodules.completions = completions = (
             rc_straddle.StraddledCompletionShim() if self._straddle else rc.CompletionShim())
         m.submodules.registers = registers = cq.RegisterShim()
