@@ -14,7 +14,6 @@ UNIT_LINES = (1, 2, 4)        # how finely the host may split completions, fines
 LONG_BEATS = (None, 3, 4)     # a completion of so many beats crosses a boundary of the next finer unit
 TRUST = 64                    # such completions in a row, before a unit is counted on
 AMOUNT_BITS = 7
-SHORT_ENDS = 2                # completions of a request that may be shorter than a line: the first and the last
 
 
 class CompletionRoom(wiring.Component):
@@ -31,8 +30,9 @@ class CompletionRoom(wiring.Component):
     link of Gen3 x16 (84 bytes), 1.25 on RC (five quarters of a beat) and one in the card: the buffer is emptied faster
     than it fills, which PG213 names as the other way to keep it from overflowing ("Straddle Option on RC Interface").
     What comes faster than one per cycle are completions of up to ten double words, which only the ends of a request
-    can be. So a request counts as two completions, one if it has one line; and as another for every four lines, in
-    case the hard block does not fill its beats: 1.77 cycles for a line would still do.
+    can be. So a request counts as a completion for each end that is not that of a line, and as another for every four
+    lines, in case the hard block does not fill its beats: 1.77 cycles for a line would still do. One of up to two lines
+    counts as what it brings.
 
     Parameters
     ----------
@@ -98,8 +98,9 @@ class CompletionRoom(wiring.Component):
 
     def _piled_up(self):
         """How many of them may be in the buffer at a time, with straddle."""
-        lines = self._completions(1)
-        return Mux(lines == 1, 1, SHORT_ENDS + lines[2:])
+        lines, begin = self._completions(1), self.i.p.address[:exact_log2(LANES)]
+        end = (begin + self.i.p.dwords)[:exact_log2(LANES)]
+        return Mux(lines <= 2, lines, ((lines + 3) >> 2) + begin.any() + end.any())
 
     def _trusted_units(self, m):
         """A bit for each unit that may be counted on; that of the coarsest such unit allows most."""

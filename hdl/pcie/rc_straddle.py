@@ -42,7 +42,7 @@ def read_sideband(m, user, row):
     m.d.comb += row.discontinue.eq(user.discontinue)
     for tlp in range(TLPS):
         end = user.eop_pointers[tlp]
-        for slot in range(SLOTS):
+        for slot in range(tlp, SLOTS):      # each of those before it has one
             with m.If(user.is_sop[tlp] & (user.sop_pointers[tlp] == slot)):
                 m.d.comb += begins[slot].eq(1)
             with m.If(user.is_eop[tlp] & (end[2:] == slot)):

@@ -270,13 +270,14 @@ async def headers_in_flight_are_those_of_the_buffer(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms", skip=not STRADDLE)
 async def finely_split_completions_count_for_little(dut):
-    """With straddle a read counts as two completions and one for every four lines, one of a line as one; and there are
-    never more lines than the buffer has."""
+    """With straddle a read of more than two lines counts as a completion for every four, and one for each end that is
+    not that of a line; and there are never more lines than the buffer has."""
     await start_clock(dut)
     bench = Bench(dut, latency=300, rcb=64, split_all=True)
     dut.cfg_max_read_req.value = 3
     places = PARAMS.bulk_tags - PARAMS.bulk_tags // BULK_SHARE * (BULKS - 1)
-    for at, length, completions in ((0, 1024, 6), (60, 964, 6), (60, 8, 2), (0, 64, 1), (8, 256, 3), (0, 448, 3)):
+    for at, length, completions in ((0, 1024, 4), (60, 964, 5), (60, 956, 6), (0, 960, 4), (0, 836, 5), (60, 8, 2),
+                                    (0, 64, 1), (8, 256, 4), (0, 448, 2), (0, 128, 2), (60, 72, 3)):
         bench.completer.most_headers = bench.completer.most_lines = 0
         await bench.bulk_client(0, [[(0x10000 + 0x1000 * k + at, length)] for k in range(2 * places)])
         lines = (at + length + 63) // 64

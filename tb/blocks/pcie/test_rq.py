@@ -119,6 +119,13 @@ async def no_credits(dut):
     await start_clock(dut)
     bench = Bench(dut)
     dut.nonposted_credits.value = 0
+    for some in (2, 4, 8):
+        bench.read()
+        await ClockCycles(dut.clk, 20)
+        assert bench.rq.empty()
+        dut.nonposted_credits.value = some
+        await bench.packet()
+        dut.nonposted_credits.value = 0
     reads = [bench.read() for _ in range(5)]
     for _ in range(5):
         bench.write(40)
