@@ -69,6 +69,9 @@ class CardParams:
         Descriptors a ring reader may hold or have in flight.
     inline_bytes : int
         Bytes of payload that a descriptor may bring along: 0 or ``abi.INLINE_MAX``.
+    straddle : bool
+        Up to two requests begin in a beat of RQ, and up to four completions in one of RC: the hard block must be
+        configured so. Without it a host that splits completions at 64 bytes caps reads at half the line's rate.
     """
 
     name: str
@@ -93,6 +96,7 @@ class CardParams:
     tx_buffer_beats: int = 256
     ring_prefetch: int = 16
     inline_bytes: int = INLINE_MAX
+    straddle: bool = False
 
     def __post_init__(self):
         for field in ("qps", "mrs", "ptes", "window_bits", "cache_entries", "bulk_slot_bytes",

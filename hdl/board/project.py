@@ -10,14 +10,15 @@ from .vendor import CMAC, PCIE
 VENDOR_ID, DEVICE_ID = "1234", "5746"     # as in simulation; a product needs its own
 
 
-def pcie_settings(vectors):
+def pcie_settings(params):
     """Of pcie4c_uscale_plus: what the card expects of it, see the integrator's guide."""
+    straddle = str(params.straddle).lower()
     return {
         "mode_selection": "Advanced", "PL_LINK_CAP_MAX_LINK_SPEED": "8.0_GT/s", "PL_LINK_CAP_MAX_LINK_WIDTH": "X16",
         "axisten_if_width": "512_bit", "axisten_freq": "250", "axisten_if_enable_client_tag": "true",
         "AXISTEN_IF_EXT_512_CQ_STRADDLE": "false", "AXISTEN_IF_EXT_512_CC_STRADDLE": "false",
-        "AXISTEN_IF_EXT_512_RQ_STRADDLE": "false", "AXISTEN_IF_EXT_512_RC_STRADDLE": "false",
-        "AXISTEN_IF_EXT_512_RC_4TLP_STRADDLE": "false",
+        "AXISTEN_IF_EXT_512_RQ_STRADDLE": straddle, "AXISTEN_IF_EXT_512_RC_STRADDLE": "false",
+        "AXISTEN_IF_EXT_512_RC_4TLP_STRADDLE": straddle,
         "extended_tag_field": "true", "pf0_dev_cap_max_payload": "1024_bytes",
         "vendor_id": VENDOR_ID, "PF0_DEVICE_ID": DEVICE_ID, "PF0_Use_Class_Code_Lookup_Assistant": "false",
         "PF0_CLASS_CODE": "020700",
@@ -25,7 +26,7 @@ def pcie_settings(vectors):
         "pf0_bar0_scale": "Kilobytes", "pf0_bar0_size": str(BAR_BYTES // 1024),
         "pf0_bar2_enabled": "true", "pf0_bar2_64bit": "false", "pf0_bar2_scale": "Kilobytes", "pf0_bar2_size": "4",
         "pf0_msi_enabled": "false", "pf0_msix_enabled": "true", "MSI_X_OPTIONS": "MSI-X_External",
-        "PF0_MSIX_CAP_TABLE_SIZE": f"{vectors - 1:03X}",
+        "PF0_MSIX_CAP_TABLE_SIZE": f"{params.msix_vectors - 1:03X}",
         "PF0_MSIX_CAP_TABLE_BIR": "BAR_1:0", "PF0_MSIX_CAP_TABLE_OFFSET": f"{MSIX_TABLE_OFFSET:08X}",
         "PF0_MSIX_CAP_PBA_BIR": "BAR_1:0", "PF0_MSIX_CAP_PBA_OFFSET": f"{MSIX_PBA_OFFSET:08X}",
     }
@@ -49,9 +50,9 @@ def _create(kind, name, settings):
     return "\n".join([*lines, f"] [get_ips {name}]", ""])
 
 
-def script(vectors, *, debug=False):
+def script(params, *, debug=False):
     """``build.tcl``: run it by ``vivado -mode batch -source build.tcl`` in the folder of the files."""
-    blocks = [_create("pcie4c_uscale_plus", PCIE, pcie_settings(vectors)), _create("cmac_usplus", CMAC, CMAC_SETTINGS)]
+    blocks = [_create("pcie4c_uscale_plus", PCIE, pcie_settings(params)), _create("cmac_usplus", CMAC, CMAC_SETTINGS)]
     if debug:
         blocks += [_create("ila", name, {
             "C_NUM_OF_PROBES": len(PROBES[name]), "C_DATA_DEPTH": 2048,
@@ -84,4 +85,4 @@ def files(params, *, debug=False):
     """``{name: text}`` of everything but the card itself."""
     top = verilog_text(rtlil_text(U50(debug=debug), TOP))
     return {f"{TOP}.v": top, "pins.xdc": pins_xdc(), "crossings.xdc": crossings_xdc(),
-            "build.tcl": script(params.msix_vectors, debug=debug)}
+            "build.tcl": script(params, debug=debug)}

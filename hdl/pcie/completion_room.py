@@ -26,6 +26,18 @@ class CompletionRoom(wiring.Component):
     passed before the first finer split may still bring more headers than there is room for, once. The hard block then
     drops a completion, and gives the read up in time.
 
+    With ``straddle`` the headers of lines are not what is short, however the host splits. A line takes 1.33 cycles on a
+    link of Gen3 x16 (84 bytes), 1.25 on RC (five quarters of a beat) and one in the card: the buffer is emptied faster
+    than it fills, which PG213 names as the other way to keep it from overflowing ("Straddle Option on RC Interface").
+    What comes faster than one per cycle are completions of up to ten double words, which only the ends of a request
+    can be. So a request counts as a completion for each end that is not that of a line, and as another for every four
+    lines, in case the hard block does not fill its beats: 1.77 cycles for a line would still do. One of up to two lines
+    counts as what it brings.
+
+    Parameters
+    ----------
+    straddle : bool
+
     Members
     -------
     i, o : In/Out(stream.Signature(ReadTlp))
@@ -39,26 +51,28 @@ class CompletionRoom(wiring.Component):
     completion: In(CompletionBeat)
     completion_valid: In(1)
 
+    def __init__(self, *, straddle=False):
+        self._straddle = straddle
+        super().__init__()
+
     def elaborate(self, platform):
         m = Module()
-        units = range(len(UNIT_LINES))
-        amounts = data.ArrayLayout(AMOUNT_BITS, len(UNIT_LINES))
+        units = range(2 if self._straddle else len(UNIT_LINES))
+        amounts = data.ArrayLayout(AMOUNT_BITS, len(units))
         m.submodules.weights = weights = Memory(shape=amounts, depth=TAGS, init=[])
         weights_write, weights_read = weights.write_port(), weights.read_port(domain="comb")
-        trusted = self._trusted_units(m)
+        trusted = Const(0b10, 2) if self._straddle else self._trusted_units(m)
 
         # A request passes in two steps: weigh, then send.
         used = [Signal(range(COMPLETION_LINES + 1), name=f"used{k}") for k in units]
         needed, weight, returned_weight = Signal(amounts), Signal(amounts), Signal(amounts)
         weighed, send, fits, returned = Signal(), Signal(), Signal(), Signal()
-        headers_fit = Signal(len(UNIT_LINES))
+        headers_fit = Signal(len(units))
         head, beat = self.i.p, self.completion
-        for k, lines in enumerate(UNIT_LINES):
-            dwords = LANES * lines
+        for k in units:
             back = Mux(returned, returned_weight[k], 0)
             m.d.comb += [
-                needed[k].eq((head.dwords + head.address[:exact_log2(dwords)] + Const(dwords - 1))
-                             >> exact_log2(dwords)),
+                needed[k].eq(self._piled_up() if self._straddle and k else self._completions(UNIT_LINES[k])),
                 headers_fit[k].eq(used[k] + needed[k] <= COMPLETION_HEADERS),
             ]
             m.d.sync += used[k].eq(Mux(fits, used[k] + needed[k] - back, used[k] - back))
@@ -76,6 +90,17 @@ class CompletionRoom(wiring.Component):
         with m.If(send):
             m.d.sync += weighed.eq(0)
         return m
+
+    def _completions(self, lines):
+        """How many the request brings, split at every so many lines."""
+        dwords = LANES * lines
+        return (self.i.p.dwords + self.i.p.address[:exact_log2(dwords)] + Const(dwords - 1)) >> exact_log2(dwords)
+
+    def _piled_up(self):
+        """How many of them may be in the buffer at a time, with straddle."""
+        lines, begin = self._completions(1), self.i.p.address[:exact_log2(LANES)]
+        end = (begin + self.i.p.dwords)[:exact_log2(LANES)]
+        return Mux(lines <= 2, lines, ((lines + 3) >> 2) + begin.any() + end.any())
 
     def _trusted_units(self, m):
         """A bit for each unit that may be counted on; that of the coarsest such unit allows most."""

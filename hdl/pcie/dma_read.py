@@ -101,7 +101,7 @@ class DmaRead(wiring.Component):
                 reader.completion_valid.eq(scatter.o_valid),
             ]
 
-        m.submodules.room = room = CompletionRoom()
+        m.submodules.room = room = CompletionRoom(straddle=params.straddle)
         connect(m, arbiter.o, room.i)
         connect(m, room.o, flipped(self.o_read))
         m.d.comb += [

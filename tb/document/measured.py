@@ -45,6 +45,9 @@ FIGURES = (
            "1 QP, 64 KiB messages, no loss"),
     Figure("payload, both ways at once, PMTU 1024",
            "{rx_payload_gbps_1024:.1f} Gb/s of {payload_limit_gbps_1024:.2f}", "1 QP, 64 KiB messages, no loss"),
+    Figure("payload, both ways at once, PMTU 4096, hosts that split completions at 64 bytes",
+           "{tx_payload_gbps_split64_straddle:.1f} Gb/s with straddle, {tx_payload_gbps_split64:.1f} without",
+           "1 QP, 64 KiB messages, no loss"),
     Figure("64-byte writes a second", "{tx_message_rate_mpps:.1f} million one way, "
            "{message_rate_both_ways_mpps:.1f} million each way both ways",
            "1 QP, 1000 in flight, through the driver, tags as in `basic`"),

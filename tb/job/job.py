@@ -43,6 +43,8 @@ class Job:
         File of the timeline; empty: none is kept.
     program : str
         How a shell calls the command line.
+    straddle : bool
+        The cards and their PCIe blocks have it (``CardParams.straddle``).
     """
 
     file: str
@@ -66,6 +68,7 @@ class Job:
     timeline: str = ""
     program: str = "weft"
     backend: str = "rtl"
+    straddle: bool = False
 
     @classmethod
     def from_environment(cls):
@@ -94,7 +97,7 @@ class Job:
 
         there, back = self.link_configs()
         return EnvConfig(a_to_b=there, b_to_a=back, host=host or HostConfig(), vectors=vectors,
-                         pcap_folder=Path(self.captures))
+                         straddle=self.straddle, pcap_folder=Path(self.captures))
 
     def tell(self, phase, *, done=0, total=0, time_ns=0, **numbers):
         """Append a line of progress: a phase, bytes done of all, simulated time, and other numbers worth showing."""
@@ -126,10 +129,10 @@ class Job:
     @property
     def command(self):
         """The command that runs this job again."""
-        apart = ("progress", "report", "captures", "program", "timeline")
+        apart = ("progress", "report", "captures", "program", "timeline", "straddle")
         usual = {"backend": "rtl"} if self.backend == "rtl" else {"sim": self.sim}
         options = {name: value for name, value in asdict(self).items()
                    if name not in apart and name not in usual and not (name.startswith("back_") and value == 0)}
         return f"{self.program} sim " + " ".join(
             f"--{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items()) + (
-            " --timeline" if self.timeline else "")
+            " --straddle" * self.straddle + " --timeline" * bool(self.timeline))

@@ -74,14 +74,16 @@ def _run(console, settings, *, waves, view):
         simulators.tool(settings["sim"]).check()
     size = Path(settings["file"]).stat().st_size
     wanted = settings.pop("timeline", False)
+    settings.setdefault("straddle", False)
     console.print(f"{settings['file']} ({size:,} bytes) crosses a link with loss {settings['loss']:g}, "
                   f"RTT {settings['rtt_us']:g} µs, seed {settings['seed']}",
                   soft_wrap=True, markup=False, highlight=False)
     if model:
         return _run_model(console, settings, size, wanted)
-    names = {"top": TOP, "name": f"two-cards-{settings['preset']}", "sim": settings["sim"], "waves": waves}
+    name = f"two-cards-{settings['preset']}" + "-straddle" * settings["straddle"]
+    names = {"top": TOP, "name": name, "sim": settings["sim"], "waves": waves}
     with console.status("Elaborating the card") as status:
-        text = two_cards_text(card_preset(settings["preset"]))
+        text = two_cards_text(card_preset(settings["preset"]).with_(straddle=settings["straddle"]))
         status.update(f"Building the simulator ({settings['sim']}; minutes the first time, then kept)")
         try:
             where = build(text, optimize="run", **names)

@@ -11,6 +11,7 @@ from weft.driver.verbs.context import Context, ContextConfig
 from weft.hdl.params import preset
 from weft.tb.flow.progress import tell
 from weft.tb.flow.simulate import bench_seed
+from weft.tb.world.host import HostConfig
 from weft.tb.world.link import LinkConfig
 from weft.tb.world.two_cards import SIDES
 from weft.tb.world.two_hosts import EnvConfig, TwoCards
@@ -25,6 +26,14 @@ SILENCE_NS = 1_000_000     # a transfer without a completion for so long has fai
 class Lab:
     """Two cards brought up, and what is measured on them.
 
+    Parameters
+    ----------
+    dut
+    settings : dict
+    host : HostConfig, optional
+    straddle : bool
+        Of the cards (``CardParams.straddle``).
+
     Attributes
     ----------
     env : TwoCards
@@ -34,11 +43,12 @@ class Lab:
         Of the rings' depths, see ``ContextConfig``.
     """
 
-    def __init__(self, dut, settings):
+    def __init__(self, dut, settings, host=None, straddle=False):
         self.dut, self.settings = dut, settings
         self.ring_log2 = dict.fromkeys(SIDES, 8)
         cable = LinkConfig(delay_ns=0)
-        self.env = TwoCards(dut, EnvConfig(cable, cable, vectors=preset(PRESET).msix_vectors), seed=bench_seed())
+        config = EnvConfig(cable, cable, host or HostConfig(), vectors=preset(PRESET).msix_vectors, straddle=straddle)
+        self.env = TwoCards(dut, config, seed=bench_seed())
         self.contexts = {}
         self.figures = {}
 

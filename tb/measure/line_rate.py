@@ -25,6 +25,7 @@ from weft.tb.measure.benchmark import CARDS, Row
 from weft.tb.measure.card_lab import PEER, PRESET, SILENCE_NS, Lab
 from weft.tb.measure.meters import meter_placed, meter_sent, steady_gbps
 from weft.tb.world import mac
+from weft.tb.world.host import HostConfig
 from weft.tb.world.link import FrameKind
 from weft.tb.world.two_cards import SIDES, TOP, two_cards_text
 
@@ -62,6 +63,10 @@ class Transfer:
         Of so many messages one has an immediate, which takes a receive of the peer's; 0: the last one alone.
     inline : bool
         Messages are posted inline.
+    split : bool
+        The hosts split read completions at every 64 bytes.
+    straddle : bool
+        The cards have straddle.
     """
 
     name: str
@@ -78,6 +83,8 @@ class Transfer:
     loss: float = 0.0
     immediates: int = 0
     inline: bool = False
+    split: bool = False
+    straddle: bool = False
 
     @property
     def destination(self):
@@ -99,8 +106,10 @@ class Transfer:
         ways = "both directions at once" if self.senders == "ab" else "one direction alone"
         unaligned = f", from byte {self.from_byte} to byte {self.to_byte} of a page" * bool(self.from_byte)
         loss = f", {100 * self.loss:g} % of all frames lost" if self.loss else ""
+        split = ", hosts that split read completions at every 64 bytes" * self.split
+        straddle = ", PCIe blocks with straddle" * self.straddle
         return (f"{ways}, PMTU {self.pmtu}, {self.qps} QP{'s' * (self.qps > 1)}, {self.window} messages of "
-                f"{self.message_bytes} bytes in flight on each{unaligned}{loss}; {CARDS}")
+                f"{self.message_bytes} bytes in flight on each{unaligned}{loss}{split}{straddle}; {CARDS}")
 
 
 TRANSFERS = (
@@ -114,6 +123,9 @@ TRANSFERS = (
     Transfer("_1024_1pct_lost", 1024, 512 << 10, bar=0.98, message_bytes=16 << 10, window=8, qps=4, loss=0.01),
     Transfer("_one_way", 4096, 512 << 10, "a", bar=0.99),
     Transfer("_1024_one_way", 1024, 256 << 10, "a", bar=0.99),
+    Transfer("_split64", 4096, 320 << 10, split=True),
+    Transfer("_straddle", 4096, 640 << 10, bar=0.99, straddle=True),
+    Transfer("_split64_straddle", 4096, 640 << 10, bar=0.922, split=True, straddle=True),
 )
 
 
@@ -224,20 +236,27 @@ async def _follow(lab, job, meters):
 @cocotb.test()
 async def lab(dut):
     settings = json.loads(os.environ[VARIABLE])
-    bench = Lab(dut, settings)
+    jobs = [Transfer(**job) for job in settings["transfers"]]
+    (split, straddle), = {(job.split, job.straddle) for job in jobs}
+    bench = Lab(dut, settings, HostConfig(split_completions=split), straddle)
     await bench.start()
-    for job in settings["transfers"]:
-        await transfer(bench, Transfer(**job))
+    for job in jobs:
+        await transfer(bench, job)
     bench.env.finish()
     Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(bench.figures))
 
 
 def run_lab(transfers=(), *, progress, seed=1, verilog=None):
-    """Run the bench; the figures by transfer name."""
-    settings = {"transfers": [asdict(job) for job in transfers], "progress": str(progress)}
-    run = simulate(verilog=verilog or two_cards_text(preset(PRESET)), top=TOP, name=f"two-cards-{PRESET}",
-                   cases=__file__, sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
-    return json.loads((run / "figures.json").read_text())
+    """Run the bench, once for each kind of hosts and cards; the figures by transfer name."""
+    figures = {}
+    for split, straddle in dict.fromkeys((job.split, job.straddle) for job in transfers):
+        settings = {"transfers": [asdict(job) for job in transfers if (job.split, job.straddle) == (split, straddle)],
+                    "progress": str(progress)}
+        run = simulate(verilog=verilog or two_cards_text(preset(PRESET).with_(straddle=straddle)), top=TOP,
+                       name=f"two-cards-{PRESET}" + "-straddle" * straddle, cases=__file__, sim="verilator",
+                       optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
+        figures |= json.loads((run / "figures.json").read_text())
+    return figures
 
 
 def rate_rows(figures, transfers=TRANSFERS):

@@ -96,6 +96,7 @@ DEEP_STREAMS = (Stream("tx", "a", DEEP_WINDOW, DEEP_MESSAGES), Stream("both_ways
                 Stream("rx_64", "a", DEEP_WINDOW, DEEP_MESSAGES, 64),
                 Stream("rx_each", "a", DEEP_WINDOW, DEEP_MESSAGES, 1),
                 Stream("inline", "a", DEEP_WINDOW, DEEP_MESSAGES, inline=True))
+STRADDLE_STREAMS = (Stream("both_ways_straddle", "ab", DEEP_WINDOW, DEEP_MESSAGES),)
 OVERLOAD_STREAMS = (Stream("overload", "a", DEEP_WINDOW, DEEP_MESSAGES),)
 
 
@@ -181,7 +182,7 @@ class MessageLab(Lab):
 @cocotb.test()
 async def messages(dut):
     settings = json.loads(os.environ[VARIABLE])
-    bench = MessageLab(dut, settings)
+    bench = MessageLab(dut, settings, straddle=settings["straddle"])
     for side, log2 in settings["ring_log2"].items():
         bench.ring_log2[side] = {ring: log2[ring is abi.Ring.META_REPORT] for ring in abi.Ring}
     await bench.start()
@@ -193,24 +194,27 @@ async def messages(dut):
     Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(bench.figures))
 
 
-def run_messages(streams=STREAMS, *, large=True, deep=False, ring_log2=(8, 8), reports_log2=None, progress, seed=1):
+def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, ring_log2=(8, 8), reports_log2=None,
+                 progress, seed=1):
     """Run the bench; its figures: ``"large"`` unless left out, and those of each stream by name.
 
     Parameters
     ----------
     deep : bool
         Cards that read as far ahead as the real sizes.
+    straddle : bool
+        Cards with straddle.
     ring_log2 : (int, int)
         Of the rings' depths, of A and B.
     reports_log2 : int or None
         Of the depth of B's report ring, if it is another.
     """
-    card = preset(PRESET).with_(**DEEP) if deep else preset(PRESET)
+    card = preset(PRESET).with_(straddle=straddle, **(DEEP if deep else {}))
     log2 = {side: (one, one) for side, one in zip(SIDES, ring_log2, strict=True)}
     if reports_log2 is not None:
         log2["b"] = (ring_log2[1], reports_log2)
     settings = {"streams": [vars(stream) for stream in streams], "large": large, "ring_log2": log2,
-                "progress": str(progress)}
+                "straddle": straddle, "progress": str(progress)}
     run = simulate(verilog=two_cards_text(card), top=TOP, name=f"two-cards-{PRESET}", cases=__file__,
                    sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
     return json.loads((run / "figures.json").read_text())
@@ -219,9 +223,9 @@ def run_messages(streams=STREAMS, *, large=True, deep=False, ring_log2=(8, 8), r
 def measure(progress):
     """The rows."""
     figures = run_messages(progress=progress)
-    for streams, reports in ((DEEP_STREAMS, DEEP_LOG2), (OVERLOAD_STREAMS, SMALL_LOG2)):
-        figures |= run_messages(streams, large=False, deep=True, ring_log2=(DEEP_LOG2, DEEP_LOG2), reports_log2=reports,
-                                progress=progress)
+    for streams, reports in ((DEEP_STREAMS, DEEP_LOG2), (OVERLOAD_STREAMS, SMALL_LOG2), (STRADDLE_STREAMS, DEEP_LOG2)):
+        figures |= run_messages(streams, large=False, deep=True, straddle=streams is STRADDLE_STREAMS,
+                                ring_log2=(DEEP_LOG2, DEEP_LOG2), reports_log2=reports, progress=progress)
     large, both = figures["large"], figures["small"]
     of_large = f"messages of {LARGE_BYTES >> 10} KiB one way on {LARGE_QPS} QPs, {LARGE_WINDOW} in flight on each; "
     of_small = f"messages of {SMALL_BYTES} bytes on one QP, {STREAMS[0].window} in flight; "
@@ -240,6 +244,9 @@ def measure(progress):
             conditions=f"one way, a receive completes with each, {of_deep}{CONDITIONS}"),
         Row("message_rate_both_ways_mpps", "M/s", figures["both_ways"]["mpps"], at_least=BOTH_WAYS_MPPS,
             conditions=f"each way, both at once, {of_deep}{CONDITIONS}"),
+        Row("message_rate_both_ways_straddle_mpps", "M/s", figures["both_ways_straddle"]["mpps"],
+            at_least=BOTH_WAYS_MPPS,
+            conditions=f"each way, both at once, PCIe blocks with straddle, {of_deep}{CONDITIONS}"),
         Row("inline_tx_message_rate_mpps", "M/s", figures["inline"]["mpps"], at_least=INLINE_MPPS,
             conditions=f"one way, inline, {of_deep}{CONDITIONS}"),
         *[Row(f"read_requests_per_{name}_message", "", figures[stream]["reads"],

@@ -19,10 +19,13 @@ from weft.tb.world.bus import BEAT_BYTES, Bus, Sink, Source
 DWORD_BYTES = 4
 DESCRIPTOR_BYTES = 16          # of a request; that of a completion has 12
 BEAT_ENABLES = (1 << BEAT_BYTES) - 1
+ALL_LANES = (1 << BEAT_BYTES // DWORD_BYTES) - 1
+RC_SLOTS = 4                   # with straddle completions begin at quarters of a beat
+SLOT_BYTES = BEAT_BYTES // RC_SLOTS      # in which beginnings are counted, those on RQ too
 # Bits of tuser, 512 bit (PG213): of RQ, of CC, of RC, of CQ. There is no parity: the block is configured so.
-RQ_DISCONTINUE, RQ_SEQUENCE = 1 << 36, 61
+RQ_SOP, RQ_SOP_SLOT, RQ_EOP, RQ_EOP_LANE, RQ_DISCONTINUE, RQ_SEQUENCE = 1 << 20, 22, 1 << 26, 28, 1 << 36, 61
 CC_DISCONTINUE = 1 << 16
-RC_SOP, RC_EOP, RC_EOP_LANE, RC_DISCONTINUE = 1 << 64, 1 << 76, 80, 1 << 96
+RC_SOP, RC_SOP_SLOT, RC_EOP, RC_EOP_LANE, RC_DISCONTINUE = 1 << 64, 68, 1 << 76, 80, 1 << 96
 CQ_ENABLES, CQ_SOP, CQ_EOP, CQ_EOP_LANE, CQ_DISCONTINUE = 16, 1 << 80, 1 << 86, 88, 1 << 96
 
 COMPLETION_HEADERS = 128       # that the completion buffer holds (PG213)
@@ -101,6 +104,29 @@ class _RqSink(_PacketSink):
     discontinue = RQ_DISCONTINUE
 
 
+class _StraddledRqSink(_RqSink):
+    """RQ with straddle: a packet begins in byte 0, or in byte 32 behind the end of another."""
+
+    def take(self, bits):
+        content, _, _, user = self.bus.parts(bits)
+        begins = [(user >> RQ_SOP_SLOT + 2 * k & 3, user >> 4 * k & 0xF | (user >> 8 + 4 * k & 0xF) << 8
+                   | (user >> RQ_SEQUENCE + 6 * k & 0x3F) << RQ_SEQUENCE) for k in range(2) if user & RQ_SOP << k]
+        ends = [user >> RQ_EOP_LANE + 4 * k & 0xF for k in range(2) if user & RQ_EOP << k]
+        self._broken = self._broken or bool(user & self.discontinue)
+        while self._content or begins:
+            start = 0
+            if not self._content:
+                slot, self._user = begins.pop(0)
+                start = slot * SLOT_BYTES
+            self._content += content[start:DWORD_BYTES * (ends[0] + 1) if ends else BEAT_BYTES]
+            if not ends:
+                assert not begins, f"{self.bus._name}: a packet begins inside another"
+                return
+            del ends[0]
+            self._packets.put_nowait(_Packet(bytes(self._content), self._user, self._broken))
+            self._content, self._broken = bytearray(), False
+
+
 class _CcSink(_PacketSink):
     discontinue = CC_DISCONTINUE
 
@@ -153,6 +179,49 @@ class _PacketSource(Source):
                 chunk, (1 << len(chunk) // DWORD_BYTES) - 1, at + BEAT_BYTES >= len(content), user))
 
 
+class _StraddledSource(_PacketSource):
+    """RC with straddle: packets, each ``(content, byte enables, discontinue)``, of which up to four begin in a beat.
+
+    They begin at bytes 0, 16, 32 and 48, one behind the other as they are there. One that is given up has its beats for
+    itself.
+    """
+
+    def __init__(self, bus, *_, **__):
+        super().__init__(bus)
+        self._packet, self._at = None, 0      # that is being sent, and how much of it is
+
+    def next(self):
+        content, user, begun, ended = bytearray(), 0, 0, 0
+        for slot in range(RC_SLOTS):
+            if self._packet is None:
+                if not self._packets or content and self._packets[0][-1]:
+                    break
+                self._packet, self._at = self._packets.popleft(), 0
+                self._taken.set()
+                user |= RC_SOP << begun | slot << RC_SOP_SLOT + 2 * begun
+                begun += 1
+            packet, enables, discontinue = self._packet
+            part = packet[self._at:self._at + SLOT_BYTES]
+            user |= (enables >> self._at & (1 << SLOT_BYTES) - 1) << SLOT_BYTES * slot
+            content += part
+            self._at += SLOT_BYTES
+            if self._at >= len(packet):
+                user |= RC_EOP << ended | _last_lane(content) << RC_EOP_LANE + 4 * ended
+                ended += 1
+                content += bytes(SLOT_BYTES - len(part))
+                self._packet = None
+                if discontinue:
+                    user |= RC_DISCONTINUE
+                    break
+        return self.bus.word(content, ALL_LANES, 0, user) if content else None
+
+    def idle(self):
+        return self._packet is None and not self._packets
+
+    def _refill(self):
+        """A beat is made when it is due."""
+
+
 def _enables(dwords, first, last):
     """A bit for each byte of a payload that counts."""
     if dwords <= 1:
@@ -185,7 +254,8 @@ class _Tlp(Tlp_us):
         tlp.data = bytearray(packet.content[DESCRIPTOR_BYTES:])
         return tlp
 
-    def pack_us_rc(self):
+    def completion(self):
+        """Its bytes on RC, and a bit for each that counts."""
         content = struct.pack(
             "<III",
             self.lower_address & 0xFFF | self.error_code << 12 | (self.byte_count & 0x1FFF) << 16
@@ -196,7 +266,10 @@ class _Tlp(Tlp_us):
         first, last = 0xF << offset & 0xF, 0xF
         if self.byte_count + offset <= self.length * DWORD_BYTES:
             last = 0xF >> (-self.byte_count - self.lower_address & 3)
-        enables = _enables(dwords, first & last if dwords == 1 else first, last) << 12
+        return content, _enables(dwords, first & last if dwords == 1 else first, last) << 12
+
+    def pack_us_rc(self):
+        content, enables = self.completion()
         users = [enables >> at & BEAT_ENABLES | self.discontinue * RC_DISCONTINUE
                  for at in range(0, len(content), BEAT_BYTES)]
         users[0] |= RC_SOP
@@ -214,6 +287,13 @@ class _Tlp(Tlp_us):
         return content, users
 
 
+class _StraddledTlp(_Tlp):
+    """With straddle, where it lies in a beat is not known before it is sent."""
+
+    def pack_us_rc(self):
+        return *self.completion(), bool(self.discontinue)
+
+
 class _BenchClock:
     """Stands in for the hard block's clock: the bench has one clock for everything."""
 
@@ -225,7 +305,8 @@ class _BenchClock:
 
 
 class HardBlock(UltraScalePlusPcieDevice):
-    """UltraScale+ PCIe hard block, Gen3 x16, 512 bit at 250 MHz, no straddle.
+    """UltraScale+ PCIe hard block, Gen3 x16, 512 bit at 250 MHz, with straddle on RQ (two TLPs) and RC (four) or
+    without.
 
     Does the model's per-cycle work when there is something to do: five coroutines that wake at every clock edge
     cost more than the cards' RTL. Its four streams are ends of :mod:`weft.tb.world.bus`.
@@ -240,22 +321,27 @@ class HardBlock(UltraScalePlusPcieDevice):
         Of the clock, which the bench drives.
     vectors : int
         MSI-X vectors of the card.
+    straddle : bool
+        As the card has it (``CardParams.straddle``).
     """
 
-    def __init__(self, dut, prefix, ticker, vectors):
-        usp_model.Clock, usp_model.Tlp_us = _BenchClock, _Tlp
-        usp_model.RqSink, usp_model.CcSink = _RqSink, _CcSink
-        usp_model.RcSource = usp_model.CqSource = _PacketSource
+    def __init__(self, dut, prefix, ticker, vectors, *, straddle=False):
+        usp_model.Clock, usp_model.Tlp_us = _BenchClock, _StraddledTlp if straddle else _Tlp
+        usp_model.RqSink, usp_model.CcSink = _StraddledRqSink if straddle else _RqSink, _CcSink
+        usp_model.RcSource, usp_model.CqSource = _StraddledSource if straddle else _PacketSource, _PacketSource
         super().__init__(
             pcie_generation=3, pcie_link_width=16, user_clk_frequency=250e6, alignment="dword", pf_count=1,
             max_payload_size=1024, enable_client_tag=True, enable_extended_tag=True,
             pf0_msix_enable=True, pf0_msix_table_size=vectors - 1,
             pf0_msix_table_bir=0, pf0_msix_table_offset=abi.MSIX_TABLE_OFFSET,
             pf0_msix_pba_bir=0, pf0_msix_pba_offset=abi.MSIX_PBA_OFFSET,
+            rq_straddle=straddle, rc_4tlp_straddle=straddle,
             user_clk=ticker.clk, **{f"{name[-2:]}_bus": Bus(dut, f"{prefix}{name}", ticker)
                                     for name in ("m_axis_rq", "s_axis_rc", "s_axis_cq", "m_axis_cc")},
             **{name: getattr(dut, f"{prefix}{name}") for name in (*FROM_CARD, *TO_CARD)})
         self.rx_buf_cplh_fc_limit = COMPLETION_HEADERS
+        if straddle:
+            self.rc_source.queue_occupancy_limit_frames = RC_SLOTS
         self.cfg_ext_tag_enable = getattr(dut, f"{prefix}cfg_ext_tag_enable")
         self.cfg_ext_tag_enable.value = self.cfg_flr_in_process.value = 0
         self.pcie_tfc_nph_av.value = NONPOSTED_CREDITS

@@ -37,6 +37,8 @@ class EnvConfig:
         Chance after each frame that the sending MAC is idle for as long as up to eight full frames.
     vectors : int
         MSI-X vectors of a card (``CardParams.msix_vectors``).
+    straddle : bool
+        The cards' hard blocks have straddle (``CardParams.straddle``).
     pcap_folder : Path, optional
         Where four captures go: ``a_to_b.sent.pcap``, ``a_to_b.arrived.pcap`` and the same for ``b_to_a``.
     """
@@ -46,6 +48,7 @@ class EnvConfig:
     host: HostConfig = field(default_factory=HostConfig)
     mac_idle: float = 0.0
     vectors: int = DEFAULT_VECTORS
+    straddle: bool = False
     pcap_folder: Path | None = None
 
 
@@ -103,8 +106,9 @@ class TwoCards:
             link = LinkDirection(
                 Impairments(getattr(config, direction), f"{self.seed}/{direction}"),
                 self._deliver_to("b" if name == "a" else "a"), *self._captures.taps(direction))
+            hard_block = HardBlock(dut, f"{name}_", ticker, config.vectors, straddle=config.straddle)
             self.sides[name] = Side(
-                name, Host(config.host, rng), HardBlock(dut, f"{name}_", ticker, config.vectors),
+                name, Host(config.host, rng), hard_block,
                 MacTx(Bus(dut, f"{name}_m_axis_tx", ticker), dut.clk, link.send),
                 MacRx(Bus(dut, f"{name}_s_axis_rx", ticker), dut.clk), link)
         self._hold_back()

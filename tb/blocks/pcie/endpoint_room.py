@@ -1,6 +1,7 @@
 """The PCIe room for benches: the endpoint before a scratch memory, and the host, streams and host memory around it."""
 
 import functools
+import os
 import random
 
 from amaranth.hdl import Cat, Module, Mux, Signal
@@ -18,7 +19,7 @@ from weft.tb.blocks.pcie.partners import group
 from weft.tb.blocks.pcie.usplus_host import UsplusHost
 from weft.tb.flow.clock import ports
 from weft.tb.flow.payload import beats, pack, receive, unpack
-from weft.tb.flow.simulate import bench_seed
+from weft.tb.flow.simulate import bench_seed, simulate
 from weft.tb.flow.stream import StreamSink, StreamSource
 from weft.tb.world.host import HostConfig
 from weft.tb.world.host_memory import HIGH, LOW, HostBuffer
@@ -28,6 +29,7 @@ SILENT = 0x4000            # reads at and above it, below the MSI-X range, are n
 SCRATCH_WORDS = 64
 REGION_BYTES = 1 << 18
 HALF = REGION_BYTES // 2   # of a region: the lower one is read, the upper one written
+STRADDLE = "WEFT_STRADDLE"  # in the environment of the simulator: the room has straddle
 
 
 class PcieRoom(wiring.Component):
@@ -85,9 +87,15 @@ class PcieRoom(wiring.Component):
 
 
 @functools.cache
-def pcie_room():
+def pcie_room(straddle=False):
     """The room of preset ``test``, once in a process: the tests of several files share its Verilog."""
-    return PcieRoom(preset("test"))
+    return PcieRoom(preset("test").with_(straddle=straddle))
+
+
+def run_room(cases, *, straddle=False, env=None, **options):
+    """Run tests of the file ``cases``, each with a :class:`Bench`; ``options``: see ``simulate``."""
+    return simulate(pcie_room(straddle), name="pcie_room" + "_straddle" * straddle, cases=cases,
+                    env={**(env or {}), **({STRADDLE: "1"} if straddle else {})}, **options)
 
 
 class Bench:
@@ -104,7 +112,8 @@ class Bench:
                 getattr(dut, name).value = 0
         config = HostConfig(max_payload_bytes=payload_bytes, max_read_bytes=read_bytes, split_completions=split_all,
                             check_tlps=True, lean=False)
-        self.host = UsplusHost(dut, config, self.rng, vectors=preset("test").msix_vectors)
+        self.host = UsplusHost(dut, config, self.rng, vectors=preset("test").msix_vectors,
+                               straddle=STRADDLE in os.environ)
         rng, clk = self.rng, dut.clk
         self.bulk = [StreamSource(dut, f"i_bulk__{k}", clk, pause, rng) for k in range(BULKS)]
         self.packets = [StreamSink(dut, f"o_bulk__{k}", clk, pause, rng) for k in range(BULKS if take_packets else 0)]

@@ -3,13 +3,12 @@
 import json
 from pathlib import Path
 
-from weft.tb.blocks.pcie.endpoint_room import pcie_room
-from weft.tb.flow.simulate import simulate
+from weft.tb.blocks.pcie.endpoint_room import run_room
 
 
-def inject(count, *, seed=None, **environment):
+def inject(count, *, seed=None, straddle=False, **environment):
     """What :mod:`~weft.tb.blocks.pcie.fault_cases` counted when so many faults, and a few more, were injected:
     ``injected`` by kind, ``failures`` by kind, ``errors`` that the card told, ``rounds``."""
-    run = simulate(pcie_room(), name="pcie_room", cases=Path(__file__).with_name("fault_cases.py"), sim="verilator",
-                   seed=seed, timeout_s=1800, env={"WEFT_FAULTS": str(count), **environment})
+    run = run_room(Path(__file__).with_name("fault_cases.py"), straddle=straddle, sim="verilator", seed=seed,
+                   timeout_s=1800, env={"WEFT_FAULTS": str(count), **environment})
     return json.loads((run / "faults.json").read_text())

@@ -19,6 +19,7 @@ from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.flow.stream import StreamSink, StreamSource
 from weft.tb.flow.volume import volume
 
+STRADDLE = bool(os.environ.get("WEFT_STRADDLE"))
 PARAMS = preset("test")
 BULKS, LINES = 2, 3
 BULK_PAGES, LINE_PAGES = range(0xFFFF0, 0x100011), range(0xFFC00, 0xFFC00 + 2000)    # where random requests go
@@ -267,6 +268,23 @@ async def headers_in_flight_are_those_of_the_buffer(dut):
         bench.completer.split_all = False
 
 
+@cocotb.test(timeout_time=1, timeout_unit="ms", skip=not STRADDLE)
+async def finely_split_completions_count_for_little(dut):
+    """With straddle a read of more than two lines counts as a completion for every four, and one for each end that is
+    not that of a line; and there are never more lines than the buffer has."""
+    await start_clock(dut)
+    bench = Bench(dut, latency=300, rcb=64, split_all=True)
+    dut.cfg_max_read_req.value = 3
+    places = PARAMS.bulk_tags - PARAMS.bulk_tags // BULK_SHARE * (BULKS - 1)
+    for at, length, completions in ((0, 1024, 4), (60, 964, 5), (60, 956, 6), (0, 960, 4), (0, 836, 5), (60, 8, 2),
+                                    (0, 64, 1), (8, 256, 4), (0, 448, 2), (0, 128, 2), (60, 72, 3)):
+        bench.completer.most_headers = bench.completer.most_lines = 0
+        await bench.bulk_client(0, [[(0x10000 + 0x1000 * k + at, length)] for k in range(2 * places)])
+        lines = (at + length + 63) // 64
+        reads = min(COMPLETION_HEADERS // completions, COMPLETION_LINES // lines, places)
+        assert bench.completer.most_lines == bench.completer.most_headers == reads * lines, (at, length)
+
+
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def single_line_latency(dut):
     """Cycles from request to data with a completer that answers at once; bytes in flight stay bounded."""
@@ -298,3 +316,9 @@ def test_reads_return_the_bytes_asked_for(sim):
     simulate(DmaRead(PARAMS, bulk_clients=BULKS, line_clients=LINES), name="pcie_dma_read", cases=__file__,
              sim=sim, tests=r"\.(?!headers_in_flight)\w+$" if quick else None,
              env={"WEFT_STEP": "7" if quick else volume("5", "2"), "WEFT_GROUPS": "6" if quick else volume("8", "16")})
+
+
+def test_reads_with_straddle():
+    simulate(DmaRead(PARAMS.with_(straddle=True), bulk_clients=BULKS, line_clients=LINES),
+             name="pcie_dma_read_straddle", cases=__file__, sim="verilator",
+             tests="finely_split|everything_at_once", env={"WEFT_STRADDLE": "1", "WEFT_GROUPS": volume("8", "16")})

@@ -10,12 +10,12 @@ from weft.hdl import abi
 from weft.hdl.layouts import LineData, LineRequest
 from weft.hdl.params import preset
 from weft.hdl.pcie.few_tags import FEW
-from weft.tb.blocks.pcie.endpoint_room import BULKS, HALF, LINES, WRITERS, Bench, pcie_room
+from weft.tb.blocks.pcie.endpoint_room import BULKS, HALF, LINES, WRITERS, Bench, run_room
 from weft.tb.blocks.pcie.partners import group
 from weft.tb.flow.clock import CLOCK_PERIOD_NS
 from weft.tb.flow.payload import beats, pack, receive, unpack
 from weft.tb.flow.rounds import rounds
-from weft.tb.flow.simulate import SIMULATORS, simulate
+from weft.tb.flow.simulate import SIMULATORS
 
 QUIET_NS = 1_500
 TAKEN_AFTER_NS = (0, 600, 1_500, 2_500)     # bus mastering, amid traffic
@@ -283,4 +283,8 @@ async def function_is_reset(dut):
 def test_the_host_is_obeyed(sim):
     some = "interrupts_are_masked|idle_waits|may_be_lost|to_stop|function_is_reset"
     quick = {"tests": some} if sim == "icarus" else {}
-    simulate(pcie_room(), name="pcie_room", cases=__file__, sim=sim, **quick)
+    run_room(__file__, sim=sim, **quick)
+
+
+def test_the_host_is_obeyed_with_straddle():
+    run_room(__file__, sim="verilator", straddle=True)

@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from dataclasses import dataclass
 
 import cocotb
 import pytest
@@ -10,61 +9,10 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from weft.hdl.pcie.rc import CompletionShim
 from weft.hdl.pcie.tlp import CompletionBeat
+from weft.tb.blocks.pcie.rc_packets import CODES, NORMAL, PAGE_DWORDS, STATUSES, any_packet
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import unpack
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
-
-# UltraScale+ PCIe integrated block (PG213): the RC descriptor and its user field, as bits of the interface.
-NORMAL, POISONED, BAD_STATUS, NO_DATA, MISMATCH, BAD_ADDRESS, INVALID_TAG = range(7)
-FUNCTION_RESET, TIMEOUT = 8, 9
-CODES = (NORMAL, POISONED, BAD_STATUS, NO_DATA, MISMATCH, BAD_ADDRESS, INVALID_TAG, FUNCTION_RESET, TIMEOUT)
-TERMINATING = (BAD_STATUS, NO_DATA, FUNCTION_RESET, TIMEOUT)    # whatever the completed bit says
-STATUSES = {"UR": 1, "CRS": 2, "CA": 4}
-DISCONTINUE = 1 << 96
-HEADER_DWORDS, LANES, PAGE_DWORDS = 3, 16, 1024
-
-
-@dataclass
-class Completion:
-    """A packet of the RC interface."""
-
-    address: int        # of the first double word, divided by 4
-    payload: tuple      # double words
-    tag: int
-    code: int = NORMAL
-    status: int = 0
-    poisoned: int = 0
-    completed: int = 1
-    discontinued: int = 0
-
-    def beats(self, rng):
-        """``(data, keep, last, user)`` of each beat; what has no meaning is random."""
-        head = (self.address << 2 & 0xFFF | self.code << 12 | rng.getrandbits(13) << 16 | rng.getrandbits(1) << 29
-                | self.completed << 30 | len(self.payload) << 32 | self.status << 43 | self.poisoned << 46
-                | rng.getrandbits(16) << 48 | self.tag << 64 | rng.getrandbits(16) << 72 | rng.getrandbits(6) << 89)
-        words = [head >> 32 * k & 0xFFFF_FFFF for k in range(HEADER_DWORDS)] + list(self.payload)
-        for first in range(0, len(words), LANES):
-            here = words[first:first + LANES]
-            last = first + LANES >= len(words)
-            # The hard block says in the last beat whether it gave the packet up; before, the bit says nothing.
-            user = rng.getrandbits(161) & ~DISCONTINUE | DISCONTINUE * (self.discontinued if last else
-                                                                       rng.getrandbits(1))
-            unused = rng.getrandbits(32 * (LANES - len(here)))
-            data = sum(word << 32 * k for k, word in enumerate(here)) | unused << 32 * len(here)
-            yield data, (1 << len(here)) - 1, int(last), user
-
-    @property
-    def stray(self):
-        """It belongs to no request of ours."""
-        return self.code == INVALID_TAG
-
-    @property
-    def bad(self):
-        return bool(self.code != NORMAL or self.status or self.poisoned)
-
-    @property
-    def ends(self):
-        return bool(self.completed or self.code in TERMINATING)
 
 
 class Bench:
@@ -101,13 +49,8 @@ class Bench:
         self.sent.append((packet, cycles))
 
     def any_packet(self, **fields):
-        """A sound packet of any length, but for ``fields``."""
-        rng = self.rng
-        dwords = rng.choice([1, 12, 13, 14, 28, 29, 30, 45, rng.randint(1, 60)])
-        fields = {"completed": rng.getrandbits(1), "tag": rng.getrandbits(8),
-                  "payload": tuple(rng.getrandbits(32) for _ in range(dwords)), **fields}
-        fields.setdefault("address", rng.randint(0, PAGE_DWORDS - len(fields["payload"])))    # none crosses a page
-        return Completion(**fields)
+        """See :func:`~weft.tb.blocks.pcie.rc_packets.any_packet`."""
+        return any_packet(self.rng, **fields)
 
     async def check(self):
         """Hold all that came out against all that went in: one beat for each, one cycle later."""
@@ -117,22 +60,12 @@ class Bench:
         for packet, cycles in self.sent:
             if packet.stray:
                 continue
-            memory, given_up = {}, packet.bad or packet.discontinued
-            for place, cycle in enumerate(cycles):
-                last = place == len(cycles) - 1
+            beats = []
+            for cycle in cycles:
                 at, beat = next(got)
                 assert at == cycle + 1, f"{packet}: a beat of cycle {cycle} came out in {at}"
-                assert beat.tag == packet.tag, packet
-                assert beat.last == last and beat.done == (last and packet.ends), packet
-                assert beat.error == (packet.bad or last and packet.discontinued), packet
-                for lane in range(LANES):
-                    if beat.lanes >> lane & 1:
-                        word = (beat.dword + lane) % PAGE_DWORDS
-                        assert word not in memory, f"{packet}: double word {word} twice"
-                        memory[word] = beat.data >> 32 * lane & 0xFFFF_FFFF
-            wanted = {packet.address + k: word for k, word in enumerate(packet.payload)}
-            assert not (packet.bad and memory) and memory.items() <= wanted.items(), packet
-            assert memory == wanted or given_up, f"{packet}: double words are missing"
+                beats.append(beat)
+            packet.check(beats, packet.discontinued)
         assert next(got, None) is None, "a beat of nothing"
 
 

@@ -1,21 +1,24 @@
-"""Request shim: reads and writes share RQ, whole and fairly."""
+"""Request shims, with straddle and without: reads and writes share RQ, whole and fairly."""
 
+import os
 import random
 from collections import Counter
 
 import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
-from cocotbext.axi import AxiStreamBus, AxiStreamSink
 
-from weft.hdl.pcie.rq import RequestDescriptor, RequestShim, RequestUser
-from weft.hdl.pcie.tlp import LANES, ReadTlp, WriteTlp
-from weft.tb.blocks.pcie.usplus_host import without_gaps
+from weft.hdl.pcie.rq import RequestShim
+from weft.hdl.pcie.rq_straddle import StraddledRequestShim
+from weft.hdl.pcie.tlp import ReadTlp, WriteTlp
+from weft.tb.blocks.pcie.rq_packets import StraddledSink, WholeSink
 from weft.tb.flow.clock import start_clock
-from weft.tb.flow.payload import pack, unpack
+from weft.tb.flow.payload import pack
 from weft.tb.flow.rounds import rounds
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.flow.stream import StreamSource
+
+STRADDLE = bool(os.environ.get("WEFT_STRADDLE"))
 
 
 class Bench:
@@ -24,10 +27,7 @@ class Bench:
         dut.nonposted_credits.value = 15
         self.reads = StreamSource(dut, "i_read", dut.clk, read_pause, self.rng)
         self.writes = StreamSource(dut, "i_write", dut.clk, pause, self.rng)
-        self.rq = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis_rq", bus_separator="__"), dut.clk, dut.rst)
-        self.rq.log.setLevel("WARNING")
-        self.rq.set_pause_generator(iter(lambda: self.rng.random() < pause, None))
-        cocotb.start_soon(without_gaps(dut, "m_axis_rq"))
+        self.rq = (StraddledSink if STRADDLE else WholeSink)(dut, self.rng, pause)
 
     def read(self):
         fields = {"address": self.rng.getrandbits(62), "dwords": self.rng.randint(1, 1024),
@@ -49,15 +49,8 @@ class Bench:
         return fields, [int.from_bytes(payload[k:k + 4], "little") for k in range(0, len(payload), 4)]
 
     async def packet(self):
-        """Next packet: descriptor, user field of the first beat, payload. The last beat says where it ends."""
-        frame = await with_timeout(self.rq.recv(compact=True), 20, "us")
-        lanes = list(frame.tdata)
-        user, last = (frame.tuser,) * 2 if isinstance(frame.tuser, int) else (frame.tuser[0], frame.tuser[-1])
-        ends = unpack(RequestUser, last)
-        assert (ends.is_eop, ends.eop_pointer0) == (1, (len(lanes) - 1) % LANES)
-        assert len(lanes) <= LANES or not unpack(RequestUser, user).is_eop
-        descriptor = unpack(RequestDescriptor, sum(lane << 32 * k for k, lane in enumerate(lanes[:4])))
-        return descriptor, unpack(RequestUser, user), lanes[4:]
+        """The next :class:`~weft.tb.blocks.pcie.rq_packets.Request`."""
+        return await with_timeout(self.rq.recv(), 20, "us")
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -72,24 +65,24 @@ async def mixed(dut):
         reads = [bench.read() for _ in range(40)]
         order = []
         while writes or reads:
-            descriptor, user, payload = await bench.packet()
-            assert (user.is_sop, user.sop_pointer, user.discontinue) == (1, 0, 0)
-            if descriptor.kind == 0:
+            packet = await bench.packet()
+            if packet.kind == 0:
                 wanted, body = reads.pop(0), []
-                assert descriptor.tag == wanted["tag"]
+                assert packet.tag == wanted["tag"]
             else:
-                assert descriptor.kind == 1
+                assert packet.kind == 1
                 wanted, body = writes.pop(0)
-            assert payload == body
-            assert (descriptor.address, descriptor.dwords) == (wanted["address"], wanted["dwords"])
-            assert (user.first_be0, user.last_be0) == (wanted["first_be"], wanted["last_be"])
-            order.append(descriptor.kind)
+            assert packet.payload == body
+            assert (packet.address, packet.dwords) == (wanted["address"], wanted["dwords"])
+            assert (packet.first_be, packet.last_be) == (wanted["first_be"], wanted["last_be"])
+            order.append(packet.kind)
         seen["alternate"] += sum(a == c != b for a, b, c in zip(order, order[1:], order[2:], strict=False))
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 async def fair_and_full(dut):
-    """With both waiting they alternate, and RQ is never idle: 512 bytes and a read in ten beats."""
+    """With both waiting they alternate, and RQ is never idle: 512 bytes and a read in ten beats, in nine with straddle.
+    """
     await start_clock(dut)
     bench = Bench(dut)
     for _ in range(30):
@@ -99,13 +92,13 @@ async def fair_and_full(dut):
     for _ in range(30):
         bench.read()
     cycles = beats = 1
-    while beats < 30 * 10:
+    while beats < 30 * (9 if STRADDLE else 10):
         await RisingEdge(dut.clk)
         valid = int(dut.m_axis_rq__tvalid.value)
         beats += valid
         cycles += bool(beats)
     assert cycles == beats
-    kinds = [(await bench.packet())[0].kind for _ in range(60)]
+    kinds = [(await bench.packet()).kind for _ in range(60)]
     assert all(a != b for a, b in zip(kinds, kinds[1:], strict=False))
 
 
@@ -116,8 +109,8 @@ async def largest(dut):
     bench = Bench(dut, pause=0.8)
     for _ in range(3):
         wanted, body = bench.write(1024)
-        descriptor, _, payload = await bench.packet()
-        assert (descriptor.dwords, payload) == (wanted["dwords"], body)
+        packet = await bench.packet()
+        assert (packet.dwords, packet.payload) == (wanted["dwords"], body)
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
@@ -126,14 +119,21 @@ async def no_credits(dut):
     await start_clock(dut)
     bench = Bench(dut)
     dut.nonposted_credits.value = 0
+    for some in (2, 4, 8):
+        bench.read()
+        await ClockCycles(dut.clk, 20)
+        assert bench.rq.empty()
+        dut.nonposted_credits.value = some
+        await bench.packet()
+        dut.nonposted_credits.value = 0
     reads = [bench.read() for _ in range(5)]
     for _ in range(5):
         bench.write(40)
-    kinds = [(await bench.packet())[0].kind for _ in range(5)]
+    kinds = [(await bench.packet()).kind for _ in range(5)]
     await ClockCycles(dut.clk, 20)
     assert bench.rq.empty()
     dut.nonposted_credits.value = 1
-    kinds += [(await bench.packet())[0].kind for _ in reads]
+    kinds += [(await bench.packet()).kind for _ in reads]
     assert kinds == [1] * 5 + [0] * 5
 
 
@@ -145,7 +145,7 @@ async def writes_under_way(dut):
     bench, waiting = Bench(dut), []
 
     async def numbers(count):
-        waiting.extend([(await bench.packet())[1].seq_num & 0x3F for _ in range(count)])
+        waiting.extend([(await bench.packet()).sequence for _ in range(count)])
 
     async def tell(*two):
         for k, number in enumerate(two):
@@ -181,6 +181,35 @@ async def writes_under_way(dut):
     assert not int(dut.busy.value)
 
 
+@cocotb.test(timeout_time=1, timeout_unit="ms", skip=not STRADDLE)
+async def halves(dut):
+    """A packet of n double words takes ceil(n / 8) halves of beats, and RQ is never idle, unless the beats in which
+    writes come are more. Of reads and short writes, some of which find no other, a few beats more."""
+    await start_clock(dut)
+    bench = Bench(dut)
+    for lengths, reads, more in (([128], 0, 0.01), ([32], 0, 0.01), ([64, 36, 3], 0, 0.01), ([128], 160, 0.01),
+                                 ([4], 160, 0.01), ([1, 12, 20], 240, 0.06)):
+        writes = [lengths[k % len(lengths)] for k in range(240)]
+        for n in writes:
+            bench.write(n)
+        for _ in range(reads):
+            bench.read()
+        while not int(dut.m_axis_rq__tvalid.value):
+            await RisingEdge(dut.clk)
+        first = bench.rq.beats + bench.rq.idle
+        packets = [await bench.packet() for _ in range(len(writes) + reads)]
+        assert sum(packet.kind for packet in packets) == len(writes)
+        least = max((sum(-(-(n + 4) // 8) for n in writes) + reads) / 2, sum(-(-n // 16) for n in writes))
+        spent = bench.rq.beats + bench.rq.idle - first
+        dut._log.info("writes of %s double words, %d reads: %d beats, %.1f at least", lengths, reads, spent, least)
+        assert spent <= (1 + more) * least + 8, (lengths, reads)
+
+
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_reads_and_writes_share_the_link(sim):
     simulate(RequestShim(), name="pcie_rq", cases=__file__, sim=sim)
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_reads_and_writes_share_beats(sim):
+    simulate(StraddledRequestShim(), name="pcie_rq_straddle", cases=__file__, sim=sim, env={"WEFT_STRADDLE": "1"})

@@ -1,0 +1,162 @@
+"""Completions from the UltraScale+ hard block (RC interface) with straddle: up to four begin in a beat."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..axis import axis_signature
+from ..layouts import BEAT_BITS
+from ..stream import ReadyRegister
+from .rc import HEADER_DWORDS, TLPS, USER_WIDTH, CompletionDescriptor, CompletionUser, verdict
+from .tlp import DWORD_BITS, LANES, CompletionBeat
+
+SLOTS = TLPS                        # of a beat; completions begin at them
+SLOT_DWORDS = LANES // SLOTS
+SLOT_BITS = SLOT_DWORDS * DWORD_BITS
+WINDOW_SLOTS = 1 + SLOTS            # with three double words of descriptor, and one of payload, in the first
+
+
+class Outlook(data.Struct):
+    """The first end of a completion from some slot of a beat on, and the first beginning behind it."""
+
+    ends: 1
+    slot: range(SLOTS)
+    lane: range(SLOT_DWORDS)        # of the slot: the last double word
+    again: 1
+    next: range(SLOTS)
+
+
+class Row(data.Struct):
+    """A beat of RC, and what its sideband says of it."""
+
+    data: BEAT_BITS
+    begins: 1                       # there is a beginning; the first is at slot ``begin``
+    begin: range(SLOTS)
+    outlooks: data.ArrayLayout(Outlook, SLOTS)      # from each slot
+    discontinue: 1
+
+
+def read_sideband(m, user, row):
+    """Let ``row`` have what ``user``, a :class:`CompletionUser`, says."""
+    begins, ends, lanes = Signal(SLOTS), Signal(SLOTS), Signal(data.ArrayLayout(range(SLOT_DWORDS), SLOTS))
+    m.d.comb += row.discontinue.eq(user.discontinue)
+    for tlp in range(TLPS):
+        end = user.eop_pointers[tlp]
+        for slot in range(tlp, SLOTS):      # each of those before it has one
+            with m.If(user.is_sop[tlp] & (user.sop_pointers[tlp] == slot)):
+                m.d.comb += begins[slot].eq(1)
+            with m.If(user.is_eop[tlp] & (end[2:] == slot)):
+                m.d.comb += [ends[slot].eq(1), lanes[slot].eq(end[:2])]
+    for slot in reversed(range(SLOTS)):
+        with m.If(begins[slot]):
+            m.d.comb += [row.begins.eq(1), row.begin.eq(slot)]
+    for start in range(SLOTS):
+        outlook = row.outlooks[start]
+        for slot in reversed(range(start, SLOTS)):
+            with m.If(ends[slot]):
+                m.d.comb += [outlook.ends.eq(1), outlook.slot.eq(slot), outlook.lane.eq(lanes[slot]),
+                             outlook.again.eq(begins[slot + 1:].any())]
+                for behind in reversed(range(slot + 1, SLOTS)):
+                    with m.If(begins[behind]):
+                        m.d.comb += outlook.next.eq(behind)
+
+
+class StraddledCompletionShim(wiring.Component):
+    """Takes beats of RC apart into completions, and says where each of their double words belongs.
+
+    With straddle RC is one stream of completions, each of which begins at byte 0, 16, 32 or 48 of a beat, up to four
+    in one (PG213, "Straddle Option for RC Interface"); ``tkeep`` and ``tlast`` say nothing. Gaps between completions
+    may be anywhere.
+
+    A completion leaves as beats of up to 16 double words of payload, the first of them in lane 0. A beat leaves in
+    each cycle, so completions of up to 64 bytes one per cycle: more than the 0.8 that fit a beat of RC when they have
+    64 bytes, and than the 0.75 of them that a link of Gen3 x16 has time for. RC is stalled only while a beat with the
+    beginnings of several completions is taken apart, a cycle for each further one. A completion takes three cycles from
+    the beat with its end, two if it began in an earlier one, and longer only behind others. Completions of no request
+    of ours are dropped.
+
+    ``discontinue`` does not say which completion it is about: all that end in its beat have an error. The hard block
+    begins no other in a beat with it.
+
+    What is kept: two beats, ``older`` and ``newer``, and the slot of the older one at which the next beat of payload
+    begins, a window of five slots. A completion goes on in the last of them, which is then the first of its next
+    window.
+
+    Members
+    -------
+    s_axis_rc : In(AXI stream)
+    o : Out(stream.Signature(CompletionBeat))
+        ``ready`` is not looked at: the receiver has reserved the room.
+    """
+
+    s_axis_rc: In(axis_signature(data_width=BEAT_BITS, user_width=USER_WIDTH, keep_lane_width=DWORD_BITS))
+    o: Out(stream.Signature(CompletionBeat))
+
+    def elaborate(self, platform):
+        m = Module()
+        rc = self.s_axis_rc
+        m.submodules.rows = rows = ReadyRegister(Row)
+        older, newer, newer_valid = Signal(Row), Signal(Row), Signal()
+        m.d.comb += [rows.i.valid.eq(rc.tvalid), rc.tready.eq(rows.i.ready), rows.i.p.data.eq(rc.tdata)]
+        read_sideband(m, CompletionUser(rc.tuser), rows.i.p)
+
+        # The window: whether there is one, where it begins, and whether its completion began before it.
+        here, at, inside = Signal(), Signal(range(SLOTS)), Signal()
+        near, far = older.outlooks[at], newer.outlooks[0]
+        within, reached, last, leaves, advance = Signal(), Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            within.eq(near.ends),
+            reached.eq(far.ends & ((far.slot < at) | ((far.slot == at) & (far.lane != SLOT_DWORDS - 1)))),
+            last.eq(within | reached),
+            leaves.eq(here & (within | newer_valid)),
+            advance.eq(~here | (leaves & ~(within & near.again))),
+            rows.o.ready.eq(~newer_valid | advance),
+        ]
+        with m.If(rows.o.ready):
+            m.d.sync += [newer.eq(rows.o.payload), newer_valid.eq(rows.o.valid)]
+        with m.If(advance):
+            m.d.sync += older.eq(newer)
+        with m.If(leaves & ~last):
+            m.d.sync += inside.eq(1)
+        with m.Elif(leaves & within & near.again):
+            m.d.sync += [at.eq(near.next), inside.eq(0)]
+        with m.Elif(leaves & ~within):
+            m.d.sync += [here.eq(far.again), at.eq(far.next), inside.eq(0)]
+        with m.Elif(advance):
+            m.d.sync += [here.eq(newer_valid & newer.begins), at.eq(newer.begin), inside.eq(0)]
+
+        self._send(m, older, newer, at, inside, leaves, last, within)
+        return m
+
+    def _send(self, m, older, newer, at, inside, leaves, last, within):
+        """The window as a beat of its completion."""
+        window, slots = Signal(WINDOW_SLOTS * SLOT_BITS), Cat(older.data, newer.data)
+        with m.Switch(at):
+            for slot in range(SLOTS):
+                with m.Case(slot):
+                    m.d.comb += window.eq(slots[slot * SLOT_BITS:])
+        head = CompletionDescriptor(window[:HEADER_DWORDS * DWORD_BITS])
+        near, far = older.outlooks[at], newer.outlooks[0]
+        end = Signal(range(WINDOW_SLOTS * SLOT_DWORDS))         # the last double word of the window, if it is the last
+        bad, stray, ends = Signal(), Signal(), Signal()
+        bad_q, stray_q, ends_q = Signal(), Signal(), Signal()
+        m.d.comb += end.eq(Mux(
+            within, Cat(near.lane, (near.slot - at)[:2]), Cat(far.lane, (far.slot - at + SLOTS)[:3])))
+        with m.If(inside):
+            m.d.comb += [bad.eq(bad_q), stray.eq(stray_q), ends.eq(ends_q)]
+        with m.Else():
+            m.d.comb += [found.eq(said) for found, said in zip((bad, stray, ends), verdict(head), strict=True)]
+        beat = self.o.p
+        m.d.sync += self.o.valid.eq(leaves & ~stray)
+        with m.If(leaves):
+            m.d.sync += [
+                bad_q.eq(bad), stray_q.eq(stray), ends_q.eq(ends),
+                beat.data.eq(window[HEADER_DWORDS * DWORD_BITS:]),
+                beat.lanes.eq(Mux(bad, 0, Cat(~last | (lane + HEADER_DWORDS <= end) for lane in range(LANES)))),
+                beat.dword.eq(Mux(inside, beat.dword + LANES, head.lower_address[2:])),
+                beat.last.eq(last),
+                beat.done.eq(last & ends),
+                beat.error.eq(bad | (last & Mux(within, older.discontinue, newer.discontinue))),
+            ]
+            with m.If(~inside):
+                m.d.sync += beat.tag.eq(head.tag)
