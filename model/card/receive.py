@@ -7,6 +7,7 @@ from weft.hdl import abi
 from ..functional.receive_path import ReceivePath
 from ..functional.report_merge import ReportMerge
 from ..functional.window import PROBE
+from .reporter import NODE, RETIRE, Reporter
 from .timing import BEAT_BYTES, CYCLE_NS, HALF_PS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, edge
 from .write_engine import NIC
 
@@ -19,7 +20,6 @@ MARK = 2                        # cycles for the mark of a packet that slid the 
 FIRST_RUN = 2 * CYCLE_NS        # from a packet at the window until the builder may take its first run
 RUN, SEAL, SEAL_OLDEST = 5 * CYCLE_NS, 4 * CYCLE_NS, 3 * CYCLE_NS      # what the builder does, from its choice on
 FULL = 9 * CYCLE_NS             # from a run that finds its node full until that is reported
-_TURNS = "node", "retire"       # of what is no event; who went last is the last
 OPENED = 3 * CYCLE_NS           # from a packet at the window until the node of its first hole grows old
 EXPIRED = 2 * CYCLE_NS          # from the age of a node until the builder sees it
 
@@ -40,9 +40,7 @@ class TimedReceivePath(ReceivePath):
         self._behind = deque()      # frames that wait for that
         self._waiting, self._beats = deque(), 0     # frames that wait for space in the report ring, and their beats
         self.ticket = 0         # of the newest packet
-        self._reports = {"event": deque(), "retire": deque()}   # (when, ticket, entry) that wait for their packets
-        self._merging = {"event": deque(), "node": deque(), "retire": deque()}  # at the merge of reports
-        self._merge_busy, self._turn = False, _TURNS
+        self.reporter = Reporter(card)
         self._builder_free = 0.0        # when the node builder is done with what it does
         self._node_at = 0.0     # when the nodes that are sealed now are reported
 
@@ -166,7 +164,7 @@ class TimedReceivePath(ReceivePath):
         merge = ReportMerge(None)
         self._retire(life, merge)
         for _, entry in merge.drain():
-            self._wait("retire", self.card.loop.now_ns + lag + self.card.timing.retire_report, ticket, entry)
+            self.reporter.keep(RETIRE, self.card.loop.now_ns + lag + self.card.timing.retire_report, ticket, entry)
 
     # -------------------------------------------------------------------------------------------- reports
 
@@ -198,57 +196,7 @@ class TimedReceivePath(ReceivePath):
         """Events wait for their packets; nodes, which speak of nothing that came, do not."""
         now = self.card.loop.now_ns
         for source, entry in merge.drain():
-            if source == "node":
-                self.card.loop.call_at(self._node_at, self._enter, source, entry)
+            if source == NODE:
+                self.card.loop.call_at(self._node_at, self.reporter.enter, source, entry)
             else:
-                self._wait(source, now, self.ticket, entry)
-
-    def _wait(self, source, time_ns, ticket, entry):
-        queue = self._reports[source]
-        queue.append((time_ns, ticket, entry))
-        if len(queue) == 1:
-            self._look(source)
-
-    def _look(self, source):
-        """The oldest report of a source goes to its ring when its packet is placed; each source keeps its order."""
-        if self.card.receive_path is not self:
-            return      # the card was reset
-        loop, queue, timing = self.card.loop, self._reports[source], self.card.timing
-        behind = timing.placed if source == "event" else timing.placed_retire
-        while queue:
-            time_ns, ticket, entry = queue[0]
-            placed = self.card.pcie.writes.placed(ticket)
-            if placed is None:
-                loop.call_at(self.card.pcie.writes.again, self._look, source)
-                return
-            at = max(time_ns, placed + behind)
-            if at > loop.now_ns:
-                loop.call_at(at, self._look, source)
-                return
-            queue.popleft()
-            self._enter(source, entry)
-
-    # ------------------------------------------------------------------------------------ merging reports
-
-    def _enter(self, source, entry):
-        """A report is where those of all sources merge, one per cycle."""
-        if self.card.receive_path is self:      # the card was not reset
-            self._merging[source].append(entry)
-            if not self._merge_busy:
-                self._merge_busy = True
-                self.card.loop.call_in(0.0, self._merge)
-
-    def _merge(self):
-        """Events go first, the others take turns."""
-        if self.card.receive_path is not self:
-            return
-        if self._merging["event"]:
-            source = "event"
-        else:
-            source = next((source for source in self._turn if self._merging[source]), None)
-            if source is None:
-                self._merge_busy = False
-                return
-            self._turn = self._turn[1:] + self._turn[:1] if source == self._turn[0] else self._turn
-        self.card.report(self._merging[source].popleft())
-        self.card.loop.call_in(CYCLE_NS, self._merge)
+                self.reporter.keep(source, now, self.ticket, entry)

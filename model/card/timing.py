@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 CYCLE_NS = 4.0      # of the card's clock, 250 MHz
 BEAT_BYTES = 64
-SHORT = 4 * BEAT_BYTES      # frames that are here before the translation that was asked for them is
 HALF_PS = 0.0005        # times on the line are exact to a picosecond
 
 
@@ -89,7 +88,8 @@ class Timing:
     judge : float
         From a packet's last beat out of the MAC to the window's verdict.
     asked : float
-        The same from the beat with the end of its headers, before which the verdict is not there either.
+        The same from the beat with the end of its headers, before which the verdict is not there either; longer while
+        translations of others wait for their packets.
     place : float
         From a verdict to the request for the payload's write.
     raw : float
@@ -98,7 +98,7 @@ class Timing:
         From the last beat of a packet's payload in the write engine until a report that speaks of it is at its ring;
         of a node that leaves.
     retire_report : float
-        From when a node leaves its list until that report is at its ring, at least.
+        From the order to leave that a node gets until that report is at its ring, at least.
     node_report, aged_report : float
         The same of a node that is sealed, from when the builder takes what seals it, or sees that it is old.
     command, qp_command : float

@@ -97,15 +97,15 @@ def test_packets_wait_while_the_window_slides(card, verdict, seal, cycles):
 
 
 def test_reports_merge_one_per_cycle_events_first_and_the_others_in_turn(card):
-    path, loop, seen, begin = card.receive_path, card.loop, [], card.loop.now_ns
+    reporter, loop, seen, begin = card.receive_path.reporter, card.loop, [], card.loop.now_ns
     card.report = lambda entry: seen.append((loop.now_ns - begin, entry))
     for source in ("node", "retire", "node", "retire", "event"):
-        path._enter(source, source)
-    loop.call_in(CYCLE_NS, path._enter, "event", "event")
+        reporter.enter(source, source)
+    loop.call_in(CYCLE_NS, reporter.enter, "event", "event")
     loop.run(begin + 1000)
     order = ["event", "event", "node", "retire", "node", "retire"]
     assert seen == [(at * CYCLE_NS, source) for at, source in enumerate(order)]
-    path._enter("retire", "retire")
+    reporter.enter("retire", "retire")
     loop.run(loop.now_ns)
     assert seen[-1] == (1000, "retire")
 
