@@ -17,7 +17,7 @@ round trip. Applications wait for completions, sixteen at a time, and the driver
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cocotb
@@ -96,7 +96,7 @@ DEEP_STREAMS = (Stream("tx", "a", DEEP_WINDOW, DEEP_MESSAGES), Stream("both_ways
                 Stream("rx_64", "a", DEEP_WINDOW, DEEP_MESSAGES, 64),
                 Stream("rx_each", "a", DEEP_WINDOW, DEEP_MESSAGES, 1),
                 Stream("inline", "a", DEEP_WINDOW, DEEP_MESSAGES, inline=True))
-STRADDLE_STREAMS = (Stream("both_ways_straddle", "ab", DEEP_WINDOW, DEEP_MESSAGES),)
+STRADDLE_STREAMS = tuple(replace(stream, name=f"{stream.name}_straddle") for stream in DEEP_STREAMS[:2])
 OVERLOAD_STREAMS = (Stream("overload", "a", DEEP_WINDOW, DEEP_MESSAGES),)
 
 
@@ -244,6 +244,8 @@ def measure(progress):
             conditions=f"one way, a receive completes with each, {of_deep}{CONDITIONS}"),
         Row("message_rate_both_ways_mpps", "M/s", figures["both_ways"]["mpps"], at_least=BOTH_WAYS_MPPS,
             conditions=f"each way, both at once, {of_deep}{CONDITIONS}"),
+        Row("tx_message_rate_straddle_mpps", "M/s", figures["tx_straddle"]["mpps"], at_least=TX_MPPS,
+            conditions=f"one way, PCIe blocks with straddle, {of_deep}{CONDITIONS}"),
         Row("message_rate_both_ways_straddle_mpps", "M/s", figures["both_ways_straddle"]["mpps"],
             at_least=BOTH_WAYS_MPPS,
             conditions=f"each way, both at once, PCIe blocks with straddle, {of_deep}{CONDITIONS}"),
