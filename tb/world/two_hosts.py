@@ -106,9 +106,10 @@ class TwoCards:
             link = LinkDirection(
                 Impairments(getattr(config, direction), f"{self.seed}/{direction}"),
                 self._deliver_to("b" if name == "a" else "a"), *self._captures.taps(direction))
-            hard_block = HardBlock(dut, f"{name}_", ticker, config.vectors, straddle=config.straddle)
+            # A host begins before its hard block: in a cycle both act in this order.
             self.sides[name] = Side(
-                name, Host(config.host, rng), hard_block,
+                name, Host(config.host, rng),
+                HardBlock(dut, f"{name}_", ticker, config.vectors, straddle=config.straddle),
                 MacTx(Bus(dut, f"{name}_m_axis_tx", ticker), dut.clk, link.send),
                 MacRx(Bus(dut, f"{name}_s_axis_rx", ticker), dut.clk), link)
         self._hold_back()
