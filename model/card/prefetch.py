@@ -55,7 +55,7 @@ class Prefetcher:
         self._free_at = 0.0         # when it is done with what it does
         self._next = None           # when it chooses next
         self.entries = [None] * card.params.cache_entries      # of the cache: (life, node) or None
-        self._leaving = deque()     # (when, entry) of nodes that are matched no more
+        self._leaving = []          # (when, entry) of nodes that are matched no more
         self._victim = self._misses = 0
 
     # ------------------------------------------------------------------------------------- what is to be done
@@ -110,7 +110,7 @@ class Prefetcher:
     def _look(self, life, filling):
         nodes, registers, now = life.matcher, self.card.registers, self.card.loop.now_ns
         depth, waiting = max(1, registers["prefetch_depth"]), bool(nodes.waiting)
-        cached, ahead = nodes.cached(now - LISTED), nodes.linked - nodes.fetched
+        cached, ahead = self.cached(life, now - LISTED), nodes.linked - nodes.fetched
         if nodes.dead:
             return
         if nodes.read and nodes.read.kept:
@@ -131,6 +131,11 @@ class Prefetcher:
             count = min(READ_LINES, depth - cached, ahead, spare, PAGE_LINES - nodes.line % PAGE_LINES)
         self._free_at = max(self._free_at, now + 2 * CYCLE_NS)
         self._issue(life, count)
+
+    def cached(self, life, at):
+        """How many nodes of a list are in the cache, as counted then."""
+        return len(life.matcher.nodes) + len(life.matcher.ended) + sum(
+            gone > at and self.entries[entry][0] is life for gone, entry in self._leaving)
 
     def _free(self, at):
         """Entries that are free, as counted then."""
@@ -184,7 +189,7 @@ class Prefetcher:
         if nodes.read is not read:      # the QP is gone
             return
         if not nodes.dead and nodes.line == read.line + part:
-            if self._free(checked) and (nodes.waiting or not nodes.cached(checked - LISTED)
+            if self._free(checked) and (nodes.waiting or not self.cached(life, checked - LISTED)
                                         or self._free(checked - COUNTED) > self._reserve):
                 self._take(life)
                 self._wake(life)
@@ -239,9 +244,10 @@ class Prefetcher:
     def _let_go(self):
         """Entries of nodes that have left are free."""
         now = self.card.loop.now_ns
-        for gone in [leave for leave in self._leaving if leave[0] <= now]:
-            self._leaving.remove(gone)
-            self.entries[gone[1]] = None
+        for gone, entry in self._leaving:
+            if gone <= now:
+                self.entries[entry] = None
+        self._leaving = [leave for leave in self._leaving if leave[0] > now]
 
     # ------------------------------------------------------------------------------- nodes that are turned out
 
@@ -272,7 +278,7 @@ class Prefetcher:
     def _give_back(self, other, node):
         """If a node is a list's last one, it is to be fetched again, and what was read behind it is forgotten."""
         nodes = other.matcher
-        if nodes.dead or not nodes.nodes or nodes.nodes[-1] is not node or (nodes.read and not nodes.read.kept):
+        if nodes.dead or not nodes.ends_with(node) or (nodes.read and not nodes.read.kept):
             return False
         if nodes.read:
             self._finish(nodes.read)
@@ -284,4 +290,4 @@ class Prefetcher:
     def _spare(self):
         """The first entry with an untouched node with which a list ends that does not begin with it."""
         return next((at for at, entry in enumerate(self.entries) if entry and not entry[1].touched
-                     and any(entry[1] is last for last in list(entry[0].matcher.nodes)[1:][-1:])), None)
+                     and len(entry[0].matcher.nodes) > 1 and entry[0].matcher.ends_with(entry[1])), None)

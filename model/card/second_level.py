@@ -33,7 +33,6 @@ class TimedList(NodeList):
         self.read = None            # the read that is on its way, or kept
         self.adjacent = False       # the block behind the newest one is its successor
         self.ended = []             # nodes that were matched for the last time and have no order to leave
-        self.leaving = deque()      # when those that have it leave the cache
         self.dead = False
 
     def fetch(self):
@@ -49,11 +48,9 @@ class TimedList(NodeList):
         """Nodes are linked that are not cached."""
         return self.fetched != self.linked
 
-    def cached(self, at):
-        """How many nodes are in the cache then, which is not before what was asked last."""
-        while self.leaving and self.leaving[0] <= at:
-            self.leaving.popleft()
-        return len(self.nodes) + len(self.ended) + len(self.leaving)
+    def ends_with(self, node):
+        """Whether a node is the last one."""
+        return bool(self.nodes) and self.nodes[-1] is node
 
     def waits(self, rsn):
         """Whether an RSN's node may still come."""
@@ -233,7 +230,7 @@ class SecondLevel:
     def _pass_ended(nodes, psn, rsn, slack):
         """A header passes over nodes that ended, too; they stand before all others."""
         passed = [node for node in nodes.ended if (
-            nodes.passed(node, rsn, slack) if psn is not None else (rsn - node.rsn - node.count) >> 23 & 1 == 0)]
+            nodes.probed(node, rsn) if psn is None else nodes.passed(node, rsn, slack))]
         nodes.retired.extendleft(reversed(passed))
         for node in passed:
             nodes.ended.remove(node)
@@ -257,9 +254,7 @@ class SecondLevel:
         retired = life.matcher.retired
         if retired:
             gone = self.card.loop.now_ns + lag + GONE
-            times = [gone + k * CYCLE_NS for k in range(len(retired))]
-            life.matcher.leaving.extend(times)
-            self.prefetcher.left(zip(retired, times, strict=True))
+            self.prefetcher.left((node, gone + k * CYCLE_NS) for k, node in enumerate(retired))
             self.card.receive_path.retire(life, lag, self._newest)
             self.prefetcher.look(life, lag + GONE)
 

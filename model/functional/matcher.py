@@ -66,9 +66,14 @@ class Matcher:
         """Whether an RSN is too far behind a head for it to stay."""
         return signed24(rsn - head.rsn) + 1 >= head.count + min(max(slack, 1), SLACK_MAX)
 
+    @staticmethod
+    def probed(head, rsn):
+        """Whether all of a head is older than an RSN."""
+        return signed24(rsn - head.rsn) >= head.count
+
     def probe(self, rsn):
         """Every older RSN was sent."""
-        self._retire_while(lambda head: self._distance(rsn) >= head.count)
+        self._retire_while(lambda head: self.probed(head, rsn))
 
     def not_matched(self, rsn, slack):
         """A retransmission is left to the driver: its hole stays open, also if it is the last one to come for a node.

@@ -101,8 +101,8 @@ def test_a_node_that_ended_is_in_the_cache_until_it_leaves():
         bench = _Bench([0, 1, 2], depth=2)
         bench.link(3)
         bench.pass_ns(10 * LATENCY_NS)
-        nodes, entries = bench.life.matcher, bench.card.second_level.prefetcher._free
-        free = entries(bench.loop.now_ns)
+        nodes, cache = bench.life.matcher, bench.card.second_level.prefetcher
+        free = cache._free(bench.loop.now_ns)
         begin = bench.loop.now_ns
         bench.header(0)
         bench.header(1)
@@ -110,10 +110,11 @@ def test_a_node_that_ended_is_in_the_cache_until_it_leaves():
             bench.loop.call_in(2 * CYCLE_NS, bench.header, 2)
         while nodes.nodes[0].rsn == 0:
             bench.pass_ns(CYCLE_NS)
-        assert nodes.cached(bench.loop.now_ns) == 2 and entries(bench.loop.now_ns) == free and not bench.retired
-        while nodes.cached(bench.loop.now_ns) == 2:
+        now = bench.loop.now_ns
+        assert cache.cached(bench.life, now) == 2 and cache._free(now) == free and not bench.retired
+        while cache.cached(bench.life, bench.loop.now_ns) == 2:
             bench.pass_ns(CYCLE_NS)
-        assert bench.retired == [0] and entries(bench.loop.now_ns) == free + 1
+        assert bench.retired == [0] and cache._free(bench.loop.now_ns) == free + 1
         times += [bench.left[0] - begin, bench.loop.now_ns - begin]
         assert len(bench.reads) == 2        # its place is not seen yet
         bench.pass_ns(10 * LATENCY_NS)
