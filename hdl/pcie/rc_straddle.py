@@ -1,14 +1,12 @@
 """Completions from the UltraScale+ hard block (RC interface) with straddle: up to four begin in a beat."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data
 
-from ..axis import axis_signature
 from ..layouts import BEAT_BITS
 from ..stream import ReadyRegister
-from .rc import HEADER_DWORDS, TLPS, USER_WIDTH, CompletionDescriptor, CompletionUser, verdict
-from .tlp import DWORD_BITS, LANES, CompletionBeat
+from .rc import HEADER_DWORDS, TLPS, CompletionDescriptor, CompletionShim, CompletionUser, verdict
+from .tlp import DWORD_BITS, LANES
 
 SLOTS = TLPS                        # of a beat; completions begin at them
 SLOT_DWORDS = LANES // SLOTS
@@ -61,7 +59,7 @@ def read_sideband(m, user, row):
                         m.d.comb += outlook.next.eq(behind)
 
 
-class StraddledCompletionShim(wiring.Component):
+class StraddledCompletionShim(CompletionShim):
     """Takes beats of RC apart into completions, and says where each of their double words belongs.
 
     With straddle RC is one stream of completions, each of which begins at byte 0, 16, 32 or 48 of a beat, up to four
@@ -84,13 +82,9 @@ class StraddledCompletionShim(wiring.Component):
 
     Members
     -------
-    s_axis_rc : In(AXI stream)
-    o : Out(stream.Signature(CompletionBeat))
-        ``ready`` is not looked at: the receiver has reserved the room.
+    s_axis_rc, o
+        See :class:`~weft.hdl.pcie.rc.CompletionShim`.
     """
-
-    s_axis_rc: In(axis_signature(data_width=BEAT_BITS, user_width=USER_WIDTH, keep_lane_width=DWORD_BITS))
-    o: Out(stream.Signature(CompletionBeat))
 
     def elaborate(self, platform):
         m = Module()

@@ -1,25 +1,21 @@
 """Requests on their way to the UltraScale+ hard block (RQ interface) with straddle: two begin or end in one beat."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data, wiring
 
-from ..axis import axis_signature
 from ..layouts import BEAT_BITS
 from ..stream import Skid
 from .rq import (
     HEADER_BITS,
     HEADER_DWORDS,
-    NONPOSTED_WIDTH,
     READ_SEQUENCE,
-    SEQUENCE_WIDTH,
-    USER_WIDTH,
     WRITE_SEQUENCE,
     RequestDescriptor,
+    RequestShim,
     RequestType,
     RequestUser,
 )
-from .tlp import DWORD_BITS, LANES, ReadTlp, WriteTlp
+from .tlp import DWORD_BITS, LANES, ReadTlp
 from .under_way import UnderWay
 from .write_store import WriteStore
 
@@ -48,7 +44,7 @@ class _Beat(data.Struct):
     high: _Part         # one that begins in the second half
 
 
-class StraddledRequestShim(wiring.Component):
+class StraddledRequestShim(RequestShim):
     """Puts read and write requests on RQ, one behind the other, alternating when both wait.
 
     With straddle RQ is one stream of packets. One begins in byte 0, or in byte 32 if another ends in the same beat
@@ -66,15 +62,6 @@ class StraddledRequestShim(wiring.Component):
     i_read, i_write, m_axis_rq, nonposted_credits, gone, sequence, sequence_valid, busy
         See :class:`~weft.hdl.pcie.rq.RequestShim`.
     """
-
-    i_read: In(stream.Signature(ReadTlp))
-    i_write: In(stream.Signature(WriteTlp))
-    m_axis_rq: Out(axis_signature(data_width=BEAT_BITS, user_width=USER_WIDTH, keep_lane_width=DWORD_BITS))
-    nonposted_credits: In(NONPOSTED_WIDTH)
-    gone: In(1)
-    sequence: In(SEQUENCE_WIDTH).array(2)
-    sequence_valid: In(2)
-    busy: Out(1)
 
     def elaborate(self, platform):
         m = Module()

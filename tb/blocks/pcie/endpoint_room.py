@@ -1,7 +1,6 @@
 """The PCIe room for benches: the endpoint before a scratch memory, and the host, streams and host memory around it."""
 
 import functools
-import os
 import random
 
 from amaranth.hdl import Cat, Module, Mux, Signal
@@ -16,6 +15,7 @@ from weft.hdl.params import preset
 from weft.hdl.pcie.endpoint import Endpoint
 from weft.hdl.pcie.usplus import connect_hard_block, hard_block_members
 from weft.tb.blocks.pcie.partners import group
+from weft.tb.blocks.pcie.straddle import STRADDLE, environment
 from weft.tb.blocks.pcie.usplus_host import UsplusHost
 from weft.tb.flow.clock import ports
 from weft.tb.flow.payload import beats, pack, receive, unpack
@@ -29,7 +29,6 @@ SILENT = 0x4000            # reads at and above it, below the MSI-X range, are n
 SCRATCH_WORDS = 64
 REGION_BYTES = 1 << 18
 HALF = REGION_BYTES // 2   # of a region: the lower one is read, the upper one written
-STRADDLE = "WEFT_STRADDLE"  # in the environment of the simulator: the room has straddle
 
 
 class PcieRoom(wiring.Component):
@@ -95,7 +94,7 @@ def pcie_room(straddle=False):
 def run_room(cases, *, straddle=False, env=None, **options):
     """Run tests of the file ``cases``, each with a :class:`Bench`; ``options``: see ``simulate``."""
     return simulate(pcie_room(straddle), name="pcie_room" + "_straddle" * straddle, cases=cases,
-                    env={**(env or {}), **({STRADDLE: "1"} if straddle else {})}, **options)
+                    env={**(env or {}), **environment(straddle)}, **options)
 
 
 class Bench:
@@ -113,7 +112,7 @@ class Bench:
         config = HostConfig(max_payload_bytes=payload_bytes, max_read_bytes=read_bytes, split_completions=split_all,
                             check_tlps=True, lean=False)
         self.host = UsplusHost(dut, config, self.rng, vectors=preset("test").msix_vectors,
-                               straddle=STRADDLE in os.environ)
+                               straddle=STRADDLE)
         rng, clk = self.rng, dut.clk
         self.bulk = [StreamSource(dut, f"i_bulk__{k}", clk, pause, rng) for k in range(BULKS)]
         self.packets = [StreamSink(dut, f"o_bulk__{k}", clk, pause, rng) for k in range(BULKS if take_packets else 0)]

@@ -13,13 +13,13 @@ from weft.hdl.params import preset
 from weft.hdl.pcie.completion_room import COMPLETION_HEADERS, COMPLETION_LINES, TRUST
 from weft.hdl.pcie.dma_read import BULK_SHARE, DmaRead
 from weft.tb.blocks.pcie.partners import Completer, group
+from weft.tb.blocks.pcie.straddle import STRADDLE, environment
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack, unpack
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.flow.stream import StreamSink, StreamSource
 from weft.tb.flow.volume import volume
 
-STRADDLE = bool(os.environ.get("WEFT_STRADDLE"))
 PARAMS = preset("test")
 BULKS, LINES = 2, 3
 BULK_PAGES, LINE_PAGES = range(0xFFFF0, 0x100011), range(0xFFC00, 0xFFC00 + 2000)    # where random requests go
@@ -321,4 +321,4 @@ def test_reads_return_the_bytes_asked_for(sim):
 def test_reads_with_straddle():
     simulate(DmaRead(PARAMS.with_(straddle=True), bulk_clients=BULKS, line_clients=LINES),
              name="pcie_dma_read_straddle", cases=__file__, sim="verilator",
-             tests="finely_split|everything_at_once", env={"WEFT_STRADDLE": "1", "WEFT_GROUPS": volume("8", "16")})
+             tests="finely_split|everything_at_once", env={**environment(), "WEFT_GROUPS": volume("8", "16")})

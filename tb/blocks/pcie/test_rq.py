@@ -1,6 +1,5 @@
 """Request shims, with straddle and without: reads and writes share RQ, whole and fairly."""
 
-import os
 import random
 from collections import Counter
 
@@ -12,13 +11,12 @@ from weft.hdl.pcie.rq import RequestShim
 from weft.hdl.pcie.rq_straddle import StraddledRequestShim
 from weft.hdl.pcie.tlp import ReadTlp, WriteTlp
 from weft.tb.blocks.pcie.rq_packets import StraddledSink, WholeSink
+from weft.tb.blocks.pcie.straddle import STRADDLE, environment
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack
 from weft.tb.flow.rounds import rounds
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.flow.stream import StreamSource
-
-STRADDLE = bool(os.environ.get("WEFT_STRADDLE"))
 
 
 class Bench:
@@ -212,4 +210,4 @@ def test_reads_and_writes_share_the_link(sim):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_reads_and_writes_share_beats(sim):
-    simulate(StraddledRequestShim(), name="pcie_rq_straddle", cases=__file__, sim=sim, env={"WEFT_STRADDLE": "1"})
+    simulate(StraddledRequestShim(), name="pcie_rq_straddle", cases=__file__, sim=sim, env=environment())
