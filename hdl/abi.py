@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .layout import Field, Layout
 from .wire import QPN_BITS
 
-VERSION = (0, 1, 0)
+VERSION = (0, 2, 0)
 MAGIC = int.from_bytes(b"WEFT", "little")
 PCI_VENDOR_ID = 0x1234
 PCI_DEVICE_ID = 0x5746
@@ -248,7 +248,9 @@ def is_host_qpn(word, qpn):
 
 LINK_DOORBELL = Layout("LINK_DOORBELL", "Nodes were linked at the tail of a QP's list.", [
     Field("qpn", 24, "Index of the QP."), Field("generation", 8),
-    Field("nodes", 32, "How many, since the last such word.")], size_bytes=8)
+    Field("nodes", 8, "How many, since the last such word."),
+    Field("block", 24, "Number of the first one's block: its extent and, in as many low bits as `cap_misc` says, its "
+          "place there. The card goes by it where it has fetched all that were linked before.")], size_bytes=8)
 CUM_DOORBELL = Layout("CUM_DOORBELL", "Cumulative PSN of a QP.", [
     Field("qpn", 24, "Index of the QP."), Field("generation", 8),
     Field("psn", 32, "32-bit PSN; every older one is acknowledged.")], size_bytes=8)
@@ -335,13 +337,13 @@ class CommandOpcode(enum.IntEnum):
     """Commands. Each is answered by one RESPONSE with the same tag."""
 
     SET_NETWORK = 1       # mac, ip
-    QP_CREATE = 2         # qpn, pd, psn, psn_guard, ip, address, access: the QP can receive and send
+    QP_CREATE = 2         # qpn, pd, psn, psn_guard, ip, access: the QP can receive and send
     QP_MODIFY = 3         # qpn, qp_state, access: answered when nothing of what they forbid is in flight
     QP_DESTROY = 4        # qpn: answered when nothing of it is in flight
     MR_CREATE = 5         # mr_index, key_tag, va, length, access, pd, page_2m, pte_index
     MR_DESTROY = 6        # mr_index
     PAGE_TABLE_WRITE = 7  # pte_index, count, address: copies `count` 8-byte entries from host memory
-    EXTENT_SET = 8        # extent, address, length (0: removes it)
+    EXTENT_SET = 8        # extent, address (not 0), length (0: removes it)
     QP_QUERY = 9          # qpn: result0 window base, result1 holes counted, result2 nodes linked but not fetched,
                           # result3 nodes cached
     STATISTICS = 10       # address: writes all counters, 8 bytes each, in COUNTERS order, as whole 64-byte blocks
@@ -395,8 +397,8 @@ COMMAND = _host("COMMAND", "A command; each opcode says which fields it reads.",
     ("pd", 24, "Protection domain."), ("count", 16, "Page-table entries, 1 to 512."),
     ("va", 64, "Base virtual address of the MR."),
     ("length", 64, "Bytes of the MR (48 bits) or extent."),
-    ("address", 64, "Physical address, 64-byte aligned: page list, extent, head block, or result buffer (written in "
-     "whole 64-byte blocks)."),
+    ("address", 64, "Physical address, 64-byte aligned: page list, extent, or result buffer (written in whole 64-byte "
+     "blocks)."),
     ("mr_index", 24), ("_r1", 8), ("ip", 32, "IPv4 address: of the card (SET_NETWORK), of the QP's peer (QP_CREATE)."),
     ("pte_index", 32), ("psn", 32, "First PSN expected from the peer."),
     ("mac", 48, "MAC address of the card."), _CHECK)
@@ -429,14 +431,16 @@ NEXT_PHASE_BIT, NEXT_ADJACENT_BIT = 0, 1
 NODE = _host("NODE", "An Adamap node: the same bytes 8 to 63 in the report, the knitting buffer and the loss report.",
     ("next_phase", 1, "Phase of the block: toggles each time the block is used."),
     ("next_adjacent", 1, "The next block is the one 64 bytes further."),
-    ("_r0", 4),
+    ("next_check", 4, "Makes the XOR of the 4-bit parts of these first 8 bytes 0."),
     ("next_line", 58,
-     "Physical address of the next block, divided by 64. In a ring entry this word is the report header."),
+     "Physical address of the next block, divided by 64; 0: there is none yet. When there is one, the driver writes "
+     "these 8 bytes again, in one piece. In a ring entry this word is the report header."),
     ("qpn", 24, "Index of the receiving QP."),
     ("generation", 8, "Low bits of the generation of its QPN."),
     ("count", 12, "Holes, 1 to 320; LIST 20, RUNS 64 at most."),
     ("encoding", 4, "", Encoding),
-    ("check", 16, "Makes the XOR of the block's 16-bit words 0; the driver sets it when it links the node."),
+    ("check", 16, "Makes the XOR of the 16-bit words behind the first 8 bytes 0; the driver sets it when it links the "
+     "node."),
     ("base_psn", 32, "32-bit PSN that offsets count from: the first hole."),
     ("rsn", 32, "RSN of the first hole; the driver sets it when it links the node."),
     ("body", NODE_BODY_BITS, "The holes."))

@@ -258,12 +258,11 @@ class Report(data.Struct):
 
 
 class ListCreate(data.Struct):
-    """A QP comes to life: window at ``psn``, list empty, first block at ``line``."""
+    """A QP comes to life: window at ``psn``, list empty."""
 
     qpn: 24
     generation: 8
     psn: 32
-    line: LINE_WIDTH
 
 
 class QpRef(data.Struct):

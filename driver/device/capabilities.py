@@ -34,7 +34,7 @@ class Capabilities:
     max_extents: int
     msix_vectors: int
     max_prefetch_depth: int
-    max_extent_bytes: int
+    block_number_bits: int
     inline_bytes: int
 
     @classmethod
@@ -58,5 +58,9 @@ class Capabilities:
         tables, adamap, misc, transmit = (
             read_register(device, f"cap_{n}") for n in ("tables", "adamap", "misc", "transmit"))
         return cls(found, *(1 << (tables >> shift & 0xFF) for shift in (0, 8, 16)), adamap & 0xFFFF, adamap >> 16,
-                   *(misc >> shift & 0xFF for shift in (0, 8, 16)), ((1 << (misc >> 24)) - 2) * abi.BLOCK_BYTES,
-                   min(transmit & 0xFF, abi.INLINE_MAX))
+                   *(misc >> shift & 0xFF for shift in (0, 8, 16, 24)), min(transmit & 0xFF, abi.INLINE_MAX))
+
+    @property
+    def max_extent_bytes(self):
+        """Largest knitting extent: two numbers of blocks mean something else."""
+        return ((1 << self.block_number_bits) - 2) * abi.BLOCK_BYTES

@@ -21,6 +21,7 @@ _REFUSED = {wire.Syndrome.NAK_REMOTE_ACCESS: EventType.QP_ACCESS_ERR,
 _SUCCESS, _ACKNOWLEDGE, _MESSAGE_END = WCStatus.SUCCESS, wire.Opcode.ACKNOWLEDGE, abi.ReportKind.MESSAGE_END
 _LINK, _CUM = (abi.REGISTER[name].offset for name in ("link_doorbell", "cum_doorbell"))
 _VALUE_SHIFT = abi.CUM_DOORBELL.shift_of("psn")     # that of ``nodes`` as well
+_BLOCK_SHIFT = abi.LINK_DOORBELL.shift_of("block")
 _LOCAL_PROTECTION = frozenset(
     {abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD}
 )
@@ -328,9 +329,9 @@ class QpEngine:
         while actions:
             action = actions.popleft()
             if isinstance(action, LinkDoorbell):
-                self._doorbell(_LINK, action.nodes)
+                self._doorbell(_LINK, action.nodes, action.block)
             elif isinstance(action, CumDoorbell):
-                self._doorbell(_CUM, action.psn)
+                self._doorbell(_CUM, action.psn & 0xFFFF_FFFF)
             elif isinstance(action, ControlFrame) and self._may_say(action):
                 self.card.send_control(self, action)
 
@@ -338,10 +339,10 @@ class QpEngine:
         """In ERR nothing is said but a NAK: neither that something arrived nor that it shall come again."""
         return not self.in_error or frame.opcode is _ACKNOWLEDGE
 
-    def _doorbell(self, register, value):
-        """Write a doorbell word of this QP, with a 32-bit number in it."""
+    def _doorbell(self, register, value, block=0):
+        """Write a doorbell word of this QP."""
         if not self.looped:     # of which the card saw nothing that it could forget
-            self.card.device.write64(register, self._life | (value & 0xFFFF_FFFF) << _VALUE_SHIFT)
+            self.card.device.write64(register, self._life | value << _VALUE_SHIFT | block << _BLOCK_SHIFT)
 
     @property
     def way(self):

@@ -9,6 +9,7 @@ from .extents import Extents
 from .free_list import FreeList
 
 EXTENT_BYTES = 256 * 1024
+NUMBER_BITS = 16
 QUOTA_ALPHA = 8
 CALM_NS = 1_000_000
 SOON_NS = 100_000           # until it is seen to again what is short, too much or unsorted
@@ -18,8 +19,8 @@ SORTED_PER_ROUND = 64
 class KnittingBuffer:
     """Blocks for the Adamap nodes of all QPs.
 
-    Every QP is guaranteed one linked block besides its pre-linked one, so that a list can always move on and give
-    blocks back: whatever the load, no QP waits for ever. Beyond that a QP may link as long as it holds less than
+    A QP whose list is empty holds nothing, and every QP is guaranteed one block, so that a list can always move on and
+    give blocks back: whatever the load, no QP waits for ever. Beyond that a QP may link as long as it holds less than
     ``alpha`` times what is still free, so that the share of each adapts to how many want some.
 
     An extent is added when blocks run short and taken away again when the buffer has been mostly free for a while and
@@ -29,7 +30,7 @@ class KnittingBuffer:
 
     Parameters
     ----------
-    device, announce, extent_bytes, max_extents
+    device, announce, extent_bytes, max_extents, number_bits
         See :class:`~weft.driver.knitting.extents.Extents`.
     alpha : float
         Of the quota.
@@ -44,17 +45,19 @@ class KnittingBuffer:
     low_water : int
         Fewest blocks that were ever free.
     counts : Counter
-        ``grown``, ``no_memory``, ``shrunk``, ``adjacent`` and ``links``, ``refused``.
+        ``grown``, ``no_memory``, ``shrunk``, ``refused``, ``links`` (blocks linked behind another one) and ``adjacent``
+        (of these, those right behind it).
     """
 
-    def __init__(self, device, announce, *, extent_bytes=EXTENT_BYTES, max_extents=1, alpha=QUOTA_ALPHA,
-                 calm_ns=CALM_NS):
+    def __init__(self, device, announce, *, extent_bytes=EXTENT_BYTES, max_extents=1, number_bits=NUMBER_BITS,
+                 alpha=QUOTA_ALPHA, calm_ns=CALM_NS):
         self.alpha, self.calm_ns = alpha, calm_ns
-        self.extents = Extents(device, announce, extent_bytes=extent_bytes, max_extents=max_extents)
+        self.extents = Extents(device, announce, extent_bytes=extent_bytes, max_extents=max_extents,
+                               number_bits=number_bits)
         self.extent_blocks = extent_bytes // abi.BLOCK_BYTES
         self._free = FreeList()
         self._chains = set()
-        self._owed = 0          # chains without a linked block: each is owed one
+        self._owed = 0          # chains without a block: each is owed one
         self._short = False     # somebody was refused since the last round
         self._calm_since = None
         self.low_water = None
@@ -144,10 +147,10 @@ class KnittingBuffer:
         MemoryError
             If the blocks do not suffice for one more QP.
         """
-        if len(self._free) < self._owed + 2:
+        if len(self._free) <= self._owed:
             self._short = True
             raise MemoryError("the knitting buffer has no blocks for another QP")
-        chain = Chain(self, self._take(None))
+        chain = Chain(self)
         self._chains.add(chain)
         self._owed += 1
         return chain
@@ -160,20 +163,16 @@ class KnittingBuffer:
         return spare > 0 and len(chain.lines) < self.alpha * spare
 
     def take(self, chain):
-        """A block for ``chain``, the one behind its tail if possible; None if it has to wait for returning blocks."""
+        """A block for ``chain``, the one behind its last if possible; None if it has to wait for returning blocks."""
         if not self.may_take(chain):
             self._short = True
             self.counts["refused"] += 1
             return None
-        if not chain.lines:
-            self._owed -= 1
-        line = self._take(chain.tail + 1)
-        self.counts["links"] += 1
-        self.counts["adjacent"] += line == chain.tail + 1
-        return line
-
-    def _take(self, wanted):
+        wanted = chain.lines[-1] + 1 if chain.lines else None
+        self._owed -= wanted is None
         line = self._free.take(wanted)
+        self.counts["links"] += wanted is not None
+        self.counts["adjacent"] += line == wanted
         if self.low_water is None or len(self._free) < self.low_water:
             self.low_water = len(self._free)
         return line
@@ -186,18 +185,19 @@ class KnittingBuffer:
 
     def close_chain(self, chain):
         """All blocks of a chain come back."""
-        if len(chain.lines) == 1:   # only what was pre-linked
-            self._owed -= 1
+        if chain not in self._chains:
+            return
+        self._owed -= not chain.lines
         self._chains.discard(chain)
         self._free.splice(chain.lines)
         chain.lines = collections.deque()
 
     def check(self):
-        """Assert that no block is lost or counted twice; how many are free, pre-linked and linked."""
-        used = [line for chain in self._chains for line in (*chain.lines, chain.tail)]
+        """Assert that no block is lost or counted twice; how many are free and linked."""
+        used = [line for chain in self._chains for line in chain.lines]
         assert len(used) == len(set(used)), "a block is in two places"
         assert not any(self._free.is_free(line) for line in used), "a free block is in use"
-        uses = {"free": len(self._free), "prelinked": len(self._chains), "linked": len(used) - len(self._chains)}
+        uses = {"free": len(self._free), "linked": len(used)}
         withdrawn = self.total_blocks - sum(uses.values())
         assert withdrawn == 0 or self.changing and withdrawn == self.extent_blocks, f"{withdrawn} blocks are lost"
         assert self._owed == sum(not chain.lines for chain in self._chains)

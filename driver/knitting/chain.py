@@ -4,21 +4,16 @@ import collections
 
 
 class Chain:
-    """The blocks of one QP: those that hold its list, head first, and the one announced as successor of the last.
+    """The blocks of one QP that hold its list, head first. While the list is empty, it holds none.
 
     Attributes
     ----------
-    head : int
-        The line the list starts with.
     lines : deque of int
         Linked blocks.
-    tail : int or None
-        The pre-linked block: announced to the card, not written yet.
     """
 
-    def __init__(self, pool, line):
+    def __init__(self, pool):
         self._pool = pool
-        self.head = self.tail = line
         self.lines = collections.deque()
 
     @property
@@ -27,14 +22,14 @@ class Chain:
         return self._pool.may_take(self)
 
     def link(self, fields):
-        """Write a node into the pre-linked block; (line, its 64 bytes), or None if no successor is to be had now."""
-        successor = self._pool.take(self)
-        if successor is None:
+        """Write a node behind the last one; (line, its 64 bytes), or None if no block is to be had now."""
+        line = self._pool.take(self)
+        if line is None:
             return None
-        line = self.tail
-        data = self._pool.extents.write(line, fields, successor)
+        data = self._pool.extents.write(line, fields)
+        if self.lines:
+            self._pool.extents.link(self.lines[-1], line)
         self.lines.append(line)
-        self.tail = successor
         return line, data
 
     def retire(self, line):
@@ -49,9 +44,10 @@ class Chain:
             raise RuntimeError(f"the card retired block {line:#x}, which is not the list's head")
         self._pool.give(self, self.lines.popleft())
 
+    def number(self, line):
+        """What the card calls a block."""
+        return self._pool.extents.number(line)
+
     def close(self):
         """Give everything back, in constant time; the card does not know the list any more."""
-        if self.tail is not None:
-            self.lines.append(self.tail)
-            self.tail = None
-            self._pool.close_chain(self)
+        self._pool.close_chain(self)

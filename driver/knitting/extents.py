@@ -4,7 +4,7 @@ import itertools
 
 from weft.hdl import abi
 
-from .node import pack_block
+from .node import pack_block, pack_pointer
 
 _LINES_PER_PAGE = abi.PAGE_4K // abi.BLOCK_BYTES
 
@@ -31,10 +31,13 @@ class Extents:
         Size of one.
     max_extents : int
         Extents the card can check.
+    number_bits : int
+        Low bits of a block's number that say where in its extent it lies.
     """
 
-    def __init__(self, device, announce, *, extent_bytes, max_extents):
+    def __init__(self, device, announce, *, extent_bytes, max_extents, number_bits):
         self.device, self.announce, self.extent_bytes, self.max_extents = device, announce, extent_bytes, max_extents
+        self.number_bits = number_bits
         self._known = {}        # index -> Extent
         self.blocks = 0
         self._at_page = {}      # page number of a line -> Extent
@@ -107,14 +110,24 @@ class Extents:
         for extent in self:
             self._tell(extent, self.extent_bytes, lambda: None)
 
-    def write(self, line, fields, next_line):
-        """Fill a block with NODE ``fields`` and the pointer to its successor; returns its 64 bytes."""
+    def write(self, line, fields):
+        """Fill a block with NODE ``fields``, without a successor; returns its 64 bytes."""
         extent, at = self._place(line)
         extent.phase[at] ^= 1
-        data = pack_block(next_phase=extent.phase[at], next_adjacent=int(next_line == line + 1), next_line=next_line,
-                          **fields)
+        data = pack_block(next_phase=extent.phase[at], **fields)
         extent.buffer.write(at * abi.BLOCK_BYTES, data)
         return data
+
+    def link(self, line, next_line):
+        """Point to the successor of a block. The card may read it meanwhile: it finds these 8 bytes old or new."""
+        extent, at = self._place(line)
+        extent.buffer.write(at * abi.BLOCK_BYTES, pack_pointer(
+            next_phase=extent.phase[at], next_adjacent=int(next_line == line + 1), next_line=next_line))
+
+    def number(self, line):
+        """What a LINK_DOORBELL calls a block."""
+        extent, at = self._place(line)
+        return extent.index << self.number_bits | at
 
     def read(self, line):
         """The 64 bytes of a block."""

@@ -6,6 +6,9 @@ from weft.hdl import abi
 
 _SPAN = 1 << abi.OFFSET_BITS
 _RUN_BITS = 2 * abi.OFFSET_BITS
+POINTER_BYTES = abi.NODE.shift_of("qpn") // 8
+_POINTER = ("next_phase", "next_adjacent", "next_line")
+_PHASE, _ADJACENT, _LINE, _CHECK = (abi.NODE.shift_of(name) for name in (*_POINTER, "next_check"))
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,19 @@ class Node:
 
 
 def pack_block(**fields):
-    """The 64 bytes of a block of the knitting buffer: NODE fields, and the word that tells if they are damaged."""
-    return abi.NODE.pack(**fields, check=abi.damage(abi.NODE.pack(**fields)))
+    """The 64 bytes of a block of the knitting buffer: NODE fields, and what tells if they are damaged."""
+    pointer = pack_pointer(**{name: fields.pop(name, 0) for name in _POINTER})
+    return pointer + abi.NODE.pack(**fields, check=abi.damage(abi.NODE.pack(**fields)))[POINTER_BYTES:]
+
+
+def pack_pointer(next_phase=0, next_adjacent=0, next_line=0):
+    """The first 8 bytes of a block, of the NODE fields with these names."""
+    word = next_phase << _PHASE | next_adjacent << _ADJACENT | next_line << _LINE
+    odd = word
+    for shift in (32, 16, 8, 4):
+        odd ^= odd >> shift
+    odd = (odd << 4 | odd & 15) >> _CHECK % 4 & 15      # the check does not begin where a 4-bit part does
+    return (word | odd << _CHECK).to_bytes(POINTER_BYTES, "little")
 
 
 def runs_of(holes):

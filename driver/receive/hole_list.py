@@ -5,7 +5,7 @@ import collections
 import heapq
 from dataclasses import dataclass, field
 
-from weft.hdl import wire
+from weft.hdl import abi, wire
 
 from ..knitting.holes import residue_runs, without
 from ..protocol.control import ControlFrame
@@ -13,13 +13,15 @@ from .waiting import WaitingHoles
 
 WAITING_RUNS_MAX = 4096
 _RETIRED_KEPT = 64
+_DOORBELL_NODES = (1 << abi.LINK_DOORBELL.by_name["nodes"].width) - 1
 
 
 @dataclass
 class LinkDoorbell:
-    """So many nodes were linked."""
+    """So many nodes were linked, the first one in the block with this number."""
 
     nodes: int
+    block: int
 
 
 @dataclass(eq=False)
@@ -55,7 +57,7 @@ class HoleList:
     qpn, generation : int
         Of the QP, as its nodes say.
     pool : KnittingBuffer
-        Where blocks come from; :attr:`head_block` is taken at once.
+        Where blocks come from.
     waiting_runs_max : int
         Runs of holes that may wait for a block before they become spans.
     actions : deque
@@ -81,11 +83,6 @@ class HoleList:
         self._chain = pool.open_chain()
         self._waiting = WaitingHoles(waiting_runs_max)
         self._open = []  # heap of (lowest psn, rsn, node), retired ones included
-
-    @property
-    def head_block(self):
-        """Line the list starts with."""
-        return self._chain.head
 
     @property
     def waits_for_blocks(self):
@@ -150,9 +147,12 @@ class HoleList:
     def _announce(self, count):
         """Tell the card, then the peer, of the last ``count`` nodes."""
         if count:
-            self.actions.append(LinkDoorbell(count))
-            for i in range(-count, 0):
-                self._report(self.nodes[i])
+            news = [self.nodes[i] for i in range(-count, 0)]
+            for at in range(0, count, _DOORBELL_NODES):
+                some = news[at:at + _DOORBELL_NODES]
+                self.actions.append(LinkDoorbell(len(some), self._chain.number(some[0].line)))
+            for node in news:
+                self._report(node)
 
     def _report(self, node):
         self.counts["loss_reports"] += 1

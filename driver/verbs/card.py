@@ -93,6 +93,7 @@ class Card:
             self._announce_extent,
             extent_bytes=config.extent_bytes,
             max_extents=min(config.max_extents, can.max_extents),
+            number_bits=can.block_number_bits,
             alpha=config.knitting_alpha,
         )
         self.engine.balancers.append(self.knitting.balance)

@@ -159,7 +159,6 @@ class QPLife:
                 psn=attr.rq_psn,
                 psn_guard=wire.PSN_OUTSTANDING_LOG2 - attr.outstanding_log2,
                 ip=path.ip,
-                address=receiver.holes.head_block * abi.BLOCK_BYTES,
                 access=attr.qp_access_flags & 0xF,
                 qp_state=abi.QpState.RTS,
             )

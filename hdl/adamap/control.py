@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import LINE_WIDTH, ListCreate, QpRef
+from ..layouts import ListCreate, QpRef
 
 
 class ControlKind(enum.Enum, shape=2):
@@ -22,7 +22,6 @@ class ControlOp(data.Struct):
     qpn: 24
     generation: 8
     psn: 32
-    line: LINE_WIDTH
 
 
 class ListControl(wiring.Component):
@@ -94,7 +93,6 @@ class ListControl(wiring.Component):
                         op.qpn.eq(create.qpn),
                         op.generation.eq(create.generation),
                         op.psn.eq(create.psn),
-                        op.line.eq(create.line),
                     ]
                     m.next = "POSTED"
             with m.State("POSTED"):  # waits for the doorbell tables

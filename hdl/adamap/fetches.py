@@ -19,9 +19,9 @@ def fetch_slots(params):
 
 
 def fetch_layout(params):
-    """A read of ``lines`` blocks from ``block`` on."""
+    """A read of ``lines`` blocks from ``block`` on; ``all``: of all that were linked."""
     return data.StructLayout({
-        "qpn": params.qpn_width, "generation": 8, "block": params.block_bits, "lines": range(LINES + 1)})
+        "qpn": params.qpn_width, "generation": 8, "block": params.block_bits, "lines": range(LINES + 1), "all": 1})
 
 
 class Fetches(wiring.Component):

@@ -10,14 +10,16 @@ from amaranth.lib.wiring import In, Out
 from .. import abi
 from ..layouts import NODE
 
-WORD_BITS = abi.NODE.by_name["check"].width
+WORD_BITS, NIBBLE_BITS = (abi.NODE.by_name[name].width for name in ("check", "next_check"))
+POINTER_BITS = abi.NODE.shift_of("qpn")
 
 
 class NodeCheck(wiring.Component):
     """Compares a block with what the card knows of the list. Latency 1, one block per cycle.
 
-    The check word covers all 64 bytes, the pointer to the next block too, so any damage within 16 bits is noticed and
-    of wider damage all but one in 65536.
+    The check word covers all but the first 8 bytes, so any damage within 16 bits is noticed and of wider damage all but
+    one in 65536. The pointer there is written again when the list grows, and has a check of 4 bits; a wrong one that
+    passes leads to a block that is not the list's next one.
 
     Members
     -------
@@ -36,10 +38,12 @@ class NodeCheck(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         node, block = self.node, self.node.as_value()
-        damage = reduce(xor, (block.word_select(k, WORD_BITS) for k in range(len(block) // WORD_BITS)))
+        pointer, rest = block[:POINTER_BITS], block[POINTER_BITS:]
+        damage = reduce(xor, (rest.word_select(k, WORD_BITS) for k in range(len(rest) // WORD_BITS)))
+        astray = reduce(xor, (pointer.word_select(k, NIBBLE_BITS) for k in range(len(pointer) // NIBBLE_BITS)))
         legal = reduce(or_, ((node.encoding == encoding.value) & (node.count <= most)
                              for encoding, most in abi.HOLES_MAX.items()))
         m.d.sync += self.bad.eq(
-            (damage != 0) | (node.qpn != self.qpn) | (node.generation != self.generation) | ~self.follows
-            | (node.count == 0) | ~legal)
+            (damage != 0) | (astray != 0) | (node.qpn != self.qpn) | (node.generation != self.generation)
+            | ~self.follows | (node.count == 0) | ~legal)
         return m

@@ -10,7 +10,7 @@ from ..counting import count_outputs
 from ..layouts import REPORT_EVENT, LineData, LineRequest, QpRef, Report
 from ..params import CardParams
 from ..table.kinds import QP_TABLE
-from .ahead import ahead_step
+from .ahead import ahead_row, ahead_step
 from .block import dead, find, in_extent, split, stray
 from .control import ControlKind, ControlOp
 from .fetches import LINES, Fetches, fetch_slots
@@ -37,7 +37,8 @@ class Prefetch(wiring.Component):
 
     All it keeps of a list is the number of the block that comes next; how many nodes are linked ahead stands in
     :class:`AheadTable`, RSNs and the number of nodes in the cache. A node has to go on where its list ends in the
-    cache; the first one of an empty list may have any RSN.
+    cache; the first one of an empty list may have any RSN. A list whose last node was fetched goes on where the next
+    doorbell says. A last node that another one was linked behind since it was read is read again, for its pointer.
 
     Where a list's nodes lie in consecutive blocks (the one just fetched says so of its successor), a read fetches up
     to 4 of them, as far as they are linked and there is space; a block that turns out not to be the successor is
@@ -72,8 +73,8 @@ class Prefetch(wiring.Component):
     cache : Out(fill_port(params))
     row_en, row_index : Out
         Reads ``ahead`` (a cycle later).
-    ahead : In(block_bits)
-        Nodes linked and not fetched.
+    ahead : In(ahead_row(params))
+        Nodes linked and not fetched, and where they begin if a doorbell said so.
     step : Out(stream.Signature(ahead_step(params)))
         One was fetched.
     qp : Out(QP_TABLE.read_port(params))
@@ -108,7 +109,7 @@ class Prefetch(wiring.Component):
             "i_control": In(stream.Signature(ControlOp)),
             "query_ahead": Out(32), "query_cached": Out(32),
             "cache": Out(fill_port(params)),
-            "row_en": Out(1), "row_index": Out(width), "ahead": In(params.block_bits),
+            "row_en": Out(1), "row_index": Out(width), "ahead": In(ahead_row(params)),
             "step": Out(stream.Signature(ahead_step(params))), "qp": Out(QP_TABLE.read_port(params)),
             "view_en": In(1), "view_index": In(width), "view_live": Out(1),
             "extent_base": In(58).array(params.knit_extents), "extent_lines": In(32).array(params.knit_extents),
@@ -127,7 +128,7 @@ class Prefetch(wiring.Component):
         p, cache, entries = self.params, self.cache, self.params.cache_entries
         gone, strayed = dead(p), stray(p)
         # Per QP, the block after the last one fetched, inverted: so an empty memory holds no list. `adjacent`: the last
-        # one fetched says that its successor lies behind it.
+        # one fetched says that its successor lies behind it. Where a list ends there, it is a stray one.
         next_shape = data.StructLayout({"inverse": p.block_bits, "adjacent": 1})
         m.submodules.next_blocks = next_blocks = Memory(shape=next_shape, depth=p.qps, init=[])
         write, read, view = next_blocks.write_port(), next_blocks.read_port(), next_blocks.read_port()
@@ -171,12 +172,14 @@ class Prefetch(wiring.Component):
         within = Signal(range(LINES + 1))   # blocks to the end of the extent
         page_left = Signal(range(LINES + 1))
         other = Signal()                    # the list does not go on with the block; a cycle late
+        outrun = Signal()                   # a doorbell of the QP came since its row was read
         given_up = Signal()                 # what is left of the read is not wanted
         reason = Signal(8)
         m.d.comb += [
             fetches.slot.eq(slot), fetches.part.eq(part), fetches.qpn[0].eq(qpn), fetches.qpn[1].eq(op.qpn),
             fetches.start.qpn.eq(qpn), fetches.start.generation.eq(generation),
             fetches.start.block.eq(block), fetches.start.lines.eq(lines),
+            fetches.start.all.eq(lines == self.ahead.count),
             read.addr.eq(qpn),
             write.addr.eq(qpn),
             after.eq(gone),
@@ -198,8 +201,8 @@ class Prefetch(wiring.Component):
         wake, waked, waked_qpn = Signal(), Signal(), Signal.like(qpn)     # two cycles late: by then all has changed
         m.d.sync += [waked.eq(wake), waked_qpn.eq(qpn), self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
         live = Signal()
-        cached, ahead = cache.cached, self.ahead
-        m.d.comb += [live.eq(block != gone), cache.qpn.eq(qpn)]
+        cached, ahead = cache.cached, self.ahead.count
+        m.d.comb += cache.qpn.eq(qpn)
         m.d.sync += [depth.eq(at_most(2 * entries, self.prefetch_depth)),
                      watermark.eq(at_most(2 * entries, self.prefetch_watermark)), choosing.eq(0)]
         wanted = Signal()
@@ -225,9 +228,12 @@ class Prefetch(wiring.Component):
             with m.If(waiting & (misses != patience)):
                 m.d.sync += misses.eq(misses + 1)
         m.submodules.check = check = NodeCheck()
-        found = Signal(p.block_bits)        # the block of a list that begins, or the one behind a node
-        pointer = Mux(job == CONTROL, op.line, node.next_line)
-        m.d.sync += found.eq(find(m, p, self.extent_base, self.extent_lines, pointer, name="pointed_at"))
+        found, ends = Signal(p.block_bits), Signal()        # the block behind a node; there is none
+        m.d.sync += [found.eq(find(m, p, self.extent_base, self.extent_lines, node.next_line, name="pointed_at")),
+                     ends.eq(node.next_line == 0)]
+        posted, more = Signal(), Signal()       # a doorbell of the QP comes; there is more than this node
+        m.d.comb += [posted.eq(self.post_stb & (self.post_qpn == qpn)), more.eq((ahead != part + 1) | outrun | posted)]
+        m.d.sync += outrun.eq(outrun | posted)
         m.d.comb += [check.node.eq(node), check.qpn.eq(qpn), check.generation.eq(fetch.generation),
                      check.follows.eq(cache.follows)]
 
@@ -254,16 +260,19 @@ class Prefetch(wiring.Component):
                 m.next = "READ"
             with m.State("READ"):
                 m.d.comb += [read.en.eq(1), self.row_en.eq(1), self.qp.en.eq(1)]
+                m.d.sync += outrun.eq(posted)
                 m.next = "LATCH"
             with m.State("LATCH"):  # checks the pointer
-                extent, offset = split(p, stored)
+                pointed = Signal(p.block_bits)
+                m.d.comb += pointed.eq(Mux(self.ahead.begins, self.ahead.first, stored))
+                extent, offset = split(p, pointed)
                 base, size = in_extent(p, self.extent_base, extent), in_extent(p, self.extent_lines, extent)
                 at = Signal(58)
                 m.d.comb += at.eq(base + offset)
                 m.d.sync += [
-                    block.eq(stored), adjacent.eq(read.data.adjacent),
+                    block.eq(pointed), adjacent.eq(read.data.adjacent | self.ahead.begins), live.eq(stored != gone),
                     generation.eq(self.qp.entry.generation), waiting.eq(self.waiting),
-                    line.eq(at), inside.eq((offset < size) & (stored != strayed)),
+                    line.eq(at), inside.eq((offset < size) & (pointed < strayed)),
                     within.eq(at_most(LINES, (size - offset)[:32])),
                     page_left.eq(at_most(LINES, PAGE_LINES - at[:6])),
                 ]
@@ -283,7 +292,7 @@ class Prefetch(wiring.Component):
                 with m.Switch(op.kind):
                     with m.Case(ControlKind.CREATE):
                         m.d.comb += [write.en.eq(1), work.forget_en.eq(1), work.forget_qpn.eq(qpn)]
-                        m.d.comb += after.eq(found)
+                        m.d.comb += after.eq(strayed)
                     with m.Case(ControlKind.QUERY):
                         m.d.sync += [self.query_ahead.eq(ahead), self.query_cached.eq(cached)]
                     with m.Default():
@@ -334,6 +343,13 @@ class Prefetch(wiring.Component):
                     m.d.comb += cache.release_en.eq(taken)
                     m.d.sync += [reason.eq(Mux(fetches.error, abi.Reason.DMA_ERROR.value, abi.Reason.BAD_NODE.value)),
                                  given_up.eq(1)]
+                    with m.If(final):
+                        m.next = "LANDED"
+                with m.Elif(ends & more):       # if it was the last one when it was read, its pointer has changed since
+                    m.d.comb += cache.release_en.eq(taken)
+                    m.d.sync += given_up.eq(1)
+                    with m.If(~final | ~fetch.all):
+                        m.d.sync += reason.eq(abi.Reason.BAD_POINTER.value)
                     with m.If(final):
                         m.next = "LANDED"
                 with m.Elif(~taken & (part != 0)):      # read again when there is space

@@ -56,7 +56,7 @@ class SecondLevel(wiring.Component):
     idle : Out(1)
     """
 
-    COUNTS = merged(Matcher.COUNTS, Prefetch.COUNTS, {"nodes_linked": 16})
+    COUNTS = merged(Matcher.COUNTS, Prefetch.COUNTS, {"nodes_linked": 8})
 
     def __init__(self, params: CardParams):
         self.params = params
@@ -126,6 +126,7 @@ class SecondLevel(wiring.Component):
             matcher.share_en.eq(self.share_en), matcher.share_index.eq(self.share_index),
             ahead.post_stb.eq(self.link_doorbell_stb), ahead.post_qpn.eq(posted.qpn),
             ahead.post_generation.eq(posted.generation), ahead.post_nodes.eq(posted.nodes),
+            ahead.post_block.eq(posted.block),
             ahead.create_stb.eq(self.create_stb), ahead.create_qpn.eq(self.create_qpn),
             self.create_done.eq(ahead.create_done),
             ahead.read_en[0].eq(prefetch.row_en), ahead.read_index[0].eq(prefetch.row_index),
@@ -134,7 +135,7 @@ class SecondLevel(wiring.Component):
             prefetch.view_en.eq(matcher.row_en), prefetch.view_index.eq(matcher.row_index),
             self.qp[2].en.eq(matcher.row_en), self.qp[2].index.eq(matcher.row_index),
             matcher.list.live.eq(prefetch.view_live), matcher.list.generation.eq(self.qp[2].entry.generation),
-            matcher.list.more.eq(ahead.read_data[1] != 0),
+            matcher.list.more.eq(ahead.read_data[1].count != 0),
             hold.placed_ticket.eq(self.placed_ticket), matcher.placed.eq(hold.placed),
             matcher.retransmit_slack.eq(self.retransmit_slack),
             matcher.prefetch_depth.eq(depth), prefetch.prefetch_depth.eq(depth),

@@ -20,7 +20,7 @@ class CommandCheck(wiring.Component):
     tables; then BAD_VALUE for
 
     * an address or extent length that is not a multiple of 64, an extent of more blocks than can be numbered
-      (``2 ** extent_blocks_log2 - 1``), or one that wraps;
+      (``2 ** extent_blocks_log2 - 1``), one that wraps, or one at address 0, which ends a list;
     * a state other than RTR, RTS, ERR in QP_MODIFY;
     * an MR of 2^48 bytes or more, one that wraps, or whose pages are not all in the page table;
     * a page-table count of 0 or more than 512.
@@ -69,10 +69,8 @@ class CommandCheck(wiring.Component):
         ]
         bad_index, bad_value, bad_opcode = Signal(), Signal(), Signal()
         with m.Switch(command.opcode):
-            with m.Case(CommandOpcode.SET_NETWORK):
+            with m.Case(CommandOpcode.SET_NETWORK, CommandOpcode.QP_CREATE):
                 pass
-            with m.Case(CommandOpcode.QP_CREATE):
-                m.d.comb += bad_value.eq(unaligned)
             with m.Case(CommandOpcode.QP_MODIFY):
                 state = command.qp_state
                 known = (state == QpState.RTR) | (state == QpState.RTS) | (state == QpState.ERR)
@@ -93,7 +91,7 @@ class CommandCheck(wiring.Component):
                 odd_length = command.length[:LINE_SHIFT].any() | (blocks > most)
                 m.d.comb += [
                     bad_index.eq(command.extent >= params.knit_extents),
-                    bad_value.eq(unaligned | odd_length | wraps),
+                    bad_value.eq(unaligned | odd_length | wraps | (blocks.any() & ~command.address.any())),
                 ]
             with m.Case(CommandOpcode.STATISTICS):
                 m.d.comb += bad_value.eq(unaligned)

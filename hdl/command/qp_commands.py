@@ -8,7 +8,6 @@ from ..abi import GENERATION_BITS, CommandOpcode, CommandStatus, QpState
 from ..interfaces import QUERY_RESULTS, QpLife
 from ..layouts import COMMAND
 from ..table.kinds import QP_TABLE
-from .check import LINE_SHIFT
 from .qp_port import QpOperation, QpPort
 
 
@@ -56,14 +55,14 @@ class QpCommands(wiring.Component):
         index, meant = command.qpn[:self.params.qpn_width], command.qpn[self.params.qpn_width:]
         old = port.o.p
         live = old.state != QpState.RESET
-        update, line = port.i.p, command.address[LINE_SHIFT:]
+        update = port.i.p
         m.d.comb += [
             port.o.ready.eq(1),
             update.index.eq(index), update.entry.generation.eq(meant),
             update.entry.pd.eq(command.pd), update.entry.access.eq(command.access),
             update.entry.peer_ip.eq(command.ip), update.entry.psn_guard.eq(command.psn_guard),
             self.life.create.p.qpn.eq(index), self.life.create.p.generation.eq(meant),
-            self.life.create.p.psn.eq(command.psn), self.life.create.p.line.eq(line),
+            self.life.create.p.psn.eq(command.psn),
             self.life.destroy.p.qpn.eq(index), self.life.destroy.p.generation.eq(generation),
             self.life.query_qpn.eq(index),
         ]

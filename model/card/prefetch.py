@@ -7,6 +7,7 @@ from collections import deque
 
 from weft.hdl import abi
 
+from ..functional.node import damage
 from ..functional.node_list import BrokenList
 from .pcie import LINE_ADAMAP, Read
 from .timing import CYCLE_NS
@@ -28,10 +29,10 @@ LISTED = 2 * CYCLE_NS       # and until it is not counted among those of its lis
 
 
 class Fetch(Read):
-    """A read of consecutive blocks of a list. ``kept``: it came, but there was no entry for it; ``loose``: until its
-    place is needed."""
+    """A read of consecutive blocks of a list. ``blocks``: what it brought, or None; ``kept``: it came, but there was no
+    entry for it; ``loose``: until its place is needed."""
 
-    __slots__ = ("count", "kept", "life", "line", "loose")
+    __slots__ = ("blocks", "count", "kept", "life", "line", "loose")
 
 
 class Prefetcher:
@@ -161,6 +162,7 @@ class Prefetcher:
         read = Fetch(nodes.line * abi.BLOCK_BYTES, count * abi.BLOCK_BYTES,
                      lambda done: self._answered(life, read, done))
         read.life, read.line, read.count, read.kept, read.loose = life, nodes.line, count, False, False
+        read.blocks = None
         nodes.read = self._reads[self._reads.index(None)] = read
         self.card.line_read(loop.now_ns + CYCLE_NS + timing.ask, LINE_ADAMAP, read)
 
@@ -177,6 +179,7 @@ class Prefetcher:
             self._finish(life.matcher.read)
 
     def _answered(self, life, read, done):
+        read.blocks = life.matcher.blocks(read.line, read.count)
         at = done + self.card.timing.line + (read.count - 1) * CYCLE_NS     # line by line
         self._came.append((life, read, at))
         self._choose_at(at)
@@ -188,7 +191,7 @@ class Prefetcher:
         nodes, checked = life.matcher, self.card.loop.now_ns - CHECK
         if nodes.read is not read:      # the QP is gone
             return
-        if not nodes.dead and nodes.line == read.line + part:
+        if not nodes.dead and nodes.line == read.line + part and not self._grew(nodes, read, part):
             if self._free(checked) and (nodes.waiting or not self.cached(life, checked - LISTED)
                                         or self._free(checked - COUNTED) > self._reserve):
                 self._take(life)
@@ -203,6 +206,13 @@ class Prefetcher:
         if not nodes.dead:
             self._free_at = max(self._free_at, self.card.loop.now_ns + PASS)
             self.card.loop.call_in(LOOK, self._look, life, True)
+
+    @staticmethod
+    def _grew(nodes, read, part):
+        """Whether a block was the list's last one when it was read, and is so no more: its pointer has changed."""
+        if part + 1 != read.count or nodes.fetched + 1 == nodes.linked or read.blocks is None:
+            return False
+        return not abi.NODE.unpack(read.blocks[part]).next_line and not damage(read.blocks[part])
 
     def _keep(self, life, read):
         """There is no entry for what came."""

@@ -38,10 +38,22 @@ class TimedList(NodeList):
     def fetch(self):
         """Nothing: the prefetcher does it."""
 
+    def link(self, nodes, line):
+        if not self.more:
+            self.adjacent = True    # until a node says so or not
+        super().link(nodes, line)
+
+    def _block(self):
+        return self.read.blocks[self._next - self.read.line]
+
     @property
     def line(self):
         """The block that is fetched next."""
         return self._next
+
+    def blocks(self, line, count):
+        """What lies in so many blocks now, or None if they are in no extent."""
+        return [self._read(k) for k in range(line, line + count)] if line and self._in_extent(line) else None
 
     @property
     def more(self):

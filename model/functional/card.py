@@ -124,7 +124,7 @@ class FunctionalCard:
         life = self._life(word.qpn, word.generation)
         if life:
             self.counters["nodes_linked"] += word.nodes
-            life.matcher.linked += word.nodes
+            life.matcher.link(word.nodes, self.tables.line(word.block))
 
     @property
     def enabled(self):

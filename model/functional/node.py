@@ -3,8 +3,8 @@
 It shares the layout and its limits with the driver (:mod:`weft.hdl.abi`) and nothing else, so that a mistake in the one
 is no mistake in the other; tests compare them byte for byte, and the RTL with this one.
 
-A node lies in 32 words of 16 bits, little-endian. The last 20 of them are the body: offsets from the first hole (LIST),
-pairs of offset and length (RUNS), or a bit for each PSN from the first hole on (BITMAP).
+A node lies in 32 words of 16 bits, little-endian. The first 4 point to the next one. The last 20 are the body: offsets
+from the first hole (LIST), pairs of offset and length (RUNS), or a bit for each PSN from the first hole on (BITMAP).
 """
 
 import struct
@@ -14,18 +14,42 @@ from itertools import pairwise
 from weft.hdl import abi
 
 _BLOCK = struct.Struct("<32H")
-_CHECK = abi.NODE.shift_of("check") // 16
+_CHECK, _POINTER_WORDS = abi.NODE.shift_of("check") // 16, abi.NODE.shift_of("qpn") // 16
+_NEXT_CHECK = abi.NODE.shift_of("next_check")
 _BODY_BYTES = abi.NODE_BODY_BITS // 8
 _OFFSETS = 1 << abi.OFFSET_BITS
 _LIST, _BITMAP = abi.Encoding.LIST, abi.Encoding.BITMAP
 
 
 def damage(block):
-    """XOR of the words of a block: 0 unless something happened to it since it was written."""
+    """0 unless something happened to a block since it was written, or to its pointer."""
+    words = _BLOCK.unpack(block)
+    return _odd(words[_POINTER_WORDS:]) or _astray(words)
+
+
+def sealed(block):
+    """A block with the checks that hold, whatever they were."""
+    words = list(_BLOCK.unpack(block))
+    words[_CHECK] = 0
+    words[_CHECK] = _odd(words[_POINTER_WORDS:])
+    words[0] &= ~(15 << _NEXT_CHECK)
+    astray = _astray(words)
+    for bit in range(_NEXT_CHECK, _NEXT_CHECK + 4):     # one at each place of a 4-bit part
+        words[0] |= (astray >> bit % 4 & 1) << bit
+    return _BLOCK.pack(*words)
+
+
+def _odd(words):
     odd = 0
-    for word in _BLOCK.unpack(block):
+    for word in words:
         odd ^= word
     return odd
+
+
+def _astray(words):
+    """XOR of the 4-bit parts of the pointer."""
+    odd = _odd(words[:_POINTER_WORDS])
+    return (odd ^ odd >> 4 ^ odd >> 8 ^ odd >> 12) % 16
 
 
 def runs_of(holes):
@@ -142,12 +166,10 @@ class Node:
 
     def pack(self, *, next_line=0, next_phase=0, next_adjacent=0):
         """The 64 bytes of a block of the knitting buffer."""
-        words = list(_BLOCK.unpack(abi.NODE.pack(
+        return sealed(abi.NODE.pack(
             next_line=next_line, next_phase=next_phase, next_adjacent=next_adjacent, qpn=self.qpn,
             generation=self.generation, count=len(self.holes), encoding=self.encoding, base_psn=self.base_psn,
-            rsn=self.rsn, body=encode_body(self.encoding, self.holes))))
-        words[_CHECK] = damage(_BLOCK.pack(*words))
-        return _BLOCK.pack(*words)
+            rsn=self.rsn, body=encode_body(self.encoding, self.holes)))
 
     @property
     def psns(self):

@@ -24,19 +24,23 @@ class NodeList(Matcher):
     Parameters
     ----------
     qpn, generation : int
-    line : int
-        First block.
     read_line : callable(line)
         64 bytes of host memory.
     in_extent : callable(line)
         Whether the driver announced that block.
     """
 
-    def __init__(self, qpn, generation, line, read_line, in_extent):
+    def __init__(self, qpn, generation, read_line, in_extent):
         super().__init__(qpn, generation)
-        self._next, self._read, self._in_extent = line, read_line, in_extent
+        self._next, self._read, self._in_extent = None, read_line, in_extent
         self.linked = 0
         self.fetched = 0
+
+    def link(self, nodes, line):
+        """So many more nodes are linked, the first one in block ``line``, or in none that is known (None)."""
+        if self.fetched == self.linked:
+            self._next = line
+        self.linked += nodes
 
     def fetch(self):
         """Read every node that is linked.
@@ -55,9 +59,9 @@ class NodeList(Matcher):
         ------
         BrokenList
         """
-        if not self._in_extent(self._next):
+        if self._next is None or not self._in_extent(self._next):
             raise BrokenList(abi.Reason.BAD_POINTER)
-        block = self._read(self._next)
+        block = self._block()
         try:
             node = Node.unpack(block)
         except ValueError:
@@ -65,11 +69,16 @@ class NodeList(Matcher):
         follows = not self.nodes or node.rsn == self.nodes[-1].next_rsn
         if damage(block) or (node.qpn, node.generation) != (self.qpn, self.generation) or not follows:
             raise BrokenList(abi.Reason.BAD_NODE)
-        self.add(CachedNode(node, self._next))
         found = abi.NODE.unpack(block)
+        if not found.next_line and self.fetched + 1 != self.linked:
+            raise BrokenList(abi.Reason.BAD_POINTER)
+        self.add(CachedNode(node, self._next))
         self._next = found.next_line
         self.fetched += 1
         return found
+
+    def _block(self):
+        return self._read(self._next)
 
     def match(self, psn, rsn, slack, depth=None):
         """As :meth:`Matcher.match`, after a fetch."""

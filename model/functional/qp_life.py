@@ -17,14 +17,12 @@ class QpLife:
     qpn, generation : int
     psn : int
         First one expected.
-    line : int
-        First block of the list.
     """
 
     list_type = NodeList
 
-    def __init__(self, window_bits, memory, in_extent, *, qpn, generation, psn, line):
+    def __init__(self, window_bits, memory, in_extent, *, qpn, generation, psn):
         self.window = Window(window_bits, psn)
         self.matcher = self.list_type(
-            qpn, generation, line, lambda n: memory.read(n * abi.BLOCK_BYTES, abi.BLOCK_BYTES), in_extent
+            qpn, generation, lambda n: memory.read(n * abi.BLOCK_BYTES, abi.BLOCK_BYTES), in_extent
         )

@@ -20,6 +20,12 @@ class Tables:
         at = line * abi.BLOCK_BYTES
         return any(base <= at < base + length for base, length in self.extents.values())
 
+    def line(self, block):
+        """Where the block with a number of LINK_DOORBELL lies, divided by 64; None if that is in no extent."""
+        index, offset = divmod(block, 1 << self.card.params.extent_blocks_log2)
+        base, length = self.extents.get(index, (0, 0))
+        return base // abi.BLOCK_BYTES + offset if offset * abi.BLOCK_BYTES < length else None
+
     def set_state(self, qpn, state):
         self.qps[qpn] = replace(self.qps[qpn], state=state)
 
@@ -42,12 +48,12 @@ class Tables:
         index, generation = abi.split_qpn(c.qpn, self.card.params.qpn_width)
         if index in self.qps:
             return Status.IN_USE
-        if c.qp_state not in (abi.QpState.RTR, abi.QpState.RTS) or c.address % abi.BLOCK_BYTES:
+        if c.qp_state not in (abi.QpState.RTR, abi.QpState.RTS):
             return Status.BAD_VALUE
         self.qps[index] = QpEntry(c.qp_state, generation, c.pd, int(c.access), c.ip, c.psn_guard)
         self.card.qps[index] = self.card.life_type(
             self.card.params.window_bits, self.card.memory, self.in_extent, qpn=index,
-            generation=generation % (1 << abi.GENERATION_BITS), psn=c.psn, line=c.address // abi.BLOCK_BYTES)
+            generation=generation % (1 << abi.GENERATION_BITS), psn=c.psn)
         return None
 
     def _qp_modify(self, c, _):
@@ -107,7 +113,8 @@ class Tables:
     def _extent_set(self, c, _):
         if c.extent >= self.card.params.knit_extents:
             return Status.BAD_INDEX
-        if c.length // abi.BLOCK_BYTES > (1 << self.card.params.extent_blocks_log2) - 2:
+        too_long = c.length // abi.BLOCK_BYTES > (1 << self.card.params.extent_blocks_log2) - 2
+        if too_long or (c.length and not c.address):
             return Status.BAD_VALUE
         if c.length:
             self.extents[c.extent] = (c.address, c.length)

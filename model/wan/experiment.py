@@ -127,8 +127,8 @@ class Experiment:
             raise ValueError(f"window_bits is {self.window_bits}; choose a power of two")
         if self.reorder > self.window_bits:
             raise ValueError(f"reorder is {self.reorder}, more than the {self.window_bits} bits of the window")
-        if self.blocks <= self.qps:
-            raise ValueError(f"blocks is {self.blocks}; {self.qps} QPs take one each before anything is lost")
+        if self.blocks < self.qps:
+            raise ValueError(f"blocks is {self.blocks}; {self.qps} QPs are owed one each")
 
     def with_(self, **changes):
         """A copy with some fields changed, checked again."""

@@ -147,7 +147,7 @@ def _result(x, w, before, start, seconds):
         packets=packets, retransmissions=int(n["retransmissions"]), lost=int(n["lost"]),
         spurious=int(n["placed_again"]), late_originals=int(n["late_originals"]), card_bytes=float(card_bytes(x)),
         host_bytes=peak * abi.BLOCK_BYTES, blocks_peak=peak, waiting_peak=int(n["waiting_peak"]),
-        leaked_blocks=x.blocks - x.qps - int(n["blocks_free"]) - int(w.qp["blocks"].sum()),
+        leaked_blocks=x.blocks - int(n["blocks_free"]) - int(w.qp["blocks"].sum()),
         matches=int(n["matches"]), stalls=int(n["stalls"]),
         stall_us=float(n["stall_slots"]) * x.slot_ns / 1e3 / max(1, int(n["stalls"] - n["unmatched"])),
         unmatched=int(n["unmatched"]), reads=int(n["reads"]), holes=int(n["holes"]), nodes=int(n["nodes_linked"]),

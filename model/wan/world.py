@@ -66,8 +66,9 @@ def make(x):
     sizes = {queue.RESENDS: again, queue.READY: qps, queue.PROBES: qps, queue.BACK: power(2 * x.bdp + 65536),
              queue.DUE: power(settings["due_slots"] + 65536) if timed else 1, queue.OPENED: by_node,
              queue.SEALED: by_node, queue.BLOCKLESS: by_node, queue.FETCHES: qps, queue.LOOKS: qps}
-    settings |= {"flight_mask": flight - 1, "seen_log2": room.bit_length() - 1, "blocks_free": x.blocks - x.qps,
-                 "node_free": -1, "outstanding_max": min(settings["window"] or room - 1, room - 1)}
+    settings |= {"flight_mask": flight - 1, "seen_log2": room.bit_length() - 1, "blocks_free": x.blocks,
+                 "blocks_owed": x.qps, "node_free": -1,
+                 "outstanding_max": min(settings["window"] or room - 1, room - 1)}
     w = World(
         s=np.zeros(1, RUN)[0], qp=np.zeros(x.qps, QP), flight=np.zeros(flight, line.FLIGHT),
         queue=np.zeros(len(sizes), queue.QUEUE), entry=np.zeros(sum(sizes.values()), queue.ENTRY),

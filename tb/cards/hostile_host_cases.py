@@ -153,7 +153,6 @@ def bad_commands(card):
         (CommandOpcode.QP_DESTROY, {"qpn": qp.qp_num ^ 1 << 20}, CommandStatus.BAD_INDEX),
         (CommandOpcode.QP_MODIFY, {"qpn": qp.qp_num ^ 1 << 4, "qp_state": 6}, CommandStatus.BAD_INDEX),
         (CommandOpcode.QP_CREATE, {"qpn": qp.qp_num}, CommandStatus.IN_USE),
-        (CommandOpcode.QP_CREATE, {"qpn": 15, "address": 32}, CommandStatus.BAD_VALUE),
         (CommandOpcode.QP_DESTROY, {"qpn": 15}, CommandStatus.BAD_INDEX),
         (CommandOpcode.QP_QUERY, {"qpn": 0xFF_FFFF}, CommandStatus.BAD_INDEX),
         (CommandOpcode.QP_MODIFY, {"qpn": qp.qp_num, "qp_state": 1}, CommandStatus.BAD_VALUE),
@@ -167,6 +166,7 @@ def bad_commands(card):
         (CommandOpcode.PAGE_TABLE_WRITE, {"count": 2, "pte_index": 4095}, CommandStatus.BAD_INDEX),
         (CommandOpcode.EXTENT_SET, {"extent": 8, "length": 64}, CommandStatus.BAD_INDEX),
         (CommandOpcode.EXTENT_SET, {"extent": 7, "length": 63}, CommandStatus.BAD_VALUE),
+        (CommandOpcode.EXTENT_SET, {"extent": 7, "length": 64}, CommandStatus.BAD_VALUE),
         (CommandOpcode.STATISTICS, {"address": 8}, CommandStatus.BAD_VALUE),
     ]
     answers = []
@@ -225,11 +225,19 @@ def unreadable_payload(card):
 
 
 def write_node(qp, next_line):
-    """A node of one hole into the block the QP's list begins with; its bytes."""
-    receiver = qp.receiver
-    return receiver.holes.pool.extents.write(receiver.holes.head_block, {
+    """A node of one hole that the QP's list begins with; its line and its bytes."""
+    holes = qp.receiver.holes
+    line, _ = holes._chain.link({
         "qpn": qp.index, "generation": qp.generation, "count": 1, "encoding": abi.Encoding.LIST,
-        "base_psn": qp.attr.rq_psn, "rsn": 0}, next_line)
+        "base_psn": qp.attr.rq_psn, "rsn": 0})
+    holes.pool.extents.link(line, next_line)
+    return line, holes.pool.extents.read(line)
+
+
+def linked(context, qp, nodes, line):
+    """Ring the link doorbell; ``line`` is where the first node is said to lie."""
+    doorbell(context, "link_doorbell", abi.LINK_DOORBELL, qpn=qp.index, generation=qp.generation, nodes=nodes,
+             block=context.knitting.extents.number(line))
 
 
 def broken_lists(card):
@@ -237,21 +245,21 @@ def broken_lists(card):
     context = card.context
     junk, stray, damaged = card.qps[1], card.qps[2], card.qps[4]
     errors = context.engine.reports.counts["QP_ERROR"]
-    doorbell(context, "link_doorbell", abi.LINK_DOORBELL, qpn=junk.index, generation=junk.generation, nodes=1)
+    extent = next(iter(context.knitting.extents))
+    linked(context, junk, 1, extent.base + extent.blocks - 1)
     card.settle()
     assert context.engine.reports.counts["QP_ERROR"] == errors + 1 and junk.receiver.broken is Reason.BAD_NODE
     assert junk.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_node": 1}
-    write_node(stray, next_line=NOWHERE // abi.BLOCK_BYTES)
-    doorbell(context, "link_doorbell", abi.LINK_DOORBELL, qpn=stray.index, generation=stray.generation, nodes=2)
+    line, _ = write_node(stray, next_line=NOWHERE // abi.BLOCK_BYTES)
+    linked(context, stray, 2, line)
     card.settle()
     assert context.engine.reports.counts["QP_ERROR"] == errors + 2 and stray.receiver.broken is Reason.BAD_POINTER
     assert stray.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_pointer": 1}
-    block = damaged.receiver.holes.head_block
-    node = bytearray(write_node(damaged, next_line=block))
+    block, node = write_node(damaged, next_line=0)
+    node = bytearray(node)
     node[abi.NODE.offset_of("count") // 8] ^= 2         # three holes, which is legal
     card.pair.env.host("a").memory.write(block * abi.BLOCK_BYTES, bytes(node))
-    doorbell(context, "link_doorbell", abi.LINK_DOORBELL, qpn=damaged.index, generation=damaged.generation,
-                            nodes=1)
+    linked(context, damaged, 1, block)
     card.settle()
     assert context.engine.reports.counts["QP_ERROR"] == errors + 3 and damaged.receiver.broken is Reason.BAD_NODE
     assert damaged.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_node": 1}

@@ -51,9 +51,9 @@ def prefetch(node_ns, read_ns=READ_NS):
 
 
 def pool_blocks(loss, pmtu, rtt_ns, age_ns, qps=1):
-    """Blocks in use at one time when the link is full: nodes per nanosecond times the time a hole is open."""
+    """Blocks when the link is full: nodes per nanosecond times the time a hole is open, and what each QP is owed."""
     nodes = loss / packet_ns(pmtu) / holes_per_node(loss, pmtu, age_ns)
-    return ceil(nodes * rtt_ns / (1 - loss)) + 2 * qps
+    return ceil(nodes * rtt_ns / (1 - loss)) + qps
 
 
 def pool_size(blocks_of_one, qps, alpha):

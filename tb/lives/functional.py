@@ -56,8 +56,7 @@ class NodeLives(HostSide):
             return
         host = HostQp(self, qpn, generation, next(self._life), receiver, psn)
         self._command(abi.CommandOpcode.QP_CREATE, qpn=self._qpn(qpn, generation), psn=psn,
-                      qp_state=abi.QpState.RTS, access=abi.AccessFlag.REMOTE_WRITE,
-                      address=receiver.holes.head_block * abi.BLOCK_BYTES)
+                      qp_state=abi.QpState.RTS, access=abi.AccessFlag.REMOTE_WRITE)
         self._card_life[qpn] = host.life
         self.enter(host)
 
@@ -75,7 +74,7 @@ class NodeLives(HostSide):
 
     def _ring(self, host, doorbell):
         if isinstance(doorbell, LinkDoorbell):
-            name, layout, value = "link_doorbell", abi.LINK_DOORBELL, {"nodes": doorbell.nodes}
+            name, layout, value = "link_doorbell", abi.LINK_DOORBELL, vars(doorbell)
         else:
             name, layout, value = "cum_doorbell", abi.CUM_DOORBELL, {"psn": doorbell.psn % (1 << 32)}
         word = layout.pack(qpn=host.index, generation=host.generation, **value)

@@ -18,6 +18,7 @@ from weft.driver.queue.meta_report import ReportWorker
 from weft.driver.receive.hole_list import LinkDoorbell
 from weft.driver.receive.receiver import CumDoorbell, Receiver
 from weft.hdl import abi, wire
+from weft.hdl.params import preset
 from weft.model.functional.host import FunctionalDevice
 from weft.model.link import EventLoop
 
@@ -57,6 +58,8 @@ class _Entries:
     def release(self, at_once=False):
         pass
 
+TEST = preset("test")
+
 
 class HostSide:
     """A driver and the peers of some QPs.
@@ -68,6 +71,8 @@ class HostSide:
     blocks : int
         Blocks of an extent.
     max_extents : int
+    params : CardParams
+        Of the card.
 
     Attributes
     ----------
@@ -76,13 +81,13 @@ class HostSide:
         adds what its card accepts.
     """
 
-    def __init__(self, *, seed=0, qps=6, blocks=16, max_extents=3):
+    def __init__(self, *, seed=0, qps=6, blocks=16, max_extents=3, params=TEST):
         self.random = random.Random(f"lives {seed}")
         self.qps = qps
         self.device = FunctionalDevice(EventLoop(), seed=None)
         self.extents = {}
         self.pool = KnittingBuffer(self.device, self._announce, extent_bytes=blocks * abi.BLOCK_BYTES,
-                                   max_extents=max_extents, calm_ns=20_000)
+                                   max_extents=max_extents, number_bits=params.extent_blocks_log2, calm_ns=20_000)
         self.host = {}
         self.generations = collections.Counter()
         self.sums = collections.Counter()

@@ -1,16 +1,12 @@
 """Lives of Adamap nodes in the RTL, by number: starts the simulator with :mod:`~weft.tb.lives.rtl_cases`."""
 
 import json
-from dataclasses import replace
 
 from weft.hdl.adamap.adamap import Adamap
-from weft.hdl.params import preset
 from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.simulate import simulate
 from weft.tb.lives import rtl_cases
-
-PARAMS = replace(preset("test"), qps=8, window_bits=64, builder_slots=4, cache_entries=8, prefetch_depth_max=4,
-                 match_queue=32, knit_extents=4)
+from weft.tb.lives.rtl_cases import PARAMS
 
 
 def live_in_rtl(count, *, seed=None, **environment):

@@ -21,6 +21,7 @@ import heapq
 import json
 import os
 from collections import Counter, defaultdict, deque
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from cocotb.triggers import Event
 from weft.driver.receive.hole_list import LinkDoorbell
 from weft.hdl import abi
 from weft.hdl.layouts import Verdict
+from weft.hdl.params import preset
 from weft.model.functional.node import Node, open_holes
 from weft.tb.blocks.adamap.room_port import RoomPort
 from weft.tb.flow.clock import start_clock
@@ -37,6 +39,8 @@ from weft.tb.flow.progress import tell
 from weft.tb.flow.simulate import bench_seed
 from weft.tb.lives.host_side import GENERATIONS, REORDER, HostQp, HostSide
 
+PARAMS = replace(preset("test"), qps=8, window_bits=64, builder_slots=4, cache_entries=8, prefetch_depth_max=4,
+                 match_queue=32, knit_extents=4)
 ASKED_MAX = 24          # packets that wait for their judgement
 NIGHT_NS = 60_000       # without QPs, so that extents are given up
 SETTLE_CYCLES = 20_000  # longer than any read takes
@@ -78,7 +82,7 @@ class RoomLives(HostSide):
     def __init__(self, dut, *, forgetful=False, seed=0, **options):
         self.forgetful = forgetful
         self._announced, self._news = deque(), Event()
-        super().__init__(seed=seed, **options)
+        super().__init__(seed=seed, params=PARAMS, **options)
         self.port = RoomPort(dut, self.random, on_judgement=self._judged_by_room, on_report=self._reported,
                              on_read=self._on_read, on_answer=self._on_answer, latency=self._latency)
         self._coming = set()    # QPNs being created
@@ -150,7 +154,7 @@ class RoomLives(HostSide):
         self._coming.add(qpn)
         generation, psn, receiver = self.new_receiver(qpn)
         if receiver is not None:
-            await self.port.create(qpn, generation, psn, receiver.holes.head_block)
+            await self.port.create(qpn, generation, psn)
             self.enter(RoomQp(self, qpn, generation, next(self._life), receiver, psn))
         self._coming.remove(qpn)
 
@@ -268,7 +272,7 @@ class RoomLives(HostSide):
     def _ring(self, host, doorbell):
         if isinstance(doorbell, LinkDoorbell):
             host.rung += doorbell.nodes
-            self.port.link(host.index, host.generation, doorbell.nodes)
+            self.port.link(host.index, host.generation, doorbell.nodes, doorbell.block)
         else:
             self.port.cum(host.index, host.generation, doorbell.psn)
 

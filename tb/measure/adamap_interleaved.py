@@ -18,7 +18,7 @@ import cocotb
 from weft.hdl import abi
 from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.params import preset
-from weft.tb.blocks.adamap.made_lists import now, pass_cycles
+from weft.tb.blocks.adamap.made_lists import FIRST_LINE, now, pass_cycles
 from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.progress import tell
@@ -29,7 +29,7 @@ from weft.tb.measure.losses import FIRST_PSN, PACKET_CYCLES, batches, nodes_of
 
 MATCHES = 2400          # of all QPs together
 READ_CYCLES = 250       # 1 µs
-FIRST_LINE, LINE_STRIDE = 64, 3
+LINE_STRIDE = 3
 BAR = 0.999
 
 
@@ -86,7 +86,7 @@ class RecoveringQp:
 
 
 def place(qps, rng):
-    """Give the nodes of all lists, and a spare one each, a block; no two of a list follow each other.
+    """Give the nodes of all lists, and one behind each, a block; no two of a list follow each other.
 
     Returns the blocks by line.
     """

@@ -127,8 +127,8 @@ class Bench:
         self.lists = [MadeList(encoding, length, qpn, generation, BURSTS * depth) for qpn in range(qps)]
         self.read = 0
         for each in self.lists:
-            await create_list(dut, each.qpn, generation, each.first_line)
-            await link(dut, each.qpn, generation, length)
+            await create_list(dut, each.qpn, generation)
+            await link(dut, each.qpn, generation, length, each.first_line)
         found = {"latencies": [], "intervals": []}
         dense = self.lists[0].dense
         for at in range(0, dense, depth):

@@ -29,7 +29,7 @@ from rich.table import Table
 
 from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.params import preset
-from weft.tb.blocks.adamap.made_lists import now, pass_cycles
+from weft.tb.blocks.adamap.made_lists import FIRST_LINE, now, pass_cycles
 from weft.tb.blocks.adamap.with_qp_table import WithQpTable
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.progress import tell
@@ -51,7 +51,6 @@ LATENCIES = {   # cycles of one read
 READS = {"": "reads of 1 µs", "_500ns": "reads of 0.5 µs", "_2us": "reads of 2 µs",
          "_tail": "reads of 0.6 µs and more, 1 µs on average"}
 LOST = {**adamap_interleaved.LOSSES, "immediate": "1e-3 lost at random, each reported at once"}
-FIRST_LINE = 64
 BAR = 0.999
 
 

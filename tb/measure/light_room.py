@@ -8,7 +8,7 @@ from cocotb.triggers import RisingEdge
 
 from weft.hdl import abi
 from weft.hdl.layouts import JudgeRequest, ListCreate, QpRef
-from weft.tb.blocks.adamap.made_lists import LineMemory, open_extent, pass_cycles
+from weft.tb.blocks.adamap.made_lists import LineMemory, doorbells, open_extent, pass_cycles
 from weft.tb.blocks.adamap.with_qp_table import write_qp
 from weft.tb.flow.payload import pack
 from weft.tb.flow.stream import StreamSource
@@ -50,9 +50,10 @@ class LightRoom:
         """A QP with losses from ``first_psn`` to before ``end_psn`` and a list of ``nodes``, the first at ``line``."""
         who = {"qpn": qpn, "generation": generation}
         await write_qp(self.dut, **who)
-        await self._create.send(pack(ListCreate, **who, psn=end_psn, line=line))
-        await self._ring("cum_doorbell", abi.CUM_DOORBELL, **who, psn=first_psn)
-        await self._ring("link_doorbell", abi.LINK_DOORBELL, **who, nodes=nodes)
+        await self._create.send(pack(ListCreate, **who, psn=end_psn))
+        await self._ring("cum_doorbell", abi.CUM_DOORBELL.pack(**who, psn=first_psn))
+        for word in doorbells(**who, nodes=nodes, line=line):
+            await self._ring("link_doorbell", word)
 
     async def destroy(self, qpn, generation):
         """Returns when nothing of the QP is left."""
@@ -74,9 +75,9 @@ class LightRoom:
             await pass_cycles(self.dut, LOOK_CYCLES)
             quiet = quiet + 1 if int(self.dut.idle.value) else 0
 
-    async def _ring(self, name, layout, **fields):
+    async def _ring(self, name, word):
         data, strobe = (getattr(self.dut, f"registers__{name}{part}") for part in ("", "_stb"))
-        data.value, strobe.value = int.from_bytes(layout.pack(**fields), "little"), 1
+        data.value, strobe.value = int.from_bytes(word, "little"), 1
         await RisingEdge(self.dut.clk)
         strobe.value = 0
         await RisingEdge(self.dut.clk)

@@ -2,11 +2,11 @@
 
 from weft.hdl import abi
 from weft.model.functional.node import Node
+from weft.tb.blocks.adamap.made_lists import FIRST_LINE
 
 CACHED = 8              # nodes of all QPs cached ahead
 BURSTS = 5              # at each end of a list
 READ_CYCLES = {"burst": 250, "walk": 16}    # 1 µs, 64 ns
-FIRST_LINE = 64
 HOLES = {
     abi.Encoding.LIST: tuple(k * 401 for k in range(abi.LIST_HOLES)),
     abi.Encoding.RUNS: tuple(k * 999 + j for k in range(abi.RUNS_MAX) for j in range(6)),

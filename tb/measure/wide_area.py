@@ -107,7 +107,6 @@ def many_qps():
         about = f"Adamap, {path(x)}, loss 1e-2{', a 10 ms outage' * bool(name)}, pool of {x.blocks} blocks"
         made = [
             Row(f"model_10k_qps{name}_host_bytes", "B", found.host_bytes, at_most=most),
-            Row(f"model_10k_qps{name}_host_bytes_of_holes", "B", found.host_bytes - x.qps * 64),
             Row(f"model_10k_qps{name}_card_bytes", "B", found.card_bytes),
             Row(f"model_10k_qps{name}_leaked", "blocks", found.leaked_blocks, at_most=0),
             Row(f"model_10k_qps{name}_waiting", "nodes", found.waiting_peak),

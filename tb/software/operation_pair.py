@@ -122,7 +122,7 @@ class OperationPair:
             assert not context.engine.lender.windows.open
             assert context.mr_indices.free == context.capabilities.max_mr
             assert context.pte_ranges.free_total == context.capabilities.max_pte
-            assert context.knitting.check() == {"free": context.knitting.total_blocks, "prelinked": 0, "linked": 0}
+            assert context.knitting.check() == {"free": context.knitting.total_blocks, "linked": 0}
             context.close()
         for device in self.pair.devices:
             assert not device.memory._pages, "memory was not given back"

@@ -46,8 +46,8 @@ def squeezed(blocks, *, seed=1, length=LENGTH, qps=QPS, waiting_runs_max=4096, l
 
 
 def guaranteed_blocks(qps):
-    """The smallest pool: for each QP the pre-linked block and the one it is guaranteed."""
-    return 2 * qps
+    """The smallest pool: the block that each QP is guaranteed."""
+    return qps
 
 
 def pools(**options):

@@ -13,6 +13,7 @@ from weft.driver.knitting.node import choose_encoding
 from weft.driver.receive.waiting import WaitingHoles
 from weft.hdl import abi
 from weft.model.functional.host import FunctionalDevice
+from weft.model.functional.node import damage
 from weft.model.link import EventLoop
 
 
@@ -119,7 +120,7 @@ def test_returning_a_chain_takes_no_time_per_block():
     chain.lines = Counting(chain.lines)
     chain.close()
     assert Counting.touched == 0 and pool.free_blocks == 4096
-    assert pool.check() == {"free": 4096, "prelinked": 0, "linked": 0}
+    assert pool.check() == {"free": 4096, "linked": 0}
 
 
 # ---------------------------------------------------------------------------------------------- quota
@@ -152,7 +153,7 @@ def test_the_share_of_each_shrinks_as_more_want_one():
 def test_a_chain_without_a_block_always_gets_one(seed):
     rng = random.Random(seed)
     pool, card = make_pool(blocks=12, extents=1)
-    chains = [pool.open_chain() for _ in range(6)]
+    chains = [pool.open_chain() for _ in range(12)]
     with pytest.raises(MemoryError):
         pool.open_chain()
     for _ in range(1_000):
@@ -163,24 +164,48 @@ def test_a_chain_without_a_block_always_gets_one(seed):
         elif chain.lines:
             chain.retire(chain.lines[0])
         pool.check()
-        assert all(card.knows(line) for c in chains for line in (*c.lines, c.tail))
+        assert all(card.knows(line) for c in chains for line in c.lines)
 
 
-def test_the_pointer_is_there_before_the_node_that_needs_it():
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_node_points_to_its_successor_once_there_is_one(length):
     pool, _ = make_pool()
-    chain = pool.open_chain()
-    phases = collections.defaultdict(list)
-    expected = chain.head
+    chain, phases, before = pool.open_chain(), collections.defaultdict(list), None
     for _ in range(200):
         line, data = chain.link(FIELDS)
         node = abi.NODE.unpack(data)
-        assert line == expected and node.next_line == chain.tail and pool.extents.read(line) == data
-        assert node.next_adjacent == (node.next_line == line + 1)
+        assert not node.next_line and not node.next_adjacent and pool.extents.read(line) == data and not damage(data)
+        if chain.lines[0] != line:
+            block = pool.extents.read(before[0])
+            pointer = abi.NODE.unpack(block)
+            assert (pointer.next_line, pointer.next_adjacent) == (line, line == before[0] + 1)
+            assert pointer.next_phase == phases[before[0]][-1] and block[8:] == before[1][8:] and not damage(block)
         phases[line].append(node.next_phase)
-        expected = node.next_line
-        chain.retire(line)
+        before = line, data
+        if len(chain.lines) == length:
+            chain.retire(chain.lines[0])
     assert any(len(p) > 2 for p in phases.values())
     assert all(p == [(i + 1) % 2 for i in range(len(p))] for p in phases.values())
+
+
+def test_an_empty_list_holds_nothing():
+    pool, _ = make_pool(blocks=16, extents=1)
+    chains = [pool.open_chain() for _ in range(16)]
+    assert pool.check() == {"free": 16, "linked": 0}
+    for chain in chains:
+        chain.link(FIELDS)
+    assert pool.check() == {"free": 0, "linked": 16}
+    for chain in chains:
+        chain.retire(chain.lines[0])
+    assert pool.check() == {"free": 16, "linked": 0}
+
+
+def test_a_block_is_named_by_its_extent_and_its_place_there():
+    pool, card = make_pool(blocks=32, extents=3, number_bits=9)
+    pool.grow()
+    for index, (address, length) in card.extents.items():
+        for place in (0, 5, length // 64 - 1):
+            assert pool.extents.number(address // 64 + place) == index << 9 | place
 
 
 def test_another_block_than_the_oldest_cannot_come_back():
@@ -213,7 +238,7 @@ def test_blocks_are_used_only_while_the_card_knows_their_extent():
     pages = len(memory._pages)
     pool.balance(10)
     pool.balance(200)
-    assert pool.changing and pool.free_blocks == 15 and len(memory._pages) == pages
+    assert pool.changing and pool.free_blocks == 16 and len(memory._pages) == pages
     pool.check()
     while chain.link(FIELDS):
         assert all(card.knows(line) for line in chain.lines)
@@ -229,7 +254,7 @@ def test_an_extent_in_use_stays():
     for chain in chains:
         chain.link(FIELDS)
     in_use = {next(i for i, (a, n) in card.extents.items() if a <= line * 64 < a + n)
-              for c in chains for line in (*c.lines, c.tail)}
+              for c in chains for line in c.lines}
     for now in range(0, 1_000, 10):
         pool.balance(now)
     assert set(card.extents) >= in_use

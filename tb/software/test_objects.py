@@ -355,7 +355,7 @@ def test_closing_the_context_of_a_silent_card_resets_it():
 def test_no_memory_for_an_extent_is_no_reason_to_stop():
     device = FunctionalDevice(EventLoop())
     pool = KnittingBuffer(device, lambda *arguments: arguments[-1](), extent_bytes=4 * 64, max_extents=4)
-    for _ in range(2):
+    for _ in range(4):
         pool.open_chain()
     with pytest.raises(MemoryError, match="another QP"):
         pool.open_chain()

@@ -108,7 +108,7 @@ def test_extents_come_and_go_with_the_load():
     transfer(pair, ends)
     assert ends[1].mr.read(400_000, 0) == bytes([7]) * 400_000
     for qp in ends[1].qps:
-        qp.reset()   # until then each pins the extent its pre-linked block lies in
+        qp.reset()
     for _ in range(40):
         context.progress()
         pair.loop.run(pair.loop.now_ns + 500_000)
@@ -173,8 +173,11 @@ def test_destroying_qps_with_nodes_linked_gives_all_blocks_back():
             for c in pair.contexts:
                 c.progress()
             pair.loop.run(pair.loop.now_ns + 50_000)
-        assert context.knitting.check() == {"free": context.knitting.total_blocks, "prelinked": 0, "linked": 0}
+        assert context.knitting.check() == {"free": context.knitting.total_blocks, "linked": 0}
     assert pair.devices[1].card.counters["drop_unknown_qp"]
+
+
+NODE = {"count": 1, "encoding": abi.Encoding.LIST, "base_psn": 0}
 
 
 def test_reports_of_a_dead_generation_change_nothing():
@@ -182,11 +185,11 @@ def test_reports_of_a_dead_generation_change_nothing():
     ends = make_endpoints(pair, 4_096)
     context, qp = pair.contexts[1], ends[1].qps[0]
     dead = {"qpn": qp.index, "generation": qp.generation}
-    line = qp.receiver.holes.head_block
+    line, _ = qp.receiver.holes._chain.link(NODE | dead)
     qp.reset()
     qp.connect(ends[0].connections[0])
     before = context.knitting.check()
-    body = abi.NODE.pack(**dead, count=1, encoding=abi.Encoding.LIST, base_psn=qp.attr.rq_psn)
+    body = abi.NODE.pack(**dead | NODE | {"base_psn": qp.attr.rq_psn})
     for entry in (
         abi.REPORT_RETIRE.pack(kind=abi.ReportKind.RETIRE, line=line, **dead),
         abi.REPORT_NODE.pack(kind=abi.ReportKind.NODE, node=int.from_bytes(body[8:], "little")),

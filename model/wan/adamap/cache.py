@@ -5,8 +5,8 @@ when fewer than ``watermark`` nodes of the list are cached, or when somebody wai
 any entry; further ones leave an eighth of them free, unless somebody waits. A read needs no entry: what finds none is
 kept at the read's place until it may have one. A kept read gives its place to that of a list without a node, or for
 which somebody waits; for such a list another one's last node is turned out, too, as a rule not its first. Lists that
-were turned out, or found no place for a read, are looked at again. ``depth`` 0 keeps nothing: every match reads its
-node.
+were turned out, or found no place for a read, are looked at again. What a read brought of the list's last node is read
+again if another one was linked behind it meanwhile. ``depth`` 0 keeps nothing: every match reads its node.
 """
 
 from ...machine_code import compiled, inlined
@@ -16,7 +16,7 @@ from ..path.queue import front as oldest
 READS_MAX = 16      # in flight or kept; see hdl/adamap/fetches.py
 LOOKS_A_SLOT = 4    # one takes 5 cycles, the slot of a 1-KiB packet at 100 Gb/s 21
 QP = [("list_head", "i4"), ("list_tail", "i4"), ("list_nodes", "i4"), ("cached", "i4"), ("fetching", "i4"),
-      ("kept", "i4"), ("looks", "i4"), ("wait_head", "i4"), ("wait_tail", "i4"), ("blocks", "i4"),
+      ("kept", "i4"), ("outrun", "i4"), ("looks", "i4"), ("wait_head", "i4"), ("wait_tail", "i4"), ("blocks", "i4"),
       ("rsn_next", "i8"), ("ask_at", "i8"), ("told_node", "i4")]
 CONFIG = [("depth", "i8"), ("watermark", "i8"), ("fetch_blocks", "i8"), ("cache_entries", "i8"), ("dma_slots", "i8"),
           ("resident", "i8")]
@@ -116,12 +116,26 @@ def _land(w, qp, count):
         s.reads_kept += 1
 
 
+@inlined
+def _still(q, count):
+    """How many of the nodes that a read brought are as they were."""
+    count, q.outrun = min(count, q.list_nodes - q.cached) - q.outrun, 0
+    return count
+
+
+@inlined
+def outrun(q):
+    """A node is about to be put behind the last one of a list, which a read may be for."""
+    if q.fetching + q.kept > 0 and q.cached + q.fetching + q.kept == q.list_nodes:
+        q.outrun = 1
+
+
 @compiled
 def prefetch(w, qp):
     """Look at a list: what is kept for it lands if it may, and a read starts if one is due."""
     s, q = w.s, w.qp[qp]
     if q.kept > 0:
-        _land(w, qp, min(q.kept, q.list_nodes - q.cached))
+        _land(w, qp, _still(q, q.kept))
     wanted, depth = q.wait_head >= 0, max(s.depth, 1)
     if q.fetching > 0 or q.kept > 0 or q.cached >= min(q.list_nodes, depth):
         return
@@ -164,5 +178,5 @@ def keep(w, q):
 def fetched(w, qp):
     """A read is answered: the nodes are cached or kept, unless the list is shorter by now."""
     q = w.qp[qp]
-    count, q.fetching = min(q.fetching, q.list_nodes - q.cached), 0
+    count, q.fetching = _still(q, q.fetching), 0
     _land(w, qp, count)

@@ -1,12 +1,13 @@
 """The receiving driver: sealed nodes become blocks of the knitting buffer, a list for each QP, and loss reports.
 
-A QP may link while it holds less than ``alpha`` times what is free. Nodes that find no block wait, in order.
+A QP without a block is owed one. Beyond that it may link while it holds less than ``alpha`` times what is free and not
+owed. Nodes that find no block wait, in order.
 """
 
 from ...machine_code import compiled, inlined
 from ..path.back import REPORT, answer
 from ..path.queue import BLOCKLESS, SEALED, due, front, length, pop, push
-from .cache import keep, prefetch
+from .cache import keep, outrun, prefetch
 
 CONFIG = [("blocks", "i8"), ("alpha", "i8")]
 COUNTS = [("nodes_linked", "i8"), ("blocks_peak", "i8"), ("waited_nodes", "i8"), ("waiting_peak", "i8"),
@@ -19,9 +20,11 @@ def link(w, at):
     s, node = w.s, w.node[at]
     qp = node.window // s.lanes
     q = w.qp[qp]
-    if s.blocks_free <= 0 or q.blocks >= s.alpha * s.blocks_free:
+    spare = s.blocks_free - s.blocks_owed
+    if q.blocks > 0 and (spare <= 0 or q.blocks >= s.alpha * spare):
         return False
     s.blocks_free -= 1
+    s.blocks_owed -= q.blocks == 0
     q.blocks += 1
     s.blocks_peak = max(s.blocks_peak, s.blocks - s.blocks_free)
     s.nodes_linked += 1
@@ -33,6 +36,7 @@ def link(w, at):
     else:
         q.list_head = at
     q.list_tail = at
+    outrun(q)
     q.list_nodes += 1
     keep(w, q)
     prefetch(w, qp)

@@ -12,7 +12,7 @@ from .node import FILLED, OPEN, UNMATCHED, free_node, new_node, take_hole
 MATCHED, DUPLICATE, NOT_IN_NODE, STALE_RSN, WAIT = range(5)
 WAITING = [("psn", "i8"), ("rsn", "i8"), ("since", "i8"), ("next", "i4")]
 CONFIG = [("slack", "i8"), ("match_queue", "i8")]
-STATE = [("wait_free", "i8"), ("blocks_free", "i8")]
+STATE = [("wait_free", "i8"), ("blocks_free", "i8"), ("blocks_owed", "i8")]
 COUNTS = [("matches", "i8"), ("stalls", "i8"), ("stall_slots", "i8"), ("unmatched", "i8"), ("nodes_retired", "i8"),
           ("residue", "i8")]
 
@@ -54,6 +54,7 @@ def retire(w, qp):
         _leave_residue(w, node)
     q.blocks -= 1
     s.blocks_free += 1
+    s.blocks_owed += q.blocks == 0
     free_node(w, at)
 
 

@@ -23,6 +23,7 @@ from weft.tb.flow.simulate import bench_seed
 
 PARAMS = replace(preset("test"), qps=8, window_bits=64, builder_slots=4, cache_entries=16, prefetch_depth_max=4,
                  match_queue=16, knit_extents=2)
+POINTER_BYTES = abi.NODE.shift_of("qpn") // 8
 RESERVE = 8             # free blocks that a node from the window leaves to residues
 NEVER_NS = 1 << 30
 
@@ -58,6 +59,7 @@ class World:
         self.port = RoomPort(dut, rng, on_judgement=self._judged, on_report=self._reported, on_read=self._on_read,
                              on_answer=self._on_answer, latency=lambda: rng.randint(*self.latency))
         self.blocks, self.read, self.seen, self.qps = {}, set(), Counter(), {}
+        self._ends = set()      # blocks that nothing was linked behind when the card read them
         self.memory = KnittingLines(PARAMS, rng)
         lines = self.memory.lines
         pieces = [lines[k:k + PIECE] for k in range(0, len(lines), PIECE)]      # some nodes lie in consecutive blocks
@@ -74,8 +76,8 @@ class World:
 
     async def create(self, qpn, generation):
         psn, rsn = (self.rng.choice([0, 5, (1 << 24) - 20, (1 << 32) - 50, self.rng.getrandbits(32)]) for _ in range(2))
-        qp = Qp(qpn, generation, psn, rsn, self.free.popleft(), self.blocks.__getitem__, self.memory.inside)
-        await self.port.create(qpn, generation, psn, qp.spare)
+        qp = Qp(qpn, generation, psn, rsn, self.blocks.__getitem__, self.memory.inside)
+        await self.port.create(qpn, generation, psn)
         self.qps[qpn] = qp
         return qp
 
@@ -83,7 +85,7 @@ class World:
         """Returns when the room has forgotten the QP; its blocks are free again."""
         del self.qps[qp.qpn]
         await self.port.destroy(qp.qpn, qp.generation)
-        self.free += [*(line for line, _ in qp.nodes), qp.spare]
+        self.free += [line for line, _ in qp.nodes]
 
     async def behind_window(self, qp, packets):
         """The PSN so far behind the window; from it on, retransmissions are taken as if lost before."""
@@ -101,18 +103,25 @@ class World:
     def link(self, qp, base, holes):
         """Knit a node into the list; the sender hears of it. The card is told by :meth:`ring`."""
         node = Node(qp.qpn, qp.generation, base & MASK, qp.rsn & MASK, choose_encoding(holes), tuple(holes))
-        line, qp.spare = qp.spare, self.free.popleft()
-        self.blocks[line] = node.pack(next_line=qp.spare, next_adjacent=int(qp.spare == line + 1))
+        line = self.free.popleft()
+        self.blocks[line] = node.pack()
+        self.seen["begins again"] += bool(qp.linked and not qp.nodes)
+        if qp.nodes and (last := self.blocks[before := qp.nodes[-1][0]]) is not None:
+            pointer = node.pack(next_line=line, next_adjacent=int(line == before + 1))[:POINTER_BYTES]
+            self.blocks[before] = pointer + last[POINTER_BYTES:]
         qp.nodes.append((line, node))
+        qp.news.append(line)
         qp.todo += [((base + h) & MASK, qp.rsn + i) for i, h in enumerate(holes)]
         qp.rsn += len(holes)
         qp.linked += 1
-        qp.matcher.linked += 1
+        qp.matcher.link(1, line)
         self.seen[node.encoding.name] += 1
 
     def ring(self, qp, nodes=1):
         """Tell the card that so many more nodes are linked."""
-        self.port.link(qp.qpn, qp.generation, nodes)
+        self.port.link(qp.qpn, qp.generation, nodes, self.memory.number(qp.news[0]))
+        for _ in range(nodes):
+            qp.news.popleft()
 
     def _on_read(self, line, count):
         assert 1 <= count <= 4 and line % 64 + count <= 64, "a read across 4 KiB"
@@ -123,6 +132,11 @@ class World:
 
     def _on_answer(self, lines):
         self.read.update(lines)
+        for line in lines:
+            if block := self.blocks.get(line):
+                ends = not abi.NODE.unpack(block).next_line
+                self.seen["read again for its pointer"] += line in self._ends and not ends
+                (self._ends.add if ends else self._ends.discard)(line)
         return [self.blocks.get(line, self.rng.randbytes(64)) for line in lines]    # what lies behind is read too
 
     def _judged(self, record, verdict):
@@ -202,6 +216,7 @@ class World:
             else:
                 qp.filled |= {p for p, h in zip(node.psns, node.holes, strict=True) if h not in left}
             del self.blocks[line]
+            self._ends.discard(line)
             self.free.append(line)
             self.retired += 1
             if left:

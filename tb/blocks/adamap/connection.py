@@ -11,19 +11,19 @@ MASK = (1 << 32) - 1
 class Qp:
     """Both drivers' view of one connection."""
 
-    def __init__(self, qpn, generation, psn, rsn, line, read, inside):
+    def __init__(self, qpn, generation, psn, rsn, read, inside):
         self.qpn, self.generation = qpn, generation
         self.next_psn = psn            # sender: next original
         self.rsn = rsn                 # receiver: RSN of the next hole linked
         self.linked = 0
-        self.spare = line              # block that the next node goes to
         self.nodes = deque()           # (line, Node) in the list
+        self.news = deque()            # blocks of those that the card was not yet told of
         self.todo = deque()            # retransmissions the sender knows of: (psn, rsn)
         self.sent_rsn = rsn
         self.lost = set()              # PSNs reported as holes
         self.filled = set()
         self.in_flight = 0             # packets without judgement
-        self.matcher = NodeList(qpn, generation, line, read, inside)
+        self.matcher = NodeList(qpn, generation, read, inside)
         self.expected = deque()        # retirements of the model: (node, ticket)
 
 

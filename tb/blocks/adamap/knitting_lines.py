@@ -28,6 +28,7 @@ class KnittingLines:
     """
 
     def __init__(self, params, rng):
+        self.number_bits = params.extent_blocks_log2
         base = rng.getrandbits(LINE_WIDTH) & -PAGE
         most = 1 << params.extent_blocks_log2
         count = rng.randrange(most // 4, most - PAGE) & -PAGE | rng.randrange(8, SMALL)
@@ -38,6 +39,11 @@ class KnittingLines:
         offsets = rng.sample(range(0, count - PAGE, PIECE), SMALL // PIECE)
         self.lines = [*self.small, *(far + first + k for first in offsets for k in range(PIECE)),
                       *range(far + count - PIECE, far + count)]
+
+    def number(self, line):
+        """What a link doorbell calls a block."""
+        return next(index << self.number_bits | line - first for index, (first, count) in enumerate(self.extents)
+                    if first <= line < first + count)
 
     def inside(self, line):
         """Whether a line lies in an extent."""

@@ -12,7 +12,8 @@ from weft.tb.flow.clock import CLOCK_PERIOD_NS
 from weft.tb.flow.payload import pack, unpack
 from weft.tb.flow.stream import StreamSource
 
-EXTENT_LINES = 1 << 20
+FIRST_LINE, EXTENT_LINES = 64, 1 << 20
+NODES_MAX = (1 << abi.LINK_DOORBELL.by_name["nodes"].width) - 1     # of one doorbell
 
 
 def now():
@@ -79,7 +80,7 @@ async def pass_cycles(dut, cycles):
 
 async def open_extent(dut):
     """Announce one extent that holds every line of the benches."""
-    await StreamSource(dut, "i_extent", dut.clk).send(pack(Extent, index=0, base=0, lines=EXTENT_LINES))
+    await StreamSource(dut, "i_extent", dut.clk).send(pack(Extent, index=0, base=FIRST_LINE, lines=EXTENT_LINES))
 
 
 async def operate(dut, port, kind, **fields):
@@ -94,7 +95,14 @@ async def operate(dut, port, kind, **fields):
     await RisingEdge(dut.clk)
 
 
-async def create_list(dut, qpn, generation, line):
+def doorbells(qpn, generation, nodes, line):
+    """The link doorbells that tell of so many nodes in consecutive blocks, the first one at ``line``."""
+    for at in range(0, nodes, NODES_MAX):
+        yield abi.LINK_DOORBELL.pack(qpn=qpn, generation=generation, nodes=min(NODES_MAX, nodes - at),
+                                     block=line + at - FIRST_LINE)
+
+
+async def create_list(dut, qpn, generation):
     """Start a QP of :class:`~weft.hdl.adamap.second_level.SecondLevel`."""
     await write_qp(dut, qpn, generation)
     dut.create_qpn.value, dut.create_stb.value = qpn, 1
@@ -103,14 +111,14 @@ async def create_list(dut, qpn, generation, line):
         await RisingEdge(dut.clk)
     dut.create_stb.value = 0
     for port in ("i_prefetch", "i_matcher"):
-        await operate(dut, port, ControlKind.CREATE, qpn=qpn, generation=generation, line=line)
+        await operate(dut, port, ControlKind.CREATE, qpn=qpn, generation=generation)
 
 
-async def link(dut, qpn, generation, nodes):
+async def link(dut, qpn, generation, nodes, line):
     """Ring the link doorbell."""
-    dut.link_doorbell.value = int.from_bytes(
-        abi.LINK_DOORBELL.pack(qpn=qpn, generation=generation, nodes=nodes), "little")
-    dut.link_doorbell_stb.value = 1
-    await RisingEdge(dut.clk)
-    dut.link_doorbell_stb.value = 0
-    await RisingEdge(dut.clk)
+    for word in doorbells(qpn, generation, nodes, line):
+        dut.link_doorbell.value = int.from_bytes(word, "little")
+        dut.link_doorbell_stb.value = 1
+        await RisingEdge(dut.clk)
+        dut.link_doorbell_stb.value = 0
+        await RisingEdge(dut.clk)

@@ -109,9 +109,9 @@ class RoomPort:
         await self._extent.send(pack(Extent, index=index, base=base, lines=lines))
         await self.pass_cycles(2)
 
-    async def create(self, qpn, generation, psn, line):
+    async def create(self, qpn, generation, psn):
         await write_qp(self.dut, qpn, generation)
-        await self._create.send(pack(ListCreate, qpn=qpn, generation=generation, psn=psn, line=line))
+        await self._create.send(pack(ListCreate, qpn=qpn, generation=generation, psn=psn))
 
     async def destroy(self, qpn, generation):
         """Returns when nothing of the QP is left."""
@@ -122,10 +122,10 @@ class RoomPort:
             while not int(self.dut.life__destroyed.value):
                 await RisingEdge(self.dut.clk)
 
-    def link(self, qpn, generation, nodes):
-        """Ring the link doorbell: so many nodes more."""
+    def link(self, qpn, generation, nodes, block):
+        """Ring the link doorbell: so many nodes more, the first one in the block of that number."""
         self._doorbells["link_doorbell"].append(abi.LINK_DOORBELL.pack(
-            qpn=qpn, generation=generation, nodes=nodes))
+            qpn=qpn, generation=generation, nodes=nodes, block=block))
 
     def cum(self, qpn, generation, psn):
         self._doorbells["cum_doorbell"].append(abi.CUM_DOORBELL.pack(

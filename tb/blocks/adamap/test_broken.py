@@ -32,15 +32,16 @@ def damages():
 
 
 def break_list(world, qp, name, damage):
-    """Link two nodes, of which the second is damaged or leads astray, and say what is to be reported.
+    """Link three nodes, of which the second is damaged or leads astray, and say what is to be reported.
 
     Behind a node that is cached an RSN counts, too. What lies where a wrong pointer leads is no node of the list.
     """
     world.link(qp, 90, [0, 1])
-    line = qp.spare
     world.link(qp, 100, [0, 1])
+    line = qp.nodes[-1][0]
+    world.link(qp, 110, [0, 1])
     world.blocks[line] = block = damage(world.blocks[line])
-    world.ring(qp, 3 if name == "next_line" else 2)     # what the pointer shows is wanted
+    world.ring(qp, 3)
     if block is None:
         return "DMA_ERROR"
     astray = name == "next_line" and not world.memory.inside(abi.NODE.unpack(block).next_line)

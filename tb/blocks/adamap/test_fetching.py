@@ -1,5 +1,6 @@
 """The Adamap room reads the nodes of many lists at once, and its cache gets full."""
 
+from collections import deque
 from dataclasses import replace
 
 import cocotb
@@ -29,13 +30,13 @@ async def unreadable_block(world, qpn, part):
     """A QP whose second read brings blocks of which one cannot be read: it stops for that reason."""
     world.latency = SOON
     first = world.rng.choice(range(0, len(world.memory.small) - LINES, LINES))
-    world.free.extendleft(reversed(world.memory.small[first:first + LINES + 2]))
+    world.free.extendleft(reversed(world.memory.small[first:first + LINES + 1]))
     qp = await world.create(qpn, part)
     world.link(qp, await world.behind_window(qp, 400), [0])
     world.ring(qp)
     Sender(world).send_again(qp, *qp.todo[0])
-    await until(world.dut, lambda: not qp.nodes)    # that says that its successor lies behind it
-    lines = [qp.spare + k for k in range(LINES)]
+    await until(world.dut, lambda: not qp.nodes)
+    lines = [world.free[k] for k in range(LINES)]
     for _ in lines:
         world.link(qp, 0, [0])
     world.blocks[lines[part]] = None
@@ -125,6 +126,7 @@ async def header_ahead_of_its_node_leaves_the_head_alone(dut):
     """With slack, one that comes for a node which may be cached beside the head waits for it."""
     world = await set_up(dut, depth=2, watermark=1, exact=False, slack=100, latency=(60, 80))
     sender, seen = Sender(world), world.seen
+    world.free = deque([*world.free][::LINES])      # each node takes a read of its own
     qp = await world.create(0, 1)
     base = await world.behind_window(qp, 400)
     for k in range(3):

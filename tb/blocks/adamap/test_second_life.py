@@ -40,7 +40,7 @@ async def a_life_leaves_nothing_behind(dut):
     assert await query(dut, 0) == [qp.next_psn, 0, 0, 0], "nodes of the life before are cached"
 
     base, reads = await world.behind_window(qp, BEHIND), seen["prefetches"]
-    world.port.link(0, 1, NODES)
+    world.port.link(0, 1, NODES, 0)
     world.port.cum(0, 1, qp.next_psn)
     await world.port.pass_cycles(50)
     assert (await query(dut, 0))[2:] == [0, 0] and seen["prefetches"] == reads, "nodes of the life before are linked"
