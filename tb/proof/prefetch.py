@@ -26,13 +26,13 @@ from weft.tb.proof.work_list import NAMED
 class PrefetchSpec(Spec):
     """Two QPs, a cache of 4 nodes, a hostile host memory, a matcher that marks and drops as it likes.
 
-    The host memory returns anything: wrong pointers, QPNs, generations, counts, damage, failed reads, in any order;
-    a check word other than 0 stands for one that does not hold. Link doorbells may be of any QPN and generation; only
-    those of a QP's present life count. The driver is trusted to destroy and create in turn, each life with another
-    generation, and to have at most 14 nodes linked that are not retired. The queue of work has 4 places. The QP table
-    loses an entry before its list is destroyed, and gets one after the list is created. Lines and counts are a few
-    bits wide, the rest of those words is zero. In 26 cycles a list begins, is linked to, a node of it is fetched and
-    lands or breaks the list, or a second list is read, too: what needs more is seen from rest
+    The host memory returns anything: wrong pointers, null or not, QPNs, generations, counts, damage, failed reads, in
+    any order; a check other than 0 stands for one that does not hold. Link doorbells may be of any QPN and generation,
+    and name any block; only those of a QP's present life count. The driver is trusted to destroy and create in turn,
+    each life with another generation, and to have at most 14 nodes linked that are not retired. The queue of work has 4
+    places. The QP table loses an entry before its list is destroyed, and gets one after the list is created. Lines and
+    counts are a few bits wide, the rest of those words is zero. In 26 cycles a list begins, is linked to, a node of it
+    is fetched and lands or breaks the list, or a second list is read, too: what needs more is seen from rest
     (:class:`RestingPrefetchSpec`).
     """
 
@@ -41,9 +41,10 @@ class PrefetchSpec(Spec):
     depth, entries, resting = 26, 4, False
 
     def __init__(self, block=None, replaced=()):
-        damage = ("damage = reduce(xor, (block.word_select(k, WORD_BITS) for k in range(len(block) // WORD_BITS)))",
-                  "damage = node.check")
-        parts = {WorkList: partial(NAMED, places=PLACES), NodeCheck: mutant(NodeCheck, damage)}
+        damage = ("reduce(xor, (rest.word_select(k, WORD_BITS) for k in range(len(rest) // WORD_BITS)))", "node.check")
+        astray = ("reduce(xor, (pointer.word_select(k, NIBBLE_BITS) for k in range(len(pointer) // NIBBLE_BITS)))",
+                  "node.next_check")
+        parts = {WorkList: partial(NAMED, places=PLACES), NodeCheck: mutant(NodeCheck, damage, astray)}
         super().__init__(block, {**parts, **dict(replaced)})
 
     def specify(self, m):
@@ -108,15 +109,41 @@ BROKEN = [
     Broken(BOTH, "no fetch outside the extents", ("with m.Elif(wanted & ~inside):", "with m.Elif(0):")),
     Broken(BOTH, "no read crosses a page",
            [("Mux(adjacent, several, 1)", "several"), ("least(within, page_left)", "within")]),
-    Broken(BOTH, "a list is read where its last node or its creation said",
-           ("m.d.comb += after.eq(found)", "m.d.comb += after.eq(0)")),
+    Broken(BOTH, "a list is read where its last node said, or a doorbell that found none ahead",
+           ("self.ahead.begins, self.ahead.first", "self.ahead.begins, self.ahead.first ^ 1")),
+    Broken(RestingPrefetchSpec, "a list is read where its last node said, or a doorbell that found none ahead",
+           ("after.eq(found),", "after.eq(0),")),
+    Broken(RestingPrefetchSpec, "a list is read where its last node said, or a doorbell that found none ahead",
+           ("Mux(count == 0, block, check.data.first)", "block"), of=AheadTable),
+    Broken(BOTH, "a doorbell says where a list goes on only if it finds none ahead",
+           ("Mux(count == 0, block, check.data.first)", "block"), of=AheadTable),
+    Broken(BOTH, "a doorbell says where a list goes on only if it finds none ahead",
+           ("check.data.begins | (count == 0)", "1"), of=AheadTable),
+    Broken(RestingPrefetchSpec, "a doorbell says where a list goes on only if it finds none ahead",
+           ("m.d.comb += write.data.count.eq(Mux(back, count + 1, count - 1))",
+            "m.d.comb += [write.data.eq(check.data), write.data.count.eq(Mux(back, count + 1, count - 1))]"),
+           of=AheadTable),
+    Broken(BOTH, "a node without a successor lands only if it is the last one linked",
+           ("(ahead != part + 1) | outrun | posted", "outrun | posted")),
+    Broken(BOTH, "a node without a successor lands only if it is the last one linked",
+           ("(ahead != part + 1) | outrun | posted", "(ahead != part + 1) | outrun")),
+    Broken(BOTH, "a node without a successor lands only if it is the last one linked",
+           ("m.d.sync += outrun.eq(outrun | posted)", "m.d.sync += outrun.eq(outrun)")),
+    Broken(BOTH, "a node without a successor lands only if it is the last one linked",
+           ("m.d.sync += outrun.eq(posted)", "m.d.sync += outrun.eq(0)")),
+    Broken(BOTH, "a list breaks for a pointer only if one was wrong when it was read",
+           ("with m.If(~final | ~fetch.all):", "with m.If(1):")),
+    Broken(BOTH, "a list breaks for a pointer only if one was wrong when it was read",
+           ("fetches.start.all.eq(lines == self.ahead.count)", "fetches.start.all.eq(0)")),
+    Broken(RestingPrefetchSpec, "a list breaks for a pointer only if one was wrong when it was read",
+           ("Mux(self.ahead.begins, self.ahead.first, stored)", "stored")),
     Broken(BOTH, "what lands was read there", ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
     Broken(BOTH, "a node that landed is known by the number of its block",
            ("cache.fill_block.eq(block)", "cache.fill_block.eq(block + 1)")),
     Broken(BOTH, "that number leads to where the node was read",
            ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
-    Broken(BOTH, "no fetch beyond the linked count", ("live & ~busy & (ahead != 0)", "live & ~busy")),
-    Broken(RestingPrefetchSpec, "no fetch beyond the linked count",
+    Broken(RestingPrefetchSpec, "no fetch beyond the linked count", ("live & ~busy & (ahead != 0)", "live & ~busy")),
+    Broken(BOTH, "no fetch beyond the linked count",
            ("space.eq(least(at_most(LINES, (depth - cached)[:len(depth)]), at_most(LINES, ahead)))",
             "space.eq(at_most(LINES, (depth - cached)[:len(depth)]))")),
     Broken(BOTH, "no fetch for a dead QP",
@@ -137,9 +164,9 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "every node landed is cached or retired, once",
            ("cache.fill_index.eq(entry)", "cache.fill_index.eq(0)")),
     Broken(BOTH, "the count ahead is what was linked and has not landed",
-           ("check.data + nodes", "check.data + nodes + 1"), of=AheadTable),
+           ("count + nodes", "count + nodes + 1"), of=AheadTable),
     Broken(RestingPrefetchSpec, "the count ahead is what was linked and has not landed",
-           ("Mux(back, check.data + 1, check.data - 1)", "check.data - 1"), of=AheadTable),
+           ("Mux(back, count + 1, count - 1)", "count - 1"), of=AheadTable),
     Broken(RestingPrefetchSpec, "at rest, the search and the work list are as this proof starts",
            ("total(free)", "total(~tag.reserved for tag in tags)"), of=HeadCache),
     Broken(RestingPrefetchSpec, "at rest, the cache holds what landed, nothing else",
@@ -155,9 +182,13 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "at rest, no list is longer than it was linked",
            ("live & ~busy & (ahead != 0)", "live & ~busy")),
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
-           ("m.d.comb += after.eq(found)", "m.d.comb += after.eq(0)")),
+           ("after.eq(found),", "after.eq(0),")),
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
            ("after.eq(cache.peek_block),", "after.eq(cache.peek_block ^ 1),")),
+    Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
+           ("m.d.comb += after.eq(strayed)", "m.d.comb += after.eq(0)")),
+    Broken(RestingPrefetchSpec, "at rest, a list begins where a doorbell said that found none ahead",
+           ("Mux(count == 0, block, check.data.first)", "block"), of=AheadTable),
     Broken(RestingPrefetchSpec, "at rest, what is kept is of a list that goes on",
            [('m.next = "FORGET"', 'm.next = "IDLE"'),
             ("self.i_control.ready.eq(~of_control),", "self.i_control.ready.eq(1),")]),
@@ -167,6 +198,10 @@ BROKEN = [
            ("fetches.finish_en.eq(fetches.kept)", "fetches.finish_en.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, what is kept was read in one extent",
            ("with m.Elif(wanted & ~inside):", "with m.Elif(0):")),
+    Broken(RestingPrefetchSpec, "at rest, what is kept ends where no more was linked, or wrongly",
+           ("fetches.start.all.eq(lines == self.ahead.count)", "fetches.start.all.eq(0)")),
+    Broken(RestingPrefetchSpec, "at rest, what is kept is no more than was linked",
+           ("fetches.start.all.eq(lines == self.ahead.count)", "fetches.start.all.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, what is kept is what was read",
            ("Cat(line.p.index, land_slot)", "Cat(~line.p.index, land_slot)"), of=Fetches),
     Broken(BOTH, "a dead QP's list is not live",

@@ -6,8 +6,12 @@ Each part is a function that adds its checks to ``spec`` and gives back signals;
 from types import SimpleNamespace
 
 from amaranth.hdl import Array, Cat, Mux, Signal
+from amaranth.lib import data
 
-from weft.tb.proof.prefetch_world import IDLE, QPS, RSN_BITS
+from weft.hdl import abi
+from weft.hdl.adamap.ahead import ahead_row
+from weft.hdl.layouts import REPORT_EVENT
+from weft.tb.proof.prefetch_world import IDLE, QPS, RSN_BITS, inside
 
 PAGE_LINES = 64
 PLACES = 4      # of the queue of the work list
@@ -20,11 +24,11 @@ def pointers(spec, m, w):
     landing = w.landing
     bound = {"bound": spec.depth, "seconds": 900}
     at, some_lines = dut.o_line.p.line, dut.o_line.p.count
-    inside = Cat((at >= b) & (at - b + some_lines <= n)
+    extents = Cat((at >= b) & (at - b + some_lines <= n)
                  for b, n in zip(dut.extent_base, dut.extent_lines, strict=True))
-    spec.check("no fetch outside the extents", ~dut.o_line.valid | inside.any(), **bound)
+    spec.check("no fetch outside the extents", ~dut.o_line.valid | extents.any(), **bound)
     spec.check("no read crosses a page", ~dut.o_line.valid | (at[:6] + some_lines <= PAGE_LINES), **bound)
-    spec.check("a list is read where its last node or its creation said",
+    spec.check("a list is read where its last node said, or a doorbell that found none ahead",
                ~dut.o_line.valid | (at == lives[caller].line), **bound)
     spec.check("what lands was read there", ~fill.fill_en | (fill.fill_node.base_psn == lives[landing].line), **bound)
     spec.check("a node that landed is known by the number of its block",
@@ -32,6 +36,12 @@ def pointers(spec, m, w):
     spec.check("that number leads to where the node was read", ~fill.fill_en | w.read_there, **bound)
     spec.check("no fetch beyond the linked count",
                ~dut.o_line.valid | (some_lines <= lives[caller].left), **bound)
+    spec.check("a node without a successor lands only if it is the last one linked",
+               ~fill.fill_en | (fill.fill_node.next_line != 0) | (lives[landing].left == 1), **bound)
+    v, reason = lives[caller], data.View(REPORT_EVENT, dut.o_report.p.entry).reason
+    spec.check("a list breaks for a pointer only if one was wrong when it was read",
+               ~dut.o_report.valid | (reason != abi.Reason.BAD_POINTER.value) | w.cut.bit_select(caller, 1)
+               | (((v.line != 0) | v.begins) & ~inside(params, dut, v.block)), **bound)
     spec.check("no fetch for a dead QP", ~dut.o_line.valid | lives[caller].alive, **bound)
     spec.check("one fetch in flight per list", ~issue | (reads[caller] == 0), **bound)
     spec.check("no fetch in flight after a destroy", ~done | ~lives[qpn].alive | (reads[qpn] == 0), **bound)
@@ -66,13 +76,20 @@ def pointers(spec, m, w):
         m.d.sync += quiet.eq(quiet + (quiet != 2))
     stepped, back, whose = Signal(), Signal(), Signal(1)        # on its way into the table
     m.d.sync += [stepped.eq(dut.step.valid & dut.step.ready), back.eq(dut.step.p.back), whose.eq(dut.step.p.qpn)]
-    rows = Array(spec.inside(f"table.memory[{q}]", params.block_bits) for q in range(QPS))
-    ahead = Signal(params.block_bits)
-    m.d.comb += ahead.eq(rows[asked_qpn] + Mux(table.took & (table.took_qpn == asked_qpn), table.took_nodes, 0)
+    rows = [spec.inside(f"table.memory[{q}]", ahead_row(params)) for q in range(QPS)]
+    row, ahead = Signal(ahead_row(params)), Signal(params.block_bits)
+    m.d.comb += row.eq(Array(rows)[asked_qpn])
+    m.d.comb += ahead.eq(row.count + Mux(table.took & (table.took_qpn == asked_qpn), table.took_nodes, 0)
                          + (stepped & (whose == asked_qpn) & back) - (stepped & (whose == asked_qpn) & ~back))
     spec.check("the count ahead is what was linked and has not landed",
-               ~some.alive | (ahead == some.left) & ((quiet != 2) | (table.read_data[1] == some.left)), **bound)
-    return SimpleNamespace(bound=bound, asked_qpn=asked_qpn, some=some, some_lines=some_lines, stepped=stepped)
+               ~some.alive | (ahead == some.left) & ((quiet != 2) | (table.read_data[1].count == some.left)), **bound)
+    was = Signal(data.StructLayout({"alive": 1, "begins": 1, "block": params.block_bits}))      # what the table knows
+    m.d.sync += [was.alive.eq(some.alive), was.begins.eq(some.begins), was.block.eq(some.block)]
+    spec.check("a doorbell says where a list goes on only if it finds none ahead",
+               ~some.alive | ~was.alive
+               | (row.begins == was.begins) & (~row.begins | (row.first == was.block)), **bound)
+    return SimpleNamespace(bound=bound, rows=rows, asked_qpn=asked_qpn, some=some, some_lines=some_lines,
+                           stepped=stepped)
 
 
 def waiting(spec, m, w):

@@ -20,6 +20,19 @@ def events(spec, m, w):
                      evictions[q].eq(evictions[q] | (evicting & (copies[fill.release_index].qpn == q)))]
     kept = Signal()
     m.d.sync += kept.eq(kept | spec.inside("dut.fetches.keep_en", 1))
+    # The last node landed, of which no doorbell was known that told of another one; one was turned away for that.
+    ended, refused = (Array(Signal(name=f"{name}{q}") for q in range(QPS)) for name in ("ended", "refused"))
+    landed_at, null = Signal(7), line.valid & ~line.p.error & line.p.last & (w.word.next_line == 0)
+    with m.If(fill.fill_en):
+        m.d.sync += landed_at.eq(fill.fill_node.base_psn)
+    for q in range(QPS):
+        lands, back = fill.fill_en & (landing == q), evicting & (copies[fill.release_index].qpn == q)
+        with m.If(lands | back | ~lives[q].alive):
+            m.d.sync += ended[q].eq(lands & (fill.fill_node.next_line == 0))
+        with m.If(lands | back | ~lives[q].alive | kept):
+            m.d.sync += refused[q].eq(0)
+        with m.Elif(null & (Array(w.owner)[line.p.tag] == q)):
+            m.d.sync += refused[q].eq(1)
     broke, dying = Signal(), Signal(4)
     m.d.sync += broke.eq(broke | dut.o_report.valid)
     with m.If(busy & lives[qpn].alive & (reads[qpn] != 0)):
@@ -31,6 +44,9 @@ def events(spec, m, w):
     spec.cover("a doorbell of a former life", post & (posted < QPS) & receiver.alive & (more != 0)
                & ((post_generation + 1)[:2] == receiver.generation))
     if spec.resting:
+        spec.cover("a list ends and begins again elsewhere",
+                   issue & ended[caller] & lives[caller].begins & (landed_at + 1 != dut.o_line.p.line))
+        spec.cover("a last node is read again since its list grew", issue & refused[caller])
         spec.cover("a second node of a list lands", fill.fill_en & (landings[landing] == 1))
         spec.cover("a node that came finds no entry and is kept", kept)
         spec.cover("a node that was kept lands", fill.fill_en & spec.inside("dut.fetches.kept", 1))

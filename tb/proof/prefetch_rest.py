@@ -3,7 +3,7 @@
 from amaranth.hdl import Cat, Mux, Signal, Value
 
 from weft.hdl import abi
-from weft.hdl.adamap.block import dead
+from weft.hdl.adamap.block import dead, stray
 from weft.hdl.adamap.fetches import LINES, fetch_layout
 from weft.hdl.adamap.head_cache import Record, Tag
 from weft.hdl.adamap.prefetch import PATIENCE
@@ -18,6 +18,7 @@ from weft.tb.proof.prefetch_world import (
     QPS,
     RSN_BITS,
     found,
+    inside,
     lies,
 )
 
@@ -27,7 +28,7 @@ def kept(spec, m, w):
     dut, params, lives = w.dut, w.params, w.lives
     valid, keeps, loosely = (spec.inside(f"dut.fetches.{name}", spec.entries) for name in ("valid", "keeps", "loosely"))
     fetches = [spec.inside(f"dut.fetches.fetch{k}", fetch_layout(params)) for k in range(spec.entries)]
-    of_lists, counted, places, lying, brought = [], [], [], [], []
+    of_lists, counted, places, lying, brought, ends = [], [], [], [], [], []
     for k, fetch in enumerate(fetches):
         v = lives[fetch.qpn]
         of_lists += [
@@ -36,19 +37,24 @@ def kept(spec, m, w):
             *(~keeps[k] | ~(valid[j] & (other.qpn == fetch.qpn)) for j, other in enumerate(fetches) if j != k)]
         counted.append(~keeps[k] | (w.linked[k] & (w.owner[k] == fetch.qpn)))
         counted.append(~keeps[k] | ((fetch.lines != 0) & (fetch.lines <= spec.entries)))     # there was that much room
-        spec.assume_first(~keeps[k] | (fetch.lines <= v.left))
+        counted.append(~keeps[k] | fetch.all | w.beyond[k])
+        spec.assume_first(~keeps[k] | (fetch.lines + ~fetch.all <= v.left))
         places.append(~keeps[k] | ((fetch.block == v.block) & (w.first[k] == v.line)))
         lying.append(~keeps[k] | w.within[k])
         spec.assume_first(~keeps[k] | lies(params, dut, v.block, v.line, fetch.lines))
+        errors = spec.inside(f"dut.fetches.errors{k}", LINES)
         for part in range(spec.entries):
             node = spec.inside(f"dut.fetches.landing[{LINES * k + part}]", NODE)
             brought.append(~keeps[k] | (part >= fetch.lines) | answers(node, (w.first[k] + part)[:7]))
-    return of_lists, counted, places, lying, brought
+            ends.append(~keeps[k] | (part >= fetch.lines) | (node.next_line != 0) | errors[part]
+                        | ((part + 1 == fetch.lines) & fetch.all) | w.cut.bit_select(fetch.qpn, 1))
+    return of_lists, counted, places, lying, brought, ends
 
 
 def answers(node, line):
     """A block is one with which the host may answer a read of this line."""
-    return ((node.base_psn == line) & (node.next_line - FIRST_LINE < 1 << LINE_BITS) & (node.next_line >= FIRST_LINE)
+    somewhere = (node.next_line - FIRST_LINE < 1 << LINE_BITS) & (node.next_line >= FIRST_LINE)
+    return ((node.base_psn == line) & (somewhere | (node.next_line == 0)) & (node.next_check < 2)
             & (node.qpn < QPS) & (node.generation < 4) & (node.encoding < 4) & (node.count < 1 << COUNT_BITS)
             & (node.rsn < 1 << NODE_RSN_BITS) & (node.check < 2))
 
@@ -65,8 +71,8 @@ def start_at_rest(spec, m, w):
         "table.memory", "cache.blocks", "cache.records", "cache.nexts", "cache.befores",
         "cache.fill__free_count", "cache.fill__spare", "cache.fill__spare_index", "errors",
         *[f"cache.tag{k}" for k in entries],
-        *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "owner") for k in entries],
-        *[f"life{q}" for q in range(QPS)])
+        *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "beyond", "owner") for k in entries],
+        "cut", *[f"life{q}" for q in range(QPS)])
     misses = spec.inside("dut.misses", 8)
     free_count = spec.inside("cache.fill__free_count", range(spec.entries + 1))
     tags = [spec.inside(f"cache.tag{k}", Tag) for k in entries]
@@ -74,7 +80,6 @@ def start_at_rest(spec, m, w):
     records = [spec.inside(f"cache.records[{k}]", Record) for k in entries]
     links, backs = ([spec.inside(f"cache.{name}[{k}]", entries) for k in entries] for name in ("nexts", "befores"))
     nexts = [spec.inside(f"dut.next_blocks[{q}]", params.block_bits + 1) for q in range(QPS)]
-    ahead = [spec.inside(f"table.memory[{q}]", params.block_bits) for q in range(QPS)]
     entered, left = ([spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(QPS)] for name in ("entered", "left"))
     produce = spec.inside("dut.work.queue.queue.produce", range(PLACES))
     searching = [misses <= 4 * spec.entries + PATIENCE,
@@ -83,7 +88,7 @@ def start_at_rest(spec, m, w):
                  produce == (w.consume + w.level)[:len(produce)], w.level <= PLACES,
                  *((e == f) | Cat(of).any() for e, f, of in zip(entered, left, w.queued, strict=True))]
     spec.assume_first(~Cat(sum(of) > 1 for of in w.queued).any())
-    cached, chained, linked, lying, ended, counted, going_on = [], [], [], [], [], [], []
+    cached, chained, linked, lying, ended, counted, going_on, begun = [], [], [], [], [], [], [], []
     for k, (tag, copy, block, record) in enumerate(zip(tags, copies, blocks, records, strict=True)):
         v, before = lives[copy.qpn], Signal(spec.entries, name=f"before{k}")
         twin = Signal(spec.entries, name=f"twin{k}")
@@ -113,12 +118,17 @@ def start_at_rest(spec, m, w):
                   v.alive | ((following == dead(params)) & ~errors[q])]
         counted.append(v.left + v.cached <= LINKED_MAX)
         spec.assume_first(~v.alive | (sum(c.valid & (c.qpn == q) for c in copies) == v.cached))
-        spec.assume_first(~v.alive | (ahead[q] == v.left))
-        going_on.append(~v.alive | (following == Mux(errors[q], dead(params), v.block)))
+        row = w.rows[q]
+        spec.assume_first(~v.alive | (row.count == v.left))
+        begun.append(~v.alive | (row.begins == v.begins) & (~v.begins | (row.first == v.block)))
+        going_on += [~v.alive | Mux(errors[q] | v.begins, (following == dead(params)) == errors[q],
+                                    following == v.block),
+                     ~v.alive | (v.line != 0) | v.begins | ((v.left == 0) & (v.block == stray(params)))]
         its = found(m, params, dut, v.line, f"found{q}")      # one of several where extents overlap
         lying.append(~v.alive | v.lies)
-        spec.assume_first(~v.alive | (v.block == its) | lies(params, dut, v.block, v.line))
-    of_lists, lines, places, within, brought = kept(spec, m, w)
+        spec.assume_first(~v.alive | (v.block == its) | lies(params, dut, v.block, v.line)
+                          | (v.begins & (v.line == 0) & ~inside(params, dut, v.block)))
+    of_lists, lines, places, within, brought, ends = kept(spec, m, w)
     for name, sane in (
         ("the search and the work list are as this proof starts", searching),
         ("the cache holds what landed, nothing else", cached),
@@ -128,11 +138,13 @@ def start_at_rest(spec, m, w):
         ("a dead QP has no list", ended),
         ("no list is longer than it was linked", counted),
         ("a list goes on where its last node says, or is broken", going_on),
+        ("a list begins where a doorbell said that found none ahead", begun),
         ("what is kept is of a list that goes on", of_lists),
         ("what is kept is no more than was linked", lines),
         ("what is kept was read where its list goes on", places),
         ("what is kept was read in one extent", within),
         ("what is kept is what was read", brought),
+        ("what is kept ends where no more was linked, or wrongly", ends),
     ):
         spec.assume_first(Cat(Value.cast(s).any() for s in sane).all())
         spec.check(f"at rest, {name}", ~w.resting | Cat(Value.cast(s).any() for s in sane).all(),

@@ -9,7 +9,7 @@ from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
 
 from weft.hdl import abi
-from weft.hdl.adamap.block import find, in_extent, line_of, split
+from weft.hdl.adamap.block import find, in_extent, line_of, split, stray
 from weft.hdl.adamap.control import ControlKind
 from weft.hdl.layouts import NODE
 
@@ -27,6 +27,12 @@ def found(m, params, dut, at, name):
     return find(m, params, dut.extent_base, dut.extent_lines, line, name=name)
 
 
+def inside(params, dut, block):
+    """A block is one of its extent."""
+    extent, offset = split(params, block)
+    return offset < in_extent(params, dut.extent_lines, extent)
+
+
 def lies(params, dut, block, line, count=1):
     """So many blocks lie in their extent, the first one at this line. Extents do not change: it is judged once, when
     both are kept."""
@@ -38,30 +44,29 @@ def lies(params, dut, block, line, count=1):
 def driver(spec, m, w):
     """Life of the QPs, one operation at a time.
 
-    Creation: count of linked nodes, prefetcher, QP table; destruction: QP table, prefetcher, matcher.
+    Creation: count of linked nodes, prefetcher, QP table; destruction: QP table, prefetcher, matcher. A list goes on
+    at ``line``, which is that of ``block``: where its last node said, or (``begins``) a doorbell; 0 where nobody knows.
     """
     dut, table, params, entries = w.dut, w.table, w.params, spec.entries
     life = data.StructLayout({"alive": 1, "flush": 1, "state": 3, "generation": 2, "left": LEFT_BITS,
                               "cached": range(entries + 1), "rsn": RSN_BITS, "line": 7,
-                              "block": params.block_bits, "lies": 1})
+                              "block": params.block_bits, "lies": 1, "begins": 1})
     lives = Array(Signal(life, name=f"life{q}") for q in range(QPS))
     reads = Array(Signal(3, name=f"reads{q}") for q in range(QPS))      # in flight
     op, stage, qpn = dut.i_control, Signal(range(5)), Signal(1)
     starting, target = spec.free(1, "control"), spec.free(1, "control_qpn")
     busy, flushing = stage != IDLE, Cat(v.flush for v in lives).any()
     own = lives[qpn]
-    generation, line = Signal(2), Signal(LINE_BITS)     # of the life that begins
+    generation = Signal(2)      # of the life that begins
     m.d.comb += [op.valid.eq(stage == LIST), op.p.qpn.eq(qpn),
                  op.p.generation.eq(Mux(own.alive, own.generation, generation)),
                  op.p.kind.eq(Mux(own.alive, ControlKind.DESTROY.value, ControlKind.CREATE.value)),
-                 op.p.line.eq(FIRST_LINE + line),
                  table.create_stb.eq(stage == POSTED), table.create_qpn.eq(qpn)]
     done = op.valid & op.ready
     with m.Switch(stage):
         with m.Case(IDLE):
             with m.If(~flushing & starting):
                 m.d.sync += [qpn.eq(target), generation.eq(lives[target].generation + 1),
-                             line.eq(spec.free(LINE_BITS, "first_line")),
                              stage.eq(Mux(lives[target].alive, CLEAR, POSTED))]
         with m.Case(CLEAR):
             m.d.sync += own.state.eq(abi.QpState.RESET.value)
@@ -76,8 +81,8 @@ def driver(spec, m, w):
                     m.d.sync += [own.alive.eq(0), own.flush.eq(1), stage.eq(IDLE)]
                 with m.Else():
                     m.d.sync += [own.alive.eq(1), own.cached.eq(0), own.left.eq(0),
-                                 own.line.eq(op.p.line), own.generation.eq(generation), stage.eq(ENTER),
-                                 own.block.eq(found(m, params, dut, op.p.line, "created")), own.lies.eq(1)]
+                                 own.generation.eq(generation), stage.eq(ENTER), own.line.eq(0),
+                                 own.block.eq(stray(params)), own.lies.eq(1), own.begins.eq(0)]
         with m.Case(ENTER):
             with m.If(starting):
                 m.d.sync += [own.state.eq(abi.QpState.RTS.value), stage.eq(IDLE)]
@@ -91,16 +96,21 @@ def driver(spec, m, w):
 
 
 def doorbells(spec, m, w):
-    """Of any life of any QP, or of none."""
-    table, lives = w.table, w.lives
+    """Of any life of any QP, or of none; the first node of which one tells may be said to lie anywhere."""
+    dut, table, lives, params = w.dut, w.table, w.lives, w.params
     post, posted, more = spec.free(1, "post"), spec.free(2, "post_qpn"), spec.free(2, "post_more")
     post_generation, posting = spec.free(2, "post_generation"), Signal()
     receiver = lives[posted[0]]
+    number, block = spec.free(params.block_bits + 1, "post_block"), Signal(params.block_bits)
     m.d.comb += [table.post_stb.eq(post), table.post_qpn.eq(posted), table.post_generation.eq(post_generation),
-                 table.post_nodes.eq(more),
+                 table.post_nodes.eq(more), table.post_block.eq(number),
+                 block.eq(Mux(number[params.block_bits:].any(), stray(params), number)),
                  posting.eq(post & (posted < QPS) & (receiver.generation == post_generation)
                             & (receiver.state != abi.QpState.RESET.value))]
     spec.assume(~posting | (receiver.left + receiver.cached <= LINKED_MAX - 3))
+    with m.If(posting & (receiver.left == 0)):
+        m.d.sync += [receiver.begins.eq(1), receiver.block.eq(block), receiver.lies.eq(1),
+                     receiver.line.eq(Mux(inside(params, dut, block), line_of(params, dut.extent_base, block), 0))]
     return SimpleNamespace(post=post, posted=posted, more=more, post_generation=post_generation, posting=posting,
                            receiver=receiver)
 
@@ -114,13 +124,16 @@ def host(spec, m, w):
     owner = [Signal(1, name=f"owner{k}") for k in range(entries)]
     # Of what was read: its blocks lie there, in one extent; no more than linked nodes, of which none has landed since.
     within, linked = ([Signal(1, name=f"{name}{k}") for k in range(entries)] for name in ("within", "linked"))
+    # More nodes were linked than it asked for. A pointer that it brought is null although a node was linked behind.
+    beyond, cut = Array(Signal(1, name=f"beyond{k}") for k in range(entries)), Signal(QPS, name="cut")
     answer = spec.free(range(entries), "answer_tag")
     line = dut.i_line
     word = data.View(NODE, line.p.data)
     m.d.comb += [line.valid.eq(spec.free(1, "answer") & (Array(tags)[answer] != 0)), line.p.tag.eq(answer),
                  line.p.last.eq(Array(tags)[answer] == 1), line.p.index.eq(index[answer]),
                  line.p.error.eq(spec.free(1, "error")),
-                 word.next_line.eq(FIRST_LINE + spec.free(LINE_BITS, "next_line")),
+                 word.next_line.eq(Mux(spec.free(1, "null"), 0, FIRST_LINE + spec.free(LINE_BITS, "next_line"))),
+                 word.next_check.eq(spec.free(1, "next_damage")),
                  word.next_adjacent.eq(spec.free(1, "next_adjacent")), word.qpn.eq(spec.free(1, "node_qpn")),
                  word.generation.eq(spec.free(2, "node_generation")), word.encoding.eq(spec.free(2, "encoding")),
                  word.count.eq(spec.free(COUNT_BITS, "count")), word.rsn.eq(spec.free(NODE_RSN_BITS, "node_rsn")),
@@ -130,6 +143,10 @@ def host(spec, m, w):
     caller, at = dut.row_index, dut.o_line.p.line
     there = lies(params, dut, spec.inside("dut.block", params.block_bits), at, dut.o_line.p.count)
     fill = w.cache.fill
+    with m.If(line.valid & ~line.p.error & (word.next_line == 0) & (~line.p.last | beyond[answer])):
+        m.d.sync += cut.bit_select(Array(owner)[answer], 1).eq(1)
+    with m.If(issue):
+        m.d.sync += cut.bit_select(caller, 1).eq(0)
     for k in range(entries):
         with m.If(line.valid & (answer == k)):
             m.d.sync += [tags[k].eq(tags[k] - 1), index[k].eq(index[k] + 1)]
@@ -137,9 +154,10 @@ def host(spec, m, w):
             m.d.sync += linked[k].eq(0)
         with m.If(issue & (dut.o_line.p.tag == k)):
             m.d.sync += [tags[k].eq(dut.o_line.p.count), index[k].eq(0), owner[k].eq(caller),
-                         first[k].eq(at), within[k].eq(there), linked[k].eq(dut.o_line.p.count <= lives[caller].left)]
+                         first[k].eq(at), within[k].eq(there), linked[k].eq(dut.o_line.p.count <= lives[caller].left),
+                         beyond[k].eq(dut.o_line.p.count < lives[caller].left)]
     return SimpleNamespace(tags=tags, owner=owner, first=first, within=within, linked=linked, line=line, issue=issue,
-                           caller=caller)
+                           caller=caller, beyond=beyond, cut=cut, word=word)
 
 
 def matcher(spec, m, w):
@@ -195,13 +213,13 @@ def matcher(spec, m, w):
         others = Cat(c.valid & (c.qpn == q) & ~(dropping & (dropped == k)) for k, c in enumerate(copies))
         with m.If(up):
             m.d.sync += [lives[q].line.eq(fill.fill_node.next_line),
-                         lives[q].block.eq(behind), lives[q].lies.eq(1)]
+                         lives[q].block.eq(behind), lives[q].lies.eq(1), lives[q].begins.eq(0)]
             with m.If(~others.any()):       # the first node of an empty list may have any RSN
                 m.d.sync += lives[q].rsn.eq(fill.fill_node.rsn)
         with m.Elif(down):
             m.d.sync += [lives[q].line.eq(copies[fill.release_index].line),
                          lives[q].block.eq(copies[fill.release_index].block),
-                         lives[q].lies.eq(copies[fill.release_index].lies)]
+                         lives[q].lies.eq(copies[fill.release_index].lies), lives[q].begins.eq(0)]
         v, retires = lives[q], dropping & (victim.qpn == q)
         with m.If(~(done & ~v.alive & (qpn == q))):
             m.d.sync += [v.left.eq(v.left + Mux(posting & (posted == q), more, 0) + down - up),
