@@ -109,7 +109,7 @@ def abc(where, outputs, prop, *, keep=True, simplify=True):
     if frames is None:
         engine = f"{'&scorr;' if simplify else ''}&put;{'orpos;' if len(outputs) > 1 else ''}pdr"
     else:
-        engine = f"&dc2;&put;bmc3 -F {frames}"
+        engine = f"{prop.simplify};&put;bmc3 -F {frames}"
     words = _check(where, name, prune, engine, prop.seconds, frames, keep)
     if words[0] == "snl_SAT":
         return "violated", int(words[4])

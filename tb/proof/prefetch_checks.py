@@ -10,6 +10,7 @@ from amaranth.lib import data
 
 from weft.hdl import abi
 from weft.hdl.adamap.ahead import ahead_row
+from weft.hdl.adamap.block import line_of
 from weft.hdl.layouts import REPORT_EVENT
 from weft.tb.proof.prefetch_world import IDLE, QPS, RSN_BITS, inside
 
@@ -28,9 +29,13 @@ def pointers(spec, m, w):
                  for b, n in zip(dut.extent_base, dut.extent_lines, strict=True))
     spec.check("no fetch outside the extents", ~dut.o_line.valid | extents.any(), **bound)
     spec.check("no read crosses a page", ~dut.o_line.valid | (at[:6] + some_lines <= PAGE_LINES), **bound)
-    spec.check("a list is read where its last node said, or a doorbell that found none ahead",
-               ~dut.o_line.valid | (at == lives[caller].line), **bound)
-    spec.check("what lands was read there", ~fill.fill_en | (fill.fill_node.base_psn == lives[landing].line), **bound)
+    rows = [spec.inside(f"table.memory[{q}]", ahead_row(params)) for q in range(QPS)]
+    told = Array(rows)[caller]      # what it says of a doorbell is that doorbell's word: checked below
+    spec.check("a list is read where its last node said, or a doorbell that found none ahead", ~dut.o_line.valid | Mux(
+        told.begins, at == line_of(params, dut.extent_base, told.first), at == lives[caller].line), **bound)
+    # Where a doorbell told of a block, the number of that one says it all: see the check after the next one.
+    spec.check("what lands was read there", ~fill.fill_en | lives[landing].begins
+               | (fill.fill_node.base_psn == lives[landing].line), **bound)
     spec.check("a node that landed is known by the number of its block",
                ~fill.fill_en | (fill.fill_block == lives[landing].block), **bound)
     spec.check("that number leads to where the node was read", ~fill.fill_en | w.read_there, **bound)
@@ -76,7 +81,6 @@ def pointers(spec, m, w):
         m.d.sync += quiet.eq(quiet + (quiet != 2))
     stepped, back, whose = Signal(), Signal(), Signal(1)        # on its way into the table
     m.d.sync += [stepped.eq(dut.step.valid & dut.step.ready), back.eq(dut.step.p.back), whose.eq(dut.step.p.qpn)]
-    rows = [spec.inside(f"table.memory[{q}]", ahead_row(params)) for q in range(QPS)]
     row, ahead = Signal(ahead_row(params)), Signal(params.block_bits)
     m.d.comb += row.eq(Array(rows)[asked_qpn])
     m.d.comb += ahead.eq(row.count + Mux(table.took & (table.took_qpn == asked_qpn), table.took_nodes, 0)

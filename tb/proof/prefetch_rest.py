@@ -18,8 +18,8 @@ from weft.tb.proof.prefetch_world import (
     QPS,
     RSN_BITS,
     found,
-    inside,
     lies,
+    where,
 )
 
 
@@ -39,9 +39,9 @@ def kept(spec, m, w):
         counted.append(~keeps[k] | ((fetch.lines != 0) & (fetch.lines <= spec.entries)))     # there was that much room
         counted.append(~keeps[k] | fetch.all | w.beyond[k])
         spec.assume_first(~keeps[k] | (fetch.lines + ~fetch.all <= v.left))
-        places.append(~keeps[k] | ((fetch.block == v.block) & (w.first[k] == v.line)))
+        places.append(~keeps[k] | ((fetch.block == v.block) & (w.first[k] == where(params, dut, v))))
         lying.append(~keeps[k] | w.within[k])
-        spec.assume_first(~keeps[k] | lies(params, dut, v.block, v.line, fetch.lines))
+        spec.assume_first(~keeps[k] | lies(params, dut, v.block, where(params, dut, v), fetch.lines))
         errors = spec.inside(f"dut.fetches.errors{k}", LINES)
         for part in range(spec.entries):
             node = spec.inside(f"dut.fetches.landing[{LINES * k + part}]", NODE)
@@ -125,9 +125,8 @@ def start_at_rest(spec, m, w):
                                     following == v.block),
                      ~v.alive | (v.line != 0) | v.begins | ((v.left == 0) & (v.block == stray(params)))]
         its = found(m, params, dut, v.line, f"found{q}")      # one of several where extents overlap
-        lying.append(~v.alive | v.lies)
-        spec.assume_first(~v.alive | (v.block == its) | lies(params, dut, v.block, v.line)
-                          | (v.begins & (v.line == 0) & ~inside(params, dut, v.block)))
+        lying.append(~v.alive | v.begins | v.lies)
+        spec.assume_first(~v.alive | v.begins | (v.block == its) | lies(params, dut, v.block, v.line))
     of_lists, lines, places, within, brought, ends = kept(spec, m, w)
     for name, sane in (
         ("the search and the work list are as this proof starts", searching),

@@ -41,11 +41,16 @@ def lies(params, dut, block, line, count=1):
             & (line_of(params, dut.extent_base, block) == line))
 
 
+def where(params, dut, life):
+    """The line at which a list goes on."""
+    return Mux(life.begins, line_of(params, dut.extent_base, life.block)[:7], life.line)
+
+
 def driver(spec, m, w):
     """Life of the QPs, one operation at a time.
 
     Creation: count of linked nodes, prefetcher, QP table; destruction: QP table, prefetcher, matcher. A list goes on
-    at ``line``, which is that of ``block``: where its last node said, or (``begins``) a doorbell; 0 where nobody knows.
+    in ``block``, where a doorbell said (``begins``) or its last node: that one at ``line``, 0 if there is none.
     """
     dut, table, params, entries = w.dut, w.table, w.params, spec.entries
     life = data.StructLayout({"alive": 1, "flush": 1, "state": 3, "generation": 2, "left": LEFT_BITS,
@@ -97,7 +102,7 @@ def driver(spec, m, w):
 
 def doorbells(spec, m, w):
     """Of any life of any QP, or of none; the first node of which one tells may be said to lie anywhere."""
-    dut, table, lives, params = w.dut, w.table, w.lives, w.params
+    table, lives, params = w.table, w.lives, w.params
     post, posted, more = spec.free(1, "post"), spec.free(2, "post_qpn"), spec.free(2, "post_more")
     post_generation, posting = spec.free(2, "post_generation"), Signal()
     receiver = lives[posted[0]]
@@ -108,9 +113,9 @@ def doorbells(spec, m, w):
                  posting.eq(post & (posted < QPS) & (receiver.generation == post_generation)
                             & (receiver.state != abi.QpState.RESET.value))]
     spec.assume(~posting | (receiver.left + receiver.cached <= LINKED_MAX - 3))
-    with m.If(posting & (receiver.left == 0)):
-        m.d.sync += [receiver.begins.eq(1), receiver.block.eq(block), receiver.lies.eq(1),
-                     receiver.line.eq(Mux(inside(params, dut, block), line_of(params, dut.extent_base, block), 0))]
+    for q, v in enumerate(lives):
+        with m.If(posting & (posted == q) & (v.left == 0)):
+            m.d.sync += [v.begins.eq(1), v.block.eq(block)]
     return SimpleNamespace(post=post, posted=posted, more=more, post_generation=post_generation, posting=posting,
                            receiver=receiver)
 

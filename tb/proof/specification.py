@@ -25,6 +25,7 @@ class Property:
     kind: str
     bound: int | None    # cycles looked at (bounded, cover)
     seconds: int         # limit
+    simplify: str = "&dc2"      # what ABC does with the graph before it looks at runs up to a bound
 
 
 class Spec(wiring.Component):
@@ -43,6 +44,7 @@ class Spec(wiring.Component):
 
     name = None
     block = None
+    simplify = Property.simplify
 
     def __init__(self, block=None, replaced=()):
         super().__init__({})
@@ -107,11 +109,11 @@ class Spec(wiring.Component):
         if kind == "induction":
             self._parts += parts
         bad = Cat(parts).any() if several else parts[0]
-        self._properties.append((Property(name, kind, bound, seconds), bad))
+        self._properties.append((Property(name, kind, bound, seconds, self.simplify), bad))
 
     def cover(self, name, condition, *, seconds=60):
         """``condition`` becomes true in some run: early enough before the bound of the checks (:data:`MARGIN`)."""
-        self._properties.append((Property(name, "cover", None, seconds), Value.cast(condition).any()))
+        self._properties.append((Property(name, "cover", None, seconds, self.simplify), Value.cast(condition).any()))
 
     def elaborate(self, platform):
         m = Module()

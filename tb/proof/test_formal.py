@@ -34,7 +34,8 @@ QUICK = [
     (UnmatchedSpec, ["an order goes as far as the newest header", "an order comes round"]),
     (FewPlacesSpec, ["no due QP is missing once nothing is offered for a while", "an empty list owes nothing",
                      "a search finds a QP for which there was no place"]),
-    (RestingPrefetchSpec, ["no read crosses a page", "one read for several nodes", "a bad node breaks its list"]),
+    (RestingPrefetchSpec, ["no read crosses a page", "one read for several nodes", "a bad node breaks its list",
+                           "a last node is read again since its list grew"]),
     (WindowSpec, ["a full 32-bit wrap"]),
 ]
 
