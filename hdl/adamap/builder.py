@@ -66,7 +66,12 @@ class NodeBuilder(wiring.Component):
         m.submodules.places = places = DraftPlaces(p)
         m.submodules.growth = growth = Growth(p)
         run, held = Signal(HoleRun), Signal()
-        slot = Signal.like(places.slot)
+        coming = Signal(HoleRun)        # of which LOOKUP is to be the next state
+        only_ends = Signal()            # there are no holes in the run that was looked up
+        m.d.comb += coming.eq(self.i.payload)
+        slot, next_slot = Signal.like(places.slot), Signal.like(places.slot)
+        m.d.comb += [next_slot.eq(slot), places.next_slot.eq(next_slot)]
+        m.d.sync += slot.eq(next_slot)
         draft = Signal(Draft)
         encoding = Signal(ENCODING_WIDTH)       # of the draft's body
         # A body whose encoding changes: what is left of it, its first entry, and whether there is another.
@@ -74,6 +79,7 @@ class NodeBuilder(wiring.Component):
         source, left, entry = Signal(abi.NODE_BODY_BITS), Signal(range(abi.LIST_HOLES + 1)), Signal(Piece)
         piece, grown, wanted = growth.piece, growth.grown, Signal(ENCODING_WIDTH)   # `wanted`: with the piece
         m.d.comb += [
+            places.next_qpn.eq(coming.qpn), places.next_generation.eq(coming.generation),
             places.qpn.eq(run.qpn), places.generation.eq(run.generation), places.slot.eq(slot),
             places.time_ns.eq(self.time_ns), places.node_age_ns.eq(self.node_age_ns),
             entry.offset.eq(source[:abi.OFFSET_BITS]),
@@ -91,10 +97,10 @@ class NodeBuilder(wiring.Component):
         with m.FSM():
             with m.State("IDLE"):  # waits for a run, or for the oldest node to come of age
                 with m.If(places.expired):
-                    m.d.comb += read.addr.eq(places.oldest)
-                    m.d.sync += slot.eq(places.oldest)
+                    m.d.comb += [read.addr.eq(places.oldest), next_slot.eq(places.oldest)]
                     m.next = "LOAD_OLDEST"
                 with m.Elif(held):
+                    m.d.comb += coming.eq(run)
                     m.next = "LOOKUP"
                 with m.Else():
                     m.d.comb += self.i.ready.eq(1)
@@ -103,7 +109,8 @@ class NodeBuilder(wiring.Component):
                         m.d.sync += held.eq(1)
                         m.next = "LOOKUP"
             with m.State("LOOKUP"):  # finds the QP's node, or a place for it
-                m.d.sync += slot.eq(places.hit_slot)
+                m.d.comb += next_slot.eq(places.hit_slot)
+                m.d.sync += only_ends.eq(run.length == 0)
                 with m.If(places.hit):
                     m.next = "LOAD"
                 with m.Elif(run.length == 0):
@@ -111,12 +118,10 @@ class NodeBuilder(wiring.Component):
                     m.d.comb += self.discarded.eq(~run.seal)
                     m.next = "IDLE"
                 with m.Elif(places.full):
-                    m.d.comb += read.addr.eq(places.oldest)
-                    m.d.sync += slot.eq(places.oldest)
+                    m.d.comb += [read.addr.eq(places.oldest), next_slot.eq(places.oldest)]
                     m.next = "LOAD_OLDEST"
                 with m.Else():
-                    m.d.comb += places.take_en.eq(1)
-                    m.d.sync += slot.eq(places.free_slot)
+                    m.d.comb += [places.take_en.eq(1), next_slot.eq(places.free_slot)]
                     m.next = "OPEN"
             with m.State("OPEN"):  # starts a node at the run
                 m.d.comb += places.start_en.eq(1)
@@ -125,7 +130,7 @@ class NodeBuilder(wiring.Component):
             with m.State("LOAD"):  # takes the QP's node from memory
                 load_draft()
                 m.next = "MEASURE"
-                with m.If(run.length == 0):
+                with m.If(only_ends):
                     m.next = "SEAL"
                     with m.If(~run.seal):
                         m.d.comb += [self.discarded.eq(1), places.release_en.eq(1)]

@@ -20,10 +20,10 @@ class DraftPlaces(wiring.Component):
 
     Members
     -------
-    qpn, generation : In
-        Whose place is looked for.
+    next_qpn, next_generation : In
+        Whose place is looked for in the next cycle.
     hit, hit_slot : Out
-        It has one; at once.
+        That of the cycle before has one. Nothing may have been taken or given back meanwhile.
     full, empty : Out(1)
     free_slot : Out
         The place that is taken next.
@@ -31,10 +31,12 @@ class DraftPlaces(wiring.Component):
         The place taken first; its node is as old as ``node_age_ns`` (a cycle late, never of one given back).
     take_en : In(1)
         ``free_slot`` is taken; what is written there, ``start_en`` says.
-    start_en, slot : In
+    start_en, qpn, generation, slot : In
         A node of ``qpn`` begins at ``slot``, now.
+    next_slot : In
+        ``slot`` of the next cycle.
     release_en : In(1)
-        The place ``slot`` is free again.
+        The place ``slot`` is free again. Not in two cycles one after the other.
     owner_qpn, owner_generation : Out
         Whose ``slot`` is; at once.
     time_ns, node_age_ns : In
@@ -44,10 +46,10 @@ class DraftPlaces(wiring.Component):
         self.params = params
         slot = range(params.builder_slots)
         super().__init__({
-            "qpn": In(24), "generation": In(8), "hit": Out(1), "hit_slot": Out(slot),
+            "next_qpn": In(24), "next_generation": In(8), "hit": Out(1), "hit_slot": Out(slot),
             "full": Out(1), "empty": Out(1), "free_slot": Out(slot), "oldest": Out(slot), "expired": Out(1),
-            "take_en": In(1), "start_en": In(1), "slot": In(slot), "release_en": In(1),
-            "owner_qpn": Out(24), "owner_generation": Out(8),
+            "take_en": In(1), "start_en": In(1), "qpn": In(24), "generation": In(8), "slot": In(slot),
+            "next_slot": In(slot), "release_en": In(1), "owner_qpn": Out(24), "owner_generation": Out(8),
             "time_ns": In(64), "node_age_ns": In(32),
         })
 
@@ -64,10 +66,12 @@ class DraftPlaces(wiring.Component):
         line = [Signal(range(n), name=f"line{k}", init=k) for k in range(n)]
         used, taken = Signal(range(n + 1)), Signal(n)
         own, here = Signal(n), Signal(n)        # of the QP that is looked for; the one of the line at `slot`
-        m.d.comb += [
-            own.eq(Cat(there & (tag.qpn == self.qpn) & (tag.generation == self.generation)
+        m.d.sync += [
+            own.eq(Cat(there & (tag.qpn == self.next_qpn) & (tag.generation == self.next_generation)
                        for there, tag in zip(taken, tags, strict=True))),
-            here.eq(Cat(place == self.slot for place in line)),
+            here.eq(Cat(place == self.next_slot for place in line)),
+        ]
+        m.d.comb += [
             self.hit.eq(own.any()), self.hit_slot.eq(choose(own, range(n))),
             self.oldest.eq(line[0]), self.free_slot.eq(choose((k == used for k in range(n)), line)),
             self.full.eq(used == n), self.empty.eq(used == 0),
