@@ -77,14 +77,23 @@ def first(bits):
     return Cat(Mux(low.any(), first(low), first(high)), ~low.any())
 
 
-def leading(bits, value):
-    """Number of low bits of ``bits``, of which there is a power of two, that equal ``value`` before the first other
-    one; by halves, and no sum: where the lower half is whole, the upper one's number follows its bits."""
-    if len(bits) == 1:
-        return bits if value else ~bits
-    low, high = bits[:len(bits) // 2], bits[len(bits) // 2:]
-    of_high = leading(high, value)
-    return Mux(low.all() if value else ~low.any(), Cat(of_high[:-1], ~of_high[-1], of_high[-1]), leading(low, value))
+def height(steps):
+    """How many low bits of ``steps`` are set, of which there is a power of two, and none is set above one that is not:
+    each digit comes of single steps."""
+    last = len(steps) - 1
+    return Cat(Cat(steps[k] & ~steps[k + size] if k < last else steps[k]
+                   for k in range(size - 1, last + 1, 2 * size)).any()
+               for size in (1 << digit for digit in range(last.bit_length() + 1)))
+
+
+def passed_over(value, steps):
+    """``value`` without as many low bits as ``steps`` says, as :func:`height` has them: the large ones first, which
+    wait for single steps only."""
+    number, size = height(steps), len(steps)
+    value = Mux(steps[size - 1], value[size:], Mux(steps[size // 2 - 1], value[size // 2:], value))
+    for digit in reversed(range(len(number) - 2)):
+        value = Mux(number[digit], value[1 << digit:], value)
+    return value
 
 
 def above(value, number):

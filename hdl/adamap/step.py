@@ -1,20 +1,58 @@
 """What a bitmap of received PSNs says: how far a window slides in one cycle, and of one PSN."""
 
-from operator import or_
-
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import below, leading, up_to
+from ..logic import below, height, passed_over
 
+RUN_ON = 8     # received PSNs it slides over in the cycle that finishes a packet
 STEP = 16      # PSNs the window slides over in one cycle while it holds received ones
+
+
+class RunOn(wiring.Component):
+    """A window marks a packet and slides over what was received from its base on. Combinational.
+
+    A block of its own, as :class:`~weft.hdl.adamap.index_of.IndexOf` is.
+
+    Parameters
+    ----------
+    bits : int
+        Of the bitmap, more than ``RUN_ON``.
+
+    Members
+    -------
+    bitmap, mark : In(bits)
+        The window, and the bit of the packet, if any.
+    ones, advanced : Out(range(RUN_ON + 1)), Out(bits)
+        Over how many PSNs it slides, and what the window is then.
+    more, empty : Out(1)
+        The first PSN of that was received, too; none was.
+    """
+
+    def __init__(self, bits):
+        self.bits = bits
+        super().__init__({
+            "bitmap": In(bits), "mark": In(bits), "ones": Out(range(RUN_ON + 1)), "advanced": Out(bits),
+            "more": Out(1), "empty": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        marked, steps = Signal(self.bits), Signal(RUN_ON)
+        m.d.comb += [
+            marked.eq(self.bitmap | self.mark), steps.eq(Cat(marked[:k + 1].all() for k in range(RUN_ON))),
+            self.ones.eq(height(steps)), self.advanced.eq(passed_over(marked, steps)),
+            self.more.eq(marked[:RUN_ON + 1].all()),
+            self.empty.eq(~Cat(marked[RUN_ON:], marked[1:RUN_ON] & ~marked[:RUN_ON - 1]).any()),
+        ]
+        return m
 
 
 class Step(wiring.Component):
     """One step of a window that slides: it skips received PSNs, then counts missing ones. Combinational.
 
-    A block of its own, as :class:`~weft.hdl.adamap.index_of.IndexOf` is.
+    A block of its own, too.
 
     Parameters
     ----------
@@ -24,11 +62,11 @@ class Step(wiring.Component):
     Members
     -------
     bitmap, slide, limited : In(bits), In(24), In(STEP)
-        The window, and over how many PSNs it has yet to slide; that again, a bit for each, as far as ``STEP`` goes.
+        The window, and over how many PSNs it has yet to slide; that again, as many low bits, as far as ``STEP`` goes.
     skip, holes : Out(range(STEP + 1)), Out(24)
         Received ones first, then missing ones; ``some``: there are missing ones.
-    advance, shift : Out(24), Out(range(STEP + 1))
-        Both together: the base moves by ``advance``, the bitmap, unless it is empty, by as much.
+    advance, shifted : Out(24), Out(bits)
+        Both together: how far the base moves, and what the bitmap is then.
     limiting : Out(STEP)
         What becomes of ``limited``.
     """
@@ -38,25 +76,28 @@ class Step(wiring.Component):
         super().__init__({
             "bitmap": In(bits), "slide": In(24), "limited": In(STEP),
             "skip": Out(range(STEP + 1)), "some": Out(1), "holes": Out(24), "advance": Out(24),
-            "shift": Out(range(STEP + 1)), "limiting": Out(STEP),
+            "shifted": Out(bits), "limiting": Out(STEP),
         })
 
     def elaborate(self, platform):
         m = Module()
         low, limited = self.bitmap[:STEP], self.limited
-        missing_before = up_to(m, limited & ~low, or_, "missing")
-        skip, end = (Signal(range(STEP + 1), name=name) for name in ("received", "end"))
-        here, ends = Signal(STEP), Signal(STEP)
+        # Bits of which low ones are set. A step ends at the first PSN that was received while the one before was not.
+        received, steps = Signal(STEP), Signal(STEP)
+        again = low[1:] & ~low[:-1]
+        end = Signal(range(STEP + 1))
         m.d.comb += [
-            self.some.eq(missing_before[-1]), here.eq(low & limited), ends.eq(~limited | (low & Cat(missing_before))),
-            skip.eq(leading(here, 1)), end.eq(leading(ends, 0)), self.shift.eq(end),
+            received.eq(limited & Cat(low[:k + 1].all() for k in range(STEP))),
+            steps.eq(limited & Cat(~again[:k].any() for k in range(STEP))),
+            end.eq(height(steps)), self.skip.eq(height(received)), self.some.eq((limited & ~low).any()),
+            self.shifted.eq(passed_over(self.bitmap, steps)),
         ]
         further = below(m, self.slide, 2 * STEP, "further")
         with m.If(self.bitmap == 0):
             m.d.comb += [self.holes.eq(self.slide), self.advance.eq(self.slide)]
         with m.Else():
-            m.d.comb += [self.skip.eq(skip), self.holes.eq(end - skip), self.advance.eq(end),
-                         self.limiting.eq(further >> end)]
+            m.d.comb += [self.holes.eq(end - self.skip), self.advance.eq(end),
+                         self.limiting.eq(passed_over(further, steps))]
         return m
 
 

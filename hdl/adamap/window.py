@@ -8,14 +8,12 @@ from amaranth.lib.wiring import In, Out
 from ..abi import HOLES_BITS
 from ..counting import count_outputs
 from ..layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
-from ..logic import below, leading, one_hot
+from ..logic import below, one_hot
 from ..params import CardParams, exact_log2
 from ..wire import PSN_OUTSTANDING_LOG2
 from .control import ControlKind, ControlOp
 from .cum import CUM_BITS
-from .step import STEP, Received, Step
-
-RUN_ON = 8     # received PSNs it slides over in the cycle that finishes a packet
+from .step import RUN_ON, STEP, Received, RunOn, Step
 
 
 class Window(wiring.Component):
@@ -137,17 +135,17 @@ class Window(wiring.Component):
         slides = Signal()       # there is something to slide over or to insert
         to_match, matched = Signal(), Signal()
 
-        marked, advanced = Signal(bits), Signal(bits)
+        m.submodules.run_on = run_on = RunOn(bits)
+        advanced = run_on.advanced
         taken, out_free = Signal(), Signal()
         m.d.comb += [
-            marked.eq(row.bitmap | mark),
-            ones.eq(leading(marked[:RUN_ON], 1)),
-            advanced.eq(marked >> ones),
+            run_on.bitmap.eq(row.bitmap), run_on.mark.eq(mark), ones.eq(run_on.ones),
             taken.eq((verdict == Verdict.ACCEPT) | (verdict == Verdict.PROBE)),
             to_match.eq((verdict == Verdict.MATCH) | (verdict == Verdict.UNMATCHED) | (verdict == Verdict.PROBE)),
             out_free.eq(~self.o.valid | self.o.ready),
-            result.eq(row), write.addr.eq(row_index), write.data.base.eq(result.base),
-            write.data.bitmap.eq(result.bitmap[1:]), write.data.holes.eq(result.holes), write.data.owed.eq(result.owed),
+            result.eq(row), result.holes.eq(row.holes + self.count_holes),      # they are added a cycle late
+            write.addr.eq(row_index), write.data.base.eq(result.base), write.data.bitmap.eq(result.bitmap[1:]),
+            write.data.holes.eq(result.holes), write.data.owed.eq(result.owed),
             self.o_match.p.qpn.eq(request.qpn), self.o_match.p.generation.eq(request.generation),
             self.o_match.p.psn.eq(psn), self.o_match.p.rsn.eq(request.rsn), self.o_match.p.ticket.eq(request.ticket),
             self.o_match.p.probe.eq(request.probe),
@@ -163,20 +161,19 @@ class Window(wiring.Component):
         m.d.sync += self.count_holes.eq(0)
         m.d.comb += self.count_window_stall_cycles.eq(self.i.valid & ~self.i.ready & stalling)
 
-        def finish(bitmap):
-            empty = Signal(name="empty")
-            m.d.comb += [empty.eq(bitmap == 0), write.en.eq(1), load.eq(1),
+        def finish():
+            m.d.comb += [write.en.eq(1), load.eq(1),
                          self.o_match.valid.eq(to_match & matched), self.unmatched.eq(to_match & ~matched)]
             with m.If(taken):
-                m.d.comb += result.owed.eq((row.owed | (request.ack_req & ~request.probe)) & ~empty)
+                m.d.comb += result.owed.eq((row.owed | (request.ack_req & ~request.probe)) & ~run_on.empty)
             m.d.sync += [
                 row.eq(result),
                 self.o.valid.eq(1),
                 self.o.p.verdict.eq(verdict),
                 self.o.p.psn.eq(psn),
                 self.o.p.base.eq(result.base),
-                self.o.p.holes.eq(row.holes),
-                self.o.p.progress.eq(taken & row.owed & empty),
+                self.o.p.holes.eq(result.holes),
+                self.o.p.progress.eq(taken & row.owed & run_on.empty),
             ]
             with m.If(next_full):
                 m.d.sync += row.eq(Mux(same, result, fetched))
@@ -201,15 +198,16 @@ class Window(wiring.Component):
             with m.State("EFFECT"):  # marks the packet and slides over what came before
                 m.d.comb += [result.bitmap.eq(advanced), result.base.eq(row.base + ones), moves.eq(1)]
                 m.d.sync += limited.eq(below(m, slide, STEP, "limiting"))
-                with m.If(slides | advanced[0]):
+                with m.If(slides | run_on.more):
                     m.d.sync += [row.bitmap.eq(advanced), row.base.eq(row.base + ones), mark.eq(0)]
                     m.next = "SLIDE"
                 with m.Elif(out_free):
                     m.d.comb += [self.o_run.valid.eq(seal), run.psn.eq(result.base), run.seal.eq(seal)]
                     with m.If(~seal | self.o_run.ready):
-                        finish(advanced)
+                        finish()
             with m.State("SLIDE"):  # waits until the holes are out and the packet is marked
                 m.d.comb += stalling.eq(1)
+                m.d.sync += row.holes.eq(result.holes)
                 with m.If(limited[0]):
                     m.d.comb += [
                         self.o_run.valid.eq(step.some),
@@ -219,21 +217,20 @@ class Window(wiring.Component):
                     with m.If(self.o_run.ready | ~step.some):
                         m.d.sync += [self.count_holes.eq(step.holes), slide.eq(slide - step.advance),
                                      limited.eq(step.limiting), position.eq(position - step.advance),
-                                     row.base.eq(row.base + step.advance), row.holes.eq(row.holes + step.holes),
-                                     row.bitmap.eq(row.bitmap >> step.shift)]
+                                     row.base.eq(row.base + step.advance), row.bitmap.eq(step.shifted)]
                 with m.Elif(insert):
                     m.d.sync += [
                         insert.eq(0),
                         row.bitmap.eq(row.bitmap | (Const(1, 1) << position)),
                     ]
                 with m.Elif(row.bitmap[0]):
-                    m.d.sync += [row.bitmap.eq(row.bitmap >> ones), row.base.eq(row.base + ones)]
+                    m.d.sync += [row.bitmap.eq(advanced), row.base.eq(row.base + ones)]
                 with m.Elif(seal):
                     m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), run.seal.eq(1)]
                     with m.If(self.o_run.ready):
                         m.d.sync += seal.eq(0)
                 with m.Elif(out_free):
-                    finish(row.bitmap)
+                    finish()
             with m.State("CONTROL"):  # waits for the builder to take the marker of a destroy
                 m.d.comb += stalling.eq(1)
                 op = self.i_control.p

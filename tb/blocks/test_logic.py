@@ -7,9 +7,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
-from weft.hdl.logic import above, below, choose, encoded, first, lowest, one_hot, total, up_to
+from weft.hdl.logic import above, below, choose, encoded, first, height, lowest, one_hot, passed_over, total, up_to
 
-WIDTH, PAIRS = 7, 24
+WIDTH, PAIRS = 7, 27
 
 
 class Both(wiring.Component):
@@ -22,7 +22,11 @@ class Both(wiring.Component):
         m, i = Module(), self.i
         chosen = Cat(i == k for k in range(5))
         sums = up_to(m, (Cat(bit, 0, 0) for bit in i), add, "sums")
+        low = Mux(i[:4] > 8, 8, i[:4])
+        steps, pattern = ((1 << low) - 1)[:8], Cat(i, 1, ~i, 1)
         pairs = [
+            (height(steps), low), (height(steps[:4]), Mux(low > 4, 4, low)),
+            (passed_over(pattern, steps), pattern >> low),
             (total(i), sum(i)), (choose(chosen, range(3, 8)), (i + 3) * (i < 5)), (Cat(lowest(m, i, "low")), i & -i),
             (below(m, i, 15, "ones"), ((1 << i) - 1)[:15]), (below(m, i, 16, "ones"), ((1 << i) - 1)[:16]),
             (below(m, i[:3], 6, "ones"), ((1 << i[:3]) - 1)[:6]), (one_hot(i[-1], i[:3], 8), i[-1] << i[:3]),

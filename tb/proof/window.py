@@ -7,7 +7,7 @@ from amaranth.lib import data
 
 from weft.hdl.abi import HOLES_BITS
 from weft.hdl.adamap.cum import CUM_BITS
-from weft.hdl.adamap.step import STEP, Step
+from weft.hdl.adamap.step import STEP, RunOn, Step
 from weft.hdl.adamap.window import Window
 from weft.hdl.layouts import JudgeRequest, Verdict
 from weft.hdl.params import preset
@@ -224,12 +224,13 @@ BROKEN = [
     Broken(WindowSpec, "a packet does what its place in the window asks for",
            ("seen.slide.eq(distance - reorder)", "seen.slide.eq(distance - reorder + 1)")),
     Broken(WindowSpec, "received at most once", ("received.eq(inside & there.it)", "received.eq(0)")),
-    Broken(WindowSpec, "received at most once", ("marked.eq(row.bitmap | mark)", "marked.eq(row.bitmap)")),
+    Broken(WindowSpec, "received at most once",
+           ("marked.eq(self.bitmap | self.mark)", "marked.eq(self.bitmap)"), of=RunOn),
     Broken(WindowSpec, "never received and a hole",
-           ("ends.eq(~limited | (low & Cat(missing_before)))", "ends.eq(~limited)"), of=Step),
+           ("steps.eq(limited & Cat(~again[:k].any() for k in range(STEP)))", "steps.eq(limited)"), of=Step),
     Broken(WindowSpec, "a hole at most once", ("run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)")),
     Broken(WindowSpec, "behind the base: received or a hole",
-           ("ones.eq(leading(marked[:RUN_ON], 1))", "ones.eq(leading(marked[:RUN_ON], 1) + 1)")),
+           ("self.ones.eq(height(steps))", "self.ones.eq(height(steps) + 1)"), of=RunOn),
     Broken(WindowSpec, "behind the base: received or a hole",
            ("with m.If(self.o_run.ready | ~step.some):", "with m.If(1):")),
     Broken(WindowSpec, "ahead of the base: no hole",
@@ -240,6 +241,6 @@ BROKEN = [
     Broken(WindowSpec, "the base never goes back",
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - request.ack_req)")),
     Broken(WindowSpec, "the base has not been received itself",
-           ("marked.eq(row.bitmap | mark)", "marked.eq(row.bitmap)")),
+           ("marked.eq(self.bitmap | self.mark)", "marked.eq(self.bitmap)"), of=RunOn),
     Broken(WindowSpec, "judgements are as many as requests", ("active.eq(next_full)", "active.eq(1)")),
 ]
