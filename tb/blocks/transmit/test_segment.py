@@ -60,6 +60,9 @@ def works(rng, count):
         elif number % 16 < 3:      # one with and one without a descriptor of data that is another's
             length = rng.randint(abi.INLINE_HEAD_BYTES + 1, abi.INLINE_MAX)
             work |= {"length": length, "payload": rng.randbytes(length), "lost": ["other", "alone"][number % 2]}
+        elif number % 16 < 5:      # one with such a descriptor, and one without
+            length = rng.randint(*[(1, abi.INLINE_HEAD_BYTES), (abi.INLINE_HEAD_BYTES + 1, abi.INLINE_MAX)][number % 2])
+            work |= {"length": length, "payload": rng.randbytes(length)}
         yield work
 
 
