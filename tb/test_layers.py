@@ -124,7 +124,7 @@ IMPORTS = {
     "tb/calibrate": "contracts driver/terms driver/verbs driver/application model model/functional model/card "
                     "model/card/machine tb/flow tb/world tb/cards tb/job tb/measure",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
-    "tb/sweep": "model/wan tb/flow",
+    "tb/sweep": "model/card model/wan tb/flow tb/world tb/calibrate",
     "tb/report": "model/wan/path model/wan tb/sweep",
     "tb/cli": "contracts hdl/verilog hdl/board driver/engine driver/ibverbs driver/soft/ports "
               "driver/soft/serve tb/flow tb/cards tb/serve tb/stage tb/perf tb/tool tb/document tb/proof tb/measure "

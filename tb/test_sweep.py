@@ -1,5 +1,6 @@
 """``weft sweep``: points, what is kept, and what is refused."""
 
+import itertools
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,11 +45,47 @@ def test_points_are_kept_and_not_run_again(tmp_path):
     assert len(again) == 6
 
 
+def test_runs_of_two_cards_are_points_on_the_rtl_and_in_the_model(tmp_path):
+    table, plan = tmp_path / "cards.parquet", tmp_path / "cards.toml"
+    plan.write_text('of = "cards"\n[fixed]\nbytes = 8192\nrtt_us = 2.0\n[vary]\nbackend = ["rtl", "model"]\n'
+                    'loss = [0.0, 0.3]\n[picture]\nx = "loss"\n')
+    status, said = sweep("--plan", plan, "--output", table)
+    assert status == 0 and "goodput_gbps" in said, said
+    rows = {(row["backend"], row["loss"]): row for row in pq.read_table(table).to_pylist()}
+    assert set(rows) == set(itertools.product(("rtl", "model"), (0.0, 0.3)))
+    for loss in (0.0, 0.3):
+        rtl, model = rows["rtl", loss], rows["model", loss]
+        assert abs(model["cycles"] / rtl["cycles"] - 1) < 0.05
+        assert all(model[name] == rtl[name] for name in ("packets", "retransmissions", "holes", "nodes"))
+    assert rows["rtl", 0.3]["retransmissions"] > 0 and not rows["rtl", 0.0]["retransmissions"]
+    assert rows["rtl", 0.0]["goodput_gbps"] > rows["rtl", 0.3]["goodput_gbps"] > 0
+    assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert sweep("--of", "cards", "backend=model", "loss=0.3", "bytes=8192", "rtt_us=2", "--output", table)[0] == 0
+    assert len(pq.read_table(table)) == 4, "a point was run again"
+    assert "not a table of this sweep" in refused("--output", table)
+
+
+def test_a_run_of_cards_that_goes_wrong_is_told_and_the_others_are_kept(tmp_path, monkeypatch):
+    def run_model(scenario):
+        raise AssertionError(f"{scenario.loss} is too much\nand more")
+
+    monkeypatch.setattr("weft.tb.calibrate.runs.run_model", run_model)
+    table = tmp_path / "cards.parquet"
+    status, said = sweep("--of", "cards", "backend=model", "loss=0.3", "--output", table)
+    assert status == 1 and "model at loss 0.3: 0.3 is too much" in said and "and more" not in said
+    assert len(pq.read_table(table)) == 0
+
+
 @pytest.mark.parametrize(("arguments", "words"), [
     (["speed=3"], "no setting"), (["loss"], "NAME=VALUE"), (["loss=2"], "from 0 to 0.5"), (["loss=much"], "much"),
     (["scheme=tcp"], "choose one of"), (["marker=perhaps"], "marker"),
     (["qps=1.5"], "whole number"), (["--jobs", "x"], "--jobs"),
     (["--plan", "/nonexistent"], "does not exist"), (["loss=0,2"], "from 0 to 0.5"),
+    (["--of", "boards"], "choose one of wan, cards"), (["--of", "cards", "scheme=adamap"], "no setting"),
+    (["--of", "cards", "backend=verilog"], "choose one of rtl, model"), (["--of", "cards", "loss=2"], "from 0 to 0.5"),
+    (["--of", "cards", "qps=0"], "from 1 to 12"), (["--of", "cards", "pmtu=1000"], "choose one of"),
+    (["--of", "cards", "both=perhaps"], "true or false"), (["--of", "cards", "depth=1.5"], "whole number"),
+    (["--of", "cards", "inline=true"], "at most 64"), (["--of", "cards", "bytes=2", "qps=3"], "3 QPs"),
 ])
 def test_what_is_impossible_is_one_sentence_and_status_2(arguments, words):
     assert words in refused(*arguments)
@@ -57,7 +94,8 @@ def test_what_is_impossible_is_one_sentence_and_status_2(arguments, words):
 @pytest.mark.parametrize(("text", "words"), [
     ("vary = 3 4", "no TOML"), ("[vary]\nloss = 0.1\n", "no list"), ("[more]\n", "no table"),
     ("[fixed]\nspeed = 1\n", "has no 'speed'"), ('[picture]\nx = "colour"\n', "neither"),
-    ("[vary]\nseed = []\n", "no list"),
+    ("[vary]\nseed = []\n", "no list"), ("of = 3\n", "choose one of"),
+    ('of = "cards"\n[fixed]\nscheme = "adamap"\n', "a run of two cards has no 'scheme'"),
 ])
 def test_a_plan_that_makes_no_sense_is_refused(tmp_path, text, words):
     plan = tmp_path / "plan.toml"

@@ -4,19 +4,22 @@ import random
 from dataclasses import asdict, dataclass
 
 from weft.driver.verbs.context import ContextConfig
+from weft.hdl import wire
+from weft.hdl.abi import INLINE_MAX
 
 KIB = 1024
+_RANGES = (("bytes", 1, 16 << 20), ("message_bytes", 1, 1 << 20), ("qps", 1, 12), ("rtt_us", 0, 10_000),
+           ("loss", 0, 0.5), ("burst", 1, 100_000), ("again", 0, 0.5), ("latency_ns", 0, 100_000), ("jitter", 0, 0.9),
+           ("stall", 0, 0.9), ("depth", 1, 16), ("watermark", 1, 16), ("node_age_ns", 0, 1_000_000),
+           ("seed", 0, (1 << 63) - 1))
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """What travels, over which link, between which hosts.
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """What travels between two cards of preset ``test``, over which link, between which hosts.
 
     Attributes
     ----------
-    name : str
-    judges : bool
-        Its errors count. The others are those whose numbers the constants of the model were chosen by.
     bytes, message_bytes, pmtu, qps : int
     both : bool
         Both sides send.
@@ -37,10 +40,13 @@ class Scenario:
     inline : bool
         Messages are posted inline.
     seed : int
+
+    Raises
+    ------
+    ValueError
+        With a sentence, if something is impossible.
     """
 
-    name: str
-    judges: bool = True
     bytes: int = 256 * KIB
     message_bytes: int = 64 * KIB
     pmtu: int = 1024
@@ -58,6 +64,22 @@ class Scenario:
     node_age_ns: int = 2000
     inline: bool = False
     seed: int = 1
+
+    def __post_init__(self):
+        for name, low, high in _RANGES:
+            value, whole = getattr(self, name), isinstance(getattr(Conditions, name), int)
+            if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not (
+                    low <= value <= high):
+                raise ValueError(f"{name} is {value!r}; it must be a {'whole ' * whole}number from {low} to {high}")
+        for name in ("both", "inline"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be true or false")
+        if self.pmtu not in wire.PMTUS.values():
+            raise ValueError(f"pmtu is {self.pmtu!r}; choose one of {', '.join(map(str, wire.PMTUS.values()))}")
+        if self.bytes < self.qps:
+            raise ValueError(f"bytes is {self.bytes}; {self.qps} QPs send one each at least")
+        if self.inline and self.message_bytes > INLINE_MAX:
+            raise ValueError(f"message_bytes is {self.message_bytes}; inline they have at most {INLINE_MAX}")
 
     def as_dict(self):
         return asdict(self)
@@ -79,6 +101,21 @@ class Scenario:
         return ContextConfig(prefetch_depth=self.depth, prefetch_watermark=min(self.watermark, self.depth),
                              node_age_ns=self.node_age_ns, probe_timeout_ns=int(3000 * self.rtt_us) + 20_000,
                              ring_log2=8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario(Conditions):
+    """Conditions with a name.
+
+    Attributes
+    ----------
+    name : str
+    judges : bool
+        Its errors count. The others are those whose numbers the constants of the model were chosen by.
+    """
+
+    name: str
+    judges: bool = True
 
 
 def _grid(prefix, judges, **axes):
@@ -154,7 +191,7 @@ class Losses:
 
     Parameters
     ----------
-    scenario : Scenario
+    scenario : Conditions
     side : str
         Who sends.
     """

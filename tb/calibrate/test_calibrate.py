@@ -13,7 +13,7 @@ from weft.tb.calibrate.scenario import ALL, FIT, JUDGE, Scenario
 from weft.tb.measure import run as bench
 
 FITTING = {scenario.name: scenario for scenario in FIT}
-SMALL = Scenario("small", bytes=16 * 1024, loss=0.2, rtt_us=2.0, seed=3)
+SMALL = Scenario(name="small", bytes=16 * 1024, loss=0.2, rtt_us=2.0, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +50,11 @@ def same_sequences(scenario):
 # Each is about a rule of the gateware; the times differ by less than a cycle.
 RULES = {
     "raw frames wait for whole payload frames": Scenario(
-        "both", bytes=32 * 1024, message_bytes=4096, both=True, rtt_us=2.0, seed=32),
+        name="both", bytes=32 * 1024, message_bytes=4096, both=True, rtt_us=2.0, seed=32),
     "reports take turns with payload at the write engine": Scenario(
-        "turns", bytes=32 * 1024, message_bytes=1024, qps=3, loss=0.05, rtt_us=2.0, seed=40),
+        name="turns", bytes=32 * 1024, message_bytes=1024, qps=3, loss=0.05, rtt_us=2.0, seed=40),
     "the builder takes holes until it sees that a node is old": Scenario(
-        "ages", bytes=24 * 1024, pmtu=256, loss=0.1, node_age_ns=500, rtt_us=2.0, seed=33),
+        name="ages", bytes=24 * 1024, pmtu=256, loss=0.1, node_age_ns=500, rtt_us=2.0, seed=33),
 }
 
 

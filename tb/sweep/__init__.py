@@ -1,1 +1,1 @@
-"""Sweeps of wide-area experiments: ``weft sweep``."""
+"""Sweeps of wide-area experiments and of runs of two cards: ``weft sweep``."""

@@ -9,16 +9,17 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-UNITS = {"goodput": "goodput, share of the payload rate", "completion_ms": "completion, ms", "loss": "loss",
-         "host_bytes": "host memory, bytes", "card_bytes": "card memory, bytes", "qps": "QPs",
+UNITS = {"goodput": "goodput, share of the payload rate", "goodput_gbps": "goodput, Gb/s",
+         "completion_ms": "completion, ms", "loss": "loss", "host_bytes": "host memory, bytes",
+         "card_bytes": "card memory, bytes", "qps": "QPs",
          "depth": "nodes cached n", "skew_us": "longest path behind the shortest, µs"}
 COMMAND_COLUMNS = 170
 MARKERS = "osD^vP*X<>hd"
 
 
 def draw(rows, picture, path, command):
-    """Draw rows of a table into a PNG; points that differ in other settings are averaged."""
-    x, y, line = picture.get("x", "loss"), picture.get("y", "goodput"), picture.get("line", "scheme")
+    """Draw rows of a table into a PNG, ``line`` by ``line``; points that differ in other settings are averaged."""
+    x, y, line = picture["x"], picture["y"], picture["line"]
     lines = defaultdict(lambda: defaultdict(list))
     for row in rows:
         lines[row[line]][row[x]].append(row[y])

@@ -14,7 +14,6 @@ from weft.tb.sweep.workers import client, results
 
 SAVE_EVERY_S = 5
 SHOWN_MAX = 60
-SHOWN = ("goodput", "retransmissions", "spurious", "host_bytes", "card_bytes")
 
 
 def run(plan, output, *, command, scheduler, jobs):
@@ -31,7 +30,7 @@ def run(plan, output, *, command, scheduler, jobs):
     if plan.picture and shown:
         from weft.tb.sweep.picture import draw
         image = output.with_suffix(".png")
-        draw(shown, plan.picture, image, command)
+        draw(shown, plan.subject.picture | plan.picture, image, command)
         console.print(f"picture {image}", style="dim")
     for problem in problems:
         print(f"weft: {problem}", file=sys.stderr)
@@ -45,29 +44,30 @@ def complete(plan, output, *, command, scheduler, jobs):
     ------
     BadTable, Unreachable
     """
-    made_by = version("weft-rnic")
-    rows = table.load(output, made_by)
-    finished = {table.key(row) for row in rows}
-    missing = [x for x in plan.points if table.key(dataclasses.asdict(x)) not in finished]
+    made_by, subject = version("weft-rnic"), plan.subject
+    rows = table.load(output, made_by, subject)
+    finished = {table.key(row, subject) for row in rows}
+    wanted = {x: table.key(dataclasses.asdict(x), subject) for x in plan.points}
+    missing = [x for x in plan.points if wanted[x] not in finished]
     problems = []
     if missing:
         with client(scheduler, jobs) as dask:
-            problems = _run_points(dask, missing, rows, lambda: table.save(
-                output, rows, command=command, version=made_by), len(plan.points))
-    wanted = {table.key(dataclasses.asdict(x)) for x in plan.points}
-    return [row for row in rows if table.key(row) in wanted], problems
+            problems = _run_points(dask, subject, missing, rows, lambda: table.save(
+                output, rows, subject, command=command, version=made_by), len(plan.points))
+    keys = set(wanted.values())
+    return [row for row in rows if table.key(row, subject) in keys], problems
 
 
-def _run_points(dask, missing, rows, save, total):
+def _run_points(dask, subject, missing, rows, save, total):
     """Append a row for each point; what went wrong, in sentences. What is finished is kept, however it ends."""
     console, problems, saved = Console(stderr=True), [], time.monotonic()
     columns = (TextColumn("points"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total, completed=total - len(missing))
         try:
-            for x, found in results(dask, missing):
+            for x, found in results(dask, subject, missing):
                 if isinstance(found, str):
-                    problems.append(f"{x.scheme} at loss {x.loss:g}: {found}")
+                    problems.append(f"{getattr(x, subject.picture['line'])} at loss {x.loss:g}: {found}")
                 else:
                     rows.append(dataclasses.asdict(x) | found)
                 bar.advance(task)
@@ -80,12 +80,13 @@ def _run_points(dask, missing, rows, save, total):
 
 
 def _show(console, plan, rows):
-    shown = Table(box=None, pad_edge=False)
-    for name in (*plan.varied, *SHOWN):
-        shown.add_column(name, justify="left" if name == "scheme" else "right")
+    shown, names = Table(box=None, pad_edge=False), (*plan.varied, *plan.subject.shown)
+    for name in names:
+        shown.add_column(name, justify="left" if plan.subject.outcomes.get(name) is None
+                         and plan.subject.fields[name].type is str else "right")
     for row in rows[:SHOWN_MAX]:
         shown.add_row(*(str(row[name]) if name in plan.varied else f"{row[name]:,.4g}" if row[name] < 1e4
-                        else f"{row[name]:,.0f}" for name in (*plan.varied, *SHOWN)))
+                        else f"{row[name]:,.0f}" for name in names))
     console.print(shown)
     if len(rows) > SHOWN_MAX:
         console.print(f"and {len(rows) - SHOWN_MAX} more", style="dim")

@@ -6,9 +6,8 @@ import logging
 
 from distributed import Client, LocalCluster, as_completed
 
-from weft.model.wan.experiment import Experiment
-from weft.model.wan.result import Unmeasured, measure
 from weft.tb.flow.failure import Failure
+from weft.tb.sweep.subject import SUBJECTS
 
 CONNECT_S = 10
 
@@ -17,11 +16,12 @@ class Unreachable(Exception):
     """Nobody answers at the scheduler's address."""
 
 
-def point(settings):
-    """A point's results, or a sentence about why it has none."""
+def point(name, settings):
+    """The results of a point of the subject with this name, or a sentence about why it has none."""
+    subject = SUBJECTS[name]
     try:
-        return dataclasses.asdict(measure(Experiment(**settings)))
-    except (Unmeasured, MemoryError) as error:
+        return dataclasses.asdict(subject.measure(subject.settings(**settings)))
+    except subject.fails as error:
         return str(error) or "there is not enough memory for it"
 
 
@@ -44,15 +44,15 @@ def client(scheduler, jobs):
             raise Unreachable(f"no Dask scheduler answers at {scheduler!r}: {error or 'it takes too long'}") from None
 
 
-def results(dask, points):
-    """``(Experiment, results or sentence)`` of each point, as they finish.
+def results(dask, subject, points):
+    """``(point, results or sentence)`` of each point of a Subject, as they finish.
 
     Raises
     ------
     Failure
         If a worker cannot do it at all.
     """
-    futures = {dask.submit(point, dataclasses.asdict(x), pure=False): x for x in points}
+    futures = {dask.submit(point, subject.name, dataclasses.asdict(x), pure=False): x for x in points}
     for future in as_completed(futures):
         if future.status != "finished":
             raise Failure(f"a worker failed: {future.exception()!r}")

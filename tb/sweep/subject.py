@@ -1,0 +1,59 @@
+"""What the points of a sweep are: wide-area experiments, or two cards."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from weft.model.wan.experiment import Experiment
+from weft.model.wan.result import Result, Unmeasured
+from weft.model.wan.result import measure as measure_experiment
+
+from . import cards
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One kind of points.
+
+    Attributes
+    ----------
+    name, article : str
+        As in ``--of``; what one point is, in words.
+    settings, results : type
+        Dataclasses: what is set, with a ValueError of one sentence for what is impossible; what comes out.
+    measure : callable
+        The results of a point. It raises one of ``fails`` with a sentence where there are none.
+    fails : tuple of type
+    shown : tuple of str
+        Results that the table on the terminal has.
+    picture : dict
+        Its axes and lines where the plan names none.
+    """
+
+    name: str
+    article: str
+    settings: type
+    results: type
+    measure: Callable
+    fails: tuple
+    shown: tuple
+    picture: dict
+
+    @property
+    def fields(self):
+        """``{setting: its dataclass field}``."""
+        return {field.name: field for field in dataclasses.fields(self.settings)}
+
+    @property
+    def outcomes(self):
+        """``{result: its dataclass field}``."""
+        return {field.name: field for field in dataclasses.fields(self.results)}
+
+
+WAN = Subject("wan", "an experiment", Experiment, Result, measure_experiment, (Unmeasured, MemoryError),
+              ("goodput", "retransmissions", "spurious", "host_bytes", "card_bytes"),
+              {"x": "loss", "y": "goodput", "line": "scheme"})
+CARDS = Subject("cards", "a run of two cards", cards.CardPoint, cards.CardResult, cards.measure, (cards.Unfinished,),
+                ("goodput_gbps", "cycles", "retransmissions", "cache_misses", "stall_cycles"),
+                {"x": "loss", "y": "goodput_gbps", "line": "backend"})
+SUBJECTS = {subject.name: subject for subject in (WAN, CARDS)}
