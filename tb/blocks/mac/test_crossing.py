@@ -157,7 +157,9 @@ async def resets_tear_nothing(dut):
             places = [[frame for frame, _ in some].index(frame) for frame in whole]
             assert places == sorted(set(places))
         await passes(bench)
-    dut._log.info(f"{cut} frames were cut")
+    cut_to_mac = sum(error for _, error in bench.sink.frames)
+    assert 0 < cut_to_mac <= cut and bench.seen["aborted"] == cut_to_mac
+    dut._log.info(f"{cut} frames were cut, {cut_to_mac} of them to the MAC; {bench.seen}")
 
 
 async def passes(bench):
