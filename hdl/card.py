@@ -1,18 +1,17 @@
 """The card: rooms and the wires between them."""
 
-from amaranth import Cat, Module, ResetInserter
+from amaranth import Cat, ClockDomain, DomainRenamer, Module, ResetInserter
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from . import abi
 from .adamap.adamap import Adamap
-from .axis import axis_signature
 from .command.processor import CommandProcessor
 from .counters import Counters
 from .counting import merged, pass_counts
 from .csr import Csr
-from .layouts import BEAT_BITS
-from .mac import RX_USER_WIDTH, TX_USER_WIDTH, MacRx, MacTx
+from .mac.edge import MacRx, MacTx, mac_members
+from .mac.reset_release import ResetRelease
+from .mac.rx_crossing import RxCrossing
 from .params import CardParams
 from .pcie.endpoint import Endpoint
 from .pcie.usplus import connect_hard_block, hard_block_members
@@ -52,15 +51,23 @@ class Card(wiring.Component):
         Frames to the MAC, without FCS, without a gap inside a frame.
     s_axis_rx : In(axis)
         Frames from the MAC, without FCS. ``tready`` is always 1.
+
+    With ``mac_clock`` these two are in domain ``mac``, whose clock has nothing to do with the other one; a frame to the
+    MAC that a reset cut ends with the error bit. Then there are besides:
+
+    clk, rst, mac_clk, mac_rst : In(1)
+        Clocks, and resets that may come at any moment, for any time: they last 32 cycles longer inside. A MAC's clock
+        that stops has to be in reset, or a reset of the card waits for it.
+    mac_up : In(1)
+        Domain ``mac``: the link is there. While low, frames to the MAC are lost, so that the card does not stand still.
+    mac_tx_dropped, mac_tx_aborted, mac_rx_dropped : Out(1)
+        Strobes, domain ``mac``: a frame to the MAC was lost because of ``mac_up`` or a reset; one was cut by a reset
+        of the card; a frame from the MAC did not reach the card: no room, too long, or a reset.
     """
 
     def __init__(self, params: CardParams):
         self.params = params
-        super().__init__({
-            **hard_block_members(),
-            "m_axis_tx": Out(axis_signature(data_width=BEAT_BITS, user_width=TX_USER_WIDTH)),
-            "s_axis_rx": In(axis_signature(data_width=BEAT_BITS, user_width=RX_USER_WIDTH)),
-        })
+        super().__init__({**hard_block_members(), **mac_members(mac_clock=params.mac_clock)})
 
     def elaborate(self, platform):
         m = Module()
@@ -81,15 +88,20 @@ class Card(wiring.Component):
         refusals = [*self.rings.refuse, *self.receive.refuse, self.transmit.refuse, self.adamap.refuse,
                     self.nic_tx.refuse, self.nic_rx.refuse, self.adamap.broken]
         self.counters = Counters(merged(*(block.COUNTS for block in counted)), refusals=len(refusals), reads=2)
-        self.mac_tx, self.mac_rx = MacTx(), MacRx()
+        if params.mac_clock:
+            self.mac_tx, self.mac_rx = DomainRenamer("mac")(MacTx()), RxCrossing()
+            self._clocks(m)
+        else:
+            self.mac_tx, self.mac_rx = MacTx(), MacRx()
 
         for name in ("supervisor", "endpoint", "mac_tx"):
             m.submodules[name] = getattr(self, name)
         m.submodules.csr = ResetInserter(self.supervisor.function_reset_done)(self.csr)
         core = ResetInserter(self.supervisor.core_reset)
         for name in ("rings", "command", "tables", "transmit", "receive", "adamap", "reporter", "nic_tx", "nic_rx",
-                     "counters", "mac_rx"):
+                     "counters"):
             m.submodules[name] = core(getattr(self, name))
+        m.submodules.mac_rx = self.mac_rx if params.mac_clock else core(self.mac_rx)
 
         self._wire_edges(m)
         self._wire_registers(m)
@@ -102,11 +114,24 @@ class Card(wiring.Component):
             wiring.connect(m, refusal, port)
         return m
 
+    def _clocks(self, m):
+        for name, clk, rst in (("sync", self.clk, self.rst), ("mac", self.mac_clk, self.mac_rst)):
+            m.submodules[f"{name}_release"] = release = ResetRelease(name)
+            m.domains += (domain := ClockDomain(name))
+            domain.clk, domain.rst = clk, release.rst
+            m.d.comb += release.arst.eq(rst)
+
     def _wire_edges(self, m):
         endpoint, flipped = self.endpoint, wiring.flipped
         connect_hard_block(m, endpoint, self)
         wiring.connect(m, self.mac_tx.m_axis, flipped(self.m_axis_tx))
         wiring.connect(m, flipped(self.s_axis_rx), self.mac_rx.s_axis)
+        if self.params.mac_clock:
+            m.d.comb += [
+                self.transmit.mac_up.eq(self.mac_up), self.mac_tx.hold.eq(0),
+                self.mac_tx_dropped.eq(self.transmit.mac_dropped), self.mac_tx_aborted.eq(self.transmit.mac_aborted),
+                self.mac_rx_dropped.eq(self.mac_rx.dropped),
+            ]
 
     def _wire_registers(self, m):
         endpoint, csr, rings = self.endpoint, self.csr, self.rings
@@ -129,17 +154,18 @@ class Card(wiring.Component):
         supervisor, command = self.supervisor, self.command
         rooms = (self.endpoint, self.rings, self.transmit, self.receive, self.adamap, self.reporter, self.nic_tx,
                  self.nic_rx)
+        last = self.transmit if self.params.mac_clock else self.mac_tx       # where a frame can be held back
         m.d.comb += [
             supervisor.idle.eq(Cat(*(room.idle for room in rooms), ~command.busy).all()),
             supervisor.dma_idle.eq(self.endpoint.idle), supervisor.dma_lost.eq(self.endpoint.lost),
             self.endpoint.stop.eq(supervisor.stop),
             supervisor.function_reset.eq(self.endpoint.function_reset),
             self.endpoint.function_reset_done.eq(supervisor.function_reset_done),
-            supervisor.sending.eq(self.mac_tx.sending),
+            supervisor.sending.eq(last.sending),
             supervisor.tables_clear.eq(command.tables_clear),
             self.tables.enable.eq(command.tables_clear),
             *[room.enable.eq(supervisor.enable) for room in (self.transmit, self.receive)],
-            *[edge.hold.eq(supervisor.hold) for edge in (self.endpoint, self.mac_tx)],
+            *[edge.hold.eq(supervisor.hold) for edge in (self.endpoint, last)],
             *[room.time_ns.eq(supervisor.time_ns) for room in (self.adamap, self.nic_rx)],
         ]
 

@@ -72,6 +72,10 @@ class CardParams:
     straddle : bool
         Up to two requests begin in a beat of RQ, and up to four completions in one of RC: the hard block must be
         configured so. Without it a host that splits completions at 64 bytes caps reads at half the line's rate.
+    mac_clock : bool
+        The MAC's streams have a clock of their own, of which nothing is known but that it carries the line; the
+        transmit buffer is one crossing, a FIFO in front of the receive path the other. Without it the card has one
+        clock.
     """
 
     name: str
@@ -97,6 +101,7 @@ class CardParams:
     ring_prefetch: int = 16
     inline_bytes: int = INLINE_MAX
     straddle: bool = False
+    mac_clock: bool = False
 
     def __post_init__(self):
         for field in ("qps", "mrs", "ptes", "window_bits", "cache_entries", "bulk_slot_bytes",

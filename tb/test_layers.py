@@ -16,23 +16,24 @@ ROOT = Path(__file__).resolve().parents[1]
 # Files that stand directly in hdl/ and are not parts that its rooms share: what hardware and software agree on, and
 # the card with its rooms of one file.
 CONTRACTS = {"abi", "layout", "params", "wire"}
-CARD = {"card", "csr", "mac", "report", "simple_nic", "supervisor"}
+CARD = {"card", "csr", "report", "simple_nic", "supervisor"}
 
 IMPORTS = {
     # What hardware and software agree on: standard library only.
     "contracts": "",
     # The card.
     "hdl": "contracts",
+    "hdl/mac": "contracts hdl",
     "hdl/ring": "contracts hdl",
     "hdl/pcie": "contracts hdl",
     "hdl/table": "contracts hdl",
     "hdl/command": "contracts hdl hdl/table",
-    "hdl/transmit": "contracts hdl hdl/table",
+    "hdl/transmit": "contracts hdl hdl/mac hdl/table",
     "hdl/receive": "contracts hdl hdl/table",
     "hdl/adamap": "contracts hdl hdl/table",
-    "hdl/card": "contracts hdl hdl/ring hdl/pcie hdl/table hdl/command hdl/transmit hdl/receive hdl/adamap",
+    "hdl/card": "contracts hdl hdl/mac hdl/ring hdl/pcie hdl/table hdl/command hdl/transmit hdl/receive hdl/adamap",
     "hdl/verilog": "contracts hdl/card",
-    "hdl/board": "contracts hdl hdl/pcie hdl/card hdl/verilog",
+    "hdl/board": "contracts hdl hdl/mac hdl/pcie hdl/verilog",
     # The driver: from the device up to the programs.
     "driver/terms": "",
     "driver/device": "contracts driver/terms",
@@ -73,9 +74,10 @@ IMPORTS = {
     "model/wan": "contracts model model/wan/path model/wan/adamap model/wan/scheme",
     # The benches, and above all the command line, which starts them.
     "tb/flow": "contracts hdl hdl/verilog",
-    "tb/world": "contracts hdl hdl/pcie hdl/verilog driver/device model/card tb/flow",
-    "tb/board": "contracts hdl hdl/pcie hdl/card hdl/verilog hdl/board tb/flow",
+    "tb/world": "contracts hdl hdl/mac hdl/pcie hdl/verilog driver/device model/card tb/flow",
+    "tb/board": "contracts hdl/mac hdl/pcie hdl/card hdl/verilog hdl/board tb/flow tb/world",
     "tb/judge": "contracts driver/queue model/functional tb/flow",
+    "tb/blocks/mac": "hdl hdl/mac hdl/transmit tb/flow",
     "tb/blocks/pcie": "contracts hdl hdl/pcie tb/flow tb/world",
     "tb/blocks/ring": "contracts hdl hdl/ring tb/flow tb/blocks/pcie",
     "tb/blocks/table": "contracts hdl hdl/table model/functional tb/flow",
@@ -83,7 +85,7 @@ IMPORTS = {
     "tb/blocks/transmit": "contracts hdl hdl/table hdl/transmit tb/flow tb/judge",
     "tb/blocks/receive": "contracts hdl hdl/table hdl/receive model/functional tb/flow",
     "tb/blocks/adamap": "contracts hdl hdl/table hdl/adamap model/functional tb/flow",
-    "tb/blocks": "contracts hdl hdl/card tb/flow tb/blocks/pcie",
+    "tb/blocks": "contracts hdl hdl/mac hdl/card tb/flow tb/blocks/pcie",
     "tb/lives": "contracts hdl hdl/adamap driver/queue driver/protocol driver/knitting driver/receive driver/engine "
                 "model model/functional tb/flow tb/blocks/adamap",
     "tb/software": "contracts driver/terms driver/device driver/memory driver/queue driver/protocol driver/knitting "
@@ -126,7 +128,7 @@ IMPORTS = {
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/card model/wan tb/flow tb/world tb/calibrate",
     "tb/report": "model/wan/path model/wan tb/sweep",
-    "tb/cli": "contracts hdl/verilog hdl/board driver/engine driver/ibverbs driver/soft/ports "
+    "tb/cli": "contracts hdl/mac hdl/verilog hdl/board driver/engine driver/ibverbs driver/soft/ports "
               "driver/soft/serve tb/flow tb/cards tb/serve tb/stage tb/perf tb/tool tb/document tb/proof tb/measure "
               "tb/mutate tb/job tb/calibrate tb/soak tb/sweep tb/report tb/interop",
     "tb": "contracts model/functional model/wan tb/flow tb/stage tb/document tb/measure tb/job tb/perf tb/tool tb/soak "

@@ -5,8 +5,6 @@ they were read where public projects hold them, which agree: Corundum (`fpga/mqn
 AMD's OpenNIC (`constr/au50`). They were not tried on a card here.
 """
 
-from .crossings import CROSSINGS
-
 PART = "xcu50-fsvh2104-2-e"
 
 # Lanes of PCIe from 0 to 15 (quads 227 to 224), and of the QSFP28 from 0 to 3 (quad 131).
@@ -58,15 +56,4 @@ def pins_xdc():
     lines += [f"create_clock -period {period} -name {port.removesuffix('_p')} [get_ports {port}]"
               for port, period in CLOCKS_NS.items()]
     lines += [f"set_false_path {'-from' if port == 'pcie_reset_n' else '-to'} [get_ports {port}]" for port in SLOW]
-    return "\n".join(lines) + "\n"
-
-
-def crossings_xdc():
-    """What is to be read after synthesis, when registers have their names: every place where a clock changes."""
-    lines = ["# Between clocks. Nothing else may cross: report_cdc has to find no other path."]
-    seen = set()
-    for crossing in CROSSINGS:
-        lines += ["", f"# {crossing.source} -> {crossing.sink}: {crossing.kind.value}"]
-        lines += [line for line in crossing.constraints() if line not in seen]
-        seen.update(crossing.constraints())
     return "\n".join(lines) + "\n"

@@ -1,23 +1,14 @@
-"""The MAC's side of a board: both crossings, the link's state and counters, at the MAC's clock."""
+"""The MAC's side of a board: the link's state and counters, at the MAC's clock."""
 
-from amaranth.hdl import Array, DomainRenamer, Module, Signal
+from amaranth.hdl import Array, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 
-from ..axis import axis_signature
-from ..layouts import BEAT_BITS, BEAT_BYTES
-from ..mac import RX_USER_WIDTH, TX_USER_WIDTH
-from .axis_frames import axis_of, frames_of
-from .frame_crossing import FrameCrossing
-
-DEPTH_LOG2 = 9                       # beats of each crossing: what block RAMs of 512 words hold anyway
-FRAME_BYTES = 9216                   # the MAC cuts longer frames, see the settings of its block
-FRAME_BEATS = FRAME_BYTES // BEAT_BYTES
 COUNTER_BITS = 48
 
 # What is counted: name, width of the increment, what it says. The first ones come from the MAC, by the names of its
-# ports without `stat_`; the others from the crossings.
+# ports without `stat_`; the others from the MAC, the card, and here.
 MAC_EVENTS = (
     ("tx_total_packets", 1, "Frames sent."),
     ("tx_total_bytes", 6, "Their bytes, with FCS."),
@@ -44,24 +35,17 @@ LEVELS = ("rx_aligned", "rx_local_fault", "rx_remote_fault", "rx_hi_ber", "rx_rs
 
 
 class MacSide(wiring.Component):
-    """Card and MAC at unrelated clocks: domains ``sync`` and ``mac``.
-
-    Frames to the MAC are stored and forwarded: it may not find a gap in a frame. Frames to the card are passed on as
-    they come; the card takes a beat per cycle, and what exceeds that is dropped as whole frames when the FIFO is full
-    to its last frame. While the link is down, frames of the card are dropped, so that the card does not stand still.
+    """What the MAC tells, for a card at another clock: domains ``sync`` and ``mac``. Frames pass in the card itself.
 
     Members
     -------
-    s_axis_tx, m_axis_rx : In/Out(axis)
-        The card's edge, domain ``sync``.
-    m_axis_mac, s_axis_mac : Out/In(axis)
-        The MAC's edge, domain ``mac``; ``s_axis_mac`` cannot wait.
     levels : In(len(LEVELS))
         From the MAC, in domain ``mac``, in the order of ``LEVELS``.
     events : In(struct)
-        ``MAC_EVENTS`` and the MAC's overflow and underflow, domain ``mac``.
+        ``EVENTS`` but the last, domain ``mac``.
     tx_enable : Out(1)
-        To the MAC, domain ``mac``: frames may be sent. Otherwise it is to send remote fault.
+        To card and MAC, domain ``mac``: frames may be sent. Otherwise the MAC is to send remote fault, and the card
+        drops its frames.
     status : Out(len(LEVELS))
         The levels in domain ``sync``.
     counter_address, counter_stb : In
@@ -71,44 +55,18 @@ class MacSide(wiring.Component):
     """
 
     def __init__(self):
-        events = [*MAC_EVENTS, *OWN_EVENTS[:2]]
         super().__init__({
-            "s_axis_tx": In(axis_signature(data_width=BEAT_BITS, user_width=TX_USER_WIDTH)),
-            "m_axis_rx": Out(axis_signature(data_width=BEAT_BITS, user_width=RX_USER_WIDTH)),
-            "m_axis_mac": Out(axis_signature(data_width=BEAT_BITS, user_width=1)),
-            "s_axis_mac": In(axis_signature(data_width=BEAT_BITS, user_width=1)),
             "levels": In(len(LEVELS)), "status": Out(len(LEVELS)), "tx_enable": Out(1),
-            "events": In(data.StructLayout({name: width for name, width, _ in events})),
+            "events": In(data.StructLayout({name: width for name, width, _ in EVENTS[:-1]})),
             "counter_address": In(range(len(EVENTS))), "counter_stb": In(1),
             "counter_data": Out(COUNTER_BITS), "counter_ack": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        size = {"depth_log2": DEPTH_LOG2, "frame_beats": FRAME_BEATS}
-        m.submodules.tx = tx = DomainRenamer({"write": "sync", "read": "mac"})(
-            FrameCrossing(**size, whole=True, drop=False))
-        m.submodules.rx = rx = DomainRenamer({"write": "mac", "read": "sync"})(
-            FrameCrossing(**size, whole=False, drop=True))
-        frames_of(m, self.s_axis_tx, tx.i)
-        axis_of(m, tx.o, self.m_axis_mac)
-        frames_of(m, self.s_axis_mac, rx.i)
-        axis_of(m, rx.o, self.m_axis_rx)
-
-        levels_q = Signal(len(LEVELS))
-        enable = Signal()
-        m.d.mac += [levels_q.eq(self.levels), self.tx_enable.eq(levels_q[LEVELS.index("rx_aligned")])]
+        aligned, levels_q = LEVELS.index("rx_aligned"), Signal(len(LEVELS))
+        m.d.mac += [levels_q.eq(self.levels), self.tx_enable.eq(levels_q[aligned])]
         m.submodules.status_cdc = FFSynchronizer(levels_q, self.status)
-        m.submodules.enable_cdc = FFSynchronizer(self.tx_enable, enable)
-        m.d.comb += [tx.enable.eq(enable), rx.enable.eq(1)]
-        # No reset, here and where counters are read: it would look like an event.
-        dropped_toggle = Signal(reset_less=True)
-        dropped_mac = Signal()
-        dropped_q = Signal(reset_less=True)
-        m.submodules.dropped_cdc = FFSynchronizer(dropped_toggle, dropped_mac, o_domain="mac")
-        m.d.sync += dropped_toggle.eq(dropped_toggle ^ tx.dropped)
-        m.d.mac += dropped_q.eq(dropped_mac)
-        own = {"tx_aborted": tx.aborted, "tx_dropped": dropped_mac ^ dropped_q, "rx_dropped": rx.dropped,
-               "link_lost": self.tx_enable & ~levels_q[LEVELS.index("rx_aligned")]}
+        own = {"link_lost": self.tx_enable & ~levels_q[aligned]}
         self._count(m, [own[name] if name in own else self.events[name] for name, _, _ in EVENTS])
         return m
 
@@ -118,6 +76,7 @@ class MacSide(wiring.Component):
         for counter, event in zip(counters, events, strict=True):
             event_q = Signal(len(event), name=f"{counter.name}_event")
             m.d.mac += [event_q.eq(event), counter.eq(counter + event_q)]
+        # No reset where counters are read: it would look like a question.
         asked_toggle = Signal(reset_less=True)
         asked_mac = Signal()
         known = Signal(3, reset_less=True)

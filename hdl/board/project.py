@@ -1,9 +1,11 @@
 """Files of a Vivado project, and the script that makes and builds it in batch mode."""
 
 from ..abi import BAR_BYTES, MSIX_PBA_OFFSET, MSIX_TABLE_OFFSET
+from ..mac.crossings import crossings_xdc
+from ..mac.rx_crossing import FRAME_BYTES
 from ..verilog import CARD_MODULE, rtlil_text, verilog_text
-from .constraints import PART, crossings_xdc, pins_xdc
-from .mac_side import FRAME_BYTES
+from .constraints import PART, pins_xdc
+from .crossings import CROSSINGS
 from .u50 import ILA_CARD, ILA_MAC, PROBES, TOP, U50
 from .vendor import CMAC, PCIE
 
@@ -84,5 +86,5 @@ def script(params, *, debug=False):
 def files(params, *, debug=False):
     """``{name: text}`` of everything but the card itself."""
     top = verilog_text(rtlil_text(U50(debug=debug), TOP))
-    return {f"{TOP}.v": top, "pins.xdc": pins_xdc(), "crossings.xdc": crossings_xdc(),
+    return {f"{TOP}.v": top, "pins.xdc": pins_xdc(), "crossings.xdc": crossings_xdc(CROSSINGS),
             "build.tcl": script(params, debug=debug)}

@@ -5,9 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out, connect
 
-from ..axis import axis_signature
-from ..layouts import BEAT_BITS
-from ..mac import RX_USER_WIDTH, TX_USER_WIDTH
+from ..mac.edge import AT_MAC, mac_members
+from ..mac.reset_release import ResetRelease
 from ..pcie.cq import RegisterShim
 from ..pcie.usplus import hard_block_members
 from ..verilog import CARD_MODULE
@@ -15,7 +14,6 @@ from .bars import Bars
 from .device_control import DeviceControl
 from .mac_side import LEVELS, MAC_EVENTS, MacSide
 from .registers import BoardRegisters
-from .reset_release import ResetRelease
 from .vendor import BLOCKS, CMAC, LANES, PCIE, Block, ila, stub
 
 TOP = "weft_u50"
@@ -24,24 +22,23 @@ LOOPBACK = 0b010          # near-end PMA, of each lane
 FORWARD = ("tdata", "tkeep", "tlast", "tuser", "tvalid", "tready")
 ILA_CARD, ILA_MAC = "ila_card", "ila_mac"
 # Widths of the probes, see `_debug`.
-PROBES = {ILA_CARD: (1, 6, 6, 6, 6, 6, 6, len(LEVELS)), ILA_MAC: (1, 4, 4, len(LEVELS), 2)}
+PROBES = {ILA_CARD: (1, 6, 6, 6, 6, len(LEVELS)), ILA_MAC: (1, 4, 4, len(LEVELS), 2)}
 
 
 def card_signature():
-    """Ports of the card, which are the same in all sizes."""
-    return wiring.Signature({
-        **hard_block_members(),
-        "m_axis_tx": Out(axis_signature(data_width=BEAT_BITS, user_width=TX_USER_WIDTH)),
-        "s_axis_rx": In(axis_signature(data_width=BEAT_BITS, user_width=RX_USER_WIDTH))})
+    """Ports of the card with ``CardParams.mac_clock``, which are the same in all sizes."""
+    return wiring.Signature({**hard_block_members(), **mac_members(mac_clock=True)})
 
 
 def card_block():
     """The card as a block: its ports by their names in Verilog."""
-    ways = {In: {"clk": 1, "rst": 1}, Out: {}}
+    ways = {In: {}, Out: {}}
     for path, member, value in card_signature().flatten(card_signature().create()):
         if path != ("s_axis_rx", "tready"):                # a constant of the card, which makes no port
             ways[member.flow]["__".join(map(str, path))] = len(Value.cast(value))
-    return Block(inputs=ways[In], outputs=ways[Out], clock="sync", asynchronous=frozenset(("clk", "rst")))
+    return Block(inputs=ways[In], outputs=ways[Out], clock="sync",
+                 asynchronous=frozenset(("clk", "rst", "mac_clk", "mac_rst")),
+                 clocks={port: "mac" for way in ways.values() for port in way if port.startswith(AT_MAC)})
 
 
 def stubs_text(*, debug=False):
@@ -55,7 +52,7 @@ def stubs_text(*, debug=False):
 
 
 class U50(wiring.Component):
-    """The top module. The card is an instance of the module that ``weft verilog`` writes, unchanged.
+    """The top module. The card is an instance of the module that ``weft verilog --mac-clock`` writes, unchanged.
 
     Domains: ``sync``, the card's, is the user clock of the PCIe block, 250 MHz; ``mac`` is CMAC's, 322.265625 MHz;
     ``init``, 100 MHz from the board's oscillator, brings transceivers up and drives nothing else.
@@ -109,8 +106,8 @@ class U50(wiring.Component):
 
     def _instance_of_card(self, m):
         wires = {"__".join(map(str, path)): Value.cast(value) for path, _, value in self._card.flatten(self.card)}
-        wires |= {"clk": ClockSignal(), "rst": ResetSignal()}
-        m.d.comb += self.card.s_axis_rx.tready.eq(1)
+        m.d.comb += [self.card.clk.eq(ClockSignal()), self.card.rst.eq(ResetSignal()),
+                     self.card.mac_clk.eq(ClockSignal("mac")), self.card.mac_rst.eq(ResetSignal("mac"))]
         self._instance(m, "card", CARD_MODULE, wires, card_block())
 
     def _clocks(self, m):
@@ -171,18 +168,19 @@ class U50(wiring.Component):
         ]
 
     def _wire_mac(self, m):
-        cmac, side, registers = self.cmac, self.mac_side, self.registers
-        self._stream(m, self.card.m_axis_tx, side.s_axis_tx)
-        self._stream(m, side.m_axis_rx, self.card.s_axis_rx)
+        cmac, side, registers, card = self.cmac, self.mac_side, self.registers, self.card
         for field in FORWARD:
-            ours, theirs = getattr(side.m_axis_mac, field), cmac[f"tx_axis_{field}"]
-            m.d.comb += ours.eq(theirs) if field == "tready" else theirs.eq(ours)
+            ours, theirs = getattr(card.m_axis_tx, field), cmac[f"tx_axis_{field}"]
+            m.d.comb += ours.eq(theirs) if field == "tready" else theirs.eq(ours[:1] if field == "tuser" else ours)
             if field != "tready":
-                m.d.comb += getattr(side.s_axis_mac, field).eq(cmac[f"rx_axis_{field}"])
+                m.d.comb += getattr(card.s_axis_rx, field).eq(cmac[f"rx_axis_{field}"])
         m.d.comb += [
             side.levels.eq(Cat(*(cmac[f"stat_{name}"] for name in LEVELS))),
             *[side.events[name].eq(cmac[f"stat_{name}"]) for name, _, _ in MAC_EVENTS],
             side.events.tx_overflow.eq(cmac["tx_ovfout"]), side.events.tx_underflow.eq(cmac["tx_unfout"]),
+            *[side.events[name].eq(getattr(card, f"mac_{name}")) for name in ("tx_dropped", "tx_aborted",
+                                                                             "rx_dropped")],
+            card.mac_up.eq(side.tx_enable),
             cmac["ctl_tx_enable"].eq(side.tx_enable), cmac["ctl_tx_send_rfi"].eq(~side.tx_enable),
             side.counter_address.eq(registers.counter_address), side.counter_stb.eq(registers.counter_stb),
             registers.counter_data.eq(side.counter_data), registers.counter_ack.eq(side.counter_ack),
@@ -200,12 +198,12 @@ class U50(wiring.Component):
             m.d.comb += ends[0].eq(ends[1]) if field == "tready" else ends[1].eq(ends[0])
 
     def _debug(self, m):
-        cmac, card, side = self.cmac, self.card, self.mac_side
+        cmac, card = self.cmac, self.card
 
         def flow(stream, user):
             return Cat(stream.tvalid, stream.tready, stream.tlast, stream.tuser[:3] if user else stream.tuser[0])
 
-        streams = (card.m_axis_rq, card.s_axis_rc, card.s_axis_cq, card.m_axis_cc, card.m_axis_tx, side.m_axis_rx)
+        streams = (card.m_axis_rq, card.s_axis_rc, card.s_axis_cq, card.m_axis_cc)
         probes = {
             ILA_CARD: (ResetSignal(), *(flow(stream, len(stream.tuser) > 2) for stream in streams),
                        self.registers.status[:len(LEVELS)]),

@@ -19,7 +19,8 @@ PCIE, CMAC = "pcie4c_uscale_plus_0", "cmac_usplus_0"
 @dataclass(frozen=True)
 class Block:
     """``inputs``, ``outputs``: ``{port: width}``. ``constants``: ``{port: (width, value)}`` of inputs that no signal of
-    ours drives. ``attributes``: parameters. ``clock``: the domain of its ports, but those of ``asynchronous``."""
+    ours drives. ``attributes``: parameters. ``clock``: the domain of its ports, but those of ``asynchronous`` and of
+    ``clocks``, which have another."""
 
     inputs: dict
     outputs: dict
@@ -27,6 +28,11 @@ class Block:
     attributes: dict = field(default_factory=dict)
     clock: str | None = None
     asynchronous: frozenset = frozenset()
+    clocks: dict = field(default_factory=dict)
+
+    def clock_of(self, port):
+        """Domain of a port, or None."""
+        return None if port in self.asynchronous else self.clocks.get(port, self.clock)
 
 
 def _axis(name, user, width_ready=None):

@@ -21,6 +21,7 @@ from .raw import RawGate
 from .seal import Seal
 from .segment import Segmenter, TxJob
 from .send_buffer import SendBuffer, check_depth
+from .send_crossing import SendCrossing
 
 
 class Transmit(wiring.Component):
@@ -50,7 +51,7 @@ class Transmit(wiring.Component):
     i_raw : In(stream.Signature(Beat))
         Whole raw frames, padded here to 60 bytes. ``error`` on the last beat drops the frame.
     o : Out(stream.Signature(Beat))
-        Frames without FCS, never interrupted by this side.
+        Frames without FCS, never interrupted by this side. With ``mac_clock`` in domain ``mac``.
     o_report : Out(stream.Signature(Report))
         TX_ERROR reports.
     network : In(Network)
@@ -60,6 +61,8 @@ class Transmit(wiring.Component):
         While requested no packet begins; done once none is between its check and its end.
     idle : Out(1)
         Nothing is in the room.
+    hold, sending, mac_up, mac_dropped, mac_aborted
+        With ``mac_clock``: see :class:`~weft.hdl.transmit.send_crossing.SendCrossing`.
     count_tx_packets, count_tx_retransmissions, count_tx_bytes, count_tx_raw_frames, count_tx_stall_cycles : Out
     refuse : Out(Refusal)
     """
@@ -80,6 +83,8 @@ class Transmit(wiring.Component):
             "o_report": Out(stream.Signature(Report)),
             "network": In(Network), "enable": In(1),
             "drain_request": In(1), "drain_done": Out(1), "idle": Out(1),
+            **({"hold": In(1), "sending": Out(1), "mac_up": In(1), "mac_dropped": Out(1), "mac_aborted": Out(1)}
+               if params.mac_clock else {}),
             **count_outputs(self.COUNTS),
             "refuse": Out(Refusal),
         })
@@ -99,7 +104,8 @@ class Transmit(wiring.Component):
         m.submodules.seal = seal = Seal()
         m.submodules.raw = raw = RawGate()
         m.submodules.both = both = PacketArbiter(Beat, 2)
-        m.submodules.buffer = buffer = SendBuffer(self.params.tx_buffer_beats)
+        m.submodules.buffer = buffer = (SendCrossing if self.params.mac_clock else SendBuffer)(
+            self.params.tx_buffer_beats)
 
         wiring.connect(m, flipped(self.network), header.network)
         wiring.connect(m, flipped(self.i_send), segment_send.i)
@@ -153,8 +159,11 @@ class Transmit(wiring.Component):
             outcome.done_stb.eq(frame.done_stb), outcome.done.eq(frame.done), frame.hold.eq(outcome.hold),
             self.retire_send.eq(outcome.retire_send), self.retire_retransmit.eq(outcome.retire_retransmit),
             self.count_tx_raw_frames.eq(raw.count),
-            self.count_tx_stall_cycles.eq(self.o.valid & ~self.o.ready),
+            self.count_tx_stall_cycles.eq(buffer.stalled if self.params.mac_clock else self.o.valid & ~self.o.ready),
         ]
+        if self.params.mac_clock:
+            m.d.comb += [buffer.hold.eq(self.hold), self.sending.eq(buffer.sending), buffer.up.eq(self.mac_up),
+                         self.mac_dropped.eq(buffer.dropped), self.mac_aborted.eq(buffer.aborted)]
         pass_counts(m, (outcome,), self)
         m.d.sync += in_flight.eq(in_flight + begins - frame.done_stb)
 

@@ -12,7 +12,7 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from weft.hdl.axis import axis_signature
 from weft.hdl.layouts import BEAT_BITS, BEAT_BYTES, Beat
-from weft.hdl.mac import RX_USER_WIDTH, TX_USER_WIDTH, MacRx, MacTx
+from weft.hdl.mac.edge import RX_USER_WIDTH, TX_USER_WIDTH, MacRx, MacTx
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.payload import pack, unpack
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate

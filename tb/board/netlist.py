@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from weft.hdl.board.u50 import TOP, U50, card_block, stubs_text
 from weft.hdl.board.vendor import BLOCKS, CMAC
+from weft.hdl.params import preset
 from weft.hdl.verilog import CARD_MODULE, rtlil_text, verilog_text
 from weft.tb.flow import lint, yosys
 from weft.tb.flow.simulate import BUILD_ROOT, locked
+from weft.tb.world.two_cards import card_text
 
 SCRIPT = ("read_verilog {files}; hierarchy -check -top {top}; proc -noopt; flatten; opt_expr; opt_clean; opt_dff; "
           "memory_dff; memory_collect; opt_clean; write_json netlist.json")
@@ -36,10 +38,19 @@ class Found:
 
 def netlist_of_board():
     """Cells, net names and ports of the board's flat netlist as Yosys has them; kept by content."""
-    texts = {"top.v": verilog_text(rtlil_text(U50(), TOP)), "stubs.v": stubs_text()}
-    script = SCRIPT.format(files=" ".join(texts), top=TOP)
+    return _netlist(TOP, {"top.v": verilog_text(rtlil_text(U50(), TOP)), "stubs.v": stubs_text()})
+
+
+def netlist_of_card():
+    """The same of the card with ``CardParams.mac_clock``, preset ``test``: no other size has other clocks."""
+    card = preset("test").with_(mac_clock=True)
+    return _netlist(CARD_MODULE, {"top.v": card_text(card)})
+
+
+def _netlist(top, texts):
+    script = SCRIPT.format(files=" ".join(texts), top=top)
     digest = hashlib.sha256("\0".join((*texts.values(), script, yosys.version())).encode()).hexdigest()[:12]
-    where = BUILD_ROOT / f"board-{digest}"
+    where = BUILD_ROOT / f"netlist-{top}-{digest}"
     with locked(BUILD_ROOT / ".locks" / where.name):
         if not (where / "ready").exists():
             where.mkdir(parents=True, exist_ok=True)
@@ -47,23 +58,35 @@ def netlist_of_board():
                 (where / name).write_text(text)
             lint.yosys(where / "top.v", script)
             (where / "ready").touch()
-    module = json.loads((where / "netlist.json").read_text())["modules"][TOP]
+    module = json.loads((where / "netlist.json").read_text())["modules"][top]
     return module["cells"], module["netnames"], module["ports"]
 
 
 class Netlist:
-    """What drives each bit, and in which domain it changes."""
+    """What drives each bit, and in which domain it changes.
 
-    def __init__(self, cells, netnames, ports, clocks):
+    Parameters
+    ----------
+    cells, netnames, ports : dict
+        Of the flat module.
+    clocks : dict
+        Net of the clock of each domain.
+    domain_of : callable, optional
+        Domain of a port, or None: what drives an output of a domain has to be of that domain.
+    """
+
+    def __init__(self, cells, netnames, ports, clocks, domain_of=lambda port: None):
         self.names = defaultdict(set)
         for name, net in netnames.items():
             for bit in net["bits"]:
                 self.names[bit].add(name.replace(".", "/"))
         self._clock_of = {netnames[net]["bits"][0]: domain for domain, net in clocks.items()}
         self.domain, self._logic, self._sinks = {}, {}, []
-        for port in ports.values():
+        for name, port in ports.items():
             if port["direction"] == "input":
-                self.domain.update(dict.fromkeys(port["bits"]))
+                self.domain.update(dict.fromkeys(port["bits"], domain_of(name)))
+            elif domain := domain_of(name):
+                self._sinks += [({name}, bit, domain, False) for bit in port["bits"]]
         for name, cell in cells.items():
             self._add(name, cell)
 
@@ -88,20 +111,35 @@ class Netlist:
                     self._logic.update(dict.fromkeys(bits, inputs))
 
     def _add_memory(self, name, cell, ends):
-        """A memory holds what the other side wrote long ago: its words are no crossing, its ports belong to clocks."""
-        if not int(cell["parameters"]["WR_PORTS"], 2):      # a table of constants
+        """A memory holds what the other side wrote long ago: its words are no crossing, its ports belong to clocks. A
+        port that is read without a clock is logic of its address and of words that change with the clock that writes.
+        """
+        values = {key: cell["parameters"][key] for key in ("WR_PORTS", "RD_PORTS", "ABITS", "WIDTH")}
+        writers, readers, abits, width = (int(value, 2) for value in values.values())
+        if not writers:                                     # a table of constants
             self._logic.update(dict.fromkeys(ends["RD_DATA"], ends["RD_ADDR"]))
             return
-        for way, ports in (("WR", ("WR_ADDR", "WR_DATA", "WR_EN")), ("RD", ("RD_ADDR", "RD_EN"))):
-            assert int(cell["parameters"]["RD_CLK_ENABLE"], 2), f"{name} is read without a clock"
-            domain = self._clock_of[ends[f"{way}_CLK"][0]]
-            self._sinks += [({f"{name}.{port}"}, bit, domain, False) for port in ports for bit in ends[port]]
-        self.domain.update(dict.fromkeys(ends["RD_DATA"], self._clock_of[ends["RD_CLK"][0]]))
+        domain, = {self._clock_of[clk] for clk in ends["WR_CLK"]}
+        self._sinks += [({f"{name}.{port}"}, bit, domain, False) for port in ("WR_ADDR", "WR_DATA", "WR_EN")
+                        for bit in ends[port]]
+        words = name, "words"                               # stands for a bit of them
+        self.domain[words] = domain
+        self.names[words] = {f"{name} words"}
+        clocked = int(cell["parameters"]["RD_CLK_ENABLE"], 2)
+        for k in range(readers):
+            address, data = ends["RD_ADDR"][k * abits:(k + 1) * abits], ends["RD_DATA"][k * width:(k + 1) * width]
+            if not clocked >> k & 1:
+                self._logic.update(dict.fromkeys(data, [*address, words]))
+                continue
+            domain = self._clock_of[ends["RD_CLK"][k]]
+            self._sinks += [({f"{name}.RD_{port}"}, bit, domain, False) for port, bits in
+                            (("ADDR", address), ("EN", ends["RD_EN"][k:k + 1])) for bit in bits]
+            self.domain.update(dict.fromkeys(data, domain))
 
     def _add_block(self, name, kind, ends):
         block = card_block() if kind == CARD_MODULE else BLOCKS[kind]
         for port, bits in ends.items():
-            domain = None if port in block.asynchronous else block.clock
+            domain = block.clock_of(port)
             if port in block.outputs:
                 for bit in bits:
                     self.domain.setdefault(bit, domain)

@@ -6,11 +6,12 @@ from importlib.util import find_spec
 import pytest
 
 from weft.hdl.abi import BAR_BYTES
-from weft.hdl.board.constraints import PINS, crossings_xdc, pins_xdc
+from weft.hdl.board.constraints import PINS, pins_xdc
 from weft.hdl.board.crossings import CROSSINGS
 from weft.hdl.board.project import CMAC_SETTINGS, files, pcie_settings
 from weft.hdl.board.u50 import TOP, card_signature, stubs_text
 from weft.hdl.card import Card
+from weft.hdl.mac.crossings import crossings_xdc
 from weft.hdl.params import preset
 from weft.tb.flow.kept_text import used
 from weft.tb.flow.lint import verilator_lint
@@ -24,7 +25,7 @@ def texts():
 
 def test_the_card_has_these_ports():
     for name in ("test", "full"):
-        card = Card(preset(name))
+        card = Card(preset(name).with_(mac_clock=True))
         used(card)
         assert card.signature == card_signature()
 
@@ -41,7 +42,7 @@ def test_every_port_has_a_pin(texts):
 
 
 def test_every_crossing_is_constrained():
-    text = crossings_xdc()
+    text = crossings_xdc(CROSSINGS)
     for crossing in CROSSINGS:
         assert all(line in text for line in crossing.constraints())
     assert text.count("{") == text.count("}")

@@ -20,13 +20,16 @@ def verilog(
                                         "NAME")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="With --board: logic analysers on the streams.")] = False,
     straddle: Annotated[bool, typer.Option("--straddle", help="For a PCIe block with straddle.")] = False,
+    mac_clock: Annotated[bool, typer.Option("--mac-clock", help="For a MAC with a clock of its own; with --board "
+                                            "always.")] = False,
 ):
     """Verilog of the card for an FPGA, linted; with --board all that Vivado needs for a bitstream."""
     if board is not None:
         choice("--board", board, ("u50",))
     elif debug:
         refuse("--debug belongs to --board")
-    card, start = card_params(preset).with_(straddle=straddle), time.monotonic()
+    mac_clock |= board is not None
+    card, start = card_params(preset).with_(straddle=straddle, mac_clock=mac_clock), time.monotonic()
     with needs("hdl"):
         from weft.hdl.verilog import CARD_MODULE, card_verilog
         text = card_verilog(card)
@@ -42,9 +45,15 @@ def verilog(
                 if wanted:
                     check(output, CARD_MODULE)
         told += f", lint clean in {time.monotonic() - start:.0f} s"
-    print(f"{output}: module {CARD_MODULE}, preset {preset}{', straddle' * straddle}, {told}")
+    print(f"{output}: module {CARD_MODULE}, preset {preset}{', straddle' * straddle}"
+          f"{', MAC clock' * mac_clock}, {told}")
     if board is not None:
         _board(output.parent, card, debug, lint, yosys)
+    elif mac_clock:
+        from weft.hdl.mac.crossings import crossings_xdc
+        constraints = output.with_suffix(".xdc")
+        constraints.write_text(crossings_xdc())
+        print(f"{constraints}: constraints between its clocks, to be read after synthesis")
 
 
 def _board(folder, card, debug, lint, yosys):
@@ -79,14 +88,17 @@ def synth(
     paths: Annotated[str, option("Paths shown of each room, with the signals on their way; up to 12.")] = "1",
     place: Annotated[bool, typer.Option("--place", help="Place and route the first preset's rooms, too.")] = False,
     straddle: Annotated[bool, typer.Option("--straddle", help="With --only: of a card with straddle.")] = False,
+    mac_clock: Annotated[bool, typer.Option("--mac-clock", help="With --only: of a card whose MAC has a clock of its "
+                                            "own.")] = False,
 ):
     """Cells, memories and longest path by block on an UltraScale+ FPGA, as Yosys estimates them.
 
     With --place also what nextpnr reaches on an ECP5, beside Translate. JSON in sim_build/reports/synth.json, figures
     in bench.json; one that misses its bar makes the exit status 1.
     """
-    if straddle and (place or not only):
-        refuse("--straddle belongs to --only, without --place")
+    for name, wanted in (("--straddle", straddle), ("--mac-clock", mac_clock)):
+        if wanted and (place or not only):
+            refuse(f"{name} belongs to --only, without --place")
     presets = preset or ["test"]
     for name in presets:
         card_params(name)
@@ -96,7 +108,7 @@ def synth(
         from weft.tb.measure.run import judged
         from weft.tb.measure.synth import PLACED, placed_rows, rows
     try:
-        found = synthesis.run(presets, depth, only or (), paths, straddle=straddle)
+        found = synthesis.run(presets, depth, only or (), paths, straddle=straddle, mac_clock=mac_clock)
     except synthesis.NoSuchRoom as error:
         refuse(str(error))
     figures = rows(found)

@@ -32,6 +32,7 @@ def sim(
     preset: Annotated[str, option("Size of the card: test, basic or full.", "NAME")] = "test",
     backend: Annotated[str, option("rtl: the gateware. model: the card in time, far faster.", "NAME")] = "rtl",
     straddle: Annotated[bool, typer.Option("--straddle", help="Cards and PCIe blocks with straddle.")] = False,
+    mac_clock: Annotated[bool, typer.Option("--mac-clock", help="MACs with clocks of their own.")] = False,
     timeline: Annotated[bool, typer.Option("--timeline", help="Keep a timeline that Perfetto opens.")] = False,
     waves: Annotated[bool, typer.Option("--waves", help="Record waves; so does WAVES=1 in the environment.")] = False,
     view: Annotated[bool, typer.Option("--view", help="Open the waves in GTKWave afterwards.")] = False,
@@ -48,7 +49,8 @@ def sim(
         "seed": number("SEED", seed, int, 0, (1 << 31) - 1),
         "pmtu": choice("PMTU", pmtu, [str(pmtu) for pmtu in wire.PMTUS.values()]),
         "sim": choice("SIM", sim, SIMULATORS),
-        "timeline": timeline, "straddle": straddle, "backend": choice("BACKEND", backend, BACKENDS),
+        "timeline": timeline, "straddle": straddle, "mac_clock": mac_clock,
+        "backend": choice("BACKEND", backend, BACKENDS),
         "preset": preset, "waves": waves, "view": view,
     }
     settings["pmtu"] = int(settings["pmtu"])
@@ -63,4 +65,6 @@ def sim(
             refuse("the model has no signals; record waves with BACKEND=rtl")
         if settings["backend"] == "model" and straddle:
             refuse("the model has no straddle; use --backend rtl")
+        if settings["backend"] == "model" and mac_clock:
+            refuse("the model has one clock; use --backend rtl")
         raise typer.Exit(run(**settings))

@@ -37,7 +37,8 @@ PARTS = {
     "default-pool": sizing.default_pool, "presets": sizing.preset_table,
     "qp-entry": sizing.qp_entry_table,
     "raw-header": soft.header_table,
-    "ports": ports.port_table, "board-registers": board.register_table, "house": house.house_table,
+    "ports": ports.port_table, "ports-mac-clock": ports.mac_clock_table,
+    "board-registers": board.register_table, "house": house.house_table,
     "driver-rooms": partial(imports.flowchart, "driver"), "tb-rooms": partial(imports.flowchart, "tb"),
 }
 

@@ -60,3 +60,26 @@ def test_reports_fill_their_parts_and_only_those(reports):
     assert "| `adamap` | 1,500 | 20 |\n| `receive` | 1,500 | 20 |\n| **card** | 1,500 | 20 |" in filled
     assert "parse" not in filled and "URAM" not in filled
     assert measured.fill(filled, reports) == filled
+
+
+def test_rooms_of_basic_stand_beside_what_others_publish():
+    """Wherever in the report that preset is; without it nothing changes."""
+    cells = {"lut": 1500, "ff": 20, "bram36": 3, "bram18": 1, "uram": 0}
+    basic = {"preset": "basic", "paths": {"rings": {"ns": 2.345}, "csr": {"ns": 1.0}, "mac_tx": {"ns": 3.0}},
+             "blocks": {"": cells, "rings": cells | {"uram": 2}, "rings.send": cells, "csr": cells, "mac_tx": cells}}
+    test = {"preset": "test", "blocks": {"": cells}}
+    peers = measured.PEERS.values()
+    for report in (basic, test | {"others": [basic]}):
+        head, _, *rows = ([cell.strip() for cell in row.strip("|").split("|")]
+                          for row in measured.area(report, "old").splitlines())
+        assert head == ["", "`rings`", "others", "**card**", *measured.PEERS]
+        for row, ours, theirs in zip(rows, (("1,500", "3,000", "1,500"), ("20", "40", "20"),
+                                            ("3.5 + 2 UltraRAM", "7", "3.5"), ("2.35 ns", "3.00 ns", "")),
+                                     zip(*peers, strict=True), strict=True):
+            assert row[1:] == [*ours, *theirs]
+    assert measured.area(test, "old\n") == "old"
+
+
+def test_the_area_comes_from_the_report_of_synth(reports):
+    (reports / "synth.json").write_text(json.dumps({"preset": "basic", "blocks": {"": {"lut": 7, "ff": 8}}}))
+    assert "| LUT | 0 | 7 |" in measured.fill("<!-- measured: area -->\n<!-- end -->", reports)

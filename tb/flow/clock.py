@@ -17,17 +17,46 @@ def ports():
     return {name: tuple(port) for name, port in json.loads(Path(os.environ["WEFT_PORTS"]).read_text()).items()}
 
 
+def _quiet_inputs(dut, known):
+    """Set every input to zero."""
+    gc.freeze()     # whatever is there now stays: looking through it for garbage took a tenth of a run
+    for name, (way, _) in known.items():
+        if way == "input":
+            getattr(dut, name).value = 0
+
+
+async def start_clocks(dut, clocks, resets, reset_cycles=40):
+    """:func:`start_clock` for clocks that know nothing of each other.
+
+    Parameters
+    ----------
+    clocks : dict
+        ``{port: (period, phase)}``, both in picoseconds; periods are even.
+    resets : tuple of str
+        Ports that are high for so many cycles of the slowest clock.
+    """
+    _quiet_inputs(dut, ports())
+    for name in resets:
+        getattr(dut, name).value = 1
+    passed = 0
+    for name, (period, phase) in sorted(clocks.items(), key=lambda item: item[1][1]):
+        if phase > passed:
+            await Timer(phase - passed, "ps")
+        Clock(getattr(dut, name), period, unit="ps").start()
+        passed = phase
+    await ClockCycles(getattr(dut, max(clocks, key=lambda name: clocks[name][0])), reset_cycles)
+    for name in resets:
+        getattr(dut, name).value = 0
+
+
 async def start_clock(dut, period_ns=CLOCK_PERIOD_NS, reset_cycles=4):
     """Set every input to zero, start the clock on ``dut.clk`` and hold ``dut.rst`` for some cycles.
 
     Returns just after a rising edge with the reset released. A component without registers has no clock: then only
     the inputs are set.
     """
-    gc.freeze()     # whatever is there now stays: looking through it for garbage took a tenth of a run
     known = ports()
-    for name, (way, _) in known.items():
-        if way == "input":
-            getattr(dut, name).value = 0
+    _quiet_inputs(dut, known)
     if "clk" not in known:
         await Timer(period_ns, "ns")
         return None

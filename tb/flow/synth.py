@@ -125,8 +125,8 @@ def placed(name, found, only=(), console=None):
     return {block: {**each, "ratio": round(each["mhz"] / reference, 3)} for block, each in results.items()}
 
 
-def _verilog(name, straddle=False):
-    card = preset(name).with_(straddle=straddle)
+def _verilog(name, **options):
+    card = preset(name).with_(**options)
     return kept(BUILD_ROOT, f"card-{name}", repr(card), CARD, lambda: card_verilog(card))
 
 
@@ -141,11 +141,11 @@ def _paths(top, digests):
     return json.loads(where.read_text())
 
 
-def run(names, depth=1, only=(), shown=1, console=None, straddle=False):
+def run(names, depth=1, only=(), shown=1, console=None, **options):
     """Synthesise presets, print a table of blocks down to ``depth`` of each, write the report.
 
-    With ``only`` these rooms alone, and no report; ``shown`` paths of each room are printed; ``straddle``: of cards
-    with it. Returns ``{preset: Found}``.
+    With ``only`` these rooms alone, and no report; ``shown`` paths of each room are printed; ``options``:
+    other fields of the cards' ``CardParams``. Returns ``{preset: Found}``.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def run(names, depth=1, only=(), shown=1, console=None, straddle=False):
     console, found = console or Console(), {}
     for name in names:
         with console.status(f"writing the card's Verilog, preset {name}") as status:
-            rooms = rooms_of(_verilog(name, straddle))
+            rooms = rooms_of(_verilog(name, **options))
             for room in only:
                 if room not in rooms or not room:
                     raise NoSuchRoom(f"there is no room {room!r}; choose of {', '.join(filter(None, rooms))}")

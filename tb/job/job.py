@@ -45,6 +45,8 @@ class Job:
         How a shell calls the command line.
     straddle : bool
         The cards and their PCIe blocks have it (``CardParams.straddle``).
+    mac_clock : bool
+        The cards' MACs have clocks of their own (``CardParams.mac_clock``).
     """
 
     file: str
@@ -69,6 +71,7 @@ class Job:
     program: str = "weft"
     backend: str = "rtl"
     straddle: bool = False
+    mac_clock: bool = False
 
     @classmethod
     def from_environment(cls):
@@ -129,10 +132,10 @@ class Job:
     @property
     def command(self):
         """The command that runs this job again."""
-        apart = ("progress", "report", "captures", "program", "timeline", "straddle")
+        apart = ("progress", "report", "captures", "program", "timeline", "straddle", "mac_clock")
         usual = {"backend": "rtl"} if self.backend == "rtl" else {"sim": self.sim}
         options = {name: value for name, value in asdict(self).items()
                    if name not in apart and name not in usual and not (name.startswith("back_") and value == 0)}
         return f"{self.program} sim " + " ".join(
             f"--{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items()) + (
-            " --straddle" * self.straddle + " --timeline" * bool(self.timeline))
+            " --straddle" * self.straddle + " --mac-clock" * self.mac_clock + " --timeline" * bool(self.timeline))

@@ -15,7 +15,7 @@ from weft.tb.job import publish
 from weft.tb.job.job import Job
 from weft.tb.job.report import print_report
 from weft.tb.wave import view as wave
-from weft.tb.world.two_cards import TOP, two_cards_text
+from weft.tb.world.two_cards import TOP, cards_name, two_cards_text
 
 CASES = Path(__file__).with_name("job_cases.py")
 RUN_LIMIT_S = 24 * 3600
@@ -74,16 +74,16 @@ def _run(console, settings, *, waves, view):
         simulators.tool(settings["sim"]).check()
     size = Path(settings["file"]).stat().st_size
     wanted = settings.pop("timeline", False)
-    settings.setdefault("straddle", False)
+    card = card_preset(settings["preset"]).with_(
+        straddle=settings.setdefault("straddle", False), mac_clock=settings.setdefault("mac_clock", False))
     console.print(f"{settings['file']} ({size:,} bytes) crosses a link with loss {settings['loss']:g}, "
                   f"RTT {settings['rtt_us']:g} µs, seed {settings['seed']}",
                   soft_wrap=True, markup=False, highlight=False)
     if model:
         return _run_model(console, settings, size, wanted)
-    name = f"two-cards-{settings['preset']}" + "-straddle" * settings["straddle"]
-    names = {"top": TOP, "name": name, "sim": settings["sim"], "waves": waves}
+    names = {"top": TOP, "name": cards_name(card), "sim": settings["sim"], "waves": waves}
     with console.status("Elaborating the card") as status:
-        text = two_cards_text(card_preset(settings["preset"]).with_(straddle=settings["straddle"]))
+        text = two_cards_text(card)
         status.update(f"Building the simulator ({settings['sim']}; minutes the first time, then kept)")
         try:
             where = build(text, optimize="run", **names)

@@ -27,7 +27,8 @@ from weft.tb.measure.meters import meter_placed, meter_sent, steady_gbps
 from weft.tb.world import mac
 from weft.tb.world.host import HostConfig
 from weft.tb.world.link import FrameKind
-from weft.tb.world.two_cards import SIDES, TOP, two_cards_text
+from weft.tb.world.two_cards import SIDES, TOP, cards_name, two_cards_text
+from weft.tb.world.two_hosts import CLOCKS
 
 VARIABLE = "WEFT_BENCH"
 PROGRESS_NS = 2_000
@@ -67,6 +68,8 @@ class Transfer:
         The hosts split read completions at every 64 bytes.
     straddle : bool
         The cards have straddle.
+    mac_clock : bool
+        The cards' MACs have clocks of their own, see :mod:`weft.tb.world.two_hosts`.
     """
 
     name: str
@@ -85,6 +88,12 @@ class Transfer:
     inline: bool = False
     split: bool = False
     straddle: bool = False
+    mac_clock: bool = False
+
+    @property
+    def build(self):
+        """What cards and hosts are built with: transfers that agree in it share a run."""
+        return self.split, self.straddle, self.mac_clock
 
     @property
     def destination(self):
@@ -108,8 +117,10 @@ class Transfer:
         loss = f", {100 * self.loss:g} % of all frames lost" if self.loss else ""
         split = ", hosts that split read completions at every 64 bytes" * self.split
         straddle = ", PCIe blocks with straddle" * self.straddle
+        clocks = f", {CLOCKS}" * self.mac_clock
         return (f"{ways}, PMTU {self.pmtu}, {self.qps} QP{'s' * (self.qps > 1)}, {self.window} messages of "
-                f"{self.message_bytes} bytes in flight on each{unaligned}{loss}{split}{straddle}; {CARDS}")
+                f"{self.message_bytes} bytes in flight on each{unaligned}{loss}{split}{straddle}"
+                f"{clocks}; {CARDS}")
 
 
 TRANSFERS = (
@@ -126,6 +137,8 @@ TRANSFERS = (
     Transfer("_split64", 4096, 320 << 10, split=True),
     Transfer("_straddle", 4096, 640 << 10, bar=0.99, straddle=True),
     Transfer("_split64_straddle", 4096, 640 << 10, bar=0.922, split=True, straddle=True),
+    Transfer("_two_clocks", 4096, 640 << 10, bar=0.99, mac_clock=True),
+    Transfer("_1024_two_clocks", 1024, 320 << 10, bar=0.99, mac_clock=True),
 )
 
 
@@ -237,7 +250,7 @@ async def _follow(lab, job, meters):
 async def lab(dut):
     settings = json.loads(os.environ[VARIABLE])
     jobs = [Transfer(**job) for job in settings["transfers"]]
-    (split, straddle), = {(job.split, job.straddle) for job in jobs}
+    (split, straddle, _), = {job.build for job in jobs}
     bench = Lab(dut, settings, HostConfig(split_completions=split), straddle)
     await bench.start()
     for job in jobs:
@@ -249,12 +262,12 @@ async def lab(dut):
 def run_lab(transfers=(), *, progress, seed=1, verilog=None):
     """Run the bench, once for each kind of hosts and cards; the figures by transfer name."""
     figures = {}
-    for split, straddle in dict.fromkeys((job.split, job.straddle) for job in transfers):
-        settings = {"transfers": [asdict(job) for job in transfers if (job.split, job.straddle) == (split, straddle)],
-                    "progress": str(progress)}
-        run = simulate(verilog=verilog or two_cards_text(preset(PRESET).with_(straddle=straddle)), top=TOP,
-                       name=f"two-cards-{PRESET}" + "-straddle" * straddle, cases=__file__, sim="verilator",
-                       optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
+    for build in dict.fromkeys(job.build for job in transfers):
+        settings = {"transfers": [asdict(job) for job in transfers if job.build == build], "progress": str(progress)}
+        _, straddle, mac_clock = build
+        card = preset(PRESET).with_(straddle=straddle, mac_clock=mac_clock)
+        run = simulate(verilog=verilog or two_cards_text(card), top=TOP, name=cards_name(card), cases=__file__,
+                       sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
         figures |= json.loads((run / "figures.json").read_text())
     return figures
 

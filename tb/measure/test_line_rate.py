@@ -4,7 +4,8 @@ import pytest
 
 from weft.tb.measure.line_rate import TRANSFERS, Transfer, limit_gbps, rate_rows, run_lab
 
-TESTED = ("", "_256", "_1024", "_1024_unaligned", "_1024_4qps", "_1024_1pct_lost", "_split64_straddle")
+TESTED = ("", "_256", "_1024", "_1024_unaligned", "_1024_4qps", "_1024_1pct_lost", "_split64_straddle",
+          "_1024_two_clocks")
 SMALL_WRITES = Transfer("_small_writes", 1024, 384 << 10, message_bytes=1024, bar=0.176)
 
 

@@ -13,7 +13,7 @@ from weft.tb.wave.layout import CARD, OVERVIEW
 from weft.tb.wave.moments import first_loss, shown
 from weft.tb.wave.names import Design
 from weft.tb.wave.save import SaveFile
-from weft.tb.world.two_cards import SIDES, TOP, inside
+from weft.tb.world.two_cards import SIDES, TOP, clock_ports, inside
 
 
 def write(run, captures=None):
@@ -34,13 +34,15 @@ def write(run, captures=None):
     if waves is None:
         return None
     save = run / "waves.gtkw"
-    design = Design((run.parent / f"{TOP}.v").read_text(), TOP)
+    text = (run.parent / f"{TOP}.v").read_text()
+    design = Design(text, TOP)
     simulator = (run.parent / "ready").read_text().partition("\n")[0]
     with open(save, "w", encoding="utf-8", errors="surrogateescape") as file:
         out = SaveFile(file, waves, design=design, names=run / "waves.names", escaped=simulator == "icarus")
         if moments := first_loss(captures) if captures else []:
             out.moments(shown(moments, waves, f"{TOP}.{inside('b')}"))
-        out.gtkw.trace(f"{TOP}.clk")
+        for clock in clock_ports(text):
+            out.gtkw.trace(f"{TOP}.{clock}")
         for title, side, lines in OVERVIEW:
             out.group(title, inside(side), lines, ready=False)
         for side in SIDES:

@@ -41,9 +41,24 @@ class _TxSink(Sink):
         self._foreseen = False   # whether the end of the frame under way is known
         self._due_ps = 0         # when the next beat is needed, or when the next frame may begin
         self._finished = None    # (frame, spoiled) of which the last beat is on the wire
+        self._inside = False     # amid a frame of the card
+        self.down = False        # in reset
+
+    def reset(self):
+        """Forget all frames."""
+        self._beats.clear()
+        self._frame = self._finished = None
+        self._foreseen = self._inside = False
+        self._due_ps = 0
+
+    def gap(self):
+        assert self.down or not (self._inside and self._ready), "the card left a gap inside a frame"
 
     def take(self, bits):
+        if self.down:
+            return
         content, keep, last, user = self.bus.parts(bits)
+        self._inside = not last
         count = keep.bit_length()
         assert keep == (1 << count) - 1, f"tkeep {keep:#x} has a gap"
         assert last or count == BEAT_BYTES, "a beat inside a frame is not full"
@@ -55,7 +70,7 @@ class _TxSink(Sink):
 
     def room(self, taking):
         self.advance(self.ticker.now_ps)
-        return len(self._beats) + taking < FIFO_BEATS
+        return not self.down and len(self._beats) + taking < FIFO_BEATS
 
     def idle(self):
         return not self._beats and self._frame is None
@@ -125,15 +140,26 @@ class MacTx(eth_mac.EthMacTx):
     """
 
     def __init__(self, bus, clk, deliver):
-        self._deliver, self.frames, self.spoiled, self.idle_bytes = deliver, 0, 0, None
+        self._deliver, self.frames, self.spoiled, self.idle_bytes, self._end = deliver, 0, 0, None, None
         eth_mac.AxiStreamSink = lambda bus, *_, **__: _TxSink(bus, self._ends)
         super().__init__(bus, clk, speed=BITS_PER_SECOND)
 
     async def _run(self):
         pass      # the sink does it
 
+    def stop(self):
+        """Reset: frames that are here, also on the wire, are lost, and beats as well until :meth:`go_on`."""
+        self.stream.down = True
+        if self._end is not None:
+            self._end.cancel()
+        self.stream.reset()
+
+    def go_on(self):
+        """The reset is over."""
+        self.stream.down = False
+
     def _ends(self, at_ps):
-        cocotb.start_soon(self._finish(at_ps))
+        self._end = cocotb.start_soon(self._finish(at_ps))
 
     async def _finish(self, at_ps):
         await Timer(at_ps - round(get_sim_time("ps")), "ps")
@@ -156,6 +182,13 @@ class _RxSource(Source):
         self._chunks, self._bad, self._at_ps = deque(), False, 0
         self._free_ps = 0                      # from when the line is free
         self._end_ps = None                    # when the frame of which all was sent is over
+        self.down = False                      # in reset
+
+    def reset(self):
+        """Forget all frames."""
+        self.frames.clear()
+        self._chunks.clear()
+        self.waiting, self._end_ps = 0, None
 
     def next(self):
         now = self.ticker.now_ps
@@ -205,9 +238,20 @@ class MacRx(eth_mac.EthMacRx):
         """Frames queued or under way."""
         return self.stream.waiting
 
+    def stop(self):
+        """Reset: frames that are here are lost, and those that come until :meth:`go_on`."""
+        self.stream.down = True
+        self.stream.reset()
+
+    def go_on(self):
+        """The reset is over."""
+        self.stream.down = False
+
     def receive(self, frame, bad=False):
         """Queue a frame; ``bad`` marks it as one with a wrong FCS."""
         stream = self.stream
+        if stream.down:
+            return
         stream.waiting += 1
         stream.frames.append((frame, bad, round(get_sim_time("ps"))))
         stream.ticker.wake(stream._edge)

@@ -32,7 +32,7 @@ async def hot_reset(env, side, down_ns):
     """
     end = env.sides[side]
     host, block, reset = end.host, end.hard_block, getattr(env.dut, f"{side}_rst")
-    clk = RisingEdge(env.dut.clk)
+    clk = RisingEdge(env.clock(side))
     table = await msix_table(host)
     await pull_out(env, side)
     for _ in range(PATIENCE_CYCLES):

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import cocotb
+from cocotb.triggers import ClockCycles, Timer
 
-from weft.tb.flow.clock import start_clock
+from weft.hdl.mac.reset_release import HOLD_LOG2
+from weft.tb.flow.clock import ports, start_clock, start_clocks
 from weft.tb.flow.ticker import Ticker
 from weft.tb.world.bus import Bus
 from weft.tb.world.card_device import CardDevice
@@ -21,6 +23,12 @@ from weft.tb.world.two_cards import SIDES
 DEFAULT_VECTORS = 8
 MAC_IDLE_BYTES = 8 * 1100
 GC_ALLOCATIONS = 100_000
+# Periods of unrelated clocks, one for each side: 250 MHz +500 and -500 ppm, 322.265625 MHz +332 and -312 ppm. Finer
+# differences are below the picosecond in which simulators count, and Ethernet allows less: all phases come by soon.
+CARD_PS, MAC_PS = (3998, 4002), (3102, 3104)
+MAC_DOWN_NS = 60
+RESET_CYCLES = 8 + (1 << HOLD_LOG2)     # that the card holds its MAC's reset for
+CLOCKS = "cards at 250 MHz ± 500 ppm, MACs at 322.27 MHz + 332 and - 312 ppm"
 
 
 @dataclass(frozen=True)
@@ -98,9 +106,10 @@ class TwoCards:
     async def start(self):
         """Clock, reset, models, enumeration of both hosts."""
         dut, config = self.dut, self.config
-        await start_clock(dut)
-        ticker = Ticker(dut.clk)
+        await self._start_clocks()
         for name in SIDES:
+            ticker, mac_clk = Ticker.of(self.clock(name)), self.mac_clock(name)
+            mac_ticker = Ticker.of(mac_clk)
             rng = random.Random(f"{self.seed}/host {name}")
             direction = "a_to_b" if name == "a" else "b_to_a"
             link = LinkDirection(
@@ -110,8 +119,8 @@ class TwoCards:
             self.sides[name] = Side(
                 name, Host(config.host, rng),
                 HardBlock(dut, f"{name}_", ticker, config.vectors, straddle=config.straddle),
-                MacTx(Bus(dut, f"{name}_m_axis_tx", ticker), dut.clk, link.send),
-                MacRx(Bus(dut, f"{name}_s_axis_rx", ticker), dut.clk), link)
+                MacTx(Bus(dut, f"{name}_m_axis_tx", mac_ticker), mac_clk, link.send),
+                MacRx(Bus(dut, f"{name}_s_axis_rx", mac_ticker), mac_clk), link)
         self._hold_back()
         for side in self.sides.values():
             side.host.plug(side.hard_block)
@@ -125,6 +134,45 @@ class TwoCards:
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_ALLOCATIONS)
+
+    async def _start_clocks(self):
+        """One clock for everything, or for each side one of the card and one of the MAC: as the cards have them."""
+        if not self.two_clocks:
+            await start_clock(self.dut)
+            return
+        rng, clocks = random.Random(f"{self.seed}/clocks"), {}
+        for periods, port in ((CARD_PS, "clk"), (MAC_PS, "mac_clk")):
+            for side, period in zip(SIDES, rng.sample(periods, len(SIDES)), strict=True):
+                clocks[f"{side}_{port}"] = period, rng.randrange(1, period)
+        cocotb.log.debug("periods and phases in ps: %s", clocks)
+        await start_clocks(self.dut, clocks, ("rst", *(f"{side}_mac_rst" for side in SIDES)))
+        for side in SIDES:
+            getattr(self.dut, f"{side}_mac_up").value = 1
+
+    @property
+    def two_clocks(self):
+        """Whether the cards have ``CardParams.mac_clock``."""
+        return f"{SIDES[0]}_mac_clk" in ports()
+
+    def clock(self, name):
+        """The clock of a side's card."""
+        return getattr(self.dut, f"{name}_clk" if self.two_clocks else "clk")
+
+    def mac_clock(self, name):
+        """The clock of a side's MAC."""
+        return getattr(self.dut, f"{name}_mac_clk" if self.two_clocks else "clk")
+
+    async def reset_mac(self, name):
+        """The MAC of a side is reset, amid whatever it does: what it has is lost, and what comes meanwhile."""
+        side, reset = self.sides[name], getattr(self.dut, f"{name}_mac_rst")
+        for mac in (side.mac_tx, side.mac_rx):
+            mac.stop()
+        reset.value = 1
+        await Timer(MAC_DOWN_NS, "ns")
+        reset.value = 0
+        await ClockCycles(self.mac_clock(name), RESET_CYCLES)
+        for mac in (side.mac_tx, side.mac_rx):
+            mac.go_on()
 
     def _hold_back(self):
         """Random back pressure, where the configuration asks for it."""

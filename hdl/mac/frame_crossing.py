@@ -1,26 +1,18 @@
 """Frames from one clock to another, whole or not at all."""
 
 from amaranth.hdl import ClockDomain, ClockSignal, DomainRenamer, Module, Mux, ResetSignal, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.fifo import AsyncFIFO
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import BEAT_BITS, BEAT_BYTES
+from ..layouts import Beat
+from ..params import exact_log2
 from ..stream import Skid
 
 LEVEL_LAG = 4             # beats that the FIFO's idea of its level may lag behind
 QUIET_LOG2 = 5            # cycles without a frame after a reset of either side
 EMPTYING = range(16, 24)  # in which of them the FIFOs are emptied; before that, the reader ends what it has begun
-
-
-class FrameBeat(data.Struct):
-    """One beat of a frame as AXI-Stream has it; ``error`` counts on the last one."""
-
-    data: BEAT_BITS
-    keep: BEAT_BYTES
-    last: 1
-    error: 1
 
 
 class FrameCrossing(wiring.Component):
@@ -33,114 +25,138 @@ class FrameCrossing(wiring.Component):
 
     With ``whole`` a frame is offered when all of it is in the FIFO, so it leaves without a gap however fast its reader
     is: store and forward, which costs the time that its beats take to come. A threshold would cost less, but it holds
-    only for a known ratio of the clocks and a writer that never pauses. With ``drop`` the input never waits, and a
-    frame for which there may be no room is dropped when it begins.
+    only for a known ratio of the clocks and a writer that never pauses. A frame with ``error``, or one that is too
+    long, is forgotten: it takes the reader a cycle per beat. With ``drop`` the input never waits, and a frame for which
+    there may be no room is dropped when it begins.
+
+    A reset of what writes that is none of its clock domain (a ``ResetInserter``) empties the FIFO as well; the reader
+    is to be held until ``quiet`` falls, or it may cut a frame.
 
     Parameters
     ----------
-    depth_log2, frame_beats : int
-        Beats of the FIFO, and of the longest frame.
+    depth, frame_beats : int
+        Beats of the FIFO, a power of two, and of the longest frame.
     whole, drop : bool
 
     Members
     -------
-    i : In(stream.Signature(FrameBeat))
+    i : In(stream.Signature(Beat))
         Domain ``write``.
-    o : Out(stream.Signature(FrameBeat))
+    o : Out(stream.Signature(Beat))
         Domain ``read``; no combinational path from ``ready``.
     enable : In(1)
         Domain ``write``: while low, frames that begin are dropped.
     dropped : Out(1)
-        Domain ``write``: a frame ended that does not leave whole.
+        Domain ``write``: a frame ended that does not leave whole, other than for its ``error``.
+    too_long : Out(1)
+        Domain ``write``, with ``dropped``: it had too many beats.
+    quiet : Out(1)
+        Domain ``write``: a side was reset, and no frame is taken yet.
+    read_reset : Out(1)
+        Domain ``write``: the reader is in reset.
+    empty : Out(1)
+        Domain ``write``: nothing is in the FIFO, nor amid the input.
+    hold : In(1)
+        Domain ``read``: while high no frame begins at ``o`` but one that was begun inside.
+    sending : Out(1)
+        Domain ``read``: a frame is under way. Once low with ``hold``, it stays low.
     aborted : Out(1)
         Domain ``read``: a frame was ended with ``error`` because of a reset.
 
     Raises
     ------
     ValueError
-        If the FIFO does not hold two of the longest frames.
+        If the FIFO does not hold the longest frame, and a second one with ``drop``.
     """
 
-    def __init__(self, *, depth_log2, frame_beats, whole, drop):
-        if (1 << depth_log2) < 2 * frame_beats + LEVEL_LAG:
-            raise ValueError(f"a FIFO of {1 << depth_log2} beats does not hold two frames of {frame_beats}")
-        self._depth, self._frame_beats, self._whole, self._drop = 1 << depth_log2, frame_beats, whole, drop
+    def __init__(self, *, depth, frame_beats, whole, drop):
+        exact_log2(depth)
+        if depth < (2 * frame_beats + LEVEL_LAG if drop else frame_beats):
+            raise ValueError(f"a FIFO of {depth} beats does not hold {1 + drop} frames of {frame_beats}")
+        self._depth, self._frame_beats, self._whole, self._drop = depth, frame_beats, whole, drop
         super().__init__({
-            "i": In(stream.Signature(FrameBeat)), "o": Out(stream.Signature(FrameBeat)),
-            "enable": In(1), "dropped": Out(1), "aborted": Out(1)})
+            "i": In(stream.Signature(Beat)), "o": Out(stream.Signature(Beat)),
+            "enable": In(1), "dropped": Out(1), "too_long": Out(1), "quiet": Out(1), "read_reset": Out(1),
+            "empty": Out(1), "hold": In(1), "sending": Out(1), "aborted": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         m.domains.fifo = ClockDomain(local=True)
         m.d.comb += ClockSignal("fifo").eq(ClockSignal("write"))
-        beats = AsyncFIFO(width=FrameBeat.as_shape().size, depth=self._depth, w_domain="fifo", r_domain="read")
+        beats = AsyncFIFO(width=Beat.as_shape().size, depth=self._depth, w_domain="fifo", r_domain="read")
         m.submodules.beats = beats
-        ended = self._write(m, beats)
+        ended, forgotten = self._write(m, beats)
         if self._whole:
             m.submodules.ends = ends = AsyncFIFO(width=1, depth=self._depth, w_domain="fifo", r_domain="read")
-            m.d.comb += [ends.w_en.eq(ended), ends.w_data.eq(0)]
+            m.d.comb += [ends.w_en.eq(ended), ends.w_data.eq(forgotten)]
             self._read(m, beats, ends)
         else:
             self._read(m, beats, None)
         return m
 
     def _write(self, m, beats):
-        """Beats of frames into their FIFO; what is returned is high once for each end of a frame in it."""
-        reader_reset, quiet, waited = Signal(), Signal(), Signal(QUIET_LOG2)
-        m.submodules.reader_reset_cdc = FFSynchronizer(ResetSignal("read"), reader_reset, o_domain="write", init=1)
+        """Beats of frames into their FIFO. Returns two signals: the first is high once for each end of a frame in it,
+        and then the second says whether the frame is to be forgotten."""
+        quiet, waited = self.quiet, Signal(QUIET_LOG2)
+        m.submodules.reader_reset_cdc = FFSynchronizer(ResetSignal("read"), self.read_reset, o_domain="write", init=1)
         empty_fifos = Signal()
         m.d.comb += [quiet.eq(~waited.all()), ResetSignal("fifo").eq(empty_fifos)]
         m.d.write += empty_fifos.eq((waited >= EMPTYING.start) & (waited < EMPTYING.stop))
-        with m.If(reader_reset):
+        with m.If(self.read_reset):
             m.d.write += waited.eq(0)
         with m.Elif(quiet):
             m.d.write += waited.eq(waited + 1)
 
-        inside, admitted, room = Signal(), Signal(), Signal()
+        inside, admitted, long, room = Signal(), Signal(), Signal(), Signal()
         beat_index = Signal(range(self._frame_beats))
-        take, cut, ended = Signal(), Signal(), Signal(2)
+        take, cut, ended, forgotten = Signal(), Signal(), Signal(2), Signal(2)
         i = self.i
-        m.d.write += room.eq(beats.w_level <= self._depth - self._frame_beats - LEVEL_LAG)
+        if self._drop:
+            m.d.write += room.eq(beats.w_level <= self._depth - self._frame_beats - LEVEL_LAG)
         m.d.comb += [
             take.eq(~quiet & Mux(inside, admitted, self.enable & (room if self._drop else 1))),
             cut.eq((beat_index == self._frame_beats - 1) & ~i.p.last),
             i.ready.eq(1 if self._drop else ~take | beats.w_rdy),
             beats.w_en.eq(i.valid & take), beats.w_data.eq(i.payload),
+            self.empty.eq((beats.w_level == 0) & ~inside & (ended == 0) & ~i.valid),
         ]
         with m.If(cut):
-            written = Signal(FrameBeat)
+            written = Signal(Beat)
             m.d.comb += [written.eq(i.payload), written.last.eq(1), written.error.eq(1), beats.w_data.eq(written)]
         # The end of a frame is told two cycles after its last beat, so that it cannot overtake it.
-        m.d.write += ended.eq((ended << 1) | (beats.w_en & beats.w_rdy & (i.p.last | cut)))
+        m.d.write += [ended.eq((ended << 1) | (beats.w_en & beats.w_rdy & (i.p.last | cut))),
+                      forgotten.eq((forgotten << 1) | i.p.error | cut)]
         with m.If(i.valid & i.ready):
-            m.d.comb += self.dropped.eq(i.p.last & ~take)
-            m.d.write += [inside.eq(~i.p.last), admitted.eq(take & ~cut),
+            m.d.comb += [self.dropped.eq(i.p.last & ~take), self.too_long.eq(i.p.last & long)]
+            m.d.write += [inside.eq(~i.p.last), admitted.eq(take & ~cut), long.eq((long | (take & cut)) & ~i.p.last),
                           beat_index.eq(Mux(i.p.last, 0, beat_index + ~cut))]
         with m.If(quiet):
             m.d.write += admitted.eq(0)
-        return ended[1]
+        return ended[1], forgotten[1]
 
     def _read(self, m, beats, ends):
         writer_reset, emptied, seen = Signal(), Signal(), Signal()
         m.submodules.writer_reset_cdc = FFSynchronizer(ResetSignal("write"), writer_reset, o_domain="read", init=1)
         m.submodules.emptied_cdc = FFSynchronizer(beats.r_rst, emptied, o_domain="read", init=1)
-        inside, take, beat = Signal(), Signal(), Signal(FrameBeat)
-        m.submodules.skid = skid = DomainRenamer("read")(Skid(FrameBeat))
+        inside, take, goes, beat = Signal(), Signal(), Signal(), Signal(Beat)
+        forget, forgetting = Signal(), Signal()
+        m.submodules.skid = skid = DomainRenamer("read")(Skid(Beat))
         out = skid.i
         wiring.connect(m, skid.o, wiring.flipped(self.o))
-        m.d.comb += [beat.eq(beats.r_data), out.valid.eq(take), out.payload.eq(beat)]
+        m.d.comb += [beat.eq(beats.r_data), out.valid.eq(take & ~forget), out.payload.eq(beat),
+                     self.sending.eq(inside | skid.o.valid)]
         running, stop = Signal(), Signal()
         m.d.comb += stop.eq(writer_reset | emptied | ~running)
         with m.If(~stop):
-            m.d.comb += [take.eq(beats.r_rdy & (inside | ends.r_rdy if ends else 1)),
-                         beats.r_en.eq(take & out.ready)]
+            m.d.comb += [take.eq(beats.r_rdy & (inside | (~self.hold & (ends.r_rdy if ends else 1)))),
+                         goes.eq(take & (out.ready | forget)), beats.r_en.eq(goes)]
             if ends:
-                m.d.comb += ends.r_en.eq(take & out.ready & ~inside)
-            with m.If(take & out.ready):
-                m.d.read += inside.eq(~beat.last)
+                m.d.comb += [ends.r_en.eq(goes & ~inside), forget.eq(Mux(inside, forgetting, ends.r_data))]
+            with m.If(goes):
+                m.d.read += [inside.eq(~beat.last), forgetting.eq(forget)]
         with m.Elif(inside):                                # in this very cycle: the MAC may not see a gap
-            m.d.comb += [out.valid.eq(1), out.p.keep.eq(-1), out.p.last.eq(1), out.p.error.eq(1),
-                         self.aborted.eq(out.ready)]
+            m.d.comb += [out.valid.eq(~forgetting), out.p.empty.eq(0), out.p.last.eq(1), out.p.error.eq(1),
+                         self.aborted.eq(out.ready & ~forgetting)]
             with m.If(out.ready):
                 m.d.read += inside.eq(0)
         # After a reset of either side the FIFOs are emptied, and until that was seen what is in them is void.

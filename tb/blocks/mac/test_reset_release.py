@@ -6,7 +6,7 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, Timer
 
-from weft.hdl.board.reset_release import HOLD_LOG2, ResetRelease
+from weft.hdl.mac.reset_release import HOLD_LOG2, ResetRelease
 from weft.tb.flow.simulate import bench_seed, simulate
 
 PERIOD_PS, SYNCHRONISER = 4000, 2
@@ -59,4 +59,4 @@ async def falls_after(dut, cycles):
 
 
 def test_reset_release():
-    simulate(ResetRelease("sync"), name="board_reset_release", cases=__file__)
+    simulate(ResetRelease("sync"), name="reset_release", cases=__file__)

@@ -4,13 +4,24 @@ from amaranth import Cat, Module, Mux
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .axis import axis_signature
-from .layouts import BEAT_BITS, BEAT_BYTES, Beat
-from .params import exact_log2
-from .stream import pass_unless
+from ..axis import axis_signature
+from ..layouts import BEAT_BITS, BEAT_BYTES, Beat
+from ..params import exact_log2
+from ..stream import pass_unless
 
 TX_USER_WIDTH = 17   # error bit and a timestamp tag
 RX_USER_WIDTH = 1    # bad frame
+AT_MAC = ("m_axis_tx", "s_axis_rx", "mac_")     # how names of the card's ports at the MAC's clock begin
+
+
+def mac_members(*, mac_clock):
+    """The card's ports at the MAC, and with ``mac_clock`` all clocks and resets: see :class:`~weft.hdl.card.Card`."""
+    return {
+        **({name: In(1) for name in ("clk", "rst", "mac_clk", "mac_rst", "mac_up")} if mac_clock else {}),
+        "m_axis_tx": Out(axis_signature(data_width=BEAT_BITS, user_width=TX_USER_WIDTH)),
+        "s_axis_rx": In(axis_signature(data_width=BEAT_BITS, user_width=RX_USER_WIDTH)),
+        **({name: Out(1) for name in ("mac_tx_dropped", "mac_tx_aborted", "mac_rx_dropped")} if mac_clock else {}),
+    }
 
 
 class MacTx(wiring.Component):

@@ -1,0 +1,47 @@
+"""Frames from a MAC at a clock of its own."""
+
+from amaranth.hdl import DomainRenamer, Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..axis import axis_signature
+from ..layouts import BEAT_BITS, BEAT_BYTES, Beat
+from .edge import RX_USER_WIDTH, MacRx
+from .frame_crossing import FrameCrossing
+
+DEPTH = 512                          # beats: what block RAMs of 512 words hold anyway
+FRAME_BYTES = 9216                   # longer frames are cut, and end with the error mark
+
+
+class RxCrossing(wiring.Component):
+    """:class:`~weft.hdl.mac.edge.MacRx` in domain ``mac``, its beats in domain ``sync``. Never stalls the MAC.
+
+    Passed on as they come, about eight cycles later. The card takes a beat per cycle; what exceeds that is dropped as
+    whole frames when the FIFO is full to its last frame. A frame that a reset of the MAC's side cuts ends with
+    ``error``.
+
+    Members
+    -------
+    s_axis : In(axis)
+        Domain ``mac``.
+    o : Out(stream.Signature(Beat))
+        Domain ``sync``.
+    dropped : Out(1)
+        Strobe, domain ``mac``: a frame did not reach the card whole: no room, too long, or a reset.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "s_axis": In(axis_signature(data_width=BEAT_BITS, user_width=RX_USER_WIDTH)),
+            "o": Out(stream.Signature(Beat)), "dropped": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.edge = edge = DomainRenamer("mac")(MacRx())
+        m.submodules.crossing = crossing = DomainRenamer({"write": "mac", "read": "sync"})(
+            FrameCrossing(depth=DEPTH, frame_beats=FRAME_BYTES // BEAT_BYTES, whole=False, drop=True))
+        wiring.connect(m, wiring.flipped(self.s_axis), edge.s_axis)
+        wiring.connect(m, edge.o, crossing.i)
+        wiring.connect(m, crossing.o, wiring.flipped(self.o))
+        m.d.comb += [crossing.enable.eq(1), crossing.hold.eq(0), self.dropped.eq(crossing.dropped)]
+        return m

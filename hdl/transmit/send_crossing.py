@@ -1,0 +1,86 @@
+"""Store-and-forward buffer in front of a MAC at a clock of its own."""
+
+from amaranth.hdl import DomainRenamer, Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.cdc import FFSynchronizer
+from amaranth.lib.wiring import In, Out
+
+from ..layouts import Beat
+from ..mac.frame_crossing import FrameCrossing
+from .send_buffer import check_depth
+
+
+class SendCrossing(wiring.Component):
+    """What :class:`~weft.hdl.transmit.send_buffer.SendBuffer` does, with its reader in domain ``mac``.
+
+    One beat per cycle each way; the first beat leaves about eight cycles of the MAC after the last one came. A frame
+    whose last beat has ``error`` is forgotten, and so is one longer than the buffer.
+
+    A reset of what is behind it (a ``ResetInserter``) empties it, and frames that come in the 32 cycles after are lost.
+    Before, ``hold`` has to be high, and ``sending`` low.
+
+    Parameters
+    ----------
+    depth : int
+        Beats, a power of two, at least 128.
+
+    Members
+    -------
+    i : In(stream.Signature(Beat))
+    o : Out(stream.Signature(Beat))
+        Domain ``mac``. Once a frame has begun, ``valid`` stays until its last beat. That has ``error`` if a reset cut
+        the frame.
+    too_long : Out(1)
+        Strobe: a frame did not fit.
+    empty : Out(1)
+    stalled : Out(1)
+        The MAC makes a beat wait, as far as one sees it from here.
+    hold : In(1)
+        While high, no frame begins at ``o``, some cycles later.
+    sending : Out(1)
+        A frame may begin or is amid: low when ``hold`` has got there and none is, or when the MAC's side is in reset.
+    up : In(1)
+        Domain ``mac``: the link is there. While low, frames that begin at ``i`` are lost, so that nothing stands still.
+    dropped, aborted : Out(1)
+        Strobes, domain ``mac``: a frame was lost because the link was down or because of a reset; one was cut because
+        what is behind was reset.
+    """
+
+    def __init__(self, depth):
+        check_depth(depth)
+        self.depth = depth
+        super().__init__({
+            "i": In(stream.Signature(Beat)), "o": Out(stream.Signature(Beat)),
+            "too_long": Out(1), "empty": Out(1), "stalled": Out(1), "hold": In(1), "sending": Out(1),
+            "up": In(1), "dropped": Out(1), "aborted": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.crossing = crossing = DomainRenamer({"write": "sync", "read": "mac"})(
+            FrameCrossing(depth=self.depth, frame_beats=self.depth, whole=True, drop=False))
+        wiring.connect(m, wiring.flipped(self.i), crossing.i)
+        wiring.connect(m, crossing.o, wiring.flipped(self.o))
+        m.d.comb += [self.too_long.eq(crossing.too_long), self.empty.eq(crossing.empty),
+                     self.aborted.eq(crossing.aborted)]
+        m.submodules.up_cdc = FFSynchronizer(self.up, crossing.enable)
+
+        # There and back; held from a reset on until the FIFO is empty: a frame would be cut.
+        hold = Signal(init=1)             # each on a line of its own: so it has the name that constraints know
+        held = Signal()
+        mac_stalled = Signal()
+        held_back = Signal()
+        m.submodules.hold_cdc = FFSynchronizer(hold, crossing.hold, o_domain="mac")
+        m.submodules.held_cdc = FFSynchronizer(held, held_back)
+        m.submodules.stalled_cdc = FFSynchronizer(mac_stalled, self.stalled)
+        m.d.sync += hold.eq(self.hold | crossing.quiet)
+        m.d.mac += [held.eq(crossing.hold & ~crossing.sending), mac_stalled.eq(self.o.valid & ~self.o.ready)]
+        m.d.comb += self.sending.eq(~held_back & ~crossing.read_reset)
+
+        # No reset: it would look like an event.
+        dropped_toggle = Signal(reset_less=True)
+        dropped_mac, dropped_q = Signal(), Signal(reset_less=True)
+        m.submodules.dropped_cdc = FFSynchronizer(dropped_toggle, dropped_mac, o_domain="mac")
+        m.d.sync += dropped_toggle.eq(dropped_toggle ^ (crossing.dropped & ~crossing.too_long))
+        m.d.mac += dropped_q.eq(dropped_mac)
+        m.d.comb += self.dropped.eq(dropped_mac ^ dropped_q)
+        return m
