@@ -1,5 +1,7 @@
 """Event counters of the card."""
 
+from operator import or_
+
 from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
@@ -7,9 +9,12 @@ from amaranth.lib.wiring import In, Out
 
 from . import abi
 from .counting import Refusal
+from .logic import choose, tree
+from .logic import total as summed
 
 COUNTS = len(abi.COUNTERS)
 INDEX_WIDTH = (COUNTS - 1).bit_length()
+FEW = 8             # accumulators, of which one is taken in a cycle
 DROPS = {reason: f"drop_{reason.name.lower()}" for reason in abi.Reason if reason is not abi.Reason.OK}
 
 CounterRead = wiring.Signature({"index": Out(INDEX_WIDTH), "data": In(abi.COUNTER_WIDTH)})
@@ -42,7 +47,7 @@ class Counters(wiring.Component):
         ``data`` belongs to the ``index`` of one cycle before.
     """
 
-    LAG = COUNTS + 5
+    LAG = COUNTS + 7
 
     def __init__(self, widths, *, refusals=1, reads=1):
         for name, width in widths.items():
@@ -61,11 +66,14 @@ class Counters(wiring.Component):
         m.submodules.memory = memory = Memory(shape=abi.COUNTER_WIDTH, depth=COUNTS, init=[])
         walk_read, write = memory.read_port(), memory.write_port()
 
-        turn, turn_q, turn_2 = (Signal(range(COUNTS)) for _ in range(3))
+        # The number of the counter whose turn it is, stage by stage, and in stage 0 a bit for each.
+        turn, turn_1, turn_2, turn_3 = (Signal(range(COUNTS), name=f"turn{stage}") for stage in range(4))
+        at = Signal(COUNTS, init=1)
         clearing = Signal(init=1)          # first lap after reset: the memory's old contents do not count
-        clearing_q = Signal(init=1)
-        m.d.sync += [turn.eq(turn + 1), turn_q.eq(turn), turn_2.eq(turn_q), clearing_q.eq(clearing)]
-        with m.If(turn == COUNTS - 1):
+        clearing_1 = Signal(init=1)
+        m.d.sync += [turn.eq(turn + 1), turn_1.eq(turn), turn_2.eq(turn_1), turn_3.eq(turn_2), clearing_1.eq(clearing),
+                     at.eq(at.rotate_left(1))]
+        with m.If(at[-1]):
             m.d.sync += [turn.eq(0), clearing.eq(0)]
         m.d.comb += walk_read.addr.eq(turn)
 
@@ -75,29 +83,30 @@ class Counters(wiring.Component):
             if amount is None:
                 continue
             accumulator = Signal(len(amount) + (COUNTS - 1).bit_length(), name=f"acc_{name}")
-            with m.If(turn == index):
-                m.d.sync += accumulator.eq(amount)
-            with m.Else():
-                m.d.sync += accumulator.eq(accumulator + amount)
-            accumulated.append((index, accumulator))
+            m.d.sync += accumulator.eq(Mux(at[index], 0, accumulator) + amount)
+            accumulated.append((at[index], accumulator))
 
-        taken = Signal(max((len(a) for _, a in accumulated), default=1))
-        m.d.sync += taken.eq(0)
-        with m.Switch(turn):
-            for index, accumulator in accumulated:
-                with m.Case(index):
-                    m.d.sync += taken.eq(accumulator)
+        # Stage 1: what is taken, of each few accumulators; 2: of all, and what was counted before; 3: the sum.
+        few = []
+        for first in range(0, len(accumulated), FEW):
+            theirs = accumulated[first:first + FEW]
+            taken_1 = Signal(max(len(accumulator) for _, accumulator in theirs), name=f"taken1_{first}")
+            m.d.sync += taken_1.eq(choose(*zip(*theirs, strict=True)))
+            few.append(taken_1)
+        taken = Signal(max((len(taken_1) for taken_1 in few), default=1))
+        before, total = Signal(abi.COUNTER_WIDTH), Signal(abi.COUNTER_WIDTH)
+        started = Signal(3)                # `total` holds a sum from the third cycle on
+        m.d.sync += [
+            taken.eq(tree(few, or_) if few else 0), before.eq(Mux(clearing_1, 0, walk_read.data)),
+            total.eq(before + taken), started.eq(started << 1 | 1),
+        ]
+        m.d.comb += [write.addr.eq(turn_3), write.data.eq(total), write.en.eq(started[2])]
 
-        total = Signal(abi.COUNTER_WIDTH)
-        started = Signal(2)                # `total` holds a sum from the second cycle on
-        m.d.sync += [total.eq(Mux(clearing_q, 0, walk_read.data) + taken), started.eq(started << 1 | 1)]
-        m.d.comb += [write.addr.eq(turn_2), write.data.eq(total), write.en.eq(started[1])]
-
-        valid = Signal(2)                  # every counter was written since reset
-        m.d.sync += valid.eq(valid << 1 | ~clearing_q)
+        valid = Signal(3)                  # every counter was written since reset
+        m.d.sync += valid.eq(valid << 1 | ~clearing_1)
         for port in self.read:
             memory_read = memory.read_port()
-            m.d.comb += [memory_read.addr.eq(port.index), port.data.eq(Mux(valid[1], memory_read.data, 0))]
+            m.d.comb += [memory_read.addr.eq(port.index), port.data.eq(Mux(valid[2], memory_read.data, 0))]
         return m
 
     def _amount(self, m, name):
@@ -105,10 +114,13 @@ class Counters(wiring.Component):
         terms = [getattr(self, f"count_{name}")] if name in self.widths else []
         for reason, drop in DROPS.items():
             if drop == name:
-                terms += [port.stb & (port.reason == reason) for port in self.refuse]
+                for k, port in enumerate(self.refuse):
+                    refused = Signal(name=f"refused{k}_{name}")
+                    m.d.sync += refused.eq(port.stb & (port.reason == reason))
+                    terms.append(refused)
         if not terms:
             return None
         width = max(len(t) for t in terms) + (len(terms) - 1).bit_length()
         amount = Signal(width, name=f"amount_{name}")
-        m.d.sync += amount.eq(sum(terms))
+        m.d.sync += amount.eq(summed(terms))
         return amount

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from . import crc32, wire
 from .layouts import BEAT_BYTES, Beat
+from .logic import above
 
 GROUP_BYTES = 8
 _BTH = wire.BTH_OFFSET
@@ -37,8 +38,8 @@ class Icrc(wiring.Component):
     cycle. The masking is by position; frames that are not RoCEv2 give a result without meaning,
     at the same time as others.
 
-    A last beat counts as if zeros filled it; the map of those zeros is taken back at the end, so
-    only a multiplication by x^512 is in the loop.
+    A last beat counts as if zeros filled it, so only a multiplication by x^512 is in the loop. At the end
+    the map of those zeros is taken back; a check compares with what a right frame has behind so many zeros.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ class Icrc(wiring.Component):
         masked = Signal(8 * BEAT_BYTES)
         for index in range(BEAT_BYTES):
             byte = self.i.p.data.word_select(index, 8)
-            byte = Mux(self.i.p.empty < BEAT_BYTES - index, byte, 0) if index else byte
+            byte = Mux(above(self.i.p.empty, BEAT_BYTES - 1 - index), 0, byte)
             if index in fixed:
                 byte = Mux(first, Const(fixed[index], 8), byte)
             m.d.sync += masked.word_select(index, 8).eq(byte)
@@ -98,10 +99,31 @@ class Icrc(wiring.Component):
         with m.If(valid):
             m.d.sync += state.eq(Mux(starts, 0, crc32.apply(crc32.shift_map(BEAT_BYTES), state)) ^ beat)
 
-        # 5 to 7: the zeros of the last beat are taken back, two bits of their number per cycle
         done = Signal()
+        m.d.sync += done.eq(valid & ends)
+        if self.check:
+            result = self._compared(m, state, empty)
+            done = _later(m, done, "done", 3)
+        else:
+            result, done = self._taken_back(m, state, empty, done)
+        m.d.comb += [self.o.valid.eq(done), self.o.payload.eq(result)]
+        return m
+
+    @staticmethod
+    def _compared(m, state, empty):
+        """5: the comparison. Then two cycles more, so that both kinds take as long."""
+        expected, right = Signal(crc32.WIDTH), Signal()
+        behind = [crc32.advance(crc32.RESIDUE, zeros) for zeros in range(BEAT_BYTES)]
+        by_zeros = [Const(sum((value >> bit & 1) << zeros for zeros, value in enumerate(behind)), BEAT_BYTES)
+                    for bit in range(crc32.WIDTH)]
+        m.d.sync += [expected.eq(Cat(bits.bit_select(empty, 1) for bits in by_zeros)), right.eq(state == expected)]
+        return _later(m, right, "right", 2)
+
+    @staticmethod
+    def _taken_back(m, state, empty, done):
+        """5 to 7: the zeros of the last beat are taken back, two bits of their number per cycle."""
         left = Signal(6)
-        m.d.sync += [done.eq(valid & ends), left.eq(empty)]
+        m.d.sync += left.eq(empty)
         value = state
         for stage, bit in enumerate(range(0, 6, 2)):
             half = Mux(left[0], crc32.apply(crc32.shift_map(-1 << bit), value), value)
@@ -112,9 +134,13 @@ class Icrc(wiring.Component):
             done_q, left_q = Signal(name=f"done{stage}"), Signal(6, name=f"left{stage}")
             m.d.sync += [value_q.eq(value_next), done_q.eq(done), left_q.eq(left >> 2)]
             value, done, left = value_q, done_q, left_q
+        return ~value, done
 
-        m.d.comb += [
-            self.o.valid.eq(done),
-            self.o.payload.eq(value == crc32.RESIDUE if self.check else ~value),
-        ]
-        return m
+
+def _later(m, bit, name, cycles):
+    """A bit some cycles later."""
+    for stage in range(cycles):
+        bit_q = Signal(name=f"{name}{stage}")
+        m.d.sync += bit_q.eq(bit)
+        bit = bit_q
+    return bit

@@ -128,8 +128,9 @@ class Parse(wiring.Component):
         ]
         with m.If(self.i.valid):
             m.d.sync += came_first.eq(self.i.p.last)
+        # What is padded has empty = BEAT_BYTES - MIN_FRAME_BYTES: only the bits that are set in addition wait for that.
         with m.If(came_first & padded(self.i.p)):
-            m.d.comb += came.empty.eq(BEAT_BYTES - HOST_MIN_BYTES)
+            m.d.comb += came.empty.eq(self.i.p.empty | (BEAT_BYTES - HOST_MIN_BYTES))
 
         m.d.comb += [
             early.i.p.eq(self.i.p),
@@ -241,28 +242,28 @@ class Parse(wiring.Component):
         ]
 
         # Cycle 2: the decision, with the verdict on the ICRC and the last beat at the buffer.
-        reason, refused_data = Signal(8), Signal()
+        reason, kept, refused_data = Signal(8), Signal(), Signal()
         raw, raws = Signal(), Signal(range(RAW_MAX + 1))
         m.d.comb += raw.eq(~roce | host)
         m.d.sync += raws.eq(raws + (queue.i.valid & raw) - self.raw_done)
-        with m.If(plain != Reason.OK):
-            m.d.comb += reason.eq(plain)
-        with m.Elif(roce & ~icrc.o.p):
-            m.d.comb += reason.eq(Reason.BAD_ICRC)
-        with m.Elif(~ours):
-            m.d.comb += reason.eq(Reason.BAD_HEADER)
-        with m.Elif(~known):
-            m.d.comb += reason.eq(Reason.UNKNOWN_OPCODE)
-        with m.Elif(raw & (raws >= RAW_MAX)):
-            m.d.comb += reason.eq(Reason.NIC_BUSY)
-        with m.Elif(~queue.i.ready | lost | (~mismatch & ~buffer.fits)):
-            m.d.comb += reason.eq(Reason.BUFFER_FULL)
-        with m.Elif(mismatch):
-            m.d.comb += [refused_data.eq(is_data), reason.eq(Reason.LENGTH_MISMATCH)]
+        wrong = [
+            (plain, plain != Reason.OK),
+            (Reason.BAD_ICRC, roce & ~icrc.o.p),
+            (Reason.BAD_HEADER, ~ours),
+            (Reason.UNKNOWN_OPCODE, ~known),
+            (Reason.NIC_BUSY, raw & (raws >= RAW_MAX)),
+            (Reason.BUFFER_FULL, ~queue.i.ready | lost | (~mismatch & ~buffer.fits)),
+            (Reason.LENGTH_MISMATCH, mismatch),
+        ]
+        for why, so in reversed(wrong):
+            with m.If(so):
+                m.d.comb += reason.eq(why)
         m.d.comb += [
+            kept.eq(~Cat(so for _, so in wrong).any()),
+            refused_data.eq(mismatch & is_data & ~Cat(so for _, so in wrong[:-1]).any()),
             buffer.end.eq(decide),
-            buffer.keep.eq(reason == Reason.OK),
-            queue.i.valid.eq(decide & ((reason == Reason.OK) | refused_data)),
+            buffer.keep.eq(kept),
+            queue.i.valid.eq(decide & (kept | refused_data)),
             queue.i.p.eq(header),
             self.header_stb.eq(queue.i.valid),
             early.fate_stb.eq(decide & asked),
@@ -270,10 +271,11 @@ class Parse(wiring.Component):
             self.fate_stb.eq(early.fate_stb),
         ]
         with m.If(refused_data):
-            m.d.comb += [queue.i.p.kind.eq(RxKind.REFUSED), queue.i.p.reason.eq(reason), queue.i.p.length.eq(0)]
+            m.d.comb += [queue.i.p.kind.eq(RxKind.REFUSED), queue.i.p.reason.eq(Reason.LENGTH_MISMATCH),
+                         queue.i.p.length.eq(0)]
         m.d.sync += [
             self.count_rx_frames.eq(decide),
-            self.refuse.stb.eq(decide & (reason != Reason.OK) & ~refused_data),
+            self.refuse.stb.eq(decide & ~kept & ~refused_data),
             self.refuse.reason.eq(reason),
         ]
         return m

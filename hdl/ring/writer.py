@@ -19,6 +19,7 @@ class RingWriter(wiring.Component):
     group is under way, or within ``pace`` cycles of its beginning, waits for the next one, which goes at once when it
     is whole: so a stream of entries leaves in few and large groups, a single one without delay. Groups end at the
     multiples of ``together`` entries, so that one of 512 bytes is not cut where the ring's base is a multiple of that.
+    A group is over at the earliest in the cycle after the acceptance of its request; ``DmaWrite`` takes data later yet.
     A full ring stalls ``i``. Entries count as written, and may raise the interrupt, when both their request and their
     data were accepted: they must go straight to ``DmaWrite``, so that the interrupt is ordered behind the entries.
 
@@ -117,7 +118,7 @@ class RingWriter(wiring.Component):
         taken = Signal()
         m.d.comb += [
             taken.eq(self.o_data.valid & self.o_data.ready),
-            settled.eq((~self.o_request.valid | self.o_request.ready) & ((left == 0) | (taken & (left == 1)))),
+            settled.eq(~self.o_request.valid & ((left == 0) | (taken & (left == 1)))),
             start.eq(~running & self.enable & settled & ~waiting.o.valid),
             self.full.eq(~running | (used == ring.size)),
             self.half.eq(~running | (used >= ring.size >> 1)),

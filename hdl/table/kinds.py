@@ -8,6 +8,8 @@ from ..layouts import mr_entry, qp_entry
 from ..params import exact_log2
 from .entry import EntryTable, read_port, write_port
 
+ULTRA_RAM_DEPTH = 4096      # rows of one
+
 
 @dataclass(frozen=True)
 class TableKind:
@@ -19,18 +21,15 @@ class TableKind:
         Name of the parameter that says how many.
     shape : callable(params)
         Shape of an entry.
-    ultra : bool
-        It is so deep that it belongs into UltraRAM.
     """
 
     entries: str
     shape: Callable
-    ultra: bool = False
 
     def memory(self, params, *, readers):
-        """The table itself: an :class:`EntryTable`."""
-        return EntryTable(depth=getattr(params, self.entries), shape=self.shape(params), readers=readers,
-                          ultra=self.ultra)
+        """The table itself: an :class:`EntryTable`, which lies in UltraRAM if it fills one at least."""
+        depth = getattr(params, self.entries)
+        return EntryTable(depth=depth, shape=self.shape(params), readers=readers, ultra=depth >= ULTRA_RAM_DEPTH)
 
     def read_port(self, params):
         """Signature of a read port, seen from the reader."""
@@ -46,4 +45,4 @@ QP_TABLE = TableKind("qps", qp_entry)
 # The first level of translation, from key to range and permission; zero is no MR.
 MR_TABLE = TableKind("mrs", lambda params: mr_entry())
 # The second level: physical addresses divided by 4096, one per 4 KiB or 2 MiB page of an MR.
-PAGE_TABLE = TableKind("ptes", lambda params: PTE_PAGE_BITS, ultra=True)
+PAGE_TABLE = TableKind("ptes", lambda params: PTE_PAGE_BITS)
