@@ -8,6 +8,11 @@ NODE_ENCODINGS = ("LIST", "RUNS", "BITMAP")
 REPORTS_TOGETHER = 8      # Meta Reports in one write: 512 bytes, the payload that hosts commonly allow
 REPORT_PACE = 32          # cycles between such writes that are not whole: at 64 million reports a second all are
 STATUS_PACE = 64          # cycles between writes of the status block
+# Early drop of the receive room: from so many waiting packets or eighths of the payload buffer on data packets that
+# come for the first time are dropped, until fewer than so many wait. What is above is for what is sent again, for
+# probes and for control frames; the distance makes losses come in runs, of which a node holds many.
+SHED_FROM, SHED_UNTIL = 40, 12
+SHED_FROM_EIGHTHS, SHED_UNTIL_EIGHTHS = 5, 3
 # Descriptors and reads in flight for 77 million messages of 64 bytes a second, when a read takes 1 µs.
 DEEP = {"ring_prefetch": 128, "bulk_tags": 128, "line_tags": 64}
 

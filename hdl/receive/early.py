@@ -32,6 +32,10 @@ class Early(wiring.Component):
         Of the newest frame whose first beat came before this cycle.
     give_up : In(1)
         The frame that is arriving now is lost, if it is one of those that are asked for.
+    shed : In(1)
+        Data packets that come for the first time are lost. Looked at when a packet's request would be offered.
+    level : Out(range(DEPTH + 1))
+        Requests that wait for the translation.
     asked, lost : Out(1)
         Of a frame, :data:`SAID` cycles after its last beat: its translation was asked for; there was no room, or it
         was given up.
@@ -50,6 +54,8 @@ class Early(wiring.Component):
             "first": In(1),
             "kind": In(FrameType),
             "give_up": In(1),
+            "shed": In(1),
+            "level": Out(range(DEPTH + 1)),
             "asked": Out(1),
             "lost": Out(1),
             "fate_stb": In(1),
@@ -77,8 +83,10 @@ class Early(wiring.Component):
 
         fields = headers(self.kind, Cat(held, self.i.p.data))
         wanted = self.kind.roce & (self.kind.data | self.kind.probe | self.kind.for_driver)
+        shed = self.shed & self.kind.data & ~self.kind.retransmission
         m.d.comb += [
-            requests.i.valid.eq(ask & wanted),
+            self.level.eq(requests.level),
+            requests.i.valid.eq(ask & wanted & ~shed),
             requests.i.p.key.eq(fields["rkey"]),
             requests.i.p.va.eq(fields["va"]),
             requests.i.p.qpn.eq(fields["dest_qp"]),
@@ -89,7 +97,7 @@ class Early(wiring.Component):
             fates.i.payload.eq(self.keep),
         ]
         with m.If(ask):
-            m.d.sync += [self.asked.eq(self.ask_stb), self.lost.eq(wanted & ~requests.i.ready),
+            m.d.sync += [self.asked.eq(self.ask_stb), self.lost.eq(wanted & (shed | ~requests.i.ready)),
                          arriving.eq(~alone & ~self.i.p.last)]
         with m.Elif(self.i.valid & self.i.p.last):
             m.d.sync += arriving.eq(0)

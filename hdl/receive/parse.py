@@ -10,6 +10,7 @@ from ..counting import Refusal, count_outputs
 from ..icrc import Icrc
 from ..interfaces import Network
 from ..layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, HOST_QPNS, PAYLOAD_MAX, Beat, RxHeader, RxKind
+from ..params import SHED_FROM, SHED_FROM_EIGHTHS, SHED_UNTIL, SHED_UNTIL_EIGHTHS, exact_log2
 from ..stream import Fifo
 from ..table.translate import TranslateRequest
 from .align import SKIPPED, Align, Cut
@@ -40,6 +41,11 @@ class Parse(wiring.Component):
     its ICRC are known: its header 8 cycles after its last beat, its payload one cycle later.
     A frame for which the buffer has no space is dropped whole. What a packet may do is asked as soon as its headers
     are here: see :class:`~weft.hdl.receive.early.Early`.
+
+    When what follows does not keep up, new data packets are dropped before there is no space, by their first beats:
+    from ``SHED_FROM`` waiting headers or requests on, or ``SHED_FROM_EIGHTHS`` of the buffer, until fewer than
+    ``SHED_UNTIL`` and ``SHED_UNTIL_EIGHTHS`` are left. So there is room for retransmissions, probes and control frames,
+    and what was lost comes back while the load lasts; and losses come in runs, not one by one.
 
     A frame that is not IPv4 (without options and fragments) to UDP port 4791 is RAW. Of the others, packets for one of
     the ``host_qpns`` become RAW with ``host``, whatever they ask for; they may be shorter than those of the card, and
@@ -131,6 +137,14 @@ class Parse(wiring.Component):
         # What is padded has empty = BEAT_BYTES - MIN_FRAME_BYTES: only the bits that are set in addition wait for that.
         with m.If(came_first & padded(self.i.p)):
             m.d.comb += came.empty.eq(self.i.p.empty | (BEAT_BYTES - HOST_MIN_BYTES))
+
+        eighths = buffer.used >> (exact_log2(self.params.rx_buffer_beats) - 3)
+        many, few = Signal(), Signal()      # of a cycle ago
+        m.d.sync += [
+            many.eq((queue.level >= SHED_FROM) | (early.level >= SHED_FROM) | (eighths >= SHED_FROM_EIGHTHS)),
+            few.eq((queue.level < SHED_UNTIL) & (early.level < SHED_UNTIL) & (eighths < SHED_UNTIL_EIGHTHS)),
+            early.shed.eq(many | (early.shed & ~few)),
+        ]
 
         m.d.comb += [
             early.i.p.eq(self.i.p),

@@ -30,6 +30,8 @@ class RevocableBuffer(wiring.Component):
         With ``end``: the frame becomes readable; otherwise it is taken back. Low unless ``fits``.
     fits : Out(1)
         Every beat of the frame so far, this cycle's included, has space. Combinational from ``i``.
+    used : Out(range(depth + 1))
+        Beats of committed frames that were not fetched yet, a cycle ago.
     o : Out(stream.Signature(Beat))
     """
 
@@ -41,6 +43,7 @@ class RevocableBuffer(wiring.Component):
             "end": In(1),
             "keep": In(1),
             "fits": Out(1),
+            "used": Out(range(self.depth + 1)),
             "o": Out(stream.Signature(Beat)),
         })
 
@@ -80,6 +83,7 @@ class RevocableBuffer(wiring.Component):
             self.o.p.last.eq(read.data.last),
         ]
         m.d.sync += fetched.eq(fetched + read.en)
+        m.d.sync += self.used.eq(committed - fetched)
         with m.If(~self.o.valid | self.o.ready):
             m.d.sync += self.o.valid.eq(read.en)
         return m

@@ -3,6 +3,7 @@
 from collections import deque
 
 from weft.hdl import abi
+from weft.hdl.params import SHED_FROM_EIGHTHS, SHED_UNTIL_EIGHTHS
 
 from ..functional.receive_path import ReceivePath
 from ..functional.report_merge import ReportMerge
@@ -39,6 +40,7 @@ class TimedReceivePath(ReceivePath):
         self._window_free = 0.0     # when the window is done with what it does
         self._behind = deque()      # frames that wait for that
         self._waiting, self._beats = deque(), 0     # frames that wait for space in the report ring, and their beats
+        self._sheds_until = 0.0     # when little enough will wait, if nothing more comes, that new packets are taken
         self.ticket = 0         # of the newest packet
         self.reporter = Reporter(card)
         self._builder_free = 0.0        # when the node builder is done with what it does
@@ -89,8 +91,8 @@ class TimedReceivePath(ReceivePath):
     def _judge(self, frame):
         self._window_free = self.card.loop.now_ns + WINDOW
         beats = -(-len(frame) // BEAT_BYTES)
-        behind = self.card.pcie.writes.behind_ns * self.card.line_gbps / 8 / BEAT_BYTES
-        if self._beats + behind + beats > self.card.params.rx_buffer_beats:
+        waiting = self._beats + self.card.pcie.writes.behind_ns * self.card.line_gbps / 8 / BEAT_BYTES
+        if waiting + beats > self.card.params.rx_buffer_beats or self._sheds(waiting) and self._is_new(frame):
             self.card.counters["rx_frames"] += 1
             self.card.refuse(Reason.BUFFER_FULL)
         elif self._waiting or self._stuck():
@@ -98,6 +100,21 @@ class TimedReceivePath(ReceivePath):
             self._beats += beats
         else:
             super().receive(frame)
+
+    def _sheds(self, waiting):
+        """Whether new packets are dropped, so many beats being in the buffer. See ``hdl/receive/parse.py``, which looks
+        at the number of packets as well."""
+        now, eighth = self.card.loop.now_ns, self.card.params.rx_buffer_beats / 8
+        above = waiting - SHED_UNTIL_EIGHTHS * eighth
+        if waiting < SHED_FROM_EIGHTHS * eighth and (above < 0 or now >= self._sheds_until):
+            return False
+        self._sheds_until = now + above * BEAT_BYTES * 8 / self.card.line_gbps
+        return True
+
+    def _is_new(self, frame):
+        """A data packet that is not sent again."""
+        header, _ = self._parse(frame)
+        return header.kind == "DATA" and not header.retransmission
 
     def _parse(self, frame):
         if isinstance(frame, bytes):
@@ -114,6 +131,8 @@ class TimedReceivePath(ReceivePath):
             frame = self._waiting.popleft()
             self._beats -= -(-len(frame) // BEAT_BYTES)
             super().receive(frame)
+        if not self._waiting:
+            self._sheds_until = 0.0
 
     # ------------------------------------------------------------------------------------- what is written
 

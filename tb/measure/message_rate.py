@@ -11,8 +11,7 @@ round trip. Applications wait for completions, sixteen at a time, and the driver
   rings of 4096 entries.
 - ``inline_...``: the same with the payload in the descriptors, of which each message takes two entries.
 - ``read_requests_...``: reads of the sender's host memory in these, divided by the messages.
-- ``overload_...``: the same to a host whose report ring has 64 entries, of which it can take no more than it empties:
-  what it gets of all that the wire can carry, and what is sent again.
+- ``overload_...``: to a host that cannot keep up, see :mod:`~weft.tb.measure.overload`.
 """
 
 import json
@@ -26,9 +25,9 @@ from cocotb.triggers import gather
 
 from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
 from weft.driver.terms.enums import MTU
-from weft.hdl import abi
 from weft.hdl.params import DEEP, preset
 from weft.tb.flow.simulate import simulate
+from weft.tb.measure import overload
 from weft.tb.measure.benchmark import CARDS, Row
 from weft.tb.measure.line_rate import (
     PEER,
@@ -91,13 +90,12 @@ class Stream:
 
 
 STREAMS = (Stream("small", "ab"),)
-DEEP_WINDOW, DEEP_MESSAGES, DEEP_LOG2, SMALL_LOG2 = 1000, 6400, 12, 6
+DEEP_WINDOW, DEEP_MESSAGES, DEEP_LOG2 = 1000, 6400, 12
 DEEP_STREAMS = (Stream("tx", "a", DEEP_WINDOW, DEEP_MESSAGES), Stream("both_ways", "ab", DEEP_WINDOW, DEEP_MESSAGES),
                 Stream("rx_64", "a", DEEP_WINDOW, DEEP_MESSAGES, 64),
                 Stream("rx_each", "a", DEEP_WINDOW, DEEP_MESSAGES, 1),
                 Stream("inline", "a", DEEP_WINDOW, DEEP_MESSAGES, inline=True))
 STRADDLE_STREAMS = tuple(replace(stream, name=f"{stream.name}_straddle") for stream in DEEP_STREAMS[:2])
-OVERLOAD_STREAMS = (Stream("overload", "a", DEEP_WINDOW, DEEP_MESSAGES),)
 
 
 class MessageLab(Lab):
@@ -184,7 +182,7 @@ async def messages(dut):
     settings = json.loads(os.environ[VARIABLE])
     bench = MessageLab(dut, settings, straddle=settings["straddle"])
     for side, log2 in settings["ring_log2"].items():
-        bench.ring_log2[side] = {ring: log2[ring is abi.Ring.META_REPORT] for ring in abi.Ring}
+        bench.ring_log2[side] = log2
     await bench.start()
     if settings["large"]:
         await bench.large()
@@ -194,8 +192,7 @@ async def messages(dut):
     Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(bench.figures))
 
 
-def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, ring_log2=(8, 8), reports_log2=None,
-                 progress, seed=1):
+def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, ring_log2=(8, 8), progress, seed=1):
     """Run the bench; its figures: ``"large"`` unless left out, and those of each stream by name.
 
     Parameters
@@ -206,15 +203,10 @@ def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, rin
         Cards with straddle.
     ring_log2 : (int, int)
         Of the rings' depths, of A and B.
-    reports_log2 : int or None
-        Of the depth of B's report ring, if it is another.
     """
     card = preset(PRESET).with_(straddle=straddle, **(DEEP if deep else {}))
-    log2 = {side: (one, one) for side, one in zip(SIDES, ring_log2, strict=True)}
-    if reports_log2 is not None:
-        log2["b"] = (ring_log2[1], reports_log2)
-    settings = {"streams": [vars(stream) for stream in streams], "large": large, "ring_log2": log2,
-                "straddle": straddle, "progress": str(progress)}
+    settings = {"streams": [vars(stream) for stream in streams], "large": large, "straddle": straddle,
+                "ring_log2": dict(zip(SIDES, ring_log2, strict=True)), "progress": str(progress)}
     run = simulate(verilog=two_cards_text(card), top=TOP, name=f"two-cards-{PRESET}", cases=__file__,
                    sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
     return json.loads((run / "figures.json").read_text())
@@ -223,15 +215,14 @@ def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, rin
 def measure(progress):
     """The rows."""
     figures = run_messages(progress=progress)
-    for streams, reports in ((DEEP_STREAMS, DEEP_LOG2), (OVERLOAD_STREAMS, SMALL_LOG2), (STRADDLE_STREAMS, DEEP_LOG2)):
+    for streams in (DEEP_STREAMS, STRADDLE_STREAMS):
         figures |= run_messages(streams, large=False, deep=True, straddle=streams is STRADDLE_STREAMS,
-                                ring_log2=(DEEP_LOG2, DEEP_LOG2), reports_log2=reports, progress=progress)
+                                ring_log2=(DEEP_LOG2, DEEP_LOG2), progress=progress)
     large, both = figures["large"], figures["small"]
     of_large = f"messages of {LARGE_BYTES >> 10} KiB one way on {LARGE_QPS} QPs, {LARGE_WINDOW} in flight on each; "
     of_small = f"messages of {SMALL_BYTES} bytes on one QP, {STREAMS[0].window} in flight; "
     of_deep = (f"messages of {SMALL_BYTES} bytes on one QP, {DEEP_WINDOW} in flight, tags and descriptors as in basic, "
                f"rings of {1 << DEEP_LOG2} entries; ")
-    of_overload = f"one way, {of_deep}but {1 << SMALL_LOG2} of the receiver's reports; {CONDITIONS}"
     rows = [
         Row("mmio_per_message", "", large["mmio"], at_most=MMIO_PER_MESSAGE, conditions=of_large + CONDITIONS),
         Row("mmio_per_small_message", "", both["mmio"], at_most=MMIO_PER_SMALL_MESSAGE,
@@ -254,8 +245,7 @@ def measure(progress):
         *[Row(f"read_requests_per_{name}_message", "", figures[stream]["reads"],
               conditions=f"one way, {'inline, ' * (stream != 'tx')}{of_deep}{CONDITIONS}")
           for name, stream in (("small", "tx"), ("inline", "inline"))],
-        Row("overload_goodput_mpps", "M/s", figures["overload"]["mpps"], conditions=of_overload),
-        Row("overload_sent_again", "per message", figures["overload"]["again"], conditions=of_overload),
+        *overload.rows(progress),
         Row("waits_per_small_message", "", both["waits"], conditions=f"both ways, {of_small}{CONDITIONS}"),
         Row("waits_per_message", "", large["waits"], conditions=of_large + CONDITIONS),
         Row("mmio_per_message_payload_gbps", "Gb/s", large["gbps"], conditions=of_large + CONDITIONS),

@@ -2,6 +2,7 @@
 its QP's. All others are Python's."""
 
 from weft.hdl import abi, wire
+from weft.hdl.params import SHED_UNTIL_EIGHTHS
 
 from ...machine_code import compiled, inlined
 from ..receive import ASK_PACE, TRANSLATION, WINDOW
@@ -136,7 +137,7 @@ def judge(t, c, handle):
     work, now, length = w.work[found.work], w.g[0].now, found.length
     if card.slow or work.odd or work.retransmit or (found.last and work.ack_req) or length == 0:
         return False
-    if behind(w, c) * card.gbps / 8 / BEAT_BYTES + -(-found.bytes // BEAT_BYTES) > card.rx_beats:
+    if 8 * (behind(w, c) * card.gbps / 8 / BEAT_BYTES) >= SHED_UNTIL_EIGHTHS * card.rx_beats:
         return False
     if (card.mac and card.mac != work.dst_mac) or (card.ip and card.ip != work.dst_ip):
         return False

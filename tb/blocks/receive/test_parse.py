@@ -12,10 +12,10 @@ from cocotb.triggers import ClockCycles, ReadOnly, RisingEdge
 
 from weft.hdl import wire
 from weft.hdl.abi import HOST_QPNS, AccessFlag, Reason, is_host_qpn
-from weft.hdl.layouts import LENGTH_WIDTH, RxHeader, RxKind
-from weft.hdl.params import preset
+from weft.hdl.layouts import BEAT_BYTES, LENGTH_WIDTH, RxHeader, RxKind
+from weft.hdl.params import SHED_FROM, SHED_FROM_EIGHTHS, SHED_UNTIL, SHED_UNTIL_EIGHTHS, preset
 from weft.hdl.receive.early import DEPTH
-from weft.hdl.receive.parse import RAW_MAX, Parse
+from weft.hdl.receive.parse import HEADER_DEPTH, RAW_MAX, Parse
 from weft.hdl.table.translate import TranslateRequest
 from weft.model.functional.parse import KINDS, parse
 from weft.tb.blocks.receive.frames import IP, MAC, PEER_MAC, edit, roce, seal
@@ -26,6 +26,7 @@ from weft.tb.flow.stream import StreamSink, StreamSource
 
 PARAMS = preset("test").with_(rx_buffer_beats=256)
 LATENCY = 8
+UNDECIDED = 5                   # small packets that are asked for and whose headers do not wait yet
 FAST = os.environ.get("WEFT_SIM") == "verilator"
 FRAMES = 400 if FAST else 72
 STEP = 1 if FAST else 5         # of the lengths tried
@@ -384,6 +385,88 @@ async def overflow(dut):
     frame = data_frame(rng, 1000)
     bench.send(frame)
     await expect(bench, [(frame, False)])
+
+
+async def shed_in(bench, frames):
+    """Send frames back to back, as long as nothing is taken; how many of each kind stay."""
+    before = len(bench.refused)
+    for frame in frames:
+        bench.send(frame)
+    await bench.settle()
+    await ClockCycles(bench.dut.clk, 4)
+    assert set(bench.refused[before:]) <= {Reason.BUFFER_FULL}
+    return len(frames) - len(bench.refused) + before
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def new_packets_are_shed(dut):
+    """When many packets wait, new ones are dropped, until few do; all others come as long as there is room."""
+    rng, bench = await start(dut)
+
+    def new(psn):
+        opcode = rng.choice(sorted(wire.DATA_OPCODES - wire.RETX_OPCODES))
+        return roce(opcode, payload=rng.randbytes(64), psn=psn)
+
+    def other(psn):
+        opcode = rng.choice([*sorted(wire.RETX_OPCODES), wire.Opcode.PROBE, *sorted(wire.DRIVER_OPCODES)])
+        payload = rng.randbytes(64) if opcode in wire.RETX_OPCODES or opcode == wire.Opcode.LOSS_REPORT else b""
+        return roce(opcode, payload=payload, psn=psn, rsn=psn)
+
+    bench.header.pause = bench.payload.pause = 1.0
+    await ClockCycles(dut.clk, 2)
+    first = [new(psn) for psn in range(2 * SHED_FROM)]
+    kept = await shed_in(bench, first)
+    assert SHED_FROM <= kept <= SHED_FROM + UNDECIDED, kept
+    room = HEADER_DEPTH - kept
+    assert await shed_in(bench, [other(1000 + psn) for psn in range(room)]) == room
+    assert await shed_in(bench, [other(1000 + psn) for psn in range(room, 2 * room)]) == 0
+    bench.refused.clear()
+
+    # A few are taken, then another one comes: it is dropped unless fewer than SHED_UNTIL wait.
+    taken, waiting, sent = 0, HEADER_DEPTH, []
+    while waiting >= SHED_UNTIL:
+        bench.header.pause = 0.9
+        await bench.header.recv()
+        taken += 1
+        bench.header.pause = 1.0
+        await ClockCycles(dut.clk, 4)
+        while bench.header.recv_nowait() is not None:
+            taken += 1
+        waiting = HEADER_DEPTH - taken
+        sent.append(new(2000 + waiting))
+        assert await shed_in(bench, sent[-1:]) == (waiting < SHED_UNTIL), waiting
+    assert len(sent) > HEADER_DEPTH - SHED_UNTIL - 10, "too many were taken at once"
+    bench.refused.clear()
+    bench.header.pause = bench.payload.pause = 0.1
+    await bench.header.recv_many(waiting)
+    compare(await bench.header.recv(), parse(sent[-1], mac=MAC, ip=IP)[0])
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def large_packets_are_shed(dut):
+    """The same by what the payload buffer holds."""
+    rng, bench = await start(dut)
+    bench.payload.pause = 1.0
+    await ClockCycles(dut.clk, 2)
+    eighth, each = PARAMS.rx_buffer_beats // 8, 1024 // BEAT_BYTES
+
+    def new():
+        return roce(wire.Opcode.WRITE_ONLY, payload=rng.randbytes(1024))
+
+    kept = await shed_in(bench, [new() for _ in range(PARAMS.rx_buffer_beats // each)])
+    held = lambda: kept * each - bench.payload.received - 1     # noqa: E731 - one beat was fetched
+    assert SHED_FROM_EIGHTHS * eighth <= held() < SHED_FROM_EIGHTHS * eighth + 2 * each
+    assert await shed_in(bench, [roce(wire.Opcode.RETX_WRITE, payload=bytes(1024))]) == 1
+    kept += 1
+    while (before := held()) >= SHED_UNTIL_EIGHTHS * eighth:
+        assert await shed_in(bench, [new()]) == 0, before
+        bench.payload.pause = 0.9
+        while held() > before - each:
+            await RisingEdge(dut.clk)
+        bench.payload.pause = 1.0
+        await ClockCycles(dut.clk, 4)
+    assert await shed_in(bench, [new()]) == 1
+    bench.refused.clear()
 
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
