@@ -140,17 +140,17 @@ class Skid(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         spare = Signal(self.shape)
-        spare_valid = Signal()
+        empty = Signal(init=1)      # nothing is in `spare`; as it is, it is `ready`
         free = Signal()
-        m.d.comb += [free.eq(~self.o.valid | self.o.ready), self.i.ready.eq(~spare_valid)]
+        m.d.comb += [free.eq(~self.o.valid | self.o.ready), self.i.ready.eq(empty)]
         with m.If(free):
-            m.d.sync += self.o.valid.eq(spare_valid | self.i.valid)
-            with m.If(spare_valid):
-                m.d.sync += [self.o.payload.eq(spare), spare_valid.eq(0)]
+            m.d.sync += self.o.valid.eq(~empty | self.i.valid)
+            with m.If(~empty):
+                m.d.sync += [self.o.payload.eq(spare), empty.eq(1)]
             with m.Else():
                 m.d.sync += self.o.payload.eq(self.i.payload)
-        with m.Elif(self.i.valid & self.i.ready):
-            m.d.sync += [spare.eq(self.i.payload), spare_valid.eq(1)]
+        with m.Elif(self.i.valid & empty):
+            m.d.sync += [spare.eq(self.i.payload), empty.eq(0)]
         return m
 
 

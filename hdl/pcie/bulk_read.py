@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..layouts import BEAT_BYTES, Beat, DmaRequest
-from ..logic import one_hot
+from ..logic import above, one_hot
 from ..params import exact_log2
 from ..stream import Fifo, PipelineRegister
 from .gather import Gather
@@ -120,7 +120,7 @@ class BulkReader(wiring.Component):
         row_end, total = Signal(7), Signal(7)
         m.d.comb += [
             step.eq(active & (~read_valid | gather.i.ready)),
-            final.eq(span <= BEAT_BYTES),
+            final.eq(~above(span, BEAT_BYTES)),
             load.eq((~active | (step & final)) & records.o.valid & done.bit_select(head, 1)),
             records.o.ready.eq(load),
             released.eq(step & final),

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..layouts import BEAT_BITS, BEAT_BYTES, Beat
+from ..logic import above
 from ..stream import Skid
 from .rotate import Rotate
 
@@ -57,8 +58,8 @@ class Gather(wiring.Component):
         m.d.comb += [
             merged.eq(Cat(Mux(now.fill > j, kept.word_select(j, 8), rotate.o.p.data.word_select(j, 8))
                           for j in range(BEAT_BYTES))),
-            spill.eq(now.end & (now.total > BEAT_BYTES)),
-            emit.eq(now.end | (now.total >= BEAT_BYTES)),
+            spill.eq(now.end & above(now.total, BEAT_BYTES)),
+            emit.eq(now.end | above(now.total, BEAT_BYTES - 1)),
             bad.eq(now.error | error),
             rotate.o.ready.eq(~rest & (skid.i.ready | ~emit)),
         ]
