@@ -1,6 +1,6 @@
 """How many nodes of every list were linked and not fetched yet, and where one begins."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -24,7 +24,8 @@ def ahead_row(params):
 class AheadTable(wiring.Component):
     """Nodes linked ahead of the card, of every QP: link doorbells add, fetched nodes take away.
 
-    Takes one doorbell per cycle, always; a step when there is none. A doorbell of another generation than the QP's,
+    Takes one doorbell per cycle, always; a step when there is none, nor was one for its QP in the cycle before: a step
+    goes with what the last doorbell told. A doorbell of another generation than the QP's,
     of no QP, or of a QPN beyond the table, is ignored. The count stops at its largest value: a driver cannot have
     linked more nodes than there are blocks. A doorbell that finds none ahead says where the list goes on, for the
     node before may be gone; a step ends that. A row can be read two cycles after a doorbell or step.
@@ -73,32 +74,33 @@ class AheadTable(wiring.Component):
         m.submodules.doorbell = doorbell = DoorbellCheck(self.params)
         wiring.connect(m, doorbell.qp, wiring.flipped(self.qp))
 
-        creating, stepping, back = Signal(), Signal(), Signal()
+        asked, creating, stepping, back = Signal(), Signal(), Signal(), Signal()
         nodes, block, count = Signal(8), Signal(bits), check.data.count
         m.d.comb += [
             doorbell.stb.eq(self.post_stb), doorbell.qpn.eq(self.post_qpn),
             doorbell.generation.eq(self.post_generation), check.en.eq(1),
             self.create_done.eq(self.create_stb & ~self.post_stb),
-            self.step.ready.eq(~self.post_stb & ~self.create_stb),
+            self.step.ready.eq(~self.post_stb & ~self.create_stb & ~(asked & (write.addr == self.step.p.qpn))),
             check.addr.eq(Mux(self.post_stb, self.post_qpn, Mux(self.create_stb, self.create_qpn, self.step.p.qpn))),
         ]
         m.d.sync += [
-            creating.eq(self.create_done), stepping.eq(self.step.valid & self.step.ready), back.eq(self.step.p.back),
-            nodes.eq(self.post_nodes), write.addr.eq(check.addr),
+            asked.eq(self.post_stb), creating.eq(self.create_done), stepping.eq(self.step.valid & self.step.ready),
+            back.eq(self.step.p.back), nodes.eq(self.post_nodes), write.addr.eq(check.addr),
             block.eq(Mux(self.post_block[bits:].any(), stray(self.params), self.post_block)),
         ]
         more = Signal(bits + 1)
+        # Which of the three it is is known early, whether the doorbell is a good one is not.
         m.d.comb += [
             self.took.eq(doorbell.good), self.took_qpn.eq(write.addr), self.took_nodes.eq(nodes),
             more.eq(count + nodes),
             write.en.eq(self.took | creating | stepping),
         ]
-        with m.If(self.took):
-            m.d.comb += [write.data.count.eq(Mux(more[bits], (1 << bits) - 1, more)),
+        with m.If(asked):
+            m.d.comb += [write.data.count.eq(more[:bits] | more[bits].replicate(bits)),
                          write.data.begins.eq(check.data.begins | (count == 0)),
                          write.data.first.eq(Mux(count == 0, block, check.data.first))]
         with m.Elif(stepping):
-            m.d.comb += write.data.count.eq(Mux(back, count + 1, count - 1))
+            m.d.comb += write.data.count.eq(count + Cat(1, (~back).replicate(bits - 1)))
         for k in range(self.readers):
             port = memory.read_port()
             m.d.comb += [port.en.eq(self.read_en[k]), port.addr.eq(self.read_index[k]), self.read_data[k].eq(port.data)]

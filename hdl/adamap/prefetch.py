@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from .. import abi
 from ..counting import count_outputs
 from ..layouts import REPORT_EVENT, LineData, LineRequest, QpRef, Report
+from ..logic import above
 from ..params import CardParams
 from ..table.kinds import QP_TABLE
 from .ahead import ahead_row, ahead_step
@@ -88,6 +89,7 @@ class Prefetch(wiring.Component):
         A list changed.
     waiting_qpn, waiting : Out, In
     exclusive, granted : Out(1), In(1)
+        As :class:`~weft.hdl.adamap.matcher.Matcher` has them.
     o_force : Out(stream.Signature(QpRef))
     o_line, i_line
     o_report : Out(stream.Signature(Report))
@@ -161,32 +163,35 @@ class Prefetch(wiring.Component):
         victim, misses = Signal.like(cache.peek_index), Signal(range(patience + 1))
         sparing = Signal()                  # `victim` is not the first node of its list
         entry, taken = Signal.like(cache.free_index), Signal()      # for the block that is looked at
-        looked_at = Signal(data.StructLayout({"valid": 1, "touched": 1, "node": Record}))   # at `victim`
-        choosing, evicting = Signal(), Signal()     # in CHOOSE; in EVICT and TAKE_BACK
+        # At `victim`; `waiting`: a header of its list does.
+        looked_at = Signal(data.StructLayout({"valid": 1, "touched": 1, "waiting": 1, "node": Record}))
+        latching, evicting = Signal(), Signal()     # in LATCH; in EVICT and TAKE_BACK
         depth, watermark = Signal(range(2 * entries + 1)), Signal(range(2 * entries + 1))
         line = Signal(58)                   # address of the block
         fetch, node = fetches.fetch, fetches.node
         slot = Signal(range(fetch_slots(p)))
         part = Signal(range(LINES))         # which block of a read is looked at
         lines = Signal(range(LINES + 1))    # blocks to read
+        ahead = Signal(range(LINES + 2))    # nodes that are ahead, or more than a read fetches
         within = Signal(range(LINES + 1))   # blocks to the end of the extent
         page_left = Signal(range(LINES + 1))
         other = Signal()                    # the list does not go on with the block; a cycle late
         outrun = Signal()                   # a doorbell of the QP came since its row was read
         given_up = Signal()                 # what is left of the read is not wanted
+        final = Signal()                    # the block is the read's last one
         reason = Signal(8)
         m.d.comb += [
             fetches.slot.eq(slot), fetches.part.eq(part), fetches.qpn[0].eq(qpn), fetches.qpn[1].eq(op.qpn),
             fetches.start.qpn.eq(qpn), fetches.start.generation.eq(generation),
             fetches.start.block.eq(block), fetches.start.lines.eq(lines),
-            fetches.start.all.eq(lines == self.ahead.count),
+            fetches.start.all.eq(lines == ahead),
             read.addr.eq(qpn),
             write.addr.eq(qpn),
             after.eq(gone),
             self.row_index.eq(qpn),
             self.qp.index.eq(qpn),
             self.step.p.qpn.eq(qpn),
-            self.waiting_qpn.eq(Mux(choosing, looked_at.node.qpn[:len(qpn)], qpn)),
+            self.waiting_qpn.eq(Mux(latching, qpn, cache.peek.qpn[:len(qpn)])),
             self.exclusive.eq(evicting), self.step.p.back.eq(evicting),
             again.payload.eq(qpn),
             cache.peek_index.eq(victim),
@@ -201,10 +206,10 @@ class Prefetch(wiring.Component):
         wake, waked, waked_qpn = Signal(), Signal(), Signal.like(qpn)     # two cycles late: by then all has changed
         m.d.sync += [waked.eq(wake), waked_qpn.eq(qpn), self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
         live = Signal()
-        cached, ahead = cache.cached, self.ahead.count
+        cached = cache.cached
         m.d.comb += cache.qpn.eq(qpn)
         m.d.sync += [depth.eq(at_most(2 * entries, self.prefetch_depth)),
-                     watermark.eq(at_most(2 * entries, self.prefetch_watermark)), choosing.eq(0)]
+                     watermark.eq(at_most(2 * entries, self.prefetch_watermark)), latching.eq(0)]
         wanted = Signal()
         m.d.comb += wanted.eq(
             live & ~busy & (ahead != 0)
@@ -224,7 +229,7 @@ class Prefetch(wiring.Component):
         m.d.comb += may_take.eq(cache.free & (few | (cache.free_count > reserve)))
         with m.If(found_none):      # no entry for a node
             m.d.sync += [looked_at.valid.eq(cache.peek_valid), looked_at.touched.eq(cache.peek_touched),
-                         looked_at.node.eq(cache.peek)]
+                         looked_at.waiting.eq(self.waiting), looked_at.node.eq(cache.peek)]
             with m.If(waiting & (misses != patience)):
                 m.d.sync += misses.eq(misses + 1)
         m.submodules.check = check = NodeCheck()
@@ -232,8 +237,10 @@ class Prefetch(wiring.Component):
         m.d.sync += [found.eq(find(m, p, self.extent_base, self.extent_lines, node.next_line, name="pointed_at")),
                      ends.eq(node.next_line == 0)]
         posted, more = Signal(), Signal()       # a doorbell of the QP comes; there is more than this node
-        m.d.comb += [posted.eq(self.post_stb & (self.post_qpn == qpn)), more.eq((ahead != part + 1) | outrun | posted)]
-        m.d.sync += outrun.eq(outrun | posted)
+        # A node does not land in the cycle of a doorbell of its QP: `step` waits.
+        m.d.comb += posted.eq(self.post_stb & (self.post_qpn == qpn))
+        m.d.sync += [outrun.eq(outrun | posted), more.eq((ahead != part + 1) | outrun | posted),
+                     final.eq(part + 1 == fetch.lines)]
         m.d.comb += [check.node.eq(node), check.qpn.eq(qpn), check.generation.eq(fetch.generation),
                      check.follows.eq(cache.follows)]
 
@@ -260,7 +267,7 @@ class Prefetch(wiring.Component):
                 m.next = "READ"
             with m.State("READ"):
                 m.d.comb += [read.en.eq(1), self.row_en.eq(1), self.qp.en.eq(1)]
-                m.d.sync += outrun.eq(posted)
+                m.d.sync += [outrun.eq(posted), latching.eq(1)]
                 m.next = "LATCH"
             with m.State("LATCH"):  # checks the pointer
                 pointed = Signal(p.block_bits)
@@ -275,6 +282,7 @@ class Prefetch(wiring.Component):
                     line.eq(at), inside.eq((offset < size) & (pointed < strayed)),
                     within.eq(at_most(LINES, (size - offset)[:32])),
                     page_left.eq(at_most(LINES, PAGE_LINES - at[:6])),
+                    ahead.eq(Mux(above(self.ahead.count, LINES), LINES + 1, self.ahead.count)),
                 ]
                 with m.Switch(job):
                     with m.Case(LOOK):
@@ -294,7 +302,7 @@ class Prefetch(wiring.Component):
                         m.d.comb += [write.en.eq(1), work.forget_en.eq(1), work.forget_qpn.eq(qpn)]
                         m.d.comb += after.eq(strayed)
                     with m.Case(ControlKind.QUERY):
-                        m.d.sync += [self.query_ahead.eq(ahead), self.query_cached.eq(cached)]
+                        m.d.sync += [self.query_ahead.eq(self.ahead.count), self.query_cached.eq(cached)]
                     with m.Default():
                         m.d.comb += [
                             write.en.eq(1),
@@ -332,7 +340,6 @@ class Prefetch(wiring.Component):
                     m.d.comb += [self.count_prefetches.eq(1), fetches.start_en.eq(1)]
                     m.next = "IDLE"
             with m.State("LAND"):  # checks a node
-                final = part + 1 == fetch.lines
                 m.next = "NEXT"
                 with m.If(other | given_up):
                     m.d.comb += cache.release_en.eq(taken)
@@ -360,7 +367,6 @@ class Prefetch(wiring.Component):
                     m.d.comb += [fetches.keep_en.eq(1), fetches.keep_loose.eq(~waiting), found_none.eq(1)]
                     m.next = "IDLE"
                     with m.If(waiting | ((cached == 0) & sparing)):
-                        m.d.sync += choosing.eq(1)
                         m.next = "CHOOSE"
                 with m.Elif(~cache.fill_ready):
                     m.next = "LAND"
@@ -432,7 +438,7 @@ class Prefetch(wiring.Component):
                 m.next = "IDLE"
             with m.If(tag.valid & urgent & (misses == patience)):
                 m.next = "FORCE"
-            with m.Elif(tag.valid & ~self.waiting):
+            with m.Elif(tag.valid & ~tag.waiting):
                 with m.If(urgent & (misses >= patience // 2)):
                     m.next = "FORCE"
                 with m.Elif(~tag.touched):
@@ -446,10 +452,8 @@ class Prefetch(wiring.Component):
             with m.If(self.granted):
                 m.next = "TAKE_BACK"
         with m.State("TAKE_BACK"):  # takes the list's last node back
-            m.d.comb += self.step.valid.eq(last & self.granted)
-            with m.If(~self.granted):
-                m.next = "EVICT"
-            with m.Elif(~last | self.step.ready):
+            m.d.comb += self.step.valid.eq(last)
+            with m.If(~last | self.step.ready):
                 m.d.sync += [qpn.eq(Mux(last, qpn, hungry)), victim.eq(victim + 1), evicting.eq(0)]
                 m.next = "AGAIN"
                 with m.If(last):

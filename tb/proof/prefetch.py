@@ -3,7 +3,7 @@
 from functools import partial
 from types import SimpleNamespace
 
-from amaranth.hdl import Signal
+from amaranth.hdl import Mux, Signal
 from amaranth.lib import wiring
 
 from weft.hdl.adamap.ahead import AheadTable
@@ -73,7 +73,9 @@ class PrefetchSpec(Spec):
         m.d.comb += [dut.prefetch_depth.eq(self.constant(m, 2, "depth") + 1),
                      dut.prefetch_watermark.eq(self.constant(m, 2, "watermark") + 1),
                      dut.i_demand.valid.eq(self.free(1, "demand")), dut.i_demand.payload.eq(self.free(1, "demands"))]
-        self.assume(~dut.granted | dut.exclusive)
+        granted = Signal()
+        m.d.sync += granted.eq(dut.granted)
+        self.assume(Mux(dut.exclusive, dut.granted | ~granted, ~dut.granted))
         w = SimpleNamespace(dut=dut, cache=cache, table=table, params=params)
         for part in (driver, doorbells, host, matcher):
             vars(w).update(vars(part(self, m, w)))
@@ -119,21 +121,23 @@ BROKEN = [
     Broken(BOTH, "a doorbell says where a list goes on only if it finds none ahead",
            ("check.data.begins | (count == 0)", "1"), of=AheadTable),
     Broken(RestingPrefetchSpec, "a doorbell says where a list goes on only if it finds none ahead",
-           ("m.d.comb += write.data.count.eq(Mux(back, count + 1, count - 1))",
-            "m.d.comb += [write.data.eq(check.data), write.data.count.eq(Mux(back, count + 1, count - 1))]"),
+           ("m.d.comb += write.data.count.eq(count + ", "m.d.comb += write.data.begins.eq(check.data.begins)\n"
+            "            m.d.comb += write.data.count.eq(count + "),
            of=AheadTable),
     Broken(BOTH, "a node without a successor lands only if it is the last one linked",
            ("(ahead != part + 1) | outrun | posted", "outrun | posted")),
     Broken(BOTH, "a node without a successor lands only if it is the last one linked",
            ("(ahead != part + 1) | outrun | posted", "(ahead != part + 1) | outrun")),
     Broken(BOTH, "a node without a successor lands only if it is the last one linked",
-           ("m.d.sync += outrun.eq(outrun | posted)", "m.d.sync += outrun.eq(outrun)")),
+           (" & ~(asked & (write.addr == self.step.p.qpn))", ""), of=AheadTable),
     Broken(BOTH, "a node without a successor lands only if it is the last one linked",
-           ("m.d.sync += outrun.eq(posted)", "m.d.sync += outrun.eq(0)")),
+           ("outrun.eq(outrun | posted)", "outrun.eq(outrun)")),
+    Broken(BOTH, "a node without a successor lands only if it is the last one linked",
+           ("[outrun.eq(posted), ", "[outrun.eq(0), ")),
     Broken(BOTH, "a list breaks for a pointer only if one was wrong when it was read",
            ("with m.If(~final | ~fetch.all):", "with m.If(1):")),
     Broken(BOTH, "a list breaks for a pointer only if one was wrong when it was read",
-           ("fetches.start.all.eq(lines == self.ahead.count)", "fetches.start.all.eq(0)")),
+           ("fetches.start.all.eq(lines == ahead)", "fetches.start.all.eq(0)")),
     Broken(RestingPrefetchSpec, "a list breaks for a pointer only if one was wrong when it was read",
            ("Mux(self.ahead.begins, self.ahead.first, stored)", "stored")),
     Broken(BOTH, "what lands was read there", ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
@@ -165,7 +169,7 @@ BROKEN = [
     Broken(BOTH, "the count ahead is what was linked and has not landed",
            ("count + nodes", "count + nodes + 1"), of=AheadTable),
     Broken(RestingPrefetchSpec, "the count ahead is what was linked and has not landed",
-           ("Mux(back, count + 1, count - 1)", "count - 1"), of=AheadTable),
+           ("Cat(1, (~back).replicate(bits - 1))", "-1"), of=AheadTable),
     Broken(RestingPrefetchSpec, "at rest, the search and the work list are as this proof starts",
            ("total(free)", "total(~tag.reserved for tag in tags)"), of=HeadCache),
     Broken(RestingPrefetchSpec, "at rest, the cache holds what landed, nothing else",
@@ -198,9 +202,9 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "at rest, what is kept was read in one extent",
            ("with m.Elif(wanted & ~inside):", "with m.Elif(0):")),
     Broken(RestingPrefetchSpec, "at rest, what is kept ends where no more was linked, or wrongly",
-           ("fetches.start.all.eq(lines == self.ahead.count)", "fetches.start.all.eq(0)")),
+           ("fetches.start.all.eq(lines == ahead)", "fetches.start.all.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, what is kept is no more than was linked",
-           ("fetches.start.all.eq(lines == self.ahead.count)", "fetches.start.all.eq(0)")),
+           ("fetches.start.all.eq(lines == ahead)", "fetches.start.all.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, what is kept is what was read",
            ("Cat(line.p.index, land_slot)", "Cat(~line.p.index, land_slot)"), of=Fetches),
     Broken(BOTH, "a dead QP's list is not live",
