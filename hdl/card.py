@@ -14,6 +14,7 @@ from .csr import Csr
 from .layouts import BEAT_BITS
 from .mac import RX_USER_WIDTH, TX_USER_WIDTH, MacRx, MacTx
 from .params import CardParams
+from .pause import Pause
 from .pcie.endpoint import Endpoint
 from .pcie.usplus import connect_hard_block, hard_block_members
 from .receive.receive import Receive
@@ -77,9 +78,10 @@ class Card(wiring.Component):
         self.adamap = Adamap(params)
         self.reporter = Reporter(params, REPORT_SOURCES, unticketed=(REPORT_NODES, REPORT_LIST, REPORT_TRANSMIT))
         self.nic_tx, self.nic_rx = SimpleNicTx(params), SimpleNicRx(params)
-        counted = [self.transmit, self.receive, self.adamap, self.reporter, self.nic_rx, self.endpoint]
+        self.pause = Pause(params)
+        counted = [self.transmit, self.receive, self.pause, self.adamap, self.reporter, self.nic_rx, self.endpoint]
         refusals = [*self.rings.refuse, *self.receive.refuse, self.transmit.refuse, self.adamap.refuse,
-                    self.nic_tx.refuse, self.nic_rx.refuse, self.adamap.broken]
+                    self.nic_tx.refuse, self.nic_rx.refuse, self.adamap.broken, self.pause.refuse]
         self.counters = Counters(merged(*(block.COUNTS for block in counted)), refusals=len(refusals), reads=2)
         self.mac_tx, self.mac_rx = MacTx(), MacRx()
 
@@ -88,7 +90,7 @@ class Card(wiring.Component):
         m.submodules.csr = ResetInserter(self.supervisor.function_reset_done)(self.csr)
         core = ResetInserter(self.supervisor.core_reset)
         for name in ("rings", "command", "tables", "transmit", "receive", "adamap", "reporter", "nic_tx", "nic_rx",
-                     "counters", "mac_rx"):
+                     "counters", "pause", "mac_rx"):
             m.submodules[name] = core(getattr(self, name))
 
         self._wire_edges(m)
@@ -114,7 +116,7 @@ class Card(wiring.Component):
         wiring.connect(m, csr.msix, endpoint.msix)
         wiring.connect(m, csr.counters, self.counters.read[0])
         for group, room in (("card", self.supervisor), ("rings", rings), ("adamap", self.adamap), ("nic", self.nic_rx),
-                            ("receive", self.receive)):
+                            ("receive", self.receive), ("pause", self.pause)):
             wiring.connect(m, getattr(csr, group), room.registers)
         for k in range(DOWN):
             wiring.connect(m, rings.o_line_request[k], endpoint.i_line[k])
@@ -157,7 +159,7 @@ class Card(wiring.Component):
         wiring.connect(m, command.life, adamap.life)
         wiring.connect(m, command.o_extent, adamap.i_extent)
         wiring.connect(m, adamap.o_qp_error, command.i_qp_error)
-        wiring.connect(m, command.network, self.transmit.network, self.receive.network)
+        wiring.connect(m, command.network, self.transmit.network, self.receive.network, self.pause.network)
         wiring.connect(m, command.counters, self.counters.read[1])
         for reader, table in zip(adamap.qp, tables.list_read, strict=True):
             wiring.connect(m, reader, table)
@@ -182,7 +184,8 @@ class Card(wiring.Component):
         wiring.connect(m, self.tables.o[TRANSMIT], transmit.i_translate)
         wiring.connect(m, transmit.o_request, endpoint.i_bulk[BULK_TRANSMIT])
         wiring.connect(m, endpoint.o_bulk[BULK_TRANSMIT], transmit.i_payload)
-        wiring.connect(m, transmit.o, self.mac_tx.i)
+        wiring.connect(m, transmit.o, self.pause.i)
+        wiring.connect(m, self.pause.o, self.mac_tx.i)
         wiring.connect(m, transmit.o_report, self.reporter.i[REPORT_TRANSMIT])
         m.d.comb += [
             rings.retire[send].eq(transmit.retire_send),
@@ -194,6 +197,7 @@ class Card(wiring.Component):
         receive, adamap, reporter, rings = self.receive, self.adamap, self.reporter, self.rings
         endpoint, nic = self.endpoint, self.nic_rx
         wiring.connect(m, self.mac_rx.o, receive.i)
+        wiring.connect(m, self.mac_rx.o_control, self.pause.i_control)
         wiring.connect(m, receive.o_translate, self.tables.i[RECEIVE])
         wiring.connect(m, self.tables.o[RECEIVE], receive.i_translate)
         wiring.connect(m, receive.qp_read, self.tables.place_read)
@@ -218,6 +222,7 @@ class Card(wiring.Component):
         m.d.comb += [
             reports.mark.eq(reporter.refusal), receive.refusals.written.eq(reporter.refusal),
             receive.refusals.unread.eq(reports.marked), receive.refusals.half.eq(reports.half),
-            receive.space.eq(reporter.space),
+            receive.space.eq(reporter.space), receive.patient.eq(self.pause.asks),
+            self.pause.high.eq(receive.pause_high), self.pause.low.eq(receive.pause_low),
             *[room.placed_ticket.eq(receive.placed_ticket) for room in (reporter, adamap)],
         ]
