@@ -129,7 +129,10 @@ class Crossing:
             again, lost = self.counters[side]["tx_retransmissions"], \
                 destroyed[FrameKind.DATA] + destroyed[FrameKind.RETX]
             spans = self.sums["ab".replace(side, "")]["coarsened"]
-            assert lost <= again <= lost + spans, f"{side}: {lost} packets lost, {again} sent again, {spans} in spans"
+            seen = {name: self.counters["ab".replace(side, "")][name] for name in (
+                "holes", "nodes_residue", "rx_late_originals", "drop_duplicate", "drop_stale_rsn", "drop_buffer_full")}
+            assert lost <= again <= lost + spans, (
+                f"{side}: {lost} packets lost, {again} sent again, {spans} in spans; its peer counted {seen}")
         return self
 
     # Each of these runs in the thread of a side.
