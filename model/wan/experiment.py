@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from weft.hdl import wire
+from ..settings import check
 
 WIRE_BYTES = 82   # around a payload: BTH, ICRC, UDP, IP, Ethernet with FCS, preamble and gap
 SCHEMES = ("go-back-n", "irn-128", "irn-512", "irn-bdp", "melo", "dcp", "hole-fifo", "adamap-raw", "adamap",
@@ -113,14 +113,7 @@ class Experiment:
         """Raise ValueError with a sentence if something is impossible."""
         if self.scheme not in SCHEMES:
             raise ValueError(f"scheme is {self.scheme!r}; choose one of {', '.join(SCHEMES)}")
-        for name, low, high in _RANGES:
-            value, whole = getattr(self, name), isinstance(getattr(type(self), name), int)
-            if value is not None and not (isinstance(value, int if whole else int | float) and low <= value <= high):
-                raise ValueError(f"{name} is {value!r}; it must be a {'whole ' * whole}number from {low} to {high}")
-        if not isinstance(self.marker, bool):
-            raise ValueError(f"marker is {self.marker!r}; it must be true or false")
-        if self.pmtu not in wire.PMTUS.values():
-            raise ValueError(f"pmtu is {self.pmtu!r}; choose one of {', '.join(map(str, wire.PMTUS.values()))}")
+        check(self, _RANGES)
         if self.paths not in (1, 2, 4, 8):
             raise ValueError(f"paths is {self.paths!r}; choose 1, 2, 4 or 8")
         if self.window_bits & (self.window_bits - 1):

@@ -4,8 +4,8 @@ import random
 from dataclasses import asdict, dataclass
 
 from weft.driver.verbs.context import ContextConfig
-from weft.hdl import wire
 from weft.hdl.abi import INLINE_MAX
+from weft.model.settings import check
 
 KIB = 1024
 _RANGES = (("bytes", 1, 16 << 20), ("message_bytes", 1, 1 << 20), ("qps", 1, 12), ("rtt_us", 0, 10_000),
@@ -66,16 +66,7 @@ class Conditions:
     seed: int = 1
 
     def __post_init__(self):
-        for name, low, high in _RANGES:
-            value, whole = getattr(self, name), isinstance(getattr(Conditions, name), int)
-            if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not (
-                    low <= value <= high):
-                raise ValueError(f"{name} is {value!r}; it must be a {'whole ' * whole}number from {low} to {high}")
-        for name in ("both", "inline"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be true or false")
-        if self.pmtu not in wire.PMTUS.values():
-            raise ValueError(f"pmtu is {self.pmtu!r}; choose one of {', '.join(map(str, wire.PMTUS.values()))}")
+        check(self, _RANGES)
         if self.bytes < self.qps:
             raise ValueError(f"bytes is {self.bytes}; {self.qps} QPs send one each at least")
         if self.inline and self.message_bytes > INLINE_MAX:

@@ -128,8 +128,9 @@ class Crossing:
             destroyed = pair.env.link(direction).counters.destroyed
             again, lost = self.counters[side]["tx_retransmissions"], \
                 destroyed[FrameKind.DATA] + destroyed[FrameKind.RETX]
-            spans = self.sums["ab".replace(side, "")]["coarsened"]
-            seen = {name: self.counters["ab".replace(side, "")][name] for name in (
+            peer = "ab".replace(side, "")
+            spans = self.sums[peer]["coarsened"]
+            seen = {name: self.counters[peer][name] for name in (
                 "holes", "nodes_residue", "rx_late_originals", "drop_duplicate", "drop_stale_rsn", "drop_buffer_full")}
             assert lost <= again <= lost + spans, (
                 f"{side}: {lost} packets lost, {again} sent again, {spans} in spans; its peer counted {seen}")
