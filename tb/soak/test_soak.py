@@ -109,7 +109,7 @@ def test_runs_go_to_the_workers_of_a_scheduler(kept):
     """Those of the address that was given."""
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
         total = soak(cycles=600, run_cycles=100, run=pretended, kept=kept, scheduler=cluster.scheduler_address)
     assert (total.runs, total.cycles, total.failures) == (6, 600, [])
     assert all(kept.get(seed) for seed in range(1, 7))

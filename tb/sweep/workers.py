@@ -37,7 +37,7 @@ def client(scheduler, jobs):
         if scheduler is None:
             logging.getLogger("distributed").setLevel(logging.ERROR)
             scheduler = stack.enter_context(LocalCluster(
-                n_workers=1, threads_per_worker=jobs, processes=False, dashboard_address=None, memory_limit=0))
+                n_workers=1, threads_per_worker=jobs, processes=False, dashboard_address=":0", memory_limit=0))
         try:
             yield stack.enter_context(Client(scheduler, timeout=CONNECT_S))
         except (OSError, ValueError) as error:
