@@ -127,7 +127,7 @@ IMPORTS = {
                     "model/card/machine tb/flow tb/world tb/cards tb/job tb/measure",
     "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/card model/wan tb/flow tb/world tb/calibrate",
-    "tb/report": "model/wan/path model/wan tb/sweep",
+    "tb/report": "model/wan/path model/wan tb/calibrate tb/sweep",
     "tb/cli": "contracts hdl/mac hdl/verilog hdl/board driver/engine driver/ibverbs driver/soft/ports "
               "driver/soft/serve tb/flow tb/cards tb/serve tb/stage tb/perf tb/tool tb/document tb/proof tb/measure "
               "tb/mutate tb/job tb/calibrate tb/soak tb/sweep tb/report tb/interop",

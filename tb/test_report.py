@@ -8,11 +8,16 @@ import pytest
 
 from weft.model.wan.experiment import Experiment
 from weft.tb.flow.system import need
+from weft.tb.report.figures import calibration
 from weft.tb.report.run import build
 from weft.tb.sweep.plan import BadPlan
+from weft.tb.sweep.table import BadTable
 from weft.tb.wan.ready import compile_engine
 
-FIGURES = "goodput", "completion", "memory", "stalls", "sequence", "sizes"
+FIGURES = "goodput", "completion", "memory", "stalls", "sequence", "calibration", "sizes"
+COMPARED = [{"name": f"number {k}", "judges": k > 3, "cycles": {"gateware": 1000.0 * 2**k, "model": 1010.0 * 2**k},
+             "time_error": 0.01 * (k - 4), "stall_error": 0.005 * (k == 6), "mismatches": ["b 2 event"] * (k in (1, 5))}
+            for k in range(8)]
 SMALL = ["rtt_ms=0.05", "warmup_rtts=2", "measured_rtts=4", "seed=1", "loss=0,0.01", "scheme=adamap,oracle"]
 PATHS = {"a <short> path": Experiment(rtt_ms=0.1, loss=0.01)}
 # A window has a least width: so the page is made as narrow as a phone.
@@ -28,8 +33,10 @@ def page(tmp_path_factory):
     """The page of small sweeps."""
     compile_engine()
     folder = tmp_path_factory.mktemp("report")
+    compared = folder / "calibration.json"
+    compared.write_text(json.dumps(COMPARED))
     assert build(folder / "report.html", folder, SMALL, command="weft report", scheduler=None, jobs=2,
-                 paths=PATHS) == []
+                 paths=PATHS, calibration=compared) == []
     return folder / "report.html"
 
 
@@ -40,6 +47,26 @@ def test_the_page_has_every_figure_its_command_and_nothing_from_elsewhere(page):
     assert text.count("weft sweep --plan tb/sweep/plans/") == 4
     assert "a &lt;short&gt; path" in text
     assert not re.findall(r'(?:src|href)="(?!#|data:)', text) and "<script" not in text and "url(http" not in text
+
+
+def test_the_calibration_is_told_in_numbers(page):
+    text = page.read_text(encoding="utf-8")
+    assert "Of 4 that judge the worst is 3.00% off in time and 0.50% in cycles of waiting; 1 of their sequences" in text
+    assert "4 scenarios, judges" in text and "<code>weft calibrate</code>" in text
+
+
+def test_without_a_calibration_the_page_says_how_to_make_one():
+    figure = calibration(None)
+    assert "None were compared here yet" in figure.says and figure.command == "weft calibrate"
+
+
+@pytest.mark.parametrize("content", ["", "{}x", '[{"name": "no figures"}]', "3", '[{"cycles": 3}]'])
+def test_a_calibration_that_is_none_is_refused_and_stays(content, tmp_path):
+    compared = tmp_path / "calibration.json"
+    compared.write_text(content)
+    with pytest.raises(BadTable, match="move it away"):
+        build(tmp_path / "report.html", tmp_path, SMALL, command="", scheduler=None, jobs=1, calibration=compared)
+    assert compared.read_text() == content and not (tmp_path / "report.html").exists()
 
 
 def test_a_setting_that_makes_no_sense_is_refused(tmp_path):

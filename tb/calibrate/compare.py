@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 
 from weft.model.card.timing import CYCLE_NS
+from weft.tb.flow.build import BUILD_ROOT
 
+REPORT = BUILD_ROOT / "reports/calibration.json"    # a list of what Comparison.as_dict says
+COMMAND = "weft calibrate"
+TIME_MAX, STALL_MAX = 0.05, 0.02
 ALIKE = ("tx_packets", "tx_retransmissions", "rx_packets", "holes")
 
 

@@ -9,16 +9,12 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from weft.tb.calibrate.compare import Comparison, worst
+from weft.tb.calibrate.compare import COMMAND, REPORT, STALL_MAX, TIME_MAX, Comparison, worst
 from weft.tb.calibrate.runs import Gateware, run_functional, run_model
 from weft.tb.calibrate.scenario import ALL
-from weft.tb.flow.build import BUILD_ROOT
 from weft.tb.measure.benchmark import Row
 from weft.tb.measure.run import merge_report
 
-REPORT = BUILD_ROOT / "reports/calibration.json"
-COMMAND = "weft calibrate"
-TIME_MAX, STALL_MAX = 0.05, 0.02
 SCENARIOS_MIN = 60
 FILE_WIDTH = 110
 CONDITIONS = ("two cards of preset test, the same traffic and losses on the gateware and in the model; of the "

@@ -5,6 +5,7 @@ from html import escape
 
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.schemes import card_bytes
+from weft.tb.calibrate.compare import COMMAND, TIME_MAX
 from weft.tb.report import choose, recovery
 from weft.tb.report.drawing import lines, picture
 
@@ -22,6 +23,18 @@ class Figure:
     says: str
     body: str
     command: str
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What the page shows of a :class:`~weft.tb.calibrate.compare.Comparison`: cycles on the RTL, how far the model is
+    off, and how many sequences differ."""
+
+    judges: bool
+    cycles: float
+    time_error: float
+    stall_error: float
+    mismatches: int
 
 
 def goodput(rows, command):
@@ -58,8 +71,8 @@ def memory(rows, command):
               lambda row: row["host_bytes"] or NOT_ZERO, "what", style="k--")
 
     return Figure("memory", "Memory of card and host", "On the card: for the receive window, estimates for the rivals. "
-                  "In the host: the most that the knitting buffer had in use at once, of it 64 bytes for each QP at "
-                  "rest.", picture(inside, xlabel="QPs", ylabel="bytes", log="xy", legend=""), command)
+                  "In the host: the most that the knitting buffer had in use at once.",
+                  picture(inside, xlabel="QPs", ylabel="bytes", log="xy", legend=""), command)
 
 
 def stalls(rows, command):
@@ -75,6 +88,33 @@ def sequence(command):
     return Figure("sequence", "A recovery", "One QP, 1 % of its packets lost and everything for a quarter of a round "
                   "trip: each packet as it is sent; what was lost goes out again a round trip later, before anything "
                   "new.", recovery.draw(), command)
+
+
+def calibration(compared):
+    """Of a list of Compared, or None if nothing was compared yet."""
+    title, says = "How exact the card in time is", (
+        "Scenarios on the RTL and in the model of a card in time: how much longer or shorter the model took. Those "
+        "that judge were not looked at to choose the model's constants; dashed: what they may differ by. ")
+    if compared is None:
+        return Figure("calibration", title, f"{says}None were compared here yet: run the command.",
+                      "<p>No figure yet.</p>", COMMAND)
+    judging = [one for one in compared if one.judges]
+
+    def inside(axes):
+        for label, style, judges in (("chosen by", "C7.", False), ("judges", "C0o", True)):
+            shown = [one for one in compared if one.judges == judges]
+            axes.plot([one.cycles for one in shown], [100 * one.time_error for one in shown], style, markersize=4,
+                      label=f"{len(shown)} scenarios, {label}")
+        ends = [edge(one.cycles for one in compared) for edge in (min, max)] if compared else []
+        for bar in (-TIME_MAX, TIME_MAX):
+            axes.plot(ends, [100 * bar] * len(ends), "C3--", linewidth=1)
+
+    return Figure("calibration", title, f"{says}Of {len(judging)} that judge the worst is "
+                  f"{max((abs(one.time_error) for one in judging), default=0):.2%} off in time and "
+                  f"{max((abs(one.stall_error) for one in judging), default=0):.2%} in cycles of waiting; "
+                  f"{sum(one.mismatches for one in judging)} of their sequences of reports and matches differ.",
+                  picture(inside, xlabel="cycles on the RTL", ylabel="model's time over the RTL's, %", log="x",
+                          legend=""), COMMAND)
 
 
 def chosen(paths, command):

@@ -1,20 +1,23 @@
 """``weft report``: finish the sweeps it shows, draw them, write the page."""
 
+import json
 import shlex
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from weft.tb.calibrate.compare import REPORT
 from weft.tb.report import figures
 from weft.tb.report.page import page
 from weft.tb.sweep import plan, run
+from weft.tb.sweep.table import BadTable
 
 PLANS = Path(run.__file__).parent / "plans"
 SHOWN = {"goodput": figures.goodput, "completion": figures.completion, "queue_pairs": figures.memory,
          "stalls": figures.stalls}
 
 
-def build(output, tables, settings=(), *, command, scheduler, jobs, paths=None):
+def build(output, tables, settings=(), *, command, scheduler, jobs, paths=None, calibration=REPORT):
     """Write the page ``output``; what went wrong, in sentences.
 
     Parameters
@@ -25,11 +28,14 @@ def build(output, tables, settings=(), *, command, scheduler, jobs, paths=None):
         ``NAME=VALUE`` for every sweep, as of ``weft sweep``.
     paths : dict of Experiment, optional
         Instead of those of the table of sizes.
+    calibration : Path
+        What ``weft calibrate`` kept; it may be missing.
 
     Raises
     ------
     BadPlan, BadTable, Unreachable
     """
+    compared = _compared(calibration)
     shown, problems = [], []
     for name, draw in SHOWN.items():
         table = tables / f"{name}.parquet"
@@ -39,10 +45,22 @@ def build(output, tables, settings=(), *, command, scheduler, jobs, paths=None):
         problems += wrong
         if rows:
             shown.append(draw(rows, made))
-    shown += [figures.sequence(command), figures.chosen(paths, command)]
+    shown += [figures.sequence(command), figures.calibration(compared), figures.chosen(paths, command)]
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(page(shown, version=version("weft-rnic"), command=command), encoding="utf-8")
     return problems
+
+
+def _compared(path):
+    """What a calibration found, a list of :class:`~weft.tb.report.figures.Compared`; None without one."""
+    if not path.exists():
+        return None
+    try:
+        return [figures.Compared(judges=bool(one["judges"]), cycles=float(one["cycles"]["gateware"]),
+                                 time_error=float(one["time_error"]), stall_error=float(one["stall_error"]),
+                                 mismatches=len(one["mismatches"])) for one in json.loads(path.read_text("utf-8"))]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise BadTable(f"{str(path)!r} is not what weft calibrate keeps ({error!r}); move it away") from None
 
 
 def report(output, tables, settings, *, command, scheduler, jobs):
