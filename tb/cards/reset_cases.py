@@ -15,7 +15,7 @@ from weft.tb.cards.card_pair import CardPair
 from weft.tb.flow.simulate import bench_seed
 from weft.tb.judge.blocks import missing_blocks
 from weft.tb.judge.scoreboard import Scoreboard
-from weft.tb.world.function_reset import reset_function
+from weft.tb.world.function_reset import msix_table, reset_function
 from weft.tb.world.host import HostConfig
 from weft.tb.world.link import FrameKind, LinkConfig, frame_kind
 from weft.tb.world.two_hosts import EnvConfig
@@ -83,6 +83,7 @@ class ResetRun:
         """Bring up both sides and connect them."""
         pair = self.pair
         await pair.start()
+        self.table = await msix_table(pair.env.host(self.victim))
         for side in "ab":
             self.ends[side] = await bridge(Endpoint)(pair.contexts[side], LENGTH, qps=QPS, window=LENGTH // MESSAGE + 1)
         await pair.connect(self.ends, **QUICK)
@@ -215,8 +216,8 @@ async def nodes_in_flight(dut):
 
 @resume
 async def reset_by_host(run):
-    """The host of the victim resets the card's function. All that was in flight ends there."""
-    run.cut_off = await reset_function(run.pair.env.host(run.victim))
+    """The host of the victim resets the card's function, at once. All that was in flight ends there."""
+    run.cut_off = await reset_function(run.pair.env.host(run.victim), run.table)
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")

@@ -18,11 +18,16 @@ async def msix_table(host):
     return [(place, await host.bar.read_dword(place)) for place in places]
 
 
-async def reset_function(host):
+async def reset_function(host, table=None):
     """Function-level reset, as the hard block and the host's kernel see it through.
 
     The hard block ends what the function had asked for, and lets nothing of it out; the card says when it is reset.
     Then the host gives it back what it had: bus mastering and the MSI-X table.
+
+    Parameters
+    ----------
+    table : list, optional
+        What :func:`msix_table` said. Otherwise it is read first, which takes time: what was in flight may be over then.
 
     Returns
     -------
@@ -32,7 +37,7 @@ async def reset_function(host):
     host.strict = False              # what the memory still answers belongs to no request
     block = host.device
     function, clk = block.functions[0], RisingEdge(block.user_clk)
-    table = await msix_table(host)
+    table = table or await msix_table(host)
     function.bus_master_enable = False
     block.configured()
     block.cfg_flr_in_process.value = 1
