@@ -421,7 +421,7 @@ async def random_packets(dut):
     """Packets of every kind, good and bad, until every case has occurred."""
     rng, room = await start(dut, pause=0.1, stopped=0.2)
     frames, seen = [], Counter()
-    for turn in rounds(seen, WANTED, most=37):
+    for turn in rounds(seen, [*WANTED, "coalesced"], most=37):
         for _ in range(FRAMES // 4 if turn else FRAMES):
             frames.append(random_frame(rng))
             room.send(frames[-1])
@@ -431,6 +431,7 @@ async def random_packets(dut):
                 dut.space.value = int(rng.random() < 0.7)
         dut.space.value = 1
         seen |= occurred(await settled(room, frames))       # of all frames so far
+        seen["coalesced"] = room.counts["count_reports_coalesced"]
     expected = await compare(room, frames)
     cocotb.log.info("%d frames; cases: %s", len(frames), dict(expected.cases))
     assert expected.cases["coalesced"]
