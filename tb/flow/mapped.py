@@ -33,6 +33,8 @@ TOGETHER = 150_000      # characters of Verilog that one run of Yosys maps; star
 _MODULE = re.compile(r"^(?=module )", re.MULTILINE)
 _NAME = re.compile(r"module \\?([^\s(;]+)")
 _ELEMENT = re.compile(r"(\\\S*?)\[(\d+)\](?=\S* )")
+_PORT = re.compile(r"(\.?)\\(port\$\d+\$\d+) ")      # the number of a net of the design; with a dot, of a sub-block
+_INSTANCE = re.compile(r"^  \\?(\S+) +\S+ +\($.*?^  \);$", re.MULTILINE | re.DOTALL)
 
 COMMAND = "synth_xilinx -family xcup -noiopad -noclkbuf -top holder"
 ULTRA = 'ram_style = "ultra"'       # of a memory; without it Yosys is not offered UltraRAM, which it would prefer
@@ -47,13 +49,29 @@ def modules_of(text):
 
     An element of an array, ``\\a[1]``, becomes ``\\a<1>``: mapping by ABC would give the second bit of a port ``a``
     that name, and Yosys ends there (its issue 4349).
+
+    A port that has no name, ``\\port$3568$0``, gets one by its place in its module, ``\\port$0``: otherwise a change of
+    one block would give every other one new ports.
     """
     modules = {}
     for module in _MODULE.split(text)[1:]:
         while (renamed := _ELEMENT.sub(r"\1<\2>", module)) != module:
             module = renamed
         modules[_NAME.match(module)[1]] = module
-    return modules
+    places = {name: _places(module) for name, module in modules.items()}
+    return {name: _INSTANCE.sub(lambda instance: _placed(instance[0], places.get(instance[1], {}), "."),
+                                _placed(module, places[name], "")) for name, module in modules.items()}
+
+
+def _places(module):
+    """``{port: place}`` of the ports without a name."""
+    ports = dict.fromkeys(port for dot, port in _PORT.findall(module) if not dot)
+    return {port: place for place, port in enumerate(ports)}
+
+
+def _placed(verilog, places, dot):
+    """``verilog`` with these ports by their place; ``dot``: those of a sub-block, named where it is instantiated."""
+    return _PORT.sub(lambda port: rf"{dot}\port${places[port[2]]} " if port[1] == dot else port[0], verilog)
 
 
 def below(module, modules):

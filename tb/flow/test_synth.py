@@ -1,5 +1,7 @@
 """Synthesis by block: what is cut out, mapped, kept, counted and placed."""
 
+import re
+
 import pytest
 
 from weft.tb.flow import mapped, place, synth
@@ -139,6 +141,19 @@ def test_a_block_is_kept_by_what_it_is_not_where():
     assert mapped.digest("weft_card.room.add", here) == mapped.digest("weft_card.room.sum", moved)
     wider = mapped.modules_of(DESIGN.replace("output [3:0] o", "output [4:0] o"))
     assert mapped.digest("weft_card.room", here) != mapped.digest("weft_card.room", wider)
+
+
+def test_a_port_without_a_name_is_called_by_its_place(kept):
+    """Its number counts the nets of the whole design, so a change of anything would change every block."""
+    def numbered(high, parity):
+        changed = re.sub(r"\bhigh\b", lambda _: rf"\port${high}$0 ", DESIGN)
+        return mapped.modules_of(re.sub(r"\bparity\b", lambda _: rf"\port${parity}$0 ", changed))
+
+    here, there = numbered(7, 12), numbered(12, 3568)       # an input of one, an output of the other
+    assert here == there
+    assert r".\port$0 (\port$1 )" in here["weft_card.room"] and "$12" not in "".join(here.values())
+    blocks = synth.synthesise({"": here}).blocks
+    assert (blocks["room.add"]["lut"], blocks["room"]["lut"], blocks[""]["ff"]) == (7, 8, 1)
 
 
 def test_cells_are_counted_by_block_and_kind():
