@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from ..abi import BLOCK_BYTES, PAGE_4K, PTE_BYTES, PTE_CHECK_BITS, CommandStatus
 from ..layouts import BEAT_BITS, LINE_WIDTH, REQUEST_LINES_MAX, LineData, LineRequest
 from ..params import exact_log2
-from ..stream import Fifo
+from ..stream import Fifo, Skid
 from ..table.kinds import PAGE_TABLE
 from .check import PTES_PER_COMMAND
 
@@ -85,7 +85,9 @@ class PageWriter(wiring.Component):
             ]
 
         # Requests end at 256-byte boundaries, so none crosses 4 KiB. Each has space for all its lines beforehand.
-        request, first_line = self.o_line_request, Signal.like(job.line)
+        m.submodules.request = ahead = Skid(LineRequest)
+        wiring.connect(m, ahead.o, wiring.flipped(self.o_line_request))
+        request, first_line = ahead.i, Signal.like(job.line)
         to_boundary = REQUEST_LINES_MAX - first_line[:exact_log2(REQUEST_LINES_MAX)]
         reserved = Signal(range(2 * self.HELD_LINES + 1))
         space = Signal()

@@ -36,7 +36,8 @@ class Gather(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        side = data.StructLayout({"fill": 6, "total": 7, "end": 1, "error": 1})
+        # `emit`: fills a beat; `spill`: begins another one, too. Both are known before the bytes are turned.
+        side = data.StructLayout({"fill": 6, "total": 7, "end": 1, "error": 1, "emit": 1, "spill": 1})
         m.submodules.rotate = rotate = Rotate(side)
         m.submodules.skid = skid = Skid(Beat)
         connect(m, skid.o, flipped(self.o))
@@ -45,7 +46,9 @@ class Gather(wiring.Component):
             rotate.i.valid.eq(self.i.valid),
             rotate.i.p.data.eq(fragment.data),
             rotate.i.p.shift.eq(fragment.shift),
-            rotate.i.p.side.eq(Cat(fragment.fill, fragment.total, fragment.end, fragment.error)),
+            rotate.i.p.side.eq(Cat(fragment.fill, fragment.total, fragment.end, fragment.error,
+                                   fragment.end | above(fragment.total, BEAT_BYTES - 1),
+                                   fragment.end & above(fragment.total, BEAT_BYTES))),
             self.i.ready.eq(rotate.i.ready),
         ]
 
@@ -54,12 +57,10 @@ class Gather(wiring.Component):
         rest_empty = Signal(6)
         merged = Signal(BEAT_BITS)
         now = rotate.o.p.side
-        emit, spill, bad = Signal(), Signal(), Signal()
+        emit, spill, bad = now.emit, now.spill, Signal()
         m.d.comb += [
             merged.eq(Cat(Mux(now.fill > j, kept.word_select(j, 8), rotate.o.p.data.word_select(j, 8))
                           for j in range(BEAT_BYTES))),
-            spill.eq(now.end & above(now.total, BEAT_BYTES)),
-            emit.eq(now.end | above(now.total, BEAT_BYTES - 1)),
             bad.eq(now.error | error),
             rotate.o.ready.eq(~rest & (skid.i.ready | ~emit)),
         ]
