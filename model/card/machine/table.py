@@ -4,7 +4,7 @@ large."""
 import numba
 import numpy as np
 
-from ...machine_code import inlined
+from ...machine_code import viewing
 from .state import CARD, EVENT, FRAME, GLOBAL, JOB, LANE, MR, QP, READ, STREAM, WORK, World
 
 WIDTH = 5       # address and up to four sizes of an array
@@ -42,7 +42,7 @@ else:
 
     F8, I8, U1 = np.dtype("f8"), np.dtype("i8"), np.dtype("u1")
 
-    @inlined
+    @viewing
     def world(t):
         """The World of a table, for compiled functions."""
         return World(

@@ -1,0 +1,30 @@
+"""Machine code of the models: what it must not do."""
+
+from pathlib import Path
+
+import numba
+import numpy as np
+
+from weft.model import machine_code
+
+
+@machine_code.compiled
+def _add(pair, times):
+    for _ in range(times):
+        pair[0][0] += pair[1][0]
+
+
+def _call(pair, times):
+    _add(pair, times)
+    return pair[0][0]
+
+
+def test_arrays_are_not_counted(tmp_path, monkeypatch):
+    """With numba's own way beside it, to see that the counts would be found."""
+    monkeypatch.setenv("WEFT_BUILD", str(tmp_path))
+    ways = machine_code.entries([Path(__file__)])(_call), numba.njit(_call)
+    counted = []
+    for function in ways:
+        assert function((np.ones(1), np.full(1, 2.0)), 3) == 7
+        counted.append("NRT_incref" in next(iter(function.inspect_llvm().values())))
+    assert counted == [False, True]
