@@ -20,6 +20,7 @@ from weft.hdl.mac.pause_gate import PauseGate
 from weft.hdl.params import preset
 from weft.hdl.registers import register_port
 from weft.tb.flow.clock import start_clock
+from weft.tb.flow.pause_frame import pause_frame as frame_of
 from weft.tb.flow.payload import beats, receive
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.flow.stream import StreamSink, StreamSource
@@ -56,12 +57,8 @@ class FlowControl(wiring.Component):
         return m
 
 
-def pause_frame(times, *, src=PEER_MAC, dst=wire.MAC_CONTROL_ADDRESS, opcode=wire.MacControl.PFC,
-                length=wire.MIN_FRAME_BYTES):
-    """A frame that asks the priorities in ``times`` to pause for so many quanta."""
-    frame = wire.ETH.pack(dst=dst, src=src, ethertype=wire.ETHERTYPE_MAC_CONTROL) + wire.PFC.pack(
-        opcode=opcode, classes=sum(1 << k for k in times), **{f"time{k}": quanta for k, quanta in times.items()})
-    return frame.ljust(length, b"\0")[:length]
+def pause_frame(times, *, src=PEER_MAC, **others):
+    return frame_of(times, src=src, **others)
 
 
 def cycles_of(quanta):

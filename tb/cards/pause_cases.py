@@ -17,16 +17,19 @@ from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl import wire
 from weft.tb.cards.open_pair import OpenPair
+from weft.tb.flow.pause_frame import pause_frame
 from weft.tb.flow.simulate import bench_seed
 from weft.tb.world.link import LinkConfig
+from weft.tb.world.mac import wire_ps
 from weft.tb.world.sides import PEER, SIDES
 from weft.tb.world.two_hosts import EnvConfig, TwoCards
 
 CABLE_NS, CABLE_TWO_CLOCKS_NS = 500, 450        # 100 m and 90 m
 LENGTH, MESSAGE, QPS, WINDOW = 384 << 10, 8 << 10, 2, 8
 HELD = 0.4                  # of the cycles B's host takes nothing of the card's requests: 80 % would do for the line
-STANDS, GOES = 2_500, 2_500     # cycles that a host takes nothing, and then all
+STANDS, GOES = 1_000, 2_000     # cycles that a host takes nothing, and then all
 PRIORITY, SILENCE_NS, SERVICE_NS = 3, 1_000_000, 1_000
+LIAR_MAC = 0x02_00_00_00_00_0C
 STORM_NS = 500              # between a lying peer's pauses
 
 
@@ -40,16 +43,18 @@ def in_turns(stands, goes):
     return (n % (stands + goes) < stands for n in count())
 
 
+def whole_ns(pmtu):
+    """What simulated MACs add to a cable: one hands a frame on when it is whole, and its peer begins with it then."""
+    return wire_ps(wire.DATA_HEADER_BYTES + wire.PMTUS[pmtu] + wire.ICRC_BYTES) / 1000
+
+
 def mac_control(frame):
     return wire.ETH.unpack(frame).ethertype == wire.ETHERTYPE_MAC_CONTROL
 
 
-def pause_frame(quanta, **eth):
+def pause(quanta, **others):
     """What a peer sends that asks for a pause of the cards' priority."""
-    header = {"dst": wire.MAC_CONTROL_ADDRESS, "src": 0x02_00_00_00_00_0C, "ethertype": wire.ETHERTYPE_MAC_CONTROL}
-    return (wire.ETH.pack(**header | eth) + wire.PFC.pack(
-        opcode=wire.MacControl.PFC, classes=1 << PRIORITY, **{f"time{PRIORITY}": quanta})).ljust(
-            wire.MIN_FRAME_BYTES, b"\0")
+    return pause_frame({PRIORITY: quanta}, src=LIAR_MAC, **others)
 
 
 class PausedPair:
@@ -78,7 +83,7 @@ class PausedPair:
     def __init__(self, dut, priority, held=None, senders=("a",), pmtu=MTU.MTU_1024):
         config = ContextConfig(ring_log2=8, probe_timeout_ns=25_000, pfc_priority=priority)
         two_clocks = TwoCards(dut).two_clocks
-        cable = LinkConfig(delay_ns=CABLE_TWO_CLOCKS_NS if two_clocks else CABLE_NS)
+        cable = LinkConfig(delay_ns=(CABLE_TWO_CLOCKS_NS if two_clocks else CABLE_NS) - whole_ns(pmtu))
         self.pair = OpenPair(dut, EnvConfig(a_to_b=cable, b_to_a=cable), config, seed=bench_seed())
         self.held, self.counters, self.pauses, self.raw = held, {}, {side: [] for side in SIDES}, []
         self.senders, self.pmtu, self.ends, self.done = senders, pmtu, {}, set()
@@ -177,9 +182,13 @@ async def nothing_is_dropped_both_ways(dut):
     await run.run()
     for side in SIDES:
         counted = run.counters[side]
-        assert counted["drop_buffer_full"] == counted["holes"] == counted["tx_retransmissions"] == 0, side
-        assert counted["tx_pauses"] > 2 and counted["pause_cycles"] > 100, (side, counted)
-        assert not counted["drop_bad_pause"]
+        shown = {name: counted[name] for name in (
+            "tx_pauses", "rx_pauses", "pause_cycles", "pause_storms", "drop_buffer_full", "holes",
+            "tx_retransmissions", "drop_bad_pause")}
+        dut._log.info(f"{side}: {shown}")
+        assert counted["tx_pauses"] >= 2 and counted["pause_cycles"] > 100
+        assert not any(counted[name] for name in (
+            "drop_buffer_full", "holes", "tx_retransmissions", "pause_storms", "drop_bad_pause"))
 
 
 @cocotb.test()
@@ -187,7 +196,7 @@ async def a_liar_does_not_hold_the_card(dut):
     """Somebody asks for the longest pause again and again: the transfer ends nevertheless."""
     async def lie(pair):
         while True:
-            pair.env.sides["a"].mac_rx.receive(pause_frame(0xFFFF))
+            pair.env.sides["a"].mac_rx.receive(pause(0xFFFF))
             await Timer(STORM_NS, "ns")
 
     run = PausedPair(dut, PRIORITY)
@@ -201,9 +210,9 @@ async def what_is_no_pause_does_nothing(dut):
     sent = []
 
     async def lie(pair):
-        frame = pause_frame(0xFFFF)
+        frame = pause(0xFFFF)
         while True:
-            for bad in (pause_frame(0xFFFF, dst=0x02_00_00_00_00_0A), frame[:59], frame + bytes(40),
+            for bad in (pause(0xFFFF, dst=0x02_00_00_00_00_0A), frame[:59], frame + bytes(40),
                         frame[:15] + b"\x02" + frame[16:]):
                 pair.env.sides["a"].mac_rx.receive(bad)
                 sent.append(bad)
