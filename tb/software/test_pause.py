@@ -35,7 +35,7 @@ def test_what_no_card_can_do_is_refused(config, words):
     with pytest.raises(InvalidValue, match=words):
         open_one(**config)
     with pytest.raises(TypeError, match="an integer is needed"):
-        open_one(**{name: "high" for name in config})
+        open_one(**dict.fromkeys(config, "high"))
 
 
 def test_mac_control_frames_are_counted_and_go_nowhere():
