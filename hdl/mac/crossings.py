@@ -65,7 +65,7 @@ CARD_CROSSINGS = (
     *_frames("transmit/buffer/crossing", "sync", "mac", ("beats", "ends")),
     *_frames("mac_rx/crossing", "mac", "sync", ("beats",)),
     Crossing(Kind.LEVEL, "mac_up", "transmit/buffer/up_cdc/stage0", "mac", "sync"),
-    Crossing(Kind.LEVEL, "transmit/buffer/hold", "transmit/buffer/hold_cdc/stage0", "sync", "mac"),
+    Crossing(Kind.LEVEL, "transmit/buffer/holding", "transmit/buffer/hold_cdc/stage0", "sync", "mac"),
     Crossing(Kind.LEVEL, "transmit/buffer/paused", "transmit/buffer/paused_cdc/stage0", "sync", "mac"),
     Crossing(Kind.LEVEL, "transmit/buffer/held", "transmit/buffer/held_cdc/stage0", "mac", "sync"),
     Crossing(Kind.LEVEL, "transmit/buffer/mac_stalled", "transmit/buffer/stalled_cdc/stage0", "mac", "sync"),

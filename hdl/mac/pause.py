@@ -177,7 +177,7 @@ class Pause(wiring.Component):
     the peer's, what both do meanwhile (some 60 cycles, 3 KiB), and twice the cable, 125 bytes a metre. Where both MACs
     have clocks of their own that is 1.25 KiB more: a pause is asked for 5 cycles of the MAC later; the peer reads it 8
     cycles later and holds frames back 4 cycles later, of which two beats still leave; and what comes is 8 cycles on its
-    way to the receive room. With ``send`` the receive room drops nothing early, and all above
+    way to the receive room. With ``send`` the receive room drops nothing early while the peer listens, and all above
     ``PAUSE_FROM`` is headroom: of 512 beats 24 KiB, which is enough for frames of 4 KiB and a cable of 100 m, or 90 m
     with clocks of their own; and of 64 headers 52, which for packets of 64 bytes is a cable of 40 m, or 30 m.
 

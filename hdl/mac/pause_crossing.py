@@ -32,20 +32,21 @@ class PauseCrossing(wiring.Component):
         asked = Signal()
         done = Signal()
         done_sync = Signal()
+        take = Signal()
         asked_for = Signal(PauseFrame, reset_less=True)
         to_send = Signal(PauseFrame, reset_less=True)
         m.submodules.ask_cdc = FFSynchronizer(ask, asked, o_domain="mac")
         m.submodules.done_cdc = FFSynchronizer(done, done_sync)
-        m.d.comb += [self.i.ready.eq(~ask & ~done_sync), self.o.payload.eq(to_send)]
+        m.d.comb += [self.i.ready.eq(~ask & ~done_sync), self.o.payload.eq(to_send),
+                     take.eq(asked & ~done & ~self.o.valid)]
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += [ask.eq(1), asked_for.eq(self.i.payload)]
         with m.Elif(done_sync):
             m.d.sync += ask.eq(0)
-        with m.If(self.o.valid):
-            with m.If(self.o.ready):
-                m.d.mac += [self.o.valid.eq(0), done.eq(1)]
-        with m.Elif(asked & ~done):
+        with m.If(take):
             m.d.mac += [self.o.valid.eq(1), to_send.eq(asked_for)]
-        with m.Elif(~asked):
+        with m.If(self.o.valid & self.o.ready):
+            m.d.mac += [self.o.valid.eq(0), done.eq(1)]
+        with m.If(~asked & ~self.o.valid):
             m.d.mac += done.eq(0)
         return m

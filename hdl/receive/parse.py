@@ -56,7 +56,8 @@ class Parse(wiring.Component):
     from ``SHED_FROM`` waiting headers or requests on, or ``SHED_FROM_EIGHTHS`` of the buffer, until fewer than
     ``SHED_UNTIL`` and ``SHED_UNTIL_EIGHTHS`` are left. So there is room for retransmissions, probes and control frames,
     and what was lost comes back while the load lasts; and losses come in runs, not one by one. The marks for a pause of
-    the peer are lower; who asks for it (``patient``) drops nothing early.
+    the peer are lower; who asks for it (``patient``) drops nothing early, until there was no space nevertheless: then
+    the peer does not listen.
 
     A frame that is not IPv4 (without options and fragments) to UDP port 4791 is RAW. Of the others, packets for one of
     the ``host_qpns`` become RAW with ``host``, whatever they ask for; they may be shorter than those of the card, and
@@ -155,7 +156,7 @@ class Parse(wiring.Component):
             m.d.comb += came.empty.eq(self.i.p.empty | (BEAT_BYTES - HOST_MIN_BYTES))
 
         eighths = buffer.used >> (exact_log2(self.params.rx_buffer_beats) - 3)
-        many, few = Signal(), Signal()
+        many, few, overrun = Signal(), Signal(), Signal()
 
         def marks(high, low, begin, end, begin_eighths, end_eighths):
             """Registers of whether enough waits to begin something, and little enough to end it."""
@@ -166,7 +167,11 @@ class Parse(wiring.Component):
 
         marks(many, few, SHED_FROM, SHED_UNTIL, SHED_FROM_EIGHTHS, SHED_UNTIL_EIGHTHS)
         marks(self.pause_high, self.pause_low, PAUSE_FROM, PAUSE_UNTIL, PAUSE_FROM_EIGHTHS, PAUSE_UNTIL_EIGHTHS)
-        m.d.sync += early.shed.eq((many | (early.shed & ~few)) & ~self.patient)
+        m.d.sync += early.shed.eq((many & (overrun | ~self.patient)) | (early.shed & ~few))
+        with m.If(self.refuse.stb & (self.refuse.reason == Reason.BUFFER_FULL)):
+            m.d.sync += overrun.eq(1)
+        with m.Elif(few):
+            m.d.sync += overrun.eq(0)
 
         m.d.comb += [
             early.i.p.eq(self.i.p),

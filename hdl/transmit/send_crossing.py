@@ -68,19 +68,19 @@ class SendCrossing(wiring.Component):
         m.submodules.up_cdc = FFSynchronizer(self.up, crossing.enable)
 
         # There and back; held from a reset on until the FIFO is empty: a frame would be cut.
-        hold = Signal(init=1)             # each on a line of its own: so it has the name that constraints know
+        holding = Signal(init=1)          # each on a line of its own: so it has the name that constraints know
         hold_mac = Signal()
         paused = Signal()
         paused_mac = Signal()
         held = Signal()
         mac_stalled = Signal()
         held_back = Signal()
-        m.submodules.hold_cdc = FFSynchronizer(hold, hold_mac, o_domain="mac")
+        m.submodules.hold_cdc = FFSynchronizer(holding, hold_mac, o_domain="mac")
         m.submodules.paused_cdc = FFSynchronizer(paused, paused_mac, o_domain="mac")
         m.submodules.held_cdc = FFSynchronizer(held, held_back)
         m.submodules.stalled_cdc = FFSynchronizer(mac_stalled, self.stalled)
         m.d.comb += crossing.hold.eq(hold_mac | paused_mac)
-        m.d.sync += [hold.eq(self.hold | crossing.quiet), paused.eq(self.pause)]
+        m.d.sync += [holding.eq(self.hold | crossing.quiet), paused.eq(self.pause)]
         m.d.mac += [held.eq(hold_mac & ~crossing.sending), mac_stalled.eq(self.o.valid & ~self.o.ready)]
         m.d.comb += self.sending.eq(~held_back & ~crossing.read_reset)
 

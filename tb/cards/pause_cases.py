@@ -69,6 +69,8 @@ class PausedPair:
         Gives a pattern of the cycles in which the host of a receiver takes nothing.
     senders : tuple of side
     pmtu : MTU
+    deaf : bool
+        Pauses reach nobody.
 
     Attributes
     ----------
@@ -80,13 +82,13 @@ class PausedPair:
         Frames that reached the hosts' software.
     """
 
-    def __init__(self, dut, priority, held=None, senders=("a",), pmtu=MTU.MTU_1024):
+    def __init__(self, dut, priority, held=None, senders=("a",), pmtu=MTU.MTU_1024, deaf=False):
         config = ContextConfig(ring_log2=8, probe_timeout_ns=25_000, pfc_priority=priority)
         two_clocks = TwoCards(dut).two_clocks
         cable = LinkConfig(delay_ns=(CABLE_TWO_CLOCKS_NS if two_clocks else CABLE_NS) - whole_ns(pmtu))
         self.pair = OpenPair(dut, EnvConfig(a_to_b=cable, b_to_a=cable), config, seed=bench_seed())
         self.held, self.counters, self.pauses, self.raw = held, {}, {side: [] for side in SIDES}, []
-        self.senders, self.pmtu, self.ends, self.done = senders, pmtu, {}, set()
+        self.senders, self.pmtu, self.deaf, self.ends, self.done = senders, pmtu, deaf, {}, set()
         self.rng = random.Random(bench_seed())
 
     async def run(self, meanwhile=None):
@@ -97,7 +99,7 @@ class PausedPair:
         for side in SIDES:
             contexts[side].raw_frame_handlers.append(lambda frame, _entry: self.raw.append(frame))
             env.link(f"{side}_to_{PEER[side]}").impairments.drop_when(
-                lambda frame, _kind, side=side: mac_control(frame) and bool(self.pauses[side].append(frame)))
+                lambda frame, _kind, side=side: mac_control(frame) and self._pause_sent(side, frame))
         for side in SIDES:
             self.ends[side] = await bridge(Endpoint)(contexts[side], 2 * LENGTH, qps=QPS, window=WINDOW)
         for side, end in self.ends.items():
@@ -116,6 +118,10 @@ class PausedPair:
             await bridge(end.close)()
         assert not any(map(mac_control, self.raw)), "a MAC control frame reached the host"
         env.finish()
+
+    def _pause_sent(self, side, frame):
+        self.pauses[side].append(frame)
+        return self.deaf
 
     def _hold(self, pattern):
         """The hosts of the receivers take nothing in the cycles of a pattern, or everything."""
@@ -189,6 +195,18 @@ async def nothing_is_dropped_both_ways(dut):
         assert counted["tx_pauses"] >= 2 and counted["pause_cycles"] > 100
         assert not any(counted[name] for name in (
             "drop_buffer_full", "holes", "tx_retransmissions", "pause_storms", "drop_bad_pause"))
+
+
+@cocotb.test()
+async def a_deaf_peer_does_no_harm(dut):
+    """Pauses that reach nobody: packets are dropped as without, in runs, and come again."""
+    run = PausedPair(dut, PRIORITY, lambda: evenly(HELD), deaf=True)
+    await run.run()
+    a, b = run.counters["a"], run.counters["b"]
+    assert b["tx_pauses"] and not a["rx_pauses"] and not a["pause_cycles"]
+    dut._log.info(f"{b['drop_buffer_full']} dropped, {b['holes']} holes, {b['nodes_sealed']} nodes")
+    assert b["drop_buffer_full"] and b["holes"] >= 2 * b["nodes_sealed"]
+    assert a["tx_retransmissions"] < LENGTH // 1024
 
 
 @cocotb.test()

@@ -64,6 +64,34 @@ async def control_frames_go_their_own_way(dut):
 
 
 @cocotb.test()
+async def resets_of_the_mac_tear_no_way(dut):
+    """What a reset cuts ends with the error mark where it began, and what comes then goes its own way."""
+    bench = await start(dut)
+    rng, seen = bench.rng, Counter()
+    for _ in rounds(seen, ["cut control", "cut data"], least=10, most=400):
+        at = len(bench.card.control), len(bench.card.received)
+        some = [(pause_frame({0: 1}, src=PEER_MAC, length=2000) if rng.getrandbits(1) else rng.randbytes(2000), 0)
+                for _ in range(8)]
+        receiving = cocotb.start_soon(bench.source.send(some))
+        await ClockCycles(dut.clk, rng.randrange(20, 220))
+        receiving.cancel()
+        dut.s_axis__tvalid.value = 0
+        await bench.reset("mac")
+        await ClockCycles(dut.clk, 100)
+        for name, got in (("control", bench.card.control[at[0]:]), ("data", bench.card.received[at[1]:])):
+            assert all(error or is_control(frame) == (name == "control") for frame, error in got)
+            assert all(frame in some for frame in got if not frame[1])
+            seen[f"cut {name}"] += sum(error for _, error in got)
+        # One after the other: each whole, and alone.
+        after = [(control_frame(rng), 0), (rng.randbytes(300), 0)]
+        at = len(bench.card.control), len(bench.card.received)
+        await bench.source.send(after)
+        await arrive(dut.clk, bench.card.control, at[0] + 1)
+        await arrive(dut.clk, bench.card.received, at[1] + 1)
+        assert [bench.card.control[-1], bench.card.received[-1]] == after
+
+
+@cocotb.test()
 async def pauses_leave_between_frames(dut):
     """In order, whole, and each right behind the frame under way, however much waits in the buffer or is held back."""
     bench = await start(dut)
