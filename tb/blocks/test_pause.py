@@ -78,10 +78,13 @@ class PauseBench:
         cocotb.start_soon(self._watch())
 
     async def _watch(self):
-        dut, first = self.dut, True
+        dut, first, shown = self.dut, True, None
         while True:
             await RisingEdge(dut.clk)
             self.cycle += 1
+            offered = int(dut.o__payload.value) if dut.o__valid.value == 1 else None
+            assert shown in (None, offered), "what was offered to the MAC was taken back"
+            shown = offered if dut.o__ready.value == 0 else None
             if dut.o__valid.value == 1 and dut.o__ready.value == 1:
                 if first:
                     self.began.append(self.cycle)
@@ -230,6 +233,29 @@ async def obeys(dut):
         seen["long" if last >= 20 else "short", again is None, early] += 1
         bench.counts.clear()
     assert len(seen) >= 6, seen
+
+
+@cocotb.test()
+async def what_was_offered_goes_on(dut):
+    """A MAC that takes its time, and pauses of both sides at any moment: all frames leave whole, in order."""
+    bench = await start(dut)
+    rng = bench.rng
+    bench.configure(priority=1, obey=1, send=1, quanta=0xFFFF)
+    bench.sink.pause = 0.8
+    sent = [random_frame(rng) for _ in range(60)]
+    for frame in sent:
+        bench.send(frame)
+    over = cocotb.start_soon(bench.source.idle())
+    while not over.done():
+        bench.hear(pause_frame({1: rng.choice((1, 5, 20))}))
+        dut.high.value = rng.getrandbits(1)
+        dut.low.value = 1 - int(dut.high.value)
+        await ClockCycles(dut.clk, rng.randrange(10, 40))
+    found = await bench.frames()
+    own = [frame for frame in found if frame not in sent]
+    assert [frame for frame in found if frame in sent] == sent
+    assert set(own) <= {pause_frame({1: quanta}, src=MAC) for quanta in (0, 0xFFFF)} and len(own) > 20
+    assert bench.counts["pause_cycles"] > 100
 
 
 @cocotb.test()
