@@ -115,6 +115,7 @@ REGISTERS = [
     Register("nic_rx_buffer", 0x038, _RW, "Physical address of the NIC_RX frame slots, one per ring entry.", width=64),
     Register("nic_rx_slot_log2", 0x040, _RW, "log2 of the bytes of a NIC_RX slot, 9 to 14.", reset=11),
     Register("host_qpns", 0x044, _RW, "QPNs whose packets go to NIC_RX whatever they ask for: a HOST_QPNS word."),
+    Register("pfc", 0x048, _RW, "Priority-based flow control: a PFC_WORD. 0: none."),
     Register("reorder_distance", 0x050, _RW,
              "PSNs a packet may be late before it counts as lost, 1 to the window's bits.", reset=1),
     Register("node_age_ns", 0x054, _RW, "Age at which an unsealed Adamap node is sealed, nanoseconds.", reset=2000),
@@ -179,6 +180,7 @@ class Reason(enum.IntEnum):
     WRONG_PEER = 25          # from another address than that of the QP's peer
     FAR_PSN = 26             # further ahead than the QP's peer may be
     NIC_BUSY = 27            # too many raw frames wait in the receive path already
+    BAD_PAUSE = 28           # a MAC control frame that is no sound frame of priority-based flow control
 
 
 # (name, sentence); 48 bits each, read as two 32-bit words at COUNTER_BASE + 8*i, low word first (it latches the high
@@ -212,7 +214,12 @@ COUNTERS = [
     ("rx_stall_cycles", "Cycles in which the receive path kept the MAC buffer waiting."),
     ("tx_stall_cycles", "Cycles in which the MAC kept the transmit path waiting."),
     ("host_refused", "Host requests to BAR0 that were answered as unsupported or dropped."),
-] + [(f"drop_{_r.name.lower()}", f"Refused: {_r.name}.") for _r in Reason if _r is not Reason.OK]
+] + [(f"drop_{_r.name.lower()}", f"Refused: {_r.name}.") for _r in Reason if _r is not Reason.OK] + [
+    ("tx_pauses", "Pauses asked of the peer, repetitions included."),
+    ("rx_pauses", "Pauses of the card's priority that the peer asked for or ended."),
+    ("pause_cycles", "Cycles in which a pause held frames back, or would have."),
+    ("pause_storms", "Times that the peer's pauses began to be ignored, since there were too many."),
+]
 COUNTER_INDEX = {name: i for i, (name, _) in enumerate(COUNTERS)}
 COUNTER_WIDTH = 48
 
@@ -238,6 +245,13 @@ HOST_QPNS = Layout(
         Field("_r0", 1), Field("qp1", 1, "QPN 1, too: management datagrams."),
         Field("ranged", 1, "There is a range.")], size_bytes=4)
 HOST_QPNS_QP1 = 1
+
+
+PFC_WORD = Layout("PFC_WORD", "Priority-based flow control (IEEE 802.1Qbb).", [
+    Field("priority", 3, "Of the card's frames, all of which have the same."),
+    Field("send", 1, "Ask the peer to pause while the receive buffer runs full."),
+    Field("obey", 1, "Pause when the peer asks for it."), Field("_r0", 11),
+    Field("quanta", 16, "How long to ask for, in 512 bits of the line; 0: do not ask.")], size_bytes=4)
 
 
 def is_host_qpn(word, qpn):

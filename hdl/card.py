@@ -10,6 +10,9 @@ from .counters import Counters
 from .counting import merged, pass_counts
 from .csr import Csr
 from .mac.edge import MacRx, MacTx, mac_members
+from .mac.pause import Pause
+from .mac.pause_crossing import PauseCrossing
+from .mac.pause_gate import PauseGate
 from .mac.reset_release import ResetRelease
 from .mac.rx_crossing import RxCrossing
 from .params import CardParams
@@ -84,24 +87,28 @@ class Card(wiring.Component):
         self.adamap = Adamap(params)
         self.reporter = Reporter(params, REPORT_SOURCES, unticketed=(REPORT_NODES, REPORT_LIST, REPORT_TRANSMIT))
         self.nic_tx, self.nic_rx = SimpleNicTx(params), SimpleNicRx(params)
-        counted = [self.transmit, self.receive, self.adamap, self.reporter, self.nic_rx, self.endpoint]
+        self.pause = Pause(params)
+        counted = [self.transmit, self.receive, self.pause, self.adamap, self.reporter, self.nic_rx, self.endpoint]
         refusals = [*self.rings.refuse, *self.receive.refuse, self.transmit.refuse, self.adamap.refuse,
-                    self.nic_tx.refuse, self.nic_rx.refuse, self.adamap.broken]
+                    self.nic_tx.refuse, self.nic_rx.refuse, self.adamap.broken, self.pause.refuse]
         self.counters = Counters(merged(*(block.COUNTS for block in counted)), refusals=len(refusals), reads=2)
         if params.mac_clock:
             self.mac_tx, self.mac_rx = DomainRenamer("mac")(MacTx()), RxCrossing()
+            self.pause_gate, self.pause_crossing = DomainRenamer("mac")(PauseGate()), PauseCrossing()
+            m.submodules.pause_crossing = self.pause_crossing
             self._clocks(m)
         else:
-            self.mac_tx, self.mac_rx = MacTx(), MacRx()
+            self.mac_tx, self.mac_rx, self.pause_gate = MacTx(), MacRx(), PauseGate()
 
         for name in ("supervisor", "endpoint", "mac_tx"):
             m.submodules[name] = getattr(self, name)
         m.submodules.csr = ResetInserter(self.supervisor.function_reset_done)(self.csr)
         core = ResetInserter(self.supervisor.core_reset)
         for name in ("rings", "command", "tables", "transmit", "receive", "adamap", "reporter", "nic_tx", "nic_rx",
-                     "counters"):
+                     "counters", "pause"):
             m.submodules[name] = core(getattr(self, name))
-        m.submodules.mac_rx = self.mac_rx if params.mac_clock else core(self.mac_rx)
+        for name in ("pause_gate", "mac_rx"):
+            m.submodules[name] = getattr(self, name) if params.mac_clock else core(getattr(self, name))
 
         self._wire_edges(m)
         self._wire_registers(m)
@@ -139,7 +146,7 @@ class Card(wiring.Component):
         wiring.connect(m, csr.msix, endpoint.msix)
         wiring.connect(m, csr.counters, self.counters.read[0])
         for group, room in (("card", self.supervisor), ("rings", rings), ("adamap", self.adamap), ("nic", self.nic_rx),
-                            ("receive", self.receive)):
+                            ("receive", self.receive), ("pause", self.pause)):
             wiring.connect(m, getattr(csr, group), room.registers)
         for k in range(DOWN):
             wiring.connect(m, rings.o_line_request[k], endpoint.i_line[k])
@@ -183,7 +190,7 @@ class Card(wiring.Component):
         wiring.connect(m, command.life, adamap.life)
         wiring.connect(m, command.o_extent, adamap.i_extent)
         wiring.connect(m, adamap.o_qp_error, command.i_qp_error)
-        wiring.connect(m, command.network, self.transmit.network, self.receive.network)
+        wiring.connect(m, command.network, self.transmit.network, self.receive.network, self.pause.network)
         wiring.connect(m, command.counters, self.counters.read[1])
         for reader, table in zip(adamap.qp, tables.list_read, strict=True):
             wiring.connect(m, reader, table)
@@ -208,9 +215,17 @@ class Card(wiring.Component):
         wiring.connect(m, self.tables.o[TRANSMIT], transmit.i_translate)
         wiring.connect(m, transmit.o_request, endpoint.i_bulk[BULK_TRANSMIT])
         wiring.connect(m, endpoint.o_bulk[BULK_TRANSMIT], transmit.i_payload)
-        wiring.connect(m, transmit.o, self.mac_tx.i)
+        wiring.connect(m, transmit.o, self.pause_gate.i)
+        wiring.connect(m, self.pause_gate.o, self.mac_tx.i)
+        if self.params.mac_clock:
+            wiring.connect(m, self.pause.o, self.pause_crossing.i)
+            wiring.connect(m, self.pause_crossing.o, self.pause_gate.i_pause)
+        else:
+            wiring.connect(m, self.pause.o, self.pause_gate.i_pause)
         wiring.connect(m, transmit.o_report, self.reporter.i[REPORT_TRANSMIT])
         m.d.comb += [
+            # At a clock of its own, what has left the buffer is on its way.
+            (transmit.pause if self.params.mac_clock else self.pause_gate.hold).eq(self.pause.hold),
             rings.retire[send].eq(transmit.retire_send),
             rings.retire[retransmit].eq(transmit.retire_retransmit),
             rings.retire[raw].eq(nic.retire),
@@ -220,6 +235,7 @@ class Card(wiring.Component):
         receive, adamap, reporter, rings = self.receive, self.adamap, self.reporter, self.rings
         endpoint, nic = self.endpoint, self.nic_rx
         wiring.connect(m, self.mac_rx.o, receive.i)
+        wiring.connect(m, self.mac_rx.o_control, self.pause.i_control)
         wiring.connect(m, receive.o_translate, self.tables.i[RECEIVE])
         wiring.connect(m, self.tables.o[RECEIVE], receive.i_translate)
         wiring.connect(m, receive.qp_read, self.tables.place_read)
@@ -244,6 +260,7 @@ class Card(wiring.Component):
         m.d.comb += [
             reports.mark.eq(reporter.refusal), receive.refusals.written.eq(reporter.refusal),
             receive.refusals.unread.eq(reports.marked), receive.refusals.half.eq(reports.half),
-            receive.space.eq(reporter.space),
+            receive.space.eq(reporter.space), receive.patient.eq(self.pause.asks),
+            self.pause.high.eq(receive.pause_high), self.pause.low.eq(receive.pause_low),
             *[room.placed_ticket.eq(receive.placed_ticket) for room in (reporter, adamap)],
         ]

@@ -53,6 +53,17 @@ class Beat(data.Struct):
     error: 1
 
 
+PAUSE_EMPTY = BEAT_BYTES - wire.MIN_FRAME_BYTES        # of the beat that is a MAC control frame
+
+
+class PauseFrame(data.Struct):
+    """A frame of priority-based flow control that the card sends: from which address, what pauses, for how long."""
+
+    source: 48
+    priority: 3
+    quanta: 16
+
+
 # ------------------------------------------------------------------------------------------ DMA
 
 class DmaRequest(data.Struct):
@@ -303,7 +314,8 @@ REPORT_NODE = host_struct(abi.REPORT_NODE)
 REPORT_RETIRE = host_struct(abi.REPORT_RETIRE)
 REPORT_EVENT = host_struct(abi.REPORT_EVENT)
 HOST_QPNS = host_struct(abi.HOST_QPNS)
+PFC_WORD = host_struct(abi.PFC_WORD)
 LINK_DOORBELL = host_struct(abi.LINK_DOORBELL)
 CUM_DOORBELL = host_struct(abi.CUM_DOORBELL)
 WIRE = {layout.name: wire_struct(layout) for layout in (
-    wire.ETH, wire.IPV4, wire.UDP, wire.BTH, wire.RETH, wire.AETH, wire.IMMDT, wire.RSNH)}
+    wire.ETH, wire.PFC, wire.IPV4, wire.UDP, wire.BTH, wire.RETH, wire.AETH, wire.IMMDT, wire.RSNH)}

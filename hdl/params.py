@@ -13,6 +13,9 @@ STATUS_PACE = 64          # cycles between writes of the status block
 # probes and for control frames; the distance makes losses come in runs, of which a node holds many.
 SHED_FROM, SHED_UNTIL = 40, 12
 SHED_FROM_EIGHTHS, SHED_UNTIL_EIGHTHS = 5, 3
+# Priority-based flow control: from so many on the peer is asked to pause, until fewer wait. What is above is headroom.
+PAUSE_FROM, PAUSE_UNTIL = 12, 6
+PAUSE_FROM_EIGHTHS, PAUSE_UNTIL_EIGHTHS = 2, 1
 # Descriptors and reads in flight for 77 million messages of 64 bytes a second, when a read takes 1 µs.
 DEEP = {"ring_prefetch": 128, "bulk_tags": 128, "line_tags": 64}
 
@@ -68,6 +71,8 @@ class CardParams:
         After 2^n cycles in which the card asked nothing of the host and heard nothing, because it may not be bus master
         or was not for a while, whatever was not answered will not be. Longer than the completion timeout of the hard
         block, up to 64 ms.
+    pause_limit_log2 : int
+        See :class:`~weft.hdl.mac.pause.PauseTimer`.
     rx_buffer_beats, tx_buffer_beats : int
         Beats of the store-and-forward packet buffers at the MAC.
     ring_prefetch : int
@@ -101,6 +106,7 @@ class CardParams:
     bulk_slot_bytes: int = 1024
     line_tags: int = 32
     silence_log2: int = 24
+    pause_limit_log2: int = 22
     rx_buffer_beats: int = 512
     tx_buffer_beats: int = 256
     ring_prefetch: int = 16
@@ -152,7 +158,7 @@ class CardParams:
 
 
 PRESETS = {
-    "test": CardParams("test", qps=16, mrs=32, ptes=4096, silence_log2=12),
+    "test": CardParams("test", qps=16, mrs=32, ptes=4096, silence_log2=12, pause_limit_log2=12),
     "basic": CardParams("basic", qps=1024, mrs=1024, ptes=16384, builder_slots=32, cache_entries=64, **DEEP),
     "full": CardParams("full", qps=16384, mrs=16384, ptes=131072, builder_slots=64, cache_entries=256, knit_extents=64,
                        block_bits=24, unmatched_lists=32, msix_vectors=32, **DEEP),

@@ -8,13 +8,15 @@ from . import abi
 _RINGS = [r for r in abi.REGISTERS if abi.RING_BASE <= r.offset < abi.COUNTER_BASE or r.name == "status_block"]
 _NIC = [r for r in abi.REGISTERS if r.name in ("nic_rx_buffer", "nic_rx_slot_log2")]
 _RECEIVE = [r for r in abi.REGISTERS if r.name == "host_qpns"]
+_PAUSE = [r for r in abi.REGISTERS if r.name == "pfc"]
 _ADAMAP = [r for r in abi.REGISTERS if r.name in (
     "reorder_distance", "node_age_ns", "retransmit_slack", "prefetch_depth", "prefetch_watermark",
     "link_doorbell", "cum_doorbell")]
-_CARD = [r for r in abi.REGISTERS if r not in (*_RINGS, *_NIC, *_RECEIVE, *_ADAMAP)]
+_CARD = [r for r in abi.REGISTERS if r not in (*_RINGS, *_NIC, *_RECEIVE, *_PAUSE, *_ADAMAP)]
 
-# Who uses a register: the ring room, the Simple NIC, the receive room, the Adamap room, or the supervisor of the card.
-GROUPS = {"rings": _RINGS, "nic": _NIC, "receive": _RECEIVE, "adamap": _ADAMAP, "card": _CARD}
+# Who uses a register: the ring room, the Simple NIC, the receive room, flow control, the Adamap room, or the supervisor
+# of the card.
+GROUPS = {"rings": _RINGS, "nic": _NIC, "receive": _RECEIVE, "pause": _PAUSE, "adamap": _ADAMAP, "card": _CARD}
 
 
 def group_of(register):

@@ -27,6 +27,10 @@ from .layout import Field, Layout
 
 ETHERTYPE_IPV4 = 0x0800
 ETHERTYPE_ARP = 0x0806
+ETHERTYPE_MAC_CONTROL = 0x8808
+MAC_CONTROL_ADDRESS = 0x0180_C200_0001     # no bridge forwards frames to it
+PRIORITIES = 8
+PAUSE_QUANTUM_BITS = 512                    # of the line
 IP_PROTO_UDP = 17
 ROCE_UDP_PORT = 4791
 PSN_BITS = 24
@@ -70,6 +74,12 @@ class Syndrome(enum.IntEnum):
     NAK_REMOTE_OPERATIONAL = 0x63
 
 
+class MacControl(enum.IntEnum):
+    """Opcodes of MAC control frames in use (IEEE 802.3 annex 31A, 802.1Qbb)."""
+
+    PFC = 0x0101
+
+
 def _wire(name, doc, fields, size):
     return Layout(name, doc, [Field(*f) for f in fields], size_bytes=size, byteorder="big")
 
@@ -77,6 +87,10 @@ def _wire(name, doc, fields, size):
 ETH = _wire("Ethernet", "Ethernet II header.", [
     ("dst", 48, "Destination MAC address."), ("src", 48, "Source MAC address."),
     ("ethertype", 16, "Protocol that follows.")], 14)
+PFC = _wire("PFC", "Priority-based flow control: a MAC control frame, filled up to the shortest frame with zeros.", [
+    ("opcode", 16, "", MacControl), ("_resv8", 8), ("classes", 8, "Bit *n*: `time`*n* counts."),
+    *[(f"time{n}", 16, f"How long priority {n} pauses from now on, in 512 bits of the line; 0: no longer.")
+      for n in range(PRIORITIES)]], 20)
 IPV4 = _wire("IPv4", "IPv4 header without options.", [
     ("version", 4, "4."), ("ihl", 4, "Header length in 32-bit words, 5."), ("tos", 8, "DSCP and ECN."),
     ("total_length", 16, "Header and payload, bytes."), ("identification", 16, ""),

@@ -48,6 +48,9 @@ ROOT = Path(__file__).resolve().parents[1]
     (["--sim", ""], ["SIM", "verilator, icarus"]),
     (["--sim", "vcs"], ["SIM", "verilator, icarus"]),
     (["--preset", "huge"], ["preset", "test, basic, full"]),
+    (["--pfc", "8"], ["PFC", "0 to 7"]),
+    (["--pfc", "high"], ["PFC", "whole number"]),
+    (["--pfc", "3", "--backend", "model"], ["no flow control", "--backend rtl"]),
 ])
 def test_bad_parameter_is_one_sentence_and_status_2(arguments, words):
     result = CliRunner().invoke(app, ["sim", *arguments])

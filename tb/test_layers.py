@@ -77,7 +77,7 @@ IMPORTS = {
     "tb/world": "contracts hdl hdl/mac hdl/pcie hdl/verilog driver/device model/card tb/flow",
     "tb/board": "contracts hdl/mac hdl/pcie hdl/card hdl/verilog hdl/board tb/flow tb/world",
     "tb/judge": "contracts driver/queue model/functional tb/flow",
-    "tb/blocks/mac": "hdl hdl/mac hdl/transmit tb/flow",
+    "tb/blocks/mac": "contracts hdl hdl/mac hdl/transmit tb/flow",
     "tb/blocks/pcie": "contracts hdl hdl/pcie tb/flow tb/world",
     "tb/blocks/ring": "contracts hdl hdl/ring tb/flow tb/blocks/pcie",
     "tb/blocks/table": "contracts hdl hdl/table model/functional tb/flow",

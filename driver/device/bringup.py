@@ -39,6 +39,7 @@ def set_registers(device, config, capabilities, *, status_block):
         ("node_age_ns", config.node_age_ns),
         ("prefetch_depth", depth),
         ("prefetch_watermark", min(config.prefetch_watermark, depth)),
+        ("pfc", config.pfc_word),
     ):
         write_register(device, name, value)
 

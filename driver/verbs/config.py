@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
-from weft.hdl import abi
+from weft.hdl import abi, wire
 
 from ..connection.connection import Patience
 from ..knitting.buffer import EXTENT_BYTES, QUOTA_ALPHA
@@ -18,7 +18,7 @@ _RANGES = (
     ("prefetch_depth", 1, _WORD), ("prefetch_watermark", 1, _WORD), ("probe_timeout_ns", 1, 1 << 62),
     ("chunk_bytes", 1, abi.CHUNK_MAX), ("extent_bytes", abi.BLOCK_BYTES, 1 << 62), ("max_extents", 1, _WORD),
     ("waiting_runs_max", 1, _WORD), ("tx_poll_ns", 1, 1 << 62), ("silence_ns", 1, 1 << 62),
-    ("departed_qps", 0, _WORD))
+    ("departed_qps", 0, _WORD), ("pfc_quanta", 1, 0xFFFF))
 
 
 @dataclass
@@ -47,6 +47,11 @@ class ContextConfig:
     keep_qp_num : bool
         A QP keeps its number over RESET, as in the verbs. What is still on its way of a former life is then told from
         the present one by its PSN alone; otherwise each life has a number of its own.
+    pfc_priority : int or None
+        Priority that all frames of the card have for priority-based flow control (IEEE 802.1Qbb), 0 to 7: the card asks
+        its peer to pause it while its receive buffer runs full, and pauses when the peer asks. None: neither.
+    pfc_quanta : int
+        How long it asks for at a time, in 512 bits of the line.
     departed_qps : int
         The last so many QPs that were destroyed stay on the card, so that their peers hear the last acknowledgement if
         it was lost; a quarter of all QPs at most. See :class:`~weft.driver.engine.departed.Departed`.
@@ -74,6 +79,8 @@ class ContextConfig:
     reset: bool = True
     keep_qp_num: bool = False
     departed_qps: int = 0
+    pfc_priority: int | None = None
+    pfc_quanta: int = 0xFFFF
     cm_patience: Patience = Patience()
     random: Random = field(default_factory=SystemRandom)
 
@@ -81,12 +88,22 @@ class ContextConfig:
         """Raise ValueError or TypeError if a setting is impossible for any card."""
         for name, low, high in _RANGES:
             between(name, getattr(self, name), low, high)
+        if self.pfc_priority is not None:
+            between("pfc_priority", self.pfc_priority, 0, wire.PRIORITIES - 1)
         if self.extent_bytes % abi.BLOCK_BYTES:
             raise InvalidValue(f"extent_bytes is {self.extent_bytes}, no multiple of {abi.BLOCK_BYTES}")
         between("cm_patience.response_timeout", self.cm_patience.response_timeout, 1, 31)
         between("cm_patience.retries", self.cm_patience.retries, 0, 15)
         if not self.knitting_alpha > 0:
             raise InvalidValue(f"knitting_alpha is {self.knitting_alpha}, not more than 0")
+
+    @property
+    def pfc_word(self):
+        """For the register ``pfc``."""
+        if self.pfc_priority is None:
+            return 0
+        return int.from_bytes(abi.PFC_WORD.pack(priority=self.pfc_priority, send=1, obey=1, quanta=self.pfc_quanta),
+                              "little")
 
     def log2(self, ring):
         return self.ring_log2 if isinstance(self.ring_log2, int) else self.ring_log2.get(ring, 6)

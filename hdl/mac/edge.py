@@ -1,11 +1,12 @@
 """MAC edge: AXI4-Stream with byte enables on one side, beats on the other."""
 
-from amaranth import Cat, Module, Mux
-from amaranth.lib import stream, wiring
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .. import wire
 from ..axis import axis_signature
-from ..layouts import BEAT_BITS, BEAT_BYTES, Beat
+from ..layouts import BEAT_BITS, BEAT_BYTES, WIRE, Beat, swap_bytes
 from ..params import exact_log2
 from ..stream import pass_unless
 
@@ -63,13 +64,15 @@ class MacTx(wiring.Component):
 class MacRx(wiring.Component):
     """AXI-stream to beats, registered once. Never stalls: what follows must take a beat per cycle.
 
+    MAC control frames, by their EtherType, go to an output of their own.
+
     ``tkeep`` of a last beat is a run of ones from bit 0 (which is not checked); of other beats it is not looked at.
 
     Members
     -------
     s_axis : In(axis)
         ``tuser`` on the last beat: bad frame.
-    o : Out(stream.Signature(Beat))
+    o, o_control : Out(stream.Signature(Beat))
         ``ready`` is not looked at.
     """
 
@@ -77,16 +80,23 @@ class MacRx(wiring.Component):
         super().__init__({
             "s_axis": In(axis_signature(data_width=BEAT_BITS, user_width=RX_USER_WIDTH)),
             "o": Out(stream.Signature(Beat)),
+            "o_control": Out(stream.Signature(Beat)),
         })
 
     def elaborate(self, platform):
         m = Module()
         axis, beat = self.s_axis, self.o.p
+        eth = data.View(WIRE["Ethernet"], swap_bytes(axis.tdata[:8 * wire.ETH.size_bytes]))
+        first, amid, control = Signal(init=1), Signal(), Signal()
+        m.d.comb += control.eq(Mux(first, (eth.ethertype == wire.ETHERTYPE_MAC_CONTROL)
+                                   & (~axis.tlast | axis.tkeep[wire.ETH.size_bytes - 1]), amid))
+        with m.If(axis.tvalid):
+            m.d.sync += [first.eq(axis.tlast), amid.eq(control)]
         # Bit k of the last byte's number is odd parity of the multiples of 2^k, but 0, that the run of ones reaches.
         empty = Cat(~axis.tkeep[1 << k::1 << k].xor() for k in range(exact_log2(BEAT_BYTES)))
-        m.d.comb += axis.tready.eq(1)
+        m.d.comb += [axis.tready.eq(1), self.o_control.p.eq(beat)]
         m.d.sync += [
-            self.o.valid.eq(axis.tvalid),
+            self.o.valid.eq(axis.tvalid & ~control), self.o_control.valid.eq(axis.tvalid & control),
             beat.data.eq(axis.tdata),
             beat.last.eq(axis.tlast),
             beat.empty.eq(Mux(axis.tlast, empty, 0)),

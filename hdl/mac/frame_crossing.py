@@ -1,6 +1,6 @@
 """Frames from one clock to another, whole or not at all."""
 
-from amaranth.hdl import ClockDomain, ClockSignal, DomainRenamer, Module, Mux, ResetSignal, Signal
+from amaranth.hdl import ClockDomain, ClockSignal, DomainRenamer, Module, Mux, ResetSignal, Shape, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.fifo import AsyncFIFO
@@ -37,12 +37,14 @@ class FrameCrossing(wiring.Component):
     depth, frame_beats : int
         Beats of the FIFO, a power of two, and of the longest frame.
     whole, drop : bool
+    shape : ShapeLike
+        Of a beat: at least the fields of :class:`~weft.hdl.layouts.Beat`. Of more, those in a frame's first beat count.
 
     Members
     -------
-    i : In(stream.Signature(Beat))
+    i : In(stream.Signature(shape))
         Domain ``write``.
-    o : Out(stream.Signature(Beat))
+    o : Out(stream.Signature(shape))
         Domain ``read``; no combinational path from ``ready``.
     enable : In(1)
         Domain ``write``: while low, frames that begin are dropped.
@@ -69,13 +71,14 @@ class FrameCrossing(wiring.Component):
         If the FIFO does not hold the longest frame, and a second one with ``drop``.
     """
 
-    def __init__(self, *, depth, frame_beats, whole, drop):
+    def __init__(self, *, depth, frame_beats, whole, drop, shape=Beat):
         exact_log2(depth)
         if depth < (2 * frame_beats + LEVEL_LAG if drop else frame_beats):
             raise ValueError(f"a FIFO of {depth} beats does not hold {1 + drop} frames of {frame_beats}")
         self._depth, self._frame_beats, self._whole, self._drop = depth, frame_beats, whole, drop
+        self._shape = shape
         super().__init__({
-            "i": In(stream.Signature(Beat)), "o": Out(stream.Signature(Beat)),
+            "i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)),
             "enable": In(1), "dropped": Out(1), "too_long": Out(1), "quiet": Out(1), "read_reset": Out(1),
             "empty": Out(1), "hold": In(1), "sending": Out(1), "aborted": Out(1)})
 
@@ -83,7 +86,7 @@ class FrameCrossing(wiring.Component):
         m = Module()
         m.domains.fifo = ClockDomain(local=True)
         m.d.comb += ClockSignal("fifo").eq(ClockSignal("write"))
-        beats = AsyncFIFO(width=Beat.as_shape().size, depth=self._depth, w_domain="fifo", r_domain="read")
+        beats = AsyncFIFO(width=Shape.cast(self._shape).width, depth=self._depth, w_domain="fifo", r_domain="read")
         m.submodules.beats = beats
         ended, forgotten = self._write(m, beats)
         if self._whole:
@@ -121,7 +124,7 @@ class FrameCrossing(wiring.Component):
             self.empty.eq((beats.w_level == 0) & ~inside & (ended == 0) & ~i.valid),
         ]
         with m.If(cut):
-            written = Signal(Beat)
+            written = Signal(self._shape)
             m.d.comb += [written.eq(i.payload), written.last.eq(1), written.error.eq(1), beats.w_data.eq(written)]
         # The end of a frame is told two cycles after its last beat, so that it cannot overtake it.
         m.d.write += [ended.eq((ended << 1) | (beats.w_en & beats.w_rdy & (i.p.last | cut))),
@@ -138,9 +141,9 @@ class FrameCrossing(wiring.Component):
         writer_reset, emptied, seen = Signal(), Signal(), Signal()
         m.submodules.writer_reset_cdc = FFSynchronizer(ResetSignal("write"), writer_reset, o_domain="read", init=1)
         m.submodules.emptied_cdc = FFSynchronizer(beats.r_rst, emptied, o_domain="read", init=1)
-        inside, take, goes, beat = Signal(), Signal(), Signal(), Signal(Beat)
+        inside, take, goes, beat = Signal(), Signal(), Signal(), Signal(self._shape)
         forget, forgetting = Signal(), Signal()
-        m.submodules.skid = skid = DomainRenamer("read")(Skid(Beat))
+        m.submodules.skid = skid = DomainRenamer("read")(Skid(self._shape))
         out = skid.i
         wiring.connect(m, skid.o, wiring.flipped(self.o))
         m.d.comb += [beat.eq(beats.r_data), out.valid.eq(take & ~forget), out.payload.eq(beat),

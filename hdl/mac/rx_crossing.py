@@ -1,7 +1,7 @@
 """Frames from a MAC at a clock of its own."""
 
-from amaranth.hdl import DomainRenamer, Module
-from amaranth.lib import stream, wiring
+from amaranth.hdl import DomainRenamer, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..axis import axis_signature
@@ -11,6 +11,7 @@ from .frame_crossing import FrameCrossing
 
 DEPTH = 512                          # beats: what block RAMs of 512 words hold anyway
 FRAME_BYTES = 9216                   # longer frames are cut, and end with the error mark
+MARKED_BEAT = data.StructLayout({**Beat.as_shape().members, "control": 1})     # of a MAC control frame, or not
 
 
 class RxCrossing(wiring.Component):
@@ -24,8 +25,8 @@ class RxCrossing(wiring.Component):
     -------
     s_axis : In(axis)
         Domain ``mac``.
-    o : Out(stream.Signature(Beat))
-        Domain ``sync``.
+    o, o_control : Out(stream.Signature(Beat))
+        Domain ``sync``. MAC control frames wait for nobody.
     dropped : Out(1)
         Strobe, domain ``mac``: a frame did not reach the card whole: no room, too long, or a reset.
     """
@@ -33,15 +34,25 @@ class RxCrossing(wiring.Component):
     def __init__(self):
         super().__init__({
             "s_axis": In(axis_signature(data_width=BEAT_BITS, user_width=RX_USER_WIDTH)),
-            "o": Out(stream.Signature(Beat)), "dropped": Out(1)})
+            "o": Out(stream.Signature(Beat)), "o_control": Out(stream.Signature(Beat)), "dropped": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.edge = edge = DomainRenamer("mac")(MacRx())
         m.submodules.crossing = crossing = DomainRenamer({"write": "mac", "read": "sync"})(
-            FrameCrossing(depth=DEPTH, frame_beats=FRAME_BYTES // BEAT_BYTES, whole=False, drop=True))
+            FrameCrossing(depth=DEPTH, frame_beats=FRAME_BYTES // BEAT_BYTES, whole=False, drop=True,
+                          shape=MARKED_BEAT))
         wiring.connect(m, wiring.flipped(self.s_axis), edge.s_axis)
-        wiring.connect(m, edge.o, crossing.i)
-        wiring.connect(m, crossing.o, wiring.flipped(self.o))
-        m.d.comb += [crossing.enable.eq(1), crossing.hold.eq(0), self.dropped.eq(crossing.dropped)]
+        both, first, amid, control = crossing.o, Signal(init=1), Signal(), Signal()
+        m.d.comb += [
+            *(crossing.i.p[name].eq(edge.o.p[name]) for name in Beat.as_shape().members),
+            crossing.i.p.control.eq(edge.o_control.valid), crossing.i.valid.eq(edge.o.valid | edge.o_control.valid),
+            control.eq(Mux(first, both.p.control, amid)),
+            self.o.valid.eq(both.valid & ~control), self.o_control.valid.eq(both.valid & control),
+            both.ready.eq(control | self.o.ready),
+            *(o.p[name].eq(both.p[name]) for o in (self.o, self.o_control) for name in Beat.as_shape().members),
+            crossing.enable.eq(1), crossing.hold.eq(0), self.dropped.eq(crossing.dropped),
+        ]
+        with m.If(both.valid & both.ready):
+            m.d.sync += [first.eq(both.p.last), amid.eq(control)]
         return m

@@ -10,7 +10,17 @@ from ..counting import Refusal, count_outputs
 from ..icrc import Icrc
 from ..interfaces import Network
 from ..layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, HOST_QPNS, PAYLOAD_MAX, Beat, RxHeader, RxKind
-from ..params import SHED_FROM, SHED_FROM_EIGHTHS, SHED_UNTIL, SHED_UNTIL_EIGHTHS, exact_log2
+from ..params import (
+    PAUSE_FROM,
+    PAUSE_FROM_EIGHTHS,
+    PAUSE_UNTIL,
+    PAUSE_UNTIL_EIGHTHS,
+    SHED_FROM,
+    SHED_FROM_EIGHTHS,
+    SHED_UNTIL,
+    SHED_UNTIL_EIGHTHS,
+    exact_log2,
+)
 from ..stream import Fifo
 from ..table.translate import TranslateRequest
 from .align import SKIPPED, Align, Cut
@@ -45,7 +55,9 @@ class Parse(wiring.Component):
     When what follows does not keep up, new data packets are dropped before there is no space, by their first beats:
     from ``SHED_FROM`` waiting headers or requests on, or ``SHED_FROM_EIGHTHS`` of the buffer, until fewer than
     ``SHED_UNTIL`` and ``SHED_UNTIL_EIGHTHS`` are left. So there is room for retransmissions, probes and control frames,
-    and what was lost comes back while the load lasts; and losses come in runs, not one by one.
+    and what was lost comes back while the load lasts; and losses come in runs, not one by one. The marks for a pause of
+    the peer are lower; who asks for it (``patient``) drops nothing early, until there was no space nevertheless: then
+    the peer does not listen.
 
     A frame that is not IPv4 (without options and fragments) to UDP port 4791 is RAW. Of the others, packets for one of
     the ``host_qpns`` become RAW with ``host``, whatever they ask for; they may be shorter than those of the card, and
@@ -85,6 +97,9 @@ class Parse(wiring.Component):
         A frame that is arriving, and for which one was asked, is refused.
     header_stb : Out(1)
         A header was queued for ``o_header``.
+    patient : In(1)
+    pause_high, pause_low : Out(1)
+        ``PAUSE_FROM`` or ``PAUSE_FROM_EIGHTHS`` is reached; fewer wait than both ``PAUSE_UNTIL``. Registered.
     count_rx_frames : Out(1)
     refuse : Out(Refusal)
     """
@@ -110,6 +125,8 @@ class Parse(wiring.Component):
             "fate_stb": Out(1),
             "give_up": In(1),
             "header_stb": Out(1),
+            "patient": In(1),
+            "pause_high": Out(1), "pause_low": Out(1),
             **count_outputs(self.COUNTS),
             "refuse": Out(Refusal),
         })
@@ -139,12 +156,22 @@ class Parse(wiring.Component):
             m.d.comb += came.empty.eq(self.i.p.empty | (BEAT_BYTES - HOST_MIN_BYTES))
 
         eighths = buffer.used >> (exact_log2(self.params.rx_buffer_beats) - 3)
-        many, few = Signal(), Signal()      # of a cycle ago
-        m.d.sync += [
-            many.eq((queue.level >= SHED_FROM) | (early.level >= SHED_FROM) | (eighths >= SHED_FROM_EIGHTHS)),
-            few.eq((queue.level < SHED_UNTIL) & (early.level < SHED_UNTIL) & (eighths < SHED_UNTIL_EIGHTHS)),
-            early.shed.eq(many | (early.shed & ~few)),
-        ]
+        many, few, overrun = Signal(), Signal(), Signal()
+
+        def marks(high, low, begin, end, begin_eighths, end_eighths):
+            """Registers of whether enough waits to begin something, and little enough to end it."""
+            m.d.sync += [
+                high.eq((queue.level >= begin) | (early.level >= begin) | (eighths >= begin_eighths)),
+                low.eq((queue.level < end) & (early.level < end) & (eighths < end_eighths)),
+            ]
+
+        marks(many, few, SHED_FROM, SHED_UNTIL, SHED_FROM_EIGHTHS, SHED_UNTIL_EIGHTHS)
+        marks(self.pause_high, self.pause_low, PAUSE_FROM, PAUSE_UNTIL, PAUSE_FROM_EIGHTHS, PAUSE_UNTIL_EIGHTHS)
+        m.d.sync += early.shed.eq((many & (overrun | ~self.patient)) | (early.shed & ~few))
+        with m.If(self.refuse.stb & (self.refuse.reason == Reason.BUFFER_FULL)):
+            m.d.sync += overrun.eq(1)
+        with m.Elif(few):
+            m.d.sync += overrun.eq(0)
 
         m.d.comb += [
             early.i.p.eq(self.i.p),

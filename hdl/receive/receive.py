@@ -47,6 +47,8 @@ class Receive(wiring.Component):
     placed_ticket : Out(8)
     drain_request, drain_done : In(1), Out(1)
         See :class:`Drain`.
+    patient, pause_high, pause_low : In(1), Out(1), Out(1)
+        See :class:`Parse`.
     idle : Out(1)
         No packet is between the parser's output and its place.
     refuse : Out(Refusal).array(2)
@@ -79,6 +81,8 @@ class Receive(wiring.Component):
             "placed_ticket": Out(TICKET_WIDTH),
             "drain_request": In(1),
             "drain_done": Out(1),
+            "patient": In(1),
+            "pause_high": Out(1), "pause_low": Out(1),
             "idle": Out(1),
             "refuse": Out(Refusal).array(2),
             **count_outputs(self.COUNTS),
@@ -112,6 +116,8 @@ class Receive(wiring.Component):
         m.d.sync += stall.eq(place.stalled | (parse.o_header.valid & ~parse.o_header.ready))
         m.d.comb += [
             parse.enable.eq(self.enable),
+            parse.patient.eq(self.patient),
+            self.pause_high.eq(parse.pause_high), self.pause_low.eq(parse.pause_low),
             parse.host_qpns.eq(self.registers.host_qpns),
             judge.space.eq(self.space),
             parse.raw_done.eq(place.raw_stb),

@@ -39,6 +39,9 @@ class SendCrossing(wiring.Component):
         While high, no frame begins at ``o``, some cycles later.
     sending : Out(1)
         A frame may begin or is amid: low when ``hold`` has got there and none is, or when the MAC's side is in reset.
+    pause : In(1)
+        The same, but ``sending`` does not tell of it: up to 4 cycles of the MAC later. Two beats that were on their way
+        still leave, or the frame that they belong to.
     up : In(1)
         Domain ``mac``: the link is there. While low, frames that begin at ``i`` are lost, so that nothing stands still.
     dropped, aborted : Out(1)
@@ -52,7 +55,7 @@ class SendCrossing(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(Beat)), "o": Out(stream.Signature(Beat)),
             "too_long": Out(1), "empty": Out(1), "stalled": Out(1), "hold": In(1), "sending": Out(1),
-            "up": In(1), "dropped": Out(1), "aborted": Out(1)})
+            "pause": In(1), "up": In(1), "dropped": Out(1), "aborted": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -65,15 +68,20 @@ class SendCrossing(wiring.Component):
         m.submodules.up_cdc = FFSynchronizer(self.up, crossing.enable)
 
         # There and back; held from a reset on until the FIFO is empty: a frame would be cut.
-        hold = Signal(init=1)             # each on a line of its own: so it has the name that constraints know
+        holding = Signal(init=1)          # each on a line of its own: so it has the name that constraints know
+        hold_mac = Signal()
+        paused = Signal()
+        paused_mac = Signal()
         held = Signal()
         mac_stalled = Signal()
         held_back = Signal()
-        m.submodules.hold_cdc = FFSynchronizer(hold, crossing.hold, o_domain="mac")
+        m.submodules.hold_cdc = FFSynchronizer(holding, hold_mac, o_domain="mac")
+        m.submodules.paused_cdc = FFSynchronizer(paused, paused_mac, o_domain="mac")
         m.submodules.held_cdc = FFSynchronizer(held, held_back)
         m.submodules.stalled_cdc = FFSynchronizer(mac_stalled, self.stalled)
-        m.d.sync += hold.eq(self.hold | crossing.quiet)
-        m.d.mac += [held.eq(crossing.hold & ~crossing.sending), mac_stalled.eq(self.o.valid & ~self.o.ready)]
+        m.d.comb += crossing.hold.eq(hold_mac | paused_mac)
+        m.d.sync += [holding.eq(self.hold | crossing.quiet), paused.eq(self.pause)]
+        m.d.mac += [held.eq(hold_mac & ~crossing.sending), mac_stalled.eq(self.o.valid & ~self.o.ready)]
         m.d.comb += self.sending.eq(~held_back & ~crossing.read_reset)
 
         # No reset: it would look like an event.

@@ -61,7 +61,7 @@ class Transmit(wiring.Component):
         While requested no packet begins; done once none is between its check and its end.
     idle : Out(1)
         Nothing is in the room.
-    hold, sending, mac_up, mac_dropped, mac_aborted
+    hold, sending, pause, mac_up, mac_dropped, mac_aborted
         With ``mac_clock``: see :class:`~weft.hdl.transmit.send_crossing.SendCrossing`.
     count_tx_packets, count_tx_retransmissions, count_tx_bytes, count_tx_raw_frames, count_tx_stall_cycles : Out
     refuse : Out(Refusal)
@@ -83,8 +83,8 @@ class Transmit(wiring.Component):
             "o_report": Out(stream.Signature(Report)),
             "network": In(Network), "enable": In(1),
             "drain_request": In(1), "drain_done": Out(1), "idle": Out(1),
-            **({"hold": In(1), "sending": Out(1), "mac_up": In(1), "mac_dropped": Out(1), "mac_aborted": Out(1)}
-               if params.mac_clock else {}),
+            **({"hold": In(1), "sending": Out(1), "pause": In(1), "mac_up": In(1), "mac_dropped": Out(1),
+                "mac_aborted": Out(1)} if params.mac_clock else {}),
             **count_outputs(self.COUNTS),
             "refuse": Out(Refusal),
         })
@@ -162,7 +162,8 @@ class Transmit(wiring.Component):
             self.count_tx_stall_cycles.eq(buffer.stalled if self.params.mac_clock else self.o.valid & ~self.o.ready),
         ]
         if self.params.mac_clock:
-            m.d.comb += [buffer.hold.eq(self.hold), self.sending.eq(buffer.sending), buffer.up.eq(self.mac_up),
+            m.d.comb += [buffer.hold.eq(self.hold), self.sending.eq(buffer.sending), buffer.pause.eq(self.pause),
+                         buffer.up.eq(self.mac_up),
                          self.mac_dropped.eq(buffer.dropped), self.mac_aborted.eq(buffer.aborted)]
         pass_counts(m, (outcome,), self)
         m.d.sync += in_flight.eq(in_flight + begins - frame.done_stb)

@@ -5,6 +5,7 @@ from weft.hdl import abi
 from ..functional import window as judge
 from .node_list import BrokenList
 from .parse import parse
+from .pause import is_mac_control, understood
 from .report_merge import ReportMerge
 from .translate import Request, translate
 
@@ -29,6 +30,9 @@ class ReceivePath:
 
     def receive(self, frame):
         """A frame from the line."""
+        if is_mac_control(frame):
+            self._pause(frame)
+            return
         self.card.counters["rx_frames"] += 1
         if not self.card.enabled:
             self.card.refuse(Reason.NOT_READY)
@@ -41,6 +45,15 @@ class ReceivePath:
             self._raw(header, payload)
         else:
             self.take(header, payload)
+
+    def _pause(self, frame):
+        """A MAC control frame: it goes no further. A card that takes no time has nothing to hold back."""
+        pfc = understood(frame)
+        if pfc is None:
+            self.card.refuse(Reason.BAD_PAUSE)
+            return
+        word = abi.PFC_WORD.unpack(self.card.registers["pfc"].to_bytes(abi.PFC_WORD.size_bytes, "little"))
+        self.card.counters["rx_pauses"] += pfc.classes >> word.priority & 1
 
     def _parse(self, frame):
         return parse(frame, mac=self.card.mac, ip=self.card.ip, host_qpns=self.card.registers["host_qpns"])

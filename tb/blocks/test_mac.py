@@ -10,6 +10,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from cocotb.triggers import ReadOnly, RisingEdge
 
+from weft.hdl import wire
 from weft.hdl.axis import axis_signature
 from weft.hdl.layouts import BEAT_BITS, BEAT_BYTES, Beat
 from weft.hdl.mac.edge import RX_USER_WIDTH, TX_USER_WIDTH, MacRx, MacTx
@@ -18,6 +19,7 @@ from weft.tb.flow.payload import pack, unpack
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 
 ALL = (1 << BEAT_BYTES) - 1
+ETHERTYPE_AT = 12
 
 
 class MacEdge(wiring.Component):
@@ -28,7 +30,7 @@ class MacEdge(wiring.Component):
             "i": In(stream.Signature(Beat)), "hold": In(1), "sending": Out(1),
             "m_axis": Out(axis_signature(data_width=BEAT_BITS, user_width=TX_USER_WIDTH)),
             "s_axis": In(axis_signature(data_width=BEAT_BITS, user_width=RX_USER_WIDTH)),
-            "o": Out(stream.Signature(Beat))})
+            "o": Out(stream.Signature(Beat)), "o_control": Out(stream.Signature(Beat))})
 
     def elaborate(self, platform):
         m = Module()
@@ -38,6 +40,7 @@ class MacEdge(wiring.Component):
         connect(m, tx.m_axis, flipped(self.m_axis))
         connect(m, flipped(self.s_axis), rx.s_axis)
         connect(m, rx.o, flipped(self.o))
+        connect(m, rx.o_control, flipped(self.o_control))
         return m
 
 
@@ -87,12 +90,23 @@ async def frames_leave(dut):
 
 @cocotb.test()
 async def frames_arrive(dut):
-    """A beat per cycle, a cycle later, whatever the room behind says; the MAC's mark counts on the last beat."""
+    """A beat per cycle, a cycle later, whatever the room behind says; the MAC's mark counts on the last beat. MAC
+    control frames go their own way."""
     await start_clock(dut)
-    rng, awaited = random.Random(bench_seed()), None
+    rng, awaited, awaited_control, seen = random.Random(bench_seed()), None, False, Counter()
+    first, control = True, False
     beats = [beat for beat in random_frames(rng) for beat in [None] * rng.choice([0, 0, 0, 2]) + [beat]]
     for beat in [*beats, None]:
         data, size, last, bad = beat or (rng.getrandbits(BEAT_BITS), BEAT_BYTES, rng.getrandbits(1), 0)
+        if beat and first:
+            control = size >= wire.ETH.size_bytes and rng.random() < 0.3
+            if control or rng.random() < 0.1:       # too short to be one
+                data &= ~(0xFFFF << 8 * ETHERTYPE_AT)
+                data |= int.from_bytes(wire.ETHERTYPE_MAC_CONTROL.to_bytes(2, "big"), "little") << 8 * ETHERTYPE_AT
+                control = size >= wire.ETH.size_bytes
+            seen[control, size < wire.ETH.size_bytes] += 1
+        first = last if beat else first
+        beat = beat and (data, *beat[1:])
         dut.s_axis__tvalid.value, dut.s_axis__tdata.value = int(beat is not None), data
         dut.s_axis__tkeep.value = ALL >> BEAT_BYTES - size if last else rng.getrandbits(BEAT_BYTES)
         dut.s_axis__tlast.value = last
@@ -100,12 +114,14 @@ async def frames_arrive(dut):
         dut.o__ready.value = rng.getrandbits(1)
         await ReadOnly()
         assert int(dut.s_axis__tready.value), "the MAC was stalled"
-        assert int(dut.o__valid.value) == (awaited is not None)
+        assert int(dut.o__valid.value) == (awaited is not None and not awaited_control)
+        assert int(dut.o_control__valid.value) == (awaited is not None and awaited_control)
         if awaited:
-            got = unpack(Beat, int(dut.o__payload.value))
+            got = unpack(Beat, int((dut.o_control__payload if awaited_control else dut.o__payload).value))
             assert (got.data, BEAT_BYTES - got.empty, got.last, got.error) == awaited
-        awaited = beat
+        awaited, awaited_control = beat, control
         await RisingEdge(dut.clk)
+    assert len(seen) == 3, seen
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)

@@ -33,6 +33,7 @@ def sim(
     backend: Annotated[str, option("rtl: the gateware. model: the card in time, far faster.", "NAME")] = "rtl",
     straddle: Annotated[bool, typer.Option("--straddle", help="Cards and PCIe blocks with straddle.")] = False,
     mac_clock: Annotated[bool, typer.Option("--mac-clock", help="MACs with clocks of their own.")] = False,
+    pfc: Annotated[str, option("Flow control: the priority, 0 to 7, for which both cards pause.")] = "",
     timeline: Annotated[bool, typer.Option("--timeline", help="Keep a timeline that Perfetto opens.")] = False,
     waves: Annotated[bool, typer.Option("--waves", help="Record waves; so does WAVES=1 in the environment.")] = False,
     view: Annotated[bool, typer.Option("--view", help="Open the waves in GTKWave afterwards.")] = False,
@@ -50,6 +51,7 @@ def sim(
         "pmtu": choice("PMTU", pmtu, [str(pmtu) for pmtu in wire.PMTUS.values()]),
         "sim": choice("SIM", sim, SIMULATORS),
         "timeline": timeline, "straddle": straddle, "mac_clock": mac_clock,
+        "pfc": number("PFC", pfc, int, 0, wire.PRIORITIES - 1) if pfc else None,
         "backend": choice("BACKEND", backend, BACKENDS),
         "preset": preset, "waves": waves, "view": view,
     }
@@ -67,4 +69,6 @@ def sim(
             refuse("the model has no straddle; use --backend rtl")
         if settings["backend"] == "model" and mac_clock:
             refuse("the model has one clock; use --backend rtl")
+        if settings["backend"] == "model" and pfc:
+            refuse("the model has no flow control; use --backend rtl")
         raise typer.Exit(run(**settings))

@@ -7,7 +7,7 @@ _LAYOUTS = [
     ("Descriptors, host to card", (abi.WORK, abi.WORK_INLINE, abi.INLINE_DATA, abi.COMMAND, abi.NIC_TX)),
     ("Entries, card to host", (abi.RESPONSE, abi.REPORT_NODE, abi.REPORT_RETIRE, abi.REPORT_EVENT, abi.NIC_RX)),
     ("Memory", (abi.NODE, abi.STATUS_BLOCK)),
-    ("Words of registers", (abi.LINK_DOORBELL, abi.CUM_DOORBELL, abi.HOST_QPNS)),
+    ("Words of registers", (abi.LINK_DOORBELL, abi.CUM_DOORBELL, abi.HOST_QPNS, abi.PFC_WORD)),
 ]
 
 

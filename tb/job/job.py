@@ -47,6 +47,8 @@ class Job:
         The cards and their PCIe blocks have it (``CardParams.straddle``).
     mac_clock : bool
         The cards' MACs have clocks of their own (``CardParams.mac_clock``).
+    pfc : int or None
+        Priority for flow control of both cards (``ContextConfig.pfc_priority``).
     """
 
     file: str
@@ -72,6 +74,7 @@ class Job:
     backend: str = "rtl"
     straddle: bool = False
     mac_clock: bool = False
+    pfc: int | None = None
 
     @classmethod
     def from_environment(cls):
@@ -132,7 +135,8 @@ class Job:
     @property
     def command(self):
         """The command that runs this job again."""
-        apart = ("progress", "report", "captures", "program", "timeline", "straddle", "mac_clock")
+        apart = ("progress", "report", "captures", "program", "timeline", "straddle", "mac_clock",
+                 *(("pfc",) if self.pfc is None else ()))
         usual = {"backend": "rtl"} if self.backend == "rtl" else {"sim": self.sim}
         options = {name: value for name, value in asdict(self).items()
                    if name not in apart and name not in usual and not (name.startswith("back_") and value == 0)}

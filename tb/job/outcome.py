@@ -49,6 +49,8 @@ def outcome(job, data, received, *, counters, blocks, links, exercised, failures
         "nodes_linked": counters_b["nodes_linked"], "nodes_retired": counters_b["nodes_retired"],
         "cache_hits": counters_b["cache_hits"], "cache_misses": counters_b["cache_misses"],
         "match_stall_cycles": counters_b["match_stall_cycles"],
+        **({} if job.pfc is None else {"pauses_asked": counters_b["tx_pauses"],
+                                       "cycles_paused": counters_a["pause_cycles"]}),
         "blocks_missing": missing,
         "seed": job.seed, "command": job.command,
         "exercised": {side: sorted(found) for side, found in exercised.items()},

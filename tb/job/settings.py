@@ -8,7 +8,8 @@ SILENCE_NS = 20_000_000    # a transfer without a completion for so long has fai
 
 def context_config(job):
     """Driver settings that fit the job's link."""
-    return link_settings.context_config(job.rtt_us, reorders=job.reorder > 0 or job.dup > 0)
+    return link_settings.context_config(job.rtt_us, reorders=job.reorder > 0 or job.dup > 0,
+                                        pfc_priority=job.pfc)
 
 
 def wr_timeout(job):

@@ -6,11 +6,13 @@ from weft.hdl import abi
 from weft.hdl.abi import Reason, ReportKind
 from weft.model.functional.node import Node
 from weft.model.functional.parse import parse
+from weft.model.functional.pause import is_mac_control, understood
 from weft.model.functional.window import Window
 from weft.tb.judge.scoreboard_life import Life
 
 # Refusals that the frame alone decides, and those that nothing in these benches may cause.
-BY_FRAME = (Reason.TRUNCATED, Reason.BAD_ICRC, Reason.BAD_HEADER, Reason.UNKNOWN_OPCODE, Reason.FRAME_TOO_LONG)
+BY_FRAME = (Reason.TRUNCATED, Reason.BAD_ICRC, Reason.BAD_HEADER, Reason.UNKNOWN_OPCODE, Reason.FRAME_TOO_LONG,
+            Reason.BAD_PAUSE)
 FORBIDDEN = (Reason.BAD_FRAME, Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_RANGE, Reason.NO_PERMISSION,
              Reason.WRONG_PD, Reason.STALE_GENERATION, Reason.NOT_IN_NODE, Reason.BUFFER_FULL, Reason.NIC_RING_FULL,
              Reason.BAD_DESCRIPTOR, Reason.DMA_ERROR, Reason.BAD_POINTER, Reason.BAD_NODE)
@@ -87,6 +89,9 @@ class Scoreboard:
     # ------------------------------------------------------------------------------ what arrives
 
     def _arrived(self, frame):
+        if is_mac_control(frame):
+            self.refused[Reason.BAD_PAUSE] += understood(frame) is None
+            return
         header, _ = parse(frame, mac=self.context.mac, ip=self.context.ip)
         if header.reason is not Reason.OK:
             self.refused[header.reason] += 1

@@ -1,4 +1,4 @@
-"""Two unrelated clocks around both crossings of the card, the card's ends of their streams, and a MAC."""
+"""Two unrelated clocks around the crossings of the card, the card's ends of their streams, and a MAC."""
 
 import random
 from collections import Counter
@@ -11,8 +11,10 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge, Timer
 
 from weft.hdl.axis import axis_signature
-from weft.hdl.layouts import BEAT_BITS, BEAT_BYTES, Beat
+from weft.hdl.layouts import BEAT_BITS, BEAT_BYTES, Beat, PauseFrame
 from weft.hdl.mac.edge import RX_USER_WIDTH, TX_USER_WIDTH, MacTx
+from weft.hdl.mac.pause_crossing import PauseCrossing
+from weft.hdl.mac.pause_gate import PauseGate
 from weft.hdl.mac.rx_crossing import RxCrossing
 from weft.hdl.transmit.send_crossing import SendCrossing
 from weft.tb.blocks.mac.line import LineSink, LineSource, beats_of
@@ -26,15 +28,16 @@ STROBES = {"too_long": "clk", "dropped": "mac_clk", "aborted": "mac_clk", "rx_dr
 
 
 class BothCrossings(wiring.Component):
-    """The buffer in front of the MAC and what is behind it, as the card has them.
+    """The buffer in front of the MAC, what is behind it, and the way of pauses between them, as the card has them.
 
-    ``core_reset``: of the card's rooms, the buffer among them; the rest is of :class:`SendCrossing` and
-    :class:`RxCrossing`.
+    ``core_reset``: of the card's rooms, the buffer among them; the rest is of :class:`SendCrossing`,
+    :class:`RxCrossing` and :class:`PauseCrossing`.
     """
 
     def __init__(self):
         super().__init__({
             "i": In(stream.Signature(Beat)), "o": Out(stream.Signature(Beat)), "core_reset": In(1),
+            "i_pause": In(stream.Signature(PauseFrame)), "o_control": Out(stream.Signature(Beat)), "pause": In(1),
             "hold": In(1), "sending": Out(1), "empty": Out(1), "too_long": Out(1), "stalled": Out(1),
             "up": In(1), "dropped": Out(1), "aborted": Out(1), "rx_dropped": Out(1),
             "m_axis": Out(axis_signature(data_width=BEAT_BITS, user_width=TX_USER_WIDTH)),
@@ -46,25 +49,32 @@ class BothCrossings(wiring.Component):
         m.submodules.buffer = ResetInserter(self.core_reset)(buffer)
         m.submodules.edge, m.submodules.rx = edge, rx
         connect(m, flipped(self.i), buffer.i)
-        connect(m, buffer.o, edge.i)
+        m.submodules.gate, m.submodules.pauses = gate, pauses = DomainRenamer("mac")(PauseGate()), PauseCrossing()
+        connect(m, buffer.o, gate.i)
+        connect(m, gate.o, edge.i)
+        connect(m, flipped(self.i_pause), pauses.i)
+        connect(m, pauses.o, gate.i_pause)
         connect(m, edge.m_axis, flipped(self.m_axis))
         connect(m, flipped(self.s_axis), rx.s_axis)
         connect(m, rx.o, flipped(self.o))
+        connect(m, rx.o_control, flipped(self.o_control))
         m.d.comb += [edge.hold.eq(0), self.rx_dropped.eq(rx.dropped), buffer.hold.eq(self.hold), buffer.up.eq(self.up),
+                     buffer.pause.eq(self.pause),
                      *[getattr(self, name).eq(getattr(buffer, name))
                        for name in ("sending", "empty", "too_long", "stalled", "dropped", "aborted")]]
         return m
 
 
 class CardSide:
-    """The card's ends: frames to send, and frames that arrived.
+    """The card's ends: frames to send, and frames that arrived, MAC control frames apart.
 
-    The card is always ready; with ``busy``, the chance per cycle that this one is not.
+    The card is always ready; with ``busy``, the chance per cycle that this one is not, but for control frames.
     """
 
     def __init__(self, dut, rng):
-        self._dut, self._rng, self.received, self.busy = dut, rng, [], 0.0
+        self._dut, self._rng, self.received, self.control, self.busy = dut, rng, [], [], 0.0
         cocotb.start_soon(self._receive())
+        cocotb.start_soon(self._receive_control())
 
     async def _receive(self):
         dut, frame, edge = self._dut, b"", RisingEdge(self._dut.clk)
@@ -82,6 +92,28 @@ class CardSide:
                 if beat.last:
                     self.received.append((frame, beat.error))
                     frame = b""
+
+    async def _receive_control(self):
+        dut, frame, edge = self._dut, b"", RisingEdge(self._dut.clk)
+        while True:
+            await edge
+            if int(dut.rst.value):
+                frame = b""
+            elif int(dut.o_control__valid.value):
+                beat = unpack(Beat, int(dut.o_control__payload.value))
+                frame += beat.data.to_bytes(BEAT_BYTES, "little")[:BEAT_BYTES - beat.empty]
+                if beat.last:
+                    self.control.append((frame, beat.error))
+                    frame = b""
+
+    async def ask(self, **pause):
+        """Ask for a pause; returns when it was taken."""
+        dut, edge = self._dut, RisingEdge(self._dut.clk)
+        dut.i_pause__payload.value, dut.i_pause__valid.value = pack(PauseFrame, **pause), 1
+        await edge
+        while not int(dut.i_pause__ready.value):
+            await edge
+        dut.i_pause__valid.value = 0
 
     async def send(self, frames, pause=0.0):
         """Offer ``(bytes, error)`` each; pauses also inside frames. Returns the cycles from first to last beat."""

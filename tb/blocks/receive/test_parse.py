@@ -13,7 +13,15 @@ from cocotb.triggers import ClockCycles, ReadOnly, RisingEdge
 from weft.hdl import wire
 from weft.hdl.abi import HOST_QPNS, AccessFlag, Reason, is_host_qpn
 from weft.hdl.layouts import BEAT_BYTES, LENGTH_WIDTH, RxHeader, RxKind
-from weft.hdl.params import SHED_FROM, SHED_FROM_EIGHTHS, SHED_UNTIL, SHED_UNTIL_EIGHTHS, preset
+from weft.hdl.params import (
+    PAUSE_FROM,
+    PAUSE_UNTIL,
+    SHED_FROM,
+    SHED_FROM_EIGHTHS,
+    SHED_UNTIL,
+    SHED_UNTIL_EIGHTHS,
+    preset,
+)
 from weft.hdl.receive.early import DEPTH
 from weft.hdl.receive.parse import HEADER_DEPTH, RAW_MAX, Parse
 from weft.hdl.table.translate import TranslateRequest
@@ -440,6 +448,51 @@ async def new_packets_are_shed(dut):
     bench.header.pause = bench.payload.pause = 0.1
     await bench.header.recv_many(waiting)
     compare(await bench.header.recv(), parse(sent[-1], mac=MAC, ip=IP)[0])
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def who_asks_for_pauses_sheds_nothing_until_it_must(dut):
+    """The marks for pauses come long before; new packets are dropped early only after there was no room for one."""
+    rng, bench = await start(dut)
+    dut.patient.value = 1
+    bench.header.pause = bench.payload.pause = 1.0
+    await ClockCycles(dut.clk, 2)
+
+    def new():
+        return roce(wire.Opcode.WRITE_ONLY, payload=rng.randbytes(64))
+
+    async def take(count):
+        """Let as many be taken at least; how many were."""
+        taken = 0
+        while taken < count:
+            bench.header.pause = bench.payload.pause = 0.5
+            await RisingEdge(dut.clk)
+            bench.header.pause = bench.payload.pause = 1.0
+            await ClockCycles(dut.clk, 4)
+            while bench.header.recv_nowait() is not None:
+                taken += 1
+        return taken
+
+    for _ in range(2):
+        # Until it is full, one after the other.
+        waiting, high = 0, 0
+        assert dut.pause_low.value == 1 and dut.pause_high.value == 0
+        while waiting < HEADER_DEPTH:
+            assert await shed_in(bench, [new()]) == 1, waiting
+            waiting += 1
+            high = high or (waiting if dut.pause_high.value == 1 else 0)
+            assert int(dut.pause_low.value) == (waiting < PAUSE_UNTIL)
+        assert high == PAUSE_FROM
+        assert await shed_in(bench, [new()]) == 0
+        # Now it is as without pauses, until few wait.
+        waiting -= await take(HEADER_DEPTH - SHED_FROM - 8)
+        kept = await shed_in(bench, [new()])
+        assert SHED_FROM <= waiting and kept == 0, (waiting, kept)
+        while waiting:
+            waiting -= await take(1)
+            assert int(dut.pause_high.value) == (waiting >= PAUSE_FROM)
+        await bench.settle()
+        bench.refused.clear()
 
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
