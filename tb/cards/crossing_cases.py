@@ -132,7 +132,10 @@ class Crossing:
             spans = self.sums[peer]["coarsened"]
             seen = {name: self.counters[peer][name] for name in (
                 "holes", "nodes_residue", "rx_late_originals", "drop_duplicate", "drop_stale_rsn", "drop_buffer_full")}
-            assert lost <= again <= lost + spans, (
+            # A list that has as many nodes in the cache as it may gives up its head for the next one, though a packet
+            # of it is held back on the link: that one comes too late, and is sent again.
+            late = seen["drop_stale_rsn"] if case.rough else 0
+            assert lost <= again <= lost + spans + late, (
                 f"{side}: {lost} packets lost, {again} sent again, {spans} in spans; its peer counted {seen}")
         return self
 

@@ -36,6 +36,9 @@ _ELEMENT = re.compile(r"(\\\S*?)\[(\d+)\](?=\S* )")
 _PORT = re.compile(r"(\.?)\\(port\$\d+\$\d+) ")      # the number of a net of the design; with a dot, of a sub-block
 _INSTANCE = re.compile(r"^  \\?(\S+) +\S+ +\($.*?^  \);$", re.MULTILINE | re.DOTALL)
 
+_ZEROS = re.compile(r"^  initial begin : \\?fill_.*\n    integer row;\n    for .*\n"
+                    r"      .*\[row\] = \d+'h0+;\n  end\n", re.MULTILINE)
+
 COMMAND = "synth_xilinx -family xcup -noiopad -noclkbuf -top holder"
 ULTRA = 'ram_style = "ultra"'       # of a memory; without it Yosys is not offered UltraRAM, which it would prefer
 
@@ -52,11 +55,15 @@ def modules_of(text):
 
     A port that has no name, ``\\port$3568$0``, gets one by its place in its module, ``\\port$0``: otherwise a change of
     one block would give every other one new ports.
+
+    UltraRAM is zero when an FPGA starts; Yosys need not fill it row by row, which takes it hours.
     """
     modules = {}
     for module in _MODULE.split(text)[1:]:
         while (renamed := _ELEMENT.sub(r"\1<\2>", module)) != module:
             module = renamed
+        if ULTRA in module:
+            module = _ZEROS.sub("", module)
         modules[_NAME.match(module)[1]] = module
     places = {name: _places(module) for name, module in modules.items()}
     return {name: _INSTANCE.sub(lambda instance: _placed(instance[0], places.get(instance[1], {}), "."),

@@ -124,6 +124,11 @@ module \\table (clk, w, d, r0, r1, q0, q1);
   output reg [39:0] q1;
   (* {mapped.ULTRA} *)
   reg [39:0] memory [8191:0];
+  initial begin : fill_memory
+    integer row;
+    for (row = 0; row <= 8191; row = row + 1)
+      memory[row] = 40'h0000000000;
+  end
   always @(posedge clk) begin
     memory[w] <= d;
     q0 <= memory[r0];
@@ -131,7 +136,9 @@ module \\table (clk, w, d, r0, r1, q0, q1);
   end
 endmodule
 """
-    blocks = synth.synthesise({"": mapped.modules_of(table)}, top="table").blocks[""]
+    modules, filled = (mapped.modules_of(text) for text in (table, table.replace("40'h0000000000", "40'h1")))
+    assert "fill" not in modules["table"] and "fill" in filled["table"]     # zero is what UltraRAM starts with
+    blocks = synth.synthesise({"": modules}, top="table").blocks[""]
     assert blocks["uram"] == 4 and blocks["bram36"] == blocks["bram18"] == 0
 
 
