@@ -125,7 +125,7 @@ IMPORTS = {
     "tb/mutate": "hdl/verilog tb/flow tb/measure",
     "tb/calibrate": "contracts driver/terms driver/verbs driver/application model model/functional model/card "
                     "model/card/machine tb/flow tb/world tb/cards tb/job tb/measure",
-    "tb/wan": "contracts model/functional model/wan/path model/wan/adamap model/wan tb/flow",
+    "tb/wan": "contracts model model/functional model/wan/path model/wan/adamap model/wan tb/flow",
     "tb/sweep": "model/card model/wan tb/flow tb/world tb/calibrate",
     "tb/report": "model/wan/path model/wan tb/calibrate tb/sweep",
     "tb/cli": "contracts hdl/mac hdl/verilog hdl/board driver/engine driver/ibverbs driver/soft/ports "
