@@ -13,7 +13,8 @@ class ReadWatch(wiring.Component):
 
     While ``gone`` says that nothing will come from the hard block any more, each tag that is still out is answered
     with an error: the hard block drops reads while the card is no bus master, and says nothing of them.
-    One request and one completion beat per cycle. Requests pass at once, completions a cycle later.
+    One request and one completion beat per cycle. Requests pass at once, completions a cycle later; the first one of a
+    request comes two cycles behind it or later.
 
     Stage 1 looks up the tag; stage 2 passes the beat on, unless the tag came to its end in the cycle before.
 
@@ -53,6 +54,8 @@ class ReadWatch(wiring.Component):
             ends.eq(self.o_completion.valid & beat_2.done),
         ]
         m.d.sync += [ended.eq(ends), ended_tag.eq(beat_2.tag)]
-        sent = one_hot(self.o_read.valid & self.o_read.ready, self.o_read.p.tag, TAGS)
-        m.d.sync += out.eq((out | sent) & ~one_hot(ends, beat_2.tag, TAGS))
+        # Whether a request goes is known late, and its completion comes later still.
+        sent, sent_tag = Signal(), Signal(range(TAGS))
+        m.d.sync += [sent.eq(self.o_read.valid & self.o_read.ready), sent_tag.eq(self.o_read.p.tag)]
+        m.d.sync += out.eq((out | one_hot(sent, sent_tag, TAGS)) & ~one_hot(ends, beat_2.tag, TAGS))
         return m

@@ -41,14 +41,15 @@ def _tests(folder, *names):
 
 TARGETS = (
     Target("adamap", "adamap",
-           _in("adamap", "adamap", "ahead", "control", "cum", "doorbell_check", "fetches", "hold", "prefetch",
+           _in("adamap", "adamap", "ahead", "control", "cum", "doorbell_check", "hold", "prefetch",
                "second_level"),
            _tests("blocks/adamap", f"test_second_life.py::test_a_life_leaves_nothing_behind[{SIM}]",
                   f"test_lists.py::test_lists_of_a_known_shape_are_matched[{SIM}]",
-                  f"test_fetching.py::test_nodes_of_many_lists_are_read[{SIM}]",
                   f"test_broken.py::test_broken_list_stops_its_qp[{SIM}]",
                   f"test_ends.py::test_lists_end_where_the_driver_says[{SIM}]",
                   f"test_recovery.py::test_recovery_agrees_with_the_model[{SIM}]")),
+    Target("adamap", "fetches", _in("adamap", "fetches"),
+           _tests("blocks/adamap", f"test_fetching.py::test_nodes_of_many_lists_are_read[{SIM}]")),
     Target("adamap", "matcher",
            _in("adamap", "fate", "mark_lane", "match_entry", "matcher", "older", "passing", "retire", "unmatched",
                "wait_queue"),
