@@ -61,7 +61,7 @@ TARGETS = (
            _tests("blocks/adamap", f"test_head_cache.py::test_ports_agree_with_the_model[{SIM}-4]")),
     Target("adamap", "builder", _in("adamap", "builder", "draft", "draft_places"),
            _tests("blocks/adamap", f"test_builder.py::test_nodes_hold_every_hole_in_the_best_encoding[{SIM}]")),
-    Target("adamap", "window", _in("adamap", "step", "window"),
+    Target("adamap", "window", _in("adamap", "late_choice", "step", "window"),
            _tests("blocks/adamap", f"test_window.py::test_verdicts_and_holes_agree_with_the_model[{SIM}-64]")),
     Target("adamap", "work_list", _in("adamap", "work_list"),
            _tests("blocks/adamap", f"test_work_list.py::test_no_entered_qp_is_forgotten[{SIM}-2]")),
