@@ -70,7 +70,7 @@ class Matcher(wiring.Component):
     i_force : In(stream.Signature(QpRef))
         Retire the QP's head with its residue: its cache entry is needed.
     exclusive, granted : In(1), Out(1)
-        While granted nothing is being matched.
+        Once granted, nothing is being matched, and no list ends, until ``exclusive`` falls.
     cache, retire : Out(match_port(params)), Out(retire_port(params))
     row_en, row_index : Out
         Reads ``list`` (a cycle later).
@@ -164,7 +164,7 @@ class Matcher(wiring.Component):
             waits.wake_stb.eq(self.wake_stb), waits.wake_qpn.eq(self.wake_qpn),
             waits.waiting_qpn[0].eq(self.waiting_qpn), self.waiting.eq(waits.waiting[0]),
             self.count_match_stall_cycles.eq(~waits.empty),
-            self.i_control.ready.eq(~busy), self.granted.eq(self.exclusive & exclusive & ~self.i_control.valid & ~busy),
+            self.i_control.ready.eq(~busy & ~self.exclusive), self.granted.eq(self.exclusive & exclusive & ~busy),
             self.idle.eq(entry.empty & ~busy & lane.idle & ~force.valid & ~demands.o.valid
                          & ~cache.ripening),
         ]

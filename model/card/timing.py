@@ -158,7 +158,7 @@ class Timing:
     pages: float = 50.0
     pages_written: float = 36.0
     look: float = 12.0
-    linked: float = 28.0
+    linked: float = 32.0
     ask: float = 28.0
     line: float = 28.0
     wake: float = 28.0
