@@ -11,7 +11,7 @@ from ..stream import Fifo, Skid
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .control import ControlKind, ControlOp
 from .fate import Fate
-from .head_cache import Record, index_width, match_port, retire_port
+from .head_cache import cached_record, index_width, match_port, retire_port
 from .hold import LongReport
 from .mark_lane import MarkLane, judged_header
 from .match_entry import MatchEntry
@@ -222,7 +222,7 @@ class Matcher(wiring.Component):
             waits.ask_qpn.eq(choice.item.qpn), waits.ask_queued.eq(choice.source == Source.WAITING),
             waits.ask_place.eq(choice.place),
             cache.qpn.eq(choice.item.qpn), cache.generation.eq(choice.item.generation), cache.rsn.eq(choice.item.rsn),
-            cache.reach.passed_rsn.eq(choice.item.rsn - beyond), cache.reach.far.eq(beyond[22]),
+            cache.reach.passed_rsn.eq(choice.item.rsn - beyond),
             cache.reach.is_header.eq(choice.source != Source.FORCE), cache.reach.any_head.eq(choice.any_head),
         ]
         with m.If(chosen.ready):
@@ -246,7 +246,7 @@ class Matcher(wiring.Component):
             lane.op_en.eq(cache.retire_head | cache.retire_ripe),
         ]
         op, node = lane.op, Mux(retires, cache.head_node.as_value(), cache.ripe_node.as_value())
-        node = data.View(Record, node)
+        node = data.View(cached_record(self.params), node)
         m.d.comb += [op.index.eq(Mux(retires, cache.head_index, cache.ripe_index)), op.ticket.eq(newest),
                      *[op[name].eq(node[name]) for name in ("qpn", "generation", "rsn", "count")]]
         m.d.sync += [
@@ -286,9 +286,10 @@ class Matcher(wiring.Component):
             m.d.sync += [force.valid.eq(1), force.qp.qpn.eq(item.qpn), force.qp.generation.eq(item.generation),
                          force.rsn.eq(resolve.head_rsn)]
         # The match queue hears of it a cycle later: what it says of older headers counts that.
+        m.d.comb += waits.place_next.eq(resolve.place)
         m.d.sync += [
             waits.insert_en.eq(fate.insert), waits.put_back_en.eq(fate.put_back), waits.remove_en.eq(fate.ends & ~new),
-            waits.place.eq(resolve.place), waits.item.eq(item), waits.insert_awake.eq(~(fate.misses & fate.tell)),
+            waits.item.eq(item), waits.insert_awake.eq(~(fate.misses & fate.tell)),
             waits.sleep.eq(fate.misses & fate.tell),
         ]
         return judge

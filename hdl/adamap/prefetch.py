@@ -14,7 +14,7 @@ from .ahead import AheadKind, ahead_row, ahead_step
 from .block import find, in_extent, split, stray
 from .control import ControlKind, ControlOp
 from .fetches import LINES, Fetches, fetch_slots
-from .head_cache import Record, fill_port
+from .head_cache import cached_record, fill_port
 from .node_check import NodeCheck
 from .work_list import WorkList
 
@@ -151,7 +151,7 @@ class Prefetch(wiring.Component):
         sparing = Signal()                  # `victim` is not the first node of its list
         entry, taken = Signal.like(cache.free_index), Signal()      # for the block that is looked at
         # At `victim`; `waiting`: a header of its list does.
-        looked_at = Signal(data.StructLayout({"valid": 1, "touched": 1, "waiting": 1, "node": Record}))
+        looked_at = Signal(data.StructLayout({"valid": 1, "touched": 1, "waiting": 1, "node": cached_record(p)}))
         latching, evicting = Signal(), Signal()     # in LATCH; in EVICT and TAKE_BACK
         depth, watermark = Signal(range(2 * entries + 1)), Signal(range(2 * entries + 1))
         line = Signal(58)                   # address of the block

@@ -57,7 +57,7 @@ TARGETS = (
                   f"test_matcher.py::test_headers_and_nodes_agree_with_the_model[{SIM}]")),
     Target("adamap", "hole", _in("adamap", "hole"),
            _tests("blocks/adamap", f"test_hole.py::test_holes_are_told_from_other_psns[{SIM}]")),
-    Target("adamap", "head_cache", _in("adamap", "compared", "head_cache", "index_of"),
+    Target("adamap", "head_cache", _in("adamap", "compared", "follows", "head_cache", "index_of"),
            _tests("blocks/adamap", f"test_head_cache.py::test_ports_agree_with_the_model[{SIM}-4]")),
     Target("adamap", "builder", _in("adamap", "builder", "draft", "draft_places"),
            _tests("blocks/adamap", f"test_builder.py::test_nodes_hold_every_hole_in_the_best_encoding[{SIM}]")),

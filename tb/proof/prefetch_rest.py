@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Mux, Signal, Value
 from weft.hdl import abi
 from weft.hdl.adamap.block import dead, stray
 from weft.hdl.adamap.fetches import LINES, fetch_layout
-from weft.hdl.adamap.head_cache import Record, Tag
+from weft.hdl.adamap.head_cache import cached_record, cached_tag
 from weft.hdl.adamap.prefetch import PATIENCE
 from weft.hdl.layouts import NODE
 from weft.tb.proof.prefetch_checks import PLACES
@@ -75,9 +75,9 @@ def start_at_rest(spec, m, w):
         "cut", *[f"life{q}" for q in range(QPS)])
     misses = spec.inside("dut.misses", 8)
     free_count = spec.inside("cache.fill__free_count", range(spec.entries + 1))
-    tags = [spec.inside(f"cache.tag{k}", Tag) for k in entries]
+    tags = [spec.inside(f"cache.tag{k}", cached_tag(params)) for k in entries]
     blocks = [spec.inside(f"cache.blocks[{k}]", params.block_bits) for k in entries]
-    records = [spec.inside(f"cache.records[{k}]", Record) for k in entries]
+    records = [spec.inside(f"cache.records[{k}]", cached_record(params)) for k in entries]
     links, backs = ([spec.inside(f"cache.{name}[{k}]", entries) for k in entries] for name in ("nexts", "befores"))
     entered, left = ([spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(QPS)] for name in ("entered", "left"))
     produce = spec.inside("dut.work.queue.queue.produce", range(PLACES))
@@ -101,7 +101,7 @@ def start_at_rest(spec, m, w):
             & (tag.generation == v.generation) & (copy.count != 0)
             & (copy.rsn < 1 << NODE_RSN_BITS) & (block == copy.block)
             & (record.qpn == copy.qpn) & (record.rsn == copy.rsn) & (record.count == copy.count)
-            & (record.end == copy.rsn + copy.count) & (record.generation == v.generation)),
+            & (record.generation == v.generation)),
             tag.head == (copy.valid & head)]
         behind = {j: c.valid & (c.qpn == copy.qpn) & (c.rsn == (copy.rsn + copy.count)[:RSN_BITS])
                   for j, c in enumerate(copies) if j != k}
