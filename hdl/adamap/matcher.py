@@ -152,7 +152,7 @@ class Matcher(wiring.Component):
         self._choose(m, waits, entry.o, force, picking, chosen.i, quiet)
         self._compare(m, waits, chosen.o, look, free, slack)
         newest = self._newest(m, look)
-        self._look_up(m, waits, lane, lane.space & (demands.free > 1), look, looked, free, resolve, newest, quiet)
+        self._look_up(m, waits, lane, lane.space & (demands.free > 2), look, looked, free, resolve, newest, quiet)
         judge = self._resolve(m, waits, lane, demands, resolve, force, done)
         self._mark(m, lane, marks, judge)
 
@@ -165,8 +165,8 @@ class Matcher(wiring.Component):
             waits.waiting_qpn[0].eq(self.waiting_qpn), self.waiting.eq(waits.waiting[0]),
             self.count_match_stall_cycles.eq(~waits.empty),
             self.i_control.ready.eq(~busy & ~self.exclusive), self.granted.eq(self.exclusive & exclusive & ~busy),
-            self.idle.eq(entry.empty & ~busy & lane.idle & ~force.valid & ~demands.o.valid
-                         & ~cache.ripening),
+            self.idle.eq(entry.empty & ~busy & lane.idle & ~force.valid & ~demands.i.valid
+                         & ~demands.o.valid & ~cache.ripening),
         ]
         op = self.i_control.p
         with m.If(self.i_control.valid & self.i_control.ready):
@@ -264,7 +264,9 @@ class Matcher(wiring.Component):
         judge = Signal(judged_header(self.params))
         new = resolve.source == Source.NEW
         retired, retired_qpn = Signal(), Signal(24)      # the list has space for another node
-        m.d.sync += [retired.eq(lane.op_en), retired_qpn.eq(lane.op.qpn)]
+        told, told_qpn = Signal(), Signal(24)
+        m.d.sync += [retired.eq(lane.op_en), retired_qpn.eq(lane.op.qpn),
+                     told.eq(retired | (fate.misses & fate.tell)), told_qpn.eq(Mux(retired, retired_qpn, item.qpn))]
         m.d.comb += [
             cache.read_en.eq(resolve.valid), cache.read_index.eq(resolve.index),
             fate.valid.eq(resolve.valid), fate.new.eq(new), fate.older.eq(resolve.older), fate.live.eq(self.list.live),
@@ -272,9 +274,7 @@ class Matcher(wiring.Component):
             fate.hit.eq(resolve.hit), fate.head.eq(resolve.head), fate.behind.eq(resolve.behind),
             fate.more.eq(self.list.more), fate.probe.eq(item.probe),
             fate.full.eq(resolve.head & (cache.cached >= self.prefetch_depth)),
-            fate.space.eq(~retired & demands.i.ready),
-            demands.i.valid.eq(retired | (fate.misses & fate.tell)),
-            demands.i.payload.eq(Mux(retired, retired_qpn, item.qpn)),
+            fate.space.eq(~retired & (demands.free > 1)), demands.i.valid.eq(told), demands.i.payload.eq(told_qpn),
             self.count_cache_hits.eq(fate.hits & new), self.count_cache_misses.eq(fate.insert & ~item.probe),
             done.eq(fate.ends),
         ]
