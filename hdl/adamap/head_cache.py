@@ -272,7 +272,7 @@ class HeadCache(wiring.Component):
             m.submodules[name] = kept = Compared(n)
             m.d.comb += [
                 kept.look_en.eq(match.look_en), kept.entries.eq(Cat(each[which] for each in coming[1:])),
-                kept.filled.eq(filled), kept.node.eq(Mux(match.look_en, coming[0][which], staying[which])),
+                kept.filled.eq(filled), kept.coming.eq(coming[0][which]), kept.staying.eq(staying[which]),
                 bits.eq(kept.bits),
             ]
         for name, bits, o in (("head_behind", behind, match.behind), ("head_passed", passed, match.passed)):

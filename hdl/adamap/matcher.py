@@ -156,7 +156,8 @@ class Matcher(wiring.Component):
         judge = self._resolve(m, waits, lane, demands, resolve, force, done)
         self._mark(m, lane, marks, judge)
 
-        busy = Signal()
+        busy, ripens = Signal(), Signal()
+        m.d.sync += ripens.eq(cache.ripening | marks.judged)     # a mark may be the last one of its node
         m.d.comb += busy.eq(picking | chosen.o.valid | look.valid | resolve.valid | judge.valid | marks.judged
                             | lane.busy)
         m.d.comb += [
@@ -166,7 +167,7 @@ class Matcher(wiring.Component):
             self.count_match_stall_cycles.eq(~waits.empty),
             self.i_control.ready.eq(~busy & ~self.exclusive), self.granted.eq(self.exclusive & exclusive & ~busy),
             self.idle.eq(entry.empty & ~busy & lane.idle & ~force.valid & ~demands.i.valid
-                         & ~demands.o.valid & ~cache.ripening),
+                         & ~demands.o.valid & ~ripens),
         ]
         op = self.i_control.p
         with m.If(self.i_control.valid & self.i_control.ready):
@@ -188,6 +189,7 @@ class Matcher(wiring.Component):
     def _choose(self, m, waits, new, force, picking, chosen, quiet):
         """First stage: an order to retire, a waiting header every other time, or a new one."""
         turn, choice = Signal(), chosen.p
+        m.d.comb += [choice.item.eq(new.payload), choice.source.eq(Source.NEW)]
         with m.If(picking):
             m.d.comb += [chosen.valid.eq(1), choice.item.eq(waits.picked), choice.place.eq(waits.picked_place),
                          choice.source.eq(Source.WAITING)]
@@ -208,8 +210,7 @@ class Matcher(wiring.Component):
                 m.d.comb += waits.pick_en.eq(1)
                 m.d.sync += [picking.eq(1), turn.eq(0)]
             with m.Elif(new.valid):
-                m.d.comb += [chosen.valid.eq(1), new.ready.eq(chosen.ready), choice.item.eq(new.payload),
-                             choice.source.eq(Source.NEW)]
+                m.d.comb += [chosen.valid.eq(1), new.ready.eq(chosen.ready)]
                 with m.If(chosen.ready):
                     m.d.sync += turn.eq(1)
 
@@ -286,7 +287,7 @@ class Matcher(wiring.Component):
             m.d.sync += [force.valid.eq(1), force.qp.qpn.eq(item.qpn), force.qp.generation.eq(item.generation),
                          force.rsn.eq(resolve.head_rsn)]
         # The match queue hears of it a cycle later: what it says of older headers counts that.
-        m.d.comb += waits.place_next.eq(resolve.place)
+        m.d.comb += [waits.place_next.eq(resolve.place), waits.qpn_next.eq(item.qpn)]
         m.d.sync += [
             waits.insert_en.eq(fate.insert), waits.put_back_en.eq(fate.put_back), waits.remove_en.eq(fate.ends & ~new),
             waits.item.eq(item), waits.insert_awake.eq(~(fate.misses & fate.tell)),

@@ -39,8 +39,8 @@ class WaitQueue(wiring.Component):
     -------
     insert_en, insert_awake, item : In
         A new header at the end. It is awake if ``insert_awake``, or like the others of its QP if there are any.
-    place_next : In
-        Where the header lies of which a try ends in the next cycle, if one does.
+    place_next, qpn_next : In
+        Where the header lies of which a try ends in the next cycle, if one does; whose ``item`` is then.
     remove_en, put_back_en, sleep : In
         The end of a try: the header is gone, or stays; with ``sleep`` its whole QP, that of ``item``, falls asleep.
     wake_stb, wake_qpn : In
@@ -67,7 +67,7 @@ class WaitQueue(wiring.Component):
         place = range(params.match_queue)
         super().__init__({
             "insert_en": In(1), "insert_awake": In(1), "item": In(MatchItem),
-            "place_next": In(place), "remove_en": In(1), "put_back_en": In(1), "sleep": In(1),
+            "place_next": In(place), "qpn_next": In(24), "remove_en": In(1), "put_back_en": In(1), "sleep": In(1),
             "wake_stb": In(1), "wake_qpn": In(24),
             "offered": Out(1), "pick_en": In(1), "picked": Out(MatchItem), "picked_place": Out(place),
             "ask_en": In(1), "ask_qpn": In(24), "ask_queued": In(1), "ask_place": In(place), "older": Out(1),
@@ -160,13 +160,17 @@ class WaitQueue(wiring.Component):
         n, width, passed = len(line), self.params.qpn_width, up_to(m, own, or_, "passed")
         m.submodules.older_ones = older = LateChoice(n)
         asked, coming = Signal(n), Signal(2)
+        m.submodules.newer = newer = LateChoice(1)      # `item` is of the QP asked for
         asked_qpn, asked_queued = Signal(width), Signal()
         m.submodules.answer = answer = Older(n)
         m.d.comb += [
             asked.eq(Cat(t & (e.qpn == self.ask_qpn[:width]) & ~o
                          for t, e, o in zip(there, line, passed, strict=True))),
-            coming.eq(Cat(self.insert_en & ~queued & (self.item.qpn[:width] == qpn[:width]) for qpn, queued in (
-                (asked_qpn, asked_queued), (self.ask_qpn, self.ask_queued)))),
+            newer.late_en.eq(self.ask_en), newer.early_en.eq(1),
+            *[value.eq(~queued & (self.qpn_next[:width] == qpn[:width])) for value, qpn, queued in (
+                (newer.early, asked_qpn, asked_queued), (newer.late, self.ask_qpn, self.ask_queued))],
+            coming.eq(self.insert_en.replicate(2) & Cat(
+                newer.o, ~self.ask_queued & (self.item.qpn[:width] == self.ask_qpn[:width]))),
             answer.i.eq(older.o), answer.remove_en.eq(self.remove_en), answer.here.eq(here),
             answer.coming.eq(coming[0]), self.older.eq(answer.o),
         ]

@@ -139,7 +139,7 @@ class Window(wiring.Component):
         verdict, mark, insert = Signal(Verdict), Signal(bits), Signal()
         psn, position, seal = Signal(32), Signal(range(bits)), Signal()     # position: its bits after the slide
         slides = Signal()       # there is something to slide over or to insert
-        to_match, matched = Signal(), Signal()
+        to_match, matched, matches = Signal(), Signal(), Signal()
 
         m.submodules.run_on = run_on = RunOn(bits)
         advanced = run_on.advanced
@@ -155,6 +155,7 @@ class Window(wiring.Component):
             self.o_match.p.qpn.eq(request.qpn), self.o_match.p.generation.eq(request.generation),
             self.o_match.p.psn.eq(psn), self.o_match.p.rsn.eq(request.rsn), self.o_match.p.ticket.eq(request.ticket),
             self.o_match.p.probe.eq(request.probe),
+            self.o_match.valid.eq(to_match & matched & matches), self.unmatched.eq(to_match & ~matched & matches),
         ]
         run = self.o_run.p
         m.d.comb += [run.qpn.eq(request.qpn), run.generation.eq(request.generation), run.ticket.eq(request.ticket)]
@@ -172,8 +173,7 @@ class Window(wiring.Component):
         m.d.comb += self.count_window_stall_cycles.eq(self.i.valid & ~self.i.ready & stalling)
 
         def finish():
-            m.d.comb += [write.en.eq(1), load.eq(1), current.early_en.eq(1),
-                         self.o_match.valid.eq(to_match & matched), self.unmatched.eq(to_match & ~matched)]
+            m.d.comb += [write.en.eq(1), load.eq(1), current.early_en.eq(1)]
             with m.If(taken):
                 m.d.comb += result.owed.eq((row.owed | (request.ack_req & ~request.probe)) & ~run_on.empty)
             m.d.sync += [
@@ -205,6 +205,8 @@ class Window(wiring.Component):
             with m.State("EFFECT"):  # marks the packet and slides over what came before
                 m.d.comb += [result.bitmap.eq(advanced), result.base.eq(row.base + ones), moves.eq(1)]
                 m.d.sync += limited.eq(below(m, slide, STEP, "limiting"))
+                # What goes to the matcher marks nothing, so it does not run on.
+                m.d.comb += matches.eq(~slides & out_free & (~seal | self.o_run.ready))
                 with m.If(slides | run_on.more):
                     m.d.comb += current.early_en.eq(1)
                     m.d.sync += mark.eq(0)
@@ -235,6 +237,7 @@ class Window(wiring.Component):
                     with m.If(self.o_run.ready):
                         m.d.sync += seal.eq(0)
                 with m.Elif(out_free):
+                    m.d.comb += matches.eq(1)
                     finish()
             with m.State("CONTROL"):  # waits for the builder to take the marker of a destroy
                 m.d.comb += stalling.eq(1)

@@ -169,7 +169,7 @@ BROKEN = [
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
            ("(fill.release_index == fill.peek_index) & peek.valid", "peek.valid")),
     Broken(HeadCacheSpec, "a lookup is remembered",
-           ("Mux(match.look_en, coming[0][which], staying[which])", "coming[0][which]")),
+           ("kept.staying.eq(staying[which])", "kept.staying.eq(coming[0][which])")),
     Broken(HeadCacheSpec, "it is known where the list spoken of ends",
            ("listed & Cat(tag.valid & ~tag.linked for tag in tags)", "listed & Cat(tag.valid for tag in tags)")),
     Broken(HeadCacheSpec, "no RSN of a list in two entries",

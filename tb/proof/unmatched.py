@@ -90,7 +90,7 @@ BROKEN = [
            ("(own[k] | (~self.known & free[k]))", "(own[k] | free[k])")),
     Broken(UnmatchedSpec, "a list with an order is known, no other",
            ("self.known.eq(own.any())", "self.known.eq(own.all())")),
-    Broken(UnmatchedSpec, "an order is owed", ("m.If(self.taken):", "m.If(self.taken & ~self.i_stb):")),
+    Broken(UnmatchedSpec, "an order is owed", ("m.If(shown[k] & self.taken):", "m.If(shown[k] & self.taken & ~self.i_stb):")),
     Broken(UnmatchedSpec, "an order goes as far as the newest header",
            ("with m.If(~own[k] | ~ahead[-1]):", "with m.If(~own[k]):")),
     Broken(UnmatchedSpec, "an order goes as far as the newest header",

@@ -23,14 +23,15 @@ class WaitQueueSpec(Spec):
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(preset("test").with_(qps=2, match_queue=PLACES))
-        self.free_members(dut, "item", "wake_qpn", "ask_qpn", "waiting_qpn", "count_qpn")
+        self.free_members(dut, "item", "qpn_next", "wake_qpn", "ask_qpn", "waiting_qpn", "count_qpn")
         header = data.StructLayout({"valid": 1, "qpn": 1, "awake": 1, "busy": 1, "number": NUMBER_BITS,
                                     "before": PLACES})
         places = Array(Signal(header, name=f"place{k}") for k in range(PLACES))     # before: who came before this one
-        number, new = self.free(NUMBER_BITS, "number"), self.free(1, "qpn")
+        number, new = self.free(NUMBER_BITS, "number"), Signal(1, name="new")
         where = self.inside("dut.free_place", range(PLACES))
         wakes, asks, waits, counted = (self.free(1, name) for name in ("wakes", "asks", "waits", "counted"))
-        m.d.comb += [dut.item.qpn.eq(new), dut.item.rsn.eq(number),
+        m.d.sync += new.eq(dut.qpn_next)
+        m.d.comb += [dut.qpn_next.eq(self.free(1, "qpn")), dut.item.qpn.eq(new), dut.item.rsn.eq(number),
                      dut.wake_qpn.eq(wakes), dut.ask_qpn.eq(asks), dut.waiting_qpn[0].eq(waits),
                      dut.count_qpn.eq(counted)]
         valid, place = Cat(p.valid for p in places), Signal(range(PLACES))
@@ -83,7 +84,7 @@ class WaitQueueSpec(Spec):
         m.d.sync += [count.eq(sum(p.valid & (p.qpn == counted) for p in places)), counting.eq(dut.count_en)]
 
         together = {"kind": "together", "seconds": 300}
-        self.check("the headers lie in the order in which they came", self._kept(places, place), **together)
+        self.check("the headers lie in the order in which they came", self._kept(places, place, new, asked), **together)
         self.check("a new header gets a free place", ~dut.insert_en | ~places[where].valid, **together)
         self.check("the oldest header that is awake is picked", ~picked | (dut.picked_place == expected), **together)
         self.check("the header picked is the one that lies there", ~picked | (dut.picked.rsn == its), **together)
@@ -112,12 +113,13 @@ class WaitQueueSpec(Spec):
         entry = data.StructLayout({"qpn": 1, "awake": 1, "busy": 1, "place": range(PLACES)})
         return [self.inside(f"dut.line{k}", entry) for k in range(PLACES)]
 
-    def _kept(self, places, place):
+    def _kept(self, places, place, new, asked):
         """How the queue keeps the headers: in a line, oldest first, then the free places; what came with them apart."""
         line, used = self._line(), self.inside("dut.used", range(PLACES + 1))
         items = [self.inside(f"dut.items[{k}]", MatchItem) for k in range(PLACES)]
         there, ready, here = (self.inside(f"dut.{name}", PLACES) for name in ("there", "ready", "here"))
-        sane = [used <= PLACES, self.inside("dut.place", range(PLACES)) == place]
+        sane = [used <= PLACES, self.inside("dut.place", range(PLACES)) == place,
+                ~asked.valid | (self.inside("dut.newer.o", 1) == (~asked.queued & (new == asked.qpn)))]
         for k, e in enumerate(line):
             p, taken = places[e.place], k < used
             sane += [taken == p.valid, there[k] == taken, here[k] == (e.place == place),
@@ -151,5 +153,7 @@ BROKEN = [
            ("there[k] & (e.qpn == qpn[:width])", "there[k] & e.awake & (e.qpn == qpn[:width])")),
     Broken(WaitQueueSpec, "headers are counted",
            ("t & (e.qpn == self.count_qpn)", "(e.qpn == self.count_qpn)")),
+    Broken(WaitQueueSpec, "an older header of the QP is known",
+           ("newer.late_en.eq(self.ask_en)", "newer.late_en.eq(0)")),
     Broken(WaitQueueSpec, "empty means that none waits", ("self.empty.eq(~there[0])", "self.empty.eq(~picking)")),
 ]
