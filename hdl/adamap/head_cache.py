@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..layouts import NODE
-from ..logic import below, encoded, first, one_hot, sums_to, total
+from ..logic import below, encoded, first, lowest, one_hot, sums_to, total
 from ..params import CardParams
 from .compared import REACH, WHOSE, Compared, Comparison
 from .follows import Follows
@@ -293,15 +293,15 @@ class HeadCache(wiring.Component):
         """Pick a head that is done; one-hot."""
         match, n = self.match, len(tags)
         heads = Cat(tag.head for tag in tags)
-        ripe, shown, picked = Signal(n), Signal(n), Signal(name="ripe_picked")
+        ripe, shown, picked = Signal(n), Signal(n), Signal(n, name="ripe_picked")
+        m.submodules.still = still = BitOf(n)       # it may have left in the cycle in which it was picked
         m.d.comb += [
             ripe.eq(heads & Cat(tag.done for tag in tags)), match.ripening.eq(ripe.any()),
-            # It may have left in the cycle in which it was picked.
-            match.ripe.eq(picked & Array(heads)[match.ripe_index]),
-            match.ripe_node.eq(record(match.ripe_index)),
+            still.i.eq(picked), still.among.eq(heads), still.bits.eq(heads), match.ripe.eq(still.o),
+            match.ripe_node.eq(record(match.ripe_index)), shown.eq(picked & heads),
         ]
-        m.d.comb += shown.eq(one_hot(picked, match.ripe_index, n) & heads)
-        m.d.sync += [picked.eq(ripe.any() & ~match.flush_en), match.ripe_index.eq(first(ripe))]
+        one = Cat(lowest(m, ripe, "ripest"))
+        m.d.sync += [picked.eq(one & ~match.flush_en.replicate(n)), match.ripe_index.eq(encoded(one))]
         return shown
 
     def _end(self, m, tags, record):

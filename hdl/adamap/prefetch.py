@@ -15,6 +15,7 @@ from .block import find, in_extent, split, stray
 from .control import ControlKind, ControlOp
 from .fetches import LINES, Fetches, fetch_slots
 from .head_cache import cached_record, fill_port
+from .landing import Landing
 from .node_check import NodeCheck
 from .work_list import WorkList
 
@@ -230,7 +231,15 @@ class Prefetch(wiring.Component):
         m.d.comb += [check.node.eq(node), check.qpn.eq(qpn), check.generation.eq(fetch.generation),
                      check.follows.eq(cache.follows)]
 
-        with m.FSM():
+        m.submodules.landing = landing = Landing()
+        m.d.comb += [
+            landing.other.eq(other | given_up), landing.bad.eq(fetches.error | check.bad), landing.ends.eq(ends),
+            landing.more.eq(more), landing.taken.eq(taken), landing.fill_ready.eq(cache.fill_ready),
+            landing.step_ready.eq(step.ready), step.valid.eq(landing.offers), cache.fill_en.eq(landing.lands),
+            cache.release_en.eq(landing.releases),
+        ]
+
+        with m.FSM() as fsm:
             with m.State("IDLE"):  # waits for a control operation, a node, or a list to look at
                 m.d.comb += self.idle.eq(
                     fetches.quiet & work.empty & ~self.i_demand.valid & ~self.post_stb & ~again.valid
@@ -323,20 +332,19 @@ class Prefetch(wiring.Component):
                     m.d.comb += [self.count_prefetches.eq(1), fetches.start_en.eq(1)]
                     m.next = "IDLE"
             with m.State("LAND"):  # checks a node
+                m.d.comb += [step.p.kind.eq(AheadKind.LAND), step.p.block.eq(found),
+                             step.p.adjacent.eq(node.next_adjacent)]
                 m.next = "NEXT"
-                with m.If(other | given_up):
-                    m.d.comb += cache.release_en.eq(taken)
+                with m.If(landing.other):
                     m.d.sync += given_up.eq(1)
                     with m.If(final):
                         m.next = "LANDED"
-                with m.Elif(fetches.error | check.bad):
-                    m.d.comb += cache.release_en.eq(taken)
+                with m.Elif(landing.breaks):
                     m.d.sync += [reason.eq(Mux(fetches.error, abi.Reason.DMA_ERROR.value, abi.Reason.BAD_NODE.value)),
                                  given_up.eq(1)]
                     with m.If(final):
                         m.next = "LANDED"
-                with m.Elif(ends & more):       # if it was the last one when it was read, its pointer has changed since
-                    m.d.comb += cache.release_en.eq(taken)
+                with m.Elif(landing.grew):      # if it was the last one when it was read, its pointer has changed since
                     m.d.sync += given_up.eq(1)
                     with m.If(~final | ~fetch.all):
                         m.d.sync += reason.eq(abi.Reason.BAD_POINTER.value)
@@ -351,18 +359,13 @@ class Prefetch(wiring.Component):
                     m.next = "IDLE"
                     with m.If(waiting | ((cached == 0) & sparing)):
                         m.next = "CHOOSE"
-                with m.Elif(~cache.fill_ready):
+                with m.Elif(~landing.lands):
                     m.next = "LAND"
                 with m.Else():
-                    m.d.comb += [step.valid.eq(1), step.p.kind.eq(AheadKind.LAND), step.p.block.eq(found),
-                                 step.p.adjacent.eq(node.next_adjacent)]
-                    with m.If(step.ready):
-                        m.d.comb += [cache.fill_en.eq(1), wake.eq(1)]
-                        m.d.sync += [block.eq(found), misses.eq(0)]
-                        with m.If(final):
-                            m.next = "LANDED"
-                    with m.Else():
-                        m.next = "LAND"
+                    m.d.comb += wake.eq(1)
+                    m.d.sync += [block.eq(found), misses.eq(0)]
+                    with m.If(final):
+                        m.next = "LANDED"
             with m.State("NEXT"):  # reads the next block that came
                 m.d.sync += part.eq(part + 1)
                 m.next = "SETTLE_NODE"
@@ -407,6 +410,7 @@ class Prefetch(wiring.Component):
                     m.next = "IDLE"
             self._evict(m, qpn, live & (~busy | fetches.kept), job, EVICT, evicting, victim, looked_at,
                         misses, waiting, fetches, slot, again)
+        m.d.comb += landing.here.eq(fsm.ongoing("LAND"))
         return m
 
     def _evict(self, m, qpn, at_rest, job, EVICT, evicting, victim, tag, misses, urgent, fetches, slot, again):

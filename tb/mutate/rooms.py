@@ -41,8 +41,8 @@ def _tests(folder, *names):
 
 TARGETS = (
     Target("adamap", "adamap",
-           _in("adamap", "adamap", "ahead", "control", "cum", "doorbell_check", "fetches", "hold", "prefetch",
-               "second_level"),
+           _in("adamap", "adamap", "ahead", "control", "cum", "doorbell_check", "fetches", "hold", "landing",
+               "prefetch", "second_level"),
            _tests("blocks/adamap", f"test_second_life.py::test_a_life_leaves_nothing_behind[{SIM}]",
                   f"test_lists.py::test_lists_of_a_known_shape_are_matched[{SIM}]",
                   f"test_fetching.py::test_nodes_of_many_lists_are_read[{SIM}]",

@@ -119,6 +119,8 @@ class HeadCacheSpec(Spec):
         parts, index = [], range(len(copies))
         tags = [self.inside(f"dut.tag{k}", cached_tag(PARAMS)) for k in index]
         nexts, befores = ([self.inside(f"dut.{name}[{k}]", index) for k in index] for name in ("nexts", "befores"))
+        picked, ripe_index = self.inside("dut.ripe_picked", len(copies)), self.inside("dut.match__ripe_index", index)
+        parts += [~picked[k] | (ripe_index == k) for k in index]
         for k, c in enumerate(copies):
             tag, record = tags[k], self.inside(f"dut.records[{k}]", cached_record(PARAMS))
             first = c.rsn == begins[c.qpn]

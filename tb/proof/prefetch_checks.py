@@ -30,9 +30,9 @@ def pointers(spec, m, w):
     spec.check("no fetch outside the extents", ~dut.o_line.valid | extents.any(), **bound)
     spec.check("no read crosses a page", ~dut.o_line.valid | (at[:6] + some_lines <= PAGE_LINES), **bound)
     rows = [spec.inside(f"table.memory[{q}]", ahead_row(params)) for q in range(QPS)]
-    told = Array(rows)[caller]      # what it says of a doorbell is that doorbell's word: checked below
-    spec.check("a list is read where its last node said, or a doorbell that found none ahead", ~dut.o_line.valid | Mux(
-        lives[caller].begins, at == line_of(params, dut.extent_base, ~told.inverse), at == lives[caller].line), **bound)
+    # The number of the block says it all: the checks after the next one say to where it leads.
+    spec.check("a list is read where its last node said, or a doorbell that found none ahead", ~dut.o_line.valid
+               | (at == line_of(params, dut.extent_base, lives[caller].block)), **bound)
     # Where a doorbell told of a block, the number of that one says it all: see the check after the next one.
     spec.check("what lands was read there", ~fill.fill_en | lives[landing].begins
                | (fill.fill_node.base_psn == lives[landing].line), **bound)
