@@ -184,8 +184,9 @@ class HeadCache(wiring.Component):
                     | Cat(match.flush_en & self._same(tag.qpn, match.flush_qpn) for tag in tags)),
         ]
         free = Signal(n)
-        m.d.comb += [free.eq(Cat(~tag.valid & ~tag.reserved for tag in tags)), fill.free.eq(free.any()),
-                     fill.free_index.eq(first(free))]
+        m.submodules.any_free = any_free = BitOf(n)
+        m.d.comb += [free.eq(Cat(~tag.valid & ~tag.reserved for tag in tags)), fill.free_index.eq(first(free)),
+                     any_free.i.eq(free), any_free.among.eq(free), any_free.bits.eq(free), fill.free.eq(any_free.o)]
         peek, left = Signal(tag_shape), Signal()      # `left`: the last node of the list leaves just now
         unlinks = fill.release_en & (fill.release_index == fill.peek_index) & peek.valid & ~peek.head
         unlinked = one_hot(unlinks, predecessor, n)
@@ -294,14 +295,16 @@ class HeadCache(wiring.Component):
         match, n = self.match, len(tags)
         heads = Cat(tag.head for tag in tags)
         ripe, shown, picked = Signal(n), Signal(n), Signal(n, name="ripe_picked")
+        m.submodules.ripening = ripening = BitOf(n)
         m.submodules.still = still = BitOf(n)       # it may have left in the cycle in which it was picked
         m.d.comb += [
-            ripe.eq(heads & Cat(tag.done for tag in tags)), match.ripening.eq(ripe.any()),
+            ripe.eq(heads & Cat(tag.done for tag in tags)), match.ripening.eq(ripening.o),
+            ripening.i.eq(heads), ripening.among.eq(Cat(tag.done for tag in tags)), ripening.bits.eq(heads),
             still.i.eq(picked), still.among.eq(heads), still.bits.eq(heads), match.ripe.eq(still.o),
             match.ripe_node.eq(record(match.ripe_index)), shown.eq(picked & heads),
         ]
-        one = Cat(lowest(m, ripe, "ripest"))
-        m.d.sync += [picked.eq(one & ~match.flush_en.replicate(n)), match.ripe_index.eq(encoded(one))]
+        m.d.sync += [picked.eq(lowest(m, ripe, "ripest") & ~match.flush_en.replicate(n)),
+                     match.ripe_index.eq(first(ripe))]
         return shown
 
     def _end(self, m, tags, record):
