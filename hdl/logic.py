@@ -46,6 +46,14 @@ def up_to(m, values, op, name):
     return values
 
 
+def sums_to(a, b, c):
+    """Whether ``c`` is the sum of two numbers, modulo its width: a LUT per bit, no carry."""
+    width = len(c)
+    a, b = (Cat(n, Const(0, width))[:width] for n in (a, b))
+    carries = Cat(Const(0, 1), (a & b) | ((a | b) & ~c))[:width]     # if all lower bits are right
+    return ((a ^ b ^ c) == carries)
+
+
 def one_hot(enable, index, width):
     """``width`` bits: that with number ``index`` is set, while ``enable``."""
     return Cat(enable & (index == k) for k in range(width))

@@ -6,9 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 # Whose header it is, and which RSN it has.
 WHOSE = data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24})
-# What it does to the head of its list. A header passes over a node that ends before `passed_rsn`; `far`: that is by
-# 2^22 or more. Otherwise it is an order to retire the head that has this RSN, or any.
-REACH = data.StructLayout({"passed_rsn": 24, "far": 1, "is_header": 1, "any_head": 1})
+# What it does to the head of its list. A header passes over a node that ends before `passed_rsn`, which is behind the
+# header's own RSN by less than 2^23. Otherwise it is an order to retire the head that has this RSN, or any.
+REACH = data.StructLayout({"passed_rsn": 24, "is_header": 1, "any_head": 1})
 
 
 class Comparison(wiring.Component):
@@ -21,8 +21,8 @@ class Comparison(wiring.Component):
     Members
     -------
     header, reach : In(WHOSE), In(REACH)
-    qpn, generation, rsn, next_rsn, count : In
-        Of the node; ``next_rsn`` is the one behind it.
+    qpn, generation, rsn, count : In
+        Of the node.
     of_list, holds : Out(1)
         The node is of the header's list; and has its RSN.
     behind, passed : Out(1)
@@ -33,21 +33,21 @@ class Comparison(wiring.Component):
         self.qpn_width = qpn_width
         super().__init__({
             "header": In(WHOSE), "reach": In(REACH),
-            "qpn": In(qpn_width), "generation": In(8), "rsn": In(24), "next_rsn": In(24), "count": In(9),
+            "qpn": In(qpn_width), "generation": In(8), "rsn": In(24), "count": In(9),
             "of_list": Out(1), "holds": Out(1), "behind": Out(1), "passed": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         header, reach = self.header, self.reach
-        slot, past = Signal(24), Signal(24)
+        slot, past = Signal(24), Signal(24)     # from the node's first RSN on
+        beyond, bits = Signal(), len(self.count)
         m.d.comb += [
-            slot.eq(header.rsn - self.rsn), past.eq(reach.passed_rsn - self.next_rsn),
+            slot.eq(header.rsn - self.rsn), past.eq(reach.passed_rsn - self.rsn),
             self.of_list.eq((self.qpn == header.qpn[:self.qpn_width]) & (self.generation == header.generation)),
-            self.holds.eq(self.of_list & (slot < self.count)), self.behind.eq(slot[23]),
-            # With much to pass over, `past` may be below all that 24 bits can say: then `slot` is small.
-            self.passed.eq(Mux(reach.is_header, ~slot[23] & ~past[23] & (slot[22] | ~reach.far),
-                               reach.any_head | (slot == 0))),
+            self.holds.eq(self.of_list & ~slot[bits:].any() & (slot[:bits] < self.count)), self.behind.eq(slot[23]),
+            beyond.eq(~past[23] & (past[bits:23].any() | (past[:bits] >= self.count))),
+            self.passed.eq(Mux(reach.is_header, ~slot[23] & beyond, reach.any_head | (slot == 0))),
         ]
         return m
 
@@ -65,19 +65,21 @@ class Compared(wiring.Component):
     -------
     look_en, entries : In(1), In(width)
         There is another header, and what comparing it with the entries says.
-    filled, node : In(width), In(1)
-        Entries that are filled just now, and what comparing with that node says.
+    filled, coming, staying : In(width), In(1), In(1)
+        Entries that are filled just now, and what comparing that node with another header, or the same one, says.
     bits : Out(width)
     """
 
     def __init__(self, width):
         self.width = width
-        super().__init__({"look_en": In(1), "entries": In(width), "filled": In(width), "node": In(1),
-                          "bits": Out(width)})
+        super().__init__({"look_en": In(1), "entries": In(width), "filled": In(width), "coming": In(1),
+                          "staying": In(1), "bits": Out(width)})
 
     def elaborate(self, platform):
         m = Module()
         for k in range(self.width):
-            with m.If(self.look_en | self.filled[k]):
-                m.d.sync += self.bits[k].eq(Mux(self.filled[k], self.node, self.entries[k]))
+            with m.If(self.look_en):
+                m.d.sync += self.bits[k].eq(Mux(self.filled[k], self.coming, self.entries[k]))
+            with m.Elif(self.filled[k]):
+                m.d.sync += self.bits[k].eq(self.staying)
         return m

@@ -2,7 +2,7 @@
 
 from operator import or_
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Array, Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -58,9 +58,8 @@ class DraftPlaces(wiring.Component):
         n = self.params.builder_slots
         owner = data.StructLayout({"qpn": self.params.qpn_width, "generation": 8})
         tags = [Signal(owner, name=f"tag{k}") for k in range(n)]
-        m.submodules.owners = owners = Memory(shape=owner, depth=n, init=[])        # the same, for one at a time
         m.submodules.ages = ages = Memory(shape=32, depth=n, init=[])
-        name, whose = owners.write_port(), owners.read_port(domain="comb")
+        whose = data.View(owner, Array(tag.as_value() for tag in tags)[self.slot])
         begin, since = ages.write_port(), ages.read_port(domain="comb")
         # In the order in which they were taken; behind the first `used` stand the free places.
         line = [Signal(range(n), name=f"line{k}", init=k) for k in range(n)]
@@ -75,10 +74,8 @@ class DraftPlaces(wiring.Component):
             self.hit.eq(own.any()), self.hit_slot.eq(choose(own, range(n))),
             self.oldest.eq(line[0]), self.free_slot.eq(choose((k == used for k in range(n)), line)),
             self.full.eq(used == n), self.empty.eq(used == 0),
-            name.en.eq(self.start_en), name.addr.eq(self.slot), begin.en.eq(self.start_en), begin.addr.eq(self.slot),
-            name.data.qpn.eq(self.qpn), name.data.generation.eq(self.generation), begin.data.eq(self.time_ns),
-            whose.addr.eq(self.slot), self.owner_qpn.eq(whose.data.qpn),
-            self.owner_generation.eq(whose.data.generation), since.addr.eq(self.oldest),
+            begin.en.eq(self.start_en), begin.addr.eq(self.slot), begin.data.eq(self.time_ns),
+            self.owner_qpn.eq(whose.qpn), self.owner_generation.eq(whose.generation), since.addr.eq(self.oldest),
         ]
         # Not right after a place was given back: `oldest` is another one then.
         m.d.sync += self.expired.eq(

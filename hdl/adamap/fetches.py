@@ -46,7 +46,7 @@ class Fetches(wiring.Component):
     slot, part : In
         What is looked at: a read, and which block of it.
     fetch : Out(fetch_layout(params))
-        That read, and ``done_qpn`` whose the one at ``done_slot`` is; at once.
+        That read, a cycle later; and ``done_qpn``, at once: whose the one at ``done_slot`` is.
     node, error : Out
         That block, and whether reading it failed; a cycle later.
     finish_en : In(1)
@@ -56,9 +56,9 @@ class Fetches(wiring.Component):
     loose, loose_slot : Out
         One that is kept loosely; two cycles late.
     qpn, of_qpn : In(24).array(2), Out(1).array(2)
-        Is a read of this QP in flight, or kept?
+        Is a read of this QP in flight, or kept? A cycle late.
     kept, kept_slot : Out
-        Is that of the first QP kept?  Where it is, in flight or kept.
+        Is that of the first QP kept? Where it is, in flight or kept. A cycle late.
     quiet : Out(1)
         None is in flight.
     empty : Out(1)
@@ -95,11 +95,11 @@ class Fetches(wiring.Component):
             line.ready.eq(1), land_slot.eq(line.p.tag),
             land.en.eq(line.valid), land.addr.eq(Cat(line.p.index, land_slot)), land.data.eq(line.p.data),
             landed.en.eq(1), landed.addr.eq(Cat(self.part, self.slot)),
-            self.node.eq(landed.data), self.fetch.eq(fetches[self.slot]),
+            self.node.eq(landed.data),
             self.done_qpn.eq(fetches[self.done_slot].qpn), self.empty.eq(~valid.any()),
             self.quiet.eq(~(valid & ~keeps).any()),
         ]
-        m.d.sync += [self.error.eq(errors[self.slot].bit_select(self.part, 1)),
+        m.d.sync += [self.fetch.eq(fetches[self.slot]), self.error.eq(errors[self.slot].bit_select(self.part, 1)),
                      self.loose.eq(loosely.any()), self.loose_slot.eq(first(loosely))]
         with m.If(line.valid):
             m.d.sync += [whole.bit_select(land_slot, 1).eq(line.p.last),
@@ -116,6 +116,6 @@ class Fetches(wiring.Component):
         m.d.comb += [came.eq(valid & whole & ~keeps), self.done.eq(came.any()), self.done_slot.eq(first(came)),
                      self.free.eq(~valid.all()), self.free_slot.eq(first(~valid))]
         own = [Cat(v & (f.qpn == qpn[:len(f.qpn)]) for v, f in zip(valid, fetches, strict=True)) for qpn in self.qpn]
-        m.d.comb += [*[of_qpn.eq(bits.any()) for of_qpn, bits in zip(self.of_qpn, own, strict=True)],
+        m.d.sync += [*[of_qpn.eq(bits.any()) for of_qpn, bits in zip(self.of_qpn, own, strict=True)],
                      self.kept.eq((own[0] & keeps).any()), self.kept_slot.eq(encoded(own[0]))]
         return m

@@ -7,9 +7,10 @@ from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..layouts import NODE
-from ..logic import below, encoded, first, one_hot, total
+from ..logic import below, encoded, first, lowest, one_hot, sums_to, total
 from ..params import CardParams
 from .compared import REACH, WHOSE, Compared, Comparison
+from .follows import Follows
 from .index_of import BitOf, IndexOf
 
 COUNT_WIDTH = 9         # of the holes of one node
@@ -34,34 +35,21 @@ class Pending(data.Struct):
     left: COUNT_WIDTH
 
 
-class Tag(data.Struct):
+def cached_tag(params):
     """What the lookup compares of an entry, and what changes.
 
     ``head``: the first node of its list. ``linked``: the next one of its list is cached. ``touched``: a hole of it was
-    filled. ``done``: all were. ``end`` is the RSN behind the node.
+    filled. ``done``: all were.
     """
-
-    valid: 1
-    reserved: 1
-    head: 1
-    linked: 1
-    touched: 1
-    done: 1
-    qpn: 24
-    generation: 8
-    rsn: 24
-    end: 24
-    count: COUNT_WIDTH
+    return data.StructLayout({
+        "valid": 1, "reserved": 1, "head": 1, "linked": 1, "touched": 1, "done": 1,
+        "qpn": params.qpn_width, "generation": 8, "rsn": 24, "count": COUNT_WIDTH,
+    })
 
 
-class Record(data.Struct):
-    """What is read of one entry at a time; ``end`` is the RSN behind the node."""
-
-    qpn: 24
-    generation: 8
-    rsn: 32
-    count: COUNT_WIDTH
-    end: 32
+def cached_record(params):
+    """What is read of one entry at a time."""
+    return data.StructLayout({"qpn": params.qpn_width, "generation": 8, "rsn": 32, "count": COUNT_WIDTH})
 
 
 def index_width(params):
@@ -83,24 +71,25 @@ def match_port(params):
     ``read_node`` is what was fetched into ``read_index``, at once. ``mark_bitmap``: what is marked, if
     anything, is a BITMAP; known early, and no node is filled in then.
     """
-    index = index_width(params)
+    index, record = index_width(params), cached_record(params)
     return wiring.Signature({
         "look_en": Out(1), "qpn": Out(24), "generation": Out(8), "rsn": Out(24), "reach": Out(REACH),
         "hit": In(1), "index": In(index), "next": In(1),
-        "head": In(1), "head_index": In(index), "head_node": In(Record), "behind": In(1), "passed": In(1),
+        "head": In(1), "head_index": In(index), "head_node": In(record), "behind": In(1), "passed": In(1),
         "cached": In(range(params.cache_entries + 1)),
-        "ripening": In(1), "ripe": In(1), "ripe_index": In(index), "ripe_node": In(Record),
+        "ripening": In(1), "ripe": In(1), "ripe_index": In(index), "ripe_node": In(record),
         "retire_head": Out(1), "retire_ripe": Out(1), "flush_en": Out(1), "flush_qpn": Out(24),
-        "read_en": Out(1), "read_index": Out(index), "read_node": In(Record),
+        "read_en": Out(1), "read_index": Out(index), "read_node": In(record),
         "node": In(CachedNode), "pending": In(Pending),
         "mark_en": Out(1), "mark_index": Out(index), "mark_bitmap": Out(1), "mark": Out(Pending),
     })
 
 
 def retire_port(params):
-    """The side of the retirements, as they see it: ``pending`` and ``block`` come one cycle after ``read_en``."""
+    """The side of the retirements, as they see it: ``pending`` and ``block`` come one cycle after ``read_en``.
+    ``count`` is that of the node that is read."""
     return wiring.Signature({
-        "read_en": Out(1), "read_index": Out(index_width(params)), "pending": In(Pending),
+        "read_en": Out(1), "read_index": Out(index_width(params)), "count": Out(COUNT_WIDTH), "pending": In(Pending),
         "block": In(params.block_bits),
     })
 
@@ -126,8 +115,8 @@ def fill_port(params):
         "fill_en": Out(1), "fill_ready": In(1), "fill_index": Out(index), "fill_node": Out(NODE),
         "fill_block": Out(params.block_bits), "follows": In(1),
         "release_en": Out(1), "release_index": Out(index),
-        "peek_index": Out(index), "peek": In(Record), "peek_valid": In(1), "peek_touched": In(1), "peek_last": In(1),
-        "peek_block": In(params.block_bits),
+        "peek_index": Out(index), "peek": In(cached_record(params)), "peek_valid": In(1), "peek_touched": In(1),
+        "peek_last": In(1), "peek_block": In(params.block_bits),
         "qpn": Out(24), "cached": In(count),
     })
 
@@ -171,7 +160,8 @@ class HeadCache(wiring.Component):
         m = Module()
         n = self.params.cache_entries
         match, fill, node = self.match, self.fill, self.fill.fill_node
-        tags = [Signal(Tag, name=f"tag{k}") for k in range(n)]
+        tag_shape = cached_tag(self.params)
+        tags = [Signal(tag_shape, name=f"tag{k}") for k in range(n)]
         filled, released, gone, became, linked = (
             Signal(n, name=name) for name in ("filled", "released", "gone", "became", "was_linked"))
         m.d.comb += [filled.eq(one_hot(fill.fill_en, fill.fill_index, n)), linked.eq(Cat(tag.linked for tag in tags))]
@@ -183,8 +173,10 @@ class HeadCache(wiring.Component):
         successor, predecessor = self._links(m, n, last, goes_on)
 
         after_head, after_ripe = successor(match.head_index), successor(match.ripe_index)
+        m.submodules.next_one = follows = Follows(len(match.index))
         m.d.comb += [
-            match.next.eq((heads & linked).any() & (match.index == after_head)),
+            follows.any.eq((heads & linked).any()), follows.after.eq(after_head), follows.index.eq(match.index),
+            match.next.eq(follows.o),
             became.eq(one_hot(match.retire_head & (heads & linked).any(), after_head, n)
                       | one_hot(match.retire_ripe & (ripe & linked).any(), after_ripe, n)),
             released.eq(one_hot(fill.release_en, fill.release_index, n)),
@@ -192,9 +184,10 @@ class HeadCache(wiring.Component):
                     | Cat(match.flush_en & self._same(tag.qpn, match.flush_qpn) for tag in tags)),
         ]
         free = Signal(n)
-        m.d.comb += [free.eq(Cat(~tag.valid & ~tag.reserved for tag in tags)), fill.free.eq(free.any()),
-                     fill.free_index.eq(first(free))]
-        peek, left = Signal(Tag), Signal()      # `left`: the last node of the list leaves just now
+        m.submodules.any_free = any_free = BitOf(n)
+        m.d.comb += [free.eq(Cat(~tag.valid & ~tag.reserved for tag in tags)), fill.free_index.eq(first(free)),
+                     any_free.i.eq(free), any_free.among.eq(free), any_free.bits.eq(free), fill.free.eq(any_free.o)]
+        peek, left = Signal(tag_shape), Signal()      # `left`: the last node of the list leaves just now
         unlinks = fill.release_en & (fill.release_index == fill.peek_index) & peek.valid & ~peek.head
         unlinked = one_hot(unlinks, predecessor, n)
         m.d.comb += [
@@ -219,9 +212,9 @@ class HeadCache(wiring.Component):
             with m.If(gone[k]):
                 m.d.sync += [tag.valid.eq(0), tag.head.eq(0)]
             with m.If(filled[k]):
-                m.d.sync += tag.eq(Tag.const({"valid": 1}))
+                m.d.sync += tag.eq(tag_shape.const({"valid": 1}))
                 m.d.sync += [tag.head.eq(~goes_on | left), tag.qpn.eq(node.qpn), tag.generation.eq(node.generation),
-                             tag.rsn.eq(node.rsn), tag.end.eq(node.rsn + node.count), tag.count.eq(node.count)]
+                             tag.rsn.eq(node.rsn), tag.count.eq(node.count)]
         spares = Signal(n)
         m.d.comb += spares.eq(Cat(tag.valid & ~(tag.head | tag.linked | tag.touched) for tag in tags))
         m.d.sync += [fill.free_count.eq(total(free)), fill.spare.eq(spares.any()), fill.spare_index.eq(first(spares))]
@@ -235,10 +228,10 @@ class HeadCache(wiring.Component):
     def _records(self, m, n):
         """What reads the record of an entry, at once."""
         fill, node = self.fill, self.fill.fill_node
-        m.submodules.records = records = Memory(shape=Record, depth=n, init=[])
+        m.submodules.records = records = Memory(shape=cached_record(self.params), depth=n, init=[])
         write = records.write_port()
         m.d.comb += [
-            write.en.eq(fill.fill_en), write.addr.eq(fill.fill_index), write.data.end.eq(node.rsn + node.count),
+            write.en.eq(fill.fill_en), write.addr.eq(fill.fill_index),
             *[write.data[name].eq(node[name]) for name in ("qpn", "generation", "rsn", "count")],
         ]
 
@@ -263,16 +256,15 @@ class HeadCache(wiring.Component):
         own, inside, behind, passed, heads = (
             Signal(n, name=name) for name in ("own", "inside", "behind", "passed", "heads"))
 
-        def compare(header, reach, entry, end, name):
+        def compare(header, reach, entry, name):
             m.submodules[name] = it = Comparison(self.params.qpn_width)
             m.d.comb += [it.header.eq(header), it.reach.eq(reach), it.qpn.eq(entry.qpn), it.count.eq(entry.count),
-                         it.generation.eq(entry.generation), it.rsn.eq(entry.rsn), it.next_rsn.eq(end)]
+                         it.generation.eq(entry.generation), it.rsn.eq(entry.rsn)]
             return it.of_list, it.holds, it.behind, it.passed
 
-        end = node.rsn + node.count
-        staying = compare(looked, reaching, node, end, "staying")
-        coming = [compare(asked, match.reach, entry, end, name) for entry, end, name in
-                  [(node, end, "coming"), *((tag, tag.end, f"entry{k}") for k, tag in enumerate(tags))]]
+        staying = compare(looked, reaching, node, "staying")
+        coming = [compare(asked, match.reach, entry, name) for entry, name in
+                  [(node, "coming"), *((tag, f"entry{k}") for k, tag in enumerate(tags))]]
         m.d.comb += [asked.qpn.eq(match.qpn), asked.generation.eq(match.generation), asked.rsn.eq(match.rsn)]
         with m.If(match.look_en):
             m.d.sync += [looked.eq(asked), reaching.eq(match.reach)]
@@ -281,7 +273,7 @@ class HeadCache(wiring.Component):
             m.submodules[name] = kept = Compared(n)
             m.d.comb += [
                 kept.look_en.eq(match.look_en), kept.entries.eq(Cat(each[which] for each in coming[1:])),
-                kept.filled.eq(filled), kept.node.eq(Mux(match.look_en, coming[0][which], staying[which])),
+                kept.filled.eq(filled), kept.coming.eq(coming[0][which]), kept.staying.eq(staying[which]),
                 bits.eq(kept.bits),
             ]
         for name, bits, o in (("head_behind", behind, match.behind), ("head_passed", passed, match.passed)):
@@ -302,15 +294,17 @@ class HeadCache(wiring.Component):
         """Pick a head that is done; one-hot."""
         match, n = self.match, len(tags)
         heads = Cat(tag.head for tag in tags)
-        ripe, shown, picked = Signal(n), Signal(n), Signal(name="ripe_picked")
+        ripe, shown, picked = Signal(n), Signal(n), Signal(n, name="ripe_picked")
+        m.submodules.ripening = ripening = BitOf(n)
+        m.submodules.still = still = BitOf(n)       # it may have left in the cycle in which it was picked
         m.d.comb += [
-            ripe.eq(heads & Cat(tag.done for tag in tags)), match.ripening.eq(ripe.any()),
-            # It may have left in the cycle in which it was picked.
-            match.ripe.eq(picked & Array(heads)[match.ripe_index]),
-            match.ripe_node.eq(record(match.ripe_index)),
+            ripe.eq(heads & Cat(tag.done for tag in tags)), match.ripening.eq(ripening.o),
+            ripening.i.eq(heads), ripening.among.eq(Cat(tag.done for tag in tags)), ripening.bits.eq(heads),
+            still.i.eq(picked), still.among.eq(heads), still.bits.eq(heads), match.ripe.eq(still.o),
+            match.ripe_node.eq(record(match.ripe_index)), shown.eq(picked & heads),
         ]
-        m.d.comb += shown.eq(one_hot(picked, match.ripe_index, n) & heads)
-        m.d.sync += [picked.eq(ripe.any() & ~match.flush_en), match.ripe_index.eq(first(ripe))]
+        m.d.sync += [picked.eq(lowest(m, ripe, "ripest") & ~match.flush_en.replicate(n)),
+                     match.ripe_index.eq(first(ripe))]
         return shown
 
     def _end(self, m, tags, record):
@@ -321,7 +315,8 @@ class HeadCache(wiring.Component):
         m.d.comb += ends.eq(listed & Cat(tag.valid & ~tag.linked for tag in tags))
         m.d.sync += [listed.eq(Cat(tag.valid & self._same(tag.qpn, fill.qpn) for tag in tags)),
                      fill.cached.eq(total(listed)), end.eq(encoded(ends)), ended.eq(ends.any())]
-        m.d.comb += fill.follows.eq(~ended | (record(end).end == fill.fill_node.rsn))
+        last = record(end)
+        m.d.comb += fill.follows.eq(~ended | sums_to(last.rsn, last.count, fill.fill_node.rsn))
         return end, ended & Array(tag.valid for tag in tags)[end]
 
     def _links(self, m, n, last, goes_on):
@@ -354,19 +349,20 @@ class HeadCache(wiring.Component):
             body_write.addr.eq(Mux(mark_body, match.mark_index, fill.fill_index)),
             body_write.data.eq(Mux(mark_body, match.mark.open, node.body)),
             base_write.en.eq(fill.fill_en), base_write.addr.eq(fill.fill_index),
-            *[base_write.data[name].eq(node[name]) for name in ("base_psn", "encoding", "count")],
+            *[base_write.data[name].eq(node[name]) for name in ("base_psn", "encoding")],
             block_write.en.eq(fill.fill_en), block_write.addr.eq(fill.fill_index), block_write.data.eq(fill.fill_block),
             block_read.en.eq(retire.read_en), block_read.addr.eq(retire.read_index), retire.block.eq(block_read.data),
             block_peek.en.eq(1), block_peek.addr.eq(fill.peek_index), fill.peek_block.eq(block_peek.data),
         ]
-        for side in (match, retire):    # an untouched node has no slots in memory: all its holes are open
+        # An untouched node has no slots in memory: all its holes are open.
+        for side, holes in ((match, match.read_node.count), (retire, retire.count)):
             base, body, read = bases.read_port(), bodies.read_port(), pendings.read_port()
-            touched = Signal()
+            touched, count = Signal(), Signal(COUNT_WIDTH)
             whole = Signal(_PENDING_SLOTS)
             for port in (base, body, read):
                 m.d.comb += [port.en.eq(side.read_en), port.addr.eq(side.read_index)]
             m.d.comb += [
-                whole.open.eq(below(m, base.data.count, abi.RUNS_HOLES, "unfilled")), whole.left.eq(base.data.count),
+                whole.open.eq(below(m, count, abi.RUNS_HOLES, "unfilled")), whole.left.eq(count),
                 side.pending.left.eq(Mux(touched, read.data.left, whole.left)),
             ]
             with m.If(base.data.encoding == abi.Encoding.BITMAP.value):
@@ -374,11 +370,11 @@ class HeadCache(wiring.Component):
             with m.Else():
                 m.d.comb += side.pending.open.eq(Mux(touched, read.data.open, whole.open))
             with m.If(side.read_en):
-                m.d.sync += touched.eq(Array(tag.touched for tag in tags)[side.read_index])
+                m.d.sync += [touched.eq(Array(tag.touched for tag in tags)[side.read_index]), count.eq(holes)]
             if side is match:
                 m.d.comb += [match.node.base_psn.eq(base.data.base_psn), match.node.encoding.eq(base.data.encoding),
                              match.node.body.eq(body.data)]
 
 
-_NODE_BASE = data.StructLayout({"base_psn": 32, "encoding": ENCODING_WIDTH, "count": COUNT_WIDTH})
+_NODE_BASE = data.StructLayout({"base_psn": 32, "encoding": ENCODING_WIDTH})
 _PENDING_SLOTS = data.StructLayout({"open": abi.RUNS_HOLES, "left": COUNT_WIDTH})

@@ -11,7 +11,7 @@ from ..stream import Fifo, Skid
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .control import ControlKind, ControlOp
 from .fate import Fate
-from .head_cache import Record, index_width, match_port, retire_port
+from .head_cache import cached_record, index_width, match_port, retire_port
 from .hold import LongReport
 from .mark_lane import MarkLane, judged_header
 from .match_entry import MatchEntry
@@ -70,7 +70,7 @@ class Matcher(wiring.Component):
     i_force : In(stream.Signature(QpRef))
         Retire the QP's head with its residue: its cache entry is needed.
     exclusive, granted : In(1), Out(1)
-        While granted nothing is being matched.
+        Once granted, nothing is being matched, and no list ends, until ``exclusive`` falls.
     cache, retire : Out(match_port(params)), Out(retire_port(params))
     row_en, row_index : Out
         Reads ``list`` (a cycle later).
@@ -152,11 +152,12 @@ class Matcher(wiring.Component):
         self._choose(m, waits, entry.o, force, picking, chosen.i, quiet)
         self._compare(m, waits, chosen.o, look, free, slack)
         newest = self._newest(m, look)
-        self._look_up(m, waits, lane, lane.space & (demands.free > 1), look, looked, free, resolve, newest, quiet)
+        self._look_up(m, waits, lane, lane.space & (demands.free > 2), look, looked, free, resolve, newest, quiet)
         judge = self._resolve(m, waits, lane, demands, resolve, force, done)
         self._mark(m, lane, marks, judge)
 
-        busy = Signal()
+        busy, ripens = Signal(), Signal()
+        m.d.sync += ripens.eq(cache.ripening | marks.judged)     # a mark may be the last one of its node
         m.d.comb += busy.eq(picking | chosen.o.valid | look.valid | resolve.valid | judge.valid | marks.judged
                             | lane.busy)
         m.d.comb += [
@@ -164,9 +165,9 @@ class Matcher(wiring.Component):
             waits.wake_stb.eq(self.wake_stb), waits.wake_qpn.eq(self.wake_qpn),
             waits.waiting_qpn[0].eq(self.waiting_qpn), self.waiting.eq(waits.waiting[0]),
             self.count_match_stall_cycles.eq(~waits.empty),
-            self.i_control.ready.eq(~busy), self.granted.eq(self.exclusive & exclusive & ~self.i_control.valid & ~busy),
-            self.idle.eq(entry.empty & ~busy & lane.idle & ~force.valid & ~demands.o.valid
-                         & ~cache.ripening),
+            self.i_control.ready.eq(~busy & ~self.exclusive), self.granted.eq(self.exclusive & exclusive & ~busy),
+            self.idle.eq(entry.empty & ~busy & lane.idle & ~force.valid & ~demands.i.valid
+                         & ~demands.o.valid & ~ripens),
         ]
         op = self.i_control.p
         with m.If(self.i_control.valid & self.i_control.ready):
@@ -188,6 +189,7 @@ class Matcher(wiring.Component):
     def _choose(self, m, waits, new, force, picking, chosen, quiet):
         """First stage: an order to retire, a waiting header every other time, or a new one."""
         turn, choice = Signal(), chosen.p
+        m.d.comb += [choice.item.eq(new.payload), choice.source.eq(Source.NEW)]
         with m.If(picking):
             m.d.comb += [chosen.valid.eq(1), choice.item.eq(waits.picked), choice.place.eq(waits.picked_place),
                          choice.source.eq(Source.WAITING)]
@@ -208,8 +210,7 @@ class Matcher(wiring.Component):
                 m.d.comb += waits.pick_en.eq(1)
                 m.d.sync += [picking.eq(1), turn.eq(0)]
             with m.Elif(new.valid):
-                m.d.comb += [chosen.valid.eq(1), new.ready.eq(chosen.ready), choice.item.eq(new.payload),
-                             choice.source.eq(Source.NEW)]
+                m.d.comb += [chosen.valid.eq(1), new.ready.eq(chosen.ready)]
                 with m.If(chosen.ready):
                     m.d.sync += turn.eq(1)
 
@@ -222,7 +223,7 @@ class Matcher(wiring.Component):
             waits.ask_qpn.eq(choice.item.qpn), waits.ask_queued.eq(choice.source == Source.WAITING),
             waits.ask_place.eq(choice.place),
             cache.qpn.eq(choice.item.qpn), cache.generation.eq(choice.item.generation), cache.rsn.eq(choice.item.rsn),
-            cache.reach.passed_rsn.eq(choice.item.rsn - beyond), cache.reach.far.eq(beyond[22]),
+            cache.reach.passed_rsn.eq(choice.item.rsn - beyond),
             cache.reach.is_header.eq(choice.source != Source.FORCE), cache.reach.any_head.eq(choice.any_head),
         ]
         with m.If(chosen.ready):
@@ -246,7 +247,7 @@ class Matcher(wiring.Component):
             lane.op_en.eq(cache.retire_head | cache.retire_ripe),
         ]
         op, node = lane.op, Mux(retires, cache.head_node.as_value(), cache.ripe_node.as_value())
-        node = data.View(Record, node)
+        node = data.View(cached_record(self.params), node)
         m.d.comb += [op.index.eq(Mux(retires, cache.head_index, cache.ripe_index)), op.ticket.eq(newest),
                      *[op[name].eq(node[name]) for name in ("qpn", "generation", "rsn", "count")]]
         m.d.sync += [
@@ -264,7 +265,9 @@ class Matcher(wiring.Component):
         judge = Signal(judged_header(self.params))
         new = resolve.source == Source.NEW
         retired, retired_qpn = Signal(), Signal(24)      # the list has space for another node
-        m.d.sync += [retired.eq(lane.op_en), retired_qpn.eq(lane.op.qpn)]
+        told, told_qpn = Signal(), Signal(24)
+        m.d.sync += [retired.eq(lane.op_en), retired_qpn.eq(lane.op.qpn),
+                     told.eq(retired | (fate.misses & fate.tell)), told_qpn.eq(Mux(retired, retired_qpn, item.qpn))]
         m.d.comb += [
             cache.read_en.eq(resolve.valid), cache.read_index.eq(resolve.index),
             fate.valid.eq(resolve.valid), fate.new.eq(new), fate.older.eq(resolve.older), fate.live.eq(self.list.live),
@@ -272,9 +275,7 @@ class Matcher(wiring.Component):
             fate.hit.eq(resolve.hit), fate.head.eq(resolve.head), fate.behind.eq(resolve.behind),
             fate.more.eq(self.list.more), fate.probe.eq(item.probe),
             fate.full.eq(resolve.head & (cache.cached >= self.prefetch_depth)),
-            fate.space.eq(~retired & demands.i.ready),
-            demands.i.valid.eq(retired | (fate.misses & fate.tell)),
-            demands.i.payload.eq(Mux(retired, retired_qpn, item.qpn)),
+            fate.space.eq(~retired & (demands.free > 1)), demands.i.valid.eq(told), demands.i.payload.eq(told_qpn),
             self.count_cache_hits.eq(fate.hits & new), self.count_cache_misses.eq(fate.insert & ~item.probe),
             done.eq(fate.ends),
         ]
@@ -286,9 +287,10 @@ class Matcher(wiring.Component):
             m.d.sync += [force.valid.eq(1), force.qp.qpn.eq(item.qpn), force.qp.generation.eq(item.generation),
                          force.rsn.eq(resolve.head_rsn)]
         # The match queue hears of it a cycle later: what it says of older headers counts that.
+        m.d.comb += [waits.place_next.eq(resolve.place), waits.qpn_next.eq(item.qpn)]
         m.d.sync += [
             waits.insert_en.eq(fate.insert), waits.put_back_en.eq(fate.put_back), waits.remove_en.eq(fate.ends & ~new),
-            waits.place.eq(resolve.place), waits.item.eq(item), waits.insert_awake.eq(~(fate.misses & fate.tell)),
+            waits.item.eq(item), waits.insert_awake.eq(~(fate.misses & fate.tell)),
             waits.sleep.eq(fate.misses & fate.tell),
         ]
         return judge

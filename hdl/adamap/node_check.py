@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_, xor
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -43,7 +43,9 @@ class NodeCheck(wiring.Component):
         astray = reduce(xor, (pointer.word_select(k, NIBBLE_BITS) for k in range(len(pointer) // NIBBLE_BITS)))
         legal = reduce(or_, ((node.encoding == encoding.value) & (node.count <= most)
                              for encoding, most in abi.HOLES_MAX.items()))
-        m.d.sync += self.bad.eq(
+        wrong, follows = Signal(), Signal()     # whether it follows is known late
+        m.d.sync += [follows.eq(self.follows), wrong.eq(
             (damage != 0) | (astray != 0) | (node.qpn != self.qpn) | (node.generation != self.generation)
-            | ~self.follows | (node.count == 0) | ~legal)
+            | (node.count == 0) | ~legal)]
+        m.d.comb += self.bad.eq(wrong | ~follows)
         return m

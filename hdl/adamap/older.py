@@ -1,6 +1,6 @@
 """Whether a header has an older one before it in the match queue."""
 
-from amaranth.hdl import Cat, Module, Mux
+from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -18,9 +18,7 @@ class Older(wiring.Component):
     -------
     i : In(width)
         The headers that are older, in the order of the queue.
-    places : In(range(width)).array(width)
-        Where in memory each header of the queue lies.
-    remove_en, place : In(1), In(range(width))
+    remove_en, here : In(1), In(width)
         The one that leaves.
     coming : In(1)
         One more comes.
@@ -29,12 +27,9 @@ class Older(wiring.Component):
 
     def __init__(self, width):
         self.width = width
-        place = range(width)
-        super().__init__({"i": In(width), "places": In(place).array(width), "remove_en": In(1), "place": In(place),
-                          "coming": In(1), "o": Out(1)})
+        super().__init__({"i": In(width), "remove_en": In(1), "here": In(width), "coming": In(1), "o": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        here = Cat(place == self.place for place in self.places)
-        m.d.comb += self.o.eq(Mux(self.remove_en, (self.i & ~here).any(), self.i.any()) | self.coming)
+        m.d.comb += self.o.eq((self.i & ~(self.here & self.remove_en.replicate(self.width))).any() | self.coming)
         return m

@@ -2,19 +2,20 @@
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..counting import count_outputs
 from ..layouts import REPORT_EVENT, LineData, LineRequest, QpRef, Report
+from ..logic import above
 from ..params import CardParams
 from ..table.kinds import QP_TABLE
-from .ahead import ahead_row, ahead_step
-from .block import dead, find, in_extent, split, stray
+from .ahead import AheadKind, ahead_row, ahead_step
+from .block import find, in_extent, split, stray
 from .control import ControlKind, ControlOp
 from .fetches import LINES, Fetches, fetch_slots
-from .head_cache import Record, fill_port
+from .head_cache import cached_record, fill_port
+from .landing import Landing
 from .node_check import NodeCheck
 from .work_list import WorkList
 
@@ -35,7 +36,7 @@ def least(a, b):
 class Prefetch(wiring.Component):
     """Watermark prefetcher: pointer chase of many lists at once, one read in flight per list.
 
-    All it keeps of a list is the number of the block that comes next; how many nodes are linked ahead stands in
+    It keeps nothing of a list: which block comes next and how many nodes are linked ahead stands in
     :class:`AheadTable`, RSNs and the number of nodes in the cache. A node has to go on where its list ends in the
     cache; the first one of an empty list may have any RSN. A list whose last node was fetched goes on where the next
     doorbell says. A last node that another one was linked behind since it was read is read again, for its pointer.
@@ -74,13 +75,11 @@ class Prefetch(wiring.Component):
     row_en, row_index : Out
         Reads ``ahead`` (a cycle later).
     ahead : In(ahead_row(params))
-        Nodes linked and not fetched, and where they begin if a doorbell said so.
+        Nodes linked and not fetched, and where they begin.
     step : Out(stream.Signature(ahead_step(params)))
-        One was fetched.
+        One was fetched, or is fetched again, or the list ends. The QP has stood there for a cycle.
     qp : Out(QP_TABLE.read_port(params))
         For the QP's generation.
-    view_en, view_index, view_live : In, In, Out(1)
-        Whether the matcher may go on with a list; a cycle later.
     extent_base, extent_lines : arrays of In
         Where blocks may lie; ``lines`` 0: nowhere.
     prefetch_depth, prefetch_watermark : In(32)
@@ -88,6 +87,7 @@ class Prefetch(wiring.Component):
         A list changed.
     waiting_qpn, waiting : Out, In
     exclusive, granted : Out(1), In(1)
+        As :class:`~weft.hdl.adamap.matcher.Matcher` has them.
     o_force : Out(stream.Signature(QpRef))
     o_line, i_line
     o_report : Out(stream.Signature(Report))
@@ -111,7 +111,6 @@ class Prefetch(wiring.Component):
             "cache": Out(fill_port(params)),
             "row_en": Out(1), "row_index": Out(width), "ahead": In(ahead_row(params)),
             "step": Out(stream.Signature(ahead_step(params))), "qp": Out(QP_TABLE.read_port(params)),
-            "view_en": In(1), "view_index": In(width), "view_live": Out(1),
             "extent_base": In(58).array(params.knit_extents), "extent_lines": In(32).array(params.knit_extents),
             "prefetch_depth": In(32), "prefetch_watermark": In(32),
             "wake_stb": Out(1), "wake_qpn": Out(24),
@@ -126,16 +125,7 @@ class Prefetch(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         p, cache, entries = self.params, self.cache, self.params.cache_entries
-        gone, strayed = dead(p), stray(p)
-        # Per QP, the block after the last one fetched, inverted: so an empty memory holds no list. `adjacent`: the last
-        # one fetched says that its successor lies behind it. Where a list ends there, it is a stray one.
-        next_shape = data.StructLayout({"inverse": p.block_bits, "adjacent": 1})
-        m.submodules.next_blocks = next_blocks = Memory(shape=next_shape, depth=p.qps, init=[])
-        write, read, view = next_blocks.write_port(), next_blocks.read_port(), next_blocks.read_port()
-        m.d.comb += [view.en.eq(self.view_en), view.addr.eq(self.view_index),
-                     self.view_live.eq(view.data.inverse != 0)]
-        stored, after = Signal(p.block_bits), Signal(p.block_bits)
-        m.d.comb += [stored.eq(~read.data.inverse), write.data.inverse.eq(~after)]
+        step, strayed = self.step, stray(p)
         m.submodules.work = work = WorkList(self.params)
         again = work.i[0]
         m.d.comb += [
@@ -161,33 +151,33 @@ class Prefetch(wiring.Component):
         victim, misses = Signal.like(cache.peek_index), Signal(range(patience + 1))
         sparing = Signal()                  # `victim` is not the first node of its list
         entry, taken = Signal.like(cache.free_index), Signal()      # for the block that is looked at
-        looked_at = Signal(data.StructLayout({"valid": 1, "touched": 1, "node": Record}))   # at `victim`
-        choosing, evicting = Signal(), Signal()     # in CHOOSE; in EVICT and TAKE_BACK
+        # At `victim`; `waiting`: a header of its list does.
+        looked_at = Signal(data.StructLayout({"valid": 1, "touched": 1, "waiting": 1, "node": cached_record(p)}))
+        latching, evicting = Signal(), Signal()     # in LATCH; in EVICT and TAKE_BACK
         depth, watermark = Signal(range(2 * entries + 1)), Signal(range(2 * entries + 1))
         line = Signal(58)                   # address of the block
         fetch, node = fetches.fetch, fetches.node
         slot = Signal(range(fetch_slots(p)))
         part = Signal(range(LINES))         # which block of a read is looked at
         lines = Signal(range(LINES + 1))    # blocks to read
+        ahead = Signal(range(LINES + 2))    # nodes that are ahead, or more than a read fetches
         within = Signal(range(LINES + 1))   # blocks to the end of the extent
         page_left = Signal(range(LINES + 1))
         other = Signal()                    # the list does not go on with the block; a cycle late
         outrun = Signal()                   # a doorbell of the QP came since its row was read
         given_up = Signal()                 # what is left of the read is not wanted
+        final = Signal()                    # the block is the read's last one
         reason = Signal(8)
         m.d.comb += [
             fetches.slot.eq(slot), fetches.part.eq(part), fetches.qpn[0].eq(qpn), fetches.qpn[1].eq(op.qpn),
             fetches.start.qpn.eq(qpn), fetches.start.generation.eq(generation),
             fetches.start.block.eq(block), fetches.start.lines.eq(lines),
-            fetches.start.all.eq(lines == self.ahead.count),
-            read.addr.eq(qpn),
-            write.addr.eq(qpn),
-            after.eq(gone),
+            fetches.start.all.eq(lines == ahead),
             self.row_index.eq(qpn),
             self.qp.index.eq(qpn),
-            self.step.p.qpn.eq(qpn),
-            self.waiting_qpn.eq(Mux(choosing, looked_at.node.qpn[:len(qpn)], qpn)),
-            self.exclusive.eq(evicting), self.step.p.back.eq(evicting),
+            step.p.qpn.eq(qpn), step.p.kind.eq(AheadKind.END),
+            self.waiting_qpn.eq(Mux(latching, qpn, cache.peek.qpn[:len(qpn)])),
+            self.exclusive.eq(evicting),
             again.payload.eq(qpn),
             cache.peek_index.eq(victim),
             cache.fill_index.eq(entry),
@@ -198,13 +188,15 @@ class Prefetch(wiring.Component):
             self.o_line.p.count.eq(lines),
             self.o_line.p.tag.eq(fetches.free_slot),
         ]
-        wake, waked, waked_qpn = Signal(), Signal(), Signal.like(qpn)     # two cycles late: by then all has changed
-        m.d.sync += [waked.eq(wake), waked_qpn.eq(qpn), self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
+        # A wake is two cycles late: by then all has changed. That a list ended is seen a cycle later.
+        wake, waked, waked_qpn, ended = Signal(), Signal(), Signal.like(qpn), Signal()
+        m.d.sync += [ended.eq(step.valid & step.ready & (step.p.kind == AheadKind.END)), waked.eq(wake | ended),
+                     waked_qpn.eq(qpn), self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
         live = Signal()
-        cached, ahead = cache.cached, self.ahead.count
+        cached = cache.cached
         m.d.comb += cache.qpn.eq(qpn)
         m.d.sync += [depth.eq(at_most(2 * entries, self.prefetch_depth)),
-                     watermark.eq(at_most(2 * entries, self.prefetch_watermark)), choosing.eq(0)]
+                     watermark.eq(at_most(2 * entries, self.prefetch_watermark)), latching.eq(0)]
         wanted = Signal()
         m.d.comb += wanted.eq(
             live & ~busy & (ahead != 0)
@@ -224,7 +216,7 @@ class Prefetch(wiring.Component):
         m.d.comb += may_take.eq(cache.free & (few | (cache.free_count > reserve)))
         with m.If(found_none):      # no entry for a node
             m.d.sync += [looked_at.valid.eq(cache.peek_valid), looked_at.touched.eq(cache.peek_touched),
-                         looked_at.node.eq(cache.peek)]
+                         looked_at.waiting.eq(self.waiting), looked_at.node.eq(cache.peek)]
             with m.If(waiting & (misses != patience)):
                 m.d.sync += misses.eq(misses + 1)
         m.submodules.check = check = NodeCheck()
@@ -232,12 +224,22 @@ class Prefetch(wiring.Component):
         m.d.sync += [found.eq(find(m, p, self.extent_base, self.extent_lines, node.next_line, name="pointed_at")),
                      ends.eq(node.next_line == 0)]
         posted, more = Signal(), Signal()       # a doorbell of the QP comes; there is more than this node
-        m.d.comb += [posted.eq(self.post_stb & (self.post_qpn == qpn)), more.eq((ahead != part + 1) | outrun | posted)]
-        m.d.sync += outrun.eq(outrun | posted)
+        # A node does not land in the cycle of a doorbell of its QP: `step` waits.
+        m.d.comb += posted.eq(self.post_stb & (self.post_qpn == qpn))
+        m.d.sync += [outrun.eq(outrun | posted), more.eq((ahead != part + 1) | outrun | posted),
+                     final.eq(part + 1 == fetch.lines)]
         m.d.comb += [check.node.eq(node), check.qpn.eq(qpn), check.generation.eq(fetch.generation),
                      check.follows.eq(cache.follows)]
 
-        with m.FSM():
+        m.submodules.landing = landing = Landing()
+        m.d.comb += [
+            landing.other.eq(other | given_up), landing.bad.eq(fetches.error | check.bad), landing.ends.eq(ends),
+            landing.more.eq(more), landing.taken.eq(taken), landing.fill_ready.eq(cache.fill_ready),
+            landing.step_ready.eq(step.ready), step.valid.eq(landing.offers), cache.fill_en.eq(landing.lands),
+            cache.release_en.eq(landing.releases),
+        ]
+
+        with m.FSM() as fsm:
             with m.State("IDLE"):  # waits for a control operation, a node, or a list to look at
                 m.d.comb += self.idle.eq(
                     fetches.quiet & work.empty & ~self.i_demand.valid & ~self.post_stb & ~again.valid
@@ -259,22 +261,23 @@ class Prefetch(wiring.Component):
                 m.d.sync += [part.eq(0), given_up.eq(0)]
                 m.next = "READ"
             with m.State("READ"):
-                m.d.comb += [read.en.eq(1), self.row_en.eq(1), self.qp.en.eq(1)]
-                m.d.sync += outrun.eq(posted)
+                m.d.comb += [self.row_en.eq(1), self.qp.en.eq(1)]
+                m.d.sync += [outrun.eq(posted), latching.eq(1)]
                 m.next = "LATCH"
             with m.State("LATCH"):  # checks the pointer
                 pointed = Signal(p.block_bits)
-                m.d.comb += pointed.eq(Mux(self.ahead.begins, self.ahead.first, stored))
+                m.d.comb += pointed.eq(~self.ahead.inverse)
                 extent, offset = split(p, pointed)
                 base, size = in_extent(p, self.extent_base, extent), in_extent(p, self.extent_lines, extent)
                 at = Signal(58)
                 m.d.comb += at.eq(base + offset)
                 m.d.sync += [
-                    block.eq(pointed), adjacent.eq(read.data.adjacent | self.ahead.begins), live.eq(stored != gone),
+                    block.eq(pointed), adjacent.eq(self.ahead.adjacent), live.eq(self.ahead.inverse != 0),
                     generation.eq(self.qp.entry.generation), waiting.eq(self.waiting),
                     line.eq(at), inside.eq((offset < size) & (pointed < strayed)),
                     within.eq(at_most(LINES, (size - offset)[:32])),
                     page_left.eq(at_most(LINES, PAGE_LINES - at[:6])),
+                    ahead.eq(Mux(above(self.ahead.count, LINES), LINES + 1, self.ahead.count)),
                 ]
                 with m.Switch(job):
                     with m.Case(LOOK):
@@ -291,18 +294,15 @@ class Prefetch(wiring.Component):
                 m.next = "IDLE"
                 with m.Switch(op.kind):
                     with m.Case(ControlKind.CREATE):
-                        m.d.comb += [write.en.eq(1), work.forget_en.eq(1), work.forget_qpn.eq(qpn)]
-                        m.d.comb += after.eq(strayed)
+                        m.d.comb += [work.forget_en.eq(1), work.forget_qpn.eq(qpn)]
                     with m.Case(ControlKind.QUERY):
-                        m.d.sync += [self.query_ahead.eq(ahead), self.query_cached.eq(cached)]
+                        m.d.sync += [self.query_ahead.eq(self.ahead.count), self.query_cached.eq(cached)]
                     with m.Default():
-                        m.d.comb += [
-                            write.en.eq(1),
-                            wake.eq(1),
-                            self.i_control.ready.eq(~of_control),
-                        ]
+                        m.d.comb += [step.valid.eq(1), self.i_control.ready.eq(step.ready & ~of_control)]
                         m.d.sync += [dying.eq(of_control), slot.eq(fetches.kept_slot)]
-                        with m.If(fetches.kept):
+                        with m.If(~step.ready):
+                            m.next = "CONTROL"
+                        with m.Elif(fetches.kept):
                             m.next = "FORGET"
             with m.State("LOOK"):  # issues a fetch if the list needs one and everything is there for it
                 m.next = "IDLE"
@@ -332,21 +332,19 @@ class Prefetch(wiring.Component):
                     m.d.comb += [self.count_prefetches.eq(1), fetches.start_en.eq(1)]
                     m.next = "IDLE"
             with m.State("LAND"):  # checks a node
-                final = part + 1 == fetch.lines
+                m.d.comb += [step.p.kind.eq(AheadKind.LAND), step.p.block.eq(found),
+                             step.p.adjacent.eq(node.next_adjacent)]
                 m.next = "NEXT"
-                with m.If(other | given_up):
-                    m.d.comb += cache.release_en.eq(taken)
+                with m.If(landing.other):
                     m.d.sync += given_up.eq(1)
                     with m.If(final):
                         m.next = "LANDED"
-                with m.Elif(fetches.error | check.bad):
-                    m.d.comb += cache.release_en.eq(taken)
+                with m.Elif(landing.breaks):
                     m.d.sync += [reason.eq(Mux(fetches.error, abi.Reason.DMA_ERROR.value, abi.Reason.BAD_NODE.value)),
                                  given_up.eq(1)]
                     with m.If(final):
                         m.next = "LANDED"
-                with m.Elif(ends & more):       # if it was the last one when it was read, its pointer has changed since
-                    m.d.comb += cache.release_en.eq(taken)
+                with m.Elif(landing.grew):      # if it was the last one when it was read, its pointer has changed since
                     m.d.sync += given_up.eq(1)
                     with m.If(~final | ~fetch.all):
                         m.d.sync += reason.eq(abi.Reason.BAD_POINTER.value)
@@ -360,20 +358,14 @@ class Prefetch(wiring.Component):
                     m.d.comb += [fetches.keep_en.eq(1), fetches.keep_loose.eq(~waiting), found_none.eq(1)]
                     m.next = "IDLE"
                     with m.If(waiting | ((cached == 0) & sparing)):
-                        m.d.sync += choosing.eq(1)
                         m.next = "CHOOSE"
-                with m.Elif(~cache.fill_ready):
+                with m.Elif(~landing.lands):
                     m.next = "LAND"
                 with m.Else():
-                    m.d.comb += [self.step.valid.eq(1), after.eq(found),
-                                 write.data.adjacent.eq(node.next_adjacent)]
-                    with m.If(self.step.ready):
-                        m.d.comb += [cache.fill_en.eq(1), write.en.eq(1), wake.eq(1)]
-                        m.d.sync += [block.eq(found), misses.eq(0)]
-                        with m.If(final):
-                            m.next = "LANDED"
-                    with m.Else():
-                        m.next = "LAND"
+                    m.d.comb += wake.eq(1)
+                    m.d.sync += [block.eq(found), misses.eq(0)]
+                    with m.If(final):
+                        m.next = "LANDED"
             with m.State("NEXT"):  # reads the next block that came
                 m.d.sync += part.eq(part + 1)
                 m.next = "SETTLE_NODE"
@@ -392,8 +384,9 @@ class Prefetch(wiring.Component):
                 with m.Elif(reason != 0):
                     m.next = "BREAK"
             with m.State("BREAK"):  # the list is dead
-                m.d.comb += [write.en.eq(1), wake.eq(1)]
-                m.next = "REPORT"
+                m.d.comb += step.valid.eq(1)
+                with m.If(step.ready):
+                    m.next = "REPORT"
             with m.State("REPORT"):  # waits for the report queue
                 event = Signal(REPORT_EVENT)
                 m.d.comb += [
@@ -415,12 +408,12 @@ class Prefetch(wiring.Component):
                 m.d.comb += again.valid.eq(1)
                 with m.If(again.ready):
                     m.next = "IDLE"
-            self._evict(m, write, after, qpn, live & (~busy | fetches.kept), job, EVICT, evicting, victim, looked_at,
+            self._evict(m, qpn, live & (~busy | fetches.kept), job, EVICT, evicting, victim, looked_at,
                         misses, waiting, fetches, slot, again)
+        m.d.comb += landing.here.eq(fsm.ongoing("LAND"))
         return m
 
-    def _evict(self, m, write, after, qpn, at_rest, job, EVICT, evicting, victim, tag, misses, urgent, fetches, slot,
-               again):
+    def _evict(self, m, qpn, at_rest, job, EVICT, evicting, victim, tag, misses, urgent, fetches, slot, again):
         """States that find another list's node to turn out; what was read behind it is forgotten, too."""
         cache, patience = self.cache, 4 * self.params.cache_entries + PATIENCE
         hungry, last, node = Signal.like(qpn), Signal(), tag.node
@@ -432,7 +425,7 @@ class Prefetch(wiring.Component):
                 m.next = "IDLE"
             with m.If(tag.valid & urgent & (misses == patience)):
                 m.next = "FORCE"
-            with m.Elif(tag.valid & ~self.waiting):
+            with m.Elif(tag.valid & ~tag.waiting):
                 with m.If(urgent & (misses >= patience // 2)):
                     m.next = "FORCE"
                 with m.Elif(~tag.touched):
@@ -446,10 +439,9 @@ class Prefetch(wiring.Component):
             with m.If(self.granted):
                 m.next = "TAKE_BACK"
         with m.State("TAKE_BACK"):  # takes the list's last node back
-            m.d.comb += self.step.valid.eq(last & self.granted)
-            with m.If(~self.granted):
-                m.next = "EVICT"
-            with m.Elif(~last | self.step.ready):
+            step = self.step
+            m.d.comb += [step.valid.eq(last), step.p.kind.eq(AheadKind.BACK), step.p.block.eq(cache.peek_block)]
+            with m.If(~last | step.ready):
                 m.d.sync += [qpn.eq(Mux(last, qpn, hungry)), victim.eq(victim + 1), evicting.eq(0)]
                 m.next = "AGAIN"
                 with m.If(last):
@@ -458,8 +450,6 @@ class Prefetch(wiring.Component):
                         cache.release_en.eq(1),
                         cache.release_index.eq(victim),
                         fetches.finish_en.eq(fetches.kept),
-                        write.en.eq(1),
-                        after.eq(cache.peek_block),
                     ]
         with m.State("READ_AGAIN"):  # has the list read on from there, to keep it
             m.d.comb += again.valid.eq(1)

@@ -79,6 +79,7 @@ class RetireLane(wiring.Component):
         left, line = Signal(Pending), Signal(58)
         m.d.comb += [
             self.cache.read_en.eq(1), self.cache.read_index.eq(stages[0].index),
+            self.cache.count.eq(stages[0].count),
             forward.index.eq(stages[1].index), forward.read.eq(self.cache.pending),
             forward.mark_en.eq(self.mark_en), forward.mark_index.eq(self.mark_index), forward.mark.eq(self.mark),
         ]

@@ -132,10 +132,10 @@ class SecondLevel(wiring.Component):
             ahead.read_en[0].eq(prefetch.row_en), ahead.read_index[0].eq(prefetch.row_index),
             prefetch.ahead.eq(ahead.read_data[0]),
             ahead.read_en[1].eq(matcher.row_en), ahead.read_index[1].eq(matcher.row_index),
-            prefetch.view_en.eq(matcher.row_en), prefetch.view_index.eq(matcher.row_index),
             self.qp[2].en.eq(matcher.row_en), self.qp[2].index.eq(matcher.row_index),
-            matcher.list.live.eq(prefetch.view_live), matcher.list.generation.eq(self.qp[2].entry.generation),
+            matcher.list.live.eq(ahead.read_data[1].inverse != 0),
             matcher.list.more.eq(ahead.read_data[1].count != 0),
+            matcher.list.generation.eq(self.qp[2].entry.generation),
             hold.placed_ticket.eq(self.placed_ticket), matcher.placed.eq(hold.placed),
             matcher.retransmit_slack.eq(self.retransmit_slack),
             matcher.prefetch_depth.eq(depth), prefetch.prefetch_depth.eq(depth),
@@ -157,6 +157,7 @@ class SecondLevel(wiring.Component):
         m.d.comb += [
             self.judged.eq(matcher.judged),
             self.count_nodes_linked.eq(Mux(ahead.took, ahead.took_nodes, 0)),
-            self.idle.eq(matcher.idle & hold.idle & prefetch.idle & ~merge.o.valid & ~self.link_doorbell_stb),
+            self.idle.eq(matcher.idle & hold.idle & prefetch.idle & ~merge.o.valid & ~self.link_doorbell_stb
+                         & ahead.idle),
         ]
         return m

@@ -52,7 +52,7 @@ class RunOn(wiring.Component):
 class Step(wiring.Component):
     """One step of a window that slides: it skips received PSNs, then counts missing ones. Combinational.
 
-    A block of its own, too.
+    A block of its own, too. It adds and subtracts itself, for how far it goes comes late.
 
     Parameters
     ----------
@@ -61,22 +61,26 @@ class Step(wiring.Component):
 
     Members
     -------
-    bitmap, slide, limited : In(bits), In(24), In(STEP)
-        The window, and over how many PSNs it has yet to slide; that again, as many low bits, as far as ``STEP`` goes.
+    base, bitmap : In(32), In(bits)
+        The window.
+    slide, limited, position : In(24), In(STEP), In(range(bits))
+        Over how many PSNs it has yet to slide; that again, as many low bits, as far as ``STEP`` goes. Where the packet
+        is marked then.
     skip, holes : Out(range(STEP + 1)), Out(24)
         Received ones first, then missing ones; ``some``: there are missing ones.
-    advance, shifted : Out(24), Out(bits)
-        Both together: how far the base moves, and what the bitmap is then.
-    limiting : Out(STEP)
-        What becomes of ``limited``.
+    moved, shifted : Out(32), Out(bits)
+        The window behind both.
+    left, limiting, place : Out(24), Out(STEP), Out(range(bits))
+        What becomes of ``slide``, ``limited`` and ``position``.
     """
 
     def __init__(self, bits):
         self.bits = bits
         super().__init__({
-            "bitmap": In(bits), "slide": In(24), "limited": In(STEP),
-            "skip": Out(range(STEP + 1)), "some": Out(1), "holes": Out(24), "advance": Out(24),
-            "shifted": Out(bits), "limiting": Out(STEP),
+            "base": In(32), "bitmap": In(bits), "slide": In(24), "limited": In(STEP), "position": In(range(bits)),
+            "skip": Out(range(STEP + 1)), "some": Out(1), "holes": Out(24),
+            "moved": Out(32), "shifted": Out(bits),
+            "left": Out(24), "limiting": Out(STEP), "place": Out(range(bits)),
         })
 
     def elaborate(self, platform):
@@ -85,18 +89,19 @@ class Step(wiring.Component):
         # Bits of which low ones are set. A step ends at the first PSN that was received while the one before was not.
         received, steps = Signal(STEP), Signal(STEP)
         again = low[1:] & ~low[:-1]
-        end = Signal(range(STEP + 1))
+        end, advance = Signal(range(STEP + 1)), Signal(24)
         m.d.comb += [
             received.eq(limited & Cat(low[:k + 1].all() for k in range(STEP))),
             steps.eq(limited & Cat(~again[:k].any() for k in range(STEP))),
             end.eq(height(steps)), self.skip.eq(height(received)), self.some.eq((limited & ~low).any()),
             self.shifted.eq(passed_over(self.bitmap, steps)),
+            self.moved.eq(self.base + advance), self.place.eq(self.position - advance),
         ]
         further = below(m, self.slide, 2 * STEP, "further")
         with m.If(self.bitmap == 0):
-            m.d.comb += [self.holes.eq(self.slide), self.advance.eq(self.slide)]
+            m.d.comb += [self.holes.eq(self.slide), advance.eq(self.slide)]
         with m.Else():
-            m.d.comb += [self.holes.eq(end - self.skip), self.advance.eq(end),
+            m.d.comb += [self.holes.eq(end - self.skip), advance.eq(end), self.left.eq(self.slide - end),
                          self.limiting.eq(passed_over(further, steps))]
         return m
 

@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..logic import choose
 from ..params import CardParams
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .wait_queue import MatchItem
@@ -80,7 +81,8 @@ class Unmatched(wiring.Component):
         ]
         order, asked = Signal(Passed), Signal(name="asked")     # `asked`: `waiting` speaks of its QP
         m.d.comb += [
-            self.waiting_qpn.eq(order.qpn), self.due.eq(order.valid & ~self.waiting & asked),
+            order.eq(choose(shown, entries)), self.waiting_qpn.eq(order.qpn),
+            self.due.eq(order.valid & ~self.waiting & asked),
             self.o.qpn.eq(order.qpn), self.o.generation.eq(order.generation), self.o.rsn.eq(order.rsn),
             self.o.ticket.eq(order.ticket),
         ]
@@ -93,10 +95,8 @@ class Unmatched(wiring.Component):
                 own[k].eq(entry.valid & (entry.qpn == self.i.qpn) & (entry.generation == self.i.generation)),
                 ahead.eq(end - entry.rsn),
             ]
-            with m.If(shown[k]):
-                m.d.comb += order.eq(entry)
-                with m.If(self.taken):
-                    m.d.sync += entry.valid.eq(0)
+            with m.If(shown[k] & self.taken):
+                m.d.sync += entry.valid.eq(0)
             with m.If(self.i_stb & passes & (own[k] | (~self.known & free[k]))):
                 m.d.sync += [entry.valid.eq(1), entry.qpn.eq(self.i.qpn), entry.generation.eq(self.i.generation),
                              entry.ticket.eq(self.i.ticket)]

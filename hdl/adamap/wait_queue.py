@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from ..logic import choose, lowest, total, up_to
 from ..params import CardParams
 from ..ticket import EXTENDED_TICKET_WIDTH
+from .late_choice import LateChoice
 from .older import Older
 
 
@@ -38,7 +39,9 @@ class WaitQueue(wiring.Component):
     -------
     insert_en, insert_awake, item : In
         A new header at the end. It is awake if ``insert_awake``, or like the others of its QP if there are any.
-    remove_en, put_back_en, place, sleep : In
+    place_next, qpn_next : In
+        Where the header lies of which a try ends in the next cycle, if one does; whose ``item`` is then.
+    remove_en, put_back_en, sleep : In
         The end of a try: the header is gone, or stays; with ``sleep`` its whole QP, that of ``item``, falls asleep.
     wake_stb, wake_qpn : In
         Something changed for a QP: its headers are awake.
@@ -64,7 +67,7 @@ class WaitQueue(wiring.Component):
         place = range(params.match_queue)
         super().__init__({
             "insert_en": In(1), "insert_awake": In(1), "item": In(MatchItem),
-            "remove_en": In(1), "put_back_en": In(1), "place": In(place), "sleep": In(1),
+            "place_next": In(place), "qpn_next": In(24), "remove_en": In(1), "put_back_en": In(1), "sleep": In(1),
             "wake_stb": In(1), "wake_qpn": In(24),
             "offered": Out(1), "pick_en": In(1), "picked": Out(MatchItem), "picked_place": Out(place),
             "ask_en": In(1), "ask_qpn": In(24), "ask_queued": In(1), "ask_place": In(place), "older": Out(1),
@@ -84,7 +87,8 @@ class WaitQueue(wiring.Component):
         write, read = items.write_port(), items.read_port()
 
         pick_place, picking, free_place = Signal(range(n)), Signal(), Signal(range(n))
-        there, mates, here = (Signal(n, name=name) for name in ("there", "mates", "here"))
+        there, mates = (Signal(n, name=name) for name in ("there", "mates"))
+        place, here = Signal(range(n), name="place"), Signal(n, name="here", init=1)    # which of the line lies there
         own, ready, removing, last = (Signal(n, name=name) for name in ("own", "ready", "removing", "last"))
         waiting = [Signal(n, name=f"waiting{asked}") for asked in range(len(self.waiting_qpn))]
         m.d.comb += last.eq(~there & Cat(Const(1, 1), there[:-1]))      # where the next one comes
@@ -93,12 +97,16 @@ class WaitQueue(wiring.Component):
                 own[k].eq(there[k] & (e.place == self.ask_place) & self.ask_queued),
                 *[waits[k].eq(there[k] & (e.qpn == qpn[:width]))
                   for waits, qpn in zip(waiting, self.waiting_qpn, strict=True)],
-                mates[k].eq(there[k] & (e.qpn == self.item.qpn[:width])), here[k].eq(e.place == self.place),
+                mates[k].eq(there[k] & (e.qpn == self.item.qpn[:width])),
                 removing[k].eq(self.remove_en & there[k] & here[k]),
             ]
+        m.submodules.ready_ones = tries = LateChoice(n)
         gone, picks = up_to(m, removing, or_, "gone"), lowest(m, ready, "ready")
-        self._ask(m, line, last, there, own, gone)
         places = [e.place for e in line]
+        self._ask(m, line, last, there, own, gone, here)
+        comes = [its == self.place_next for its in (*places, place)]
+        m.d.sync += [place.eq(self.place_next),
+                     here.eq(Cat(Mux(gone[k], comes[k + 1], comes[k]) for k in range(n)))]
         m.d.comb += [
             self.waiting.eq(Cat(waits.any() for waits in waiting)),
             # No two entries have the same place.
@@ -116,20 +124,25 @@ class WaitQueue(wiring.Component):
                 m.d.comb += after[k].awake.eq(0)
             with m.If(self.wake_stb & (e.qpn == self.wake_qpn[:width])):
                 m.d.comb += after[k].awake.eq(1)
-            with m.If(self.pick_en & picks[k]):
-                m.d.comb += after[k].busy.eq(1)
             with m.If(self.insert_en & last[k]):
                 m.d.comb += [after[k].qpn.eq(self.item.qpn), after[k].busy.eq(0),
                              after[k].awake.eq(Mux(mates.any(), mates_awake, self.insert_awake)
                                                | (self.wake_stb & (self.wake_qpn == self.item.qpn)))]
         grown = there | (last & self.insert_en.replicate(n))
         m.d.sync += there.eq(Mux(gone[n - 1], grown >> 1, grown))
-        for k in range(n):      # which may be tried is known a cycle ahead
+        may, pick = Signal(n), Signal(n)        # which may be tried, but for the one that is picked
+        for k in range(n):      # it is known a cycle ahead
             moved = data.View(entry, Mux(gone[k], after[k + 1], after[k]) if k + 1 < n else after[k].as_value())
             stays = Mux(gone[n - 1], grown[k + 1] if k + 1 < n else 0, grown[k])
-            m.d.sync += [line[k].eq(moved), ready[k].eq(stays & moved.awake & ~moved.busy)]
+            m.d.comb += [may[k].eq(stays & moved.awake & ~moved.busy),
+                         pick[k].eq(Mux(gone[k], picks[k + 1] if k + 1 < n else 0, picks[k]))]
+            m.d.sync += line[k].eq(moved)
+            with m.If(self.pick_en & pick[k]):
+                m.d.sync += line[k].busy.eq(1)
+        m.d.comb += [tries.late_en.eq(self.pick_en), tries.late.eq(may & ~pick), tries.early_en.eq(1),
+                     tries.early.eq(may), ready.eq(tries.o)]
         with m.If(gone[n - 1]):
-            m.d.sync += line[n - 1].place.eq(self.place)
+            m.d.sync += line[n - 1].place.eq(place)
         m.d.sync += used.eq(used + self.insert_en - gone[n - 1])
         with m.If(self.pick_en):
             m.d.sync += self.picked_place.eq(pick_place)
@@ -142,20 +155,24 @@ class WaitQueue(wiring.Component):
         ]
         return m
 
-    def _ask(self, m, line, last, there, own, gone):
+    def _ask(self, m, line, last, there, own, gone, here):
         """Keep a bit for each header that is older than the one asked for, while headers come and go."""
         n, width, passed = len(line), self.params.qpn_width, up_to(m, own, or_, "passed")
-        older, asked, coming = Signal(n, name="older_ones"), Signal(n), Signal(2)
+        m.submodules.older_ones = older = LateChoice(n)
+        asked, coming = Signal(n), Signal(2)
+        m.submodules.newer = newer = LateChoice(1)      # `item` is of the QP asked for
         asked_qpn, asked_queued = Signal(width), Signal()
         m.submodules.answer = answer = Older(n)
         m.d.comb += [
             asked.eq(Cat(t & (e.qpn == self.ask_qpn[:width]) & ~o
                          for t, e, o in zip(there, line, passed, strict=True))),
-            coming.eq(Cat(self.insert_en & ~queued & (self.item.qpn[:width] == qpn[:width]) for qpn, queued in (
-                (asked_qpn, asked_queued), (self.ask_qpn, self.ask_queued)))),
-            answer.i.eq(older), answer.remove_en.eq(self.remove_en), answer.place.eq(self.place),
+            newer.late_en.eq(self.ask_en), newer.early_en.eq(1),
+            *[value.eq(~queued & (self.qpn_next[:width] == qpn[:width])) for value, qpn, queued in (
+                (newer.early, asked_qpn, asked_queued), (newer.late, self.ask_qpn, self.ask_queued))],
+            coming.eq(self.insert_en.replicate(2) & Cat(
+                newer.o, ~self.ask_queued & (self.item.qpn[:width] == self.ask_qpn[:width]))),
+            answer.i.eq(older.o), answer.remove_en.eq(self.remove_en), answer.here.eq(here),
             answer.coming.eq(coming[0]), self.older.eq(answer.o),
-            *[place.eq(e.place) for place, e in zip(answer.places, line, strict=True)],
         ]
         with m.If(self.ask_en):
             m.d.sync += [asked_qpn.eq(self.ask_qpn), asked_queued.eq(self.ask_queued)]
@@ -164,4 +181,5 @@ class WaitQueue(wiring.Component):
             """Of the headers as they lie after this cycle."""
             return Cat(Mux(gone[k], bits[k + 1] if k + 1 < n else 0, bits[k] | (comes & last[k])) for k in range(n))
 
-        m.d.sync += older.eq(Mux(self.ask_en, moved(asked, coming[1]), moved(older, coming[0])))
+        m.d.comb += [older.late_en.eq(self.ask_en), older.late.eq(moved(asked, coming[1])),
+                     older.early_en.eq(1), older.early.eq(moved(older.o, coming[0]))]

@@ -13,6 +13,7 @@ from ..params import CardParams, exact_log2
 from ..wire import PSN_OUTSTANDING_LOG2
 from .control import ControlKind, ControlOp
 from .cum import CUM_BITS
+from .late_choice import LateChoice
 from .step import RUN_ON, STEP, Received, RunOn, Step
 
 
@@ -112,7 +113,9 @@ class Window(wiring.Component):
                              next_request.generation.eq(self.i_control.p.generation)]
 
         # Current stage. Its row is the newest one of its QP even while idle, so the same QP may follow at once.
-        row, row_index, row_known = Signal(row_shape), Signal(index_width), Signal()
+        m.submodules.current = current = LateChoice(row_shape)
+        row = current.o
+        row_index, row_known = Signal(index_width), Signal()
         request, control = Signal(JudgeRequest), Signal()
         too_far = Signal(PSN_OUTSTANDING_LOG2)      # bits that the distance of a packet ahead must not have
         load, same = Signal(), Signal()
@@ -127,13 +130,16 @@ class Window(wiring.Component):
                                         (next_request.psn - fetched.base)[:24]))
             guards = (next_request.psn_guard >= PSN_OUTSTANDING_LOG2 - k for k in range(PSN_OUTSTANDING_LOG2))
             m.d.sync += [next_full.eq(0), request.eq(next_request), control.eq(next_control), too_far.eq(Cat(guards)),
-                         row_index.eq(next_request.qpn), row_known.eq(1), row.eq(Mux(same, result, fetched))]
+                         row_index.eq(next_request.qpn), row_known.eq(1)]
+        m.d.comb += current.early.eq(Mux(load & next_full & ~same, fetched, result))
 
         seen = self._classify(m, request, distance.as_signed(), too_far, row)
-        verdict, mark, slide, insert = Signal(Verdict), Signal(bits), Signal(24), Signal()
+        m.submodules.sliding = sliding = LateChoice(24)
+        slide = sliding.o       # over how many PSNs it has yet to slide
+        verdict, mark, insert = Signal(Verdict), Signal(bits), Signal()
         psn, position, seal = Signal(32), Signal(range(bits)), Signal()     # position: its bits after the slide
         slides = Signal()       # there is something to slide over or to insert
-        to_match, matched = Signal(), Signal()
+        to_match, matched, matches = Signal(), Signal(), Signal()
 
         m.submodules.run_on = run_on = RunOn(bits)
         advanced = run_on.advanced
@@ -149,6 +155,7 @@ class Window(wiring.Component):
             self.o_match.p.qpn.eq(request.qpn), self.o_match.p.generation.eq(request.generation),
             self.o_match.p.psn.eq(psn), self.o_match.p.rsn.eq(request.rsn), self.o_match.p.ticket.eq(request.ticket),
             self.o_match.p.probe.eq(request.probe),
+            self.o_match.valid.eq(to_match & matched & matches), self.unmatched.eq(to_match & ~matched & matches),
         ]
         run = self.o_run.p
         m.d.comb += [run.qpn.eq(request.qpn), run.generation.eq(request.generation), run.ticket.eq(request.ticket)]
@@ -157,17 +164,19 @@ class Window(wiring.Component):
         stalling = Signal()
         m.submodules.step = step = Step(bits)
         limited = Signal(STEP)      # a bit for each of the next PSNs that it slides over
-        m.d.comb += [step.slide.eq(slide), step.limited.eq(limited), step.bitmap.eq(row.bitmap)]
+        m.d.comb += [step.slide.eq(slide), step.limited.eq(limited), step.position.eq(position),
+                     step.base.eq(row.base), step.bitmap.eq(row.bitmap)]
+        m.d.comb += [sliding.late_en.eq(current.late_en), sliding.late.eq(step.left), sliding.early.eq(seen.slide)]
+        m.d.comb += [current.late.eq(row), current.late.base.eq(step.moved), current.late.bitmap.eq(step.shifted),
+                     current.late.holes.eq(result.holes)]
         m.d.sync += self.count_holes.eq(0)
         m.d.comb += self.count_window_stall_cycles.eq(self.i.valid & ~self.i.ready & stalling)
 
         def finish():
-            m.d.comb += [write.en.eq(1), load.eq(1),
-                         self.o_match.valid.eq(to_match & matched), self.unmatched.eq(to_match & ~matched)]
+            m.d.comb += [write.en.eq(1), load.eq(1), current.early_en.eq(1)]
             with m.If(taken):
                 m.d.comb += result.owed.eq((row.owed | (request.ack_req & ~request.probe)) & ~run_on.empty)
             m.d.sync += [
-                row.eq(result),
                 self.o.valid.eq(1),
                 self.o.p.verdict.eq(verdict),
                 self.o.p.psn.eq(psn),
@@ -175,8 +184,6 @@ class Window(wiring.Component):
                 self.o.p.holes.eq(result.holes),
                 self.o.p.progress.eq(taken & row.owed & run_on.empty),
             ]
-            with m.If(next_full):
-                m.d.sync += row.eq(Mux(same, result, fetched))
             m.next = "CLASSIFY"
 
         active = Signal()
@@ -185,10 +192,10 @@ class Window(wiring.Component):
 
         with m.FSM():
             with m.State("CLASSIFY"):  # waits for a request; compares its PSN with the window
-                m.d.comb += load.eq(~active)
+                m.d.comb += [load.eq(~active), current.early_en.eq(~active), sliding.early_en.eq(1)]
                 m.d.sync += [
                     verdict.eq(seen.verdict), matched.eq(self.match_space), psn.eq(seen.psn),
-                    position.eq(seen.distance), mark.eq(seen.mark), slide.eq(seen.slide), insert.eq(seen.insert),
+                    position.eq(seen.distance), mark.eq(seen.mark), insert.eq(seen.insert),
                     seal.eq(seen.seal), slides.eq(seen.slides),
                 ]
                 with m.If(active):
@@ -198,16 +205,18 @@ class Window(wiring.Component):
             with m.State("EFFECT"):  # marks the packet and slides over what came before
                 m.d.comb += [result.bitmap.eq(advanced), result.base.eq(row.base + ones), moves.eq(1)]
                 m.d.sync += limited.eq(below(m, slide, STEP, "limiting"))
+                # What goes to the matcher marks nothing, so it does not run on.
+                m.d.comb += matches.eq(~slides & out_free & (~seal | self.o_run.ready))
                 with m.If(slides | run_on.more):
-                    m.d.sync += [row.bitmap.eq(advanced), row.base.eq(row.base + ones), mark.eq(0)]
+                    m.d.comb += current.early_en.eq(1)
+                    m.d.sync += mark.eq(0)
                     m.next = "SLIDE"
                 with m.Elif(out_free):
                     m.d.comb += [self.o_run.valid.eq(seal), run.psn.eq(result.base), run.seal.eq(seal)]
                     with m.If(~seal | self.o_run.ready):
                         finish()
             with m.State("SLIDE"):  # waits until the holes are out and the packet is marked
-                m.d.comb += stalling.eq(1)
-                m.d.sync += row.holes.eq(result.holes)
+                m.d.comb += [stalling.eq(1), current.early_en.eq(1)]
                 with m.If(limited[0]):
                     m.d.comb += [
                         self.o_run.valid.eq(step.some),
@@ -215,21 +224,20 @@ class Window(wiring.Component):
                         run.length.eq(step.holes),
                     ]
                     with m.If(self.o_run.ready | ~step.some):
-                        m.d.sync += [self.count_holes.eq(step.holes), slide.eq(slide - step.advance),
-                                     limited.eq(step.limiting), position.eq(position - step.advance),
-                                     row.base.eq(row.base + step.advance), row.bitmap.eq(step.shifted)]
+                        m.d.comb += current.late_en.eq(1)
+                        m.d.sync += [self.count_holes.eq(step.holes), limited.eq(step.limiting),
+                                     position.eq(step.place)]
                 with m.Elif(insert):
-                    m.d.sync += [
-                        insert.eq(0),
-                        row.bitmap.eq(row.bitmap | (Const(1, 1) << position)),
-                    ]
+                    m.d.comb += result.bitmap.eq(row.bitmap | (Const(1, 1) << position))
+                    m.d.sync += insert.eq(0)
                 with m.Elif(row.bitmap[0]):
-                    m.d.sync += [row.bitmap.eq(advanced), row.base.eq(row.base + ones)]
+                    m.d.comb += [result.bitmap.eq(advanced), result.base.eq(row.base + ones)]
                 with m.Elif(seal):
                     m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), run.seal.eq(1)]
                     with m.If(self.o_run.ready):
                         m.d.sync += seal.eq(0)
                 with m.Elif(out_free):
+                    m.d.comb += matches.eq(1)
                     finish()
             with m.State("CONTROL"):  # waits for the builder to take the marker of a destroy
                 m.d.comb += stalling.eq(1)
@@ -239,8 +247,7 @@ class Window(wiring.Component):
                 with m.Switch(op.kind):
                     with m.Case(ControlKind.CREATE):
                         m.d.comb += [write.en.eq(1), result.base.eq(op.psn), result.bitmap.eq(0), result.holes.eq(0),
-                                     result.owed.eq(0)]
-                        m.d.sync += row.eq(result)
+                                     result.owed.eq(0), current.early_en.eq(1)]
                     with m.Case(ControlKind.QUERY):
                         m.d.sync += [self.query_base.eq(row.base), self.query_holes.eq(row.holes)]
                     with m.Default():

@@ -18,6 +18,7 @@ PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
 PATIENCE = 128      # beside 4 for each entry, see hdl/adamap/prefetch.py
 LOOK = 4 * CYCLE_NS         # from the choice of a list to what comes of it
 PASS = LOOK + CYCLE_NS      # of a look that nothing comes of
+OWN = -CYCLE_NS             # a reason of the prefetcher's own is there so much sooner than one of the matcher's
 WORK = 2 * CYCLE_NS         # from the entry of a list in those that are to be looked at until it may be chosen
 BLOCK = 4 * CYCLE_NS        # between the blocks of a read
 LAND = 6 * CYCLE_NS         # from the choice of a read that came until its first block lands
@@ -152,7 +153,7 @@ class Prefetcher:
         loose = next((read for read in self._reads if read.kept and read.loose), None)
         if needed and loose:
             self._finish(loose)
-            self.look(life, 2 * CYCLE_NS)
+            self.look(life, OWN + 2 * CYCLE_NS)
         elif life.matcher.waiting or any(not read.kept for read in self._reads):
             self._full.append(life)
 
@@ -170,7 +171,7 @@ class Prefetcher:
         """A read is done with; lists that waited for that are looked at."""
         self._reads[self._reads.index(read)] = read.life.matcher.read = None
         for other in self._full:
-            self.look(other)
+            self.look(other, OWN)
         self._full.clear()
 
     def forget(self, life):
@@ -283,7 +284,7 @@ class Prefetcher:
             elif not other.matcher.waiting and not node.touched:
                 gave = self._give_back(other, node)
         if urgent or gave:
-            self.look(life, CYCLE_NS)
+            self.look(life, OWN + CYCLE_NS)
 
     def _give_back(self, other, node):
         """If a node is a list's last one, it is to be fetched again, and what was read behind it is forgotten."""
@@ -294,7 +295,7 @@ class Prefetcher:
             self._finish(nodes.read)
         nodes.take_back(node.line)
         self.left([(node, self.card.loop.now_ns)])
-        self.look(other, CYCLE_NS)
+        self.look(other, OWN + CYCLE_NS)
         return True
 
     def _spare(self):

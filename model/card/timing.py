@@ -157,8 +157,8 @@ class Timing:
     command_done: float = 12.0
     pages: float = 50.0
     pages_written: float = 36.0
-    look: float = 12.0
-    linked: float = 28.0
+    look: float = 16.0
+    linked: float = 32.0
     ask: float = 28.0
     line: float = 28.0
     wake: float = 28.0

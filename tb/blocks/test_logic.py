@@ -7,9 +7,22 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
-from weft.hdl.logic import above, below, choose, encoded, first, height, lowest, one_hot, passed_over, total, up_to
+from weft.hdl.logic import (
+    above,
+    below,
+    choose,
+    encoded,
+    first,
+    height,
+    lowest,
+    one_hot,
+    passed_over,
+    sums_to,
+    total,
+    up_to,
+)
 
-WIDTH, PAIRS = 7, 27
+WIDTH, PAIRS = 7, 29
 
 
 class Both(wiring.Component):
@@ -32,6 +45,8 @@ class Both(wiring.Component):
             (below(m, i[:3], 6, "ones"), ((1 << i[:3]) - 1)[:6]), (one_hot(i[-1], i[:3], 8), i[-1] << i[:3]),
             (encoded(one_hot(i[-1], i[:3], 8)), Mux(i[-1], i[:3], 0)),
             (Mux(i[:4] == 0, 0, first(i[:4])), Mux(i[0], 0, Mux(i[1], 1, Mux(i[2], 2, Mux(i[3], 3, 0))))),
+            (sums_to(i[:2], i[2:4], i[4:]), i[:2] + i[2:4] == i[4:]),
+            (sums_to(i[:3], i[3], i[4:]), (i[:3] + i[3])[:3] == i[4:]),
             *((above(i, number), i > number) for number in (-1, 0, 1, 63, 64, 100, 127, 128)),
             *((sums[k], sum(i[:k + 1])) for k in range(WIDTH)),
         ]

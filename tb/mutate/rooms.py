@@ -41,7 +41,7 @@ def _tests(folder, *names):
 
 TARGETS = (
     Target("adamap", "adamap",
-           _in("adamap", "adamap", "ahead", "control", "cum", "doorbell_check", "hold", "prefetch",
+           _in("adamap", "adamap", "ahead", "control", "cum", "doorbell_check", "hold", "landing", "prefetch",
                "second_level"),
            _tests("blocks/adamap", f"test_second_life.py::test_a_life_leaves_nothing_behind[{SIM}]",
                   f"test_lists.py::test_lists_of_a_known_shape_are_matched[{SIM}]",
@@ -58,11 +58,11 @@ TARGETS = (
                   f"test_matcher.py::test_headers_and_nodes_agree_with_the_model[{SIM}]")),
     Target("adamap", "hole", _in("adamap", "hole"),
            _tests("blocks/adamap", f"test_hole.py::test_holes_are_told_from_other_psns[{SIM}]")),
-    Target("adamap", "head_cache", _in("adamap", "compared", "head_cache", "index_of"),
+    Target("adamap", "head_cache", _in("adamap", "compared", "follows", "head_cache", "index_of"),
            _tests("blocks/adamap", f"test_head_cache.py::test_ports_agree_with_the_model[{SIM}-4]")),
     Target("adamap", "builder", _in("adamap", "builder", "draft", "draft_places"),
            _tests("blocks/adamap", f"test_builder.py::test_nodes_hold_every_hole_in_the_best_encoding[{SIM}]")),
-    Target("adamap", "window", _in("adamap", "step", "window"),
+    Target("adamap", "window", _in("adamap", "late_choice", "step", "window"),
            _tests("blocks/adamap", f"test_window.py::test_verdicts_and_holes_agree_with_the_model[{SIM}-64]")),
     Target("adamap", "work_list", _in("adamap", "work_list"),
            _tests("blocks/adamap", f"test_work_list.py::test_no_entered_qp_is_forgotten[{SIM}-2]")),

@@ -4,12 +4,13 @@ from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
 
 from weft.hdl.adamap.compared import Comparison
-from weft.hdl.adamap.head_cache import HeadCache, Record, Tag
+from weft.hdl.adamap.head_cache import HeadCache, cached_record, cached_tag
 from weft.hdl.params import preset
 from weft.tb.proof.broken import Broken
 from weft.tb.proof.specification import Spec
 
 RSN_BITS, COUNT_BITS = 4, 2
+PARAMS = preset("test").with_(cache_entries=4, knit_extents=2, block_bits=9)
 KNOWN = 2       # cycles after which the cache knows where the list spoken of ends
 
 
@@ -27,7 +28,7 @@ class HeadCacheSpec(Spec):
 
     def specify(self, m):
         entries = self.entries
-        m.submodules.dut = dut = self.block(preset("test").with_(cache_entries=entries, knit_extents=2, block_bits=9))
+        m.submodules.dut = dut = self.block(PARAMS)
         fill, match = dut.fill, dut.match
         index = range(entries)
         m.d.comb += [
@@ -116,10 +117,12 @@ class HeadCacheSpec(Spec):
         """What holds of every entry: no two of a list begin with the same RSN, each goes on where another ends, and
         the two know each other."""
         parts, index = [], range(len(copies))
-        tags = [self.inside(f"dut.tag{k}", Tag) for k in index]
+        tags = [self.inside(f"dut.tag{k}", cached_tag(PARAMS)) for k in index]
         nexts, befores = ([self.inside(f"dut.{name}[{k}]", index) for k in index] for name in ("nexts", "befores"))
+        picked, ripe_index = self.inside("dut.ripe_picked", len(copies)), self.inside("dut.match__ripe_index", index)
+        parts += [~picked[k] | (ripe_index == k) for k in index]
         for k, c in enumerate(copies):
-            tag, record = tags[k], self.inside(f"dut.records[{k}]", Record)
+            tag, record = tags[k], self.inside(f"dut.records[{k}]", cached_record(PARAMS))
             first = c.rsn == begins[c.qpn]
             end = (c.rsn + c.count)[:RSN_BITS + 2]
             behind = {j: o.valid & (o.qpn == c.qpn) & (o.rsn == end) for j, o in enumerate(copies) if j != k}
@@ -129,8 +132,7 @@ class HeadCacheSpec(Spec):
                 ~c.valid | ((tag.qpn == c.qpn) & (tag.rsn == c.rsn) & (tag.count == c.count) & (tag.generation == 0)
                             & (c.count != 0)),
                 tag.head == (c.valid & first),
-                ~c.valid | ((record.qpn == c.qpn) & (record.rsn == c.rsn) & (record.count == c.count)
-                            & (record.end == c.rsn + c.count)),
+                ~c.valid | ((record.qpn == c.qpn) & (record.rsn == c.rsn) & (record.count == c.count)),
                 ~c.valid | first | Cat(before).any(),
                 ~c.valid | ~Cat(o.valid & (o.qpn == c.qpn) & (o.rsn == c.rsn)
                                 for j, o in enumerate(copies) if j != k).any(),
@@ -154,7 +156,7 @@ class HeadCacheSpec(Spec):
         last, there = self.inside("dut.end", range(len(copies))), self.inside("dut.ended", 1)
         tail = copies[last]
         of_list = [c.valid & (c.qpn == spoken_of) for c in copies]
-        linked = [self.inside(f"dut.tag{k}", Tag).linked for k in range(len(copies))]
+        linked = [self.inside(f"dut.tag{k}", cached_tag(PARAMS)).linked for k in range(len(copies))]
         return [
             *((known == 0) | ~c.valid | (listed[k] == of_list[k]) for k, c in enumerate(copies)),
             (known != KNOWN) | Mux(there & tail.valid, (tail.qpn == spoken_of) & ~Array(linked)[last],
@@ -169,13 +171,13 @@ BROKEN = [
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
            ("(fill.release_index == fill.peek_index) & peek.valid", "peek.valid")),
     Broken(HeadCacheSpec, "a lookup is remembered",
-           ("Mux(match.look_en, coming[0][which], staying[which])", "coming[0][which]")),
+           ("kept.staying.eq(staying[which])", "kept.staying.eq(coming[0][which])")),
     Broken(HeadCacheSpec, "it is known where the list spoken of ends",
            ("listed & Cat(tag.valid & ~tag.linked for tag in tags)", "listed & Cat(tag.valid for tag in tags)")),
     Broken(HeadCacheSpec, "no RSN of a list in two entries",
-           ("fill.follows.eq(~ended | (record(end).end == fill.fill_node.rsn))", "fill.follows.eq(1)")),
+           ("fill.follows.eq(~ended | sums_to(last.rsn, last.count, fill.fill_node.rsn))", "fill.follows.eq(1)")),
     Broken(HeadCacheSpec, "a lookup finds the entry that holds the RSN, and no other",
-           ("(slot < self.count)", "(slot <= self.count)"), of=Comparison),
+           ("(slot[:bits] < self.count)", "(slot[:bits] <= self.count)"), of=Comparison),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
            ("tag.head.eq(~goes_on | left)", "tag.head.eq(0)")),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
@@ -183,7 +185,7 @@ BROKEN = [
     Broken(HeadCacheSpec, "the head is the node with which the list begins",
            ("tag.head.eq(~goes_on | left)", "tag.head.eq(1)")),
     Broken(HeadCacheSpec, "the node behind the head is told from others",
-           ("(heads & linked).any() & (match.index == after_head)", "(match.index == after_head)")),
+           ("follows.any.eq((heads & linked).any())", "follows.any.eq(1)")),
     Broken(HeadCacheSpec, "a free entry holds nothing",
            ("Cat(~tag.valid & ~tag.reserved for tag in tags)", "Cat(~tag.valid for tag in tags)")),
 ]

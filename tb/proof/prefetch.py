@@ -3,7 +3,7 @@
 from functools import partial
 from types import SimpleNamespace
 
-from amaranth.hdl import Signal
+from amaranth.hdl import Mux, Signal
 from amaranth.lib import wiring
 
 from weft.hdl.adamap.ahead import AheadTable
@@ -54,8 +54,7 @@ class PrefetchSpec(Spec):
         m.submodules.cache = cache = HeadCache(params)
         m.submodules.table = table = AheadTable(params, readers=2)
         self.free_members(dut, "cache", "i_control", "ahead", "step", "qp", "post_stb", "post_qpn", "i_demand",
-                          "i_line", "extent_base", "extent_lines", "prefetch_depth", "prefetch_watermark", "view_en",
-                          "view_index")
+                          "i_line", "extent_base", "extent_lines", "prefetch_depth", "prefetch_watermark")
         wiring.connect(m, dut.step, table.step)
         m.d.comb += [
             table.read_en[0].eq(dut.row_en), table.read_index[0].eq(dut.row_index), dut.ahead.eq(table.read_data[0]),
@@ -73,7 +72,9 @@ class PrefetchSpec(Spec):
         m.d.comb += [dut.prefetch_depth.eq(self.constant(m, 2, "depth") + 1),
                      dut.prefetch_watermark.eq(self.constant(m, 2, "watermark") + 1),
                      dut.i_demand.valid.eq(self.free(1, "demand")), dut.i_demand.payload.eq(self.free(1, "demands"))]
-        self.assume(~dut.granted | dut.exclusive)
+        granted = Signal()
+        m.d.sync += granted.eq(dut.granted)
+        self.assume(Mux(dut.exclusive, dut.granted | ~granted, ~dut.granted))
         w = SimpleNamespace(dut=dut, cache=cache, table=table, params=params)
         for part in (driver, doorbells, host, matcher):
             vars(w).update(vars(part(self, m, w)))
@@ -111,31 +112,27 @@ BROKEN = [
     Broken(BOTH, "no read crosses a page",
            [("Mux(adjacent, several, 1)", "several"), ("least(within, page_left)", "within")]),
     Broken(BOTH, "a list is read where its last node said, or a doorbell that found none ahead",
-           ("self.ahead.begins, self.ahead.first", "self.ahead.begins, self.ahead.first ^ 1")),
+           ("pointed.eq(~self.ahead.inverse)", "pointed.eq(~self.ahead.inverse ^ 1)")),
     Broken(RestingPrefetchSpec, "a list is read where its last node said, or a doorbell that found none ahead",
-           ("after.eq(found),", "after.eq(0),")),
+           ("step.p.block.eq(found)", "step.p.block.eq(0)")),
     Broken(BOTH, "a doorbell says where a list goes on only if it finds none ahead",
-           ("Mux(count == 0, block, check.data.first)", "block"), of=AheadTable),
+           ("Mux(begins, ~block, old.inverse)", "~block"), of=AheadTable),
     Broken(BOTH, "a doorbell says where a list goes on only if it finds none ahead",
-           ("check.data.begins | (count == 0)", "1"), of=AheadTable),
-    Broken(RestingPrefetchSpec, "a doorbell says where a list goes on only if it finds none ahead",
-           ("m.d.comb += write.data.count.eq(Mux(back, count + 1, count - 1))",
-            "m.d.comb += [write.data.eq(check.data), write.data.count.eq(Mux(back, count + 1, count - 1))]"),
-           of=AheadTable),
+           ("begins.eq(old.count == 0)", "begins.eq(0)"), of=AheadTable),
     Broken(BOTH, "a node without a successor lands only if it is the last one linked",
            ("(ahead != part + 1) | outrun | posted", "outrun | posted")),
     Broken(BOTH, "a node without a successor lands only if it is the last one linked",
            ("(ahead != part + 1) | outrun | posted", "(ahead != part + 1) | outrun")),
     Broken(BOTH, "a node without a successor lands only if it is the last one linked",
-           ("m.d.sync += outrun.eq(outrun | posted)", "m.d.sync += outrun.eq(outrun)")),
+           ("~self.post_stb & ~same", "~self.post_stb"), of=AheadTable),
     Broken(BOTH, "a node without a successor lands only if it is the last one linked",
-           ("m.d.sync += outrun.eq(posted)", "m.d.sync += outrun.eq(0)")),
+           ("outrun.eq(outrun | posted)", "outrun.eq(outrun)")),
+    Broken(BOTH, "a node without a successor lands only if it is the last one linked",
+           ("[outrun.eq(posted), ", "[outrun.eq(0), ")),
     Broken(BOTH, "a list breaks for a pointer only if one was wrong when it was read",
            ("with m.If(~final | ~fetch.all):", "with m.If(1):")),
     Broken(BOTH, "a list breaks for a pointer only if one was wrong when it was read",
-           ("fetches.start.all.eq(lines == self.ahead.count)", "fetches.start.all.eq(0)")),
-    Broken(RestingPrefetchSpec, "a list breaks for a pointer only if one was wrong when it was read",
-           ("Mux(self.ahead.begins, self.ahead.first, stored)", "stored")),
+           ("fetches.start.all.eq(lines == ahead)", "fetches.start.all.eq(0)")),
     Broken(BOTH, "what lands was read there", ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
     Broken(BOTH, "a node that landed is known by the number of its block",
            ("cache.fill_block.eq(block)", "cache.fill_block.eq(block + 1)")),
@@ -146,10 +143,11 @@ BROKEN = [
            ("space.eq(least(at_most(LINES, (depth - cached)[:len(depth)]), at_most(LINES, ahead)))",
             "space.eq(at_most(LINES, (depth - cached)[:len(depth)]))")),
     Broken(BOTH, "no fetch for a dead QP",
-           ("write.en.eq(1),\n                            wake.eq(1),", "write.en.eq(0),")),
+           ("[step.valid.eq(1), self.i_control.ready.eq(step.ready & ~of_control)]",
+            "self.i_control.ready.eq(~of_control)")),
     Broken(BOTH, "one fetch in flight per list", ("live & ~busy & (ahead != 0)", "live & (ahead != 0)")),
     Broken(BOTH, "no fetch in flight after a destroy",
-           ("self.i_control.ready.eq(~of_control),", "self.i_control.ready.eq(1),")),
+           ("self.i_control.ready.eq(step.ready & ~of_control)", "self.i_control.ready.eq(step.ready)")),
     Broken(BOTH, "what lands is of a living QP and generation",
            ("check.generation.eq(fetch.generation)", "check.generation.eq(node.generation)")),
     Broken(BOTH, "entries are taken free and filled when taken",
@@ -157,15 +155,15 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "no RSN of a list in two entries",
            ("check.follows.eq(cache.follows)", "check.follows.eq(1)")),
     Broken(BOTH, "a lookup finds the entry that holds the RSN, and no other",
-           ("(slot < self.count)", "(slot <= self.count)"), of=Comparison),
+           ("(slot[:bits] < self.count)", "(slot[:bits] <= self.count)"), of=Comparison),
     Broken(BOTH, "the first cached node of a list is its head",
            ("tag.head.eq(~goes_on | left)", "tag.head.eq(0)"), of=HeadCache),
     Broken(RestingPrefetchSpec, "every node landed is cached or retired, once",
            ("cache.fill_index.eq(entry)", "cache.fill_index.eq(0)")),
     Broken(BOTH, "the count ahead is what was linked and has not landed",
-           ("count + nodes", "count + nodes + 1"), of=AheadTable),
+           ("old.count + nodes", "old.count + nodes + 1"), of=AheadTable),
     Broken(RestingPrefetchSpec, "the count ahead is what was linked and has not landed",
-           ("Mux(back, count + 1, count - 1)", "count - 1"), of=AheadTable),
+           ("Cat(1, (kind == AheadKind.LAND).replicate(bits - 1))", "-1"), of=AheadTable),
     Broken(RestingPrefetchSpec, "at rest, the search and the work list are as this proof starts",
            ("total(free)", "total(~tag.reserved for tag in tags)"), of=HeadCache),
     Broken(RestingPrefetchSpec, "at rest, the cache holds what landed, nothing else",
@@ -177,20 +175,21 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "at rest, every block lies where its node was read, or will be",
            ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
     Broken(RestingPrefetchSpec, "at rest, a dead QP has no list",
-           ("write.en.eq(1),\n                            wake.eq(1),", "write.en.eq(0),")),
+           ("[step.valid.eq(1), self.i_control.ready.eq(step.ready & ~of_control)]",
+            "self.i_control.ready.eq(~of_control)")),
     Broken(RestingPrefetchSpec, "at rest, no list is longer than it was linked",
            ("live & ~busy & (ahead != 0)", "live & ~busy")),
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
-           ("after.eq(found),", "after.eq(0),")),
+           ("step.p.block.eq(found)", "step.p.block.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
-           ("after.eq(cache.peek_block),", "after.eq(cache.peek_block ^ 1),")),
+           ("step.p.block.eq(cache.peek_block)", "step.p.block.eq(cache.peek_block ^ 1)")),
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
-           ("m.d.comb += after.eq(strayed)", "m.d.comb += after.eq(0)")),
-    Broken(RestingPrefetchSpec, "at rest, a list begins where a doorbell said that found none ahead",
-           ("Mux(count == 0, block, check.data.first)", "block"), of=AheadTable),
+           ("new.inverse.eq(~strayed)", "new.inverse.eq(1)"), of=AheadTable),
+    Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
+           ("Mux(begins, ~block, old.inverse)", "~block"), of=AheadTable),
     Broken(RestingPrefetchSpec, "at rest, what is kept is of a list that goes on",
            [('m.next = "FORGET"', 'm.next = "IDLE"'),
-            ("self.i_control.ready.eq(~of_control),", "self.i_control.ready.eq(1),")]),
+            ("self.i_control.ready.eq(step.ready & ~of_control)", "self.i_control.ready.eq(step.ready)")]),
     Broken(RestingPrefetchSpec, "at rest, what is kept is no more than was linked",
            ("live & ~busy & (ahead != 0)", "live & ~busy")),
     Broken(RestingPrefetchSpec, "at rest, what is kept was read where its list goes on",
@@ -198,13 +197,14 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "at rest, what is kept was read in one extent",
            ("with m.Elif(wanted & ~inside):", "with m.Elif(0):")),
     Broken(RestingPrefetchSpec, "at rest, what is kept ends where no more was linked, or wrongly",
-           ("fetches.start.all.eq(lines == self.ahead.count)", "fetches.start.all.eq(0)")),
+           ("fetches.start.all.eq(lines == ahead)", "fetches.start.all.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, what is kept is no more than was linked",
-           ("fetches.start.all.eq(lines == self.ahead.count)", "fetches.start.all.eq(0)")),
+           ("fetches.start.all.eq(lines == ahead)", "fetches.start.all.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, what is kept is what was read",
            ("Cat(line.p.index, land_slot)", "Cat(~line.p.index, land_slot)"), of=Fetches),
     Broken(BOTH, "a dead QP's list is not live",
-           ("self.view_live.eq(view.data.inverse != 0)", "self.view_live.eq(1)")),
+           ("[step.valid.eq(1), self.i_control.ready.eq(step.ready & ~of_control)]",
+            "self.i_control.ready.eq(~of_control)")),
     Broken(BOTH, "no read takes the place of another one",
            ("self.free_slot.eq(first(~valid))", "self.free_slot.eq(0)"), of=Fetches),
     Broken(RestingPrefetchSpec, "no deadlock: a hungry list fetches or breaks within 20 cycles",

@@ -9,7 +9,7 @@ from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
 
 from weft.hdl import abi
-from weft.hdl.adamap.ahead import ahead_row
+from weft.hdl.adamap.ahead import AheadKind, ahead_row
 from weft.hdl.adamap.block import line_of
 from weft.hdl.layouts import REPORT_EVENT
 from weft.tb.proof.prefetch_world import IDLE, QPS, RSN_BITS, inside
@@ -30,9 +30,9 @@ def pointers(spec, m, w):
     spec.check("no fetch outside the extents", ~dut.o_line.valid | extents.any(), **bound)
     spec.check("no read crosses a page", ~dut.o_line.valid | (at[:6] + some_lines <= PAGE_LINES), **bound)
     rows = [spec.inside(f"table.memory[{q}]", ahead_row(params)) for q in range(QPS)]
-    told = Array(rows)[caller]      # what it says of a doorbell is that doorbell's word: checked below
-    spec.check("a list is read where its last node said, or a doorbell that found none ahead", ~dut.o_line.valid | Mux(
-        told.begins, at == line_of(params, dut.extent_base, told.first), at == lives[caller].line), **bound)
+    # The number of the block says it all: the checks after the next one say to where it leads.
+    spec.check("a list is read where its last node said, or a doorbell that found none ahead", ~dut.o_line.valid
+               | (at == line_of(params, dut.extent_base, lives[caller].block)), **bound)
     # Where a doorbell told of a block, the number of that one says it all: see the check after the next one.
     spec.check("what lands was read there", ~fill.fill_en | lives[landing].begins
                | (fill.fill_node.base_psn == lives[landing].line), **bound)
@@ -75,23 +75,25 @@ def pointers(spec, m, w):
                    ~some.alive | (sum(held) == some.cached), **bound)
     quiet = Signal(2)
     m.d.comb += [table.read_en[1].eq(1), table.read_index[1].eq(asked_qpn)]
-    with m.If(post | dut.step.valid):
+    with m.If(post | w.coming | dut.step.valid):
         m.d.sync += quiet.eq(0)
     with m.Else():
         m.d.sync += quiet.eq(quiet + (quiet != 2))
-    stepped, back, whose = Signal(), Signal(), Signal(1)        # on its way into the table
-    m.d.sync += [stepped.eq(dut.step.valid & dut.step.ready), back.eq(dut.step.p.back), whose.eq(dut.step.p.qpn)]
+    stepped, up, down, whose = Signal(), Signal(), Signal(), Signal(1)      # on its way into the table
+    m.d.sync += [stepped.eq(dut.step.valid & dut.step.ready), whose.eq(dut.step.p.qpn),
+                 up.eq(dut.step.p.kind == AheadKind.BACK), down.eq(dut.step.p.kind == AheadKind.LAND)]
     row, ahead = Signal(ahead_row(params)), Signal(params.block_bits)
     m.d.comb += row.eq(Array(rows)[asked_qpn])
     m.d.comb += ahead.eq(row.count + Mux(table.took & (table.took_qpn == asked_qpn), table.took_nodes, 0)
-                         + (stepped & (whose == asked_qpn) & back) - (stepped & (whose == asked_qpn) & ~back))
+                         + (stepped & (whose == asked_qpn) & up) - (stepped & (whose == asked_qpn) & down))
     spec.check("the count ahead is what was linked and has not landed",
                ~some.alive | (ahead == some.left) & ((quiet != 2) | (table.read_data[1].count == some.left)), **bound)
     was = Signal(data.StructLayout({"alive": 1, "begins": 1, "block": params.block_bits}))      # what the table knows
     m.d.sync += [was.alive.eq(some.alive), was.begins.eq(some.begins), was.block.eq(some.block)]
     spec.check("a doorbell says where a list goes on only if it finds none ahead",
                ~some.alive | ~was.alive
-               | (row.begins == was.begins) & (~row.begins | (row.first == was.block)), **bound)
+               | ~was.begins | (row.inverse == Mux(w.errors.bit_select(asked_qpn, 1), 0, ~was.block))
+               | (row.inverse == 0) & w.busy & (qpn == asked_qpn), **bound)
     return SimpleNamespace(bound=bound, rows=rows, asked_qpn=asked_qpn, some=some, some_lines=some_lines,
                            stepped=stepped)
 
@@ -107,7 +109,8 @@ def waiting(spec, m, w):
 
 def rests(spec, m, w):
     """Whether there is rest: the prefetcher waits, nothing is read or on its way, nothing came for some cycles."""
-    dut, table, stage, flushing, post, dropping = w.dut, w.table, w.stage, w.flushing, w.post, w.dropping
+    dut, table, stage, flushing, dropping = w.dut, w.table, w.stage, w.flushing, w.dropping
+    post = w.post | w.coming
     stepped, queued = w.stepped, w.queued
     calm = Signal(2)
     with m.If((stage == IDLE) & ~flushing & ~post & ~dut.post_stb & ~dropping):
@@ -125,10 +128,9 @@ def rests(spec, m, w):
 def bookkeeping(spec, m, w):
     """Dead lists are not live, and every read has its place."""
     dut, tags, copies, bound, asked_qpn, some = w.dut, w.tags, w.copies, w.bound, w.asked_qpn, w.some
-    m.d.comb += [dut.view_en.eq(1), dut.view_index.eq(asked_qpn)]
-    was = Signal(init=1)
-    m.d.sync += was.eq(some.alive)
-    spec.check("a dead QP's list is not live", was | ~dut.view_live, **bound)
+    was = Signal(2, init=3)     # it lives, or is about to
+    m.d.sync += was.eq(Cat(some.alive | (w.busy & (w.qpn == asked_qpn)), was))
+    spec.check("a dead QP's list is not live", was.any() | (w.table.read_data[1].inverse == 0), **bound)
     reserved = sum(c.reserved for c in copies)
     spec.check("no read takes the place of another one",
                ~w.issue | ((Array(tags)[dut.o_line.p.tag] == 0) & ~spec.inside("dut.fetches.valid", spec.entries)

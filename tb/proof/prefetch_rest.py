@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Mux, Signal, Value
 from weft.hdl import abi
 from weft.hdl.adamap.block import dead, stray
 from weft.hdl.adamap.fetches import LINES, fetch_layout
-from weft.hdl.adamap.head_cache import Record, Tag
+from weft.hdl.adamap.head_cache import cached_record, cached_tag
 from weft.hdl.adamap.prefetch import PATIENCE
 from weft.hdl.layouts import NODE
 from weft.tb.proof.prefetch_checks import PLACES
@@ -64,7 +64,7 @@ def start_at_rest(spec, m, w):
     dut, params, lives, copies, errors = w.dut, w.params, w.lives, w.copies, w.errors
     entries = range(spec.entries)
     spec.start_anywhere(
-        "dut.victim", "dut.misses", "dut.next_blocks", "dut.wake_stb", "dut.waked", "dut.work.entered",
+        "dut.victim", "dut.misses", "dut.wake_stb", "dut.waked", "dut.work.entered",
         "dut.work.left", *[f"dut.work.queue.queue.{name}" for name in ("storage", "level", "produce", "consume")],
         *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "landing")],
         *[f"dut.fetches.{name}{k}" for name in ("fetch", "errors") for k in entries],
@@ -75,11 +75,10 @@ def start_at_rest(spec, m, w):
         "cut", *[f"life{q}" for q in range(QPS)])
     misses = spec.inside("dut.misses", 8)
     free_count = spec.inside("cache.fill__free_count", range(spec.entries + 1))
-    tags = [spec.inside(f"cache.tag{k}", Tag) for k in entries]
+    tags = [spec.inside(f"cache.tag{k}", cached_tag(params)) for k in entries]
     blocks = [spec.inside(f"cache.blocks[{k}]", params.block_bits) for k in entries]
-    records = [spec.inside(f"cache.records[{k}]", Record) for k in entries]
+    records = [spec.inside(f"cache.records[{k}]", cached_record(params)) for k in entries]
     links, backs = ([spec.inside(f"cache.{name}[{k}]", entries) for k in entries] for name in ("nexts", "befores"))
-    nexts = [spec.inside(f"dut.next_blocks[{q}]", params.block_bits + 1) for q in range(QPS)]
     entered, left = ([spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(QPS)] for name in ("entered", "left"))
     produce = spec.inside("dut.work.queue.queue.produce", range(PLACES))
     searching = [misses <= 4 * spec.entries + PATIENCE,
@@ -88,7 +87,7 @@ def start_at_rest(spec, m, w):
                  produce == (w.consume + w.level)[:len(produce)], w.level <= PLACES,
                  *((e == f) | Cat(of).any() for e, f, of in zip(entered, left, w.queued, strict=True))]
     spec.assume_first(~Cat(sum(of) > 1 for of in w.queued).any())
-    cached, chained, linked, lying, ended, counted, going_on, begun = [], [], [], [], [], [], [], []
+    cached, chained, linked, lying, ended, counted, going_on = [], [], [], [], [], [], []
     for k, (tag, copy, block, record) in enumerate(zip(tags, copies, blocks, records, strict=True)):
         v, before = lives[copy.qpn], Signal(spec.entries, name=f"before{k}")
         twin = Signal(spec.entries, name=f"twin{k}")
@@ -102,7 +101,7 @@ def start_at_rest(spec, m, w):
             & (tag.generation == v.generation) & (copy.count != 0)
             & (copy.rsn < 1 << NODE_RSN_BITS) & (block == copy.block)
             & (record.qpn == copy.qpn) & (record.rsn == copy.rsn) & (record.count == copy.count)
-            & (record.end == copy.rsn + copy.count) & (record.generation == v.generation)),
+            & (record.generation == v.generation)),
             tag.head == (copy.valid & head)]
         behind = {j: c.valid & (c.qpn == copy.qpn) & (c.rsn == (copy.rsn + copy.count)[:RSN_BITS])
                   for j, c in enumerate(copies) if j != k}
@@ -113,16 +112,14 @@ def start_at_rest(spec, m, w):
         spec.assume_first(~copy.valid | lies(params, dut, copy.block, copy.line))
     for q, v in enumerate(lives):
         following = Signal(params.block_bits, name=f"following{q}")
-        m.d.comb += following.eq(~nexts[q][:params.block_bits])
+        m.d.comb += following.eq(~w.rows[q].inverse)
         ended += [~v.flush, v.state == Mux(v.alive, abi.QpState.RTS.value, abi.QpState.RESET.value),
                   v.alive | ((following == dead(params)) & ~errors[q])]
         counted.append(v.left + v.cached <= LINKED_MAX)
         spec.assume_first(~v.alive | (sum(c.valid & (c.qpn == q) for c in copies) == v.cached))
-        row = w.rows[q]
-        spec.assume_first(~v.alive | (row.count == v.left))
-        begun.append(~v.alive | (row.begins == v.begins) & (~v.begins | (row.first == v.block)))
-        going_on += [~v.alive | Mux(errors[q] | v.begins, (following == dead(params)) == errors[q],
-                                    following == v.block),
+        spec.assume_first(~v.alive | (w.rows[q].count == v.left))
+        going_on += [~v.alive | (following == Mux(errors[q], dead(params), v.block)),
+                     ~v.alive | (v.block != dead(params)),
                      ~v.alive | (v.line != 0) | v.begins | ((v.left == 0) & (v.block == stray(params)))]
         its = found(m, params, dut, v.line, f"found{q}")      # one of several where extents overlap
         lying.append(~v.alive | v.begins | v.lies)
@@ -137,7 +134,6 @@ def start_at_rest(spec, m, w):
         ("a dead QP has no list", ended),
         ("no list is longer than it was linked", counted),
         ("a list goes on where its last node says, or is broken", going_on),
-        ("a list begins where a doorbell said that found none ahead", begun),
         ("what is kept is of a list that goes on", of_lists),
         ("what is kept is no more than was linked", lines),
         ("what is kept was read where its list goes on", places),

@@ -9,7 +9,7 @@ from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
 
 from weft.hdl import abi
-from weft.hdl.adamap.block import find, in_extent, line_of, split, stray
+from weft.hdl.adamap.block import dead, find, in_extent, line_of, split, stray
 from weft.hdl.adamap.control import ControlKind
 from weft.hdl.layouts import NODE
 
@@ -101,23 +101,28 @@ def driver(spec, m, w):
 
 
 def doorbells(spec, m, w):
-    """Of any life of any QP, or of none; the first node of which one tells may be said to lie anywhere."""
+    """Of any life of any QP, or of none; the first node of which one tells may be said to lie anywhere. What one means
+    is seen a cycle after it comes."""
     table, lives, params = w.table, w.lives, w.params
-    post, posted, more = spec.free(1, "post"), spec.free(2, "post_qpn"), spec.free(2, "post_more")
-    post_generation, posting = spec.free(2, "post_generation"), Signal()
+    coming, post, posted, more = spec.free(1, "post"), Signal(), Signal(2, name="posted"), Signal(2, name="post_more")
+    post_generation, posting = Signal(2, name="post_generation"), Signal()
     receiver = lives[posted[0]]
-    number, block = spec.free(params.block_bits + 1, "post_block"), Signal(params.block_bits)
-    m.d.comb += [table.post_stb.eq(post), table.post_qpn.eq(posted), table.post_generation.eq(post_generation),
-                 table.post_nodes.eq(more), table.post_block.eq(number),
-                 block.eq(Mux(number[params.block_bits:].any(), stray(params), number)),
+    number, block = Signal(params.block_bits + 1, name="post_block"), Signal(params.block_bits)
+    m.d.comb += [table.post_stb.eq(coming), table.post_qpn.eq(spec.free(2, "post_qpn")),
+                 table.post_generation.eq(spec.free(2, "post_generation")),
+                 table.post_nodes.eq(spec.free(2, "post_more")),
+                 table.post_block.eq(spec.free(params.block_bits + 1, "post_block"))]
+    m.d.sync += [post.eq(coming), posted.eq(table.post_qpn), post_generation.eq(table.post_generation),
+                 more.eq(table.post_nodes), number.eq(table.post_block)]
+    m.d.comb += [block.eq(Mux(number >= dead(params), stray(params), number)),
                  posting.eq(post & (posted < QPS) & (receiver.generation == post_generation)
                             & (receiver.state != abi.QpState.RESET.value))]
     spec.assume(~posting | (receiver.left + receiver.cached <= LINKED_MAX - 3))
     for q, v in enumerate(lives):
         with m.If(posting & (posted == q) & (v.left == 0)):
             m.d.sync += [v.begins.eq(1), v.block.eq(block)]
-    return SimpleNamespace(post=post, posted=posted, more=more, post_generation=post_generation, posting=posting,
-                           receiver=receiver)
+    return SimpleNamespace(coming=coming, post=post, posted=posted, more=more, post_generation=post_generation,
+                           posting=posting, receiver=receiver)
 
 
 def host(spec, m, w):

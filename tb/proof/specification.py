@@ -80,7 +80,7 @@ class Spec(wiring.Component):
     def inside(self, path, shape):
         """What a wire inside the block shows: ``path`` names it as in the waves, ``dut.fetches.valid``.
 
-        A word of a memory is ``dut.next_blocks[0]``.
+        A word of a memory is ``table.memory[0]``.
         """
         signal = Signal(shape, name=f"inside_{len(self.probes)}")
         self.probes.append(path)

@@ -23,35 +23,37 @@ class WaitQueueSpec(Spec):
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(preset("test").with_(qps=2, match_queue=PLACES))
-        self.free_members(dut, "item", "wake_qpn", "ask_qpn", "waiting_qpn", "count_qpn")
+        self.free_members(dut, "item", "qpn_next", "wake_qpn", "ask_qpn", "waiting_qpn", "count_qpn")
         header = data.StructLayout({"valid": 1, "qpn": 1, "awake": 1, "busy": 1, "number": NUMBER_BITS,
                                     "before": PLACES})
         places = Array(Signal(header, name=f"place{k}") for k in range(PLACES))     # before: who came before this one
-        number, new = self.free(NUMBER_BITS, "number"), self.free(1, "qpn")
+        number, new = self.free(NUMBER_BITS, "number"), Signal(1, name="new")
         where = self.inside("dut.free_place", range(PLACES))
         wakes, asks, waits, counted = (self.free(1, name) for name in ("wakes", "asks", "waits", "counted"))
-        m.d.comb += [dut.item.qpn.eq(new), dut.item.rsn.eq(number),
+        m.d.sync += new.eq(dut.qpn_next)
+        m.d.comb += [dut.qpn_next.eq(self.free(1, "qpn")), dut.item.qpn.eq(new), dut.item.rsn.eq(number),
                      dut.wake_qpn.eq(wakes), dut.ask_qpn.eq(asks), dut.waiting_qpn[0].eq(waits),
                      dut.count_qpn.eq(counted)]
-        valid = Cat(p.valid for p in places)
+        valid, place = Cat(p.valid for p in places), Signal(range(PLACES))
+        m.d.sync += place.eq(dut.place_next)
         self.assume(dut.insert_en + dut.remove_en + dut.put_back_en <= 1)
         self.assume(~dut.insert_en | ~valid.all())
-        self.assume(~(dut.remove_en | dut.put_back_en) | (places[dut.place].valid & places[dut.place].busy))
-        self.assume(~dut.put_back_en | (places[dut.place].qpn == new))
+        self.assume(~(dut.remove_en | dut.put_back_en) | (places[place].valid & places[place].busy))
+        self.assume(~dut.put_back_en | (places[place].qpn == new))
         self.assume(~(dut.ask_en & dut.ask_queued) | (
-            places[dut.ask_place].valid & ~(dut.remove_en & (dut.place == dut.ask_place))))
+            places[dut.ask_place].valid & ~(dut.remove_en & (place == dut.ask_place))))
         # The header asked for; it is no more once it was removed.
         asked = Signal(data.StructLayout({"valid": 1, "qpn": 1, "queued": 1, "place": range(PLACES)}))
         with m.If(dut.ask_en):
             m.d.sync += [asked.valid.eq(1), asked.qpn.eq(asks), asked.queued.eq(dut.ask_queued),
                          asked.place.eq(dut.ask_place)]
-        with m.Elif(dut.remove_en & asked.queued & (dut.place == asked.place)):
+        with m.Elif(dut.remove_en & asked.queued & (place == asked.place)):
             m.d.sync += asked.valid.eq(0)
         self.assume(~dut.pick_en | dut.offered)
 
         may = [p.valid & p.awake & ~p.busy for p in places]
         mates = [p.valid & (p.qpn == new) for p in places]
-        best, slept, again = Signal(range(PLACES)), places[dut.place].qpn, Signal(PLACES)
+        best, slept, again = Signal(range(PLACES)), places[place].qpn, Signal(PLACES)
         for k, p in enumerate(places):
             with m.If(may[k] & ~(p.before & Cat(may)).any()):
                 m.d.comb += best.eq(k)
@@ -61,19 +63,19 @@ class WaitQueueSpec(Spec):
                                             Cat(e & q.awake for e, q in zip(mates, places, strict=True)).any(),
                                             dut.insert_awake) | (dut.wake_stb & (wakes == new))),
                              again[k].eq(0)]
-            with m.Elif(dut.remove_en & (dut.place == k)):
+            with m.Elif(dut.remove_en & (place == k)):
                 m.d.sync += p.valid.eq(0)
             with m.Else():
                 with m.If(dut.put_back_en & dut.sleep & (p.qpn == slept)):
                     m.d.sync += p.awake.eq(0)
                 with m.If(dut.wake_stb & (p.qpn == wakes)):
                     m.d.sync += p.awake.eq(1)
-                with m.If(dut.put_back_en & (dut.place == k)):
+                with m.If(dut.put_back_en & (place == k)):
                     m.d.sync += [p.busy.eq(0), again[k].eq(1)]
                 with m.If(dut.pick_en & (best == k)):
                     m.d.sync += p.busy.eq(1)
                 with m.If(dut.remove_en):
-                    m.d.sync += p.before.eq(p.before & ~(1 << dut.place))
+                    m.d.sync += p.before.eq(p.before & ~(1 << place))
         picked, expected, its = Signal(), Signal(range(PLACES)), Signal(NUMBER_BITS)
         m.d.sync += [picked.eq(dut.pick_en), expected.eq(best), its.eq(places[best].number)]
         before = Cat(p.valid & (p.qpn == asked.qpn) & (~asked.queued | places[asked.place].before.bit_select(k, 1))
@@ -82,16 +84,16 @@ class WaitQueueSpec(Spec):
         m.d.sync += [count.eq(sum(p.valid & (p.qpn == counted) for p in places)), counting.eq(dut.count_en)]
 
         together = {"kind": "together", "seconds": 300}
-        self.check("the headers lie in the order in which they came", self._kept(places), **together)
+        self.check("the headers lie in the order in which they came", self._kept(places, place, new, asked), **together)
         self.check("a new header gets a free place", ~dut.insert_en | ~places[where].valid, **together)
         self.check("the oldest header that is awake is picked", ~picked | (dut.picked_place == expected), **together)
         self.check("the header picked is the one that lies there", ~picked | (dut.picked.rsn == its), **together)
         self.check("a header is offered as long as one may be tried", dut.offered == Cat(may).any(), **together)
-        older, used = self.inside("dut.older_ones", PLACES), self.inside("dut.used", range(PLACES + 1))
+        older, used = self.inside("dut.older_ones.o", PLACES), self.inside("dut.used", range(PLACES + 1))
         remembered = Cat(older[k] == (before.bit_select(e.place, 1) & (k < used)) for k, e in enumerate(self._line()))
         self.check("the older headers of the QP are remembered", ~asked.valid | remembered.all(), **together)
         comes = dut.insert_en & ~asked.queued & (new == asked.qpn)
-        goes = Cat(dut.remove_en & (dut.place == k) for k in range(PLACES))
+        goes = Cat(dut.remove_en & (place == k) for k in range(PLACES))
         self.check("an older header of the QP is known", ~asked.valid | (goes & asked.queued.replicate(PLACES)
                    & Cat(asked.place == k for k in range(PLACES))).any() | (
                        dut.older == ((before & ~goes).any() | comes)), **together)
@@ -111,15 +113,17 @@ class WaitQueueSpec(Spec):
         entry = data.StructLayout({"qpn": 1, "awake": 1, "busy": 1, "place": range(PLACES)})
         return [self.inside(f"dut.line{k}", entry) for k in range(PLACES)]
 
-    def _kept(self, places):
+    def _kept(self, places, place, new, asked):
         """How the queue keeps the headers: in a line, oldest first, then the free places; what came with them apart."""
         line, used = self._line(), self.inside("dut.used", range(PLACES + 1))
         items = [self.inside(f"dut.items[{k}]", MatchItem) for k in range(PLACES)]
-        there, ready = (self.inside(f"dut.{name}", PLACES) for name in ("there", "ready"))
-        sane = [used <= PLACES]
+        there, ready, here = (self.inside(f"dut.{name}", PLACES) for name in ("there", "ready", "here"))
+        sane = [used <= PLACES, self.inside("dut.place", range(PLACES)) == place,
+                ~asked.valid | (self.inside("dut.newer.o", 1) == (~asked.queued & (new == asked.qpn)))]
         for k, e in enumerate(line):
             p, taken = places[e.place], k < used
-            sane += [taken == p.valid, there[k] == taken, ready[k] == (taken & e.awake & ~e.busy),
+            sane += [taken == p.valid, there[k] == taken, here[k] == (e.place == place),
+                     ready[k] == (taken & e.awake & ~e.busy),
                      ~taken | ((e.qpn == p.qpn) & (e.awake == p.awake) & (e.busy == p.busy))]
             for f in line[:k]:
                 q = places[f.place]
@@ -136,7 +140,7 @@ BROKEN = [
     Broken(WaitQueueSpec, "the headers lie in the order in which they came",
            ("Mux(mates.any(), mates_awake, self.insert_awake)", "Mux(mates.any(), 1, self.insert_awake)")),
     Broken(WaitQueueSpec, "a new header gets a free place",
-           ("m.d.sync += line[n - 1].place.eq(self.place)", "m.d.sync += line[n - 1].place.eq(0)")),
+           ("m.d.sync += line[n - 1].place.eq(place)", "m.d.sync += line[n - 1].place.eq(0)")),
     Broken(WaitQueueSpec, "the oldest header that is awake is picked",
            ("choose(picks, places)", "choose(reversed(picks), places)")),
     Broken(WaitQueueSpec, "the header picked is the one that lies there",
@@ -149,5 +153,7 @@ BROKEN = [
            ("there[k] & (e.qpn == qpn[:width])", "there[k] & e.awake & (e.qpn == qpn[:width])")),
     Broken(WaitQueueSpec, "headers are counted",
            ("t & (e.qpn == self.count_qpn)", "(e.qpn == self.count_qpn)")),
+    Broken(WaitQueueSpec, "an older header of the QP is known",
+           ("newer.late_en.eq(self.ask_en)", "newer.late_en.eq(0)")),
     Broken(WaitQueueSpec, "empty means that none waits", ("self.empty.eq(~there[0])", "self.empty.eq(~picking)")),
 ]

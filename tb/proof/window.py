@@ -20,10 +20,10 @@ FURTHEST = 1 << 23      # how far a packet may be ahead
 FORGOTTEN = 0b01        # highest bits of a distance: so far ahead of the base that it was passed a lap ago, if ever
 NAMED = named(
     Window, "next_full, next_control, control_taken = Signal(), Signal(), Signal()",
-    "row, row_index, row_known = Signal(row_shape), Signal(index_width), Signal()",
+    "row_index, row_known = Signal(index_width), Signal()",
     "request, control = Signal(JudgeRequest), Signal()",
     "distance, own = Signal(24), Signal(24)", "slides = Signal()",
-    "verdict, mark, slide, insert = Signal(Verdict), Signal(bits), Signal(24), Signal()",
+    "verdict, mark, insert = Signal(Verdict), Signal(bits), Signal()",
     "psn, position, seal = Signal(32), Signal(range(bits)), Signal()")
 TOGETHER = {"kind": "induction", "seconds": 300}
 
@@ -129,17 +129,18 @@ class WindowSpec(Spec):
         self.cover("a hole turns out late", hole & own & this & (verdict == Verdict.LATE))
         self.cover("received before, then passed", received & own & passed & (offset == 2))
         self.cover("more than a step is slid over, received and not", covers & (run.p.length > 8) & Cat(
-            self.inside("dut.row_q", row_bits)[32:32 + BITS]).any())
+            self.inside("dut.current.o", row_bits)[32:32 + BITS]).any())
 
     def _kept(self, m, w):
         """What is kept of the QP's row, in memory and on its way, and of the packet that is judged."""
         row_shape = data.StructLayout({"base": 32, "bitmap": BITS, "holes": HOLES_BITS, "owed": 1})
-        shapes = {"next_full_q": 1, "next_request": JudgeRequest, "request_q": JudgeRequest, "row_q": row_shape,
+        shapes = {"next_full_q": 1, "next_request": JudgeRequest, "request_q": JudgeRequest,
                   "row_index_q": 1, "row_known_q": 1, "fetched": row_shape, "verdict_q": Verdict,
-                  "mark_q": BITS, "slide_q": 24, "insert_q": 1, "psn_q": 32, "position_q": range(BITS), "seal_q": 1,
+                  "mark_q": BITS, "insert_q": 1, "psn_q": 32, "position_q": range(BITS), "seal_q": 1,
                   "slides_q": 1, "distance_q": 24, "limited": STEP, "active": 1, "fsm_state": 2}
         d = SimpleNamespace(**{name.removesuffix("_q"): self.inside(f"dut.{name}", shape)
-                               for name, shape in shapes.items()})
+                               for name, shape in shapes.items()},
+                            row=self.inside("dut.current.o", row_shape), slide=self.inside("dut.sliding.o", 24))
         mem, row, state = w.rows[w.qpn], d.row, d.fsm_state
         current, sliding = Signal(), Signal()
         m.d.comb += [current.eq(d.row_known & (d.row_index == w.qpn)), sliding.eq(current & (state == SLIDE)),

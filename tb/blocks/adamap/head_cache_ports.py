@@ -6,7 +6,8 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from weft.hdl import abi
 from weft.hdl.adamap.compared import REACH
-from weft.hdl.adamap.head_cache import CachedNode, Pending, Record
+from weft.hdl.adamap.head_cache import CachedNode, Pending, cached_record
+from weft.hdl.params import preset
 from weft.model.functional.head_cache import HeadCache, State
 from weft.model.functional.node import Node
 from weft.tb.flow.payload import pack, unpack
@@ -90,6 +91,7 @@ class HeadCachePorts:
         for side, index in (("match", c.read), ("retire", c.retire_read)):
             getattr(dut, f"{side}__read_en").value = index is not None
             getattr(dut, f"{side}__read_index").value = index or 0
+        dut.retire__count.value = 0 if c.retire_read is None else entries[c.retire_read].node.count
         dut.match__mark_en.value, dut.match__mark_bitmap.value = c.mark is not None, 0
         if c.mark is not None:
             index, bit = c.mark
@@ -163,12 +165,11 @@ class HeadCachePorts:
         if head is None:
             return False, False
         node, reach = self.model.entries[head].node, self.reach
-        slot, past = ((a - b) % (1 << 24) for a, b in (
-            (self.looked[2], node.rsn), (reach["passed_rsn"], node.next_rsn)))
+        slot, past = ((rsn - node.rsn) % (1 << 24) for rsn in (self.looked[2], reach["passed_rsn"]))
         behind = slot >> 23
         if not reach["is_header"]:
             return behind, reach["any_head"] or slot == 0
-        return behind, not behind and not past >> 23 and (slot >> 22 == 1 or not reach["far"])
+        return behind, not behind and not past >> 23 and past >= node.count
 
     def _end(self, qpn):
         """RSN behind a list, or None if no node of it is cached."""
@@ -177,9 +178,8 @@ class HeadCachePorts:
 
     def _same_record(self, port, index):
         node = self.model.entries[index].node
-        want = {"qpn": node.qpn, "generation": node.generation, "rsn": node.rsn, "count": node.count,
-                "end": node.next_rsn}
-        got = vars(unpack(Record, int(getattr(self.dut, port).value)))
+        want = {"qpn": node.qpn, "generation": node.generation, "rsn": node.rsn, "count": node.count}
+        got = vars(unpack(RECORD, int(getattr(self.dut, port).value)))
         assert got == want, f"cycle {self.now}: {port} is {got}, expected {want}"
 
     def _announce(self, c):
@@ -216,4 +216,5 @@ class HeadCachePorts:
             model.fill(c.fill, c.offer, c.line)
 
 
+RECORD = cached_record(preset("test"))
 SHAPES = {"pending": Pending, "node": CachedNode}

@@ -52,7 +52,7 @@ class Traffic:
         near = rng.choice(list(model.nodes(qpn).values()) or [None])
         reach = {"passed_rsn": (near.next_rsn + rng.choice([0, -1, 1, rng.getrandbits(24)]) if near
                                 else rng.getrandbits(24)) % (1 << 24),
-                 "far": rng.randrange(2), "is_header": int(rng.random() < 0.8), "any_head": rng.randrange(2)}
+                 "is_header": int(rng.random() < 0.8), "any_head": rng.randrange(2)}
         c = Cycle(
             qpn=qpn, reach=reach, generation=(self.generation[qpn] - (rng.random() < 0.1)) % 256,
             rsn=(near.rsn + rng.randint(-1, near.count) if near else offer.rsn) % (1 << 24),

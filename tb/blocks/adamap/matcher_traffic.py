@@ -18,8 +18,8 @@ from weft.tb.blocks.adamap.with_head_cache import WithHeadCache
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import bench_seed
 
-QPS = 4
-PARAMS = preset("test").with_(qps=QPS, cache_entries=4, prefetch_depth_max=4, match_queue=16, knit_extents=2,
+QPS = 4     # at a time; every QPN is one of the card's: neither matcher nor cache keeps anything per QP
+PARAMS = preset("test").with_(qps=1 << 24, cache_entries=4, prefetch_depth_max=4, match_queue=16, knit_extents=2,
                               block_bits=9, unmatched_lists=3)
 EXTENTS = (0x1000, (1 << 58) - 5000)
 

@@ -6,7 +6,7 @@ from itertools import takewhile
 from cocotb.triggers import RisingEdge
 
 from weft.hdl.adamap.control import ControlKind, ControlOp
-from weft.hdl.adamap.head_cache import Record
+from weft.hdl.adamap.head_cache import cached_record
 from weft.hdl.layouts import QpRef
 from weft.tb.blocks.adamap.head_cache_traffic import LISTED
 from weft.tb.flow.payload import pack, unpack
@@ -160,7 +160,7 @@ class BenchPrefetch:
             dut.fill__peek_index.value = one.cached[-1][0]
             await self.edge
             assert int(dut.granted.value) and int(dut.fill__peek_valid.value) and int(dut.fill__peek_last.value)
-            assert unpack(Record, int(dut.fill__peek.value)).qpn == one.qpn
+            assert unpack(cached_record(self.lists.params), int(dut.fill__peek.value)).qpn == one.qpn
             if not int(dut.fill__peek_touched.value):
                 dut.fill__release_index.value, *fetched = one.cached.pop()
                 await self._strobe("fill__release_en")

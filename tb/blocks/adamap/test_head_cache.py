@@ -53,7 +53,7 @@ async def a_lookup_two_reads_a_mark_or_a_retirement_in_every_cycle(dut):
         return Node(1, 7, 1000 * k, len(holes) * k, abi.Encoding.LIST, tuple(holes))
 
     def cycle(k, **asks):
-        reach = {"passed_rsn": k, "far": 0, "is_header": 1, "any_head": 0}
+        reach = {"passed_rsn": k, "is_header": 1, "any_head": 0}
         return ports.cycle(Cycle(qpn=1, generation=7, rsn=k, reach=reach, **{"offer": node(0), "listed": 1, **asks}))
 
     for k in range(nodes):

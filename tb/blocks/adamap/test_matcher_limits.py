@@ -168,7 +168,7 @@ async def demand_beside_a_retirement_is_not_lost(dut):
 
 @cocotb.test(timeout_time=80, timeout_unit="us")
 async def qpns_are_handed_on_whole(dut):
-    """Their low bits say which row is theirs; what asks, orders and reports names all their bits."""
+    """The row that is read, what asks, orders and reports name all their bits."""
     bench = await Bench.start(dut)
     seen = bench.seen
     for _ in range(8):
