@@ -27,6 +27,8 @@ FIRST_PORT, LIMIT_S = 18600, 3600
 SERVER_IP = str(IPv4Address(IP + 1))      # of host b's card
 REPORT = BUILD_ROOT / "reports/programs.json"
 PASSED, FAILED, MISSING, TOO_LONG = "passed", "failed", "missing", "too long"
+# perftest times a sleep to learn how fast the processor counts, and fails where other processes disturb that.
+UNTIMED, RUNS_MAX = "Correlation coefficient r^2", 5
 
 
 def verdict(*ends):
@@ -37,9 +39,17 @@ def verdict(*ends):
 
 
 def one(session, program, port, limit_s=LIMIT_S):
-    """(status, figure, output) of a program."""
+    """(status, figure, output) of a program; one that could not learn its own clock is run again."""
     if not program.there:
         return MISSING, None, ""
+    for _ in range(RUNS_MAX):
+        status, figure, output = _once(session, program, port, limit_s)
+        if status != FAILED or UNTIMED not in output:
+            break
+    return status, figure, output
+
+
+def _once(session, program, port, limit_s):
     if not program.pair:
         ends = [session.run("a", *program.command(), limit_s=limit_s)]
     else:

@@ -11,8 +11,8 @@ import pytest
 from weft.tb.flow.system import tools_expected
 from weft.tb.serve import listening
 from weft.tb.serve.programs import TABLE, missing_packages
-from weft.tb.serve.run import PASSED, one
-from weft.tb.serve.session import LOOK_S, ended, serving
+from weft.tb.serve.run import FAILED, PASSED, RUNS_MAX, UNTIMED, one
+from weft.tb.serve.session import LOOK_S, Ended, ended, serving
 from weft.tb.serve.test_simulated_time import perftest
 
 PORT, TALKS_BYTES, LIMIT_S = 23600, 1 << 18, 60
@@ -51,6 +51,26 @@ def test_programs_end_whose_daemon_does(library, tmp_path, options):
         session.end()
         ends = [ended(program, LIMIT_S) for program in (client, server)]
         assert all(end.status for end in ends), ends
+
+
+@pytest.mark.parametrize(("ends", "status", "runs"), [
+    ([f"{UNTIMED}: 0.7 < 0.9", f"{UNTIMED}: 0.8 < 0.9", None], PASSED, 3),
+    ([f"{UNTIMED}: 0.7 < 0.9"] * RUNS_MAX, FAILED, RUNS_MAX),
+    (["Couldn't create QP"], FAILED, 1)])
+def test_a_program_that_cannot_learn_its_clock_runs_again(monkeypatch, ends, status, runs):
+    """Nothing else is tried twice; ``ends``: what each run complains of."""
+    class Disturbed:
+        ran = 0
+
+        def run_pair(self, *_commands, **_options):
+            complaint = ends[self.ran]
+            self.ran += 1
+            return Ended(0, ""), Ended(int(complaint is not None), complaint or "2 1000 0.5 0.6 0.5 0.5 0.1 0.5 0.6\n")
+
+    program, session = perftest("ib_write_lat"), Disturbed()
+    monkeypatch.setattr(type(program), "there", True)
+    monkeypatch.setattr(type(program), "read", lambda self, output: 0.5)
+    assert one(session, program, PORT)[0] == status and session.ran == runs
 
 
 @pytest.mark.parametrize("number", range(len(CHOSEN)), ids=[text.replace(" ", "") for text in CHOSEN])
