@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..counting import count_outputs
 from ..layouts import FRAME_LENGTH_WIDTH, TICKET_WIDTH, Beat, DmaRequest, RawFrame
-from ..stream import Fifo
+from ..stream import Fifo, ReadyRegister
 from .judge import Action, Placement
 
 AHEAD = 4       # packets whose requests may run ahead of their payload
@@ -22,8 +22,8 @@ class _Move(data.Struct):
 class Place(wiring.Component):
     """Moves payload, one beat per cycle without bubbles between packets; a packet without payload takes a cycle.
 
-    The requests of a packet (one per segment, one group) or its :class:`RawFrame` are accepted before its payload is
-    offered; they run ahead by up to ``AHEAD`` packets. Stalls as the taker does.
+    The requests of a packet (one per segment, one group) or its :class:`RawFrame` are offered before its payload is;
+    they run ahead by up to ``AHEAD`` packets. Stalls as the taker does.
 
     Members
     -------
@@ -68,15 +68,16 @@ class Place(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.asked = asked = Fifo(_Move, AHEAD)
+        request = stream.Signature(DmaRequest).create()
 
         # Requests: a packet goes on to `asked` when its last request was accepted.
         second = Signal()       # the first segment's request was accepted
         two = self.i.p.segment1.length != 0
         accepted = Signal()
         m.d.comb += [
-            self.o_request.p.last.eq(~two | second),
-            self.o_request.p.address.eq(Mux(second, self.i.p.segment1.address, self.i.p.segment0.address)),
-            self.o_request.p.length.eq(Mux(second, self.i.p.segment1.length, self.i.p.segment0.length)),
+            request.p.last.eq(~two | second),
+            request.p.address.eq(Mux(second, self.i.p.segment1.address, self.i.p.segment0.address)),
+            request.p.length.eq(Mux(second, self.i.p.segment1.length, self.i.p.segment0.length)),
             self.o_raw_info.p.length.eq(self.i.p.length),
             self.o_raw_info.p.roce.eq(self.i.p.roce),
             self.o_raw_info.p.host.eq(self.i.p.host),
@@ -84,11 +85,13 @@ class Place(wiring.Component):
         settled = Signal()      # the requests are out, only `asked` was full
         with m.Switch(self.i.p.action):
             with m.Case(Action.WRITE):
-                m.d.comb += self.o_request.valid.eq(self.i.valid & ~settled)
-                m.d.comb += accepted.eq(self.o_request.ready & self.o_request.p.last)
+                m.d.comb += request.valid.eq(self.i.valid & ~settled)
+                m.d.comb += accepted.eq(request.ready & request.p.last)
             with m.Case(Action.RAW):
-                m.d.comb += self.o_raw_info.valid.eq(self.i.valid & ~settled)
-                m.d.comb += accepted.eq(self.o_raw_info.ready)
+                # Its taker asks to write, too, and gets the data behind that of earlier packets: their requests go
+                # first, or the write engine would wait for it for ever.
+                m.d.comb += self.o_raw_info.valid.eq(self.i.valid & ~settled & request.ready)
+                m.d.comb += accepted.eq(self.o_raw_info.ready & request.ready)
             with m.Default():
                 m.d.comb += accepted.eq(1)
         m.d.comb += [
@@ -103,8 +106,13 @@ class Place(wiring.Component):
             m.d.sync += [settled.eq(0), second.eq(0)]
         with m.Elif(self.i.valid):
             m.d.sync += settled.eq(settled | accepted)
-            with m.If(self.o_request.valid & self.o_request.ready & two):
+            with m.If(request.valid & request.ready & two):
                 m.d.sync += second.eq(1)
+
+        # Whoever judges packets does not wait within a cycle for the choice among all that write.
+        m.submodules.request = to_write = ReadyRegister(DmaRequest)
+        wiring.connect(m, to_write.o, wiring.flipped(self.o_request))
+        wiring.connect(m, request, to_write.i)
 
         # Payload
         move = asked.o.p

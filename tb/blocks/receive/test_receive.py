@@ -128,6 +128,8 @@ class Room:
             for k, reasons in enumerate(self.refused):
                 if int(getattr(dut, f"refuse__{k}__stb").value):
                     reasons.append(Reason(int(getattr(dut, f"refuse__{k}__reason").value)))
+            assert not int(dut.o_request__valid.value) or not int(dut.o_raw_info__valid.value), \
+                "a frame is offered before the requests of earlier packets are taken"
             ticket = int(dut.placed_ticket.value)
             if ticket != last:
                 assert ticket == (last + 1) % 256
