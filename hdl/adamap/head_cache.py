@@ -12,6 +12,7 @@ from ..params import CardParams
 from .compared import REACH, WHOSE, Compared, Comparison
 from .follows import Follows
 from .index_of import BitOf, IndexOf
+from .standing import Standing
 
 COUNT_WIDTH = 9         # of the holes of one node
 ENCODING_WIDTH = 2      # of the encodings there are
@@ -36,13 +37,12 @@ class Pending(data.Struct):
 
 
 def cached_tag(params):
-    """What the lookup compares of an entry, and what changes.
+    """What the lookup compares of an entry, and what changes, beside whether it holds a node and a list's first one.
 
-    ``head``: the first node of its list. ``linked``: the next one of its list is cached. ``touched``: a hole of it was
-    filled. ``done``: all were.
+    ``linked``: the next one of its list is cached. ``touched``: a hole of it was filled. ``done``: all were.
     """
     return data.StructLayout({
-        "valid": 1, "reserved": 1, "head": 1, "linked": 1, "touched": 1, "done": 1,
+        "reserved": 1, "linked": 1, "touched": 1, "done": 1,
         "qpn": params.qpn_width, "generation": 8, "rsn": 24, "count": COUNT_WIDTH,
     })
 
@@ -160,39 +160,43 @@ class HeadCache(wiring.Component):
         m = Module()
         n = self.params.cache_entries
         match, fill, node = self.match, self.fill, self.fill.fill_node
-        tag_shape = cached_tag(self.params)
-        tags = [Signal(tag_shape, name=f"tag{k}") for k in range(n)]
-        filled, released, gone, became, linked = (
-            Signal(n, name=name) for name in ("filled", "released", "gone", "became", "was_linked"))
-        m.d.comb += [filled.eq(one_hot(fill.fill_en, fill.fill_index, n)), linked.eq(Cat(tag.linked for tag in tags))]
+        tags = [Signal(cached_tag(self.params), name=f"tag{k}") for k in range(n)]
+        filled, released, linked, free = (Signal(n, name=name) for name in ("filled", "released", "was_linked", "free"))
+        m.submodules.standing = standing = Standing(n)
+        valid, head = standing.valid, standing.head
+        m.d.comb += [filled.eq(one_hot(fill.fill_en, fill.fill_index, n)), linked.eq(Cat(tag.linked for tag in tags)),
+                     released.eq(one_hot(fill.release_en, fill.release_index, n)),
+                     free.eq(~valid & ~Cat(tag.reserved for tag in tags))]
         self._memories(m, tags)
         record = self._records(m, n)
-        heads = self._look_up(m, tags, filled, record)
-        ripe = self._ripe(m, tags, record)
-        last, goes_on = self._end(m, tags, record)
+        heads = self._look_up(m, tags, valid, head, filled, record)
+        ripe = self._ripe(m, tags, head, record)
+        last, goes_on = self._end(m, tags, valid, record)
         successor, predecessor = self._links(m, n, last, goes_on)
 
+        left = Signal()         # the last node of the list leaves just now
         after_head, after_ripe = successor(match.head_index), successor(match.ripe_index)
         m.submodules.next_one = follows = Follows(len(match.index))
         m.d.comb += [
             follows.any.eq((heads & linked).any()), follows.after.eq(after_head), follows.index.eq(match.index),
             match.next.eq(follows.o),
-            became.eq(one_hot(match.retire_head & (heads & linked).any(), after_head, n)
-                      | one_hot(match.retire_ripe & (ripe & linked).any(), after_ripe, n)),
-            released.eq(one_hot(fill.release_en, fill.release_index, n)),
-            gone.eq((heads & match.retire_head.replicate(n)) | (ripe & match.retire_ripe.replicate(n)) | released
-                    | Cat(match.flush_en & self._same(tag.qpn, match.flush_qpn) for tag in tags)),
+            standing.head_en.eq(match.retire_head), standing.heads.eq(heads),
+            standing.after_head.eq(one_hot((heads & linked).any(), after_head, n)),
+            standing.ripe_en.eq(match.retire_ripe), standing.ripe.eq(ripe),
+            standing.after_ripe.eq(one_hot((ripe & linked).any(), after_ripe, n)),
+            standing.flush_en.eq(match.flush_en),
+            standing.flushed.eq(Cat(self._same(tag.qpn, match.flush_qpn) for tag in tags)),
+            standing.released.eq(released), standing.filled.eq(filled), standing.begins.eq(~goes_on | left),
         ]
-        free = Signal(n)
         m.submodules.any_free = any_free = BitOf(n)
-        m.d.comb += [free.eq(Cat(~tag.valid & ~tag.reserved for tag in tags)), fill.free_index.eq(first(free)),
+        m.d.comb += [fill.free_index.eq(first(free)),
                      any_free.i.eq(free), any_free.among.eq(free), any_free.bits.eq(free), fill.free.eq(any_free.o)]
-        peek, left = Signal(tag_shape), Signal()      # `left`: the last node of the list leaves just now
-        unlinks = fill.release_en & (fill.release_index == fill.peek_index) & peek.valid & ~peek.head
+        unlinks = (fill.release_en & (fill.release_index == fill.peek_index) & fill.peek_valid
+                   & ~Array(head)[fill.peek_index])
         unlinked = one_hot(unlinks, predecessor, n)
         m.d.comb += [
-            peek.eq(Array(tag.as_value() for tag in tags)[fill.peek_index]),
-            fill.peek_valid.eq(peek.valid), fill.peek_touched.eq(peek.touched), fill.peek_last.eq(~peek.linked),
+            fill.peek_valid.eq(Array(valid)[fill.peek_index]), fill.peek_last.eq(~Array(linked)[fill.peek_index]),
+            fill.peek_touched.eq(Array(tag.touched for tag in tags)[fill.peek_index]),
             left.eq((match.retire_head & (match.head_index == last))
                     | (match.retire_ripe & (match.ripe_index == last))),
         ]
@@ -203,20 +207,16 @@ class HeadCache(wiring.Component):
                 m.d.sync += tag.reserved.eq(0)
             with m.If(match.mark_en & (match.mark_index == k)):
                 m.d.sync += [tag.touched.eq(1), tag.done.eq(match.mark.left == 0)]
-            with m.If(became[k]):
-                m.d.sync += tag.head.eq(1)
             with m.If(fill.fill_en & goes_on & (last == k)):
                 m.d.sync += tag.linked.eq(1)
             with m.If(unlinked[k]):
                 m.d.sync += tag.linked.eq(0)
-            with m.If(gone[k]):
-                m.d.sync += [tag.valid.eq(0), tag.head.eq(0)]
             with m.If(filled[k]):
-                m.d.sync += tag.eq(tag_shape.const({"valid": 1}))
-                m.d.sync += [tag.head.eq(~goes_on | left), tag.qpn.eq(node.qpn), tag.generation.eq(node.generation),
+                m.d.sync += tag.eq(0)
+                m.d.sync += [tag.qpn.eq(node.qpn), tag.generation.eq(node.generation),
                              tag.rsn.eq(node.rsn), tag.count.eq(node.count)]
         spares = Signal(n)
-        m.d.comb += spares.eq(Cat(tag.valid & ~(tag.head | tag.linked | tag.touched) for tag in tags))
+        m.d.comb += spares.eq(valid & ~head & Cat(~(tag.linked | tag.touched) for tag in tags))
         m.d.sync += [fill.free_count.eq(total(free)), fill.spare.eq(spares.any()), fill.spare_index.eq(first(spares))]
         m.d.comb += self.idle.eq(~Cat(tag.reserved for tag in tags).any())
         return m
@@ -247,12 +247,12 @@ class HeadCache(wiring.Component):
         m.d.comb += port.addr.eq(index)
         return port.data
 
-    def _look_up(self, m, tags, filled, record):
+    def _look_up(self, m, tags, valid, head, filled, record):
         """Compare all tags with a header; a cycle later show what is there of its list. The list's head, one-hot."""
         match, node, n = self.match, self.fill.fill_node, len(tags)
         asked, looked = Signal(WHOSE, name="asked"), Signal(WHOSE, name="looked")
         reaching = Signal(REACH)
-        m.submodules.head, m.submodules.hit = head, hit = IndexOf(n), IndexOf(n)
+        m.submodules.head, m.submodules.hit = own_head, hit = IndexOf(n), IndexOf(n)
         own, inside, behind, passed, heads = (
             Signal(n, name=name) for name in ("own", "inside", "behind", "passed", "heads"))
 
@@ -278,22 +278,21 @@ class HeadCache(wiring.Component):
             ]
         for name, bits, o in (("head_behind", behind, match.behind), ("head_passed", passed, match.passed)):
             m.submodules[name] = says = BitOf(n)
-            m.d.comb += [says.i.eq(own), says.among.eq(Cat(tag.head for tag in tags)), says.bits.eq(bits), o.eq(says.o)]
+            m.d.comb += [says.i.eq(own), says.among.eq(head), says.bits.eq(bits), o.eq(says.o)]
         m.d.comb += [
-            heads.eq(own & Cat(tag.head for tag in tags)),
-            head.i.eq(own), head.among.eq(Cat(tag.head for tag in tags)),
-            match.head.eq(head.found), match.head_index.eq(head.index),
+            heads.eq(own & head),
+            own_head.i.eq(own), own_head.among.eq(head),
+            match.head.eq(own_head.found), match.head_index.eq(own_head.index),
             match.head_node.eq(record(match.head_index)),
-            hit.i.eq(inside), hit.among.eq(Cat(tag.valid for tag in tags)),
+            hit.i.eq(inside), hit.among.eq(valid),
             match.hit.eq(hit.found), match.index.eq(hit.index),
         ]
-        m.d.sync += match.cached.eq(total(own & Cat(tag.valid for tag in tags)))
+        m.d.sync += match.cached.eq(total(own & valid))
         return heads
 
-    def _ripe(self, m, tags, record):
+    def _ripe(self, m, tags, heads, record):
         """Pick a head that is done; one-hot."""
         match, n = self.match, len(tags)
-        heads = Cat(tag.head for tag in tags)
         ripe, shown, picked = Signal(n), Signal(n), Signal(n, name="ripe_picked")
         m.submodules.ripening = ripening = BitOf(n)
         m.submodules.still = still = BitOf(n)       # it may have left in the cycle in which it was picked
@@ -307,17 +306,17 @@ class HeadCache(wiring.Component):
                      match.ripe_index.eq(first(ripe))]
         return shown
 
-    def _end(self, m, tags, record):
+    def _end(self, m, tags, valid, record):
         """The entry with which the list spoken of ends, and whether it is there."""
         fill, n = self.fill, len(tags)
         listed, ends = Signal(n, name="listed"), Signal(n, name="ends")
         end, ended = Signal(index_width(self.params), name="end"), Signal(name="ended")
-        m.d.comb += ends.eq(listed & Cat(tag.valid & ~tag.linked for tag in tags))
-        m.d.sync += [listed.eq(Cat(tag.valid & self._same(tag.qpn, fill.qpn) for tag in tags)),
+        m.d.comb += ends.eq(listed & valid & ~Cat(tag.linked for tag in tags))
+        m.d.sync += [listed.eq(valid & Cat(self._same(tag.qpn, fill.qpn) for tag in tags)),
                      fill.cached.eq(total(listed)), end.eq(encoded(ends)), ended.eq(ends.any())]
         last = record(end)
         m.d.comb += fill.follows.eq(~ended | sums_to(last.rsn, last.count, fill.fill_node.rsn))
-        return end, ended & Array(tag.valid for tag in tags)[end]
+        return end, ended & Array(valid)[end]
 
     def _links(self, m, n, last, goes_on):
         """Reads which entry comes after another one; and the entry before the one that is peeked at."""

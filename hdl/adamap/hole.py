@@ -11,6 +11,34 @@ from ..logic import up_to
 from .head_cache import COUNT_WIDTH, CachedNode
 
 
+class Matches(wiring.Component):
+    """Puts together what the hole checks of all encodings say. Combinational.
+
+    A block of its own, as :class:`~weft.hdl.adamap.index_of.IndexOf` is: the mark waits for its answer.
+
+    Members
+    -------
+    equal, chosen : In(LIST_HOLES)
+        Holes of a LIST that are the PSN; the one in the slot.
+    inside, prefix, wanted : In, arrays of In
+        Runs that have the PSN, how many holes come before each, and how many should for this slot.
+    in_bitmap : In(1)
+    o : Out(1)
+    """
+
+    def __init__(self):
+        count = In(COUNT_WIDTH).array(abi.RUNS_MAX)
+        super().__init__({"equal": In(abi.LIST_HOLES), "chosen": In(abi.LIST_HOLES),
+                          "inside": In(abi.RUNS_MAX), "prefix": count, "wanted": count, "in_bitmap": In(1), "o": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        in_runs = Cat(inside & (prefix == wanted)
+                      for inside, prefix, wanted in zip(self.inside, self.prefix, self.wanted, strict=True))
+        m.d.comb += self.o.eq((self.equal & self.chosen).any() | in_runs.any() | self.in_bitmap)
+        return m
+
+
 class HoleCheck(wiring.Component):
     """Compares PSN and slot with the hole there. Latency 1, one check per cycle.
 
@@ -38,30 +66,25 @@ class HoleCheck(wiring.Component):
         offset = Signal(32)
         m.d.comb += offset.eq(self.psn - node.base_psn)
 
-        in_list, in_runs, in_bitmap = Signal(), Signal(), Signal()
         is_list, is_runs, is_bitmap = (Signal(name=f"is_{e.name.lower()}") for e in abi.Encoding)
-        equal, chosen = Signal(abi.LIST_HOLES), Signal(abi.LIST_HOLES)
+        m.submodules.together = together = Matches()
+        m.d.comb += [kind.eq(node.encoding == encoding.value)
+                     for kind, encoding in zip((is_list, is_runs, is_bitmap), abi.Encoding, strict=True)]
+        m.d.comb += [self.bit.eq(Mux(is_bitmap, offset[:COUNT_WIDTH], slot)),
+                     self.matches.eq(together.o)]
         m.d.sync += [
-            equal.eq(Cat(node.body.word_select(k, abi.OFFSET_BITS) == offset for k in range(abi.LIST_HOLES))),
-            chosen.eq(Cat((slot == k) & is_list for k in range(abi.LIST_HOLES))),
+            together.equal.eq(Cat(node.body.word_select(k, abi.OFFSET_BITS) == offset for k in range(abi.LIST_HOLES))),
+            together.chosen.eq(Cat((slot == k) & is_list for k in range(abi.LIST_HOLES))),
+            together.in_bitmap.eq(is_bitmap & (offset < abi.NODE_BODY_BITS)),
         ]
-        m.d.comb += in_list.eq((equal & chosen).any())
 
         # Hole `into` of a run is number `behind + into` of the node: compared without that sum.
         runs = [node.body.word_select(k, 2 * abi.OFFSET_BITS) for k in range(abi.RUNS_MAX)]
         behind = up_to(m, (run[abi.OFFSET_BITS:][:COUNT_WIDTH] for run in runs), add, "behind")
-        hits = Signal(abi.RUNS_MAX)
         for k, (run, before) in enumerate(zip(runs, [Const(0), *behind], strict=False)):
             first, length = run[:abi.OFFSET_BITS], run[abi.OFFSET_BITS:]
-            into, inside = Signal(32, name=f"into{k}"), Signal(name=f"inside{k}")
-            prefix, wanted = Signal(COUNT_WIDTH, name=f"prefix{k}"), Signal(COUNT_WIDTH, name=f"wanted{k}")
-            m.d.comb += [into.eq(offset - first), hits[k].eq(inside & (prefix == wanted))]
-            m.d.sync += [prefix.eq(before), wanted.eq((slot + first[:COUNT_WIDTH]) - offset[:COUNT_WIDTH]),
-                         inside.eq((into < length) & is_runs)]
-        m.d.comb += [in_runs.eq(hits.any()), self.bit.eq(Mux(is_bitmap, offset[:COUNT_WIDTH], slot)),
-                     *[kind.eq(node.encoding == encoding.value)
-                       for kind, encoding in zip((is_list, is_runs, is_bitmap), abi.Encoding, strict=True)]]
-        m.d.sync += in_bitmap.eq(is_bitmap & (offset < abi.NODE_BODY_BITS))
-
-        m.d.comb += self.matches.eq(in_list | in_runs | in_bitmap)
+            into = Signal(32, name=f"into{k}")
+            m.d.comb += into.eq(offset - first)
+            m.d.sync += [together.prefix[k].eq(before), together.inside[k].eq((into < length) & is_runs),
+                         together.wanted[k].eq((slot + first[:COUNT_WIDTH]) - offset[:COUNT_WIDTH])]
         return m

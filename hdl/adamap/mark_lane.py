@@ -45,16 +45,14 @@ class MarkForward(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         last_index, last_en = Signal.like(self.mark_index), Signal()
+        same, as_last = Signal(), Signal()      # `mark_en` comes late
         m.d.sync += [self.last.eq(self.mark), last_index.eq(self.mark_index), last_en.eq(self.mark_en)]
         m.d.comb += [
-            self.is_mark.eq(self.mark_en & (self.mark_index == self.index)),
-            self.is_last.eq(~self.is_mark & last_en & (last_index == self.index)),
-            self.now.eq(self.read),
+            same.eq(self.mark_index == self.index), as_last.eq(last_en & (last_index == self.index)),
+            self.is_mark.eq(self.mark_en & same), self.is_last.eq(~self.is_mark & as_last),
+            self.now.eq(Mux(self.mark_en & same, self.mark.as_value(),
+                            Mux(as_last, self.last.as_value(), self.read.as_value()))),
         ]
-        with m.If(self.is_mark):
-            m.d.comb += self.now.eq(self.mark)
-        with m.Elif(self.is_last):
-            m.d.comb += self.now.eq(self.last)
         return m
 
 
