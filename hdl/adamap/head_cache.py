@@ -37,12 +37,9 @@ class Pending(data.Struct):
 
 
 def cached_tag(params):
-    """What the lookup compares of an entry, and what changes, beside whether it holds a node and a list's first one.
-
-    ``linked``: the next one of its list is cached. ``touched``: a hole of it was filled. ``done``: all were.
-    """
+    """What the lookup compares of an entry; ``touched``: a hole of it was filled. ``done``: all were."""
     return data.StructLayout({
-        "reserved": 1, "linked": 1, "touched": 1, "done": 1,
+        "touched": 1, "done": 1,
         "qpn": params.qpn_width, "generation": 8, "rsn": 24, "count": COUNT_WIDTH,
     })
 
@@ -161,64 +158,54 @@ class HeadCache(wiring.Component):
         n = self.params.cache_entries
         match, fill, node = self.match, self.fill, self.fill.fill_node
         tags = [Signal(cached_tag(self.params), name=f"tag{k}") for k in range(n)]
-        filled, released, linked, free = (Signal(n, name=name) for name in ("filled", "released", "was_linked", "free"))
         m.submodules.standing = standing = Standing(n)
-        valid, head = standing.valid, standing.head
-        m.d.comb += [filled.eq(one_hot(fill.fill_en, fill.fill_index, n)), linked.eq(Cat(tag.linked for tag in tags)),
-                     released.eq(one_hot(fill.release_en, fill.release_index, n)),
-                     free.eq(~valid & ~Cat(tag.reserved for tag in tags))]
+        valid, head, linked = standing.valid, standing.head, standing.linked
+        free, any_next = Signal(n, name="free"), Signal()   # `any_next`: a node comes behind the head that is looked up
+        m.d.comb += free.eq(~valid & ~standing.reserved)
         self._memories(m, tags)
         record = self._records(m, n)
-        heads = self._look_up(m, tags, valid, head, filled, record)
+        heads = self._look_up(m, tags, standing, any_next, record)
         ripe = self._ripe(m, tags, head, record)
-        last, goes_on = self._end(m, tags, valid, record)
+        last, goes_on = self._end(m, tags, valid, linked, record)
         successor, predecessor = self._links(m, n, last, goes_on)
 
-        left = Signal()         # the last node of the list leaves just now
+        left, unlinks = Signal(), Signal()      # the last node of the list leaves; what is given back has one before it
         after_head, after_ripe = successor(match.head_index), successor(match.ripe_index)
         m.submodules.next_one = follows = Follows(len(match.index))
         m.d.comb += [
-            follows.any.eq((heads & linked).any()), follows.after.eq(after_head), follows.index.eq(match.index),
-            match.next.eq(follows.o),
+            follows.any.eq(any_next), follows.after.eq(after_head), follows.index.eq(match.index), match.next.eq(follows.o),
             standing.head_en.eq(match.retire_head), standing.heads.eq(heads),
-            standing.after_head.eq(one_hot((heads & linked).any(), after_head, n)),
+            standing.after_head.eq(one_hot(any_next, after_head, n)),
             standing.ripe_en.eq(match.retire_ripe), standing.ripe.eq(ripe),
             standing.after_ripe.eq(one_hot((ripe & linked).any(), after_ripe, n)),
             standing.flush_en.eq(match.flush_en),
             standing.flushed.eq(Cat(self._same(tag.qpn, match.flush_qpn) for tag in tags)),
-            standing.released.eq(released), standing.filled.eq(filled), standing.begins.eq(~goes_on | left),
-        ]
-        m.submodules.any_free = any_free = BitOf(n)
-        m.d.comb += [fill.free_index.eq(first(free)),
-                     any_free.i.eq(free), any_free.among.eq(free), any_free.bits.eq(free), fill.free.eq(any_free.o)]
-        unlinks = (fill.release_en & (fill.release_index == fill.peek_index) & fill.peek_valid
-                   & ~Array(head)[fill.peek_index])
-        unlinked = one_hot(unlinks, predecessor, n)
-        m.d.comb += [
-            fill.peek_valid.eq(Array(valid)[fill.peek_index]), fill.peek_last.eq(~Array(linked)[fill.peek_index]),
-            fill.peek_touched.eq(Array(tag.touched for tag in tags)[fill.peek_index]),
+            standing.release_en.eq(fill.release_en), standing.released.eq(one_hot(1, fill.release_index, n)),
+            standing.before.eq(one_hot(unlinks, predecessor, n)),
+            standing.fill_en.eq(fill.fill_en), standing.filled.eq(one_hot(1, fill.fill_index, n)),
+            standing.begins.eq(~goes_on | left), standing.last.eq(one_hot(goes_on, last, n)),
+            standing.reserve_en.eq(fill.reserve_en), standing.free.eq(one_hot(1, fill.free_index, n) & free),
             left.eq((match.retire_head & (match.head_index == last))
                     | (match.retire_ripe & (match.ripe_index == last))),
+            unlinks.eq((fill.release_index == fill.peek_index) & fill.peek_valid & ~Array(head)[fill.peek_index]),
+        ]
+        m.submodules.any_free = any_free = BitOf(n)
+        m.d.comb += [
+            any_free.i.eq(free), any_free.among.eq(free), any_free.bits.eq(free), fill.free.eq(any_free.o),
+            fill.free_index.eq(first(free)),
+            fill.peek_valid.eq(Array(valid)[fill.peek_index]), fill.peek_last.eq(~Array(linked)[fill.peek_index]),
+            fill.peek_touched.eq(Array(tag.touched for tag in tags)[fill.peek_index]),
         ]
         for k, tag in enumerate(tags):
-            with m.If(fill.reserve_en & free[k] & (fill.free_index == k)):
-                m.d.sync += tag.reserved.eq(1)
-            with m.If(released[k]):
-                m.d.sync += tag.reserved.eq(0)
             with m.If(match.mark_en & (match.mark_index == k)):
                 m.d.sync += [tag.touched.eq(1), tag.done.eq(match.mark.left == 0)]
-            with m.If(fill.fill_en & goes_on & (last == k)):
-                m.d.sync += tag.linked.eq(1)
-            with m.If(unlinked[k]):
-                m.d.sync += tag.linked.eq(0)
-            with m.If(filled[k]):
-                m.d.sync += tag.eq(0)
-                m.d.sync += [tag.qpn.eq(node.qpn), tag.generation.eq(node.generation),
-                             tag.rsn.eq(node.rsn), tag.count.eq(node.count)]
+            with m.If(fill.fill_en & standing.filled[k]):
+                m.d.sync += [tag.touched.eq(0), tag.done.eq(0), tag.qpn.eq(node.qpn), tag.rsn.eq(node.rsn),
+                             tag.generation.eq(node.generation), tag.count.eq(node.count)]
         spares = Signal(n)
-        m.d.comb += spares.eq(valid & ~head & Cat(~(tag.linked | tag.touched) for tag in tags))
+        m.d.comb += spares.eq(valid & ~head & ~linked & Cat(~tag.touched for tag in tags))
         m.d.sync += [fill.free_count.eq(total(free)), fill.spare.eq(spares.any()), fill.spare_index.eq(first(spares))]
-        m.d.comb += self.idle.eq(~Cat(tag.reserved for tag in tags).any())
+        m.d.comb += self.idle.eq(~standing.reserved.any())
         return m
 
     def _same(self, a, b):
@@ -247,9 +234,9 @@ class HeadCache(wiring.Component):
         m.d.comb += port.addr.eq(index)
         return port.data
 
-    def _look_up(self, m, tags, valid, head, filled, record):
+    def _look_up(self, m, tags, standing, any_next, record):
         """Compare all tags with a header; a cycle later show what is there of its list. The list's head, one-hot."""
-        match, node, n = self.match, self.fill.fill_node, len(tags)
+        match, fill, node, n, head = self.match, self.fill, self.fill.fill_node, len(tags), standing.head
         asked, looked = Signal(WHOSE, name="asked"), Signal(WHOSE, name="looked")
         reaching = Signal(REACH)
         m.submodules.head, m.submodules.hit = own_head, hit = IndexOf(n), IndexOf(n)
@@ -273,10 +260,11 @@ class HeadCache(wiring.Component):
             m.submodules[name] = kept = Compared(n)
             m.d.comb += [
                 kept.look_en.eq(match.look_en), kept.entries.eq(Cat(each[which] for each in coming[1:])),
-                kept.filled.eq(filled), kept.coming.eq(coming[0][which]), kept.staying.eq(staying[which]),
-                bits.eq(kept.bits),
+                kept.filled.eq(one_hot(fill.fill_en, fill.fill_index, n)), kept.coming.eq(coming[0][which]),
+                kept.staying.eq(staying[which]), bits.eq(kept.bits),
             ]
-        for name, bits, o in (("head_behind", behind, match.behind), ("head_passed", passed, match.passed)):
+        for name, bits, o in (("head_behind", behind, match.behind), ("head_passed", passed, match.passed),
+                              ("head_linked", standing.linked, any_next)):
             m.submodules[name] = says = BitOf(n)
             m.d.comb += [says.i.eq(own), says.among.eq(head), says.bits.eq(bits), o.eq(says.o)]
         m.d.comb += [
@@ -284,10 +272,10 @@ class HeadCache(wiring.Component):
             own_head.i.eq(own), own_head.among.eq(head),
             match.head.eq(own_head.found), match.head_index.eq(own_head.index),
             match.head_node.eq(record(match.head_index)),
-            hit.i.eq(inside), hit.among.eq(valid),
+            hit.i.eq(inside), hit.among.eq(standing.valid),
             match.hit.eq(hit.found), match.index.eq(hit.index),
         ]
-        m.d.sync += match.cached.eq(total(own & valid))
+        m.d.sync += match.cached.eq(total(own & standing.valid))
         return heads
 
     def _ripe(self, m, tags, heads, record):
@@ -306,12 +294,12 @@ class HeadCache(wiring.Component):
                      match.ripe_index.eq(first(ripe))]
         return shown
 
-    def _end(self, m, tags, valid, record):
+    def _end(self, m, tags, valid, linked, record):
         """The entry with which the list spoken of ends, and whether it is there."""
         fill, n = self.fill, len(tags)
         listed, ends = Signal(n, name="listed"), Signal(n, name="ends")
         end, ended = Signal(index_width(self.params), name="end"), Signal(name="ended")
-        m.d.comb += ends.eq(listed & valid & ~Cat(tag.linked for tag in tags))
+        m.d.comb += ends.eq(listed & valid & ~linked)
         m.d.sync += [listed.eq(valid & Cat(self._same(tag.qpn, fill.qpn) for tag in tags)),
                      fill.cached.eq(total(listed)), end.eq(encoded(ends)), ended.eq(ends.any())]
         last = record(end)

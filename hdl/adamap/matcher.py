@@ -170,9 +170,8 @@ class Matcher(wiring.Component):
                          & ~demands.o.valid & ~ripens),
         ]
         op = self.i_control.p
-        with m.If(self.i_control.valid & self.i_control.ready):
-            with m.If(op.kind != ControlKind.CREATE):
-                m.d.comb += [cache.flush_en.eq(1), cache.flush_qpn.eq(op.qpn)]
+        m.d.comb += [cache.flush_qpn.eq(op.qpn),
+                     cache.flush_en.eq(self.i_control.valid & self.i_control.ready & (op.kind != ControlKind.CREATE))]
         return m
 
     def _newest(self, m, look):

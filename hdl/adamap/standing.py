@@ -1,4 +1,4 @@
-"""Which entries of the head cache hold a node, and which of them are the first of their list."""
+"""Which entries of the head cache are taken, which hold a node, and where that stands in its list."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
@@ -6,9 +6,10 @@ from amaranth.lib.wiring import In, Out
 
 
 class Standing(wiring.Component):
-    """Two bits for each entry. Latency 1.
+    """Four bits for each entry. Latency 1.
 
     A block of its own, as :class:`~weft.hdl.adamap.index_of.IndexOf` is: that something comes or goes is known last.
+    Of all that names an entry, one bit is set at most.
 
     Parameters
     ----------
@@ -17,32 +18,43 @@ class Standing(wiring.Component):
     Members
     -------
     head_en, heads, after_head : In
-        ``heads`` goes, of which one bit is set at most, and ``after_head`` becomes the first of that list.
+        ``heads`` goes, and ``after_head`` becomes the first one of that list.
     ripe_en, ripe, after_ripe : In
         As those.
     flush_en, flushed : In
-        These go.
-    released : In(width)
-        These do.
-    filled, begins : In(width), In(1)
-        This one comes; it is the first of its list.
-    valid, head : Out(width)
+        All these go.
+    release_en, released, before : In
+        This one goes, or was reserved only; none comes behind ``before`` any more.
+    fill_en, filled, begins, last : In
+        This one comes; it is the first of its list, or comes behind ``last``.
+    reserve_en, free : In
+        This one is reserved.
+    valid, head, linked, reserved : Out(width)
+        It holds a node; the first one of a list; one that another one in the cache comes behind; it waits for one.
     """
 
     def __init__(self, width):
         self.width = width
         super().__init__({
-            **dict.fromkeys(("heads", "after_head", "ripe", "after_ripe", "flushed", "released", "filled"), In(width)),
-            **dict.fromkeys(("head_en", "ripe_en", "flush_en", "begins"), In(1)),
-            "valid": Out(width), "head": Out(width),
+            **dict.fromkeys(("heads", "after_head", "ripe", "after_ripe", "flushed", "released", "before", "filled",
+                             "last", "free"), In(width)),
+            **dict.fromkeys(("head_en", "ripe_en", "flush_en", "release_en", "fill_en", "begins", "reserve_en"), In(1)),
+            **dict.fromkeys(("valid", "head", "linked", "reserved"), Out(width)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        head_en, ripe_en, flush_en, begins = (
-            bit.replicate(self.width) for bit in (self.head_en, self.ripe_en, self.flush_en, self.begins))
-        stays = ~(self.heads & head_en | self.ripe & ripe_en | self.flushed & flush_en | self.released)
-        became = self.after_head & head_en | self.after_ripe & ripe_en
-        m.d.sync += [self.valid.eq(self.filled | self.valid & stays),
-                     self.head.eq(self.filled & begins | ~self.filled & stays & (self.head | became))]
+
+        def of(bit, entries):
+            return entries & bit.replicate(self.width)
+
+        comes, goes = of(self.fill_en, self.filled), of(self.release_en, self.released)
+        stays = ~(of(self.head_en, self.heads) | of(self.ripe_en, self.ripe) | of(self.flush_en, self.flushed) | goes)
+        became = of(self.head_en, self.after_head) | of(self.ripe_en, self.after_ripe)
+        linked = (self.linked | of(self.fill_en, self.last)) & ~of(self.release_en, self.before)
+        m.d.sync += [
+            self.valid.eq(comes | self.valid & stays), self.linked.eq(linked & ~comes),
+            self.head.eq(of(self.begins, comes) | ~comes & stays & (self.head | became)),
+            self.reserved.eq((self.reserved | of(self.reserve_en, self.free)) & ~goes & ~comes),
+        ]
         return m

@@ -7,6 +7,8 @@ from amaranth.lib.wiring import In, Out
 from ..logic import choose
 from ..params import CardParams
 from ..ticket import EXTENDED_TICKET_WIDTH
+from .among import Among
+from .one_of import OneOf
 from .wait_queue import MatchItem
 
 SLACK_MAX = 1 << 22     # with more, headers pass nothing over
@@ -68,20 +70,25 @@ class Unmatched(wiring.Component):
         m, n = Module(), self.params.unmatched_lists
         entries = [Signal(Passed, name=f"passed{k}") for k in range(n)]
         valid = Cat(entry.valid for entry in entries)
-        own, free, shown = Signal(n), Signal(n), Signal(n, init=1)
+        free, shown = Signal(n), Signal(n, init=1)
+        m.submodules.owing = owing = Among(self.params.qpn_width + 8, n)
+        m.submodules.shown_qpn = shown_qpn = OneOf(24, n)
+        own = owing.bits
         end = Signal(24)
         beyond, passes = Signal(24), Signal()
         # A probe speaks of what is older than its RSN; a header passes a node over from a distance, or ends it: no
         # other will come for it then. From further than that nothing is passed over, however old the header is.
         m.d.comb += [
             free.eq(~valid & (valid + 1)), self.empty.eq(~valid.any()), self.full.eq(valid.all()),
-            self.known.eq(own.any()),
+            self.known.eq(owing.any), owing.i.eq(self._whose(self.i)), owing.there.eq(valid),
+            *[number.eq(self._whose(entry)) for number, entry in zip(owing.numbers, entries, strict=True)],
             beyond.eq(Mux(self.slack == 1, 0, self.slack)), passes.eq(self.i.probe | (self.slack < SLACK_MAX)),
             end.eq(Mux(self.i.probe, self.i.rsn, self.i.rsn + 1 - beyond)), self.o.probe.eq(1),
         ]
         order, asked = Signal(Passed), Signal(name="asked")     # `asked`: `waiting` speaks of its QP
         m.d.comb += [
-            order.eq(choose(shown, entries)), self.waiting_qpn.eq(order.qpn),
+            order.eq(choose(shown, entries)), self.waiting_qpn.eq(shown_qpn.o), shown_qpn.chosen.eq(shown),
+            *[value.eq(entry.qpn) for value, entry in zip(shown_qpn.values, entries, strict=True)],
             self.due.eq(order.valid & ~self.waiting & asked),
             self.o.qpn.eq(order.qpn), self.o.generation.eq(order.generation), self.o.rsn.eq(order.rsn),
             self.o.ticket.eq(order.ticket),
@@ -91,10 +98,7 @@ class Unmatched(wiring.Component):
             m.d.sync += [shown.eq(shown.rotate_left(1)), asked.eq(0)]
         for k, entry in enumerate(entries):
             ahead = Signal(24, name=f"ahead{k}")
-            m.d.comb += [
-                own[k].eq(entry.valid & (entry.qpn == self.i.qpn) & (entry.generation == self.i.generation)),
-                ahead.eq(end - entry.rsn),
-            ]
+            m.d.comb += ahead.eq(end - entry.rsn)
             with m.If(shown[k] & self.taken):
                 m.d.sync += entry.valid.eq(0)
             with m.If(self.i_stb & passes & (own[k] | (~self.known & free[k]))):
@@ -103,3 +107,7 @@ class Unmatched(wiring.Component):
                 with m.If(~own[k] | ~ahead[-1]):
                     m.d.sync += entry.rsn.eq(end)
         return m
+
+    def _whose(self, it):
+        """Which list a header or an order is of; there are no other QPs than those of the card."""
+        return Cat(it.qpn[:self.params.qpn_width], it.generation)

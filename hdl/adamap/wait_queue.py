@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from ..logic import choose, lowest, total, up_to
 from ..params import CardParams
 from ..ticket import EXTENDED_TICKET_WIDTH
+from .among import Among
 from .late_choice import LateChoice
 from .older import Older
 
@@ -89,26 +90,28 @@ class WaitQueue(wiring.Component):
         pick_place, picking, free_place = Signal(range(n)), Signal(), Signal(range(n))
         there, mates = (Signal(n, name=name) for name in ("there", "mates"))
         place, here = Signal(range(n), name="place"), Signal(n, name="here", init=1)    # which of the line lies there
-        own, ready, removing, last = (Signal(n, name=name) for name in ("own", "ready", "removing", "last"))
-        waiting = [Signal(n, name=f"waiting{asked}") for asked in range(len(self.waiting_qpn))]
+        ready, removing, last = (Signal(n, name=name) for name in ("ready", "removing", "last"))
+        m.submodules.own = own = Among(len(place), n)
+        m.d.comb += [own.i.eq(self.ask_place), own.there.eq(there & self.ask_queued.replicate(n)),
+                     *[number.eq(e.place) for number, e in zip(own.numbers, line, strict=True)]]
+        for k, qpn in enumerate(self.waiting_qpn):
+            m.submodules[f"waiting{k}"] = waits = Among(width, n)
+            m.d.comb += [waits.i.eq(qpn), waits.there.eq(there), self.waiting[k].eq(waits.any),
+                         *[number.eq(e.qpn) for number, e in zip(waits.numbers, line, strict=True)]]
         m.d.comb += last.eq(~there & Cat(Const(1, 1), there[:-1]))      # where the next one comes
         for k, e in enumerate(line):
             m.d.comb += [
-                own[k].eq(there[k] & (e.place == self.ask_place) & self.ask_queued),
-                *[waits[k].eq(there[k] & (e.qpn == qpn[:width]))
-                  for waits, qpn in zip(waiting, self.waiting_qpn, strict=True)],
                 mates[k].eq(there[k] & (e.qpn == self.item.qpn[:width])),
                 removing[k].eq(self.remove_en & there[k] & here[k]),
             ]
         m.submodules.ready_ones = tries = LateChoice(n)
         gone, picks = up_to(m, removing, or_, "gone"), lowest(m, ready, "ready")
         places = [e.place for e in line]
-        self._ask(m, line, last, there, own, gone, here)
+        self._ask(m, line, last, there, own.bits, gone, here)
         comes = [its == self.place_next for its in (*places, place)]
         m.d.sync += [place.eq(self.place_next),
                      here.eq(Cat(Mux(gone[k], comes[k + 1], comes[k]) for k in range(n)))]
         m.d.comb += [
-            self.waiting.eq(Cat(waits.any() for waits in waiting)),
             # No two entries have the same place.
             free_place.eq(choose(last, places)),
             picking.eq(ready.any()), pick_place.eq(choose(picks, places)),

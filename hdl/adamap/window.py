@@ -147,7 +147,7 @@ class Window(wiring.Component):
         m.d.comb += [
             run_on.bitmap.eq(row.bitmap), run_on.mark.eq(mark), ones.eq(run_on.ones),
             taken.eq((verdict == Verdict.ACCEPT) | (verdict == Verdict.PROBE)),
-            to_match.eq((verdict == Verdict.MATCH) | (verdict == Verdict.UNMATCHED) | (verdict == Verdict.PROBE)),
+            to_match.eq((verdict == Verdict.MATCH) | (verdict == Verdict.PROBE)),
             out_free.eq(~self.o.valid | self.o.ready),
             result.eq(row), result.holes.eq(row.holes + self.count_holes),      # they are added a cycle late
             write.addr.eq(row_index), write.data.base.eq(result.base), write.data.bitmap.eq(result.bitmap[1:]),
@@ -178,7 +178,7 @@ class Window(wiring.Component):
                 m.d.comb += result.owed.eq((row.owed | (request.ack_req & ~request.probe)) & ~run_on.empty)
             m.d.sync += [
                 self.o.valid.eq(1),
-                self.o.p.verdict.eq(verdict),
+                self.o.p.verdict.eq(Mux((verdict == Verdict.MATCH) & ~matched, Verdict.UNMATCHED, verdict)),
                 self.o.p.psn.eq(psn),
                 self.o.p.base.eq(result.base),
                 self.o.p.holes.eq(result.holes),
@@ -294,8 +294,6 @@ class Window(wiring.Component):
         with m.Elif(request.retransmission):
             with m.If(~behind):
                 m.d.comb += seen.verdict.eq(Verdict.STALE)
-            with m.Elif(~self.match_space):
-                m.d.comb += seen.verdict.eq(Verdict.UNMATCHED)
             with m.Else():
                 m.d.comb += seen.verdict.eq(Verdict.MATCH)
         with m.Elif(behind):

@@ -118,6 +118,8 @@ class HeadCacheSpec(Spec):
         the two know each other."""
         parts, index = [], range(len(copies))
         tags = [self.inside(f"dut.tag{k}", cached_tag(PARAMS)) for k in index]
+        valid, head, linked, reserved = (self.inside(f"dut.standing.{name}", len(copies))
+                                         for name in ("valid", "head", "linked", "reserved"))
         nexts, befores = ([self.inside(f"dut.{name}[{k}]", index) for k in index] for name in ("nexts", "befores"))
         picked, ripe_index = self.inside("dut.ripe_picked", len(copies)), self.inside("dut.match__ripe_index", index)
         parts += [~picked[k] | (ripe_index == k) for k in index]
@@ -128,15 +130,15 @@ class HeadCacheSpec(Spec):
             behind = {j: o.valid & (o.qpn == c.qpn) & (o.rsn == end) for j, o in enumerate(copies) if j != k}
             before = [o.valid & (o.qpn == c.qpn) & (o.rsn + o.count == c.rsn) for j, o in enumerate(copies) if j != k]
             parts += [
-                tag.valid == c.valid, tag.reserved == c.reserved, ~c.valid | ~c.reserved,
+                valid[k] == c.valid, reserved[k] == c.reserved, ~c.valid | ~c.reserved,
                 ~c.valid | ((tag.qpn == c.qpn) & (tag.rsn == c.rsn) & (tag.count == c.count) & (tag.generation == 0)
                             & (c.count != 0)),
-                tag.head == (c.valid & first),
+                head[k] == (c.valid & first),
                 ~c.valid | ((record.qpn == c.qpn) & (record.rsn == c.rsn) & (record.count == c.count)),
                 ~c.valid | first | Cat(before).any(),
                 ~c.valid | ~Cat(o.valid & (o.qpn == c.qpn) & (o.rsn == c.rsn)
                                 for j, o in enumerate(copies) if j != k).any(),
-                ~c.valid | (tag.linked == Cat(behind.values()).any()),
+                ~c.valid | (linked[k] == Cat(behind.values()).any()),
                 *(~c.valid | ~follows | ((nexts[k] == j) & (befores[j] == k)) for j, follows in behind.items()),
             ]
         return parts
@@ -156,7 +158,7 @@ class HeadCacheSpec(Spec):
         last, there = self.inside("dut.end", range(len(copies))), self.inside("dut.ended", 1)
         tail = copies[last]
         of_list = [c.valid & (c.qpn == spoken_of) for c in copies]
-        linked = [self.inside(f"dut.tag{k}", cached_tag(PARAMS)).linked for k in range(len(copies))]
+        linked = self.inside("dut.standing.linked", len(copies))
         return [
             *((known == 0) | ~c.valid | (listed[k] == of_list[k]) for k, c in enumerate(copies)),
             (known != KNOWN) | Mux(there & tail.valid, (tail.qpn == spoken_of) & ~Array(linked)[last],
@@ -173,7 +175,7 @@ BROKEN = [
     Broken(HeadCacheSpec, "a lookup is remembered",
            ("kept.staying.eq(staying[which])", "kept.staying.eq(coming[0][which])")),
     Broken(HeadCacheSpec, "it is known where the list spoken of ends",
-           ("listed & valid & ~Cat(tag.linked for tag in tags)", "listed & valid")),
+           ("listed & valid & ~linked", "listed & valid")),
     Broken(HeadCacheSpec, "no RSN of a list in two entries",
            ("fill.follows.eq(~ended | sums_to(last.rsn, last.count, fill.fill_node.rsn))", "fill.follows.eq(1)")),
     Broken(HeadCacheSpec, "a lookup finds the entry that holds the RSN, and no other",
@@ -181,11 +183,11 @@ BROKEN = [
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
            ("standing.begins.eq(~goes_on | left)", "standing.begins.eq(0)")),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
-           ("one_hot((heads & linked).any(), after_head, n)", "0")),
+           ("one_hot(any_next, after_head, n)", "0")),
     Broken(HeadCacheSpec, "the head is the node with which the list begins",
            ("standing.begins.eq(~goes_on | left)", "standing.begins.eq(1)")),
     Broken(HeadCacheSpec, "the node behind the head is told from others",
-           ("follows.any.eq((heads & linked).any())", "follows.any.eq(1)")),
+           ("follows.any.eq(any_next)", "follows.any.eq(1)")),
     Broken(HeadCacheSpec, "a free entry holds nothing",
-           ("~valid & ~Cat(tag.reserved for tag in tags)", "~valid")),
+           ("~valid & ~standing.reserved", "~valid")),
 ]

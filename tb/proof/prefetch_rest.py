@@ -69,20 +69,22 @@ def start_at_rest(spec, m, w):
         *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "landing")],
         *[f"dut.fetches.{name}{k}" for name in ("fetch", "errors") for k in entries],
         "table.memory", "cache.blocks", "cache.records", "cache.nexts", "cache.befores",
-        "cache.fill__free_count", "cache.fill__spare", "cache.fill__spare_index", "errors",
+        *[f"cache.standing.{name}" for name in ("valid", "head", "linked", "reserved")], "cache.fill__free_count", "cache.fill__spare", "cache.fill__spare_index", "errors",
         *[f"cache.tag{k}" for k in entries],
         *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "beyond", "owner") for k in entries],
         "cut", *[f"life{q}" for q in range(QPS)])
     misses = spec.inside("dut.misses", 8)
     free_count = spec.inside("cache.fill__free_count", range(spec.entries + 1))
     tags = [spec.inside(f"cache.tag{k}", cached_tag(params)) for k in entries]
+    valid, first, goes_on, reserved = (spec.inside(f"cache.standing.{name}", spec.entries)
+                                       for name in ("valid", "head", "linked", "reserved"))
     blocks = [spec.inside(f"cache.blocks[{k}]", params.block_bits) for k in entries]
     records = [spec.inside(f"cache.records[{k}]", cached_record(params)) for k in entries]
     links, backs = ([spec.inside(f"cache.{name}[{k}]", entries) for k in entries] for name in ("nexts", "befores"))
     entered, left = ([spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(QPS)] for name in ("entered", "left"))
     produce = spec.inside("dut.work.queue.queue.produce", range(PLACES))
     searching = [misses <= 4 * spec.entries + PATIENCE,
-                 free_count == sum(~tag.valid & ~tag.reserved for tag in tags),
+                 free_count == sum(~valid & ~reserved),
                  spec.inside("dut.reason", 8) == 0, ~spec.inside("dut.dying", 1),
                  produce == (w.consume + w.level)[:len(produce)], w.level <= PLACES,
                  *((e == f) | Cat(of).any() for e, f, of in zip(entered, left, w.queued, strict=True))]
@@ -96,16 +98,16 @@ def start_at_rest(spec, m, w):
             m.d.comb += [before[other].eq(own & ((c.rsn + c.count)[:RSN_BITS] == copy.rsn)),
                          twin[other].eq(own & (c.rsn == copy.rsn))]
         head = copy.rsn == v.rsn
-        cached += [~copy.reserved, ~tag.reserved, tag.valid == copy.valid, ~copy.valid | (
+        cached += [~copy.reserved, ~reserved[k], valid[k] == copy.valid, ~copy.valid | (
             v.alive & (tag.qpn == copy.qpn) & (tag.rsn == copy.rsn) & (tag.count == copy.count)
             & (tag.generation == v.generation) & (copy.count != 0)
             & (copy.rsn < 1 << NODE_RSN_BITS) & (block == copy.block)
             & (record.qpn == copy.qpn) & (record.rsn == copy.rsn) & (record.count == copy.count)
             & (record.generation == v.generation)),
-            tag.head == (copy.valid & head)]
+            first[k] == (copy.valid & head)]
         behind = {j: c.valid & (c.qpn == copy.qpn) & (c.rsn == (copy.rsn + copy.count)[:RSN_BITS])
                   for j, c in enumerate(copies) if j != k}
-        linked += [~copy.valid | (tag.linked == Cat(behind.values()).any()),
+        linked += [~copy.valid | (goes_on[k] == Cat(behind.values()).any()),
                    *(~copy.valid | ~follows | ((links[k] == j) & (backs[j] == k)) for j, follows in behind.items())]
         chained.append(~copy.valid | ((head | before.any()) & ~twin.any()))
         lying.append(~copy.valid | copy.lies)

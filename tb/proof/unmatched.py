@@ -31,6 +31,7 @@ class UnmatchedSpec(Spec):
             mine.eq(dut.due & (dut.o.qpn == qpn) & (dut.o.generation == generation)),
         ]
         self.assume(~dut.taken | dut.due)
+        self.assume(dut.i.qpn < dut.params.qps)
         end, ahead = Signal(24), Signal(24)
         with m.If(dut.i.probe):
             m.d.comb += end.eq(dut.i.rsn)
@@ -89,7 +90,7 @@ BROKEN = [
     Broken(UnmatchedSpec, "what is owed lies in one place",
            ("(own[k] | (~self.known & free[k]))", "(own[k] | free[k])")),
     Broken(UnmatchedSpec, "a list with an order is known, no other",
-           ("self.known.eq(own.any())", "self.known.eq(own.all())")),
+           ("self.known.eq(owing.any)", "self.known.eq(own.all())")),
     Broken(UnmatchedSpec, "an order is owed",
            ("m.If(shown[k] & self.taken):", "m.If(shown[k] & self.taken & ~self.i_stb):")),
     Broken(UnmatchedSpec, "an order goes as far as the newest header",

@@ -150,7 +150,7 @@ BROKEN = [
     Broken(WaitQueueSpec, "the older headers of the QP are remembered", ("& ~o\n", "& ~own[0]\n")),
     Broken(WaitQueueSpec, "an older header of the QP is known", ("bits[k] | (comes & last[k])", "bits[k]")),
     Broken(WaitQueueSpec, "whose headers wait is known",
-           ("there[k] & (e.qpn == qpn[:width])", "there[k] & e.awake & (e.qpn == qpn[:width])")),
+           ("waits.there.eq(there)", "waits.there.eq(there & ready)")),
     Broken(WaitQueueSpec, "headers are counted",
            ("t & (e.qpn == self.count_qpn)", "(e.qpn == self.count_qpn)")),
     Broken(WaitQueueSpec, "an older header of the QP is known",
