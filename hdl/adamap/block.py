@@ -1,6 +1,6 @@
 """Numbers of the blocks of the knitting buffer: what the card keeps of a pointer once it was checked."""
 
-from amaranth.hdl import Array, Cat, Const, Mux, Signal
+from amaranth.hdl import Cat, Const, Mux, Signal, Value
 
 from ..logic import choose, lowest
 from ..params import CardParams
@@ -23,7 +23,8 @@ def split(params: CardParams, block):
 
 def in_extent(params: CardParams, values, extent):
     """The value of an extent."""
-    return Array(values)[extent] if params.knit_extents > 1 else values[0]
+    values = [Value.cast(value) for value in values]
+    return Cat(values).word_select(extent, len(values[0])) if params.knit_extents > 1 else values[0]
 
 
 def line_of(params: CardParams, bases, block):

@@ -9,9 +9,9 @@ from .. import abi
 from ..counting import count_outputs
 from ..layouts import NODE, REPORT_NODE, HoleRun, Report
 from ..params import CardParams
+from .cached import ENCODING_WIDTH
 from .draft import RUN_BITS, Draft, Growth, Piece, encoding_of
 from .draft_places import DraftPlaces
-from .head_cache import ENCODING_WIDTH
 
 
 class NodeBuilder(wiring.Component):

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .. import abi
 from ..logic import above, below, choose
 from ..params import CardParams
-from .head_cache import COUNT_WIDTH, ENCODING_WIDTH
+from .cached import COUNT_WIDTH, ENCODING_WIDTH
 
 SPAN = 1 << abi.OFFSET_BITS
 RUN_BITS = 2 * abi.OFFSET_BITS

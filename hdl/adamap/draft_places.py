@@ -1,14 +1,15 @@
 """The places of the nodes being built: whose each is, and how old."""
 
-from operator import or_
-
 from amaranth.hdl import Array, Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..logic import choose, one_hot, up_to
+from ..logic import one_hot
 from ..params import CardParams
+from .among import Among
+from .index_of import IndexOf
+from .up_to import UpTo
 
 
 class DraftPlaces(wiring.Component):
@@ -65,14 +66,18 @@ class DraftPlaces(wiring.Component):
         line = [Signal(range(n), name=f"line{k}", init=k) for k in range(n)]
         used, taken = Signal(range(n + 1)), Signal(n)
         own, here = Signal(n), Signal(n)        # of the QP that is looked for; the one of the line at `slot`
+        m.submodules.place, m.submodules.hit = place, hit = Among(len(self.slot), n), IndexOf(n)
+        m.submodules.passed = passed = UpTo(n)
         m.d.sync += [
             own.eq(Cat(there & (tag.qpn == self.next_qpn) & (tag.generation == self.next_generation)
                        for there, tag in zip(taken, tags, strict=True))),
-            here.eq(Cat(place == self.next_slot for place in line)),
+            here.eq(place.bits),
         ]
         m.d.comb += [
-            self.hit.eq(own.any()), self.hit_slot.eq(choose(own, range(n))),
-            self.oldest.eq(line[0]), self.free_slot.eq(choose((k == used for k in range(n)), line)),
+            place.i.eq(self.next_slot), place.there.eq((1 << n) - 1), passed.i.eq(here),
+            *[number.eq(each) for number, each in zip(place.numbers, line, strict=True)],
+            hit.i.eq(own), hit.among.eq(own), self.hit.eq(hit.found), self.hit_slot.eq(hit.index),
+            self.oldest.eq(line[0]), self.free_slot.eq(Cat(line).word_select(used[:len(self.slot)], len(self.slot))),
             self.full.eq(used == n), self.empty.eq(used == 0),
             begin.en.eq(self.start_en), begin.addr.eq(self.slot), begin.data.eq(self.time_ns),
             self.owner_qpn.eq(whose.qpn), self.owner_generation.eq(whose.generation), since.addr.eq(self.oldest),
@@ -86,9 +91,8 @@ class DraftPlaces(wiring.Component):
             with m.If(self.start_en & (self.slot == k)):
                 m.d.sync += [tag.qpn.eq(self.qpn), tag.generation.eq(self.generation)]
         with m.If(self.release_en):     # the place moves to the end
-            passed = up_to(m, here, or_, "passed")
-            for k, place in enumerate(line[:-1]):
-                with m.If(passed[k]):
-                    m.d.sync += place.eq(line[k + 1])
+            for k, each in enumerate(line[:-1]):
+                with m.If(passed.o[k]):
+                    m.d.sync += each.eq(line[k + 1])
             m.d.sync += [line[-1].eq(self.slot), used.eq(used - 1), taken.eq(taken & ~one_hot(1, self.slot, n))]
         return m

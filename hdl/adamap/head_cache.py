@@ -6,116 +6,15 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
-from ..layouts import NODE
-from ..logic import below, encoded, first, lowest, one_hot, sums_to, total
+from ..logic import encoded, first, lowest, one_hot, sums_to, total
 from ..params import CardParams
+from .cache_ports import fill_port, match_port, retire_port
+from .cached import ENCODING_WIDTH, cached_record, cached_tag, index_width
 from .compared import REACH, WHOSE, Compared, Comparison
 from .follows import Follows
+from .holes_left import KEPT, HolesLeft
 from .index_of import BitOf, IndexOf
 from .standing import Standing
-
-COUNT_WIDTH = 9         # of the holes of one node
-ENCODING_WIDTH = 2      # of the encodings there are
-
-
-class CachedNode(data.Struct):
-    """Which holes a node has; of a BITMAP the body loses those that are filled."""
-
-    base_psn: 32
-    encoding: ENCODING_WIDTH
-    body: abi.NODE_BODY_BITS
-
-
-class Pending(data.Struct):
-    """Holes of a node that were not filled yet, and how many they are.
-
-    ``open`` is as in a RETIRE report: one bit per hole of a LIST or RUNS node, of a BITMAP what is left of the body.
-    """
-
-    open: abi.NODE_BODY_BITS
-    left: COUNT_WIDTH
-
-
-def cached_tag(params):
-    """What the lookup compares of an entry; ``touched``: a hole of it was filled. ``done``: all were."""
-    return data.StructLayout({
-        "touched": 1, "done": 1,
-        "qpn": params.qpn_width, "generation": 8, "rsn": 24, "count": COUNT_WIDTH,
-    })
-
-
-def cached_record(params):
-    """What is read of one entry at a time."""
-    return data.StructLayout({"qpn": params.qpn_width, "generation": 8, "rsn": 32, "count": COUNT_WIDTH})
-
-
-def index_width(params):
-    """Bits of the number of a cache entry."""
-    return params.cache_entries.bit_length() - 1 or 1
-
-
-def match_port(params):
-    """The matcher's side, as the matcher sees it.
-
-    ``look_en`` takes ``qpn``, ``generation``, ``rsn`` and ``reach``. From the next cycle to that of the next
-    ``look_en`` the port shows of the entries as they then are: ``hit``, ``index`` of the node with that RSN, ``next``
-    (it follows the list's head), and ``head``, ``head_index``, ``head_node`` of the list's first node, with ``behind``
-    and ``passed`` of :class:`~weft.hdl.adamap.compared.Comparison` (both 0 without one); a cycle later ``cached``, the
-    number of its nodes. ``ripening``: a head has no open holes. ``ripe`` shows it a cycle later, but not after a flush.
-    ``retire_head`` and ``retire_ripe`` take the one or the other out of its list, one per cycle.
-
-    ``node`` and ``pending`` come one cycle after ``read_en`` and stay; they lack the marks of that cycle and the next.
-    ``read_node`` is what was fetched into ``read_index``, at once. ``mark_bitmap``: what is marked, if
-    anything, is a BITMAP; known early, and no node is filled in then.
-    """
-    index, record = index_width(params), cached_record(params)
-    return wiring.Signature({
-        "look_en": Out(1), "qpn": Out(24), "generation": Out(8), "rsn": Out(24), "reach": Out(REACH),
-        "hit": In(1), "index": In(index), "next": In(1),
-        "head": In(1), "head_index": In(index), "head_node": In(record), "behind": In(1), "passed": In(1),
-        "cached": In(range(params.cache_entries + 1)),
-        "ripening": In(1), "ripe": In(1), "ripe_index": In(index), "ripe_node": In(record),
-        "retire_head": Out(1), "retire_ripe": Out(1), "flush_en": Out(1), "flush_qpn": Out(24),
-        "read_en": Out(1), "read_index": Out(index), "read_node": In(record),
-        "node": In(CachedNode), "pending": In(Pending),
-        "mark_en": Out(1), "mark_index": Out(index), "mark_bitmap": Out(1), "mark": Out(Pending),
-    })
-
-
-def retire_port(params):
-    """The side of the retirements, as they see it: ``pending`` and ``block`` come one cycle after ``read_en``.
-    ``count`` is that of the node that is read."""
-    return wiring.Signature({
-        "read_en": Out(1), "read_index": Out(index_width(params)), "count": Out(COUNT_WIDTH), "pending": In(Pending),
-        "block": In(params.block_bits),
-    })
-
-
-def fill_port(params):
-    """The prefetcher's side, as the prefetcher sees it.
-
-    ``free``/``free_index`` name an unused entry, ``free_count`` how many there are (a cycle late); ``reserve_en``
-    takes it. ``fill_en``, only while ``fill_ready``, turns a reserved entry into a valid one, ``release_en`` gives one
-    back; a valid one only if it is at ``peek_index``, too. ``spare``/``spare_index``, a cycle late: an untouched node
-    with which a list ends that does not begin with it. ``peek`` shows a node, ``peek_valid`` and ``peek_touched``
-    what its tag has, ``peek_last`` whether no cached node follows it, ``peek_block`` its block a cycle later.
-
-    ``qpn`` is the list that is spoken of. ``cached`` is the number of its nodes, of two cycles ago. ``follows`` tells
-    whether ``fill_node`` goes on where it ended in the cycle before, once ``qpn`` has stood for two cycles, without a
-    fill and without a valid node that was given back; the next fill comes when that is known.
-    """
-    index = index_width(params)
-    count = range(params.cache_entries + 1)
-    return wiring.Signature({
-        "free": In(1), "free_index": In(index), "free_count": In(count), "reserve_en": Out(1),
-        "spare": In(1), "spare_index": In(index),
-        "fill_en": Out(1), "fill_ready": In(1), "fill_index": Out(index), "fill_node": Out(NODE),
-        "fill_block": Out(params.block_bits), "follows": In(1),
-        "release_en": Out(1), "release_index": Out(index),
-        "peek_index": Out(index), "peek": In(cached_record(params)), "peek_valid": In(1), "peek_touched": In(1),
-        "peek_last": In(1), "peek_block": In(params.block_bits),
-        "qpn": Out(24), "cached": In(count),
-    })
 
 
 class HeadCache(wiring.Component):
@@ -173,7 +72,8 @@ class HeadCache(wiring.Component):
         after_head, after_ripe = successor(match.head_index), successor(match.ripe_index)
         m.submodules.next_one = follows = Follows(len(match.index))
         m.d.comb += [
-            follows.any.eq(any_next), follows.after.eq(after_head), follows.index.eq(match.index), match.next.eq(follows.o),
+            follows.any.eq(any_next), follows.after.eq(after_head), follows.index.eq(match.index),
+            match.next.eq(follows.o),
             standing.head_en.eq(match.retire_head), standing.heads.eq(heads),
             standing.after_head.eq(one_hot(any_next, after_head, n)),
             standing.ripe_en.eq(match.retire_ripe), standing.ripe.eq(ripe),
@@ -323,7 +223,7 @@ class HeadCache(wiring.Component):
         match, retire, fill, n = self.match, self.retire, self.fill, len(tags)
         m.submodules.bases = bases = Memory(shape=_NODE_BASE, depth=n, init=[])
         m.submodules.bodies = bodies = Memory(shape=abi.NODE_BODY_BITS, depth=n, init=[])
-        m.submodules.pendings = pendings = Memory(shape=_PENDING_SLOTS, depth=n, init=[])
+        m.submodules.pendings = pendings = Memory(shape=KEPT, depth=n, init=[])
         m.submodules.blocks = blocks = Memory(shape=self.params.block_bits, depth=n, init=[])
         base_write, body_write, write = bases.write_port(), bodies.write_port(), pendings.write_port()
         block_write, block_peek, block_read = blocks.write_port(), blocks.read_port(), blocks.read_port()
@@ -341,27 +241,19 @@ class HeadCache(wiring.Component):
             block_read.en.eq(retire.read_en), block_read.addr.eq(retire.read_index), retire.block.eq(block_read.data),
             block_peek.en.eq(1), block_peek.addr.eq(fill.peek_index), fill.peek_block.eq(block_peek.data),
         ]
-        # An untouched node has no slots in memory: all its holes are open.
-        for side, holes in ((match, match.read_node.count), (retire, retire.count)):
+        for name, side, holes in (("unmatched", match, match.read_node.count), ("unretired", retire, retire.count)):
+            m.submodules[name] = left = HolesLeft()
             base, body, read = bases.read_port(), bodies.read_port(), pendings.read_port()
-            touched, count = Signal(), Signal(COUNT_WIDTH)
-            whole = Signal(_PENDING_SLOTS)
             for port in (base, body, read):
                 m.d.comb += [port.en.eq(side.read_en), port.addr.eq(side.read_index)]
-            m.d.comb += [
-                whole.open.eq(below(m, count, abi.RUNS_HOLES, "unfilled")), whole.left.eq(count),
-                side.pending.left.eq(Mux(touched, read.data.left, whole.left)),
-            ]
-            with m.If(base.data.encoding == abi.Encoding.BITMAP.value):
-                m.d.comb += side.pending.open.eq(body.data)
-            with m.Else():
-                m.d.comb += side.pending.open.eq(Mux(touched, read.data.open, whole.open))
+            m.d.comb += [left.encoding.eq(base.data.encoding), left.body.eq(body.data), left.kept.eq(read.data),
+                         side.pending.eq(left.o)]
             with m.If(side.read_en):
-                m.d.sync += [touched.eq(Array(tag.touched for tag in tags)[side.read_index]), count.eq(holes)]
+                m.d.sync += [left.touched.eq(Array(tag.touched for tag in tags)[side.read_index]),
+                             left.count.eq(holes)]
             if side is match:
                 m.d.comb += [match.node.base_psn.eq(base.data.base_psn), match.node.encoding.eq(base.data.encoding),
                              match.node.body.eq(body.data)]
 
 
 _NODE_BASE = data.StructLayout({"base_psn": 32, "encoding": ENCODING_WIDTH})
-_PENDING_SLOTS = data.StructLayout({"open": abi.RUNS_HOLES, "left": COUNT_WIDTH})

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..logic import up_to
-from .head_cache import COUNT_WIDTH, CachedNode
+from .cached import COUNT_WIDTH, CachedNode
 
 
 class Matches(wiring.Component):
@@ -29,7 +29,8 @@ class Matches(wiring.Component):
     def __init__(self):
         count = In(COUNT_WIDTH).array(abi.RUNS_MAX)
         super().__init__({"equal": In(abi.LIST_HOLES), "chosen": In(abi.LIST_HOLES),
-                          "inside": In(abi.RUNS_MAX), "prefix": count, "wanted": count, "in_bitmap": In(1), "o": Out(1)})
+                          "inside": In(abi.RUNS_MAX), "prefix": count, "wanted": count, "in_bitmap": In(1),
+                          "o": Out(1)})
 
     def elaborate(self, platform):
         m = Module()

@@ -7,8 +7,9 @@ from amaranth.lib.wiring import In, Out
 from .. import abi
 from ..counting import Refusal
 from ..params import CardParams
-from .head_cache import COUNT_WIDTH, CachedNode, Pending, index_width
+from .cached import COUNT_WIDTH, CachedNode, Pending, index_width
 from .hole import HoleCheck
+from .is_open import IsOpen
 
 
 def judged_header(params):
@@ -92,16 +93,18 @@ class MarkLane(wiring.Component):
         # Whether the hole is open is looked up in what was read and in both marks at once; `mark_en` comes late.
         sources = (self.pending, forward.last, self.mark)
         is_source, opens = Signal(len(sources)), Signal(len(sources))
+        for k, source in enumerate(sources):
+            m.submodules[f"open{k}"] = is_it = IsOpen()
+            m.d.comb += [is_it.pending.eq(source), is_it.bit.eq(check.bit)]
+            m.d.sync += opens[k].eq(is_it.o)
         m.d.comb += [
             check.node.eq(self.node), check.slot.eq(self.i.slot), check.psn.eq(self.i.psn),
             forward.index.eq(self.i.index), forward.read.eq(self.pending),
             forward.mark_en.eq(self.mark_en), forward.mark_index.eq(self.mark_index), forward.mark.eq(self.mark),
             is_open.eq((is_source & opens).any()),
         ]
-        # A node whose count and body do not agree ends with its count.
         m.d.sync += [
             pending.eq(forward.now), header.eq(self.i),
-            opens.eq(Cat((source.open >> check.bit)[0] & (source.left != 0) for source in sources)),
             is_source.eq(Cat(~forward.is_mark & ~forward.is_last, forward.is_last, forward.is_mark)),
             bit.eq(check.bit), is_bitmap.eq(self.node.encoding == abi.Encoding.BITMAP.value),
         ]

@@ -9,9 +9,10 @@ from ..layouts import MatchRequest, QpRef
 from ..params import CardParams
 from ..stream import Fifo, Skid
 from ..ticket import EXTENDED_TICKET_WIDTH
+from .cache_ports import match_port, retire_port
+from .cached import cached_record, index_width
 from .control import ControlKind, ControlOp
 from .fate import Fate
-from .head_cache import cached_record, index_width, match_port, retire_port
 from .hold import LongReport
 from .mark_lane import MarkLane, judged_header
 from .match_entry import MatchEntry

@@ -1,8 +1,35 @@
 """Whether a header has an older one before it in the match queue."""
 
-from amaranth.hdl import Module
+from operator import or_
+
+from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
+from ..logic import up_to
+
+
+class Elders(wiring.Component):
+    """Headers of a queue that are older than one of them. Combinational; a block of its own, as :class:`Older` is.
+
+    Parameters
+    ----------
+    width : int
+
+    Members
+    -------
+    mates, own : In(width)
+        The headers of its QP; itself, if it is there.
+    o : Out(width)
+    """
+
+    def __init__(self, width):
+        super().__init__({"mates": In(width), "own": In(width), "o": Out(width)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(self.mates & ~Cat(up_to(m, self.own, or_, "passed")))
+        return m
 
 
 class Older(wiring.Component):

@@ -12,9 +12,10 @@ from ..params import CardParams
 from ..table.kinds import QP_TABLE
 from .ahead import AheadKind, ahead_row, ahead_step
 from .block import find, in_extent, split, stray
+from .cache_ports import fill_port
+from .cached import cached_record
 from .control import ControlKind, ControlOp
 from .fetches import LINES, Fetches, fetch_slots
-from .head_cache import cached_record, fill_port
 from .landing import Landing
 from .node_check import NodeCheck
 from .work_list import WorkList

@@ -11,7 +11,8 @@ from ..params import CardParams
 from ..stream import Fifo
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .block import line_of
-from .head_cache import COUNT_WIDTH, Pending, index_width, retire_port
+from .cache_ports import retire_port
+from .cached import COUNT_WIDTH, Pending, index_width
 from .hold import LongReport
 from .mark_lane import MarkForward
 

@@ -12,7 +12,7 @@ from ..params import CardParams
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .among import Among
 from .late_choice import LateChoice
-from .older import Older
+from .older import Elders, Older
 
 
 class MatchItem(data.Struct):
@@ -160,15 +160,18 @@ class WaitQueue(wiring.Component):
 
     def _ask(self, m, line, last, there, own, gone, here):
         """Keep a bit for each header that is older than the one asked for, while headers come and go."""
-        n, width, passed = len(line), self.params.qpn_width, up_to(m, own, or_, "passed")
+        n, width = len(line), self.params.qpn_width
+        m.submodules.mates = mates = Among(width, n)
+        m.submodules.elders = elders = Elders(n)
         m.submodules.older_ones = older = LateChoice(n)
-        asked, coming = Signal(n), Signal(2)
+        coming = Signal(2)
         m.submodules.newer = newer = LateChoice(1)      # `item` is of the QP asked for
         asked_qpn, asked_queued = Signal(width), Signal()
         m.submodules.answer = answer = Older(n)
         m.d.comb += [
-            asked.eq(Cat(t & (e.qpn == self.ask_qpn[:width]) & ~o
-                         for t, e, o in zip(there, line, passed, strict=True))),
+            mates.i.eq(self.ask_qpn), mates.there.eq(there),
+            *[number.eq(e.qpn) for number, e in zip(mates.numbers, line, strict=True)],
+            elders.own.eq(own), elders.mates.eq(mates.bits),
             newer.late_en.eq(self.ask_en), newer.early_en.eq(1),
             *[value.eq(~queued & (self.qpn_next[:width] == qpn[:width])) for value, qpn, queued in (
                 (newer.early, asked_qpn, asked_queued), (newer.late, self.ask_qpn, self.ask_queued))],
@@ -184,5 +187,5 @@ class WaitQueue(wiring.Component):
             """Of the headers as they lie after this cycle."""
             return Cat(Mux(gone[k], bits[k + 1] if k + 1 < n else 0, bits[k] | (comes & last[k])) for k in range(n))
 
-        m.d.comb += [older.late_en.eq(self.ask_en), older.late.eq(moved(asked, coming[1])),
+        m.d.comb += [older.late_en.eq(self.ask_en), older.late.eq(moved(elders.o, coming[1])),
                      older.early_en.eq(1), older.early.eq(moved(older.o, coming[0]))]

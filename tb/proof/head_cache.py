@@ -3,8 +3,9 @@
 from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
 
+from weft.hdl.adamap.cached import cached_record, cached_tag
 from weft.hdl.adamap.compared import Comparison
-from weft.hdl.adamap.head_cache import HeadCache, cached_record, cached_tag
+from weft.hdl.adamap.head_cache import HeadCache
 from weft.hdl.params import preset
 from weft.tb.proof.broken import Broken
 from weft.tb.proof.specification import Spec

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Mux, Signal, Value
 
 from weft.hdl import abi
 from weft.hdl.adamap.block import dead, stray
+from weft.hdl.adamap.cached import cached_record, cached_tag
 from weft.hdl.adamap.fetches import LINES, fetch_layout
-from weft.hdl.adamap.head_cache import cached_record, cached_tag
 from weft.hdl.adamap.prefetch import PATIENCE
 from weft.hdl.layouts import NODE
 from weft.tb.proof.prefetch_checks import PLACES
@@ -69,7 +69,8 @@ def start_at_rest(spec, m, w):
         *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "landing")],
         *[f"dut.fetches.{name}{k}" for name in ("fetch", "errors") for k in entries],
         "table.memory", "cache.blocks", "cache.records", "cache.nexts", "cache.befores",
-        *[f"cache.standing.{name}" for name in ("valid", "head", "linked", "reserved")], "cache.fill__free_count", "cache.fill__spare", "cache.fill__spare_index", "errors",
+        *[f"cache.standing.{name}" for name in ("valid", "head", "linked", "reserved")], "cache.fill__free_count",
+        "cache.fill__spare", "cache.fill__spare_index", "errors",
         *[f"cache.tag{k}" for k in entries],
         *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "beyond", "owner") for k in entries],
         "cut", *[f"life{q}" for q in range(QPS)])

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from weft.hdl import abi
+from weft.hdl.adamap.cached import CachedNode, Pending, cached_record
 from weft.hdl.adamap.compared import REACH
-from weft.hdl.adamap.head_cache import CachedNode, Pending, cached_record
 from weft.hdl.params import preset
 from weft.model.functional.head_cache import HeadCache, State
 from weft.model.functional.node import Node

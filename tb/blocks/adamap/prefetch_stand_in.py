@@ -5,8 +5,8 @@ from itertools import takewhile
 
 from cocotb.triggers import RisingEdge
 
+from weft.hdl.adamap.cached import cached_record
 from weft.hdl.adamap.control import ControlKind, ControlOp
-from weft.hdl.adamap.head_cache import cached_record
 from weft.hdl.layouts import QpRef
 from weft.tb.blocks.adamap.head_cache_traffic import LISTED
 from weft.tb.flow.payload import pack, unpack

@@ -8,7 +8,7 @@ import pytest
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from weft.hdl import abi
-from weft.hdl.adamap.head_cache import CachedNode
+from weft.hdl.adamap.cached import CachedNode
 from weft.hdl.adamap.hole import HoleCheck
 from weft.model.functional.node import encode_body, runs_of
 from weft.tb.flow.clock import start_clock

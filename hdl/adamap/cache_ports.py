@@ -1,0 +1,72 @@
+"""The three sides of the head cache: the matcher's, that of the retirements, the prefetcher's."""
+
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..layouts import NODE
+from .cached import COUNT_WIDTH, CachedNode, Pending, cached_record, index_width
+from .compared import REACH
+
+
+def match_port(params):
+    """The matcher's side, as the matcher sees it.
+
+    ``look_en`` takes ``qpn``, ``generation``, ``rsn`` and ``reach``. From the next cycle to that of the next
+    ``look_en`` the port shows of the entries as they then are: ``hit``, ``index`` of the node with that RSN, ``next``
+    (it follows the list's head), and ``head``, ``head_index``, ``head_node`` of the list's first node, with ``behind``
+    and ``passed`` of :class:`~weft.hdl.adamap.compared.Comparison` (both 0 without one); a cycle later ``cached``, the
+    number of its nodes. ``ripening``: a head has no open holes. ``ripe`` shows it a cycle later, but not after a flush.
+    ``retire_head`` and ``retire_ripe`` take the one or the other out of its list, one per cycle.
+
+    ``node`` and ``pending`` come one cycle after ``read_en`` and stay; they lack the marks of that cycle and the next.
+    ``read_node`` is what was fetched into ``read_index``, at once. ``mark_bitmap``: what is marked, if
+    anything, is a BITMAP; known early, and no node is filled in then.
+    """
+    index, record = index_width(params), cached_record(params)
+    return wiring.Signature({
+        "look_en": Out(1), "qpn": Out(24), "generation": Out(8), "rsn": Out(24), "reach": Out(REACH),
+        "hit": In(1), "index": In(index), "next": In(1),
+        "head": In(1), "head_index": In(index), "head_node": In(record), "behind": In(1), "passed": In(1),
+        "cached": In(range(params.cache_entries + 1)),
+        "ripening": In(1), "ripe": In(1), "ripe_index": In(index), "ripe_node": In(record),
+        "retire_head": Out(1), "retire_ripe": Out(1), "flush_en": Out(1), "flush_qpn": Out(24),
+        "read_en": Out(1), "read_index": Out(index), "read_node": In(record),
+        "node": In(CachedNode), "pending": In(Pending),
+        "mark_en": Out(1), "mark_index": Out(index), "mark_bitmap": Out(1), "mark": Out(Pending),
+    })
+
+
+def retire_port(params):
+    """The side of the retirements, as they see it: ``pending`` and ``block`` come one cycle after ``read_en``.
+    ``count`` is that of the node that is read."""
+    return wiring.Signature({
+        "read_en": Out(1), "read_index": Out(index_width(params)), "count": Out(COUNT_WIDTH), "pending": In(Pending),
+        "block": In(params.block_bits),
+    })
+
+
+def fill_port(params):
+    """The prefetcher's side, as the prefetcher sees it.
+
+    ``free``/``free_index`` name an unused entry, ``free_count`` how many there are (a cycle late); ``reserve_en``
+    takes it. ``fill_en``, only while ``fill_ready``, turns a reserved entry into a valid one, ``release_en`` gives one
+    back; a valid one only if it is at ``peek_index``, too. ``spare``/``spare_index``, a cycle late: an untouched node
+    with which a list ends that does not begin with it. ``peek`` shows a node, ``peek_valid`` and ``peek_touched``
+    what its tag has, ``peek_last`` whether no cached node follows it, ``peek_block`` its block a cycle later.
+
+    ``qpn`` is the list that is spoken of. ``cached`` is the number of its nodes, of two cycles ago. ``follows`` tells
+    whether ``fill_node`` goes on where it ended in the cycle before, once ``qpn`` has stood for two cycles, without a
+    fill and without a valid node that was given back; the next fill comes when that is known.
+    """
+    index = index_width(params)
+    count = range(params.cache_entries + 1)
+    return wiring.Signature({
+        "free": In(1), "free_index": In(index), "free_count": In(count), "reserve_en": Out(1),
+        "spare": In(1), "spare_index": In(index),
+        "fill_en": Out(1), "fill_ready": In(1), "fill_index": Out(index), "fill_node": Out(NODE),
+        "fill_block": Out(params.block_bits), "follows": In(1),
+        "release_en": Out(1), "release_index": Out(index),
+        "peek_index": Out(index), "peek": In(cached_record(params)), "peek_valid": In(1), "peek_touched": In(1),
+        "peek_last": In(1), "peek_block": In(params.block_bits),
+        "qpn": Out(24), "cached": In(count),
+    })
