@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from weft.tb.flow import process, yosys
 from weft.tb.flow.failure import Failure
+from weft.tb.flow.path import LUT_NS, MUX_NS
 from weft.tb.flow.simulate import BUILD_ROOT, locked
 
 KEPT = BUILD_ROOT / "synth"
@@ -40,7 +41,25 @@ _ZEROS = re.compile(r"^  initial begin : \\?fill_.*\n    integer row;\n    for .
                     r"      .*\[row\] = \d+'h0+;\n  end\n", re.MULTILINE)
 
 COMMAND = "synth_xilinx -family xcup -noiopad -noclkbuf -top holder"
+# Yosys has the LUTs of a 7-series: 0.13 to 0.64 ns by the input, and 0.30 more for the wire, so it prefers several small
+# ones to a large one. It is told what :mod:`weft.tb.flow.path` counts; what each takes of the area stays as it is.
+LUTS = {1: 1, 2: 2, 3: 3, 4: 3, 5: 3, 6: 5}
+WIDE = {7: 10, 8: 20}       # LUTs behind a MUXF7, and a MUXF8
 ULTRA = 'ram_style = "ultra"'       # of a memory; without it Yosys is not offered UltraRAM, which it would prefer
+
+
+def luts():
+    """Verilog of the LUTs, as Yosys has them ready to be timed: all inputs of one count the same."""
+    text = []
+    for names, muxes in ((LUTS, 0), (WIDE, 1)):
+        for size, area in names.items():
+            name = rf"\$__ABC9_LUT{size} " if muxes else f"LUT{size}"
+            picoseconds = round(1000 * (LUT_NS + (size - max(LUTS)) * muxes * MUX_NS))
+            ports = ", ".join(f"I{k}" for k in range(size))
+            paths = "".join(f" (I{k} => O) = {picoseconds};" for k in range(size))
+            text.append(f"(* abc9_lut={area} *) module {name}(output O, input {ports}); parameter INIT = 0;"
+                        f" specify{paths} endspecify endmodule\n")
+    return "".join(text)
 
 
 class SynthesisFailed(Failure):
@@ -103,7 +122,7 @@ def digest(module, modules):
     """By what the mapping of ``module`` is kept: its text and ports of its sub-blocks, its own name apart."""
     parts = [modules[module], *(stub(child, modules) for child in sorted(below(module, modules)))]
     parts = [re.sub(rf"(?<=[\\ ]){re.escape(module)}(?=[\s.(])", "@", part) for part in parts]
-    made = "\0".join((*parts, command(modules[module]), yosys.version(), str(VERSION)))
+    made = "\0".join((*parts, command(modules[module]), luts(), yosys.version(), str(VERSION)))
     return hashlib.sha256(made.encode()).hexdigest()[:16]
 
 
@@ -186,7 +205,10 @@ def _map(group, missing, modules, digests):
     (where / "group.v").write_text("\n".join([
         *(stub(name, modules) for name in sorted(stubs)), *(modules[name] for name in missing),
         f"module holder();\n{holder}endmodule\n"]))
-    script = f"read_verilog group.v; {command(modules[missing[0]])}; write_json netlist.json"
+    (where / "luts.v").write_text(luts())
+    way = command(modules[missing[0]])
+    script = (f"read_verilog group.v; {way} -run begin:map_luts; read_verilog -overwrite -lib -specify luts.v; "
+              f"scratchpad -set synth_xilinx.abc9.W 0; {way} -run map_luts:; write_json netlist.json")
     with open(where / "yosys.log", "wb") as log:
         status = process.run(yosys.yosys(script, "spent"), cwd=where, out=log)
     if status:
