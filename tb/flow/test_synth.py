@@ -97,6 +97,14 @@ def test_a_card_is_mapped_block_by_block_and_kept(kept):
     assert told == [0, 0]
 
 
+def test_the_mapper_counts_as_the_estimate_does(kept):
+    """192 bits go into three levels of LUTs with six inputs; a mapper that finds such a LUT slow takes five."""
+    ports = "".join(f"  input [63:0] {name};\n" for name in "abc")
+    wide = f"module \\wide (a, b, c, o);\n{ports}  output o;\n  assign o = |(a & b & c);\nendmodule\n"
+    found = synth.synthesise({"": mapped.modules_of(wide)}, top="wide")
+    assert max(path["levels"] for path in found.paths[""]) == 3 and found.blocks[""]["lut"] < 50
+
+
 def test_what_yosys_says_last_is_told(kept):
     rooms = synth.rooms_of(DESIGN.replace("b << 1", "b <<"))
     with pytest.raises(mapped.SynthesisFailed, match="room: Yosys ended .*(?s:.*)syntax error"):
