@@ -1,8 +1,7 @@
 """Numbers of the blocks of the knitting buffer: what the card keeps of a pointer once it was checked."""
 
-from amaranth.hdl import Cat, Const, Mux, Signal, Value
+from amaranth.hdl import Cat, Mux, Value
 
-from ..logic import choose, lowest
 from ..params import CardParams
 
 
@@ -14,6 +13,17 @@ def dead(params: CardParams):
 def stray(params: CardParams):
     """Stands in the place of a block number: the pointer led outside the extents."""
     return dead(params) - 1
+
+
+def extent_member(params: CardParams):
+    """Shape of how many blocks an extent has; there are no numbers for more."""
+    return params.extent_blocks_log2 + 1
+
+
+def held(params: CardParams, lines):
+    """How many blocks of an extent of so many lines have numbers."""
+    most = params.extent_blocks_log2
+    return Mux(lines[most:].any(), 1 << most, lines[:most])
 
 
 def split(params: CardParams, block):
@@ -31,21 +41,3 @@ def line_of(params: CardParams, bases, block):
     """Physical address divided by 64 of a block; ``bases`` are those of the extents."""
     extent, offset = split(params, block)
     return (in_extent(params, bases, extent) + offset)[:58]
-
-
-def find(m, params: CardParams, bases, sizes, line, *, name):
-    """The number of the block at a physical line, combinational; :func:`stray` if it lies in no extent."""
-    size_log2 = params.extent_blocks_log2
-    found, inside = Signal(params.block_bits, name=name), Signal(len(bases), name=f"{name}_inside")
-    blocks = []
-    for k, (base, size) in enumerate(zip(bases, sizes, strict=True)):
-        offset, block = Signal(58, name=f"{name}_offset{k}"), Signal(params.block_bits, name=f"{name}_block{k}")
-        m.d.comb += [
-            offset.eq(line - base),
-            block.eq(Cat(offset[:size_log2], Const(k, params.extent_index_bits))),
-            inside[k].eq((line >= base) & ~offset[size_log2:].any() & (offset[:size_log2] < size)),
-        ]
-        blocks.append(Mux(block >= stray(params), stray(params), block))
-    last = lowest(m, reversed(inside), f"{name}_last")
-    m.d.comb += found.eq(Mux(inside.any(), choose(last, reversed(blocks)), stray(params)))
-    return found

@@ -8,6 +8,8 @@ from amaranth.lib.wiring import In, Out
 from ..layouts import NODE, REQUEST_LINES_MAX, LineData
 from ..logic import encoded, first, one_hot
 from ..params import CardParams
+from .block import extent_member
+from .pointed import Pointed
 
 FETCHES_MAX = 16
 LINES = REQUEST_LINES_MAX   # consecutive blocks that one read may fetch
@@ -27,7 +29,8 @@ def fetch_layout(params):
 class Fetches(wiring.Component):
     """Records of the reads in flight; what they bring waits in a memory until it is looked at.
 
-    Takes a line per cycle. A block is out one cycle after ``slot`` and ``part`` name it.
+    Takes a line per cycle. A block is out one cycle after ``slot`` and ``part`` name it. Which block it points to is
+    looked up when it comes, and is there five cycles after it.
 
     Parameters
     ----------
@@ -37,6 +40,8 @@ class Fetches(wiring.Component):
     -------
     i_line : In(stream.Signature(LineData))
         ``ready`` is always high.
+    extent_base, extent_lines : arrays of In
+        As :class:`~weft.hdl.adamap.pointed.Pointed` has them.
     free, free_slot : Out
         A place for another read.
     start_en, start : In
@@ -47,8 +52,8 @@ class Fetches(wiring.Component):
         What is looked at: a read, and which block of it.
     fetch : Out(fetch_layout(params))
         That read, a cycle later; and ``done_qpn``, at once: whose the one at ``done_slot`` is.
-    node, error : Out
-        That block, and whether reading it failed; a cycle later.
+    node, pointed, error : Out
+        That block, the number of the one that its pointer leads to, and whether reading it failed; a cycle later.
     finish_en : In(1)
         The read at ``slot`` is done with.
     keep_en, keep_loose : In(1)
@@ -70,10 +75,12 @@ class Fetches(wiring.Component):
         slot = range(fetch_slots(params))
         super().__init__({
             "i_line": In(stream.Signature(LineData)),
+            "extent_base": In(58).array(params.knit_extents),
+            "extent_lines": In(extent_member(params)).array(params.knit_extents),
             "free": Out(1), "free_slot": Out(slot), "start_en": In(1), "start": In(fetch_layout(params)),
             "done": Out(1), "done_slot": Out(slot), "done_qpn": Out(24),
             "slot": In(slot), "part": In(range(LINES)), "fetch": Out(fetch_layout(params)),
-            "node": Out(NODE), "error": Out(1), "finish_en": In(1),
+            "node": Out(NODE), "pointed": Out(params.block_bits), "error": Out(1), "finish_en": In(1),
             "keep_en": In(1), "keep_loose": In(1), "loose": Out(1), "loose_slot": Out(slot),
             "kept": Out(1), "kept_slot": Out(slot), "quiet": Out(1),
             "qpn": In(24).array(2), "of_qpn": Out(1).array(2), "empty": Out(1),
@@ -91,6 +98,21 @@ class Fetches(wiring.Component):
         m.submodules.landing = landing = Memory(shape=NODE, depth=count * LINES, init=[])
         land, landed = landing.write_port(), landing.read_port()
         land_slot = Signal(range(count))
+        m.submodules.pointers = pointers = Memory(shape=self.params.block_bits, depth=count * LINES, init=[])
+        m.submodules.look_up = look_up = Pointed(self.params)
+        point = pointers.write_port()
+        points = pointers.read_port(transparent_for=(point,))
+        coming = [Signal(data.StructLayout({"valid": 1, "at": len(land.addr)}), name=f"coming{k}") for k in range(4)]
+        for later, now in zip(coming[1:], coming, strict=False):
+            m.d.sync += later.eq(now)
+        m.d.sync += [coming[0].valid.eq(line.valid), coming[0].at.eq(land.addr),
+                     look_up.line.eq(data.View(NODE, line.p.data).next_line)]
+        m.d.comb += [
+            *[a.eq(b) for a, b in zip(look_up.extent_base, self.extent_base, strict=True)],
+            *[a.eq(b) for a, b in zip(look_up.extent_lines, self.extent_lines, strict=True)],
+            point.en.eq(coming[3].valid), point.addr.eq(coming[3].at), point.data.eq(look_up.o),
+            points.en.eq(1), points.addr.eq(landed.addr), self.pointed.eq(points.data),
+        ]
         m.d.comb += [
             line.ready.eq(1), land_slot.eq(line.p.tag),
             land.en.eq(line.valid), land.addr.eq(Cat(line.p.index, land_slot)), land.data.eq(line.p.data),

@@ -11,7 +11,7 @@ from ..logic import above
 from ..params import CardParams
 from ..table.kinds import QP_TABLE
 from .ahead import AheadKind, ahead_row, ahead_step
-from .block import find, in_extent, split, stray
+from .block import extent_member, in_extent, split, stray
 from .cache_ports import fill_port
 from .cached import cached_record
 from .control import ControlKind, ControlOp
@@ -26,7 +26,7 @@ PATIENCE = 128      # looks at a list without a place before a node that is bein
 
 def at_most(limit, value):
     """``value``, but not more than ``limit``."""
-    return Mux(value > limit, limit, value)
+    return Mux(above(value, limit), limit, value)
 
 
 def least(a, b):
@@ -112,7 +112,8 @@ class Prefetch(wiring.Component):
             "cache": Out(fill_port(params)),
             "row_en": Out(1), "row_index": Out(width), "ahead": In(ahead_row(params)),
             "step": Out(stream.Signature(ahead_step(params))), "qp": Out(QP_TABLE.read_port(params)),
-            "extent_base": In(58).array(params.knit_extents), "extent_lines": In(32).array(params.knit_extents),
+            "extent_base": In(58).array(params.knit_extents),
+            "extent_lines": In(extent_member(params)).array(params.knit_extents),
             "prefetch_depth": In(32), "prefetch_watermark": In(32),
             "wake_stb": Out(1), "wake_qpn": Out(24),
             "waiting_qpn": Out(24), "waiting": In(1),
@@ -137,6 +138,8 @@ class Prefetch(wiring.Component):
 
         m.submodules.fetches = fetches = Fetches(p)
         wiring.connect(m, wiring.flipped(self.i_line), fetches.i_line)
+        m.d.comb += [*[a.eq(b) for a, b in zip(fetches.extent_base, self.extent_base, strict=True)],
+                     *[a.eq(b) for a, b in zip(fetches.extent_lines, self.extent_lines, strict=True)]]
         op = self.i_control.p
         qpn = Signal(p.qpn_width)           # there are no others than those of the card
         block = Signal(p.block_bits)
@@ -222,8 +225,7 @@ class Prefetch(wiring.Component):
                 m.d.sync += misses.eq(misses + 1)
         m.submodules.check = check = NodeCheck()
         found, ends = Signal(p.block_bits), Signal()        # the block behind a node; there is none
-        m.d.sync += [found.eq(find(m, p, self.extent_base, self.extent_lines, node.next_line, name="pointed_at")),
-                     ends.eq(node.next_line == 0)]
+        m.d.sync += [found.eq(fetches.pointed), ends.eq(node.next_line == 0)]
         posted, more = Signal(), Signal()       # a doorbell of the QP comes; there is more than this node
         # A node does not land in the cycle of a doorbell of its QP: `step` waits.
         m.d.comb += posted.eq(self.post_stb & (self.post_qpn == qpn))
@@ -276,7 +278,7 @@ class Prefetch(wiring.Component):
                     block.eq(pointed), adjacent.eq(self.ahead.adjacent), live.eq(self.ahead.inverse != 0),
                     generation.eq(self.qp.entry.generation), waiting.eq(self.waiting),
                     line.eq(at), inside.eq((offset < size) & (pointed < strayed)),
-                    within.eq(at_most(LINES, (size - offset)[:32])),
+                    within.eq(at_most(LINES, (size - offset)[:len(size)])),
                     page_left.eq(at_most(LINES, PAGE_LINES - at[:6])),
                     ahead.eq(Mux(above(self.ahead.count, LINES), LINES + 1, self.ahead.count)),
                 ]

@@ -10,6 +10,7 @@ from ..params import CardParams
 from ..stream import Arbiter
 from ..table.kinds import QP_TABLE
 from .ahead import AheadTable
+from .block import extent_member, held
 from .control import ControlOp
 from .head_cache import HeadCache
 from .hold import ReportHold
@@ -148,9 +149,9 @@ class SecondLevel(wiring.Component):
             self.i_extent.ready.eq(1),
         ]
         for k in range(p.knit_extents):
-            base, lines = Signal(58, name=f"extent_base{k}"), Signal(32, name=f"extent_lines{k}")
+            base, lines = Signal(58, name=f"extent_base{k}"), Signal(extent_member(p), name=f"extent_lines{k}")
             with m.If(self.i_extent.valid & (self.i_extent.p.index == k)):
-                m.d.sync += [base.eq(self.i_extent.p.base), lines.eq(self.i_extent.p.lines)]
+                m.d.sync += [base.eq(self.i_extent.p.base), lines.eq(held(p, self.i_extent.p.lines))]
             m.d.comb += [prefetch.extent_base[k].eq(base), prefetch.extent_lines[k].eq(lines),
                          matcher.extent_base[k].eq(base)]
 

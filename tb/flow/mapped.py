@@ -41,8 +41,8 @@ _ZEROS = re.compile(r"^  initial begin : \\?fill_.*\n    integer row;\n    for .
                     r"      .*\[row\] = \d+'h0+;\n  end\n", re.MULTILINE)
 
 COMMAND = "synth_xilinx -family xcup -noiopad -noclkbuf -top holder"
-# Yosys has the LUTs of a 7-series: 0.13 to 0.64 ns by the input, and 0.30 more for the wire, so it prefers several small
-# ones to a large one. It is told what :mod:`weft.tb.flow.path` counts; what each takes of the area stays as it is.
+# Yosys has the LUTs of a 7-series: 0.13 to 0.64 ns by the input, and 0.30 more for the wire, so it prefers several
+# small ones to a large one. It is told what :mod:`weft.tb.flow.path` counts; what each takes of the area is kept.
 LUTS = {1: 1, 2: 2, 3: 3, 4: 3, 5: 3, 6: 5}
 WIDE = {7: 10, 8: 20}       # LUTs behind a MUXF7, and a MUXF8
 ULTRA = 'ram_style = "ultra"'       # of a memory; without it Yosys is not offered UltraRAM, which it would prefer

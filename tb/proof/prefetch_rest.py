@@ -46,6 +46,9 @@ def kept(spec, m, w):
         for part in range(spec.entries):
             node = spec.inside(f"dut.fetches.landing[{LINES * k + part}]", NODE)
             brought.append(~keeps[k] | (part >= fetch.lines) | answers(node, (w.first[k] + part)[:7]))
+            brought.append(~keeps[k] | (part >= fetch.lines) | (
+                spec.inside(f"dut.fetches.pointers[{LINES * k + part}]", params.block_bits)
+                == found(m, params, dut, node.next_line, f"pointed{LINES * k + part}")))
             ends.append(~keeps[k] | (part >= fetch.lines) | (node.next_line != 0) | errors[part]
                         | ((part + 1 == fetch.lines) & fetch.all) | w.cut.bit_select(fetch.qpn, 1))
     return of_lists, counted, places, lying, brought, ends
@@ -66,7 +69,7 @@ def start_at_rest(spec, m, w):
     spec.start_anywhere(
         "dut.victim", "dut.misses", "dut.wake_stb", "dut.waked", "dut.work.entered",
         "dut.work.left", *[f"dut.work.queue.queue.{name}" for name in ("storage", "level", "produce", "consume")],
-        *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "landing")],
+        *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "landing", "pointers")],
         *[f"dut.fetches.{name}{k}" for name in ("fetch", "errors") for k in entries],
         "table.memory", "cache.blocks", "cache.records", "cache.nexts", "cache.befores",
         *[f"cache.standing.{name}" for name in ("valid", "head", "linked", "reserved")], "cache.fill__free_count",

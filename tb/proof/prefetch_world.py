@@ -5,11 +5,11 @@ Each part is a function that adds it to a module ``m`` and gives back its signal
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Array, Cat, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Mux, Signal
 from amaranth.lib import data
 
 from weft.hdl import abi
-from weft.hdl.adamap.block import dead, find, in_extent, line_of, split, stray
+from weft.hdl.adamap.block import dead, in_extent, line_of, split, stray
 from weft.hdl.adamap.control import ControlKind
 from weft.hdl.layouts import NODE
 
@@ -21,10 +21,16 @@ IDLE, CLEAR, POSTED, LIST, ENTER = range(5)     # what a life's beginning or end
 
 
 def found(m, params, dut, at, name):
-    """The number of the block at a line."""
-    line = Signal(58, name=f"{name}_line")
-    m.d.comb += line.eq(at)
-    return find(m, params, dut.extent_base, dut.extent_lines, line, name=name)
+    """The number of the block at a line; of a stray one if it lies in no extent."""
+    size_log2, number = params.extent_blocks_log2, Signal(params.block_bits, name=name)
+    m.d.comb += number.eq(stray(params))
+    for k, (base, lines) in enumerate(zip(dut.extent_base, dut.extent_lines, strict=True)):     # the last one counts
+        offset = Signal(58, name=f"{name}_offset{k}")
+        block = Cat(offset[:size_log2], Const(k, params.extent_index_bits))
+        m.d.comb += offset.eq(at - base)
+        with m.If((at >= base) & (offset < lines)):
+            m.d.comb += number.eq(Mux(block >= stray(params), stray(params), block))
+    return number
 
 
 def inside(params, dut, block):

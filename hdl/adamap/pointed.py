@@ -1,0 +1,57 @@
+"""Which block of the knitting buffer lies at a line of host memory?"""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..logic import encoded, lowest
+from ..params import CardParams
+from .block import extent_member, stray
+from .one_of import OneOf
+
+
+class Pointed(wiring.Component):
+    """Looks a line up in the extents. One per cycle, latency 3.
+
+    Where extents overlap, the last one counts. A line in none is that of a stray block.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    extent_base, extent_lines : arrays of In
+        Where blocks may lie; ``lines`` 0: nowhere.
+    line : In(58)
+    o : Out(params.block_bits)
+        Three cycles later.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "extent_base": In(58).array(params.knit_extents),
+            "extent_lines": In(extent_member(params)).array(params.knit_extents),
+            "line": In(58), "o": Out(params.block_bits),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        p, n = self.params, self.params.knit_extents
+        size_log2, strayed = p.extent_blocks_log2, stray(p)
+        inside, last = Signal(n), Signal(n)
+        line, later = Signal(size_log2), Signal(size_log2)
+        for k, (base, lines) in enumerate(zip(self.extent_base, self.extent_lines, strict=True)):
+            offset = Signal(59, name=f"offset{k}")
+            m.d.comb += offset.eq(self.line - base)
+            m.d.sync += inside[k].eq(~offset[size_log2:].any() & (offset[:size_log2] < lines))
+        m.d.sync += [line.eq(self.line), later.eq(line), last.eq(Cat(reversed(lowest(m, reversed(inside), "last"))))]
+
+        m.submodules.base = base = OneOf(size_log2, n)
+        number = Signal(p.block_bits)
+        m.d.comb += [base.chosen.eq(last), number.eq(Cat((later - base.o)[:size_log2], encoded(last))),
+                     *[value.eq(each) for value, each in zip(base.values, self.extent_base, strict=True)]]
+        # Only the last two numbers are no blocks.
+        m.d.sync += self.o.eq(Mux(last.any() & ~number[1:].all(), number, strayed))
+        return m
