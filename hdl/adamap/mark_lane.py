@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..counting import Refusal
+from ..logic import choose
 from ..params import CardParams
 from .cached import COUNT_WIDTH, CachedNode, Pending, index_width
 from .hole import HoleCheck
@@ -51,8 +52,8 @@ class MarkForward(wiring.Component):
         m.d.comb += [
             same.eq(self.mark_index == self.index), as_last.eq(last_en & (last_index == self.index)),
             self.is_mark.eq(self.mark_en & same), self.is_last.eq(~self.is_mark & as_last),
-            self.now.eq(Mux(self.mark_en & same, self.mark.as_value(),
-                            Mux(as_last, self.last.as_value(), self.read.as_value()))),
+            self.now.eq(choose((self.is_mark, self.is_last, ~self.is_mark & ~as_last),
+                               (self.mark, self.last, self.read))),
         ]
         return m
 

@@ -40,18 +40,18 @@ class Pointed(wiring.Component):
         m = Module()
         p, n = self.params, self.params.knit_extents
         size_log2, strayed = p.extent_blocks_log2, stray(p)
-        inside, last = Signal(n), Signal(n)
+        inside, last, beyond = Signal(n), Signal(n), Signal(2)      # `beyond`: the last two numbers are no blocks
         line, later = Signal(size_log2), Signal(size_log2)
         for k, (base, lines) in enumerate(zip(self.extent_base, self.extent_lines, strict=True)):
             offset = Signal(59, name=f"offset{k}")
             m.d.comb += offset.eq(self.line - base)
             m.d.sync += inside[k].eq(~offset[size_log2:].any() & (offset[:size_log2] < lines))
-        m.d.sync += [line.eq(self.line), later.eq(line), last.eq(Cat(reversed(lowest(m, reversed(inside), "last"))))]
+        m.d.sync += [line.eq(self.line), later.eq(line), last.eq(Cat(reversed(lowest(m, reversed(inside), "last")))),
+                     beyond.eq(Cat(offset[1:size_log2].all(), beyond[0] & inside[n - 1]))]
 
         m.submodules.base = base = OneOf(size_log2, n)
         number = Signal(p.block_bits)
         m.d.comb += [base.chosen.eq(last), number.eq(Cat((later - base.o)[:size_log2], encoded(last))),
                      *[value.eq(each) for value, each in zip(base.values, self.extent_base, strict=True)]]
-        # Only the last two numbers are no blocks.
-        m.d.sync += self.o.eq(Mux(last.any() & ~number[1:].all(), number, strayed))
+        m.d.sync += self.o.eq(Mux(last.any() & ~beyond[1], number, strayed))
         return m

@@ -14,14 +14,10 @@ from .wait_queue import MatchItem
 SLACK_MAX = 1 << 22     # with more, headers pass nothing over
 
 
-class Passed(data.Struct):
+def passed(params):
     """Every RSN before ``rsn`` was sent again; ``ticket`` is that of the packet that says so."""
-
-    valid: 1
-    qpn: 24
-    generation: 8
-    rsn: 24
-    ticket: EXTENDED_TICKET_WIDTH
+    return data.StructLayout({
+        "valid": 1, "qpn": params.qpn_width, "generation": 8, "rsn": 24, "ticket": EXTENDED_TICKET_WIDTH})
 
 
 class Unmatched(wiring.Component):
@@ -68,11 +64,11 @@ class Unmatched(wiring.Component):
 
     def elaborate(self, platform):
         m, n = Module(), self.params.unmatched_lists
-        entries = [Signal(Passed, name=f"passed{k}") for k in range(n)]
+        entries = [Signal(passed(self.params), name=f"passed{k}") for k in range(n)]
         valid = Cat(entry.valid for entry in entries)
         free, shown = Signal(n), Signal(n, init=1)
         m.submodules.owing = owing = Among(self.params.qpn_width + 8, n)
-        m.submodules.shown_qpn = shown_qpn = OneOf(24, n)
+        m.submodules.shown_qpn = shown_qpn = OneOf(self.params.qpn_width, n)
         own = owing.bits
         end = Signal(24)
         beyond, passes = Signal(24), Signal()
@@ -85,7 +81,7 @@ class Unmatched(wiring.Component):
             beyond.eq(Mux(self.slack == 1, 0, self.slack)), passes.eq(self.i.probe | (self.slack < SLACK_MAX)),
             end.eq(Mux(self.i.probe, self.i.rsn, self.i.rsn + 1 - beyond)), self.o.probe.eq(1),
         ]
-        order, asked = Signal(Passed), Signal(name="asked")     # `asked`: `waiting` speaks of its QP
+        order, asked = Signal(passed(self.params)), Signal(name="asked")     # `asked`: `waiting` speaks of its QP
         m.d.comb += [
             order.eq(choose(shown, entries)), self.waiting_qpn.eq(shown_qpn.o), shown_qpn.chosen.eq(shown),
             *[value.eq(entry.qpn) for value, entry in zip(shown_qpn.values, entries, strict=True)],

@@ -2,12 +2,13 @@
 
 from amaranth.hdl import Cat, Mux, Signal
 
-from weft.hdl.adamap.unmatched import SLACK_MAX, Passed, Unmatched
+from weft.hdl.adamap.unmatched import SLACK_MAX, Unmatched, passed
 from weft.hdl.params import preset
 from weft.tb.proof.broken import Broken
 from weft.tb.proof.specification import Spec
 
 LISTS = 2
+PARAMS = preset("test").with_(unmatched_lists=LISTS)
 
 
 class UnmatchedSpec(Spec):
@@ -22,7 +23,7 @@ class UnmatchedSpec(Spec):
     block = Unmatched
 
     def specify(self, m):
-        m.submodules.dut = dut = self.block(preset("test").with_(unmatched_lists=LISTS))
+        m.submodules.dut = dut = self.block(PARAMS)
         self.free_members(dut)
         qpn, generation = self.constant(m, 24, "some_qpn"), self.constant(m, 8, "some_generation")
         own, mine = Signal(), Signal()
@@ -31,7 +32,7 @@ class UnmatchedSpec(Spec):
             mine.eq(dut.due & (dut.o.qpn == qpn) & (dut.o.generation == generation)),
         ]
         self.assume(~dut.taken | dut.due)
-        self.assume(dut.i.qpn < dut.params.qps)
+        self.assume(dut.i.qpn < PARAMS.qps)
         end, ahead = Signal(24), Signal(24)
         with m.If(dut.i.probe):
             m.d.comb += end.eq(dut.i.rsn)
@@ -76,7 +77,7 @@ class UnmatchedSpec(Spec):
 
     def _held(self, qpn, generation, owed, newest, ticket, unseen):
         """Whether the list has a place if something is owed, and that holds it; the place is shown in its turn."""
-        places = [self.inside(f"dut.passed{k}", Passed) for k in range(LISTS)]
+        places = [self.inside(f"dut.passed{k}", passed(PARAMS)) for k in range(LISTS)]
         shown, asked = self.inside("dut.shown", LISTS), self.inside("dut.asked", 1)
         own = Cat(p.valid & (p.qpn == qpn) & (p.generation == generation) for p in places)
         return Cat(
