@@ -117,7 +117,7 @@ class CardParams:
     def __post_init__(self):
         for field in ("qps", "mrs", "ptes", "window_bits", "cache_entries", "bulk_slot_bytes",
                       "bulk_tags", "line_tags", "rx_buffer_beats", "tx_buffer_beats", "ring_prefetch",
-                      "match_queue", "builder_slots", "prefetch_depth_max"):
+                      "match_queue", "builder_slots", "prefetch_depth_max", "knit_extents"):
             exact_log2(getattr(self, field))
         if not self.node_encodings or set(self.node_encodings) - set(NODE_ENCODINGS):
             raise ValueError(f"node_encodings is {self.node_encodings}; choose from {', '.join(NODE_ENCODINGS)}")

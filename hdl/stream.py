@@ -60,10 +60,12 @@ class Fifo(wiring.Component):
         m = Module()
         cls = fifo.SyncFIFO if self.depth <= LUT_RAM_DEPTH else fifo.SyncFIFOBuffered
         m.submodules.queue = queue = cls(width=Shape.cast(self.shape).width, depth=self.depth)
+        # Of a power of two the top bit says it, without a comparison.
+        whole = cls is fifo.SyncFIFO and not self.depth & (self.depth - 1)
         m.d.comb += [
             queue.w_data.eq(self.i.payload),
             queue.w_en.eq(self.i.valid),
-            self.i.ready.eq(queue.w_rdy),
+            self.i.ready.eq(~queue.level[-1] if whole else queue.w_rdy),
             self.o.payload.eq(queue.r_data),
             self.o.valid.eq(queue.r_rdy),
             queue.r_en.eq(self.o.ready),

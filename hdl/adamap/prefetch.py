@@ -11,7 +11,7 @@ from ..logic import above
 from ..params import CardParams
 from ..table.kinds import QP_TABLE
 from .ahead import AheadKind, ahead_row, ahead_step
-from .block import extent_member, in_extent, split, stray
+from .block import extent_member, in_extent, split
 from .cache_ports import fill_port
 from .cached import cached_record
 from .control import ControlKind, ControlOp
@@ -127,7 +127,7 @@ class Prefetch(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         p, cache, entries = self.params, self.cache, self.params.cache_entries
-        step, strayed = self.step, stray(p)
+        step = self.step
         m.submodules.work = work = WorkList(self.params)
         again = work.i[0]
         m.d.comb += [
@@ -165,7 +165,7 @@ class Prefetch(wiring.Component):
         part = Signal(range(LINES))         # which block of a read is looked at
         lines = Signal(range(LINES + 1))    # blocks to read
         ahead = Signal(range(LINES + 2))    # nodes that are ahead, or more than a read fetches
-        within = Signal(range(LINES + 1))   # blocks to the end of the extent
+        within = Signal(extent_member(p))   # blocks to the end of the extent
         page_left = Signal(range(LINES + 1))
         other = Signal()                    # the list does not go on with the block; a cycle late
         outrun = Signal()                   # a doorbell of the QP came since its row was read
@@ -187,7 +187,7 @@ class Prefetch(wiring.Component):
             cache.fill_index.eq(entry),
             cache.fill_block.eq(block),
             cache.fill_node.eq(node),
-            cache.release_index.eq(entry),
+            cache.release_index.eq(Mux(evicting, victim, entry)),
             self.o_line.p.line.eq(line),
             self.o_line.p.count.eq(lines),
             self.o_line.p.tag.eq(fetches.free_slot),
@@ -210,7 +210,7 @@ class Prefetch(wiring.Component):
         m.d.comb += [
             space.eq(least(at_most(LINES, (depth - cached)[:len(depth)]), at_most(LINES, ahead))),
             spare.eq(Mux(cache.free_count > reserve, at_most(LINES, cache.free_count - reserve), 1)),
-            several.eq(least(least(space, spare), least(within, page_left))),
+            several.eq(least(least(space, spare), least(at_most(LINES, within), page_left))),
         ]
         # What arrived is looked at a cycle before it is taken.
         m.d.sync += other.eq(~live | (generation != fetch.generation)
@@ -270,15 +270,16 @@ class Prefetch(wiring.Component):
             with m.State("LATCH"):  # checks the pointer
                 pointed = Signal(p.block_bits)
                 m.d.comb += pointed.eq(~self.ahead.inverse)
-                extent, offset = split(p, pointed)
-                base, size = in_extent(p, self.extent_base, extent), in_extent(p, self.extent_lines, extent)
+                offset = split(p, pointed)[1]
+                # A multiplexer's select is not inverted on its way.
+                base, size = (in_extent(p, [*reversed(values)], split(p, self.ahead.inverse)[0])
+                              for values in (self.extent_base, self.extent_lines))
                 at = Signal(58)
                 m.d.comb += at.eq(base + offset)
                 m.d.sync += [
                     block.eq(pointed), adjacent.eq(self.ahead.adjacent), live.eq(self.ahead.inverse != 0),
                     generation.eq(self.qp.entry.generation), waiting.eq(self.waiting),
-                    line.eq(at), inside.eq((offset < size) & (pointed < strayed)),
-                    within.eq(at_most(LINES, (size - offset)[:len(size)])),
+                    line.eq(at), inside.eq((offset < size) & self.ahead.inverse[1:].any()), within.eq(size - offset),
                     page_left.eq(at_most(LINES, PAGE_LINES - at[:6])),
                     ahead.eq(Mux(above(self.ahead.count, LINES), LINES + 1, self.ahead.count)),
                 ]
@@ -451,7 +452,6 @@ class Prefetch(wiring.Component):
                     m.next = "READ_AGAIN"
                     m.d.comb += [
                         cache.release_en.eq(1),
-                        cache.release_index.eq(victim),
                         fetches.finish_en.eq(fetches.kept),
                     ]
         with m.State("READ_AGAIN"):  # has the list read on from there, to keep it

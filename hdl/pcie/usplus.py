@@ -124,8 +124,9 @@ class UsplusShim(wiring.Component):
         m.submodules.tags = tags = FewTags()
         m.submodules.watch = watch = ReadWatch()
         m.submodules.reads = reads = Skid(ReadTlp)      # cuts the readiness of RQ off from the readers
-        master_q, dropped = Signal(), Signal()      # writes that the hard block has may never leave it
-        m.d.sync += master_q.eq(self.bus_master)
+        enable, master_q = Signal(), Signal()
+        dropped = Signal()      # writes that the hard block has may never leave it
+        m.d.sync += [master_q.eq(self.bus_master), enable.eq(self.bus_master & ~self.stop)]
         m.d.comb += dropped.eq(master_q & ~self.bus_master & requests.busy)
         silence = Signal(self._silence_log2 + 1)
         gone = silence[-1]
@@ -158,7 +159,7 @@ class UsplusShim(wiring.Component):
         m.d.comb += [
             self.busy.eq(reads.o.valid | requests.busy | bus_master.busy),
             self.refused.eq(bus_master.refused | dropped),
-            bus_master.enable.eq(self.bus_master & ~self.stop), requests.gone.eq(gone), watch.gone.eq(gone),
+            bus_master.enable.eq(enable), requests.gone.eq(gone), watch.gone.eq(gone),
             tags.extended.eq(self.cfg_ext_tag_enable),
             requests.nonposted_credits.eq(self.pcie_tfc_nph_av),
             requests.sequence[0].eq(self.pcie_rq_seq_num0), requests.sequence[1].eq(self.pcie_rq_seq_num1),
