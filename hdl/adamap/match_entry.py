@@ -77,5 +77,6 @@ class MatchEntry(wiring.Component):
             self.empty.eq((held == 0) & others.empty),
         ]
         m.d.sync += others.waiting.eq(self.waiting)
-        m.d.sync += held.eq(held + (arrived.i.valid & arrived.i.ready) - self.done)
+        more = held + (arrived.i.valid & arrived.i.ready)
+        m.d.sync += held.eq(Mux(self.done, more - 1, more))     # `done` comes late
         return m

@@ -18,20 +18,10 @@ from .control import ControlKind, ControlOp
 from .fetches import LINES, Fetches, fetch_slots
 from .landing import Landing
 from .node_check import NodeCheck
+from .read_reach import ReadReach, at_most
 from .work_list import WorkList
 
-PAGE_LINES = 64     # a read does not cross 4 KiB
 PATIENCE = 128      # looks at a list without a place before a node that is being matched must go, beside 4 per entry
-
-
-def at_most(limit, value):
-    """``value``, but not more than ``limit``."""
-    return Mux(above(value, limit), limit, value)
-
-
-def least(a, b):
-    """The smaller one."""
-    return Mux(a < b, a, b)
 
 
 class Prefetch(wiring.Component):
@@ -150,7 +140,8 @@ class Prefetch(wiring.Component):
         job = Signal(2)                     # what the row is read for
         LOOK, LAND, CONTROL, EVICT = range(4)
         dying = Signal()                    # the QP being destroyed is dead already; its fetches are not all back
-        inside, waiting = Signal(), Signal()
+        waiting = Signal()
+        m.submodules.reach = reach = ReadReach(p)
         patience = 4 * entries + PATIENCE
         victim, misses = Signal.like(cache.peek_index), Signal(range(patience + 1))
         sparing = Signal()                  # `victim` is not the first node of its list
@@ -159,14 +150,12 @@ class Prefetch(wiring.Component):
         looked_at = Signal(data.StructLayout({"valid": 1, "touched": 1, "waiting": 1, "node": cached_record(p)}))
         latching, evicting = Signal(), Signal()     # in LATCH; in EVICT and TAKE_BACK
         depth, watermark = Signal(range(2 * entries + 1)), Signal(range(2 * entries + 1))
-        line = Signal(58)                   # address of the block
+        base, size, line = Signal(58), Signal(extent_member(p)), Signal(58)     # of its extent; where it lies
         fetch, node = fetches.fetch, fetches.node
         slot = Signal(range(fetch_slots(p)))
         part = Signal(range(LINES))         # which block of a read is looked at
         lines = Signal(range(LINES + 1))    # blocks to read
         ahead = Signal(range(LINES + 2))    # nodes that are ahead, or more than a read fetches
-        within = Signal(extent_member(p))   # blocks to the end of the extent
-        page_left = Signal(range(LINES + 1))
         other = Signal()                    # the list does not go on with the block; a cycle late
         outrun = Signal()                   # a doorbell of the QP came since its row was read
         given_up = Signal()                 # what is left of the read is not wanted
@@ -205,19 +194,15 @@ class Prefetch(wiring.Component):
         m.d.comb += wanted.eq(
             live & ~busy & (ahead != 0)
             & (cached < depth) & (waiting | filling | (cached < watermark)))
-        several, space, spare = (Signal(range(LINES + 1), name=name) for name in ("several", "space", "spare"))
-        reserve = entries // 8
-        m.d.comb += [
-            space.eq(least(at_most(LINES, (depth - cached)[:len(depth)]), at_most(LINES, ahead))),
-            spare.eq(Mux(cache.free_count > reserve, at_most(LINES, cache.free_count - reserve), 1)),
-            several.eq(least(least(space, spare), least(at_most(LINES, within), page_left))),
-        ]
+        m.d.comb += [reach.block.eq(block), reach.base.eq(base), reach.size.eq(size), reach.ahead.eq(ahead),
+                     reach.room.eq(depth - cached), reach.free.eq(cache.free_count)]
+        m.d.sync += line.eq(reach.line)
         # What arrived is looked at a cycle before it is taken.
         m.d.sync += other.eq(~live | (generation != fetch.generation)
                              | (block != (fetch.block + part)[:p.block_bits]))
         found_none, may_take = Signal(), Signal()
         few = waiting | (cached == 0)       # of its nodes are there
-        m.d.comb += may_take.eq(cache.free & (few | (cache.free_count > reserve)))
+        m.d.comb += may_take.eq(cache.free & (few | (cache.free_count > entries // 8)))
         with m.If(found_none):      # no entry for a node
             m.d.sync += [looked_at.valid.eq(cache.peek_valid), looked_at.touched.eq(cache.peek_touched),
                          looked_at.waiting.eq(self.waiting), looked_at.node.eq(cache.peek)]
@@ -270,17 +255,12 @@ class Prefetch(wiring.Component):
             with m.State("LATCH"):  # checks the pointer
                 pointed = Signal(p.block_bits)
                 m.d.comb += pointed.eq(~self.ahead.inverse)
-                offset = split(p, pointed)[1]
                 # A multiplexer's select is not inverted on its way.
-                base, size = (in_extent(p, [*reversed(values)], split(p, self.ahead.inverse)[0])
-                              for values in (self.extent_base, self.extent_lines))
-                at = Signal(58)
-                m.d.comb += at.eq(base + offset)
+                m.d.sync += [kept.eq(in_extent(p, [*reversed(values)], split(p, self.ahead.inverse)[0]))
+                             for kept, values in ((base, self.extent_base), (size, self.extent_lines))]
                 m.d.sync += [
                     block.eq(pointed), adjacent.eq(self.ahead.adjacent), live.eq(self.ahead.inverse != 0),
                     generation.eq(self.qp.entry.generation), waiting.eq(self.waiting),
-                    line.eq(at), inside.eq((offset < size) & self.ahead.inverse[1:].any()), within.eq(size - offset),
-                    page_left.eq(at_most(LINES, PAGE_LINES - at[:6])),
                     ahead.eq(Mux(above(self.ahead.count, LINES), LINES + 1, self.ahead.count)),
                 ]
                 with m.Switch(job):
@@ -313,11 +293,11 @@ class Prefetch(wiring.Component):
                 with m.If(fetches.kept):
                     m.d.sync += slot.eq(fetches.kept_slot)
                     m.next = "SETTLE_NODE"
-                with m.Elif(wanted & ~inside):
+                with m.Elif(wanted & ~reach.inside):
                     m.d.sync += reason.eq(abi.Reason.BAD_POINTER.value)
                     m.next = "BREAK"
                 with m.Elif(wanted & fetches.free):
-                    m.d.sync += lines.eq(Mux(adjacent, several, 1))
+                    m.d.sync += lines.eq(Mux(adjacent, reach.lines, 1))
                     m.next = "ISSUE"
                 with m.Elif(wanted & few & fetches.loose):
                     m.d.sync += slot.eq(fetches.loose_slot)

@@ -14,6 +14,7 @@ from .block import extent_member, held
 from .control import ControlOp
 from .head_cache import HeadCache
 from .hold import ReportHold
+from .index_of import BitOf
 from .matcher import Matcher
 from .prefetch import Prefetch
 
@@ -112,6 +113,11 @@ class SecondLevel(wiring.Component):
         connect(m, ahead.qp, flipped(self.qp[0]))
         connect(m, prefetch.qp, flipped(self.qp[1]))
 
+        m.submodules.live, m.submodules.more = live, more = BitOf(p.block_bits), BitOf(p.block_bits)
+        m.d.comb += [port.eq(value) for any_of, value in ((live, ahead.read_data[1].inverse),
+                                                          (more, ahead.read_data[1].count))
+                     for port in (any_of.i, any_of.among, any_of.bits)]
+
         posted = data.View(layouts.LINK_DOORBELL, self.link_doorbell)
         most = p.prefetch_depth_max
         depth = Signal(range(most + 1))
@@ -134,8 +140,7 @@ class SecondLevel(wiring.Component):
             prefetch.ahead.eq(ahead.read_data[0]),
             ahead.read_en[1].eq(matcher.row_en), ahead.read_index[1].eq(matcher.row_index),
             self.qp[2].en.eq(matcher.row_en), self.qp[2].index.eq(matcher.row_index),
-            matcher.list.live.eq(ahead.read_data[1].inverse != 0),
-            matcher.list.more.eq(ahead.read_data[1].count != 0),
+            matcher.list.live.eq(live.o), matcher.list.more.eq(more.o),
             matcher.list.generation.eq(self.qp[2].entry.generation),
             hold.placed_ticket.eq(self.placed_ticket), matcher.placed.eq(hold.placed),
             matcher.retransmit_slack.eq(self.retransmit_slack),

@@ -33,7 +33,7 @@ class WorkList(wiring.Component):
     i : In(stream.Signature(qpn)).array(2)
     o : Out(stream.Signature(qpn))
     forget_en, forget_qpn : In
-        A QP is created: whatever was remembered of the QPN is void. Not in the cycle of a transfer on ``o``.
+        A QP is created: whatever was remembered of the QPN is void. Not in a cycle with ``o.ready``.
     empty : Out(1)
         No QP is in.
     """
@@ -105,8 +105,7 @@ class WorkList(wiring.Component):
         m.d.comb += [
             enter_read.addr.eq(chosen), leave_read.addr.eq(chosen), enter_read.en.eq(1), leave_read.en.eq(1),
             enter_write.en.eq(enters), enter_write.addr.eq(qpn), enter_write.data.eq(~enter_read.data),
-            self.o.valid.eq(queue.o.valid & ~self.forget_en), self.o.payload.eq(queue.o.payload),
-            queue.o.ready.eq(self.o.ready & ~self.forget_en),
+            self.o.valid.eq(queue.o.valid), self.o.payload.eq(queue.o.payload), queue.o.ready.eq(self.o.ready),
             enter_copy.addr.eq(Mux(self.forget_en, self.forget_qpn, queue.o.payload)),
             leave_write.addr.eq(enter_copy.addr), leave_write.data.eq(enter_copy.data),
             leave_write.en.eq(self.forget_en | (queue.o.valid & queue.o.ready)),

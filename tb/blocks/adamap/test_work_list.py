@@ -86,7 +86,7 @@ async def random_entries_of_many(dut):
         dut.forget_qpn.value = forgotten = rng.randrange(PARAMS.qps)
         forget = phase == 100 and rng.random() < 0.3 and not due
         dut.forget_en.value = forget
-        dut.o__ready.value = 1 if calm else rng.random() < 0.2
+        dut.o__ready.value = not forget and (calm or rng.random() < 0.2)
         await cocotb.triggers.ReadOnly()
         entered = set()
         if int(dut.post_stb.value):

@@ -22,7 +22,7 @@ from weft.tb.flow.clock import ports
 from weft.tb.flow.payload import pack, unpack
 
 CARD_PS, MAC_PS = 4000, 3103       # 250 MHz and 322.27 MHz
-RESET_CYCLES = 20
+RESET_CYCLES, CUT_CYCLES = 20, 3000
 BUFFER_BEATS = 128
 STROBES = {"too_long": "clk", "dropped": "mac_clk", "aborted": "mac_clk", "rx_dropped": "mac_clk"}
 
@@ -183,6 +183,28 @@ class Bench:
         while True:
             await edge
             self.seen[name] += int(strobe.value)
+
+    async def reset_rooms(self, sending):
+        """Hold the buffer back until no frame is amid the MAC, and reset the rooms.
+
+        ``sending``, a task that gives the buffer frames, ends. Returns the cycles that it took, and how many frames the
+        MAC had in all.
+        """
+        dut = self.dut
+        dut.hold.value = 1
+        await RisingEdge(dut.clk)
+        for waited in range(CUT_CYCLES):        # noqa: B007 (it is given back)
+            await RisingEdge(dut.clk)
+            if not int(dut.sending.value):
+                break
+        else:
+            raise AssertionError("a frame is said to be amid the MAC, for ever")
+        sending.cancel()
+        dut.i__valid.value = 0
+        dut.core_reset.value = 1
+        await RisingEdge(dut.clk)
+        dut.core_reset.value = dut.hold.value = 0
+        return waited, len(self.sink.frames)
 
     async def reset(self, side):
         """Reset the card or the MAC, and wait until frames go through again."""

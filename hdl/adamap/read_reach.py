@@ -1,0 +1,78 @@
+"""Where a read of a list's next nodes begins, and how many of them it may fetch."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..logic import above
+from ..params import CardParams
+from .block import extent_member, split
+from .fetches import LINES
+
+PAGE_LINES = 64     # a read does not cross 4 KiB
+
+
+def at_most(limit, value):
+    """``value``, but not more than ``limit``."""
+    return Mux(above(value, limit), limit, value)
+
+
+def least(a, b):
+    """The smaller one."""
+    return Mux(a < b, a, b)
+
+
+class ReadReach(wiring.Component):
+    """Combinational; a block of its own, as :class:`~weft.hdl.adamap.index_of.IndexOf` is.
+
+    A read stays within the page, the extent, the nodes that are linked, and the room that the list has in the cache. An
+    eighth of the cache is left free, but for one node.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    block : In(params.block_bits)
+        The list's next node.
+    base, size : In
+        Of its extent.
+    ahead : In(range(LINES + 2))
+        Nodes linked, or more than a read fetches.
+    room : In
+        How many more nodes the list may have in the cache, at least 1.
+    free : In(range(cache_entries + 1))
+        Entries that are free.
+    line : Out(58)
+    inside : Out(1)
+        The block is one of the extent; otherwise ``lines`` means nothing.
+    lines : Out(range(LINES + 1))
+        How many consecutive blocks may be read.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        count = range(2 * params.cache_entries + 1)
+        super().__init__({
+            "block": In(params.block_bits), "base": In(58), "size": In(extent_member(params)),
+            "ahead": In(range(LINES + 2)), "room": In(count), "free": In(range(params.cache_entries + 1)),
+            "line": Out(58), "inside": Out(1), "lines": Out(range(LINES + 1)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        p, offset = self.params, split(self.params, self.block)[1]
+        reserve = p.cache_entries // 8
+        within = Signal(extent_member(p))       # blocks to the end of the extent
+        room, left, spare, page = (Signal(range(LINES + 1), name=name) for name in ("room", "left", "spare", "page"))
+        m.d.comb += [
+            self.line.eq(self.base + offset), within.eq(self.size - offset),
+            # The last two numbers are no blocks.
+            self.inside.eq((offset < self.size) & ~self.block[1:].all()),
+            room.eq(least(at_most(LINES, self.room), at_most(LINES, self.ahead))), left.eq(at_most(LINES, within)),
+            spare.eq(Mux(self.free > reserve, at_most(LINES, self.free - reserve), 1)),
+            page.eq(at_most(LINES, PAGE_LINES - self.line[:6])),
+            self.lines.eq(least(least(room, spare), least(left, page))),
+        ]
+        return m
