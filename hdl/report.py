@@ -7,20 +7,13 @@ from amaranth.lib.wiring import In, Out
 from .abi import Reason, ReportKind
 from .counting import count_outputs
 from .layouts import BEAT_BITS, REPORT_EVENT, TICKET_WIDTH, Report
-from .params import CardParams
+from .logic import one_hot
+from .params import CardParams, exact_log2
 from .stream import Arbiter, Fifo, PipelineRegister
-from .ticket import EXTENDED_TICKET_WIDTH, extended, follow
 
 FIRST_DEPTH = 16              # places of source 0, the receive path
 DEPTH = 4                     # places of each other source
 SPACE = 4
-
-
-class HeldReport(data.Struct):
-    """A report whose ticket was extended, so that it may wait for as long as the ring is full."""
-
-    entry: BEAT_BITS
-    ticket: EXTENDED_TICKET_WIDTH
 
 
 class Reporter(wiring.Component):
@@ -40,7 +33,7 @@ class Reporter(wiring.Component):
     unticketed : iterable of int
         Sources whose reports speak of no received packet: their ``ticket`` is ignored.
     first_depth : int
-        Places of source 0.
+        Places of source 0, a power of two.
 
     Members
     -------
@@ -65,6 +58,7 @@ class Reporter(wiring.Component):
         if n < 1:
             raise ValueError("a reporter needs at least one source")
         self.params, self.n, self.unticketed, self.first_depth = params, n, frozenset(unticketed), first_depth
+        exact_log2(first_depth)     # raises ValueError unless a power of two
         if not self.unticketed <= set(range(n)):
             raise ValueError(f"unticketed sources {sorted(self.unticketed)}; there are {n}")
         super().__init__({
@@ -79,38 +73,32 @@ class Reporter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        placed = Signal(EXTENDED_TICKET_WIDTH)
-        follow(m, placed, self.placed_ticket)
-
         said = data.View(REPORT_EVENT, self.o.payload)
         m.submodules.out = out = PipelineRegister(BEAT_BITS)
         m.submodules.others = others = Arbiter(BEAT_BITS, max(1, self.n - 1))
         idle = ~out.o.valid & ~others.o.valid
         for k, source in enumerate(self.i):
-            m.submodules[f"queue_{k}"] = queue = Fifo(HeldReport, DEPTH if k else self.first_depth)
+            m.submodules[f"queue_{k}"] = queue = Fifo(BEAT_BITS, DEPTH if k else self.first_depth)
             m.d.comb += [
-                queue.i.p.entry.eq(source.p.entry),
-                queue.i.p.ticket.eq(extended(m, placed, source.p.ticket, name=f"distance_{k}")),
+                queue.i.p.eq(source.p.entry),
                 queue.i.valid.eq(source.valid),
                 source.ready.eq(queue.i.ready),
             ]
             if k in self.unticketed:
                 due = 1
             else:
-                behind = Signal(EXTENDED_TICKET_WIDTH, name=f"behind_{k}")
-                m.d.comb += behind.eq(placed - queue.o.p.ticket)
-                due = ~behind[-1]
+                due = self._due(m, queue, source.p.ticket, k)
             idle &= ~queue.o.valid
             if k:
                 m.d.comb += [
-                    others.i[k - 1].payload.eq(queue.o.p.entry),
+                    others.i[k - 1].payload.eq(queue.o.p),
                     others.i[k - 1].valid.eq(queue.o.valid & due),
                     queue.o.ready.eq(others.i[k - 1].ready & due),
                 ]
             else:
                 first = Signal()
                 m.d.comb += [first.eq(queue.o.valid & due), queue.o.ready.eq(out.i.ready & first)]
-                m.d.comb += out.i.payload.eq(Mux(first, queue.o.p.entry, others.o.payload))
+                m.d.comb += out.i.payload.eq(Mux(first, queue.o.p, others.o.payload))
                 m.d.sync += self.space.eq(queue.free >= SPACE)
 
         m.d.comb += [
@@ -125,3 +113,30 @@ class Reporter(wiring.Component):
             self.idle.eq(idle),
         ]
         return m
+
+    def _due(self, m, queue, ticket, k):
+        """Whether the ticket of what is first in a queue was placed: kept for every place, so that nothing is
+        compared behind the queue. A ticket is ahead of what was placed by 127 at most until it is due, for good.
+        """
+        into, at = Signal(range(queue.depth), name=f"into_{k}"), Signal(range(queue.depth), name=f"at_{k}")
+        waiting = Signal(queue.depth, name=f"waiting_{k}")
+        put = one_hot(queue.i.valid & queue.i.ready, into, queue.depth)
+
+        def ahead(ticket, name):
+            """Of what is placed now."""
+            beyond = Signal(TICKET_WIDTH, name=name)
+            m.d.comb += beyond.eq(ticket + ~self.placed_ticket)      # one less than how far it is ahead
+            return ~beyond[-1]
+
+        with m.If(queue.i.valid & queue.i.ready):
+            m.d.sync += into.eq(into + 1)
+        with m.If(queue.o.valid & queue.o.ready):
+            m.d.sync += at.eq(at + 1)
+        new = ahead(ticket, f"beyond_{k}")
+        for place in range(queue.depth):
+            held = Signal(TICKET_WIDTH, name=f"ticket_{k}_{place}")
+            with m.If(put[place]):
+                m.d.sync += held.eq(ticket)
+            m.d.sync += waiting[place].eq(Mux(put[place], new,
+                                              waiting[place] & ahead(held, f"beyond_{k}_{place}")))
+        return ~waiting.bit_select(at, 1)

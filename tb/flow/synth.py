@@ -99,8 +99,9 @@ def synthesise(rooms, finished=lambda *_: None, top=CARD_MODULE):
 
 
 def placed(name, found, only=(), console=None):
-    """Place the blocks of a preset by nextpnr: ``{block: {"mhz", "ratio", "luts", "seconds"}}``, ``ratio`` to the
-    frequency of :data:`weft.tb.flow.place.REFERENCE`, which is always among them.
+    """Place the blocks of a preset by nextpnr: ``{block: {"ratio", ...}}``, what is left out as
+    :func:`weft.tb.flow.place.place` has it; ``ratio`` to the frequency of :data:`weft.tb.flow.place.REFERENCE`, which
+    is always among them.
 
     Parameters
     ----------
@@ -188,10 +189,11 @@ def show_placed(name, placed):
     """Print what :func:`placed` found, the slowest first."""
     table = Table(box=None, pad_edge=False, title=f"preset {name}, placed and routed", title_justify="left")
     table.add_column("block")
-    for column in ("MHz", f"of {place.REFERENCE}", "LUT4", "s"):
+    for column in ("MHz", f"of {place.REFERENCE}", "routing", "LUT4", "s"):
         table.add_column(column, justify="right")
     for block, each in sorted(placed.items(), key=lambda item: item[1]["mhz"]):
-        table.add_row(block, f"{each['mhz']:.1f}", f"{each['ratio']:.2f}", f"{each['luts']:,}", f"{each['seconds']}")
+        table.add_row(block, f"{each['mhz']:.1f}", f"{each['ratio']:.2f}", f"{each['routing']:.0%}",
+                      f"{each['luts']:,}", f"{each['seconds']}")
     Console().print(table)
 
 

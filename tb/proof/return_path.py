@@ -11,7 +11,7 @@ from amaranth.hdl import Array, Cat, Const, Mux, Signal
 from weft.hdl.adamap.hold import LongReport, ReportHold
 from weft.hdl.layouts import BEAT_BITS
 from weft.hdl.params import preset
-from weft.hdl.report import HeldReport, Reporter
+from weft.hdl.report import Reporter
 from weft.hdl.ticket import EXTENDED_TICKET_WIDTH
 from weft.tb.proof.broken import Broken
 from weft.tb.proof.specification import Spec
@@ -42,7 +42,7 @@ class ReturnPathSpec(Spec):
         m.submodules.dut = dut = self.make()
         placed, advance, before = Signal(TICKET_BITS), self.free(2, "advance"), Signal(2)   # before: a cycle ago
         m.d.sync += [placed.eq(placed + advance), before.eq(advance)]
-        newest = self.inside("dut.placed", EXTENDED_TICKET_WIDTH) + before     # extended
+        newest = self.newest(m, placed, before)
         m.d.comb += [dut.placed_ticket.eq(placed), dut.o.ready.eq(self.free(1, "taken"))]
         number, source = self._told(getattr(dut.o.p, "entry", dut.o.p))
         followed = self.constant(m, NUMBER_BITS, "followed")
@@ -69,7 +69,6 @@ class ReturnPathSpec(Spec):
         with m.Else():
             m.d.sync += idle.eq(idle + (advance != 0))
         self._lie(m, dut, counts, followed, newest, before, idle)
-        self.check("tickets are counted as they are placed", newest[:TICKET_BITS] == placed, **TOGETHER)
         if len(counts) > 1:
             self.check("no report of no source", ~dut.o.valid | (source < len(counts)), **TOGETHER)
         waited, kept = Signal(), Signal(len(number) + len(source))
@@ -95,7 +94,7 @@ class ReturnPathSpec(Spec):
         """What lies on the way, where, and which of it will be the next to leave."""
         carriers = self.carriers(dut)       # registers behind the queues, the last one first
         told = [(valid, *self._told(entry)) for valid, entry in carriers]
-        known = (newest - before)[:EXTENDED_TICKET_WIDTH]
+        known = (newest - before)[:len(newest)]
         sane = [~valid | (source >= (k > 0)) & (source < len(counts)) for k, (valid, _, source) in enumerate(told)]
         soon = [valid & (idle <= (1 << AHEAD_BITS) + k) for k, (valid, _, _) in enumerate(told)]
         for k, (came, left, remaining) in enumerate(counts):
@@ -111,15 +110,16 @@ class ReturnPathSpec(Spec):
             for j in range(PLACES):
                 there, word = Signal(name=f"there{k}_{j}"), Signal(self.held, name=f"word{k}_{j}")
                 distance, due = Signal(EXTENDED_TICKET_WIDTH, name=f"distance{k}_{j}"), Signal(4, name=f"due{k}_{j}")
-                m.d.comb += [there.eq(queue.level > j), word.eq(Array(queue.words)[(queue.consume + j)[:2]])]
-                m.d.comb += distance.eq(word.ticket - known)
-                number, source = self._told(word.entry)
+                at = (queue.consume + j)[:2]
+                m.d.comb += [there.eq(queue.level > j), word.eq(Array(queue.words)[at])]
+                number, source = self._told(getattr(word, "entry", word))
                 sane += [~there | ((number == (first + j)[:NUMBER_BITS]) & (source == k))]
                 if not self.ticketed[k]:
                     soon += [there & (idle <= 1 << AHEAD_BITS)] if j == 0 else []
                     continue
-                m.d.comb += due.eq(Mux(distance[-1] | (distance <= before), 0, distance - before))
-                self.assume(~there | (distance < 1 << AHEAD_BITS + 1) | (distance > HALF + (1 << AHEAD_BITS)))
+                m.d.comb += [distance.eq(self.distance(k, at, word, known)),
+                             due.eq(Mux(distance[-1] | (distance <= before), 0, distance - before))]
+                self.bounded(there, distance)
                 sane += [~there | distance[-1] | (distance < 1 << AHEAD_BITS),
                          ~there | (number != followed) | (remaining == due)]
                 if j == 0:
@@ -127,6 +127,7 @@ class ReturnPathSpec(Spec):
                     soon += [there & Mux(due != 0, idle + due < 1 << AHEAD_BITS, Mux(
                         distance[-1] | (distance == 0), idle <= 1 << AHEAD_BITS,
                         idle < 1 << AHEAD_BITS))]
+        sane += self.marks(counts)
         waits = Cat(came != left for came, left, _ in counts).any()
         sane.append(~waits | dut.o.valid | Cat(soon).any())
         self.check("what lies on the way is what came and has not left", sane, **TOGETHER)
@@ -150,6 +151,21 @@ class HoldSpec(ReturnPathSpec):
     def make(self):
         return self.block()
 
+    def newest(self, m, placed, before):
+        extended = Signal(EXTENDED_TICKET_WIDTH)
+        m.d.comb += extended.eq(self.inside("dut.placed", EXTENDED_TICKET_WIDTH) + before)
+        self.check("tickets are counted as they are placed", extended[:TICKET_BITS] == placed, **TOGETHER)
+        return extended
+
+    def distance(self, k, at, word, known):
+        return word.ticket - known
+
+    def bounded(self, there, distance):
+        self.assume(~there | (distance < 1 << AHEAD_BITS + 1) | (distance > HALF + (1 << AHEAD_BITS)))
+
+    def marks(self, counts):
+        return []
+
     def sources(self, dut):
         return [dut.i]
 
@@ -164,10 +180,35 @@ class ReporterSpec(ReturnPathSpec):
     """The merge of all reports of the card, here of three sources, 4 places each; the last has no tickets."""
 
     name = "reporter"
-    block, held, ticketed, fifo = Reporter, HeldReport, (True, True, False), "queue_{}.queue"
+    block, held, ticketed, fifo = Reporter, BEAT_BITS, (True, True, False), "queue_{}.queue"
 
     def make(self):
         return self.block(preset("test"), len(self.ticketed), unticketed=[2], first_depth=PLACES)
+
+    def newest(self, m, placed, before):
+        return placed
+
+    def distance(self, k, at, word, known):
+        """At least 1 for what waits: so its ticket is ahead of what was placed."""
+        return Mux(self._waiting(k).bit_select(at, 1), (self._tickets(k)[at] - known - 1)[:TICKET_BITS] + 1, 0)
+
+    def bounded(self, there, distance):
+        """What was placed once waits no more, however long ago that was."""
+
+    def marks(self, counts):
+        """Tickets are marked where their reports lie, and the merge is amid no group."""
+        yield ~self.inside("dut.others.inside", 1)
+        for k in range(len(counts)):
+            if self.ticketed[k]:
+                queue = self.queue(k)
+                yield self.inside(f"dut.into_{k}", range(PLACES)) == queue.produce
+                yield self.inside(f"dut.at_{k}", range(PLACES)) == queue.consume
+
+    def _waiting(self, k):
+        return self.inside(f"dut.waiting_{k}", PLACES)
+
+    def _tickets(self, k):
+        return Array(self.inside(f"dut.ticket_{k}_{place}", TICKET_BITS) for place in range(PLACES))
 
     def sources(self, dut):
         return list(dut.i)
@@ -202,12 +243,14 @@ BROKEN = [
            ("others.i[k - 1].valid.eq(queue.o.valid & due)", "others.i[k - 1].valid.eq(due)")),
     Broken(ReporterSpec, "what lies on the way is what came and has not left",
            ("queue.i.valid.eq(source.valid)", "queue.i.valid.eq(source.valid & ~out.o.valid)")),
-    Broken(ReporterSpec, "tickets are counted as they are placed",
-           ("follow(m, placed, self.placed_ticket)", "follow(m, placed, self.placed_ticket + 1)")),
+    Broken(ReporterSpec, "what lies on the way is what came and has not left",
+           ("ticket + ~self.placed_ticket", "ticket - self.placed_ticket")),
+    Broken(ReporterSpec, "what lies on the way is what came and has not left",
+           ("m.d.sync += at.eq(at + 1)", "m.d.sync += at.eq(at + 2)")),
     Broken(ReporterSpec, "no report of no source",
-           ("others.i[k - 1].payload.eq(queue.o.p.entry)", "others.i[k - 1].payload.eq(queue.o.p.entry | 24)")),
+           ("others.i[k - 1].payload.eq(queue.o.p)", "others.i[k - 1].payload.eq(queue.o.p | 24)")),
     Broken(ReporterSpec, "what is offered stays", ("out.o.ready.eq(self.o.ready)", "out.o.ready.eq(1)")),
-    Broken(ReporterSpec, "no report before its packet was placed", ("due = ~behind[-1]", "due = 1")),
+    Broken(ReporterSpec, "no report before its packet was placed", ("return ~waiting.bit_select(at, 1)", "return 1")),
     Broken(ReporterSpec, "no deadlock: when what it waits for was placed, a report is offered",
            ("out.i.valid.eq(first | others.o.valid)", "out.i.valid.eq(first)")),
 ]
