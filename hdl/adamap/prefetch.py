@@ -17,6 +17,7 @@ from .cached import cached_record
 from .control import ControlKind, ControlOp
 from .fetches import LINES, Fetches, fetch_slots
 from .landing import Landing
+from .misses import Misses
 from .node_check import NodeCheck
 from .read_reach import ReadReach, at_most
 from .work_list import WorkList
@@ -142,8 +143,8 @@ class Prefetch(wiring.Component):
         dying = Signal()                    # the QP being destroyed is dead already; its fetches are not all back
         waiting = Signal()
         m.submodules.reach = reach = ReadReach(p)
-        patience = 4 * entries + PATIENCE
-        victim, misses = Signal.like(cache.peek_index), Signal(range(patience + 1))
+        m.submodules.misses = misses = Misses(4 * entries + PATIENCE)
+        victim = Signal.like(cache.peek_index)
         sparing = Signal()                  # `victim` is not the first node of its list
         entry, taken = Signal.like(cache.free_index), Signal()      # for the block that is looked at
         # At `victim`; `waiting`: a header of its list does.
@@ -191,23 +192,21 @@ class Prefetch(wiring.Component):
         m.d.sync += [depth.eq(at_most(2 * entries, self.prefetch_depth)),
                      watermark.eq(at_most(2 * entries, self.prefetch_watermark)), latching.eq(0)]
         wanted = Signal()
-        m.d.comb += wanted.eq(
-            live & ~busy & (ahead != 0)
-            & (cached < depth) & (waiting | filling | (cached < watermark)))
+        m.d.comb += wanted.eq(live & ~busy & (ahead != 0) & reach.room & (waiting | filling | reach.low))
         m.d.comb += [reach.block.eq(block), reach.base.eq(base), reach.size.eq(size), reach.ahead.eq(ahead),
-                     reach.room.eq(depth - cached), reach.free.eq(cache.free_count)]
+                     reach.cached.eq(cached), reach.depth.eq(depth), reach.watermark.eq(watermark),
+                     reach.free.eq(cache.free_count)]
         m.d.sync += line.eq(reach.line)
         # What arrived is looked at a cycle before it is taken.
         m.d.sync += other.eq(~live | (generation != fetch.generation)
                              | (block != (fetch.block + part)[:p.block_bits]))
         found_none, may_take = Signal(), Signal()
         few = waiting | (cached == 0)       # of its nodes are there
-        m.d.comb += may_take.eq(cache.free & (few | (cache.free_count > entries // 8)))
+        m.d.comb += may_take.eq(cache.free & (few | above(cache.free_count, entries // 8)))
         with m.If(found_none):      # no entry for a node
             m.d.sync += [looked_at.valid.eq(cache.peek_valid), looked_at.touched.eq(cache.peek_touched),
                          looked_at.waiting.eq(self.waiting), looked_at.node.eq(cache.peek)]
-            with m.If(waiting & (misses != patience)):
-                m.d.sync += misses.eq(misses + 1)
+            m.d.comb += misses.miss.eq(waiting)
         m.submodules.check = check = NodeCheck()
         found, ends = Signal(p.block_bits), Signal()        # the block behind a node; there is none
         m.d.sync += [found.eq(fetches.pointed), ends.eq(node.next_line == 0)]
@@ -233,7 +232,7 @@ class Prefetch(wiring.Component):
                     fetches.quiet & work.empty & ~self.i_demand.valid & ~self.post_stb & ~again.valid
                 )
                 m.d.sync += [filling.eq(0), sparing.eq(0)]
-                with m.If(cache.spare & ~misses[2:].any()):
+                with m.If(cache.spare & misses.few):
                     m.d.sync += [victim.eq(cache.spare_index), sparing.eq(1)]
                 with m.If(self.i_control.valid & ~(dying & of_control)):
                     m.d.sync += [qpn.eq(op.qpn), job.eq(CONTROL)]
@@ -347,7 +346,8 @@ class Prefetch(wiring.Component):
                     m.next = "LAND"
                 with m.Else():
                     m.d.comb += wake.eq(1)
-                    m.d.sync += [block.eq(found), misses.eq(0)]
+                    m.d.comb += misses.clear.eq(1)
+                    m.d.sync += block.eq(found)
                     with m.If(final):
                         m.next = "LANDED"
             with m.State("NEXT"):  # reads the next block that came
@@ -399,18 +399,17 @@ class Prefetch(wiring.Component):
 
     def _evict(self, m, qpn, at_rest, job, EVICT, evicting, victim, tag, misses, urgent, fetches, slot, again):
         """States that find another list's node to turn out; what was read behind it is forgotten, too."""
-        cache, patience = self.cache, 4 * self.params.cache_entries + PATIENCE
-        hungry, last, node = Signal.like(qpn), Signal(), tag.node
+        cache, hungry, last, node = self.cache, Signal.like(qpn), Signal(), tag.node
         m.d.comb += [self.o_force.p.qpn.eq(node.qpn), self.o_force.p.generation.eq(node.generation)]
         with m.State("CHOOSE"):  # looks at the next entry
             m.d.sync += [hungry.eq(qpn), victim.eq(victim + 1)]
             m.next = "AGAIN"
             with m.If(~urgent):
                 m.next = "IDLE"
-            with m.If(tag.valid & urgent & (misses == patience)):
+            with m.If(tag.valid & urgent & misses.all):
                 m.next = "FORCE"
             with m.Elif(tag.valid & ~tag.waiting):
-                with m.If(urgent & (misses >= patience // 2)):
+                with m.If(urgent & misses.half):
                     m.next = "FORCE"
                 with m.Elif(~tag.touched):
                     m.d.sync += [victim.eq(victim), qpn.eq(node.qpn), job.eq(EVICT)]
@@ -442,5 +441,5 @@ class Prefetch(wiring.Component):
         with m.State("FORCE"):  # waits for the matcher to take the order
             m.d.comb += self.o_force.valid.eq(1)
             with m.If(self.o_force.ready):
-                m.d.sync += misses.eq(0)
+                m.d.comb += misses.clear.eq(1)
                 m.next = "AGAIN"

@@ -23,7 +23,8 @@ def least(a, b):
 
 
 class ReadReach(wiring.Component):
-    """Combinational; a block of its own, as :class:`~weft.hdl.adamap.index_of.IndexOf` is.
+    """What a list may have in the cache, and how much of it lies where. Combinational; a block of its own, as
+    :class:`~weft.hdl.adamap.index_of.IndexOf` is.
 
     A read stays within the page, the extent, the nodes that are linked, and the room that the list has in the cache. An
     eighth of the cache is left free, but for one node.
@@ -40,23 +41,27 @@ class ReadReach(wiring.Component):
         Of its extent.
     ahead : In(range(LINES + 2))
         Nodes linked, or more than a read fetches.
-    room : In
-        How many more nodes the list may have in the cache, at least 1.
+    cached, depth, watermark : In
+        Nodes of the list in the cache; how many it may have there, and how many it should at least.
     free : In(range(cache_entries + 1))
         Entries that are free.
+    room, low : Out(1)
+        It may have more; it should.
     line : Out(58)
     inside : Out(1)
         The block is one of the extent; otherwise ``lines`` means nothing.
     lines : Out(range(LINES + 1))
-        How many consecutive blocks may be read.
+        How many consecutive blocks may be read, if there is ``room``.
     """
 
     def __init__(self, params: CardParams):
         self.params = params
-        count = range(2 * params.cache_entries + 1)
+        count = range(params.cache_entries + 1)
+        most = range(2 * params.cache_entries + 1)
         super().__init__({
             "block": In(params.block_bits), "base": In(58), "size": In(extent_member(params)),
-            "ahead": In(range(LINES + 2)), "room": In(count), "free": In(range(params.cache_entries + 1)),
+            "ahead": In(range(LINES + 2)), "free": In(count), "cached": In(count),
+            "depth": In(most), "watermark": In(most), "room": Out(1), "low": Out(1),
             "line": Out(58), "inside": Out(1), "lines": Out(range(LINES + 1)),
         })
 
@@ -65,14 +70,16 @@ class ReadReach(wiring.Component):
         p, offset = self.params, split(self.params, self.block)[1]
         reserve = p.cache_entries // 8
         within = Signal(extent_member(p))       # blocks to the end of the extent
-        room, left, spare, page = (Signal(range(LINES + 1), name=name) for name in ("room", "left", "spare", "page"))
+        more, left, spare, page = (Signal(range(LINES + 1), name=name) for name in ("more", "left", "spare", "page"))
         m.d.comb += [
             self.line.eq(self.base + offset), within.eq(self.size - offset),
             # The last two numbers are no blocks.
             self.inside.eq((offset < self.size) & ~self.block[1:].all()),
-            room.eq(least(at_most(LINES, self.room), at_most(LINES, self.ahead))), left.eq(at_most(LINES, within)),
-            spare.eq(Mux(self.free > reserve, at_most(LINES, self.free - reserve), 1)),
+            self.room.eq(self.cached < self.depth), self.low.eq(self.cached < self.watermark),
+            more.eq(least(at_most(LINES, (self.depth - self.cached)[:len(self.depth)]), at_most(LINES, self.ahead))),
+            left.eq(at_most(LINES, within)),
+            spare.eq(Mux(above(self.free, reserve), at_most(LINES, self.free - reserve), 1)),
             page.eq(at_most(LINES, PAGE_LINES - self.line[:6])),
-            self.lines.eq(least(least(room, spare), least(left, page))),
+            self.lines.eq(least(least(more, spare), least(left, page))),
         ]
         return m

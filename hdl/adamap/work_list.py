@@ -55,23 +55,21 @@ class WorkList(wiring.Component):
         # A QP is in while its bits of the two memories differ: entering writes one of them, leaving the other.
         m.submodules.entered = entered = Memory(shape=1, depth=qps, init=[])
         m.submodules.left = left = Memory(shape=1, depth=qps, init=[])
-        enter_write, enter_read, enter_copy, enter_scan = (
-            entered.write_port(),
-            entered.read_port(),
-            entered.read_port(domain="comb"),
-            entered.read_port(),
-        )
-        leave_write, leave_read, leave_scan = left.write_port(), left.read_port(), left.read_port()
+        enter_write, leave_write = entered.write_port(), left.write_port()
+        enter_read, enter_copy, enter_scan = (entered.read_port() for _ in range(3))
+        # A QP that leaves is written a cycle late: what is copied has to be read.
+        leaver, leaving, copied = Signal(width), Signal(), Signal()
+        leave_read, leave_scan = (left.read_port(transparent_for=(leave_write,)) for _ in range(2))
         m.submodules.queue = queue = Fifo(width, self.places)
 
         qpn, valid = Signal(width), Signal()
         chosen, choosing = Signal(width), Signal()
-        m.d.comb += [choosing.eq(1), chosen.eq(self.post_qpn)]
-        with m.If(~self.post_stb):
-            with m.If(self.i[0].valid):
-                m.d.comb += [chosen.eq(self.i[0].payload), self.i[0].ready.eq(1)]
-            with m.Else():
-                m.d.comb += [chosen.eq(self.i[1].payload), self.i[1].ready.eq(1), choosing.eq(self.i[1].valid)]
+        first, second = self.i
+        m.d.comb += [
+            first.ready.eq(~self.post_stb), second.ready.eq(~self.post_stb & ~first.valid),
+            choosing.eq(self.post_stb | first.valid | second.valid),
+            chosen.eq(Mux(self.post_stb, self.post_qpn, Mux(first.valid, first.payload, second.payload))),
+        ]
         enters = Signal()
         again = Signal()        # the one before was the same QP and is being entered: the memories do not show it yet
         m.d.sync += [valid.eq(choosing), qpn.eq(chosen), again.eq(enters & (qpn == chosen))]
@@ -106,9 +104,10 @@ class WorkList(wiring.Component):
             enter_read.addr.eq(chosen), leave_read.addr.eq(chosen), enter_read.en.eq(1), leave_read.en.eq(1),
             enter_write.en.eq(enters), enter_write.addr.eq(qpn), enter_write.data.eq(~enter_read.data),
             self.o.valid.eq(queue.o.valid), self.o.payload.eq(queue.o.payload), queue.o.ready.eq(self.o.ready),
-            enter_copy.addr.eq(Mux(self.forget_en, self.forget_qpn, queue.o.payload)),
-            leave_write.addr.eq(enter_copy.addr), leave_write.data.eq(enter_copy.data),
-            leave_write.en.eq(self.forget_en | (queue.o.valid & queue.o.ready)),
+            enter_copy.addr.eq(Mux(self.forget_en, self.forget_qpn, queue.o.payload)), enter_copy.en.eq(1),
+            copied.eq(enter_copy.data),
+            leave_write.addr.eq(leaver), leave_write.data.eq(copied), leave_write.en.eq(leaving),
             self.empty.eq(~valid & (queue.level == 0) & ~scanning & ~missed),
         ]
+        m.d.sync += [leaver.eq(enter_copy.addr), leaving.eq(self.forget_en | (queue.o.valid & queue.o.ready))]
         return m

@@ -12,6 +12,7 @@ from weft.hdl.adamap.fetches import Fetches
 from weft.hdl.adamap.head_cache import HeadCache
 from weft.hdl.adamap.node_check import NodeCheck
 from weft.hdl.adamap.prefetch import Prefetch
+from weft.hdl.adamap.read_reach import ReadReach
 from weft.hdl.adamap.work_list import WorkList
 from weft.hdl.params import preset
 from weft.tb.proof.broken import Broken, mutant
@@ -108,9 +109,8 @@ class RestingPrefetchSpec(PrefetchSpec):
 SPECS = [PrefetchSpec, RestingPrefetchSpec]
 BOTH = (PrefetchSpec, RestingPrefetchSpec)
 BROKEN = [
-    Broken(BOTH, "no fetch outside the extents", ("with m.Elif(wanted & ~inside):", "with m.Elif(0):")),
-    Broken(BOTH, "no read crosses a page",
-           [("Mux(adjacent, several, 1)", "several"), ("least(within, page_left)", "within")]),
+    Broken(BOTH, "no fetch outside the extents", ("with m.Elif(wanted & ~reach.inside):", "with m.Elif(0):")),
+    Broken(BOTH, "no read crosses a page", ("least(left, page)", "left"), of=ReadReach),
     Broken(BOTH, "a list is read where its last node said, or a doorbell that found none ahead",
            ("pointed.eq(~self.ahead.inverse)", "pointed.eq(~self.ahead.inverse ^ 1)")),
     Broken(RestingPrefetchSpec, "a list is read where its last node said, or a doorbell that found none ahead",
@@ -195,7 +195,7 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "at rest, what is kept was read where its list goes on",
            ("fetches.finish_en.eq(fetches.kept)", "fetches.finish_en.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, what is kept was read in one extent",
-           ("with m.Elif(wanted & ~inside):", "with m.Elif(0):")),
+           ("with m.Elif(wanted & ~reach.inside):", "with m.Elif(0):")),
     Broken(RestingPrefetchSpec, "at rest, what is kept ends where no more was linked, or wrongly",
            ("fetches.start.all.eq(lines == ahead)", "fetches.start.all.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, what is kept is no more than was linked",

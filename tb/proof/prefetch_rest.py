@@ -67,7 +67,7 @@ def start_at_rest(spec, m, w):
     dut, params, lives, copies, errors = w.dut, w.params, w.lives, w.copies, w.errors
     entries = range(spec.entries)
     spec.start_anywhere(
-        "dut.victim", "dut.misses", "dut.wake_stb", "dut.waked", "dut.work.entered",
+        "dut.victim", "dut.misses.count", "dut.wake_stb", "dut.waked", "dut.work.entered",
         "dut.work.left", *[f"dut.work.queue.queue.{name}" for name in ("storage", "level", "produce", "consume")],
         *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "landing", "pointers")],
         *[f"dut.fetches.{name}{k}" for name in ("fetch", "errors") for k in entries],
@@ -77,7 +77,7 @@ def start_at_rest(spec, m, w):
         *[f"cache.tag{k}" for k in entries],
         *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "beyond", "owner") for k in entries],
         "cut", *[f"life{q}" for q in range(QPS)])
-    misses = spec.inside("dut.misses", 8)
+    misses = spec.inside("dut.misses.count", 8)
     free_count = spec.inside("cache.fill__free_count", range(spec.entries + 1))
     tags = [spec.inside(f"cache.tag{k}", cached_tag(params)) for k in entries]
     valid, first, goes_on, reserved = (spec.inside(f"cache.standing.{name}", spec.entries)

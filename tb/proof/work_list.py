@@ -9,6 +9,7 @@ from weft.tb.proof.specification import Spec
 
 NAMED = mutant(named(
     WorkList, "qpn, valid = Signal(width), Signal()",
+    "leaver, leaving, copied = Signal(width), Signal(), Signal()",
     "position, scanning, missed, looked = Signal(width), Signal(), Signal(), Signal()"),
     ("        enters = Signal()\n", "        enters = Signal()\n        read = Signal()\n"
                                    "        m.d.comb += read.eq(enter_read.data)\n"))    # the same, with names
@@ -104,10 +105,14 @@ class FewPlacesSpec(WorkListSpec):
                 "queue.queue.level"))
         qpn, position, queued = (self.inside(f"dut.{name}", range(qps)) for name in (
             "qpn_q", "position_q", "queue.queue.storage[0]"))
-        inside = [e ^ f for e, f in zip(entered, left, strict=True)]
+        leaving, copied, leaver = (self.inside(f"dut.{name}", shape) for name, shape in (
+            ("leaving_q", 1), ("copied_q", 1), ("leaver_q", range(qps))))
+        inside = [e ^ Mux(leaving & (leaver == q), copied, f)
+                  for q, (e, f) in enumerate(zip(entered, left, strict=True))]
         parts, soon = [~valid | (calm == 0), ~valid | (Array(entered)[qpn] == read ^ again), ~looked | scanning,
                        offered[0] <= level, ~offered[0] | (offered[1:] == queued), scanning | (position == 0),
-                       ~enters | ~Array(inside)[qpn]], []
+                       ~enters | ~Array(inside)[qpn],
+                       ~leaving | (forgot >> leaver)[0] | (Array(entered)[leaver] == copied)], []
         for q in range(qps):
             coming, holds, here = enters & (qpn == q), level & (queued == q), scanning & (position == q)
             ahead = scanning & ((position < q) | (here & ~(looked & ~found)))
