@@ -17,7 +17,7 @@ class Among(wiring.Component):
     Members
     -------
     i : In(width)
-    numbers, there : In(width).array(places), In(places)
+    numbers, present : In(width).array(places), In(places)
         What is compared, and where there is something.
     bits : Out(places)
         It is there.
@@ -26,11 +26,11 @@ class Among(wiring.Component):
     """
 
     def __init__(self, width, places):
-        super().__init__({"i": In(width), "numbers": In(width).array(places), "there": In(places),
+        super().__init__({"i": In(width), "numbers": In(width).array(places), "present": In(places),
                           "bits": Out(places), "any": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += [self.bits.eq(self.there & Cat(number == self.i for number in self.numbers)),
+        m.d.comb += [self.bits.eq(self.present & Cat(number == self.i for number in self.numbers)),
                      self.any.eq(self.bits.any())]
         return m

@@ -74,7 +74,7 @@ class DraftPlaces(wiring.Component):
             here.eq(place.bits),
         ]
         m.d.comb += [
-            place.i.eq(self.next_slot), place.there.eq((1 << n) - 1), passed.i.eq(here),
+            place.i.eq(self.next_slot), place.present.eq((1 << n) - 1), passed.i.eq(here),
             *[number.eq(each) for number, each in zip(place.numbers, line, strict=True)],
             hit.i.eq(own), hit.among.eq(own), self.hit.eq(hit.found), self.hit_slot.eq(hit.index),
             self.oldest.eq(line[0]), self.free_slot.eq(Cat(line).word_select(used[:len(self.slot)], len(self.slot))),

@@ -76,7 +76,7 @@ class Unmatched(wiring.Component):
         # other will come for it then. From further than that nothing is passed over, however old the header is.
         m.d.comb += [
             free.eq(~valid & (valid + 1)), self.empty.eq(~valid.any()), self.full.eq(valid.all()),
-            self.known.eq(owing.any), owing.i.eq(self._whose(self.i)), owing.there.eq(valid),
+            self.known.eq(owing.any), owing.i.eq(self._whose(self.i)), owing.present.eq(valid),
             *[number.eq(self._whose(entry)) for number, entry in zip(owing.numbers, entries, strict=True)],
             beyond.eq(Mux(self.slack == 1, 0, self.slack)), passes.eq(self.i.probe | (self.slack < SLACK_MAX)),
             end.eq(Mux(self.i.probe, self.i.rsn, self.i.rsn + 1 - beyond)), self.o.probe.eq(1),

@@ -92,11 +92,11 @@ class WaitQueue(wiring.Component):
         place, here = Signal(range(n), name="place"), Signal(n, name="here", init=1)    # which of the line lies there
         ready, removing, last = (Signal(n, name=name) for name in ("ready", "removing", "last"))
         m.submodules.own = own = Among(len(place), n)
-        m.d.comb += [own.i.eq(self.ask_place), own.there.eq(there & self.ask_queued.replicate(n)),
+        m.d.comb += [own.i.eq(self.ask_place), own.present.eq(there & self.ask_queued.replicate(n)),
                      *[number.eq(e.place) for number, e in zip(own.numbers, line, strict=True)]]
         for k, qpn in enumerate(self.waiting_qpn):
             m.submodules[f"waiting{k}"] = waits = Among(width, n)
-            m.d.comb += [waits.i.eq(qpn), waits.there.eq(there), self.waiting[k].eq(waits.any),
+            m.d.comb += [waits.i.eq(qpn), waits.present.eq(there), self.waiting[k].eq(waits.any),
                          *[number.eq(e.qpn) for number, e in zip(waits.numbers, line, strict=True)]]
         m.d.comb += last.eq(~there & Cat(Const(1, 1), there[:-1]))      # where the next one comes
         for k, e in enumerate(line):
@@ -169,7 +169,7 @@ class WaitQueue(wiring.Component):
         asked_qpn, asked_queued = Signal(width), Signal()
         m.submodules.answer = answer = Older(n)
         m.d.comb += [
-            mates.i.eq(self.ask_qpn), mates.there.eq(there),
+            mates.i.eq(self.ask_qpn), mates.present.eq(there),
             *[number.eq(e.qpn) for number, e in zip(mates.numbers, line, strict=True)],
             elders.own.eq(own), elders.mates.eq(mates.bits),
             newer.late_en.eq(self.ask_en), newer.early_en.eq(1),

@@ -151,7 +151,7 @@ BROKEN = [
            ("elders.own.eq(own)", "elders.own.eq(own[0].replicate(n))")),
     Broken(WaitQueueSpec, "an older header of the QP is known", ("bits[k] | (comes & last[k])", "bits[k]")),
     Broken(WaitQueueSpec, "whose headers wait is known",
-           ("waits.there.eq(there)", "waits.there.eq(there & ready)")),
+           ("waits.present.eq(there)", "waits.present.eq(there & ready)")),
     Broken(WaitQueueSpec, "headers are counted",
            ("t & (e.qpn == self.count_qpn)", "(e.qpn == self.count_qpn)")),
     Broken(WaitQueueSpec, "an older header of the QP is known",
