@@ -297,6 +297,12 @@ def qp_entry(params):
     return data.StructLayout({n: unsigned(w) for n, w in widths.items()})
 
 
+def qp_state(params):
+    """Of an entry of the QP table what says whether a QP lives, and for the how manieth time."""
+    members = qp_entry(params).members
+    return data.StructLayout({name: members[name] for name in ("state", "generation")})
+
+
 def mr_entry():
     """Entry of the MR table."""
     return data.StructLayout({n: unsigned(w) for n, w in abi.MR_ENTRY_FIELDS})

@@ -167,6 +167,8 @@ class PacketArbiter(wiring.Component):
         Payload with a 1-bit field ``last`` (:class:`~weft.hdl.layouts.Beat`, ``DmaRequest``).
     n : int
         Inputs.
+    late : int, optional
+        The input that offers late in its cycle: all the others are decided on before it.
 
     Members
     -------
@@ -176,10 +178,10 @@ class PacketArbiter(wiring.Component):
         Input that ``o`` comes from; valid with ``o``.
     """
 
-    def __init__(self, shape, n):
+    def __init__(self, shape, n, late=None):
         if n < 1:
             raise ValueError(f"an arbiter of {n} inputs has nothing to do")
-        self.n = n
+        self.n, self.late = n, late
         super().__init__({
             "i": In(stream.Signature(shape)).array(n),
             "o": Out(stream.Signature(shape)),
@@ -201,20 +203,75 @@ class PacketArbiter(wiring.Component):
             """Owners behind whom ``other`` comes before input ``k``."""
             return Cat(owner == each for each in range(n) if (other - each - 1) % n < (k - each - 1) % n).any()
 
+        early = [k for k in range(n) if k != self.late]
         for k, s in enumerate(self.i):
-            others = Cat(other.valid & turn(j, k) for j, other in enumerate(self.i) if j != k)
+            others = Cat(self.i[j].valid & turn(j, k) for j in early if j != k)
             # `ready` looks at the others' `valid` alone: whoever offers late hears early.
-            m.d.comb += [open_[k].eq(Mux(inside, owner == k, ~others.any())), granted[k].eq(open_[k] & s.valid),
-                         s.ready.eq(load & open_[k])]
-        with m.If(load):
-            m.d.sync += self.o.valid.eq(granted.any())
-        with m.If(load & granted.any()):
-            grant = encoded(granted)
-            m.d.sync += [
-                Value.cast(self.o.payload).eq(choose(granted, [s.payload for s in self.i])),
-                self.source.eq(grant), owner.eq(grant),
-                inside.eq(~choose(granted, [self.is_last(s.payload) for s in self.i])),
+            m.d.comb += [open_[k].eq(Mux(inside, owner == k, ~others.any())),
+                         granted[k].eq(open_[k] & s.valid if k != self.late else 0)]
+        any_, grant = granted.any(), encoded(granted)
+        payload, last = (choose(granted, values) for values in (
+            [s.payload for s in self.i], [self.is_last(s.payload) for s in self.i]))
+        if self.late is None:
+            m.d.comb += [s.ready.eq(load & open_[k]) for k, s in enumerate(self.i)]
+        else:
+            m.submodules.last_word = word = LastWord(len(Value.cast(self.o.payload)), n, self.late)
+            it = self.i[self.late]
+            m.d.comb += [
+                word.load.eq(load), word.open.eq(open_), word.valid.eq(it.valid), word.others.eq(any_),
+                word.yields.eq(Cat(~inside & (turn(self.late, k) if k != self.late else 0) for k in range(n))),
+                word.payload.eq(it.payload), word.other.eq(payload),
+                *[s.ready.eq(word.ready[k]) for k, s in enumerate(self.i)],
             ]
+            any_, payload = word.any, word.o
+            grant, last = Mux(word.wins, self.late, grant), Mux(word.wins, self.is_last(it.payload), last)
+        with m.If(load):
+            m.d.sync += self.o.valid.eq(any_)
+        with m.If(load & any_):
+            m.d.sync += [Value.cast(self.o.payload).eq(payload), self.source.eq(grant), owner.eq(grant),
+                         inside.eq(~last)]
+        return m
+
+
+class LastWord(wiring.Component):
+    """What is left of a choice among streams when all but one of them were decided on. Combinational.
+
+    A block of its own, so that a tool does not give away the one level from ``valid`` to the answers.
+
+    Parameters
+    ----------
+    width, n, late : int
+        Bits of a payload; inputs; which of them is the late one.
+
+    Members
+    -------
+    load : In(1)
+        Something may be taken.
+    open, yields : In(n)
+        Who is taken if he has something and the late one has not; who gives way to that one.
+    others, other : In(1), In(width)
+        One of the others is taken then, and what he has.
+    valid, payload : In(1), In(width)
+        Of the late one.
+    ready : Out(n)
+    any, wins, o : Out(1), Out(1), Out(width)
+        One is taken; the late one is; what he has.
+    """
+
+    def __init__(self, width, n, late):
+        self.late, self.n = late, n
+        super().__init__({
+            "load": In(1), "open": In(n), "yields": In(n), "others": In(1), "other": In(width), "valid": In(1),
+            "payload": In(width), "ready": Out(n), "any": Out(1), "wins": Out(1), "o": Out(width),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [
+            self.ready.eq(self.open & ~(self.yields & self.valid.replicate(self.n)) & self.load.replicate(self.n)),
+            self.wins.eq(self.valid & self.open[self.late]), self.any.eq(self.wins | self.others),
+            self.o.eq(Mux(self.wins, self.payload, self.other)),
+        ]
         return m
 
 

@@ -10,7 +10,7 @@ from ..interfaces import QpLife
 from ..params import CardParams
 from ..registers import register_port
 from ..stream import Fifo
-from ..table.kinds import QP_TABLE
+from ..table.kinds import QP_STATES
 from .builder import NodeBuilder
 from .control import ListControl
 from .cum import CumTable
@@ -39,7 +39,7 @@ class Adamap(wiring.Component):
         holes, nodes linked but not fetched, nodes cached.
     registers : In(register_port("adamap"))
         The doorbells are words of :data:`abi.LINK_DOORBELL`, :data:`abi.CUM_DOORBELL`.
-    qp : Out(QP_TABLE.read_port(params)).array(4)
+    qp : Out(QP_STATES.read_port(params)).array(4)
         The QP table: the room keeps no generation of its own. The entry of a QP stands there before a doorbell of it
         comes, and until the QP is destroyed here.
     i_extent : In(stream.Signature(layouts.Extent))
@@ -70,7 +70,7 @@ class Adamap(wiring.Component):
             "i_judge": In(stream.Signature(layouts.JudgeRequest)),
             "o_judgement": Out(stream.Signature(layouts.Judgement)),
             "life": In(QpLife), "registers": In(register_port("adamap")),
-            "qp": Out(QP_TABLE.read_port(params)).array(4),
+            "qp": Out(QP_STATES.read_port(params)).array(4),
             "i_extent": In(stream.Signature(layouts.Extent)),
             "time_ns": In(64), "placed_ticket": In(layouts.TICKET_WIDTH),
             "o_line": Out(stream.Signature(layouts.LineRequest)), "i_line": In(stream.Signature(layouts.LineData)),

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..params import CardParams
-from ..table.kinds import QP_TABLE
+from ..table.kinds import QP_STATES
 from .block import dead, stray
 from .doorbell_check import DoorbellCheck
 
@@ -51,7 +51,7 @@ class AheadTable(wiring.Component):
     -------
     post_stb, post_qpn, post_generation, post_nodes, post_block : In
         A doorbell; a block number that is too large is that of a block outside all extents.
-    qp : Out(QP_TABLE.read_port(params))
+    qp : Out(QP_STATES.read_port(params))
     create_stb, create_qpn : In
         Start of a QP's life: a list of which nothing is linked; held until ``create_done``.
     create_done : Out(1)
@@ -69,7 +69,7 @@ class AheadTable(wiring.Component):
         self.params, self.readers = params, readers
         super().__init__({
             "post_stb": In(1), "post_qpn": In(24), "post_generation": In(8), "post_nodes": In(8), "post_block": In(24),
-            "qp": Out(QP_TABLE.read_port(params)),
+            "qp": Out(QP_STATES.read_port(params)),
             "create_stb": In(1), "create_qpn": In(24), "create_done": Out(1),
             "step": In(stream.Signature(ahead_step(params))),
             "took": Out(1), "took_qpn": Out(params.qpn_width), "took_nodes": Out(8),

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..params import CardParams
-from ..table.kinds import QP_TABLE
+from ..table.kinds import QP_STATES
 from .doorbell_check import DoorbellCheck
 
 CUM_BITS = 24   # less than 2^23 PSNs are outstanding, so the window's base tells the rest
@@ -26,7 +26,7 @@ class CumTable(wiring.Component):
     -------
     post_stb, post_qpn, post_generation, post_psn : In
         A doorbell.
-    qp : Out(QP_TABLE.read_port(params))
+    qp : Out(QP_STATES.read_port(params))
     create_stb, create_qpn, create_psn : In
         Start of a QP's life; held until ``create_done``.
     create_done : Out(1)
@@ -38,7 +38,7 @@ class CumTable(wiring.Component):
         self.params = params
         super().__init__({
             "post_stb": In(1), "post_qpn": In(24), "post_generation": In(8), "post_psn": In(32),
-            "qp": Out(QP_TABLE.read_port(params)),
+            "qp": Out(QP_STATES.read_port(params)),
             "create_stb": In(1), "create_qpn": In(24), "create_psn": In(32), "create_done": Out(1),
             "read_en": In(1), "read_index": In(params.qpn_width), "read_data": Out(CUM_BITS),
         })

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..abi import GENERATION_BITS, QpState
 from ..params import CardParams
-from ..table.kinds import QP_TABLE
+from ..table.kinds import QP_STATES
 
 
 class DoorbellCheck(wiring.Component):
@@ -19,14 +19,14 @@ class DoorbellCheck(wiring.Component):
     Members
     -------
     stb, qpn, generation : In
-    qp : Out(QP_TABLE.read_port(params))
+    qp : Out(QP_STATES.read_port(params))
     good : Out(1)
         A cycle later: the QP is within the table, not in RESET, and of that generation.
     """
 
     def __init__(self, params: CardParams):
         self.params = params
-        super().__init__({"stb": In(1), "qpn": In(24), "generation": In(8), "qp": Out(QP_TABLE.read_port(params)),
+        super().__init__({"stb": In(1), "qpn": In(24), "generation": In(8), "qp": Out(QP_STATES.read_port(params)),
                           "good": Out(1)})
 
     def elaborate(self, platform):

@@ -77,6 +77,6 @@ class MatchEntry(wiring.Component):
             self.empty.eq((held == 0) & others.empty),
         ]
         m.d.sync += others.waiting.eq(self.waiting)
-        more = held + (arrived.i.valid & arrived.i.ready)
-        m.d.sync += held.eq(Mux(self.done, more - 1, more))     # `done` comes late
+        comes = arrived.i.valid & arrived.i.ready       # it and `done` are known late
+        m.d.sync += held.eq(Mux(comes == self.done, held, Mux(comes, held + 1, held - 1)))
         return m

@@ -9,7 +9,7 @@ from ..counting import count_outputs
 from ..layouts import REPORT_EVENT, LineData, LineRequest, QpRef, Report
 from ..logic import above
 from ..params import CardParams
-from ..table.kinds import QP_TABLE
+from ..table.kinds import QP_STATES
 from .ahead import AheadKind, ahead_row, ahead_step
 from .block import extent_member, in_extent, split
 from .cache_ports import fill_port
@@ -70,7 +70,7 @@ class Prefetch(wiring.Component):
         Nodes linked and not fetched, and where they begin.
     step : Out(stream.Signature(ahead_step(params)))
         One was fetched, or is fetched again, or the list ends. The QP has stood there for a cycle.
-    qp : Out(QP_TABLE.read_port(params))
+    qp : Out(QP_STATES.read_port(params))
         For the QP's generation.
     extent_base, extent_lines : arrays of In
         Where blocks may lie; ``lines`` 0: nowhere.
@@ -102,7 +102,7 @@ class Prefetch(wiring.Component):
             "query_ahead": Out(32), "query_cached": Out(32),
             "cache": Out(fill_port(params)),
             "row_en": Out(1), "row_index": Out(width), "ahead": In(ahead_row(params)),
-            "step": Out(stream.Signature(ahead_step(params))), "qp": Out(QP_TABLE.read_port(params)),
+            "step": Out(stream.Signature(ahead_step(params))), "qp": Out(QP_STATES.read_port(params)),
             "extent_base": In(58).array(params.knit_extents),
             "extent_lines": In(extent_member(params)).array(params.knit_extents),
             "prefetch_depth": In(32), "prefetch_watermark": In(32),

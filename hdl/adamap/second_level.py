@@ -8,7 +8,7 @@ from .. import layouts
 from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..params import CardParams
 from ..stream import Arbiter
-from ..table.kinds import QP_TABLE
+from ..table.kinds import QP_STATES
 from .ahead import AheadTable
 from .block import extent_member, held
 from .control import ControlOp
@@ -48,7 +48,7 @@ class SecondLevel(wiring.Component):
     o_report : Out(stream.Signature(Report))
         Retirements and QP errors, when what they speak of was placed.
     o_qp_error : Out(stream.Signature(24))
-    qp : Out(QP_TABLE.read_port(params)).array(3)
+    qp : Out(QP_STATES.read_port(params)).array(3)
         The QP table, for generations.
     query_ahead, query_cached : Out(32)
     judged : Out(1)
@@ -73,7 +73,7 @@ class SecondLevel(wiring.Component):
             "placed_ticket": In(layouts.TICKET_WIDTH),
             "o_line": Out(stream.Signature(layouts.LineRequest)), "i_line": In(stream.Signature(layouts.LineData)),
             "o_report": Out(stream.Signature(layouts.Report)), "o_qp_error": Out(stream.Signature(24)),
-            "qp": Out(QP_TABLE.read_port(params)).array(3), "query_ahead": Out(32), "query_cached": Out(32),
+            "qp": Out(QP_STATES.read_port(params)).array(3), "query_ahead": Out(32), "query_cached": Out(32),
             "judged": Out(1), "refuse": Out(Refusal),
             "broken": Out(Refusal),
             **count_outputs(self.COUNTS),

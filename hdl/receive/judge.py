@@ -20,7 +20,7 @@ from ..layouts import (
     Verdict,
 )
 from ..stream import Fifo, ReadyRegister
-from ..table.kinds import QP_TABLE
+from ..table.kinds import QP_STATES
 from .fork import fork
 from .refusals import Refusals
 
@@ -91,7 +91,7 @@ class Judge(wiring.Component):
         One for each request, in order, not in the cycle of the request.
     o : Out(stream.Signature(Placement))
         One for each packet.
-    qp_read : Out(QP_TABLE.read_port(params))
+    qp_read : Out(QP_STATES.read_port(params))
         A read for each packet.
     o_report : Out(stream.Signature(Report))
     refusals : In(RefusalReports)
@@ -105,7 +105,7 @@ class Judge(wiring.Component):
         self.params = params
         super().__init__({
             "i": In(stream.Signature(RxPacket)),
-            "qp_read": Out(QP_TABLE.read_port(params)),
+            "qp_read": Out(QP_STATES.read_port(params)),
             "space": In(1),
             "o_judge": Out(stream.Signature(JudgeRequest)),
             "i_judgement": In(stream.Signature(Judgement)),

@@ -8,7 +8,7 @@ from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..interfaces import Network, RefusalReports
 from ..layouts import TICKET_WIDTH, Beat, DmaRequest, Judgement, JudgeRequest, RawFrame, Report
 from ..registers import register_port
-from ..table.kinds import QP_TABLE
+from ..table.kinds import QP_STATES
 from ..table.translate import TranslateRequest, Translation
 from .check import RxCheck
 from .drain import Drain
@@ -35,7 +35,7 @@ class Receive(wiring.Component):
     registers : In(register_port("receive"))
     o_translate, i_translate
         To and from the receive side's ``Translate``.
-    qp_read : Out(QP_TABLE.read_port(params))
+    qp_read : Out(QP_STATES.read_port(params))
         See :class:`Judge`.
     o_judge, i_judgement, space, refusals
         To and from the window; space in the report ring; see :class:`~weft.hdl.receive.refusals.Refusals`.
@@ -68,7 +68,7 @@ class Receive(wiring.Component):
             "registers": In(register_port("receive")),
             "o_translate": Out(stream.Signature(TranslateRequest)),
             "i_translate": In(stream.Signature(Translation)),
-            "qp_read": Out(QP_TABLE.read_port(params)),
+            "qp_read": Out(QP_STATES.read_port(params)),
             "o_judge": Out(stream.Signature(JudgeRequest)),
             "i_judgement": In(stream.Signature(Judgement)),
             "space": In(1),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..abi import PTE_PAGE_BITS
-from ..layouts import mr_entry, qp_entry
+from ..layouts import mr_entry, qp_entry, qp_state
 from ..params import exact_log2
 from .entry import EntryTable, read_port, write_port
 
@@ -21,15 +21,19 @@ class TableKind:
         Name of the parameter that says how many.
     shape : callable(params)
         Shape of an entry.
+    ultra : bool
+        It lies in UltraRAM if it fills one at least.
     """
 
     entries: str
     shape: Callable
+    ultra: bool = True
 
     def memory(self, params, *, readers):
-        """The table itself: an :class:`EntryTable`, which lies in UltraRAM if it fills one at least."""
+        """The table itself, an :class:`EntryTable`."""
         depth = getattr(params, self.entries)
-        return EntryTable(depth=depth, shape=self.shape(params), readers=readers, ultra=depth >= ULTRA_RAM_DEPTH)
+        return EntryTable(depth=depth, shape=self.shape(params), readers=readers,
+                          ultra=self.ultra and depth >= ULTRA_RAM_DEPTH)
 
     def read_port(self, params):
         """Signature of a read port, seen from the reader."""
@@ -42,6 +46,8 @@ class TableKind:
 
 # What the card must know of a QP to let a packet in or out; state RESET (zero) is no QP.
 QP_TABLE = TableKind("qps", qp_entry)
+# The same for readers that ask for no more: a few bits, so in block RAM, which has no banks to choose among behind it.
+QP_STATES = TableKind("qps", qp_state, ultra=False)
 # The first level of translation, from key to range and permission; zero is no MR.
 MR_TABLE = TableKind("mrs", lambda params: mr_entry())
 # The second level: physical addresses divided by 4096, one per 4 KiB or 2 MiB page of an MR.

@@ -5,12 +5,13 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..params import CardParams
-from .kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
+from .kinds import MR_TABLE, PAGE_TABLE, QP_STATES, QP_TABLE
 from .translate import Translate, TranslateRequest, Translation
 
 TRANSMIT, RECEIVE, COMMAND = range(3)
 ADAMAP_READERS = 4
-QP_READERS = 4 + ADAMAP_READERS    # transmit, receive, commands, the Adamap room, and placing
+QP_READERS = 3
+STATE_READERS = ADAMAP_READERS + 1      # and placing
 
 
 class Tables(wiring.Component):
@@ -30,10 +31,10 @@ class Tables(wiring.Component):
         A translator holds a request.
     qp_read, qp_write, mr_read, mr_write, page_write : In(read_port), In(write_port)
         For the command processor.
-    place_read : In(QP_TABLE.read_port(params))
-        QP table, for the receive room.
-    list_read : In(QP_TABLE.read_port(params)).array(4)
-        QP table, for the Adamap room.
+    place_read : In(QP_STATES.read_port(params))
+        For the receive room.
+    list_read : In(QP_STATES.read_port(params)).array(4)
+        For the Adamap room.
     """
 
     def __init__(self, params: CardParams):
@@ -46,22 +47,24 @@ class Tables(wiring.Component):
             "qp_read": In(QP_TABLE.read_port(params)), "qp_write": In(QP_TABLE.write_port(params)),
             "mr_read": In(MR_TABLE.read_port(params)), "mr_write": In(MR_TABLE.write_port(params)),
             "page_write": In(PAGE_TABLE.write_port(params)),
-            "place_read": In(QP_TABLE.read_port(params)),
-            "list_read": In(QP_TABLE.read_port(params)).array(ADAMAP_READERS),
+            "place_read": In(QP_STATES.read_port(params)),
+            "list_read": In(QP_STATES.read_port(params)).array(ADAMAP_READERS),
         })
 
     def elaborate(self, platform):
         m = Module()
         flipped = wiring.flipped
         m.submodules.qp = qp = QP_TABLE.memory(self.params, readers=QP_READERS)
+        m.submodules.qp_states = states = QP_STATES.memory(self.params, readers=STATE_READERS)
         m.submodules.mr = mr = MR_TABLE.memory(self.params, readers=3)
         m.submodules.page = page = PAGE_TABLE.memory(self.params, readers=2)
         wiring.connect(m, flipped(self.qp_read), qp.read[COMMAND])
         wiring.connect(m, flipped(self.mr_read), mr.read[COMMAND])
-        for k in range(ADAMAP_READERS):
-            wiring.connect(m, flipped(self.list_read[k]), qp.read[COMMAND + 1 + k])
-        wiring.connect(m, flipped(self.place_read), qp.read[QP_READERS - 1])
+        for reader, read in zip((*self.list_read, self.place_read), states.read, strict=True):
+            wiring.connect(m, flipped(reader), read)
         wiring.connect(m, flipped(self.qp_write), qp.write)
+        m.d.comb += [states.write.en.eq(self.qp_write.en), states.write.index.eq(self.qp_write.index),
+                     *[states.write.entry[name].eq(self.qp_write.entry[name]) for name in states.shape.members]]
         wiring.connect(m, flipped(self.mr_write), mr.write)
         wiring.connect(m, flipped(self.page_write), page.write)
         for k, name in ((TRANSMIT, "transmit"), (RECEIVE, "receive")):

@@ -144,14 +144,15 @@ class Transmit(wiring.Component):
             wiring.connect(m, payload.o, frame.i_payload)
 
         in_flight = Signal(range(self.in_flight_max))
-        begins, quiet = Signal(), Signal()
+        begins, quiet, draining = Signal(), Signal(), Signal()
+        m.d.sync += draining.eq(self.drain_request)
         m.d.comb += [
             begins.eq((merge.i_send.valid & merge.i_send.ready)
                       | (merge.i_retransmit.valid & merge.i_retransmit.ready)),
             quiet.eq(in_flight == 0),
-            merge.enable.eq(self.enable & ~self.drain_request),
+            merge.enable.eq(self.enable & ~draining),
             raw.enable.eq(self.enable),
-            self.drain_done.eq(self.drain_request & quiet),
+            self.drain_done.eq(self.drain_request & draining & quiet),
             self.idle.eq(quiet & ~segment_send.o.valid & ~segment_retransmit.o.valid & ~seal.busy
                          & ~raw.o.valid & ~both.o.valid & buffer.empty),
             Cat(segment_send.refused, segment_retransmit.refused).eq(check.refused),

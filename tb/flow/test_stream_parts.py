@@ -5,6 +5,7 @@ import random
 
 import cocotb
 import pytest
+from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 
 from weft.tb.flow.clock import CLOCK_PERIOD_NS, start_clock
@@ -16,6 +17,7 @@ SOURCE_SHIFT = 21                               # an arbiter's item: `last`, sou
 SOURCES = 3
 INPUTS = int(os.environ.get("WEFT_INPUTS", "0"))
 PACKETS = os.environ.get("WEFT_PACKETS") == "1"
+LATE = os.environ.get("WEFT_LATE") == "1"
 pipe_test = cocotb.test(timeout_time=200, timeout_unit="us", skip=INPUTS > 0)
 arbiter_test = cocotb.test(timeout_time=200, timeout_unit="us", skip=INPUTS == 0)
 
@@ -51,10 +53,18 @@ async def one_item_per_cycle(dut):
     assert (get_sim_time("ns") - start) // CLOCK_PERIOD_NS <= 300 * slowest + 5
 
 
+async def never(dut, signal, edge):
+    while True:
+        await edge
+        assert not int(signal.value), "with a late input another one was chosen"
+
+
 @arbiter_test
 async def every_source_is_served_whole(dut):
     rng = random.Random(bench_seed())
     await start_clock(dut)
+    if LATE:
+        cocotb.start_soon(never(dut, dut.differ, RisingEdge(dut.clk)))
     sources = [StreamSource(dut, f"i__{k}", dut.clk, pause=0.4, rng=random.Random(rng.random())) for k in range(INPUTS)]
     sink = StreamSink(dut, "o", dut.clk, pause=0.3, rng=random.Random(rng.random()))
     sent = []
@@ -110,3 +120,15 @@ def test_arbiter_is_fair(sim, part, inputs):
     shape = data.StructLayout({"value": WIDTH - 1, "last": 1})
     simulate(getattr(stream, part)(shape, inputs), name=f"{part.lower()}_{inputs}", cases=__file__,
              sim=sim, env={"WEFT_INPUTS": str(inputs), "WEFT_PACKETS": str(int(part == "PacketArbiter"))})
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+@pytest.mark.parametrize("late", range(SOURCES))
+def test_a_late_input_changes_no_choice(sim, late):
+    """Cycle by cycle, beside an arbiter that knows of none."""
+    from amaranth.lib import data
+
+    from weft.tb.flow.arbiter_twins import ArbiterTwins
+    shape = data.StructLayout({"value": WIDTH - 1, "last": 1})
+    simulate(ArbiterTwins(shape, SOURCES, late), name=f"arbiter_twins_{late}", cases=__file__,
+             sim=sim, env={"WEFT_INPUTS": str(SOURCES), "WEFT_PACKETS": "1", "WEFT_LATE": "1"})

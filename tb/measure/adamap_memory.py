@@ -31,8 +31,8 @@ from weft.hdl import abi
 from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.layouts import qp_entry
 from weft.hdl.params import PRESETS, preset
-from weft.hdl.table.kinds import QP_TABLE
-from weft.hdl.table.tables import QP_READERS
+from weft.hdl.table.kinds import QP_STATES, QP_TABLE
+from weft.hdl.table.tables import QP_READERS, STATE_READERS
 from weft.tb.measure.benchmark import Row
 from weft.tb.measure.storage import storage
 
@@ -46,6 +46,11 @@ CONTENT = "each bit of the room counted once: no copies for read ports, no QP ta
 def qp_table(params, *, readers):
     """The QP table as the card has it."""
     return QP_TABLE.memory(params, readers=readers)
+
+
+def qp_states(params, *, readers):
+    """What of it most readers see."""
+    return QP_STATES.memory(params, readers=readers)
 
 
 def growth(params, name, to, *, copies=False):
@@ -85,7 +90,8 @@ def table_rows():
 def default_rows(card):
     """What an FPGA spends for a preset."""
     built = preset(card)
-    table = storage(qp_table, built, copies=True, readers=QP_READERS).total() / 8
+    table = sum(storage(memory, built, copies=True, readers=readers).total()
+                for memory, readers in ((qp_table, QP_READERS), (qp_states, STATE_READERS))) / 8
     whole = storage(Adamap, built, copies=True).total() / 8
     # A QP's part does not depend on how many there are, and fewer are elaborated sooner.
     few = replace(built, qps=BASE.qps)

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, connect, flipped
 from cocotb.triggers import RisingEdge
 
 from weft.hdl import abi, layouts
-from weft.hdl.table.kinds import QP_TABLE
+from weft.hdl.table.kinds import QP_STATES
 
 
 class WithQpTable(wiring.Component):
@@ -23,12 +23,12 @@ class WithQpTable(wiring.Component):
     def __init__(self, part):
         self.part = part
         members = {name: member for name, member in part.signature.members.items() if name != "qp"}
-        super().__init__({**members, "qp_write": In(QP_TABLE.write_port(part.params))})
+        super().__init__({**members, "qp_write": In(QP_STATES.write_port(part.params))})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.part = part = self.part
-        m.submodules.qp_table = table = QP_TABLE.memory(part.params, readers=len(part.qp))
+        m.submodules.qp_table = table = QP_STATES.memory(part.params, readers=len(part.qp))
         for reader, port in zip(part.qp, table.read, strict=True):
             connect(m, reader, port)
         connect(m, flipped(self.qp_write), table.write)
@@ -52,7 +52,7 @@ def pass_through(m, part, whole, *, except_for):
 async def write_qp(dut, qpn, generation, state=abi.QpState.RTS):
     """Enter a QP in the table; with state RESET, take it out."""
     dut.qp_write__index.value = qpn
-    shape = layouts.qp_entry(SimpleNamespace(qpn_width=len(dut.qp_write__index)))
+    shape = layouts.qp_state(SimpleNamespace(qpn_width=len(dut.qp_write__index)))
     dut.qp_write__entry.value = shape.const({"state": state.value, "generation": generation}).as_bits()
     dut.qp_write__en.value = 1
     await RisingEdge(dut.clk)

@@ -20,7 +20,7 @@ from weft.hdl.abi import (
     make_qpn,
     split_qpn,
 )
-from weft.hdl.layouts import DmaRequest, Judgement, JudgeRequest, RawFrame, Report, Verdict, qp_entry
+from weft.hdl.layouts import DmaRequest, Judgement, JudgeRequest, RawFrame, Report, Verdict, qp_state
 from weft.hdl.params import preset
 from weft.hdl.receive.drain import PATIENCE
 from weft.hdl.receive.receive import Receive
@@ -155,7 +155,7 @@ class Room:
 
     async def _table(self):
         """The QP table, in which now and then a QP has gone to ERR since its packet was checked."""
-        shape = qp_entry(PARAMS)
+        shape = qp_state(PARAMS)
         while True:
             await RisingEdge(self.dut.clk)
             if int(self.dut.qp_read__en.value):
