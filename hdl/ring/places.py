@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import xor
 
-from amaranth import Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -17,11 +17,13 @@ MISSING_BITS = exact_log2(REQUEST_LINES_MAX)
 
 
 class Held(data.Struct):
-    """A descriptor as it came: ``failed`` if it could not be read, ``damaged`` if its words do not XOR to 0."""
+    """A descriptor as it came: ``failed`` if it could not be read, ``damaged`` if its words do not XOR to 0; ``phase``
+    is bit 0 of ``data``, and as early as the other two."""
 
     data: BEAT_BITS
     damaged: 1
     failed: 1
+    phase: 1
 
 
 def place_tag(places):
@@ -34,6 +36,8 @@ class Places(wiring.Component):
 
     A line per cycle in, one out, 3 cycles after it came. A line that ends its request early fails the places of the
     lines that it leaves out.
+
+    What says whether a line is good is kept beside its data, in registers while it leaves: a block RAM is late.
 
     Nothing but memories grows with the number of places. Whether a line came is the difference of two bits of its
     place: one turns when it comes, one when it leaves. ``clear`` makes them equal, one place per cycle.
@@ -76,11 +80,13 @@ class Places(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         places = self._places
-        m.submodules.held = held = Memory(shape=Held, depth=places, init=[])
+        m.submodules.held = held = Memory(shape=BEAT_BITS, depth=places, init=[])
+        m.submodules.good = good = Memory(shape=3, depth=places, init=[])
         m.submodules.missing = missing = Memory(shape=MISSING_BITS, depth=places, init=[])
         m.submodules.came = came = Memory(shape=1, depth=places, init=[])
         m.submodules.left = left = Memory(shape=1, depth=places, init=[])
         comes, leaves = held.write_port(), held.read_port()
+        good_write, good_read = good.write_port(), good.read_port(domain="comb")
         missing_write, missing_read = missing.write_port(), missing.read_port(domain="comb")
         came_write, came_read = came.write_port(), came.read_port(domain="comb")
         left_write = left.write_port()
@@ -95,8 +101,9 @@ class Places(wiring.Component):
         m.d.comb += [
             self.i_line.ready.eq(1), self.answered.eq(valid & line.last),
             place.eq(tag.place + line.index),
-            comes.addr.eq(place), comes.en.eq(valid), comes.data.data.eq(line.data),
-            comes.data.failed.eq(line.error), comes.data.damaged.eq(reduce(xor, words) != 0),
+            comes.addr.eq(place), comes.en.eq(valid), comes.data.eq(line.data),
+            good_write.addr.eq(place), good_write.en.eq(valid),
+            good_write.data.eq(Cat(reduce(xor, words) != 0, line.error, line.data[0])),
             missing_write.addr.eq(place), missing_write.en.eq(valid),
             missing_write.data.eq(Mux(line.last, tag.tail - line.index, 0)),
             left_there.addr.eq(place), came_write.addr.eq(place), came_write.en.eq(valid),
@@ -109,23 +116,25 @@ class Places(wiring.Component):
         # One leaves. `absent`: places behind the last one that left for which nothing will come.
         at = Signal(range(places))
         absent = Signal(MISSING_BITS)
-        lost = Signal()
         there, leave = Signal(), Signal()
         m.d.comb += [
             came_read.addr.eq(at), left_here.addr.eq(at), missing_read.addr.eq(at), leaves.addr.eq(at),
+            good_read.addr.eq(at),
             there.eq((came_read.data != left_here.data) | (absent != 0)),
             leave.eq(there & ~self.clear & (~self.o.valid | self.o.ready)),
             leaves.en.eq(leave),
             left_write.addr.eq(at), left_write.data.eq(came_read.data), left_write.en.eq(leave | self.clear),
-            self.o.p.eq(leaves.data), self.o.p.failed.eq(leaves.data.failed | lost),
+            self.o.p.data.eq(leaves.data),
         ]
         with m.If(self.o.ready | self.clear):
             m.d.sync += self.o.valid.eq(0)
         with m.If(leave):
-            m.d.sync += [self.o.valid.eq(1), lost.eq(absent != 0),
+            m.d.sync += [self.o.valid.eq(1), Cat(self.o.p.damaged, self.o.p.failed, self.o.p.phase).eq(good_read.data),
                          absent.eq(Mux(absent != 0, absent - 1, missing_read.data))]
         with m.If(leave | self.clear):
             m.d.sync += at.eq(at + 1)
+            with m.If(absent != 0):
+                m.d.sync += self.o.p.failed.eq(1)
         m.d.sync += [
             self.next.eq(self.next + self.take + self.put), self.used.eq(self.used + self.take + self.put - leave),
         ]

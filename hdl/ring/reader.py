@@ -161,7 +161,7 @@ class RingReader(wiring.Component):
                     m.d.sync += [
                         self.o_request.valid.eq(0),
                         fetch.eq((fetch + request.count) & ring.mask),
-                        position.eq((position + request.count) & (ring.size - 1)),
+                        position.eq((position + request.count) & ring.last),
                     ]
                     m.next = "MEASURE"
 
@@ -173,17 +173,19 @@ class RingReader(wiring.Component):
                 places.put.eq(push.placed), places.put_data.eq(push.data),
             ]
             with m.If(push.placed):
-                m.d.sync += [fetch.eq((fetch + 1) & ring.mask), position.eq((position + 1) & (ring.size - 1))]
+                m.d.sync += [fetch.eq((fetch + 1) & ring.mask), position.eq((position + 1) & ring.last)]
 
         # Delivery.
         phase = Signal(init=1)
         at_end, bad, pop = Signal(), Signal(), Signal()
+        retired, popped = Signal(), Signal()     # everything was, a cycle ago; but for one that was delivered then
         descriptor = places.o.p
+        m.d.sync += [retired.eq(deliver == cons), popped.eq(pop)]
         m.d.comb += [
-            bad.eq(descriptor.failed | descriptor.damaged | (descriptor.data[0] != phase)),
-            pop.eq(running & places.o.valid & (~self.o.valid | self.o.ready) & (~bad | (deliver == cons))),
+            bad.eq(descriptor.failed | descriptor.damaged | (descriptor.phase != phase)),
+            pop.eq(running & places.o.valid & (~self.o.valid | self.o.ready) & (~bad | (retired & ~popped))),
             places.o.ready.eq(pop),
-            at_end.eq((deliver & (ring.size - 1)) == ring.size - 1),
+            at_end.eq((deliver & ring.last) == ring.last),
         ]
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)

@@ -20,6 +20,8 @@ class RingSize(wiring.Component):
         ``2 ** log2``.
     mask : Out(16)
         ``2 * size - 1``: indices are one bit wider than the ring.
+    last : Out(15)
+        ``size - 1``: the last entry.
     """
 
     def __init__(self):
@@ -27,12 +29,13 @@ class RingSize(wiring.Component):
             "log2": In(8),
             "size": Out(INDEX_WIDTH, init=1),
             "mask": Out(INDEX_WIDTH, init=1),
+            "last": Out(INDEX_WIDTH - 1),
         })
 
     def elaborate(self, platform):
         m = Module()
         log2 = Signal(range(INDEX_WIDTH))
-        m.d.comb += log2.eq(self.log2)
+        m.d.comb += [log2.eq(self.log2), self.last.eq(self.mask[1:])]
         with m.If(self.log2 > abi.RING_LOG2_MAX):
             m.d.comb += log2.eq(abi.RING_LOG2_MAX)
         m.d.sync += [self.size.eq(1 << log2), self.mask.eq((2 << log2) - 1)]

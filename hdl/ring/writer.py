@@ -107,7 +107,7 @@ class RingWriter(wiring.Component):
         m.submodules.waiting = waiting = Fifo(BEAT_BITS, 2 * together)
         running = Signal()
         grouped, prod, cons = (Signal(INDEX_WIDTH, name=n) for n in ("grouped", "prod_q", "cons_q"))
-        used = Signal(INDEX_WIDTH)
+        used, filled = Signal(INDEX_WIDTH), Signal()        # `filled`: all entries are used
         phase = Signal(init=1)
         load, settled, start = Signal(), Signal(), Signal()
         left = Signal(range(together + 1))                  # entries of the group under way that were not taken
@@ -120,7 +120,7 @@ class RingWriter(wiring.Component):
             taken.eq(self.o_data.valid & self.o_data.ready),
             settled.eq(~self.o_request.valid & ((left == 0) | (taken & (left == 1)))),
             start.eq(~running & self.enable & settled & ~waiting.o.valid),
-            self.full.eq(~running | (used == ring.size)),
+            self.full.eq(~running | filled),
             self.half.eq(~running | (used >= ring.size >> 1)),
             self.free.eq(Mux(running, ring.size - used, 0)),
             load.eq(self.i.valid & self.enable & ~self.full & waiting.i.ready),
@@ -131,7 +131,7 @@ class RingWriter(wiring.Component):
             waiting.o.ready.eq(Mux(left != 0, self.o_data.ready, ~running)),
             self.o_request.p.last.eq(1),
             self.o_data.valid.eq(left != 0), self.o_data.p.data.eq(waiting.o.payload), self.o_data.p.last.eq(left == 1),
-            most.eq(Mux(ring.size < together, ring.size, together)), to_end.eq(most - (grouped & (most - 1))),
+            to_end.eq(most - (grouped & (most - 1))),
         ]
         # `ready` may look at `valid`; it is only offered when the entry is taken.
 
@@ -139,7 +139,10 @@ class RingWriter(wiring.Component):
             m.d.sync += self.o_request.valid.eq(0)
         with m.If(settled):
             m.d.sync += prod.eq(grouped)
-        m.d.sync += [left.eq(left - taken), loose.eq(loose + load), rest.eq(rest - (rest != 0))]
+        m.d.sync += [
+            most.eq(Mux(ring.size < together, ring.size, together)),
+            left.eq(left - taken), loose.eq(loose + load), rest.eq(rest - (rest != 0)),
+        ]
         with m.If(settled & self.enable & running):
             with m.If(loose + load >= to_end):
                 m.d.comb += count.eq(to_end)
@@ -149,13 +152,13 @@ class RingWriter(wiring.Component):
                 m.d.sync += rest.eq(self.pace - 1)
             m.d.sync += [
                 self.o_request.valid.eq(count != 0),
-                self.o_request.p.address.eq(self.base + ((grouped & (ring.size - 1)) << 6)),
+                self.o_request.p.address.eq(self.base + ((grouped & ring.last) << 6)),
                 self.o_request.p.length.eq(count << 6),
                 left.eq(count), loose.eq(loose + load - count),
                 grouped.eq((grouped + count) & ring.mask),
             ]
         with m.If(load):
-            with m.If(self.position == ring.size - 1):
+            with m.If(self.position == ring.last):
                 m.d.sync += [self.position.eq(0), phase.eq(~phase)]
             with m.Else():
                 m.d.sync += self.position.eq(self.position + 1)
@@ -168,7 +171,7 @@ class RingWriter(wiring.Component):
             self.refuse.stb.eq(0), self.refuse.reason.eq(abi.Reason.BAD_DESCRIPTOR),
         ]
         m.d.comb += [ahead.eq((value - cons) & ring.mask), known.eq((prod - cons) & ring.mask)]
-        m.d.sync += used.eq(used + load)
+        m.d.sync += [used.eq(used + load), filled.eq(Mux(load, used == ring.last, used == ring.size))]
         marked = Signal(INDEX_WIDTH)       # entries not consumed, up to the newest marked one
         m.d.comb += self.marked.eq(marked != 0)
         with m.If(load & self.mark):
@@ -178,6 +181,8 @@ class RingWriter(wiring.Component):
         with m.Elif(rung & (ahead > known)):
             m.d.sync += self.refuse.stb.eq(1)
         with m.Elif(rung):
+            with m.If(ahead != 0):
+                m.d.sync += filled.eq(0)
             m.d.sync += [cons.eq(value & ring.mask), used.eq(used + load - ahead), armed.eq(armed | arm),
                          marked.eq(Mux(load & self.mark, used + 1 - ahead, Mux(ahead < marked, marked - ahead, 0)))]
 
@@ -193,6 +198,6 @@ class RingWriter(wiring.Component):
         with m.Elif(start):
             m.d.sync += running.eq(1)
         with m.If(start):
-            m.d.sync += [grouped.eq(0), prod.eq(0), cons.eq(0), used.eq(0), marked.eq(0), self.position.eq(0),
+            m.d.sync += [grouped.eq(0), prod.eq(0), cons.eq(0), used.eq(0), filled.eq(0), marked.eq(0), self.position.eq(0),
                          loose.eq(0), rest.eq(0), phase.eq(1)]
         return m
