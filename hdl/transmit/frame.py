@@ -73,7 +73,7 @@ class Framer(wiring.Component):
             self.done.eq(job),
         ]
         with m.If(~body):
-            with m.If(job.reason == Reason.OK):
+            with m.If(~self.i.p.dropped):
                 m.d.comb += [self.o.valid.eq(self.i.valid), self.o.p.data.eq(header[:BEAT_BITS])]
                 with m.If(self.o.valid & self.o.ready):
                     m.d.sync += [

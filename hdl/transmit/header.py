@@ -5,9 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import wire
+from ..abi import Reason
 from ..interfaces import Network
 from ..layouts import BEAT_BYTES, WIRE, swap_bytes
-from ..stream import PipelineRegister
+from ..stream import PipelineRegister, Skid
 from .segment import TxJob
 
 HEADER_BYTES_MAX = max(wire.header_bytes(opcode) for opcode in wire.DATA_OPCODES)
@@ -20,9 +21,10 @@ FIXED_SUM = sum(int.from_bytes(_HEADER[i:i + 2], "big") for i in range(0, len(_H
 
 
 class TxHeader(data.Struct):
-    """A packet with its headers. ``spill`` of their bytes do not fit the first beat."""
+    """A packet with its headers. ``spill`` of their bytes do not fit the first beat; ``dropped``: it has a reason."""
 
     job: TxJob
+    dropped: 1
     header: 8 * HEADER_BYTES_MAX   # byte 0 of the frame is bits 7:0
     spill: 4                       # 6, 10 or 14
     pad: 2
@@ -59,7 +61,7 @@ class HeaderBuilder(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.sums = sums = PipelineRegister(_Sums)
+        m.submodules.sums = sums = Skid(_Sums)
         m.submodules.headers = headers = PipelineRegister(TxHeader)
         wiring.connect(m, headers.o, wiring.flipped(self.o))
 
@@ -67,16 +69,21 @@ class HeaderBuilder(wiring.Component):
         packet = self.i.p.packet
         extension = 4 * packet.has_rsn + 4 * packet.has_imm
         fixed_udp = wire.UDP.size_bytes + wire.BTH.size_bytes + wire.RETH.size_bytes + wire.ICRC_BYTES
-        pad = Signal(2)
+        own_sum = Signal(19)        # of what is in every packet
+        m.d.sync += own_sum.eq(ip[:16] + ip[16:] + FIXED_SUM)
+        pad, padded, words, others = Signal(2), Signal(), Signal(14), Signal(4)
         m.d.comb += [
-            pad.eq(-packet.length[:2]),
+            pad.eq(-packet.length[:2]), padded.eq(packet.length[:2] != 0),
+            # Everything behind IP is whole words: padding is the carry into one sum of them.
+            others.eq(fixed_udp // 4 + packet.has_rsn + packet.has_imm),
+            words.eq((Cat(padded, packet.length[2:]) + Cat(padded, others))[1:]),
             self.i.ready.eq(sums.i.ready),
             sums.i.valid.eq(self.i.valid),
             sums.i.p.job.eq(self.i.payload),
             sums.i.p.spill.eq(wire.DATA_HEADER_BYTES - BEAT_BYTES + extension),
             sums.i.p.pad.eq(pad),
-            sums.i.p.udp_length.eq(packet.length + pad + extension + fixed_udp),
-            sums.i.p.address_sum.eq(ip[:16] + ip[16:] + packet.dst_ip[:16] + packet.dst_ip[16:] + FIXED_SUM),
+            sums.i.p.udp_length.eq(words << 2),
+            sums.i.p.address_sum.eq(own_sum + packet.dst_ip[:16] + packet.dst_ip[16:]),
         ]
 
         packet = sums.o.p.job.packet
@@ -98,6 +105,7 @@ class HeaderBuilder(wiring.Component):
             sums.o.ready.eq(headers.i.ready),
             headers.i.valid.eq(sums.o.valid),
             headers.i.p.job.eq(sums.o.p.job),
+            headers.i.p.dropped.eq(sums.o.p.job.reason != Reason.OK),
             headers.i.p.spill.eq(sums.o.p.spill),
             headers.i.p.pad.eq(sums.o.p.pad),
             headers.i.p.header.eq(Cat(

@@ -72,6 +72,8 @@ class Segmenter(wiring.Component):
         work = Signal(WORK)                  # the descriptor; addresses, length, psn and rsn move on
         space = Signal(LENGTH_WIDTH)          # bytes up to the next boundary
         busy, bad, silent, last, has_imm = Signal(), Signal(), Signal(), Signal(), Signal()
+        wrong, is_data = Signal(), Signal()     # of the descriptor alone
+        needs, same_qp, same_psn, lost = Signal(), Signal(), Signal(), Signal()     # the one in front has its data
         beyond = Signal(range(BEYOND_MAX + 1))  # descriptors cut to their end and not yet checked
         cut_short = Signal()
         length = Signal(LENGTH_WIDTH)
@@ -83,9 +85,11 @@ class Segmenter(wiring.Component):
 
         m.d.comb += [
             pmtu_bytes.eq(Array(wire.PMTUS.get(code, 0) for code in range(8))[work.pmtu]),
-            last.eq((work.length <= space) | cut_short),
+            lost.eq(~wrong & needs & ~(same_qp & same_psn)),
+            bad.eq(wrong | lost), silent.eq(is_data | lost),
+            last.eq((work.length <= space) | cut_short | bad),
             has_imm.eq((work.opcode == WorkOpcode.WRITE_IMM) & last),
-            length.eq(Mux(work.length <= space, work.length, space)),
+            length.eq(Mux(bad, 0, Mux(work.length <= space, work.length, space))),
             opcode.eq(Mux(
                 work.retransmit,
                 Mux(has_imm, wire.Opcode.RETX_WRITE_IMM, wire.Opcode.RETX_WRITE),
@@ -106,7 +110,7 @@ class Segmenter(wiring.Component):
             packet.has_rsn.eq(work.retransmit),
             packet.has_imm.eq(has_imm),
             packet.length.eq(length),
-            packet.inline.eq(work.inline & (work.length != 0)),
+            packet.inline.eq(work.inline & (work.length != 0) & ~bad),
             packet.ring.eq(self.ring),
             packet.last.eq(last),
         ]
@@ -125,18 +129,18 @@ class Segmenter(wiring.Component):
         m.d.sync += beyond.eq(beyond + (self.o.valid & self.o.ready & last) - self.checked_stb)
         with m.If(self.i.valid & self.i.ready):
             new = data.View(WORK, self.i.payload)
-            new_bad, is_data, lost = Signal(), Signal(), Signal()
+            new_data = Signal()
             known_opcode = Cat(new.opcode == code for code in WRITES).any()
             known_pmtu = Cat(new.pmtu == code for code in wire.PMTUS).any()
-            m.d.comb += [
-                new_bad.eq(~known_opcode | ~known_pmtu | (new.inline & (new.length > self.params.inline_bytes))
-                           | new.sqpn[self.params.qpn_width:].any()),
-                is_data.eq((new.opcode == WorkOpcode.INLINE_DATA) & (self.params.inline_bytes != 0)),
-                lost.eq(~new_bad & new.inline & (new.length > INLINE_HEAD_BYTES)
-                        & ~(fresh & (new.sqpn == kept.sqpn) & (new.psn == kept.psn))),
+            m.d.comb += new_data.eq((new.opcode == WorkOpcode.INLINE_DATA) & (self.params.inline_bytes != 0))
+            m.d.sync += [
+                work.eq(new), busy.eq(1), is_data.eq(new_data), fresh.eq(new_data),
+                wrong.eq(~known_opcode | ~known_pmtu | (new.inline & (new.length > self.params.inline_bytes))
+                         | new.sqpn[self.params.qpn_width:].any()),
+                needs.eq(new.inline & (new.length > INLINE_HEAD_BYTES)),
+                same_qp.eq(fresh & (new.sqpn == kept.sqpn)), same_psn.eq(new.psn == kept.psn),
             ]
-            m.d.sync += [work.eq(new), bad.eq(new_bad | lost), silent.eq(is_data | lost), busy.eq(1), fresh.eq(is_data)]
-            with m.If(is_data):
+            with m.If(new_data):
                 m.d.sync += kept.eq(self.i.payload)
             with m.Switch(new.pmtu):
                 for code, log2 in PMTU_LOG2.items():
@@ -144,6 +148,4 @@ class Segmenter(wiring.Component):
                         m.d.sync += space.eq((1 << log2) - new.remote_va[:log2])
             with m.If(new.inline):
                 m.d.sync += space.eq(INLINE_MAX)
-            with m.If(new_bad | lost):
-                m.d.sync += work.length.eq(0)
         return m

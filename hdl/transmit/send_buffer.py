@@ -56,14 +56,11 @@ class SendBuffer(wiring.Component):
         write, read = memory.write_port(), memory.read_port()
         write_at, complete, read_at = Signal(width), Signal(width), Signal(width)  # free running
         full, alone, discard = Signal(), Signal(), Signal()
-        held, unfinished = Signal(width), Signal(width)
         m.d.comb += [
-            held.eq(write_at - read_at),
-            unfinished.eq(write_at - complete),
-            full.eq(held == self.depth),
-            alone.eq(unfinished == self.depth),
+            full.eq((write_at ^ read_at) == self.depth),        # of pointers as far apart the top bit alone differs
+            alone.eq((write_at ^ complete) == self.depth),
             self.i.ready.eq(~full | discard | alone),
-            self.empty.eq((complete == read_at) & ~self.o.valid & (unfinished == 0) & ~self.i.valid),
+            self.empty.eq((complete == read_at) & ~self.o.valid & (write_at == complete) & ~self.i.valid),
             write.addr.eq(write_at),
             write.data.eq(self.i.payload),
             write.en.eq(self.i.valid & ~full & ~discard),
