@@ -1,11 +1,12 @@
 """Small parts for streams: a gate, queues, pipeline registers, arbiters."""
 
 from amaranth import Cat, Const, Module, Mux, Shape, Signal, Value
-from amaranth.lib import fifo, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from .logic import choose, encoded
+from .queue import Queue
 
 LUT_RAM_DEPTH = 64  # deepest queue kept in distributed memory; deeper ones use block memory
 
@@ -58,14 +59,11 @@ class Fifo(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        cls = fifo.SyncFIFO if self.depth <= LUT_RAM_DEPTH else fifo.SyncFIFOBuffered
-        m.submodules.queue = queue = cls(width=Shape.cast(self.shape).width, depth=self.depth)
-        # Of a power of two the top bit says it, without a comparison.
-        whole = cls is fifo.SyncFIFO and not self.depth & (self.depth - 1)
+        m.submodules.queue = queue = Queue(Shape.cast(self.shape).width, self.depth, self.depth > LUT_RAM_DEPTH)
         m.d.comb += [
             queue.w_data.eq(self.i.payload),
             queue.w_en.eq(self.i.valid),
-            self.i.ready.eq(~queue.level[-1] if whole else queue.w_rdy),
+            self.i.ready.eq(queue.w_rdy),
             self.o.payload.eq(queue.r_data),
             self.o.valid.eq(queue.r_rdy),
             queue.r_en.eq(self.o.ready),

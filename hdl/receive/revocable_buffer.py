@@ -1,11 +1,12 @@
 """Store-and-forward memory behind the MAC: what is not committed was never there."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..layouts import BEAT_BITS, Beat
+from ..logic import sums_to
 from ..params import exact_log2
 
 
@@ -58,22 +59,23 @@ class RevocableBuffer(wiring.Component):
         written, written_next = Signal(width), Signal(width)
         committed = Signal(width)
         fetched = Signal(width)
-        full, lost = Signal(), Signal()
+        full, lost = Signal(name="full"), Signal()     # no place is left; a beat of the frame had none
+        last_place = Signal()       # a beat more and it is full
         m.d.comb += [
-            full.eq(written ^ fetched == self.depth),
+            last_place.eq(sums_to(written, 1, fetched ^ self.depth)),
             self.fits.eq(~lost & ~(self.i.valid & full)),
             write.en.eq(self.i.valid & ~full & ~lost),
             write.addr.eq(written),
             write.data.eq(Cat(self.i.p.data, self.i.p.empty, self.i.p.last)),
             written_next.eq(written + write.en),
         ]
-        m.d.sync += [written.eq(written_next), lost.eq(~self.fits)]
+        m.d.sync += [written.eq(written_next), lost.eq(~self.fits), full.eq(~read.en & Mux(write.en, last_place, full))]
         with m.If(self.end):
             m.d.sync += lost.eq(0)
             with m.If(self.keep):
                 m.d.sync += committed.eq(written_next)
             with m.Else():
-                m.d.sync += written.eq(committed)
+                m.d.sync += [written.eq(committed), full.eq(~read.en & (committed ^ fetched == self.depth))]
 
         m.d.comb += [
             read.en.eq((fetched != committed) & (~self.o.valid | self.o.ready)),

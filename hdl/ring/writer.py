@@ -198,6 +198,6 @@ class RingWriter(wiring.Component):
         with m.Elif(start):
             m.d.sync += running.eq(1)
         with m.If(start):
-            m.d.sync += [grouped.eq(0), prod.eq(0), cons.eq(0), used.eq(0), filled.eq(0), marked.eq(0), self.position.eq(0),
-                         loose.eq(0), rest.eq(0), phase.eq(1)]
+            m.d.sync += [grouped.eq(0), prod.eq(0), cons.eq(0), used.eq(0), filled.eq(0), marked.eq(0),
+                         self.position.eq(0), loose.eq(0), rest.eq(0), phase.eq(1)]
         return m

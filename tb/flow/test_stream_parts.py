@@ -17,7 +17,7 @@ SOURCE_SHIFT = 21                               # an arbiter's item: `last`, sou
 SOURCES = 3
 INPUTS = int(os.environ.get("WEFT_INPUTS", "0"))
 PACKETS = os.environ.get("WEFT_PACKETS") == "1"
-LATE = os.environ.get("WEFT_LATE") == "1"
+TWINS = os.environ.get("WEFT_TWINS") == "1"
 pipe_test = cocotb.test(timeout_time=200, timeout_unit="us", skip=INPUTS > 0)
 arbiter_test = cocotb.test(timeout_time=200, timeout_unit="us", skip=INPUTS == 0)
 
@@ -26,10 +26,18 @@ def source_of(item):
     return item >> SOURCE_SHIFT & 3
 
 
+async def never(dut, signal, edge):
+    while True:
+        await edge
+        assert not int(signal.value), "the two do not do the same"
+
+
 @pipe_test
 async def items_pass_in_order(dut):
     rng = random.Random(bench_seed())
     await start_clock(dut)
+    if TWINS:
+        cocotb.start_soon(never(dut, dut.differ, RisingEdge(dut.clk)))
     source = StreamSource(dut, "i", dut.clk, pause=0.3, rng=random.Random(rng.random()))
     sink = StreamSink(dut, "o", dut.clk, pause=0.3, rng=random.Random(rng.random()))
     items = [rng.getrandbits(WIDTH) for _ in range(600)]
@@ -53,17 +61,11 @@ async def one_item_per_cycle(dut):
     assert (get_sim_time("ns") - start) // CLOCK_PERIOD_NS <= 300 * slowest + 5
 
 
-async def never(dut, signal, edge):
-    while True:
-        await edge
-        assert not int(signal.value), "with a late input another one was chosen"
-
-
 @arbiter_test
 async def every_source_is_served_whole(dut):
     rng = random.Random(bench_seed())
     await start_clock(dut)
-    if LATE:
+    if TWINS:
         cocotb.start_soon(never(dut, dut.differ, RisingEdge(dut.clk)))
     sources = [StreamSource(dut, f"i__{k}", dut.clk, pause=0.4, rng=random.Random(rng.random())) for k in range(INPUTS)]
     sink = StreamSink(dut, "o", dut.clk, pause=0.3, rng=random.Random(rng.random()))
@@ -105,6 +107,15 @@ def test_queue_keeps_order(sim, depth):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
+@pytest.mark.parametrize(("depth", "block"), [(1, False), (5, False), (16, False), (2, True), (9, True), (74, True)])
+def test_our_queue_does_what_the_library_does(sim, depth, block):
+    """Cycle by cycle: what is offered, taken and held."""
+    from weft.tb.flow.queue_twins import QueueTwins
+    simulate(QueueTwins(WIDTH, depth, block), name=f"queue_twins_{depth}_{block}", cases=__file__, sim=sim,
+             env={"WEFT_DEPTH": "1" if depth - block == 1 else str(depth), "WEFT_TWINS": "1"})
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
 @pytest.mark.parametrize("part", ["PipelineRegister", "ReadyRegister", "Skid"])
 def test_pipeline_keeps_order(sim, part):
     from weft.hdl import stream
@@ -128,4 +139,4 @@ def test_a_late_input_changes_no_choice(sim, late):
     """Cycle by cycle, beside an arbiter that knows of none."""
     from weft.tb.flow.arbiter_twins import ArbiterTwins
     simulate(ArbiterTwins(WIDTH, SOURCES, late), name=f"arbiter_twins_{late}", cases=__file__,
-             sim=sim, env={"WEFT_INPUTS": str(SOURCES), "WEFT_PACKETS": "1", "WEFT_LATE": "1"})
+             sim=sim, env={"WEFT_INPUTS": str(SOURCES), "WEFT_PACKETS": "1", "WEFT_TWINS": "1"})

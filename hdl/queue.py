@@ -1,0 +1,70 @@
+"""The memory and the pointers of a queue."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+
+class Queue(wiring.Component):
+    """First-in first-out queue, cycle by cycle that of Amaranth (``SyncFIFO``, or ``SyncFIFOBuffered`` with ``block``).
+
+    What may be written or read is often known late in a cycle: two levels of logic lead from ``w_en`` and ``r_en`` to
+    every register here. Amaranth's queue has an adder behind them, of four.
+
+    One item per cycle each way. Latency 1 cycle, with ``block`` 2.
+
+    Parameters
+    ----------
+    width, depth : int
+        Of an item in bits; of the queue in items, with ``block`` at least 2.
+    block : bool
+        For block memory, which answers a cycle late: the last item read is in its output register.
+
+    Members
+    -------
+    w_data, w_en, w_rdy : In(width), In(1), Out(1)
+    r_data, r_en, r_rdy : Out(width), In(1), Out(1)
+    level : Out(range(depth + 1))
+        Items held.
+    """
+
+    def __init__(self, width, depth, block=False):
+        self.width, self.depth, self.block = width, depth, block
+        super().__init__({
+            "w_data": In(width), "w_en": In(1), "w_rdy": Out(1),
+            "r_data": Out(width), "r_en": In(1), "r_rdy": Out(1),
+            "level": Out(range(depth + 1)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        places = self.depth - self.block
+        whole = not places & (places - 1)       # a power of two
+        m.submodules.storage = storage = Memory(shape=self.width, depth=places, init=[])
+        write, read = storage.write_port(), storage.read_port(domain="sync" if self.block else "comb")
+        produce, consume = Signal(range(places)), Signal(range(places))
+        stored = Signal(range(places + 1), name="inner_level") if self.block else self.level
+        put, take, some = Signal(), Signal(), Signal()
+        m.d.comb += [
+            # Of a power of two the top bit says whether all are taken, without a comparison.
+            self.w_rdy.eq(~stored[-1] if whole else stored != places),
+            some.eq(stored != 0),
+            put.eq(self.w_en & self.w_rdy),
+            write.addr.eq(produce), write.data.eq(self.w_data), write.en.eq(put),
+            read.addr.eq(consume), self.r_data.eq(read.data),
+        ]
+        if self.block:
+            m.d.comb += [take.eq(some & (~self.r_rdy | self.r_en)), read.en.eq(take),
+                         self.level.eq(stored + self.r_rdy)]
+            m.d.sync += self.r_rdy.eq(take | (self.r_rdy & ~self.r_en))
+        else:
+            m.d.comb += [take.eq(some & self.r_en), self.r_rdy.eq(some)]
+        for pointer, moves in ((produce, put), (consume, take)):
+            with m.If(moves):
+                m.d.sync += pointer.eq(pointer + 1 if whole else Mux(pointer == places - 1, 0, pointer + 1))
+        # A bit turns if all below it are ones, or zeros: without an adder, and late.
+        more, fewer = put & ~take, take & ~put
+        turns = ((more & stored[:k].all()) | (fewer & ~stored[:k].any()) for k in range(1, len(stored)))
+        m.d.sync += stored.eq(stored ^ Cat(more | fewer, turns))
+        return m
