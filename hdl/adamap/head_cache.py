@@ -64,11 +64,11 @@ class HeadCache(wiring.Component):
         self._memories(m, tags)
         record = self._records(m, n)
         heads = self._look_up(m, tags, standing, any_next, record)
-        ripe = self._ripe(m, tags, head, record)
+        ripe, ripe_next = self._ripe(m, tags, standing, record)
         last, goes_on = self._end(m, tags, valid, linked, record)
         successor, predecessor = self._links(m, n, last, goes_on)
 
-        left, unlinks = Signal(), Signal()      # the last node of the list leaves; what is given back has one before it
+        unlinks = Signal()      # what is given back has one before it
         after_head, after_ripe = successor(match.head_index), successor(match.ripe_index)
         m.submodules.next_one = follows = Follows(len(match.index))
         m.d.comb += [
@@ -77,16 +77,15 @@ class HeadCache(wiring.Component):
             standing.head_en.eq(match.retire_head), standing.heads.eq(heads),
             standing.after_head.eq(one_hot(any_next, after_head, n)),
             standing.ripe_en.eq(match.retire_ripe), standing.ripe.eq(ripe),
-            standing.after_ripe.eq(one_hot((ripe & linked).any(), after_ripe, n)),
+            standing.after_ripe.eq(one_hot(ripe_next, after_ripe, n)),
             standing.flush_en.eq(match.flush_en),
             standing.flushed.eq(Cat(self._same(tag.qpn, match.flush_qpn) for tag in tags)),
             standing.release_en.eq(fill.release_en), standing.released.eq(one_hot(1, fill.release_index, n)),
             standing.before.eq(one_hot(unlinks, predecessor, n)),
             standing.fill_en.eq(fill.fill_en), standing.filled.eq(one_hot(1, fill.fill_index, n)),
-            standing.begins.eq(~goes_on | left), standing.last.eq(one_hot(goes_on, last, n)),
+            standing.begins.eq(~goes_on), standing.head_last.eq(match.head_index == last),
+            standing.ripe_last.eq(match.ripe_index == last), standing.last.eq(one_hot(goes_on, last, n)),
             standing.reserve_en.eq(fill.reserve_en), standing.free.eq(one_hot(1, fill.free_index, n) & free),
-            left.eq((match.retire_head & (match.head_index == last))
-                    | (match.retire_ripe & (match.ripe_index == last))),
             unlinks.eq((fill.release_index == fill.peek_index) & fill.peek_valid & ~Array(head)[fill.peek_index]),
         ]
         m.submodules.any_free = any_free = BitOf(n)
@@ -178,21 +177,23 @@ class HeadCache(wiring.Component):
         m.d.sync += match.cached.eq(total(own & standing.valid))
         return heads
 
-    def _ripe(self, m, tags, heads, record):
-        """Pick a head that is done; one-hot."""
-        match, n = self.match, len(tags)
+    def _ripe(self, m, tags, standing, record):
+        """Pick a head that is done; one-hot, and whether a node comes behind it."""
+        match, n, heads = self.match, len(tags), standing.head
         ripe, shown, picked = Signal(n), Signal(n), Signal(n, name="ripe_picked")
         m.submodules.ripening = ripening = BitOf(n)
         m.submodules.still = still = BitOf(n)       # it may have left in the cycle in which it was picked
+        m.submodules.ripe_linked = followed = BitOf(n)
         m.d.comb += [
             ripe.eq(heads & Cat(tag.done for tag in tags)), match.ripening.eq(ripening.o),
             ripening.i.eq(heads), ripening.among.eq(Cat(tag.done for tag in tags)), ripening.bits.eq(heads),
             still.i.eq(picked), still.among.eq(heads), still.bits.eq(heads), match.ripe.eq(still.o),
+            followed.i.eq(picked), followed.among.eq(heads), followed.bits.eq(standing.linked),
             match.ripe_node.eq(record(match.ripe_index)), shown.eq(picked & heads),
         ]
         m.d.sync += [picked.eq(lowest(m, ripe, "ripest") & ~match.flush_en.replicate(n)),
                      match.ripe_index.eq(first(ripe))]
-        return shown
+        return shown, followed.o
 
     def _end(self, m, tags, valid, linked, record):
         """The entry with which the list spoken of ends, and whether it is there."""

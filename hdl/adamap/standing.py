@@ -17,16 +17,17 @@ class Standing(wiring.Component):
 
     Members
     -------
-    head_en, heads, after_head : In
-        ``heads`` goes, and ``after_head`` becomes the first one of that list.
-    ripe_en, ripe, after_ripe : In
+    head_en, heads, after_head, head_last : In
+        ``heads`` goes, and ``after_head`` becomes the first one of that list; or it is the one that ``filled`` would
+        come behind.
+    ripe_en, ripe, after_ripe, ripe_last : In
         As those.
     flush_en, flushed : In
         All these go.
     release_en, released, before : In
         This one goes, or was reserved only; none comes behind ``before`` any more.
     fill_en, filled, begins, last : In
-        This one comes; it is the first of its list, or comes behind ``last``.
+        This one comes; it is the first of its list, or comes behind ``last`` unless that goes.
     reserve_en, free : In
         This one is reserved.
     valid, head, linked, reserved : Out(width)
@@ -38,7 +39,8 @@ class Standing(wiring.Component):
         super().__init__({
             **dict.fromkeys(("heads", "after_head", "ripe", "after_ripe", "flushed", "released", "before", "filled",
                              "last", "free"), In(width)),
-            **dict.fromkeys(("head_en", "ripe_en", "flush_en", "release_en", "fill_en", "begins", "reserve_en"), In(1)),
+            **dict.fromkeys(("head_en", "head_last", "ripe_en", "ripe_last", "flush_en", "release_en", "fill_en",
+                             "begins", "reserve_en"), In(1)),
             **dict.fromkeys(("valid", "head", "linked", "reserved"), Out(width)),
         })
 
@@ -51,10 +53,11 @@ class Standing(wiring.Component):
         comes, goes = of(self.fill_en, self.filled), of(self.release_en, self.released)
         stays = ~(of(self.head_en, self.heads) | of(self.ripe_en, self.ripe) | of(self.flush_en, self.flushed) | goes)
         became = of(self.head_en, self.after_head) | of(self.ripe_en, self.after_ripe)
+        begins = self.begins | (self.head_en & self.head_last) | (self.ripe_en & self.ripe_last)
         linked = (self.linked | of(self.fill_en, self.last)) & ~of(self.release_en, self.before)
         m.d.sync += [
             self.valid.eq(comes | self.valid & stays), self.linked.eq(linked & ~comes),
-            self.head.eq(of(self.begins, comes) | ~comes & stays & (self.head | became)),
+            self.head.eq(of(begins, comes) | ~comes & stays & (self.head | became)),
             self.reserved.eq((self.reserved | of(self.reserve_en, self.free)) & ~goes & ~comes),
         ]
         return m

@@ -113,7 +113,7 @@ class Window(wiring.Component):
                              next_request.generation.eq(self.i_control.p.generation)]
 
         # Current stage. Its row is the newest one of its QP even while idle, so the same QP may follow at once.
-        m.submodules.current = current = LateChoice(row_shape)
+        m.submodules.current = current = LateChoice(row_shape, other=True)
         row = current.o
         row_index, row_known = Signal(index_width), Signal()
         request, control = Signal(JudgeRequest), Signal()
@@ -131,7 +131,7 @@ class Window(wiring.Component):
             guards = (next_request.psn_guard >= PSN_OUTSTANDING_LOG2 - k for k in range(PSN_OUTSTANDING_LOG2))
             m.d.sync += [next_full.eq(0), request.eq(next_request), control.eq(next_control), too_far.eq(Cat(guards)),
                          row_index.eq(next_request.qpn), row_known.eq(1)]
-        m.d.comb += current.early.eq(Mux(load & next_full & ~same, fetched, result))
+        m.d.comb += [current.early.eq(result), current.other_en.eq(load & next_full & ~same), current.other.eq(fetched)]
 
         seen = self._classify(m, request, distance.as_signed(), too_far, row)
         m.submodules.sliding = sliding = LateChoice(24)

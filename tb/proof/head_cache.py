@@ -170,7 +170,7 @@ class HeadCacheSpec(Spec):
 SPECS = [HeadCacheSpec]
 BROKEN = [
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("one_hot((ripe & linked).any(), after_ripe, n)", "0")),
+           ("one_hot(ripe_next, after_ripe, n)", "0")),
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
            ("(fill.release_index == fill.peek_index) & fill.peek_valid", "fill.peek_valid")),
     Broken(HeadCacheSpec, "a lookup is remembered",
@@ -182,11 +182,11 @@ BROKEN = [
     Broken(HeadCacheSpec, "a lookup finds the entry that holds the RSN, and no other",
            ("(slot[:bits] < self.count)", "(slot[:bits] <= self.count)"), of=Comparison),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
-           ("standing.begins.eq(~goes_on | left)", "standing.begins.eq(0)")),
+           ("standing.begins.eq(~goes_on)", "standing.begins.eq(0)")),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
            ("one_hot(any_next, after_head, n)", "0")),
     Broken(HeadCacheSpec, "the head is the node with which the list begins",
-           ("standing.begins.eq(~goes_on | left)", "standing.begins.eq(1)")),
+           ("standing.begins.eq(~goes_on)", "standing.begins.eq(1)")),
     Broken(HeadCacheSpec, "the node behind the head is told from others",
            ("follows.any.eq(any_next)", "follows.any.eq(1)")),
     Broken(HeadCacheSpec, "a free entry holds nothing",
