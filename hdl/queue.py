@@ -43,7 +43,7 @@ class Queue(wiring.Component):
         whole = not places & (places - 1)       # a power of two
         m.submodules.storage = storage = Memory(shape=self.width, depth=places, init=[])
         write, read = storage.write_port(), storage.read_port(domain="sync" if self.block else "comb")
-        produce, consume = Signal(range(places)), Signal(range(places))
+        produce, consume = (Signal(range(places), name=name) for name in ("produce", "consume"))
         stored = Signal(range(places + 1), name="inner_level") if self.block else self.level
         put, take, some = Signal(), Signal(), Signal()
         m.d.comb += [

@@ -157,7 +157,7 @@ BROKEN = [
     Broken(BOTH, "a lookup finds the entry that holds the RSN, and no other",
            ("(slot[:bits] < self.count)", "(slot[:bits] <= self.count)"), of=Comparison),
     Broken(BOTH, "the first cached node of a list is its head",
-           ("standing.begins.eq(~goes_on | left)", "standing.begins.eq(0)"), of=HeadCache),
+           ("standing.begins.eq(~goes_on)", "standing.begins.eq(0)"), of=HeadCache),
     Broken(RestingPrefetchSpec, "every node landed is cached or retired, once",
            ("cache.fill_index.eq(entry)", "cache.fill_index.eq(0)")),
     Broken(BOTH, "the count ahead is what was linked and has not landed",

@@ -2,9 +2,9 @@
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Array, Cat, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Mux, Signal
 
-from weft.hdl.layouts import REQUEST_LINES_MAX, LineData, PushedDescriptor
+from weft.hdl.layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData, PushedDescriptor
 from weft.hdl.params import preset
 from weft.hdl.ring.places import CHECK_BITS, Held, Places
 from weft.hdl.ring.pushed import Pushed
@@ -188,11 +188,11 @@ class RingReaderSpec(Spec):
             "held", "compared", "is_next", "is_newest", "has_room", "nothing_to_fetch"), 1)}
         p = SimpleNamespace(**{name: self.inside(f"dut.push.{name}", shape) for name, shape in pushed.items()})
         q = SimpleNamespace(**{name: self.inside(f"dut.places.{name}", shape) for name, shape in {
-            "valid": 1, "line": LineData, "at": 2, "absent": 2, "lost": 1, "next": 2, "used": 3, "o__valid": 1,
+            "valid": 1, "line": LineData, "at": 2, "absent": 2, "next": 2, "used": 3, "o__valid": 1,
             "o__payload": Held}.items()})
-        held, came, left, missing = (
+        held, good, came, left, missing = (
             Array(self.inside(f"dut.places.{name}[{k}]", shape) for k in range(size))
-            for name, shape in (("held", Held), ("came", 1), ("left", 1), ("missing", 2)))
+            for name, shape in (("held", BEAT_BITS), ("good", 3), ("came", 1), ("left", 1), ("missing", 2)))
         order = [Signal(width, name=f"retired_to_{k}") for k in range(5)]      # distances from what was retired
         m.d.comb += [to.eq(index - w.retired) for to, index in zip(
             order, (w.delivered, d.deliver, d.fetch, d.prod, w.written), strict=True)]
@@ -229,12 +229,12 @@ class RingReaderSpec(Spec):
         place, its = Signal(2), Signal(2)      # of the line that arrives
         base = Signal(width, name="base")      # index of the first place in use
         m.d.comb += [place.eq(q.line.tag[:2] + q.line.index), its.eq(place - q.at), base.eq(d.deliver + q.o__valid)]
-        parts = [(q.absent == 0) & ~q.lost & (
+        parts = [(q.absent == 0) & (
                      d.in_flight == sum(live for live, *_ in w.requests) + (q.valid & q.line.last)),
                  ~q.valid | ((its < q.used) & self._right(q.line.data, base + its) & ~q.line.error
                              & (q.line.data[:CHECK_BITS] == q.line.data[-CHECK_BITS:])
                              & (~q.line.last | (q.line.index == q.line.tag[2:4]))),
-                 ~q.o__valid | self._sound(q.o__payload, d.deliver)]
+                 ~q.o__valid | self._sound(q.o__payload.data, q.o__payload.as_value()[BEAT_BITS:], d.deliver)]
         spans = []
         for k, (live, some, first, its_tag, at) in enumerate(w.requests):
             ahead = Signal(width, name=f"ahead{k}")
@@ -247,12 +247,12 @@ class RingReaderSpec(Spec):
             m.d.comb += [slot.eq(q.at + j), there.eq(came[slot] != left[slot])]
             under_way = [live & (ahead <= j) & (j < ahead + some) for live, ahead, some in spans]
             parts += [(there + (q.valid & (place == slot)) + sum(under_way)) == (j < q.used),
-                      ~there | (self._sound(held[slot], base + j) & (missing[slot] == 0))]
+                      ~there | (self._sound(held[slot], good[slot], base + j) & (missing[slot] == 0))]
         self.check("every entry asked for is on its way or in its place", parts, **self.proofs[0])
 
-    def _sound(self, held, index):
-        """What is held is the entry with that index, and nothing is wrong with it."""
-        return self._right(held.data, index) & ~held.damaged & ~held.failed
+    def _sound(self, word, good, index):
+        """What is held is the entry with that index, and neither damaged nor failed, and in its phase."""
+        return self._right(word, index) & (good == Cat(Const(0, 2), word[0]))
 
     def _right(self, word, index):
         """The word is the entry with that index."""
@@ -310,7 +310,7 @@ BROKEN = [
            ("in_ring.eq(Mux(to_prod < to_end, to_prod, to_end))", "in_ring.eq(to_prod)")),
     Broken(BOTH, "entries are offered until taken", ("with m.If(self.o.ready):", "with m.If(1):")),
     Broken(BOTH, "requests follow each other",
-           ("position.eq((position + request.count) & (ring.size - 1))", "position.eq(position + request.count)")),
+           ("position.eq((position + request.count) & ring.last)", "position.eq(position + request.count)")),
     Broken(BOTH, "never fetches past prod",
            ("in_ring.eq(Mux(to_prod < to_end, to_prod, to_end))", "in_ring.eq(to_end)")),
     Broken(BOTH, "delivers each entry once, in order", ("place.eq(tag.place + line.index)", "place.eq(tag.place)"),

@@ -105,15 +105,16 @@ class RingWriterSpec(Spec):
 
 SPECS = [RingWriterSpec]
 BROKEN = [
-    Broken(RingWriterSpec, "never overwrites an unconsumed entry", ("| (used == ring.size)", "| (used > ring.size)")),
-    Broken(RingWriterSpec, "never overwrites an unconsumed entry", ("running | (used ==", "running & (used ==")),
+    Broken(RingWriterSpec, "never overwrites an unconsumed entry",
+           ("Mux(load, used == ring.last, used == ring.size)", "used == ring.size")),
+    Broken(RingWriterSpec, "never overwrites an unconsumed entry", ("running | filled", "running & filled")),
     Broken(RingWriterSpec, "each entry once, in order",
            ("waiting.o.ready.eq(Mux(left != 0, self.o_data.ready, ~running))", "waiting.o.ready.eq(left != 0)")),
     Broken(RingWriterSpec, "an entry lies where its index says", ("m.If(self.o_request.ready)", "m.If(1)")),
     Broken(RingWriterSpec, "a group has 64 bytes of each entry, and ends where the ring does or before",
            ("to_end.eq(most - (grouped & (most - 1)))", "to_end.eq(most)")),
     Broken(RingWriterSpec, "a group's data are as many as it asks for", ("taken & (left == 1)", "taken & (left != 0)")),
-    Broken(RingWriterSpec, "the phase turns every lap", ("m.If(self.position == ring.size - 1", "m.If(1")),
+    Broken(RingWriterSpec, "the phase turns every lap", ("m.If(self.position == ring.last", "m.If(1")),
     Broken(RingWriterSpec, "cons <= prod <= cons + size", ("count) & ring.mask", "count) | ring.mask")),
     Broken(RingWriterSpec, "entries are in the group under way, or wait", ("loose.eq(loose + load), rest", "rest")),
     Broken(RingWriterSpec, "prod counts entries handed over alone", ("prod.eq(grouped)", "prod.eq(grouped + 1)")),
