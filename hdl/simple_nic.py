@@ -210,9 +210,10 @@ class SimpleNicRx(wiring.Component):
         left, move = Signal(FRAME_LENGTH_WIDTH), Signal(_Move)
         info, request, final = self.i_info.p, self.o_request.p, Signal()
         no_slot, too_long, half = Signal(), Signal(), Signal(INDEX_WIDTH)
+        all_taken, half_taken = Signal(), Signal()
         m.d.comb += [
             half.eq(self.slot.size - (self.slot.size >> 1)),
-            no_slot.eq((self.slot.free <= promised) | ((self.slot.free <= half + promised) & ~info.roce)),
+            no_slot.eq(all_taken | (half_taken & ~info.roce)),
             too_long.eq(info.length > slot_bytes),
             request.address.eq(address),
             final.eq(left <= PAYLOAD_MAX),
@@ -220,8 +221,9 @@ class SimpleNicRx(wiring.Component):
             request.length.eq(Mux(final, left, PAYLOAD_MAX)),
             moving.i.p.eq(move),
         ]
-        # Which slot is next changes only with a frame: it is known early.
+        # Which slot is next changes only with a frame: it is known early. That slots are free is heard a cycle late.
         m.d.sync += [self.refuse.stb.eq(0), promised.eq(promised + taken - told),
+                     all_taken.eq(self.slot.free <= promised), half_taken.eq(self.slot.free <= half + promised),
                      position.eq((self.slot.position + promised) & (self.slot.size - 1))]
         with m.FSM() as fsm:
             with m.State("INFO"):

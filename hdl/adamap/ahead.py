@@ -84,7 +84,7 @@ class AheadTable(wiring.Component):
         bits, strayed, step = self.params.block_bits, stray(self.params), self.step
         m.submodules.memory = memory = Memory(shape=ahead_row(self.params), depth=self.params.qps, init=[])
         write = memory.write_port()
-        check = memory.read_port(transparent_for=(write,))     # the operation before may be of the same QP
+        check = memory.read_port()
 
         m.submodules.doorbell = doorbell = DoorbellCheck(self.params)
         wiring.connect(m, doorbell.qp, wiring.flipped(self.qp))
@@ -113,7 +113,14 @@ class AheadTable(wiring.Component):
             kind.eq(step.p.kind), adjacent.eq(step.p.adjacent), nodes.eq(post.nodes),
             block.eq(Mux(post.stb, post.block, step.p.block)), write.addr.eq(check.addr),
         ]
-        old, new, more, begins = check.data, write.data, Signal(bits + 1), Signal()
+        # The operation before may be of the same QP: its row is not read, but kept. Whose turn it is comes late.
+        passed, kept, old = Signal(), Signal(ahead_row(self.params)), Signal(ahead_row(self.params))
+        by_post, by_step, by_create = (qpn[:len(write.addr)] == write.addr
+                                       for qpn in (post.qpn, step.p.qpn, self.create_qpn))
+        m.d.sync += [passed.eq(write.en & Mux(post.stb, by_post, Mux(step.valid, by_step, by_create))),
+                     kept.eq(write.data)]
+        m.d.comb += old.eq(Mux(passed, kept, check.data))
+        new, more, begins = write.data, Signal(bits + 1), Signal()
         # Which of the three it is is known early, whether the doorbell is a good one is not.
         m.d.comb += [
             self.took.eq(doorbell.good), self.took_qpn.eq(write.addr), self.took_nodes.eq(nodes),

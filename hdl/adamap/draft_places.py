@@ -77,7 +77,7 @@ class DraftPlaces(wiring.Component):
             place.i.eq(self.next_slot), place.present.eq((1 << n) - 1), passed.i.eq(here),
             *[number.eq(each) for number, each in zip(place.numbers, line, strict=True)],
             hit.i.eq(own), hit.among.eq(own), self.hit.eq(hit.found), self.hit_slot.eq(hit.index),
-            self.oldest.eq(line[0]), self.free_slot.eq(Cat(line).word_select(used[:len(self.slot)], len(self.slot))),
+            self.oldest.eq(line[0]),
             self.full.eq(used == n), self.empty.eq(used == 0),
             begin.en.eq(self.start_en), begin.addr.eq(self.slot), begin.data.eq(self.time_ns),
             self.owner_qpn.eq(whose.qpn), self.owner_generation.eq(whose.generation), since.addr.eq(self.oldest),
@@ -86,7 +86,8 @@ class DraftPlaces(wiring.Component):
         m.d.sync += self.expired.eq(
             ~self.release_en & (used != 0) & ((self.time_ns[:32] - since.data)[:32] >= self.node_age_ns))
         with m.If(self.take_en):
-            m.d.sync += [used.eq(used + 1), taken.eq(taken | one_hot(1, self.free_slot, n))]
+            m.d.sync += [used.eq(used + 1), taken.eq(taken | one_hot(1, self.free_slot, n)),
+                         self.free_slot.eq(Cat(line).word_select((used + 1)[:len(self.slot)], len(self.slot)))]
         for k, tag in enumerate(tags):
             with m.If(self.start_en & (self.slot == k)):
                 m.d.sync += [tag.qpn.eq(self.qpn), tag.generation.eq(self.generation)]
@@ -94,5 +95,7 @@ class DraftPlaces(wiring.Component):
             for k, each in enumerate(line[:-1]):
                 with m.If(passed.o[k]):
                     m.d.sync += each.eq(line[k + 1])
+            with m.If(self.full):       # otherwise the same one is the first that is free
+                m.d.sync += self.free_slot.eq(self.slot)
             m.d.sync += [line[-1].eq(self.slot), used.eq(used - 1), taken.eq(taken & ~one_hot(1, self.slot, n))]
         return m

@@ -119,31 +119,34 @@ class PageWriter(wiring.Component):
             lines.i.payload.number.eq(self.i_line.p.tag + self.i_line.p.index),
         ]
 
-        # One entry per cycle: checked and registered, then written.
+        # One entry per cycle: read, then checked, then written.
         line, slot = lines.o.p, Signal(range(ENTRIES_PER_LINE))
         number = Signal(range(PTES_PER_COMMAND))
         entry = Signal(PTE_BYTES * 8)
         page_bits = exact_log2(PAGE_4K)
         wanted, whole = Signal(), Signal()
+        read, read_valid, read_index = Signal(PTE_BYTES * 8), Signal(), Signal(len(self.write.index))
         m.d.comb += [
             number.eq(line.number * ENTRIES_PER_LINE + slot),
             entry.eq(line.data.word_select(slot, PTE_BYTES * 8)),
             wanted.eq(lines.o.valid & (number < job.count) & ~line.error),
-            whole.eq(reduce(xor, (entry[at:at + PTE_CHECK_BITS] for at in range(0, len(entry), PTE_CHECK_BITS))).all()),
+            whole.eq(reduce(xor, (read[at:at + PTE_CHECK_BITS] for at in range(0, len(read), PTE_CHECK_BITS))).all()),
             lines.o.ready.eq(slot == ENTRIES_PER_LINE - 1),
         ]
         m.d.sync += [
-            self.write.en.eq(wanted & whole), self.write.index.eq(job.pte_index + number),
-            self.write.entry.eq(entry[page_bits:]),
+            read_valid.eq(wanted), read.eq(entry), read_index.eq(job.pte_index + number),
+            self.write.en.eq(read_valid & whole), self.write.index.eq(read_index),
+            self.write.entry.eq(read[page_bits:]),
         ]
+        with m.If(read_valid & ~whole):
+            m.d.sync += bad_value.eq(1)
         with m.If(lines.o.valid):
             m.d.sync += slot.eq(slot + 1)
             with m.If(line.error):
                 m.d.sync += dma_error.eq(1)
-            with m.If(wanted & ~whole):
-                m.d.sync += bad_value.eq(1)
 
-        finished = busy & (to_request == 0) & (in_flight == 0) & ~lines.o.valid & ~self.write.en & (requested != 0)
+        finished = (busy & (to_request == 0) & (in_flight == 0) & ~lines.o.valid & ~read_valid & ~self.write.en
+                    & (requested != 0))
         m.d.comb += [
             self.done.eq(finished),
             self.status.eq(Mux(dma_error, CommandStatus.DMA_ERROR, Mux(

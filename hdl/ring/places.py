@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 from .. import abi
 from ..layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData
 from ..params import exact_log2
+from .outlet import Outlet
 
 CHECK_BITS = abi.WORK.by_name["check"].width
 MISSING_BITS = exact_log2(REQUEST_LINES_MAX)
@@ -117,19 +118,19 @@ class Places(wiring.Component):
         at = Signal(range(places))
         absent = Signal(MISSING_BITS)
         there, leave = Signal(), Signal()
+        m.submodules.outlet = out = Outlet()
         m.d.comb += [
             came_read.addr.eq(at), left_here.addr.eq(at), missing_read.addr.eq(at), leaves.addr.eq(at),
             good_read.addr.eq(at),
             there.eq((came_read.data != left_here.data) | (absent != 0)),
-            leave.eq(there & ~self.clear & (~self.o.valid | self.o.ready)),
+            out.some.eq(there), out.clear.eq(self.clear), out.ready.eq(self.o.ready), self.o.valid.eq(out.valid),
+            leave.eq(out.moves),
             leaves.en.eq(leave),
             left_write.addr.eq(at), left_write.data.eq(came_read.data), left_write.en.eq(leave | self.clear),
             self.o.p.data.eq(leaves.data),
         ]
-        with m.If(self.o.ready | self.clear):
-            m.d.sync += self.o.valid.eq(0)
         with m.If(leave):
-            m.d.sync += [self.o.valid.eq(1), Cat(self.o.p.damaged, self.o.p.failed, self.o.p.phase).eq(good_read.data),
+            m.d.sync += [Cat(self.o.p.damaged, self.o.p.failed, self.o.p.phase).eq(good_read.data),
                          absent.eq(Mux(absent != 0, absent - 1, missing_read.data))]
         with m.If(leave | self.clear):
             m.d.sync += at.eq(at + 1)

@@ -8,6 +8,7 @@ from .. import abi
 from ..counting import Refusal
 from ..layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData, LineRequest, PushedDescriptor
 from ..params import CardParams
+from .outlet import Outlet
 from .places import Places, place_tag
 from .pushed import Pushed
 from .size import INDEX_WIDTH, RingSize
@@ -179,16 +180,16 @@ class RingReader(wiring.Component):
         phase = Signal(init=1)
         at_end, bad, pop = Signal(), Signal(), Signal()
         retired, popped = Signal(), Signal()     # everything was, a cycle ago; but for one that was delivered then
+        m.submodules.outlet = out = Outlet()
         descriptor = places.o.p
         m.d.sync += [retired.eq(deliver == cons), popped.eq(pop)]
         m.d.comb += [
             bad.eq(descriptor.failed | descriptor.damaged | (descriptor.phase != phase)),
-            pop.eq(running & places.o.valid & (~self.o.valid | self.o.ready) & (~bad | (retired & ~popped))),
-            places.o.ready.eq(pop),
+            out.some.eq(running & places.o.valid & (~bad | (retired & ~popped))), out.keep.eq(~bad),
+            out.ready.eq(self.o.ready), self.o.valid.eq(out.valid),
+            pop.eq(out.moves), places.o.ready.eq(pop),
             at_end.eq((deliver & ring.last) == ring.last),
         ]
-        with m.If(self.o.ready):
-            m.d.sync += self.o.valid.eq(0)
         m.d.sync += self.refuse.stb.eq(0)
         with m.If(pop):
             m.d.sync += [deliver.eq((deliver + 1) & ring.mask), phase.eq(phase ^ at_end)]
@@ -196,7 +197,7 @@ class RingReader(wiring.Component):
                 reason = Mux(descriptor.failed, abi.Reason.DMA_ERROR, abi.Reason.BAD_DESCRIPTOR)
                 m.d.sync += [self.refuse.stb.eq(1), self.refuse.reason.eq(reason)]
             with m.Else():
-                m.d.sync += [self.o.payload.eq(descriptor.data), self.o.valid.eq(1)]
+                m.d.sync += self.o.payload.eq(descriptor.data)
         with m.If((pop & bad) | (self.retire & (cons != deliver))):
             m.d.sync += cons.eq((cons + 1) & ring.mask)
         with m.If(bad_doorbell):
