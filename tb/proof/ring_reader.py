@@ -308,7 +308,7 @@ BROKEN = [
            of=Pushed),
     Broken(BOTH, "a request lies inside the ring and one page",
            ("in_ring.eq(Mux(to_prod < to_end, to_prod, to_end))", "in_ring.eq(to_prod)")),
-    Broken(BOTH, "entries are offered until taken", ("with m.If(self.o.ready):", "with m.If(1):")),
+    Broken(BOTH, "entries are offered until taken", ("out.ready.eq(self.o.ready)", "out.ready.eq(1)")),
     Broken(BOTH, "requests follow each other",
            ("position.eq((position + request.count) & ring.last)", "position.eq(position + request.count)")),
     Broken(BOTH, "never fetches past prod",
