@@ -114,6 +114,23 @@ def above(value, number):
     return larger
 
 
+def at_most(limit, value):
+    """A signal, but not more than a constant."""
+    return Mux(above(value, limit), limit, value)
+
+
+def steps_of_least(limit, *values):
+    """``limit`` bits, of which as many low ones are set as the smallest of some signals says, none of which is more:
+    see :func:`height`. No comparison of signals, each of which would be a carry chain."""
+    return Cat(Cat(above(value, k) for value in values).all() for k in range(limit))
+
+
+def to_overflow(limit, value):
+    """How many steps a signal is from 0 again, but not more than ``limit``, a power of two that is less."""
+    low = limit.bit_length() - 1
+    return Mux(value[low:].all(), limit - value[:low], limit)
+
+
 def below(m, value, width, name):
     """``width`` bits, of which as many low ones are set as ``value`` says."""
     number = Signal(len(value), name=f"{name}_number")

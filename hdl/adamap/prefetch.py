@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .. import abi
 from ..counting import count_outputs
 from ..layouts import REPORT_EVENT, LineData, LineRequest, QpRef, Report
-from ..logic import above
+from ..logic import above, at_most
 from ..params import CardParams
 from ..table.kinds import QP_STATES
 from .ahead import AheadKind, ahead_row, ahead_step
@@ -19,7 +19,7 @@ from .fetches import LINES, Fetches, fetch_slots
 from .landing import Landing
 from .misses import Misses
 from .node_check import NodeCheck
-from .read_reach import ReadReach, at_most
+from .read_reach import ReadReach, reserve
 from .work_list import WorkList
 
 PATIENCE = 128      # looks at a list without a place before a node that is being matched must go, beside 4 per entry
@@ -202,7 +202,7 @@ class Prefetch(wiring.Component):
                              | (block != (fetch.block + part)[:p.block_bits]))
         found_none, may_take = Signal(), Signal()
         few = waiting | (cached == 0)       # of its nodes are there
-        m.d.comb += may_take.eq(cache.free & (few | above(cache.free_count, entries // 8)))
+        m.d.comb += may_take.eq(cache.free & (few | above(cache.free_count, reserve(p))))
         with m.If(found_none):      # no entry for a node
             m.d.sync += [looked_at.valid.eq(cache.peek_valid), looked_at.touched.eq(cache.peek_touched),
                          looked_at.waiting.eq(self.waiting), looked_at.node.eq(cache.peek)]

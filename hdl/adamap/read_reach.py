@@ -4,22 +4,17 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import above
+from ..logic import above, at_most, height, steps_of_least, to_overflow
 from ..params import CardParams
 from .block import extent_member, split
 from .fetches import LINES
 
-PAGE_LINES = 64     # a read does not cross 4 KiB
+PAGE_LINES_LOG2 = 6     # a read does not cross 4 KiB
 
 
-def at_most(limit, value):
-    """``value``, but not more than ``limit``."""
-    return Mux(above(value, limit), limit, value)
-
-
-def least(a, b):
-    """The smaller one."""
-    return Mux(a < b, a, b)
+def reserve(params):
+    """Entries of the cache that a list leaves to others, but for its first nodes."""
+    return params.cache_entries // 8
 
 
 class ReadReach(wiring.Component):
@@ -68,18 +63,18 @@ class ReadReach(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         p, offset = self.params, split(self.params, self.block)[1]
-        reserve = p.cache_entries // 8
         within = Signal(extent_member(p))       # blocks to the end of the extent
-        more, left, spare, page = (Signal(range(LINES + 1), name=name) for name in ("more", "left", "spare", "page"))
+        room, listed, left, spare, page = (Signal(range(LINES + 1), name=name)
+                                           for name in ("lines_of_room", "listed", "left", "spare", "page"))
         m.d.comb += [
             self.line.eq(self.base + offset), within.eq(self.size - offset),
             # The last two numbers are no blocks.
             self.inside.eq((offset < self.size) & ~self.block[1:].all()),
             self.room.eq(self.cached < self.depth), self.low.eq(self.cached < self.watermark),
-            more.eq(least(at_most(LINES, (self.depth - self.cached)[:len(self.depth)]), at_most(LINES, self.ahead))),
-            left.eq(at_most(LINES, within)),
-            spare.eq(Mux(above(self.free, reserve), at_most(LINES, self.free - reserve), 1)),
-            page.eq(at_most(LINES, PAGE_LINES - self.line[:6])),
-            self.lines.eq(least(least(more, spare), least(left, page))),
+            room.eq(at_most(LINES, (self.depth - self.cached)[:len(self.depth)])),
+            listed.eq(at_most(LINES, self.ahead)),
+            left.eq(at_most(LINES, within)), page.eq(to_overflow(LINES, self.line[:PAGE_LINES_LOG2])),
+            spare.eq(Mux(above(self.free, reserve(p)), at_most(LINES, self.free - reserve(p)), 1)),
+            self.lines.eq(height(steps_of_least(LINES, room, listed, left, spare, page))),
         ]
         return m

@@ -110,9 +110,10 @@ class Places(wiring.Component):
             left_there.addr.eq(place), came_write.addr.eq(place), came_write.en.eq(valid),
             came_write.data.eq(~left_there.data),
         ]
-        m.d.sync += [valid.eq(self.i_line.valid), line.eq(self.i_line.payload)]
-        with m.If(self.put):
-            m.d.sync += [valid.eq(1), line.eq(0), line.data.eq(self.put_data), tag.place.eq(self.next)]
+        # `put` is late, and its data wide: what is not a line is taken as what is put.
+        m.d.sync += [valid.eq(self.i_line.valid | self.put), line.eq(self.i_line.payload)]
+        with m.If(~self.i_line.valid):
+            m.d.sync += [line.eq(0), line.data.eq(self.put_data), tag.place.eq(self.next)]
 
         # One leaves. `absent`: places behind the last one that left for which nothing will come.
         at = Signal(range(places))
@@ -132,10 +133,10 @@ class Places(wiring.Component):
         with m.If(leave):
             m.d.sync += [Cat(self.o.p.damaged, self.o.p.failed, self.o.p.phase).eq(good_read.data),
                          absent.eq(Mux(absent != 0, absent - 1, missing_read.data))]
-        with m.If(leave | self.clear):
-            m.d.sync += at.eq(at + 1)
             with m.If(absent != 0):
                 m.d.sync += self.o.p.failed.eq(1)
+        with m.If(leave | self.clear):
+            m.d.sync += at.eq(at + 1)
         m.d.sync += [
             self.next.eq(self.next + self.take + self.put), self.used.eq(self.used + self.take + self.put - leave),
         ]

@@ -1,19 +1,20 @@
 """Host-to-card ring: fetches descriptors ahead and delivers them in order."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..counting import Refusal
 from ..layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData, LineRequest, PushedDescriptor
-from ..params import CardParams
+from ..logic import above, at_most, height, steps_of_least, to_overflow
+from ..params import CardParams, exact_log2
 from .outlet import Outlet
 from .places import Places, place_tag
 from .pushed import Pushed
 from .size import INDEX_WIDTH, RingSize
 
-PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
+PAGE_LINES_LOG2 = exact_log2(abi.PAGE_4K // abi.BLOCK_BYTES)
 
 
 class RingReader(wiring.Component):
@@ -116,15 +117,12 @@ class RingReader(wiring.Component):
             m.d.sync += running.eq(0)
 
         # Fetching.
-        space = Signal(range(slots + 1))
-        to_prod, to_end, to_page, in_ring, count = (Signal(range(REQUEST_LINES_MAX + 1), name=n)
-                                                    for n in ("to_prod", "to_end", "to_page", "in_ring", "count"))
+        lines, room = Signal(REQUEST_LINES_MAX), Signal()   # `lines`: a bit for each
+        to_prod, to_end, to_page, count = (Signal(range(REQUEST_LINES_MAX + 1), name=n)
+                                           for n in ("to_prod", "to_end", "to_page", "count"))
         position = Signal(INDEX_WIDTH - 1)               # of `fetch` in the ring
         line = Signal(58)
         request = self.o_request.p
-
-        def at_most_4(value):
-            return Mux(value > REQUEST_LINES_MAX, REQUEST_LINES_MAX, value)
 
         left, lines_left = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
         tag = data.View(place_tag(slots), request.tag[:place_tag(slots).size])
@@ -133,8 +131,8 @@ class RingReader(wiring.Component):
             with m.State("MEASURE"):
                 # waits for a descriptor to fetch
                 m.d.sync += [
-                    to_prod.eq(at_most_4(left)),
-                    to_end.eq(at_most_4(lines_left)),
+                    to_prod.eq(at_most(REQUEST_LINES_MAX, left)),
+                    to_end.eq(at_most(REQUEST_LINES_MAX, lines_left)),
                     line.eq(self.base[6:] + position),
                 ]
                 with m.If(running & self.enable & (left != 0)):
@@ -142,14 +140,13 @@ class RingReader(wiring.Component):
             with m.State("CHOOSE"):
                 # waits for space for the whole request
                 m.d.comb += [
-                    to_page.eq(at_most_4(PAGE_LINES - line[:6])),
-                    in_ring.eq(Mux(to_prod < to_end, to_prod, to_end)),
-                    count.eq(Mux(to_page < in_ring, to_page, in_ring)),
-                    space.eq(slots - places.used),
+                    to_page.eq(to_overflow(REQUEST_LINES_MAX, line[:PAGE_LINES_LOG2])),
+                    lines.eq(steps_of_least(REQUEST_LINES_MAX, to_prod, to_end, to_page)), count.eq(height(lines)),
+                    room.eq(~(lines & Cat(above(places.used, slots - k - 1) for k in range(len(lines)))).any()),
                 ]
                 with m.If(~running | ~self.enable):
                     m.next = "MEASURE"
-                with m.Elif(space >= count):
+                with m.Elif(room):
                     m.d.sync += [
                         request.line.eq(line), request.count.eq(count), self.o_request.valid.eq(1),
                         tag.place.eq(places.next), tag.tail.eq(count - 1),

@@ -110,7 +110,7 @@ SPECS = [PrefetchSpec, RestingPrefetchSpec]
 BOTH = (PrefetchSpec, RestingPrefetchSpec)
 BROKEN = [
     Broken(BOTH, "no fetch outside the extents", ("with m.Elif(wanted & ~reach.inside):", "with m.Elif(0):")),
-    Broken(BOTH, "no read crosses a page", ("least(left, page)", "left"), of=ReadReach),
+    Broken(BOTH, "no read crosses a page", ("spare, page)))", "spare)))"), of=ReadReach),
     Broken(BOTH, "a list is read where its last node said, or a doorbell that found none ahead",
            ("pointed.eq(~self.ahead.inverse)", "pointed.eq(~self.ahead.inverse ^ 1)")),
     Broken(RestingPrefetchSpec, "a list is read where its last node said, or a doorbell that found none ahead",
@@ -140,8 +140,7 @@ BROKEN = [
            ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
     Broken(RestingPrefetchSpec, "no fetch beyond the linked count", ("live & ~busy & (ahead != 0)", "live & ~busy")),
     Broken(BOTH, "no fetch beyond the linked count",
-           ("more.eq(least(at_most(LINES, (self.depth - self.cached)[:len(self.depth)]), at_most(LINES, self.ahead)))",
-            "more.eq(at_most(LINES, (self.depth - self.cached)[:len(self.depth)]))"), of=ReadReach),
+           ("room, listed, left, spare, page))", "room, left, spare, page))"), of=ReadReach),
     Broken(BOTH, "no fetch for a dead QP",
            ("[step.valid.eq(1), self.i_control.ready.eq(step.ready & ~of_control)]",
             "self.i_control.ready.eq(~of_control)")),
