@@ -72,7 +72,7 @@ class NodeBuilder(wiring.Component):
         slot, next_slot = Signal.like(places.slot), Signal.like(places.slot)
         m.d.comb += [next_slot.eq(slot), places.next_slot.eq(next_slot)]
         m.d.sync += slot.eq(next_slot)
-        draft = Signal(Draft)
+        draft, offset = Signal(Draft), Signal(32)   # and that of the run in it
         encoding = Signal(ENCODING_WIDTH)       # of the draft's body
         # A body whose encoding changes: what is left of it, its first entry, and whether there is another.
         changing, of_list = Signal(), Signal()
@@ -84,7 +84,7 @@ class NodeBuilder(wiring.Component):
             places.time_ns.eq(self.time_ns), places.node_age_ns.eq(self.node_age_ns),
             entry.offset.eq(source[:abi.OFFSET_BITS]),
             entry.length.eq(Mux(of_list, 1, source[abi.OFFSET_BITS:RUN_BITS])),
-            growth.draft.eq(draft), growth.run_psn.eq(run.psn), growth.run_length.eq(run.length),
+            growth.draft.eq(draft), growth.offset.eq(offset), growth.run_length.eq(run.length),
             growth.added.eq(Mux(changing, entry.as_value(), piece.as_value())),
             growth.encoding.eq(wanted),
             write.addr.eq(slot), write.data.eq(draft), read.addr.eq(places.hit_slot), read.en.eq(1),
@@ -92,7 +92,8 @@ class NodeBuilder(wiring.Component):
         ]
 
         def load_draft():
-            m.d.sync += [draft.eq(read.data), encoding.eq(encoding_of(p, read.data.counts))]
+            m.d.sync += [draft.eq(read.data), offset.eq(run.psn - read.data.base),
+                         encoding.eq(encoding_of(p, read.data.counts))]
 
         with m.FSM():
             with m.State("IDLE"):  # waits for a run, or for the oldest node to come of age
@@ -125,7 +126,7 @@ class NodeBuilder(wiring.Component):
                     m.next = "OPEN"
             with m.State("OPEN"):  # starts a node at the run
                 m.d.comb += places.start_en.eq(1)
-                m.d.sync += [draft.eq(0), draft.base.eq(run.psn)]
+                m.d.sync += [draft.eq(0), draft.base.eq(run.psn), offset.eq(0)]
                 m.next = "MEASURE"
             with m.State("LOAD"):  # takes the QP's node from memory
                 load_draft()
@@ -159,7 +160,7 @@ class NodeBuilder(wiring.Component):
                 with m.Else():
                     m.d.comb += [write.data.eq(grown), write.en.eq(1)]
                     m.d.sync += [draft.eq(grown), encoding.eq(wanted), run.psn.eq(run.psn + piece.length),
-                                 run.length.eq(run.length - piece.length)]
+                                 offset.eq(offset + piece.length), run.length.eq(run.length - piece.length)]
                     m.next = "MEASURE"
                     with m.If((grown.counts.count == abi.NODE_HOLES_MAX) | ((run.length == piece.length) & run.seal)):
                         m.next = "SEAL"

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
-from ..logic import above, below, choose
+from ..logic import above, below
 from ..params import CardParams
 from .cached import COUNT_WIDTH, ENCODING_WIDTH
 
@@ -59,53 +59,48 @@ class Measure(wiring.Component):
 
     Members
     -------
-    base, counts : In(32), In(Counts)
+    counts : In(Counts)
         Of the draft.
-    run_psn, run_length, measuring, piece
+    offset, run_length, measuring, piece
         As :class:`Growth` has them.
     """
 
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "base": In(32), "counts": In(Counts), "run_psn": In(32), "run_length": In(24), "measuring": In(1),
-            "piece": Out(Piece),
+            "counts": In(Counts), "offset": In(32), "run_length": In(24), "measuring": In(1), "piece": Out(Piece),
         })
 
     def elaborate(self, platform):
         m = Module()
-        base, old = self.base, self.counts
-        offset, merge, far = Signal(32), Signal(), Signal()
-        fitting = {name: Signal(range(abi.HOLES_MAX[abi.Encoding[name]] + 1), name=f"in_{name.lower()}")
-                   for name in self.params.node_encodings}
-        m.d.comb += [
-            offset.eq(self.run_psn - base),
-            merge.eq((old.count != 0) & (offset == old.end)),
-            far.eq(offset[abi.OFFSET_BITS:].any()),
-        ]
-        if "LIST" in fitting:
-            bits = len(fitting["LIST"])
+        old, offset, encodings = self.counts, self.offset, self.params.node_encodings
+        merge, far = Signal(), Signal()
+        m.d.comb += [merge.eq((old.count != 0) & (offset == old.end)), far.eq(offset[abi.OFFSET_BITS:].any())]
+        in_list, in_runs, in_bitmap = (Signal(range(most + 1), name=name) for name, most in (
+            ("in_list", abi.LIST_HOLES), ("in_runs", abi.RUNS_HOLES), ("in_bitmap", abi.NODE_HOLES_MAX)))
+        by_runs, in_either = Signal(), Signal(in_runs.shape())
+        if "LIST" in encodings:
+            bits = len(in_list)
             places, space = (abi.LIST_HOLES - old.count)[:bits], ((1 << bits) - offset[:bits])[:bits + 1]
             with m.If(~far & (old.count < abi.LIST_HOLES)):
                 # `space` is that to the end of the span, where it is short.
-                m.d.comb += fitting["LIST"].eq(
-                    Mux(offset[bits:abi.OFFSET_BITS].all() & (space < places), space, places))
-        if "RUNS" in fitting:
-            place = Mux(merge, old.runs <= abi.RUNS_MAX, (old.runs < abi.RUNS_MAX) & ~far)
-            with m.If(place & (old.count < abi.RUNS_HOLES)):
-                m.d.comb += fitting["RUNS"].eq((abi.RUNS_HOLES - old.count)[:7])
-        if "BITMAP" in fitting:
+                m.d.comb += in_list.eq(Mux(offset[bits:abi.OFFSET_BITS].all() & (space < places), space, places))
+        if "RUNS" in encodings:
+            m.d.comb += [
+                by_runs.eq(Mux(merge, old.runs <= abi.RUNS_MAX, (old.runs < abi.RUNS_MAX) & ~far)
+                           & (old.count < abi.RUNS_HOLES)),
+                in_runs.eq(abi.RUNS_HOLES - old.count),
+            ]
+        if "BITMAP" in encodings:
             near = offset[:COUNT_WIDTH]
             with m.If(~offset[COUNT_WIDTH:].any() & ~above(near, abi.NODE_BODY_BITS - 1)):
-                m.d.comb += fitting["BITMAP"].eq(abi.NODE_BODY_BITS - near)
-        # The most that one of them holds, found by comparing all with all.
-        fits = list(fitting.values())
-        best = [Cat(Const(1), *(a > b if j < k else a >= b for j, b in enumerate(fits) if j != k)).all()
-                for k, a in enumerate(fits)]
-        whole = Cat(self.run_length <= fit for fit in fits).any()
+                m.d.comb += in_bitmap.eq(abi.NODE_BODY_BITS - near)
+        # The most that one of them holds. Where RUNS can hold something, that is more than a LIST holds.
+        m.d.comb += in_either.eq(Mux(by_runs, in_runs, in_list))
+        whole = (self.run_length <= in_either) | (self.run_length <= in_bitmap)
+        most = Mux(in_either > in_bitmap, in_either, in_bitmap)
         with m.If(self.measuring):
-            m.d.sync += [self.piece.offset.eq(offset),
-                         self.piece.length.eq(Mux(whole, self.run_length, choose(best, fits)))]
+            m.d.sync += [self.piece.offset.eq(offset), self.piece.length.eq(Mux(whole, self.run_length, most))]
         return m
 
 
@@ -119,7 +114,8 @@ class Growth(wiring.Component):
     Members
     -------
     draft : In(Draft)
-    run_psn, run_length, measuring : In
+    offset, run_length, measuring : In(32), In(24), In(1)
+        Of the run: the offset in the draft of its first hole.
     piece : Out(Piece)
         As much of the run as fits the draft, a cycle after ``measuring``; it stays.
     added : In(Piece)
@@ -135,7 +131,7 @@ class Growth(wiring.Component):
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "draft": In(Draft), "run_psn": In(32), "run_length": In(24), "measuring": In(1), "piece": Out(Piece),
+            "draft": In(Draft), "offset": In(32), "run_length": In(24), "measuring": In(1), "piece": Out(Piece),
             "added": In(Piece), "wanted": Out(ENCODING_WIDTH), "encoding": In(ENCODING_WIDTH), "grown": Out(Draft),
         })
 
@@ -143,7 +139,7 @@ class Growth(wiring.Component):
         m = Module()
         m.submodules.measure = measure = Measure(self.params)
         m.d.comb += [
-            measure.base.eq(self.draft.base), measure.counts.eq(self.draft.counts), measure.run_psn.eq(self.run_psn),
+            measure.counts.eq(self.draft.counts), measure.offset.eq(self.offset),
             measure.run_length.eq(self.run_length), measure.measuring.eq(self.measuring), self.piece.eq(measure.piece),
         ]
         counts, merge = self._count(m)

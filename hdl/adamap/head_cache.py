@@ -13,7 +13,7 @@ from .cached import ENCODING_WIDTH, cached_record, cached_tag, index_width
 from .compared import REACH, WHOSE, Compared, Comparison
 from .follows import Follows
 from .holes_left import KEPT, HolesLeft
-from .index_of import BitOf, IndexOf
+from .index_of import AnyOf, BitOf, IndexOf
 from .standing import Standing
 
 
@@ -88,9 +88,9 @@ class HeadCache(wiring.Component):
             standing.reserve_en.eq(fill.reserve_en), standing.free.eq(one_hot(1, fill.free_index, n) & free),
             unlinks.eq((fill.release_index == fill.peek_index) & fill.peek_valid & ~Array(head)[fill.peek_index]),
         ]
-        m.submodules.any_free = any_free = BitOf(n)
+        m.submodules.any_free = any_free = AnyOf(n)
         m.d.comb += [
-            any_free.i.eq(free), any_free.among.eq(free), any_free.bits.eq(free), fill.free.eq(any_free.o),
+            any_free.i.eq(free), fill.free.eq(any_free.o),
             fill.free_index.eq(first(free)),
             fill.peek_valid.eq(Array(valid)[fill.peek_index]), fill.peek_last.eq(~Array(linked)[fill.peek_index]),
             fill.peek_touched.eq(Array(tag.touched for tag in tags)[fill.peek_index]),

@@ -1,4 +1,4 @@
-"""The number of the bit that is set."""
+"""Of bits: the number of the one that is set, and whether any is."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
@@ -35,6 +35,28 @@ class IndexOf(wiring.Component):
         m = Module()
         bits = self.i & self.among
         m.d.comb += [self.index.eq(encoded(bits)), self.found.eq(bits.any())]
+        return m
+
+
+class AnyOf(wiring.Component):
+    """Whether any of some bits is set. Combinational; a block of its own for the same reason.
+
+    Parameters
+    ----------
+    width : int
+
+    Members
+    -------
+    i : In(width)
+    o : Out(1)
+    """
+
+    def __init__(self, width):
+        super().__init__({"i": In(width), "o": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(self.i.any())
         return m
 
 

@@ -14,7 +14,7 @@ from .block import extent_member, held
 from .control import ControlOp
 from .head_cache import HeadCache
 from .hold import ReportHold
-from .index_of import BitOf
+from .index_of import AnyOf
 from .matcher import Matcher
 from .prefetch import Prefetch
 
@@ -113,10 +113,8 @@ class SecondLevel(wiring.Component):
         connect(m, ahead.qp, flipped(self.qp[0]))
         connect(m, prefetch.qp, flipped(self.qp[1]))
 
-        m.submodules.live, m.submodules.more = live, more = BitOf(p.block_bits), BitOf(p.block_bits)
-        m.d.comb += [port.eq(value) for any_of, value in ((live, ahead.read_data[1].inverse),
-                                                          (more, ahead.read_data[1].count))
-                     for port in (any_of.i, any_of.among, any_of.bits)]
+        m.submodules.live, m.submodules.more = live, more = AnyOf(p.block_bits), AnyOf(p.block_bits)
+        m.d.comb += [live.i.eq(ahead.read_data[1].inverse), more.i.eq(ahead.read_data[1].count)]
 
         posted = data.View(layouts.LINK_DOORBELL, self.link_doorbell)
         most = p.prefetch_depth_max
