@@ -69,8 +69,8 @@ class HeaderBuilder(wiring.Component):
         packet = self.i.p.packet
         extension = 4 * packet.has_rsn + 4 * packet.has_imm
         fixed_udp = wire.UDP.size_bytes + wire.BTH.size_bytes + wire.RETH.size_bytes + wire.ICRC_BYTES
-        own_sum = Signal(19)        # of what is in every packet
-        m.d.sync += own_sum.eq(ip[:16] + ip[16:] + FIXED_SUM)
+        own_sum = Signal(19)        # of what is in every packet, and of IP's part of the length
+        m.d.sync += own_sum.eq(ip[:16] + ip[16:] + (FIXED_SUM + wire.IPV4.size_bytes))
         pad, padded, words, others = Signal(2), Signal(), Signal(14), Signal(4)
         m.d.comb += [
             pad.eq(-packet.length[:2]), padded.eq(packet.length[:2] != 0),
@@ -89,7 +89,7 @@ class HeaderBuilder(wiring.Component):
         packet = sums.o.p.job.packet
         total_length, once = Signal(16), Signal(17)
         m.d.comb += total_length.eq(sums.o.p.udp_length + wire.IPV4.size_bytes)
-        total = sums.o.p.address_sum + total_length
+        total = sums.o.p.address_sum + sums.o.p.udp_length
         twice = Signal(16)
         m.d.comb += [once.eq(total[:16] + total[16:]), twice.eq(once[:16] + once[16])]
 
