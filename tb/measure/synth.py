@@ -30,7 +30,7 @@ def placed_rows(placed):
         return []
     worst = min(ratios, key=ratios.get)
     blocks = "; ".join(f"{block} {ratio:.2f}" for block, ratio in sorted(ratios.items(), key=lambda item: item[1]))
-    return [Row("pnr_ratio_to_translate_min", "of its frequency", ratios[worst], at_least=0.75,
+    return [Row("pnr_ratio_to_translate_min", "of its frequency", ratios[worst], at_least=place.BAR,
                 conditions=f"{place.CONDITIONS}; preset {PLACED}, Translate {placed[place.REFERENCE]['mhz']:.0f} MHz; "
                            f"{blocks}")]
 
