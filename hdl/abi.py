@@ -18,6 +18,7 @@ BAR_BYTES = 1 << 16
 BLOCK_BYTES = 64          # a descriptor, an Adamap node, a read line
 PTE_BYTES = 8
 PAGE_4K, PAGE_2M = 1 << 12, 1 << 21
+PAGE_LINES = PAGE_4K // BLOCK_BYTES
 
 
 def damage(block):

@@ -18,7 +18,6 @@ PAYLOAD_MAX = 4096                # bytes of payload in one packet, and of one D
 LENGTH_WIDTH = 13                 # holds PAYLOAD_MAX
 FRAME_LENGTH_WIDTH = 14           # of the bytes of a frame, or of what it carries
 LINE_WIDTH = 58                   # of a physical address divided by 64
-REQUEST_LINES_MAX = 4             # lines of one LineRequest
 PUSH_WINDOW_WIDTH = (abi.PUSH_WINDOWS - 1).bit_length()
 TICKET_WIDTH = 8                  # every received packet gets the next ticket
 
@@ -82,7 +81,7 @@ class LineRequest(data.Struct):
     """A read of 1 to 4 consecutive 64-byte lines that lie in one 256-byte aligned block or not, never across 4 KiB."""
 
     line: LINE_WIDTH    # physical address divided by 64
-    count: 3            # 1 to REQUEST_LINES_MAX
+    count: 3            # 1 to params.REQUEST_LINES_MAX
     tag: 16             # the client's, returned with the data; bits 15:12 are set by the arbiter
 
 

@@ -6,8 +6,6 @@ from weft.hdl import abi
 
 from .node import pack_block, pack_pointer
 
-_LINES_PER_PAGE = abi.PAGE_4K // abi.BLOCK_BYTES
-
 
 class Extent:
     """A piece of memory, in blocks; ``base`` is the line of the first one."""
@@ -75,8 +73,8 @@ class Extents:
         def known():
             self._known[index] = extent
             self.blocks += extent.blocks
-            for line in range(extent.base, extent.base + extent.blocks, _LINES_PER_PAGE):
-                self._at_page[line // _LINES_PER_PAGE] = extent
+            for line in range(extent.base, extent.base + extent.blocks, abi.PAGE_LINES):
+                self._at_page[line // abi.PAGE_LINES] = extent
             then(extent)
 
         self._tell(extent, self.extent_bytes, known)
@@ -87,8 +85,8 @@ class Extents:
         def forgotten():
             del self._known[extent.index]
             self.blocks -= extent.blocks
-            for line in range(extent.base, extent.base + extent.blocks, _LINES_PER_PAGE):
-                del self._at_page[line // _LINES_PER_PAGE]
+            for line in range(extent.base, extent.base + extent.blocks, abi.PAGE_LINES):
+                del self._at_page[line // abi.PAGE_LINES]
             self.device.free(extent.buffer)
             then()
 
@@ -136,7 +134,7 @@ class Extents:
 
     def _place(self, line):
         """Extent of a block, and its number in it."""
-        extent = self._at_page[line // _LINES_PER_PAGE]
+        extent = self._at_page[line // abi.PAGE_LINES]
         return extent, line - extent.base
 
     def close(self):

@@ -5,19 +5,18 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import NODE, REQUEST_LINES_MAX, LineData
+from ..layouts import NODE, LineData
 from ..logic import encoded, first, one_hot
-from ..params import CardParams
+from ..params import NODE_READS_MAX, REQUEST_LINES_MAX, CardParams
 from .block import extent_member
 from .pointed import Pointed
 
-FETCHES_MAX = 16
 LINES = REQUEST_LINES_MAX   # consecutive blocks that one read may fetch
 
 
 def fetch_slots(params):
     """Reads that may be in flight, or have brought what is kept."""
-    return min(FETCHES_MAX, params.cache_entries)
+    return min(NODE_READS_MAX, params.cache_entries)
 
 
 def fetch_layout(params):

@@ -1,21 +1,23 @@
 """Matches retransmissions against the nodes of their QP's list, and retires nodes."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..layouts import MatchRequest, QpRef
 from ..params import CardParams
-from ..stream import Fifo, Skid
+from ..stream import Fifo
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .cache_ports import match_port, retire_port
 from .cached import cached_record, index_width
+from .chooser import Chooser, Source, chosen_header
 from .control import ControlKind, ControlOp
 from .fate import Fate
 from .hold import LongReport
 from .mark_lane import MarkLane, judged_header
 from .match_entry import MatchEntry
+from .newest import Newest
 from .passing import Passing
 from .retire import RetireLane
 from .wait_queue import MatchItem, WaitQueue
@@ -27,14 +29,6 @@ class ListView(data.Struct):
     live: 1
     generation: 8
     more: 1     # nodes were linked that are not cached yet
-
-
-class Source(enum.Enum, shape=2):
-    """Where a header under way came from."""
-
-    NEW = 0
-    WAITING = 1
-    FORCE = 2       # no header: an entry is wanted, the head must go
 
 
 class Matcher(wiring.Component):
@@ -143,23 +137,28 @@ class Matcher(wiring.Component):
             entry.slack.eq(slack), entry.placed.eq(self.placed), entry.done.eq(done),
         ]
 
-        m.submodules.chosen = chosen = Skid(_CHOSEN(p))     # what is compared with all nodes
+        m.submodules.chooser = chooser = Chooser(p)
+        m.submodules.newest = newest = Newest()
         look, resolve = Signal(_LOOK(p)), Signal(_RESOLVE(p))
-        force, picking = Signal(_FORCE), Signal()
         looked, free = Signal(), Signal()       # the stage is done with its header; it takes another one
         exclusive = Signal()        # a cycle late: what the prefetcher wants decides nothing in its own cycle
         m.d.sync += exclusive.eq(self.exclusive)
         quiet = exclusive | self.i_control.valid
-        self._choose(m, waits, entry.o, force, picking, chosen.i, quiet)
-        self._compare(m, waits, chosen.o, look, free, slack)
-        newest = self._newest(m, look)
-        self._look_up(m, waits, lane, lane.space & (demands.free > 2), look, looked, free, resolve, newest, quiet)
-        judge = self._resolve(m, waits, lane, demands, resolve, force, done)
+        wiring.connect(m, entry.o, chooser.i)
+        wiring.connect(m, wiring.flipped(self.i_force), chooser.i_force)
+        m.d.comb += [
+            chooser.offered.eq(waits.offered), waits.pick_en.eq(chooser.pick_en), chooser.picked.eq(waits.picked),
+            chooser.picked_place.eq(waits.picked_place), chooser.placed.eq(self.placed), chooser.quiet.eq(quiet),
+            newest.valid.eq(look.valid), newest.ticket.eq(look.chosen.item.ticket), newest.placed.eq(self.placed),
+        ]
+        self._compare(m, waits, chooser.o, look, free, slack)
+        self._look_up(m, waits, lane, lane.space & (demands.free > 2), look, looked, free, resolve, newest.o, quiet)
+        judge = self._resolve(m, waits, lane, demands, resolve, chooser.force, done)
         self._mark(m, lane, marks, judge)
 
         busy, ripens = Signal(), Signal()
         m.d.sync += ripens.eq(cache.ripening | marks.judged)     # a mark may be the last one of its node
-        m.d.comb += busy.eq(picking | chosen.o.valid | look.valid | resolve.valid | judge.valid | marks.judged
+        m.d.comb += busy.eq(chooser.picking | chooser.o.valid | look.valid | resolve.valid | judge.valid | marks.judged
                             | lane.busy)
         m.d.comb += [
             *[a.eq(b) for a, b in zip(lane.extent_base, self.extent_base, strict=True)],
@@ -167,52 +166,13 @@ class Matcher(wiring.Component):
             waits.waiting_qpn[0].eq(self.waiting_qpn), self.waiting.eq(waits.waiting[0]),
             self.count_match_stall_cycles.eq(~waits.empty),
             self.i_control.ready.eq(~busy & ~self.exclusive), self.granted.eq(self.exclusive & exclusive & ~busy),
-            self.idle.eq(entry.empty & ~busy & lane.idle & ~force.valid & ~demands.i.valid
+            self.idle.eq(entry.empty & ~busy & lane.idle & ~chooser.forcing & ~demands.i.valid
                          & ~demands.o.valid & ~ripens),
         ]
         op = self.i_control.p
         m.d.comb += [cache.flush_qpn.eq(op.qpn),
                      cache.flush_en.eq(self.i_control.valid & self.i_control.ready & (op.kind != ControlKind.CREATE))]
         return m
-
-    def _newest(self, m, look):
-        """Ticket not older than that of any header matched so far, nor than the placed one."""
-        newest, behind = Signal(EXTENDED_TICKET_WIDTH), Signal(EXTENDED_TICKET_WIDTH)
-        candidate = Signal(EXTENDED_TICKET_WIDTH)
-        m.d.comb += [
-            behind.eq(newest - look.chosen.item.ticket),
-            candidate.eq(Mux(look.valid & behind[-1], look.chosen.item.ticket, newest)),
-        ]
-        m.d.sync += newest.eq(Mux((candidate - self.placed)[EXTENDED_TICKET_WIDTH - 1], self.placed, candidate))
-        return candidate
-
-    def _choose(self, m, waits, new, force, picking, chosen, quiet):
-        """First stage: an order to retire, a waiting header every other time, or a new one."""
-        turn, choice = Signal(), chosen.p
-        m.d.comb += [choice.item.eq(new.payload), choice.source.eq(Source.NEW)]
-        with m.If(picking):
-            m.d.comb += [chosen.valid.eq(1), choice.item.eq(waits.picked), choice.place.eq(waits.picked_place),
-                         choice.source.eq(Source.WAITING)]
-            m.d.sync += picking.eq(~chosen.ready)
-        with m.Elif(~quiet):
-            with m.If(force.valid | self.i_force.valid):
-                order = Signal(QpRef)
-                m.d.comb += [
-                    order.eq(Mux(force.valid, force.qp.as_value(), self.i_force.p.as_value())),
-                    self.i_force.ready.eq(chosen.ready & ~force.valid),
-                    chosen.valid.eq(1), choice.source.eq(Source.FORCE), choice.any_head.eq(~force.valid),
-                    choice.item.qpn.eq(order.qpn), choice.item.generation.eq(order.generation),
-                    choice.item.rsn.eq(force.rsn), choice.item.ticket.eq(self.placed),
-                ]
-                with m.If(chosen.ready):
-                    m.d.sync += force.valid.eq(0)
-            with m.Elif(waits.offered & (turn | ~new.valid)):
-                m.d.comb += waits.pick_en.eq(1)
-                m.d.sync += [picking.eq(1), turn.eq(0)]
-            with m.Elif(new.valid):
-                m.d.comb += [chosen.valid.eq(1), new.ready.eq(chosen.ready)]
-                with m.If(chosen.ready):
-                    m.d.sync += turn.eq(1)
 
     def _compare(self, m, waits, chosen, look, free, slack):
         """Second stage: the header is compared with all nodes, and how far it passes over is subtracted."""
@@ -283,9 +243,8 @@ class Matcher(wiring.Component):
                      judge.psn.eq(item.psn), judge.slot.eq(item.rsn - cache.read_node.rsn),
                      judge.index.eq(resolve.index)]
         # The head that was seen must go, no other: it may have left already. Then the header tries again.
-        with m.If(fate.forces & ~force.valid):
-            m.d.sync += [force.valid.eq(1), force.qp.qpn.eq(item.qpn), force.qp.generation.eq(item.generation),
-                         force.rsn.eq(resolve.head_rsn)]
+        m.d.comb += [force.valid.eq(fate.forces), force.qp.qpn.eq(item.qpn), force.qp.generation.eq(item.generation),
+                     force.rsn.eq(resolve.head_rsn)]
         # The match queue hears of it a cycle later: what it says of older headers counts that.
         m.d.comb += [waits.place_next.eq(resolve.place), waits.qpn_next.eq(item.qpn)]
         m.d.sync += [
@@ -308,18 +267,9 @@ class Matcher(wiring.Component):
                          sink.mark.eq(marks.mark)]
 
 
-# The head that must go: the node with this RSN.
-_FORCE = data.StructLayout({"valid": 1, "qp": QpRef, "rsn": 24})
-
-
-def _CHOSEN(params):
-    """A header, or an order to retire: then ``item.rsn`` is that of the head meant, unless ``any_head``."""
-    return data.StructLayout({"any_head": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue)})
-
-
 def _LOOK(params):
     """What is looked up."""
-    return data.StructLayout({"valid": 1, "chosen": _CHOSEN(params)})
+    return data.StructLayout({"valid": 1, "chosen": chosen_header(params)})
 
 
 def _RESOLVE(params):

@@ -1,28 +1,35 @@
 """Fetches the nodes of every list ahead of the matcher."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..counting import count_outputs
-from ..layouts import REPORT_EVENT, LineData, LineRequest, QpRef, Report
+from ..layouts import LineData, LineRequest, QpRef, Report
 from ..logic import above, at_most
 from ..params import CardParams
 from ..table.kinds import QP_STATES
 from .ahead import AheadKind, ahead_row, ahead_step
-from .block import extent_member, in_extent, split
+from .arrival import Arrival
+from .block import extent_member
 from .cache_ports import fill_port
-from .cached import cached_record
 from .control import ControlKind, ControlOp
 from .fetches import LINES, Fetches, fetch_slots
-from .landing import Landing
-from .misses import Misses
-from .node_check import NodeCheck
+from .list_break import ListBreak
+from .list_row import ListRow
 from .read_reach import ReadReach, reserve
+from .turn_out import TurnOut
 from .work_list import WorkList
 
-PATIENCE = 128      # looks at a list without a place before a node that is being matched must go, beside 4 per entry
+
+class Job(enum.Enum, shape=2):
+    """What the row of a list is read for."""
+
+    LOOK = 0        # does it want more nodes?
+    LAND = 1        # a read of it came back
+    CONTROL = 2
+    TURN_OUT = 3    # its last node may have to go
 
 
 class Prefetch(wiring.Component):
@@ -45,10 +52,10 @@ class Prefetch(wiring.Component):
     untouched and not its first.
 
     Independent of QP control state. A list is looked at when a doorbell, the matcher or an arriving node gives
-    reason to; a look takes 5 cycles and one more if it reads, an arriving read 6 and 4 per further block, one that was
-    kept 8, and then its list is looked at once more. When a list with a waiting header finds no entry, it turns out any
-    untouched last node of a list without one (which is fetched again later) or, when none is found for some time, has
-    another list's head retired early.
+    reason to: :class:`~weft.hdl.adamap.list_row.ListRow` reads what is known of it. A look takes 5 cycles and one more
+    if it reads, an arriving read 6 and 4 per further block (:class:`~weft.hdl.adamap.arrival.Arrival`), one that was
+    kept 8, and then its list is looked at once more. When a list with a waiting header finds no entry, or one without a
+    node, another list gives one up: :class:`~weft.hdl.adamap.turn_out.TurnOut`.
 
     Parameters
     ----------
@@ -117,161 +124,81 @@ class Prefetch(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        p, cache, entries = self.params, self.cache, self.params.cache_entries
-        step = self.step
-        m.submodules.work = work = WorkList(self.params)
+        p, cache, step, op = self.params, self.cache, self.step, self.i_control.p
+        m.submodules.work = work = WorkList(p)
+        m.submodules.row = row = ListRow(p)
+        m.submodules.reach = reach = ReadReach(p)
+        m.submodules.fetches = fetches = Fetches(p)
+        m.submodules.arrival = arrival = Arrival(p)
+        m.submodules.turn_out = turn_out = TurnOut(p)
+        m.submodules.broken = broken = ListBreak(p)
+        qpn, job = Signal(p.qpn_width), Signal(Job)     # there are no others than those of the card
+        view = row.o
+        busy, of_control = fetches.of_qpn   # a read of the list, of the QP under control, is in flight
+        dying = Signal()                    # the QP being destroyed is dead already; its fetches are not all back
+        filling = Signal()                  # go on until the depth is reached
+        lines, line = Signal(range(LINES + 1)), Signal(58)      # blocks to read, and where
+        slot = Signal(range(fetch_slots(p)))
+        few, wanted = Signal(), Signal()    # of its nodes are there; another one is
         again = work.i[0]
+        self._connect_row(m, row, qpn)
+        self._connect_reach(m, reach, row)
+        self._connect_arrival(m, arrival, fetches, row, qpn, few)
+        self._connect_turn_out(m, turn_out, arrival, row, qpn, view.live & (~busy | fetches.kept), again)
         m.d.comb += [
+            *[a.eq(b) for a, b in zip(fetches.extent_base, self.extent_base, strict=True)],
+            *[a.eq(b) for a, b in zip(fetches.extent_lines, self.extent_lines, strict=True)],
+            fetches.slot.eq(slot), fetches.part.eq(arrival.part), fetches.qpn[0].eq(qpn), fetches.qpn[1].eq(op.qpn),
+            fetches.start.qpn.eq(qpn), fetches.start.generation.eq(view.generation),
+            fetches.start.block.eq(view.block), fetches.start.lines.eq(lines),
+            fetches.start.all.eq(lines == view.ahead),
+            fetches.keep_en.eq(arrival.homeless), fetches.keep_loose.eq(~view.waiting),
+            self.o_line.p.line.eq(line), self.o_line.p.count.eq(lines), self.o_line.p.tag.eq(fetches.free_slot),
             work.post_stb.eq(self.post_stb), work.post_qpn.eq(self.post_qpn),
             work.i[1].payload.eq(self.i_demand.payload), work.i[1].valid.eq(self.i_demand.valid),
-            self.i_demand.ready.eq(work.i[1].ready),
+            self.i_demand.ready.eq(work.i[1].ready), again.payload.eq(qpn),
+            broken.qpn.eq(qpn), broken.generation.eq(view.generation), broken.end_ready.eq(step.ready),
+            broken.reason.eq(abi.Reason.BAD_POINTER.value),
+            cache.qpn.eq(qpn), step.p.qpn.eq(qpn), step.p.kind.eq(AheadKind.END),
+            few.eq(view.waiting | (cache.cached == 0)),
+            wanted.eq(view.live & ~busy & (view.ahead != 0) & reach.room & (view.waiting | filling | reach.low)),
         ]
-
-        m.submodules.fetches = fetches = Fetches(p)
         wiring.connect(m, wiring.flipped(self.i_line), fetches.i_line)
-        m.d.comb += [*[a.eq(b) for a, b in zip(fetches.extent_base, self.extent_base, strict=True)],
-                     *[a.eq(b) for a, b in zip(fetches.extent_lines, self.extent_lines, strict=True)]]
-        op = self.i_control.p
-        qpn = Signal(p.qpn_width)           # there are no others than those of the card
-        block = Signal(p.block_bits)
-        generation = Signal(8)
-        filling = Signal()                  # go on until the depth is reached
-        adjacent = Signal()
-        busy, of_control = fetches.of_qpn   # a read of the list, of the QP under control, is in flight
-        job = Signal(2)                     # what the row is read for
-        LOOK, LAND, CONTROL, EVICT = range(4)
-        dying = Signal()                    # the QP being destroyed is dead already; its fetches are not all back
-        waiting = Signal()
-        m.submodules.reach = reach = ReadReach(p)
-        m.submodules.misses = misses = Misses(4 * entries + PATIENCE)
-        victim = Signal.like(cache.peek_index)
-        sparing = Signal()                  # `victim` is not the first node of its list
-        entry, taken = Signal.like(cache.free_index), Signal()      # for the block that is looked at
-        # At `victim`; `waiting`: a header of its list does.
-        looked_at = Signal(data.StructLayout({"valid": 1, "touched": 1, "waiting": 1, "node": cached_record(p)}))
-        latching, evicting = Signal(), Signal()     # in LATCH; in EVICT and TAKE_BACK
-        depth, watermark = Signal(range(2 * entries + 1)), Signal(range(2 * entries + 1))
-        base, size, line = Signal(58), Signal(extent_member(p)), Signal(58)     # of its extent; where it lies
-        fetch, node = fetches.fetch, fetches.node
-        slot = Signal(range(fetch_slots(p)))
-        part = Signal(range(LINES))         # which block of a read is looked at
-        lines = Signal(range(LINES + 1))    # blocks to read
-        ahead = Signal(range(LINES + 2))    # nodes that are ahead, or more than a read fetches
-        other = Signal()                    # the list does not go on with the block; a cycle late
-        outrun = Signal()                   # a doorbell of the QP came since its row was read
-        given_up = Signal()                 # what is left of the read is not wanted
-        final = Signal()                    # the block is the read's last one
-        reason = Signal(8)
-        m.d.comb += [
-            fetches.slot.eq(slot), fetches.part.eq(part), fetches.qpn[0].eq(qpn), fetches.qpn[1].eq(op.qpn),
-            fetches.start.qpn.eq(qpn), fetches.start.generation.eq(generation),
-            fetches.start.block.eq(block), fetches.start.lines.eq(lines),
-            fetches.start.all.eq(lines == ahead),
-            self.row_index.eq(qpn),
-            self.qp.index.eq(qpn),
-            step.p.qpn.eq(qpn), step.p.kind.eq(AheadKind.END),
-            self.waiting_qpn.eq(Mux(latching, qpn, cache.peek.qpn[:len(qpn)])),
-            self.exclusive.eq(evicting),
-            again.payload.eq(qpn),
-            cache.peek_index.eq(victim),
-            cache.fill_index.eq(entry),
-            cache.fill_block.eq(block),
-            cache.fill_node.eq(node),
-            cache.release_index.eq(Mux(evicting, victim, entry)),
-            self.o_line.p.line.eq(line),
-            self.o_line.p.count.eq(lines),
-            self.o_line.p.tag.eq(fetches.free_slot),
-        ]
-        # A wake is two cycles late: by then all has changed. That a list ended is seen a cycle later.
-        wake, waked, waked_qpn, ended = Signal(), Signal(), Signal.like(qpn), Signal()
-        m.d.sync += [ended.eq(step.valid & step.ready & (step.p.kind == AheadKind.END)), waked.eq(wake | ended),
-                     waked_qpn.eq(qpn), self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
-        live = Signal()
-        cached = cache.cached
-        m.d.comb += cache.qpn.eq(qpn)
-        m.d.sync += [depth.eq(at_most(2 * entries, self.prefetch_depth)),
-                     watermark.eq(at_most(2 * entries, self.prefetch_watermark)), latching.eq(0)]
-        wanted = Signal()
-        m.d.comb += wanted.eq(live & ~busy & (ahead != 0) & reach.room & (waiting | filling | reach.low))
-        m.d.comb += [reach.block.eq(block), reach.base.eq(base), reach.size.eq(size), reach.ahead.eq(ahead),
-                     reach.cached.eq(cached), reach.depth.eq(depth), reach.watermark.eq(watermark),
-                     reach.free.eq(cache.free_count)]
+        wiring.connect(m, broken.o_report, wiring.flipped(self.o_report))
+        wiring.connect(m, broken.o_qp_error, wiring.flipped(self.o_qp_error))
         m.d.sync += line.eq(reach.line)
-        # What arrived is looked at a cycle before it is taken.
-        m.d.sync += other.eq(~live | (generation != fetch.generation)
-                             | (block != (fetch.block + part)[:p.block_bits]))
-        found_none, may_take = Signal(), Signal()
-        few = waiting | (cached == 0)       # of its nodes are there
-        m.d.comb += may_take.eq(cache.free & (few | above(cache.free_count, reserve(p))))
-        with m.If(found_none):      # no entry for a node
-            m.d.sync += [looked_at.valid.eq(cache.peek_valid), looked_at.touched.eq(cache.peek_touched),
-                         looked_at.waiting.eq(self.waiting), looked_at.node.eq(cache.peek)]
-            m.d.comb += misses.miss.eq(waiting)
-        m.submodules.check = check = NodeCheck()
-        found, ends = Signal(p.block_bits), Signal()        # the block behind a node; there is none
-        m.d.sync += [found.eq(fetches.pointed), ends.eq(node.next_line == 0)]
-        posted, more = Signal(), Signal()       # a doorbell of the QP comes; there is more than this node
-        # A node does not land in the cycle of a doorbell of its QP: `step` waits.
-        m.d.comb += posted.eq(self.post_stb & (self.post_qpn == qpn))
-        m.d.sync += [outrun.eq(outrun | posted), more.eq((ahead != part + 1) | outrun | posted),
-                     final.eq(part + 1 == fetch.lines)]
-        m.d.comb += [check.node.eq(node), check.qpn.eq(qpn), check.generation.eq(fetch.generation),
-                     check.follows.eq(cache.follows)]
+        # A wake is two cycles late: by then all has changed. That a list ended is seen a cycle later.
+        waked, waked_qpn, ended = Signal(), Signal.like(qpn), Signal()
+        m.d.sync += [ended.eq(step.valid & step.ready & (step.p.kind == AheadKind.END)),
+                     waked.eq(arrival.lands | ended), waked_qpn.eq(qpn),
+                     self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
 
-        m.submodules.landing = landing = Landing()
-        m.d.comb += [
-            landing.other.eq(other | given_up), landing.bad.eq(fetches.error | check.bad), landing.ends.eq(ends),
-            landing.more.eq(more), landing.taken.eq(taken), landing.fill_ready.eq(cache.fill_ready),
-            landing.step_ready.eq(step.ready), step.valid.eq(landing.offers), cache.fill_en.eq(landing.lands),
-            cache.release_en.eq(landing.releases),
-        ]
-
-        with m.FSM() as fsm:
+        with m.FSM():
             with m.State("IDLE"):  # waits for a control operation, a node, or a list to look at
-                m.d.comb += self.idle.eq(
+                m.d.comb += [turn_out.at_rest.eq(1), self.idle.eq(
                     fetches.quiet & work.empty & ~self.i_demand.valid & ~self.post_stb & ~again.valid
-                )
-                m.d.sync += [filling.eq(0), sparing.eq(0)]
-                with m.If(cache.spare & misses.few):
-                    m.d.sync += [victim.eq(cache.spare_index), sparing.eq(1)]
+                )]
+                m.d.sync += filling.eq(0)
                 with m.If(self.i_control.valid & ~(dying & of_control)):
-                    m.d.sync += [qpn.eq(op.qpn), job.eq(CONTROL)]
-                    m.next = "SETTLE"
+                    m.d.comb += row.start.eq(1)
+                    m.d.sync += [qpn.eq(op.qpn), job.eq(Job.CONTROL)]
+                    m.next = "ROW"
                 with m.Elif(fetches.done):
-                    m.d.sync += [qpn.eq(fetches.done_qpn), slot.eq(fetches.done_slot), job.eq(LAND)]
-                    m.next = "SETTLE"
+                    m.d.comb += row.start.eq(1)
+                    m.d.sync += [qpn.eq(fetches.done_qpn), slot.eq(fetches.done_slot), job.eq(Job.LAND)]
+                    m.next = "ROW"
                 with m.Elif(work.o.valid):
-                    m.d.comb += work.o.ready.eq(1)
-                    m.d.sync += [qpn.eq(work.o.payload), job.eq(LOOK)]
-                    m.next = "SETTLE"
-            with m.State("SETTLE"):  # lets a doorbell of the last cycles come through
-                m.d.sync += [part.eq(0), given_up.eq(0)]
-                m.next = "READ"
-            with m.State("READ"):
-                m.d.comb += [self.row_en.eq(1), self.qp.en.eq(1)]
-                m.d.sync += [outrun.eq(posted), latching.eq(1)]
-                m.next = "LATCH"
-            with m.State("LATCH"):  # checks the pointer
-                pointed = Signal(p.block_bits)
-                m.d.comb += pointed.eq(~self.ahead.inverse)
-                # A multiplexer's select is not inverted on its way.
-                m.d.sync += [kept.eq(in_extent(p, [*reversed(values)], split(p, self.ahead.inverse)[0]))
-                             for kept, values in ((base, self.extent_base), (size, self.extent_lines))]
-                m.d.sync += [
-                    block.eq(pointed), adjacent.eq(self.ahead.adjacent), live.eq(self.ahead.inverse != 0),
-                    generation.eq(self.qp.entry.generation), waiting.eq(self.waiting),
-                    ahead.eq(Mux(above(self.ahead.count, LINES), LINES + 1, self.ahead.count)),
-                ]
-                with m.Switch(job):
-                    with m.Case(LOOK):
-                        m.next = "LOOK"
-                    with m.Case(LAND):
-                        m.next = "CHECK_NODE"
-                    with m.Case(CONTROL):
-                        m.next = "CONTROL"
-                    with m.Default():
-                        m.d.sync += evicting.eq(1)
-                        m.next = "EVICT"
+                    m.d.comb += [row.start.eq(1), work.o.ready.eq(1)]
+                    m.d.sync += [qpn.eq(work.o.payload), job.eq(Job.LOOK)]
+                    m.next = "ROW"
+            with m.State("ROW"):  # waits for the row of the list
+                m.d.comb += [arrival.start.eq(row.soon & (job == Job.LAND)),
+                             turn_out.read.eq(row.kept & (job == Job.TURN_OUT))]
+                with m.If(row.kept):
+                    with m.Switch(job):
+                        for case in Job:
+                            with m.Case(case):
+                                m.next = "ARRIVAL" if case is Job.LAND else case.name
             with m.State("CONTROL"):  # starts, ends or shows a list
                 m.d.comb += self.i_control.ready.eq(1)
                 m.next = "IDLE"
@@ -279,7 +206,7 @@ class Prefetch(wiring.Component):
                     with m.Case(ControlKind.CREATE):
                         m.d.comb += [work.forget_en.eq(1), work.forget_qpn.eq(qpn)]
                     with m.Case(ControlKind.QUERY):
-                        m.d.sync += [self.query_ahead.eq(self.ahead.count), self.query_cached.eq(cached)]
+                        m.d.sync += [self.query_ahead.eq(self.ahead.count), self.query_cached.eq(cache.cached)]
                     with m.Default():
                         m.d.comb += [step.valid.eq(1), self.i_control.ready.eq(step.ready & ~of_control)]
                         m.d.sync += [dying.eq(of_control), slot.eq(fetches.kept_slot)]
@@ -290,18 +217,19 @@ class Prefetch(wiring.Component):
             with m.State("LOOK"):  # issues a fetch if the list needs one and everything is there for it
                 m.next = "IDLE"
                 with m.If(fetches.kept):
+                    m.d.comb += arrival.start.eq(1)
                     m.d.sync += slot.eq(fetches.kept_slot)
-                    m.next = "SETTLE_NODE"
+                    m.next = "ARRIVAL"
                 with m.Elif(wanted & ~reach.inside):
-                    m.d.sync += reason.eq(abi.Reason.BAD_POINTER.value)
+                    m.d.comb += broken.start.eq(1)
                     m.next = "BREAK"
                 with m.Elif(wanted & fetches.free):
-                    m.d.sync += lines.eq(Mux(adjacent, reach.lines, 1))
+                    m.d.sync += lines.eq(Mux(view.adjacent, reach.lines, 1))
                     m.next = "ISSUE"
                 with m.Elif(wanted & few & fetches.loose):
                     m.d.sync += slot.eq(fetches.loose_slot)
                     m.next = "MAKE_PLACE"
-                with m.Elif(wanted & (waiting | ~fetches.quiet)):
+                with m.Elif(wanted & (view.waiting | ~fetches.quiet)):
                     m.next = "AGAIN"
             with m.State("MAKE_PLACE"):  # forgets what another list's read brought
                 m.d.comb += fetches.finish_en.eq(1)
@@ -314,132 +242,102 @@ class Prefetch(wiring.Component):
                 with m.If(self.o_line.ready):
                     m.d.comb += [self.count_prefetches.eq(1), fetches.start_en.eq(1)]
                     m.next = "IDLE"
-            with m.State("LAND"):  # checks a node
-                m.d.comb += [step.p.kind.eq(AheadKind.LAND), step.p.block.eq(found),
-                             step.p.adjacent.eq(node.next_adjacent)]
-                m.next = "NEXT"
-                with m.If(landing.other):
-                    m.d.sync += given_up.eq(1)
-                    with m.If(final):
-                        m.next = "LANDED"
-                with m.Elif(landing.breaks):
-                    m.d.sync += [reason.eq(Mux(fetches.error, abi.Reason.DMA_ERROR.value, abi.Reason.BAD_NODE.value)),
-                                 given_up.eq(1)]
-                    with m.If(final):
-                        m.next = "LANDED"
-                with m.Elif(landing.grew):      # if it was the last one when it was read, its pointer has changed since
-                    m.d.sync += given_up.eq(1)
-                    with m.If(~final | ~fetch.all):
-                        m.d.sync += reason.eq(abi.Reason.BAD_POINTER.value)
-                    with m.If(final):
-                        m.next = "LANDED"
-                with m.Elif(~taken & (part != 0)):      # read again when there is space
-                    m.d.sync += given_up.eq(1)
-                    with m.If(final):
-                        m.next = "LANDED"
-                with m.Elif(~taken):
-                    m.d.comb += [fetches.keep_en.eq(1), fetches.keep_loose.eq(~waiting), found_none.eq(1)]
-                    m.next = "IDLE"
-                    with m.If(waiting | ((cached == 0) & sparing)):
-                        m.next = "CHOOSE"
-                with m.Elif(~landing.lands):
-                    m.next = "LAND"
-                with m.Else():
-                    m.d.comb += wake.eq(1)
-                    m.d.comb += misses.clear.eq(1)
-                    m.d.sync += block.eq(found)
-                    with m.If(final):
-                        m.next = "LANDED"
-            with m.State("NEXT"):  # reads the next block that came
-                m.d.sync += part.eq(part + 1)
-                m.next = "SETTLE_NODE"
-            with m.State("SETTLE_NODE"):
-                m.next = "CHECK_NODE"
-            with m.State("CHECK_NODE"):  # takes an entry for it
-                m.d.comb += cache.reserve_en.eq(may_take)
-                m.d.sync += [taken.eq(may_take), entry.eq(cache.free_index)]
-                m.next = "LAND"
-            with m.State("LANDED"):  # the read is done with: the list may want more
-                m.d.comb += fetches.finish_en.eq(1)
-                m.d.sync += [filling.eq(1), job.eq(LOOK)]
-                m.next = "SETTLE"
-                with m.If(~live | (generation != fetch.generation)):
-                    m.next = "IDLE"
-                with m.Elif(reason != 0):
-                    m.next = "BREAK"
-            with m.State("BREAK"):  # the list is dead
-                m.d.comb += step.valid.eq(1)
-                with m.If(step.ready):
-                    m.next = "REPORT"
-            with m.State("REPORT"):  # waits for the report queue
-                event = Signal(REPORT_EVENT)
+            with m.State("ARRIVAL"):  # waits for the blocks of a read to land; then the list may want more
                 m.d.comb += [
-                    event.kind.eq(abi.ReportKind.QP_ERROR.value),
-                    event.reason.eq(reason),
-                    event.qpn.eq(qpn),
-                    event.generation.eq(generation),
-                    self.o_report.p.entry.eq(event),
-                    self.o_report.valid.eq(1),
+                    step.valid.eq(arrival.offers), step.p.kind.eq(AheadKind.LAND), step.p.block.eq(arrival.found),
+                    step.p.adjacent.eq(fetches.node.next_adjacent), fetches.finish_en.eq(arrival.finished),
+                    broken.reason.eq(arrival.reason),
                 ]
-                with m.If(self.o_report.ready):
-                    m.d.sync += reason.eq(0)
-                    m.next = "STOP_QP"
-            with m.State("STOP_QP"):  # waits for the command processor to stop the QP
-                m.d.comb += [self.o_qp_error.valid.eq(1), self.o_qp_error.payload.eq(qpn)]
-                with m.If(self.o_qp_error.ready):
+                with m.If(arrival.homeless):
+                    m.next = "IDLE"
+                    with m.If(turn_out.starts):
+                        m.next = "TURN_OUT"
+                with m.If(arrival.finished):
+                    m.d.sync += [filling.eq(1), job.eq(Job.LOOK)]
+                    with m.If(arrival.dead):
+                        m.next = "IDLE"
+                    with m.Elif(arrival.reason != 0):
+                        m.d.comb += broken.start.eq(1)
+                        m.next = "BREAK"
+                    with m.Else():
+                        m.d.comb += row.start.eq(1)
+                        m.next = "ROW"
+            with m.State("TURN_OUT"):  # waits for an entry that another list gives up
+                m.d.comb += [
+                    step.valid.eq(turn_out.back), step.p.kind.eq(AheadKind.BACK), step.p.block.eq(cache.peek_block),
+                    fetches.finish_en.eq(turn_out.release_en & fetches.kept),   # what was read behind it is forgotten
+                    again.valid.eq(turn_out.again),
+                ]
+                m.d.sync += slot.eq(fetches.kept_slot)
+                with m.If(turn_out.reads):
+                    m.d.comb += row.start.eq(1)
+                    m.d.sync += [qpn.eq(turn_out.whose), job.eq(Job.TURN_OUT)]
+                    m.next = "ROW"
+                with m.If(turn_out.ends):
+                    m.d.sync += qpn.eq(turn_out.hungry)
+                    m.next = "AGAIN"
+                    with m.If(turn_out.given_up):
+                        m.next = "IDLE"
+            with m.State("BREAK"):  # waits for the list to end, and for all who hear of it
+                m.d.comb += step.valid.eq(broken.end)
+                with m.If(broken.done):
                     m.next = "IDLE"
             with m.State("AGAIN"):  # waits for a place in the work list
                 m.d.comb += again.valid.eq(1)
                 with m.If(again.ready):
                     m.next = "IDLE"
-            self._evict(m, qpn, live & (~busy | fetches.kept), job, EVICT, evicting, victim, looked_at,
-                        misses, waiting, fetches, slot, again)
-        m.d.comb += landing.here.eq(fsm.ongoing("LAND"))
         return m
 
-    def _evict(self, m, qpn, at_rest, job, EVICT, evicting, victim, tag, misses, urgent, fetches, slot, again):
-        """States that find another list's node to turn out; what was read behind it is forgotten, too."""
-        cache, hungry, last, node = self.cache, Signal.like(qpn), Signal(), tag.node
-        m.d.comb += [self.o_force.p.qpn.eq(node.qpn), self.o_force.p.generation.eq(node.generation)]
-        with m.State("CHOOSE"):  # looks at the next entry
-            m.d.sync += [hungry.eq(qpn), victim.eq(victim + 1)]
-            m.next = "AGAIN"
-            with m.If(~urgent):
-                m.next = "IDLE"
-            with m.If(tag.valid & urgent & misses.all):
-                m.next = "FORCE"
-            with m.Elif(tag.valid & ~tag.waiting):
-                with m.If(urgent & misses.half):
-                    m.next = "FORCE"
-                with m.Elif(~tag.touched):
-                    m.d.sync += [victim.eq(victim), qpn.eq(node.qpn), job.eq(EVICT)]
-                    m.next = "SETTLE"
-        with m.State("EVICT"):  # waits for a moment between two matches
-            m.d.sync += slot.eq(fetches.kept_slot)
-            m.d.sync += last.eq(at_rest & cache.peek_last & cache.peek_valid & ~cache.peek_touched
-                                & (cache.peek.rsn == node.rsn) & (cache.peek.qpn[:len(qpn)] == node.qpn[:len(qpn)])
-                                & (cache.peek.generation == node.generation))
-            with m.If(self.granted):
-                m.next = "TAKE_BACK"
-        with m.State("TAKE_BACK"):  # takes the list's last node back
-            step = self.step
-            m.d.comb += [step.valid.eq(last), step.p.kind.eq(AheadKind.BACK), step.p.block.eq(cache.peek_block)]
-            with m.If(~last | step.ready):
-                m.d.sync += [qpn.eq(Mux(last, qpn, hungry)), victim.eq(victim + 1), evicting.eq(0)]
-                m.next = "AGAIN"
-                with m.If(last):
-                    m.next = "READ_AGAIN"
-                    m.d.comb += [
-                        cache.release_en.eq(1),
-                        fetches.finish_en.eq(fetches.kept),
-                    ]
-        with m.State("READ_AGAIN"):  # has the list read on from there, to keep it
-            m.d.comb += again.valid.eq(1)
-            with m.If(again.ready):
-                m.d.sync += qpn.eq(hungry)
-                m.next = "AGAIN"
-        with m.State("FORCE"):  # waits for the matcher to take the order
-            m.d.comb += self.o_force.valid.eq(1)
-            with m.If(self.o_force.ready):
-                m.d.comb += misses.clear.eq(1)
-                m.next = "AGAIN"
+    def _connect_row(self, m, row, qpn):
+        """The row of a list, with what doorbells and headers say of it."""
+        m.d.comb += [
+            row.qpn.eq(qpn), row.post_stb.eq(self.post_stb), row.post_qpn.eq(self.post_qpn),
+            self.row_en.eq(row.row_en), self.row_index.eq(row.row_index), row.ahead.eq(self.ahead),
+            self.waiting_qpn.eq(Mux(row.kept, qpn, self.cache.peek.qpn)), row.waiting.eq(self.waiting),
+            *[a.eq(b) for a, b in zip(row.extent_base, self.extent_base, strict=True)],
+            *[a.eq(b) for a, b in zip(row.extent_lines, self.extent_lines, strict=True)],
+        ]
+        wiring.connect(m, row.qp, wiring.flipped(self.qp))
+
+    def _connect_reach(self, m, reach, row):
+        """How far a read may go from where the list goes on, by what is free and by what the driver set."""
+        cache, most = self.cache, 2 * self.params.cache_entries
+        m.d.comb += [
+            reach.block.eq(row.o.block), reach.base.eq(row.base), reach.size.eq(row.size), reach.ahead.eq(row.o.ahead),
+            reach.cached.eq(cache.cached), reach.free.eq(cache.free_count),
+        ]
+        m.d.sync += [reach.depth.eq(at_most(most, self.prefetch_depth)),
+                     reach.watermark.eq(at_most(most, self.prefetch_watermark))]
+
+    def _connect_arrival(self, m, arrival, fetches, row, qpn, few):
+        """What a read brought, on its way into the cache."""
+        cache = self.cache
+        m.d.comb += [
+            arrival.qpn.eq(qpn), arrival.list.eq(row.o), arrival.posted.eq(row.posted),
+            row.on_lands.eq(arrival.lands), row.block.eq(arrival.found),
+            arrival.fetch.eq(fetches.fetch), arrival.node.eq(fetches.node), arrival.pointed.eq(fetches.pointed),
+            arrival.error.eq(fetches.error),
+            arrival.may_take.eq(cache.free & (few | above(cache.free_count, reserve(self.params)))),
+            arrival.free_index.eq(cache.free_index), cache.reserve_en.eq(arrival.reserve_en),
+            arrival.follows.eq(cache.follows), arrival.fill_ready.eq(cache.fill_ready),
+            arrival.step_ready.eq(self.step.ready),
+            cache.fill_en.eq(arrival.lands), cache.fill_index.eq(arrival.entry), cache.fill_node.eq(fetches.node),
+            cache.fill_block.eq(row.o.block),
+        ]
+
+    def _connect_turn_out(self, m, turn_out, arrival, row, qpn, goes_on, again):
+        """Who finds an entry for what has none."""
+        cache = self.cache
+        m.d.comb += [
+            turn_out.homeless.eq(arrival.homeless), turn_out.urgent.eq(row.o.waiting),
+            turn_out.none.eq(cache.cached == 0), turn_out.qpn.eq(qpn), turn_out.landed.eq(arrival.lands),
+            turn_out.spare.eq(cache.spare), turn_out.spare_index.eq(cache.spare_index),
+            cache.peek_index.eq(turn_out.peek_index), turn_out.peek.eq(cache.peek),
+            turn_out.peek_valid.eq(cache.peek_valid), turn_out.peek_touched.eq(cache.peek_touched),
+            turn_out.peek_last.eq(cache.peek_last), turn_out.waiting.eq(self.waiting), turn_out.goes_on.eq(goes_on),
+            self.exclusive.eq(turn_out.exclusive), turn_out.granted.eq(self.granted),
+            turn_out.back_ready.eq(self.step.ready), turn_out.again_ready.eq(again.ready),
+            cache.release_en.eq(turn_out.release_en | arrival.release_en),
+            cache.release_index.eq(Mux(turn_out.exclusive, turn_out.peek_index, arrival.entry)),
+        ]
+        wiring.connect(m, turn_out.o_force, wiring.flipped(self.o_force))

@@ -4,12 +4,11 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from .. import abi
 from ..logic import above, at_most, height, steps_of_least, to_overflow
-from ..params import CardParams
+from ..params import CardParams, exact_log2
 from .block import extent_member, split
 from .fetches import LINES
-
-PAGE_LINES_LOG2 = 6     # a read does not cross 4 KiB
 
 
 def reserve(params):
@@ -73,7 +72,7 @@ class ReadReach(wiring.Component):
             self.room.eq(self.cached < self.depth), self.low.eq(self.cached < self.watermark),
             room.eq(at_most(LINES, (self.depth - self.cached)[:len(self.depth)])),
             listed.eq(at_most(LINES, self.ahead)),
-            left.eq(at_most(LINES, within)), page.eq(to_overflow(LINES, self.line[:PAGE_LINES_LOG2])),
+            left.eq(at_most(LINES, within)), page.eq(to_overflow(LINES, self.line[:exact_log2(abi.PAGE_LINES)])),
             spare.eq(Mux(above(self.free, reserve(p)), at_most(LINES, self.free - reserve(p)), 1)),
             self.lines.eq(height(steps_of_least(LINES, room, listed, left, spare, page))),
         ]

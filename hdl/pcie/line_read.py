@@ -5,9 +5,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..layouts import REQUEST_LINES_MAX, LineData, LineRequest
+from ..layouts import LineData, LineRequest
 from ..logic import one_hot
-from ..params import exact_log2
+from ..params import REQUEST_LINES_MAX, exact_log2
 from ..stream import Arbiter, Fifo, Skid
 from .read_slots import ReadSlots
 from .scatter import ScatteredBeat

@@ -9,8 +9,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
-from ..layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData
-from ..params import exact_log2
+from ..layouts import BEAT_BITS, LineData
+from ..params import REQUEST_LINES_MAX, exact_log2
 from .outlet import Outlet
 
 CHECK_BITS = abi.WORK.by_name["check"].width

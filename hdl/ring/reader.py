@@ -6,15 +6,13 @@ from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..counting import Refusal
-from ..layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData, LineRequest, PushedDescriptor
+from ..layouts import BEAT_BITS, LineData, LineRequest, PushedDescriptor
 from ..logic import above, at_most, height, steps_of_least, to_overflow
-from ..params import CardParams, exact_log2
+from ..params import REQUEST_LINES_MAX, CardParams, exact_log2
 from .outlet import Outlet
 from .places import Places, place_tag
 from .pushed import Pushed
 from .size import INDEX_WIDTH, RingSize
-
-PAGE_LINES_LOG2 = exact_log2(abi.PAGE_4K // abi.BLOCK_BYTES)
 
 
 class RingReader(wiring.Component):
@@ -140,7 +138,7 @@ class RingReader(wiring.Component):
             with m.State("CHOOSE"):
                 # waits for space for the whole request
                 m.d.comb += [
-                    to_page.eq(to_overflow(REQUEST_LINES_MAX, line[:PAGE_LINES_LOG2])),
+                    to_page.eq(to_overflow(REQUEST_LINES_MAX, line[:exact_log2(abi.PAGE_LINES)])),
                     lines.eq(steps_of_least(REQUEST_LINES_MAX, to_prod, to_end, to_page)), count.eq(height(lines)),
                     room.eq(~(lines & Cat(above(places.used, slots - k - 1) for k in range(len(lines)))).any()),
                 ]

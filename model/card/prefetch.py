@@ -6,16 +6,13 @@ The steps and their lengths are those of ``hdl/adamap/prefetch.py``; a step is a
 from collections import deque
 
 from weft.hdl import abi
+from weft.hdl.params import NODE_READS_MAX, REQUEST_LINES_MAX, TURN_OUT_PATIENCE
 
 from ..functional.node import damage
 from ..functional.node_list import BrokenList
 from .pcie import LINE_ADAMAP, Read
 from .timing import CYCLE_NS
 
-READS_MAX = 16      # under way or kept; see hdl/adamap/fetches.py
-READ_LINES = 4      # of one read
-PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
-PATIENCE = 128      # beside 4 for each entry, see hdl/adamap/prefetch.py
 LOOK = 4 * CYCLE_NS         # from the choice of a list to what comes of it
 PASS = LOOK + CYCLE_NS      # of a look that nothing comes of
 OWN = -CYCLE_NS             # a reason of the prefetcher's own is there so much sooner than one of the matcher's
@@ -53,7 +50,7 @@ class Prefetcher:
         self._work, self._in = deque(), set()       # (life, when it may be looked at); which lists are in
         self._came = deque()        # (life, read, when it is seen), in that order
         self._full = []             # lists that wait for a read to end
-        self._reads = [None] * min(READS_MAX, card.params.cache_entries)
+        self._reads = [None] * min(NODE_READS_MAX, card.params.cache_entries)
         self._free_at = 0.0         # when it is done with what it does
         self._next = None           # when it chooses next
         self.entries = [None] * card.params.cache_entries      # of the cache: (life, node) or None
@@ -130,7 +127,7 @@ class Prefetcher:
         count = 1
         if nodes.adjacent:
             spare = max(1, self._free(now - COUNTED) - self._reserve)
-            count = min(READ_LINES, depth - cached, ahead, spare, PAGE_LINES - nodes.line % PAGE_LINES)
+            count = min(REQUEST_LINES_MAX, depth - cached, ahead, spare, abi.PAGE_LINES - nodes.line % abi.PAGE_LINES)
         self._free_at = max(self._free_at, now + 2 * CYCLE_NS)
         self._issue(life, count)
 
@@ -265,7 +262,7 @@ class Prefetcher:
     def _turn_out(self, life):
         """The cache is full and headers wait, or a list has no node: another one gives its last node back, or its head
         goes."""
-        patience, urgent = 4 * len(self.entries) + PATIENCE, bool(life.matcher.waiting)
+        patience, urgent = 4 * len(self.entries) + TURN_OUT_PATIENCE, bool(life.matcher.waiting)
         self._let_go()
         spare = self._spare() if self._misses < SPARE_LOOKS else None
         if not urgent and (life.matcher.nodes or spare is None):

@@ -3,6 +3,7 @@
 from collections import deque
 
 from weft.hdl import abi
+from weft.hdl.params import REQUEST_LINES_MAX
 
 from ..functional.rings import CardRings
 from .pcie import Read
@@ -10,13 +11,11 @@ from .timing import CYCLE_NS
 from .write_engine import NEVER, RINGS
 
 Ring = abi.Ring
-REQUEST_LINES_MAX = 4
 _CONS = {f"{ring.name.lower()}_cons": ring for ring in abi.CARD_TO_HOST}
 _LOG2 = {f"{ring.name.lower()}_log2": ring for ring in abi.HOST_TO_CARD}
 _CLIENT = {ring: RINGS + at for at, ring in enumerate(abi.CARD_TO_HOST)}      # of the write engine
 _LINE_CLIENT = {ring: at for at, ring in enumerate(abi.HOST_TO_CARD)}
 STANDING = 2        # descriptors between their places and who takes them, see hdl/ring/places.py and reader.py
-PAGE_LINES = abi.PAGE_4K // abi.BLOCK_BYTES
 
 
 class TimedRings(CardRings):
@@ -58,7 +57,8 @@ class TimedRings(CardRings):
         while self.enabled(ring) and (left := (self.prod[ring] - self._asked[ring]) % self._wrap(ring)):
             at = self._asked[ring]
             address = self._address(ring, at)
-            count = min(REQUEST_LINES_MAX, left, size - at % size, PAGE_LINES - address // abi.BLOCK_BYTES % PAGE_LINES)
+            to_page = abi.PAGE_LINES - address // abi.BLOCK_BYTES % abi.PAGE_LINES
+            count = min(REQUEST_LINES_MAX, left, size - at % size, to_page)
             if self._held[ring] + count > slots:
                 return
             self._asked[ring] = (at + count) % self._wrap(ring)

@@ -4,11 +4,10 @@ import random
 
 import cocotb
 import pytest
-from cocotb.clock import Clock
-from cocotb.triggers import ClockCycles, RisingEdge, Timer
+from cocotb.triggers import ClockCycles, RisingEdge
 
 from weft.hdl.board.mac_side import EVENTS, LEVELS, MacSide
-from weft.tb.flow.clock import ports
+from weft.tb.flow.clock import phase_ps, start_clocks
 from weft.tb.flow.simulate import bench_seed, simulate
 
 CARD_PS, MAC_PS = 4000, 3104
@@ -18,18 +17,9 @@ ALIGNED = 1 << LEVELS.index("rx_aligned")
 
 async def start(dut):
     """Two unrelated clocks, both resets, and a link."""
-    for name, (way, _) in ports().items():
-        if way == "input":
-            getattr(dut, name).value = 0
-    dut.rst.value = dut.mac_rst.value = 1
-    # A first edge before the inputs have a value would leave the toggles, which have no reset, unknown for ever.
-    await Timer(CARD_PS, "ps")
-    cocotb.start_soon(Clock(dut.clk, CARD_PS, unit="ps").start())
-    # Odd, and both periods are even: no two edges coincide, so what is driven after one is there at the next.
-    await Timer(random.Random(bench_seed()).randrange(1, MAC_PS, 2), "ps")
-    cocotb.start_soon(Clock(dut.mac_clk, MAC_PS, unit="ps").start())
-    await ClockCycles(dut.clk, 20)
-    dut.rst.value = dut.mac_rst.value = 0
+    rng = random.Random(bench_seed())
+    await start_clocks(dut, {"clk": (CARD_PS, phase_ps(rng, CARD_PS, odd=False)),
+                             "mac_clk": (MAC_PS, phase_ps(rng, MAC_PS, odd=True))}, ("rst", "mac_rst"))
     dut.levels.value = ALIGNED
     await ClockCycles(dut.clk, 20)
 

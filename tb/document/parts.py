@@ -11,8 +11,10 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from weft.hdl.adamap.arrival import Arrival
 from weft.hdl.adamap.builder import NodeBuilder
 from weft.hdl.adamap.prefetch import Prefetch
+from weft.hdl.adamap.turn_out import TurnOut
 from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.command.qp_commands import QpCommands
 from weft.hdl.params import preset
@@ -30,7 +32,8 @@ def _machine(block):
 
 PARTS = {
     "card": rooms.card, "adamap": rooms.adamap, "second-level": rooms.second_level,
-    "states-prefetch": partial(_machine, Prefetch), "states-ring-reader": partial(_machine, RingReader),
+    "states-prefetch": partial(_machine, Prefetch), "states-arrival": partial(_machine, Arrival),
+    "states-turn-out": partial(_machine, TurnOut), "states-ring-reader": partial(_machine, RingReader),
     "states-command": partial(_machine, CommandProcessor), "states-qp-commands": partial(_machine, QpCommands),
     "states-builder": partial(_machine, NodeBuilder), "states-qp": qp_states.diagram,
     "holes": sizing.holes_table, "prefetch": sizing.prefetch_table, "pool": sizing.pool_table, "psn": sizing.psn_table,

@@ -25,13 +25,21 @@ def _quiet_inputs(dut, known):
             getattr(dut, name).value = 0
 
 
+def phase_ps(rng, period_ps, *, odd):
+    """A phase at random. No edges coincide of two clocks with even periods of which one has an odd phase and one an
+    even one: so what a bench drives after an edge of the one is there at the next edge of the other."""
+    return 2 * rng.randrange(1, period_ps // 2) + odd
+
+
 async def start_clocks(dut, clocks, resets, reset_cycles=40):
     """:func:`start_clock` for clocks that know nothing of each other.
+
+    The inputs have a value before the first edge: toggles without a reset would be unknown for ever.
 
     Parameters
     ----------
     clocks : dict
-        ``{port: (period, phase)}``, both in picoseconds; periods are even.
+        ``{port: (period, phase)}``, both in picoseconds; periods are even, phases as :func:`phase_ps` gives them.
     resets : tuple of str
         Ports that are high for so many cycles of the slowest clock.
     """

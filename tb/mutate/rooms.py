@@ -41,8 +41,8 @@ def _tests(folder, *names):
 
 TARGETS = (
     Target("adamap", "adamap",
-           _in("adamap", "adamap", "ahead", "control", "cum", "doorbell_check", "hold", "landing", "misses", "prefetch",
-               "read_reach", "second_level"),
+           _in("adamap", "adamap", "ahead", "arrival", "control", "cum", "doorbell_check", "hold", "landing",
+               "list_break", "list_row", "misses", "prefetch", "read_reach", "second_level", "turn_out"),
            _tests("blocks/adamap", f"test_second_life.py::test_a_life_leaves_nothing_behind[{SIM}]",
                   f"test_lists.py::test_lists_of_a_known_shape_are_matched[{SIM}]",
                   f"test_broken.py::test_broken_list_stops_its_qp[{SIM}]",
@@ -53,8 +53,8 @@ TARGETS = (
     Target("adamap", "fetches", _in("adamap", "fetches"),
            _tests("blocks/adamap", f"test_fetching.py::test_nodes_of_many_lists_are_read[{SIM}]")),
     Target("adamap", "matcher",
-           _in("adamap", "among", "fate", "is_open", "mark_lane", "match_entry", "matcher", "older", "one_of",
-               "passing", "retire", "unmatched", "wait_queue"),
+           _in("adamap", "among", "chooser", "fate", "is_open", "mark_lane", "match_entry", "matcher", "newest",
+               "older", "one_of", "passing", "retire", "unmatched", "wait_queue"),
            _tests("blocks/adamap", f"test_matcher_limits.py::test_matcher_at_its_limits[{SIM}]",
                   f"test_unmatched.py::test_headers_without_a_place[{SIM}]",
                   f"test_matcher.py::test_headers_and_nodes_agree_with_the_model[{SIM}]")),

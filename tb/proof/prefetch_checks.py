@@ -117,7 +117,7 @@ def rests(spec, m, w):
         m.d.sync += calm.eq(calm + (calm != 3))
     with m.Else():
         m.d.sync += calm.eq(0)
-    waits = spec.inside("dut.fsm_state", 5) == 0
+    waits = spec.inside("dut.fsm_state", 4) == 0
     coming = Cat(spec.inside(f"dut.work.{name}_q", 1) for name in ("valid", "scanning", "missed")).any()
     twice = Cat(sum(of) > 1 for of in queued).any()
     resting = (waits & spec.inside("dut.fetches.quiet", 1) & (stage == IDLE) & ~flushing & (calm == 3) & ~table.took

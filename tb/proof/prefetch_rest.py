@@ -6,8 +6,8 @@ from weft.hdl import abi
 from weft.hdl.adamap.block import dead, stray
 from weft.hdl.adamap.cached import cached_record, cached_tag
 from weft.hdl.adamap.fetches import LINES, fetch_layout
-from weft.hdl.adamap.prefetch import PATIENCE
 from weft.hdl.layouts import NODE
+from weft.hdl.params import TURN_OUT_PATIENCE
 from weft.tb.proof.prefetch_checks import PLACES
 from weft.tb.proof.prefetch_world import (
     COUNT_BITS,
@@ -67,7 +67,7 @@ def start_at_rest(spec, m, w):
     dut, params, lives, copies, errors = w.dut, w.params, w.lives, w.copies, w.errors
     entries = range(spec.entries)
     spec.start_anywhere(
-        "dut.victim", "dut.misses.count", "dut.wake_stb", "dut.waked", "dut.work.entered",
+        "dut.turn_out.victim", "dut.turn_out.misses.count", "dut.wake_stb", "dut.waked", "dut.work.entered",
         "dut.work.left", *[f"dut.work.queue.queue.{name}" for name in ("storage", "level", "produce", "consume")],
         *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "landing", "pointers")],
         *[f"dut.fetches.{name}{k}" for name in ("fetch", "errors") for k in entries],
@@ -77,7 +77,7 @@ def start_at_rest(spec, m, w):
         *[f"cache.tag{k}" for k in entries],
         *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "beyond", "owner") for k in entries],
         "cut", *[f"life{q}" for q in range(QPS)])
-    misses = spec.inside("dut.misses.count", 8)
+    misses = spec.inside("dut.turn_out.misses.count", 8)
     free_count = spec.inside("cache.fill__free_count", range(spec.entries + 1))
     tags = [spec.inside(f"cache.tag{k}", cached_tag(params)) for k in entries]
     valid, first, goes_on, reserved = (spec.inside(f"cache.standing.{name}", spec.entries)
@@ -87,9 +87,9 @@ def start_at_rest(spec, m, w):
     links, backs = ([spec.inside(f"cache.{name}[{k}]", entries) for k in entries] for name in ("nexts", "befores"))
     entered, left = ([spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(QPS)] for name in ("entered", "left"))
     produce = spec.inside("dut.work.queue.queue.produce", range(PLACES))
-    searching = [misses <= 4 * spec.entries + PATIENCE,
+    searching = [misses <= 4 * spec.entries + TURN_OUT_PATIENCE,
                  free_count == sum(~valid & ~reserved),
-                 spec.inside("dut.reason", 8) == 0, ~spec.inside("dut.dying", 1),
+                 ~spec.inside("dut.dying", 1),
                  produce == (w.consume + w.level)[:len(produce)], w.level <= PLACES,
                  *((e == f) | Cat(of).any() for e, f, of in zip(entered, left, w.queued, strict=True))]
     spec.assume_first(~Cat(sum(of) > 1 for of in w.queued).any())

@@ -11,6 +11,7 @@ from amaranth.lib import data
 from weft.hdl import abi
 from weft.hdl.adamap.block import dead, in_extent, line_of, split, stray
 from weft.hdl.adamap.control import ControlKind
+from weft.hdl.adamap.list_row import list_view
 from weft.hdl.layouts import NODE
 
 QPS = 2
@@ -157,7 +158,7 @@ def host(spec, m, w):
                  word.check.eq(spec.free(1, "damage"))]
     issue = dut.o_line.valid & dut.o_line.ready
     caller, at = dut.row_index, dut.o_line.p.line
-    there = lies(params, dut, spec.inside("dut.block", params.block_bits), at, dut.o_line.p.count)
+    there = lies(params, dut, spec.inside("dut.row.o", list_view(params)).block, at, dut.o_line.p.count)
     fill = w.cache.fill
     with m.If(line.valid & ~line.p.error & (word.next_line == 0) & (~line.p.last | beyond[answer])):
         m.d.sync += cut.bit_select(Array(owner)[answer], 1).eq(1)

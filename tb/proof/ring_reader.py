@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 from amaranth.hdl import Array, Cat, Const, Mux, Signal
 
-from weft.hdl.layouts import BEAT_BITS, REQUEST_LINES_MAX, LineData, PushedDescriptor
-from weft.hdl.params import preset
+from weft.hdl.layouts import BEAT_BITS, LineData, PushedDescriptor
+from weft.hdl.params import REQUEST_LINES_MAX, preset
 from weft.hdl.ring.places import CHECK_BITS, Held, Places
 from weft.hdl.ring.pushed import Pushed
 from weft.hdl.ring.reader import RingReader

@@ -9,7 +9,7 @@ import cocotb
 from cocotb.triggers import ClockCycles, Timer
 
 from weft.hdl.mac.reset_release import HOLD_LOG2
-from weft.tb.flow.clock import ports, start_clock, start_clocks
+from weft.tb.flow.clock import phase_ps, ports, start_clock, start_clocks
 from weft.tb.flow.ticker import Ticker
 from weft.tb.world.bus import Bus
 from weft.tb.world.card_device import CardDevice
@@ -143,7 +143,7 @@ class TwoCards:
         rng, clocks = random.Random(f"{self.seed}/clocks"), {}
         for periods, port in ((CARD_PS, "clk"), (MAC_PS, "mac_clk")):
             for side, period in zip(SIDES, rng.sample(periods, len(SIDES)), strict=True):
-                clocks[f"{side}_{port}"] = period, rng.randrange(1, period)
+                clocks[f"{side}_{port}"] = period, phase_ps(rng, period, odd=port == "mac_clk")
         cocotb.log.debug("periods and phases in ps: %s", clocks)
         await start_clocks(self.dut, clocks, ("rst", *(f"{side}_mac_rst" for side in SIDES)))
         for side in SIDES:

@@ -9,11 +9,12 @@ were turned out, or found no place for a read, are looked at again. What a read 
 again if another one was linked behind it meanwhile. ``depth`` 0 keeps nothing: every match reads its node.
 """
 
+from weft.hdl.params import NODE_READS_MAX
+
 from ...machine_code import compiled, inlined
 from ..path.queue import FETCHES, LOOKS, length, pop, push
 from ..path.queue import front as oldest
 
-READS_MAX = 16      # in flight or kept; see hdl/adamap/fetches.py
 LOOKS_A_SLOT = 4    # one takes 5 cycles, the slot of a 1-KiB packet at 100 Gb/s 21
 QP = [("list_head", "i4"), ("list_tail", "i4"), ("list_nodes", "i4"), ("cached", "i4"), ("fetching", "i4"),
       ("kept", "i4"), ("outrun", "i4"), ("looks", "i4"), ("wait_head", "i4"), ("wait_tail", "i4"), ("blocks", "i4"),
@@ -83,12 +84,12 @@ def _turn_out(w, qp, first):
 def _place(w, needed):
     """Whether there is a place for a read; where it is ``needed``, that of what is kept."""
     s = w.s
-    if s.reads_held == min(READS_MAX, s.cache_entries) and needed and s.reads_kept > 0:
+    if s.reads_held == min(NODE_READS_MAX, s.cache_entries) and needed and s.reads_kept > 0:
         at = 0
         while w.qp[at].kept == 0:
             at += 1
         _finish(w, w.qp[at])
-    return s.reads_held < min(READS_MAX, s.cache_entries)
+    return s.reads_held < min(NODE_READS_MAX, s.cache_entries)
 
 
 @compiled
@@ -156,7 +157,7 @@ def prefetch(w, qp):
 def look_again(w):
     """Look at the lists that were turned out or found no place for a read."""
     s = w.s
-    if s.reads_held < min(READS_MAX, s.cache_entries) or s.reads_kept > 0:
+    if s.reads_held < min(NODE_READS_MAX, s.cache_entries) or s.reads_kept > 0:
         for _ in range(min(LOOKS_A_SLOT, length(w, LOOKS))):
             qp = w.entry[oldest(w, LOOKS)].qp
             pop(w, LOOKS)

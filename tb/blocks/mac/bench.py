@@ -7,8 +7,7 @@ import cocotb
 from amaranth.hdl import DomainRenamer, Module, ResetInserter
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from cocotb.clock import Clock
-from cocotb.triggers import ClockCycles, RisingEdge, Timer
+from cocotb.triggers import ClockCycles, RisingEdge
 
 from weft.hdl.axis import axis_signature
 from weft.hdl.layouts import BEAT_BITS, BEAT_BYTES, Beat, PauseFrame
@@ -18,7 +17,7 @@ from weft.hdl.mac.pause_gate import PauseGate
 from weft.hdl.mac.rx_crossing import RxCrossing
 from weft.hdl.transmit.send_crossing import SendCrossing
 from weft.tb.blocks.mac.line import LineSink, LineSource, beats_of
-from weft.tb.flow.clock import ports
+from weft.tb.flow.clock import phase_ps, start_clocks
 from weft.tb.flow.payload import pack, unpack
 
 CARD_PS, MAC_PS = 4000, 3103       # 250 MHz and 322.27 MHz
@@ -155,24 +154,14 @@ class Bench:
 
     async def start(self):
         dut = self.dut
-        for name, (way, _) in ports().items():
-            if way == "input":
-                getattr(dut, name).value = 0
-        dut.rst.value, dut.mac_rst.value = 1, 1
-        # A first edge before the inputs have a value would leave the toggles, which have no reset, unknown for ever.
-        await Timer(CARD_PS, "ps")
-        cocotb.start_soon(Clock(dut.clk, CARD_PS, unit="ps").start())
-        # Odd, and both periods are even: no two edges coincide, so what is driven after one is there at the next.
-        await Timer(self.rng.randrange(1, MAC_PS, 2), "ps")
-        cocotb.start_soon(Clock(dut.mac_clk, self.mac_ps + self.mac_ps % 2, unit="ps").start())
+        await start_clocks(dut, {
+            "clk": (CARD_PS, phase_ps(self.rng, CARD_PS, odd=False)),
+            "mac_clk": (self.mac_ps + self.mac_ps % 2, phase_ps(self.rng, MAC_PS, odd=True)),
+        }, ("rst", "mac_rst"), RESET_CYCLES)
         self.card = CardSide(dut, self.rng)
         period = self.mac_ps / 1000
         self.sink = LineSink(dut, "m_axis", dut.mac_clk, period, pause=self._pause, rng=self.rng)
         self.source = LineSource(dut, "s_axis", dut.mac_clk, period)
-        await ClockCycles(dut.mac_clk, RESET_CYCLES)
-        dut.mac_rst.value = 0
-        await ClockCycles(dut.clk, 3)
-        dut.rst.value = 0
         dut.up.value = 1
         await ClockCycles(dut.clk, 64)
         for name, clk in STROBES.items():

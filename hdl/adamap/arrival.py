@@ -1,0 +1,127 @@
+"""The blocks that a read brought enter the head cache, one after the other."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from .. import abi
+from ..layouts import NODE
+from ..params import CardParams
+from .cached import index_width
+from .fetches import LINES, fetch_layout
+from .landing import Landing
+from .list_row import list_view
+from .node_check import NodeCheck
+
+
+class Arrival(wiring.Component):
+    """Goes through the blocks of a read: each is checked, and lands in the cache if it is where its list goes on.
+
+    Four cycles per block, the first one in the third cycle after ``start``; more while cache or table take none. At the
+    first block that is not the list's next one, that breaks it, that is to be read again, or that finds no entry and is
+    not the read's first, the rest is given up. A first one that finds no entry ends it at once: it is ``homeless``.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    start : In(1)
+        The read that :class:`~weft.hdl.adamap.fetches.Fetches` shows from the next cycle on has come.
+    qpn, list : In
+        Its list, from the second cycle after ``start`` on; it goes on with ``found`` when a node lands.
+    posted : In(1)
+        More nodes were linked since its row was read.
+    fetch, node, pointed, error, part
+        As ``Fetches`` has them.
+    may_take, free_index : In
+        An entry that the list may have.
+    reserve_en, release_en, entry : Out
+        It is taken, and given back.
+    follows : In(1)
+        The RSN of ``node`` is the next one of the list.
+    fill_ready, step_ready : In(1)
+        Cache and table of the nodes ahead take a node.
+    offers, lands, found : Out
+        They are asked to; they do; the list goes on with block ``found``.
+    homeless : Out(1)
+        No entry for the first block, which goes to be kept.
+    finished : Out(1)
+        The read is done with. Then ``dead`` says that its list is no longer, and ``reason`` why it breaks, or 0.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        index, block = index_width(params), params.block_bits
+        super().__init__({
+            "start": In(1), "qpn": In(params.qpn_width), "list": In(list_view(params)), "posted": In(1),
+            "fetch": In(fetch_layout(params)), "node": In(NODE), "pointed": In(block), "error": In(1),
+            "part": Out(range(LINES)),
+            "may_take": In(1), "free_index": In(index), "reserve_en": Out(1), "release_en": Out(1), "entry": Out(index),
+            "follows": In(1), "fill_ready": In(1), "step_ready": In(1),
+            "offers": Out(1), "lands": Out(1), "found": Out(block),
+            "homeless": Out(1), "finished": Out(1), "dead": Out(1), "reason": Out(8),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        fetch, node, part, of = self.fetch, self.node, self.part, self.list
+        other = Signal()                    # the list does not go on with the block; a cycle late
+        taken = Signal()                    # there is an entry for it
+        given_up = Signal()                 # what is left of the read is not wanted
+        final = Signal()                    # the block is the read's last one
+        ends, more = Signal(), Signal()     # there is none behind the node; there is by now
+        # What arrived is looked at a cycle before it is taken.
+        m.d.comb += self.dead.eq(~of.live | (of.generation != fetch.generation))
+        m.d.sync += [
+            other.eq(self.dead | (of.block != (fetch.block + part)[:self.params.block_bits])),
+            final.eq(part + 1 == fetch.lines), more.eq((of.ahead != part + 1) | self.posted),
+            self.found.eq(self.pointed), ends.eq(node.next_line == 0),
+        ]
+        m.submodules.check = check = NodeCheck()
+        m.submodules.landing = landing = Landing()
+        m.d.comb += [
+            check.node.eq(node), check.qpn.eq(self.qpn), check.generation.eq(fetch.generation),
+            check.follows.eq(self.follows),
+            landing.other.eq(other | given_up), landing.bad.eq(self.error | check.bad), landing.ends.eq(ends),
+            landing.more.eq(more), landing.taken.eq(taken), landing.fill_ready.eq(self.fill_ready),
+            landing.step_ready.eq(self.step_ready), self.offers.eq(landing.offers), self.lands.eq(landing.lands),
+            self.release_en.eq(landing.releases),
+        ]
+        with m.FSM():
+            with m.State("IDLE"):  # waits for a read
+                with m.If(self.start):
+                    m.d.sync += [part.eq(0), given_up.eq(0), self.reason.eq(0)]
+                    m.next = "SETTLE"
+            with m.State("SETTLE"):  # lets the block come out
+                m.next = "CHECK"
+            with m.State("CHECK"):  # takes an entry for it
+                m.d.comb += self.reserve_en.eq(self.may_take)
+                m.d.sync += [taken.eq(self.may_take), self.entry.eq(self.free_index)]
+                m.next = "LAND"
+            with m.State("LAND"):  # lands it, or gives up the rest
+                m.d.comb += landing.here.eq(1)
+                m.d.sync += given_up.eq(1)
+                m.next = "NEXT"
+                with m.If(final):
+                    m.next = "FINISHED"
+                with m.If(landing.breaks):
+                    m.d.sync += self.reason.eq(Mux(self.error, abi.Reason.DMA_ERROR.value, abi.Reason.BAD_NODE.value))
+                with m.Elif(landing.grew):      # if it was the last one when it was read, its pointer has changed since
+                    with m.If(~final | ~fetch.all):
+                        m.d.sync += self.reason.eq(abi.Reason.BAD_POINTER.value)
+                with m.Elif(~landing.other & taken):
+                    m.d.sync += given_up.eq(0)
+                    with m.If(~landing.lands):
+                        m.next = "LAND"
+                with m.Elif(~landing.other & (part == 0)):      # a further one is read again when there is space
+                    m.d.comb += self.homeless.eq(1)
+                    m.next = "IDLE"
+            with m.State("NEXT"):  # goes to the next block that came
+                m.d.sync += part.eq(part + 1)
+                m.next = "SETTLE"
+            with m.State("FINISHED"):  # tells that the read is done with
+                m.d.comb += self.finished.eq(1)
+                m.next = "IDLE"
+        return m
