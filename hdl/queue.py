@@ -20,6 +20,9 @@ class Queue(wiring.Component):
         Of an item in bits; of the queue in items, with ``block`` at least 2.
     block : bool
         For block memory, which answers a cycle late: the last item read is in its output register.
+    standing : bool
+        The next item stands in registers, not in distributed memory: what is decided by it begins a read earlier. The
+        cycles are the same. Not with ``block``.
 
     Members
     -------
@@ -29,8 +32,8 @@ class Queue(wiring.Component):
         Items held.
     """
 
-    def __init__(self, width, depth, block=False):
-        self.width, self.depth, self.block = width, depth, block
+    def __init__(self, width, depth, block=False, standing=False):
+        self.width, self.depth, self.block, self.standing = width, depth, block, standing
         super().__init__({
             "w_data": In(width), "w_en": In(1), "w_rdy": Out(1),
             "r_data": Out(width), "r_en": In(1), "r_rdy": Out(1),
@@ -43,23 +46,30 @@ class Queue(wiring.Component):
         whole = not places & (places - 1)       # a power of two
         m.submodules.storage = storage = Memory(shape=self.width, depth=places, init=[])
         write, read = storage.write_port(), storage.read_port(domain="sync" if self.block else "comb")
-        produce, consume = (Signal(range(places), name=name) for name in ("produce", "consume"))
+        produce = Signal(range(places))
+        consume = Signal(range(places), init=(1 % places) * self.standing)
         stored = Signal(range(places + 1), name="inner_level") if self.block else self.level
-        put, take, some = Signal(), Signal(), Signal()
+        put, take, some, last = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             # Of a power of two the top bit says whether all are taken, without a comparison.
             self.w_rdy.eq(~stored[-1] if whole else stored != places),
             some.eq(stored != 0),
             put.eq(self.w_en & self.w_rdy),
             write.addr.eq(produce), write.data.eq(self.w_data), write.en.eq(put),
-            read.addr.eq(consume), self.r_data.eq(read.data),
+            read.addr.eq(consume),
         ]
         if self.block:
-            m.d.comb += [take.eq(some & (~self.r_rdy | self.r_en)), read.en.eq(take),
+            m.d.comb += [take.eq(some & (~self.r_rdy | self.r_en)), read.en.eq(take), self.r_data.eq(read.data),
                          self.level.eq(stored + self.r_rdy)]
             m.d.sync += self.r_rdy.eq(take | (self.r_rdy & ~self.r_en))
+        elif self.standing:
+            # `consume` is a place ahead. What comes when nothing is left behind the item that goes is the next one.
+            m.d.comb += [take.eq(self.r_rdy & self.r_en), last.eq(stored[1:] == 0)]
+            m.d.sync += self.r_rdy.eq(put | (self.r_rdy & ~(take & last)))
+            with m.If(~self.r_rdy | take):
+                m.d.sync += self.r_data.eq(Mux(last, self.w_data, read.data))
         else:
-            m.d.comb += [take.eq(some & self.r_en), self.r_rdy.eq(some)]
+            m.d.comb += [take.eq(some & self.r_en), self.r_rdy.eq(some), self.r_data.eq(read.data)]
         for pointer, moves in ((produce, put), (consume, take)):
             with m.If(moves):
                 m.d.sync += pointer.eq(pointer + 1 if whole else Mux(pointer == places - 1, 0, pointer + 1))

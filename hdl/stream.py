@@ -36,6 +36,8 @@ class Fifo(wiring.Component):
         Payload.
     depth : int
         Items it holds, at least 1; any number.
+    standing : bool
+        ``o`` comes from registers, cycle by cycle the same: up to ``LUT_RAM_DEPTH`` items, more do anyway.
 
     Members
     -------
@@ -46,10 +48,10 @@ class Fifo(wiring.Component):
         ``depth - level``.
     """
 
-    def __init__(self, shape, depth):
+    def __init__(self, shape, depth, *, standing=False):
         if depth < 1:
             raise ValueError(f"a queue of depth {depth} holds nothing; choose 1 or more")
-        self.shape, self.depth = shape, depth
+        self.shape, self.depth, self.standing = shape, depth, standing
         super().__init__({
             "i": In(stream.Signature(shape)),
             "o": Out(stream.Signature(shape)),
@@ -59,7 +61,8 @@ class Fifo(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.queue = queue = Queue(Shape.cast(self.shape).width, self.depth, self.depth > LUT_RAM_DEPTH)
+        block = self.depth > LUT_RAM_DEPTH
+        m.submodules.queue = queue = Queue(Shape.cast(self.shape).width, self.depth, block, self.standing and not block)
         m.d.comb += [
             queue.w_data.eq(self.i.payload),
             queue.w_en.eq(self.i.valid),

@@ -89,9 +89,10 @@ class Places(wiring.Component):
         comes, leaves = held.write_port(), held.read_port()
         good_write, good_read = good.write_port(), good.read_port(domain="comb")
         missing_write, missing_read = missing.write_port(), missing.read_port(domain="comb")
-        came_write, came_read = came.write_port(), came.read_port(domain="comb")
+        came_write = came.write_port()
+        came_here, came_after = came.read_port(domain="comb"), came.read_port(domain="comb")
         left_write = left.write_port()
-        left_there, left_here = left.read_port(domain="comb"), left.read_port(domain="comb")
+        left_there, left_after = left.read_port(domain="comb"), left.read_port(domain="comb")
 
         # A line comes.
         valid = Signal()
@@ -115,19 +116,21 @@ class Places(wiring.Component):
         with m.If(~self.i_line.valid):
             m.d.sync += [line.eq(0), line.data.eq(self.put_data), tag.place.eq(self.next)]
 
-        # One leaves. `absent`: places behind the last one that left for which nothing will come.
+        # One leaves. `absent`: places behind the last one that left for which nothing will come. Whether something
+        # came for the place behind this one is read a cycle before it may leave.
         at = Signal(range(places))
+        after = Signal(range(places), init=1)
         absent = Signal(MISSING_BITS)
-        there, leave = Signal(), Signal()
+        there = Signal()
+        behind, leave = Signal(), Signal()
         m.submodules.outlet = out = Outlet()
         m.d.comb += [
-            came_read.addr.eq(at), left_here.addr.eq(at), missing_read.addr.eq(at), leaves.addr.eq(at),
-            good_read.addr.eq(at),
-            there.eq((came_read.data != left_here.data) | (absent != 0)),
-            out.some.eq(there), out.clear.eq(self.clear), out.ready.eq(self.o.ready), self.o.valid.eq(out.valid),
-            leave.eq(out.moves),
-            leaves.en.eq(leave),
-            left_write.addr.eq(at), left_write.data.eq(came_read.data), left_write.en.eq(leave | self.clear),
+            missing_read.addr.eq(at), leaves.addr.eq(at), good_read.addr.eq(at),
+            came_here.addr.eq(at), came_after.addr.eq(after), left_after.addr.eq(after),
+            behind.eq((came_after.data != left_after.data) | (valid & (place == after))),
+            out.some.eq(there | (absent != 0)), out.clear.eq(self.clear), out.ready.eq(self.o.ready),
+            self.o.valid.eq(out.valid), leave.eq(out.moves), leaves.en.eq(leave),
+            left_write.addr.eq(at), left_write.data.eq(came_here.data), left_write.en.eq(leave | self.clear),
             self.o.p.data.eq(leaves.data),
         ]
         with m.If(leave):
@@ -135,8 +138,9 @@ class Places(wiring.Component):
                          absent.eq(Mux(absent != 0, absent - 1, missing_read.data))]
             with m.If(absent != 0):
                 m.d.sync += self.o.p.failed.eq(1)
+        m.d.sync += there.eq(there | (valid & (place == at)))
         with m.If(leave | self.clear):
-            m.d.sync += at.eq(at + 1)
+            m.d.sync += [at.eq(after), after.eq(after + 1), there.eq(behind)]
         m.d.sync += [
             self.next.eq(self.next + self.take + self.put), self.used.eq(self.used + self.take + self.put - leave),
         ]

@@ -107,12 +107,15 @@ def test_queue_keeps_order(sim, depth):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-@pytest.mark.parametrize(("depth", "block"), [(1, False), (5, False), (16, False), (2, True), (9, True), (74, True)])
-def test_our_queue_does_what_the_library_does(sim, depth, block):
+@pytest.mark.parametrize("kind", ["plain", "standing", "block"])
+@pytest.mark.parametrize("depth", [1, 2, 5, 16, 74])
+def test_our_queue_does_what_the_library_does(sim, kind, depth):
     """Cycle by cycle: what is offered, taken and held."""
     from weft.tb.flow.queue_twins import QueueTwins
-    simulate(QueueTwins(WIDTH, depth, block), name=f"queue_twins_{depth}_{block}", cases=__file__, sim=sim,
-             env={"WEFT_DEPTH": "1" if depth - block == 1 else str(depth), "WEFT_TWINS": "1"})
+    block = kind == "block"
+    depth += block
+    simulate(QueueTwins(WIDTH, depth, block, kind == "standing"), name=f"queue_twins_{depth}_{kind}", cases=__file__,
+             sim=sim, env={"WEFT_DEPTH": "1" if depth - block == 1 else str(depth), "WEFT_TWINS": "1"})
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)

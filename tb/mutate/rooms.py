@@ -147,6 +147,8 @@ TARGETS = (
            (f"tb/blocks/test_simple_nic.py::test_raw_frames_arrive[{SIM}]",)),
     Target("stream", "queue", ("hdl/stream.py", "hdl/queue.py"),
            (f"tb/flow/test_stream_parts.py::test_queue_keeps_order[5-{SIM}]",)),
+    Target("stream", "standing_queue", ("hdl/queue.py",),
+           (f"tb/flow/test_stream_parts.py::test_our_queue_does_what_the_library_does[16-standing-{SIM}]",)),
     Target("stream", "deep_queue", ("hdl/queue.py",),
            (f"tb/flow/test_stream_parts.py::test_queue_keeps_order[100-{SIM}]",)),
     Target("stream", "skid", ("hdl/stream.py",),

@@ -188,8 +188,8 @@ class RingReaderSpec(Spec):
             "held", "compared", "is_next", "is_newest", "has_room", "nothing_to_fetch"), 1)}
         p = SimpleNamespace(**{name: self.inside(f"dut.push.{name}", shape) for name, shape in pushed.items()})
         q = SimpleNamespace(**{name: self.inside(f"dut.places.{name}", shape) for name, shape in {
-            "valid": 1, "line": LineData, "at": 2, "absent": 2, "next": 2, "used": 3, "o__valid": 1,
-            "o__payload": Held}.items()})
+            "valid": 1, "line": LineData, "at": 2, "after": 2, "there": 1, "absent": 2, "next": 2, "used": 3,
+            "o__valid": 1, "o__payload": Held}.items()})
         held, good, came, left, missing = (
             Array(self.inside(f"dut.places.{name}[{k}]", shape) for k in range(size))
             for name, shape in (("held", BEAT_BITS), ("good", 3), ("came", 1), ("left", 1), ("missing", 2)))
@@ -229,7 +229,7 @@ class RingReaderSpec(Spec):
         place, its = Signal(2), Signal(2)      # of the line that arrives
         base = Signal(width, name="base")      # index of the first place in use
         m.d.comb += [place.eq(q.line.tag[:2] + q.line.index), its.eq(place - q.at), base.eq(d.deliver + q.o__valid)]
-        parts = [(q.absent == 0) & (
+        parts = [q.after == (q.at + 1)[:2], q.there == (came[q.at] != left[q.at]), (q.absent == 0) & (
                      d.in_flight == sum(live for live, *_ in w.requests) + (q.valid & q.line.last)),
                  ~q.valid | ((its < q.used) & self._right(q.line.data, base + its) & ~q.line.error
                              & (q.line.data[:CHECK_BITS] == q.line.data[-CHECK_BITS:])
@@ -262,7 +262,7 @@ class RingReaderSpec(Spec):
         """The ring runs, is empty, and has come to any index."""
         size, indices = 1 << self.log2, ("written", "fetched", "delivered", "retired")
         inner = {"dut.running": 1, "dut.ring.size": 16, "dut.ring.mask": 16, "dut.phase": 1, "dut.position": 15,
-                 "dut.places.next": 2, "dut.places.at": 2, "up": 3,
+                 "dut.places.next": 2, "dut.places.at": 2, "dut.places.after": 2, "up": 3,
                  **dict.fromkeys(("dut.prod_q", "dut.cons_q", "dut.fetch", "dut.deliver"), 16),
                  **dict.fromkeys(indices, self.log2 + 1)}
         also = (f"dut.{name}*" for name in ("running", "prod", "cons", "fetch"))   # the names that ports give them
@@ -272,7 +272,8 @@ class RingReaderSpec(Spec):
         m.d.comb += start.eq(chosen)
         self.assume_first(Cat(
             seen["dut.running"], seen["dut.ring.size"] == size, seen["dut.ring.mask"] == 2 * size - 1, up == UP,
-            seen["dut.places.next"] == seen["dut.places.at"], seen["dut.position"] == chosen[:self.log2],
+            seen["dut.places.next"] == seen["dut.places.at"],
+            seen["dut.places.after"] == (seen["dut.places.at"] + 1)[:2], seen["dut.position"] == chosen[:self.log2],
             seen["dut.phase"] == ~chosen[self.log2],
             *(seen[name] == chosen for name in (*indices, "dut.prod_q", "dut.cons_q", "dut.fetch", "dut.deliver")),
         ).all())
@@ -300,6 +301,9 @@ BROKEN = [
     Broken(RingReaderSpec, "a request asks for what has a place", ("tag.tail.eq(count - 1)", "tag.tail.eq(count)")),
     Broken(RingReaderSpec, "every entry asked for is on its way or in its place",
            ("came_write.data.eq(~left_there.data)", "came_write.data.eq(left_there.data)"), of=Places),
+    Broken(RingReaderSpec, "every entry asked for is on its way or in its place",
+           ("(came_after.data != left_after.data) | (valid & (place == after))", "came_after.data != left_after.data"),
+           of=Places),
     Broken(RingReaderSpec, "what was pushed is the next entry, or the newest",
            ("is_newest.eq(behind == mask)", "is_newest.eq(0)"), of=Pushed),
     Broken(RingReaderSpec, "places the next entry, when all before it are fetched",
