@@ -134,15 +134,18 @@ def _place(top, text, goal_mhz):
                 start = time.monotonic()
                 if not netlist.exists():
                     _map(top, text, where)
-                kept.write_text(json.dumps(_run_seed(where, seed) | {"seconds": round(time.monotonic() - start)}))
+                found = _run_seed(where, seed)
+                if found is None:       # tried again another time: perhaps it was only stopped
+                    continue
+                kept.write_text(json.dumps(found | {"seconds": round(time.monotonic() - start)}))
             results.append(json.loads(kept.read_text()))
             if results[-1]["mhz"] >= goal_mhz:
                 break
         netlist.unlink(missing_ok=True)
-    best = max(results, key=lambda result: result["mhz"])
-    if not best["mhz"]:
+    if not results:
         log = where / f"nextpnr-{SEEDS[-1]}.log"
         raise mapped.SynthesisFailed(f"{top} could not be placed and routed, see {log}:\n{_end(log)}")
+    best = max(results, key=lambda result: result["mhz"])
     return best | {"seconds": sum(result["seconds"] for result in results)}
 
 
@@ -158,7 +161,7 @@ def _map(top, text, where):
 
 
 def _run_seed(where, seed):
-    """What comes of a seed; ``mhz`` is 0 if it could not be routed."""
+    """What comes of a seed; None if it could not be routed, or not in time."""
     report = where / f"report-{seed}.json"
     report.unlink(missing_ok=True)
     with open(where / f"nextpnr-{seed}.log", "wb") as out:
@@ -167,7 +170,7 @@ def _run_seed(where, seed):
             "--freq", GOAL_MHZ, "--timing-allow-fail", "--lpf-allow-unconstrained", "--seed", seed],
             cwd=where, out=out, timeout_s=LIMIT_S)
     if status != 0:
-        return {"mhz": 0, "luts": 0, "routing": 0}
+        return None
     found = json.loads(report.read_text())
     return {"mhz": round(min(clock["achieved"] for clock in found["fmax"].values()), 1),
             "luts": found["utilization"]["TRELLIS_COMB"]["used"], "routing": round(_routing(found), 2)}

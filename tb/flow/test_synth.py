@@ -218,7 +218,7 @@ def test_a_harness_has_a_register_at_every_port():
 
 
 def test_blocks_are_placed_until_one_seed_is_fast_enough(tmp_path, monkeypatch):
-    """A counter and the parity of a sum; a seed that does not end is left out, a result is kept."""
+    """A counter and the parity of a sum; a seed that is not routed is left out, a result is kept."""
     monkeypatch.setattr(place, "BUILD_ROOT", tmp_path)
     monkeypatch.setattr(place, "SEEDS", (1, 2))
     ports = "  input clk;\n  input [11:0] i;\n  output o;\n"
@@ -242,6 +242,14 @@ def test_blocks_are_placed_until_one_seed_is_fast_enough(tmp_path, monkeypatch):
     modules["same"] = modules["count"].replace("count", "same")
     place.place(modules, ["count", "same"])
     assert tried() == [1, 2, 2]
+    run_seed = place._run_seed
+    monkeypatch.setattr(place, "_run_seed", lambda where, seed: run_seed(where, seed) if seed == 2 else None)
+    modules["late"] = modules["count"].replace("count", "late")
+    assert place.place(modules, ["late"])["late"]["mhz"] > 0
+    assert tried() == [1, 1, 2, 2]
+    monkeypatch.undo()
+    monkeypatch.setattr(place, "BUILD_ROOT", tmp_path)
+    monkeypatch.setattr(place, "SEEDS", (1, 2))
     monkeypatch.setattr(place, "LIMIT_S", 0.01)
     assert place.place(modules, ["count", "long"]) == placed
     with pytest.raises(mapped.SynthesisFailed, match="wide could not be placed and routed, see .*nextpnr-2.log"):
