@@ -32,7 +32,7 @@ class Arrival(wiring.Component):
     qpn, list : In
         Its list, from the second cycle after ``start`` on; it goes on with ``found`` when a node lands.
     posted : In(1)
-        More nodes were linked since its row was read.
+        More nodes were linked since its row was read; a cycle late.
     fetch, node, pointed, error, part
         As ``Fetches`` has them.
     may_take, free_index : In
@@ -71,12 +71,12 @@ class Arrival(wiring.Component):
         taken = Signal()                    # there is an entry for it
         given_up = Signal()                 # what is left of the read is not wanted
         final = Signal()                    # the block is the read's last one
-        ends, more = Signal(), Signal()     # there is none behind the node; there is by now
+        ends, more = Signal(), Signal()     # there is none behind the node; there is, as the list's row says
         # What arrived is looked at a cycle before it is taken.
         m.d.comb += self.dead.eq(~of.live | (of.generation != fetch.generation))
         m.d.sync += [
             other.eq(self.dead | (of.block != (fetch.block + part)[:self.params.block_bits])),
-            final.eq(part + 1 == fetch.lines), more.eq((of.ahead != part + 1) | self.posted),
+            final.eq(part + 1 == fetch.lines), more.eq(of.ahead != part + 1),
             self.found.eq(self.pointed), ends.eq(node.next_line == 0),
         ]
         m.submodules.check = check = NodeCheck()
@@ -85,7 +85,7 @@ class Arrival(wiring.Component):
             check.node.eq(node), check.qpn.eq(self.qpn), check.generation.eq(fetch.generation),
             check.follows.eq(self.follows),
             landing.other.eq(other | given_up), landing.bad.eq(self.error | check.bad), landing.ends.eq(ends),
-            landing.more.eq(more), landing.taken.eq(taken), landing.fill_ready.eq(self.fill_ready),
+            landing.more.eq(more | self.posted), landing.taken.eq(taken), landing.fill_ready.eq(self.fill_ready),
             landing.step_ready.eq(self.step_ready), self.offers.eq(landing.offers), self.lands.eq(landing.lands),
             self.release_en.eq(landing.releases),
         ]

@@ -45,7 +45,7 @@ class ListRow(wiring.Component):
     on_lands, block : In
         A node landed: the list goes on with this block.
     posted : Out(1)
-        More nodes were linked since the row was read.
+        More nodes were linked since the row was read; a cycle late.
     """
 
     def __init__(self, params: CardParams):
@@ -65,15 +65,15 @@ class ListRow(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         row, o = self.ahead, self.o
-        coming, came = Signal(), Signal()
+        coming = Signal()
         m.d.comb += [
-            coming.eq(self.post_stb & (self.post_qpn == self.qpn)), self.posted.eq(came | coming),
+            coming.eq(self.post_stb & (self.post_qpn == self.qpn)),
             self.row_en.eq(self.soon), self.qp.en.eq(self.soon), self.row_index.eq(self.qpn),
             self.qp.index.eq(self.qpn),
         ]
         settling = Signal()
         m.d.sync += [settling.eq(self.start), self.soon.eq(settling), self.kept.eq(self.soon),
-                     came.eq(Mux(self.soon, coming, self.posted))]
+                     self.posted.eq(coming | (self.posted & ~self.soon))]
         with m.If(self.kept):
             # A multiplexer's select is not inverted on its way.
             m.d.sync += [part.eq(in_extent(self.params, [*reversed(values)], split(self.params, row.inverse)[0]))

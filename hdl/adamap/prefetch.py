@@ -144,7 +144,7 @@ class Prefetch(wiring.Component):
         self._connect_row(m, row, qpn)
         self._connect_reach(m, reach, row)
         self._connect_arrival(m, arrival, fetches, row, qpn, few)
-        self._connect_turn_out(m, turn_out, arrival, row, qpn, view.live & (~busy | fetches.kept), again)
+        self._connect_turn_out(m, turn_out, arrival, row, qpn, view.live & (~busy | fetches.kept))
         m.d.comb += [
             *[a.eq(b) for a, b in zip(fetches.extent_base, self.extent_base, strict=True)],
             *[a.eq(b) for a, b in zip(fetches.extent_lines, self.extent_lines, strict=True)],
@@ -266,18 +266,24 @@ class Prefetch(wiring.Component):
                 m.d.comb += [
                     step.valid.eq(turn_out.back), step.p.kind.eq(AheadKind.BACK), step.p.block.eq(cache.peek_block),
                     fetches.finish_en.eq(turn_out.release_en & fetches.kept),   # what was read behind it is forgotten
-                    again.valid.eq(turn_out.again),
                 ]
                 m.d.sync += slot.eq(fetches.kept_slot)
                 with m.If(turn_out.reads):
                     m.d.comb += row.start.eq(1)
                     m.d.sync += [qpn.eq(turn_out.whose), job.eq(Job.TURN_OUT)]
                     m.next = "ROW"
-                with m.If(turn_out.ends):
+                with m.If(turn_out.release_en):
+                    m.next = "READ_AGAIN"
+                with m.Elif(turn_out.ends):
                     m.d.sync += qpn.eq(turn_out.hungry)
                     m.next = "AGAIN"
                     with m.If(turn_out.given_up):
                         m.next = "IDLE"
+            with m.State("READ_AGAIN"):  # waits for a place in the work list, to keep what was taken back
+                m.d.comb += again.valid.eq(1)
+                with m.If(again.ready):
+                    m.d.sync += qpn.eq(turn_out.hungry)
+                    m.next = "AGAIN"
             with m.State("BREAK"):  # waits for the list to end, and for all who hear of it
                 m.d.comb += step.valid.eq(broken.end)
                 with m.If(broken.done):
@@ -325,7 +331,7 @@ class Prefetch(wiring.Component):
             cache.fill_block.eq(row.o.block),
         ]
 
-    def _connect_turn_out(self, m, turn_out, arrival, row, qpn, goes_on, again):
+    def _connect_turn_out(self, m, turn_out, arrival, row, qpn, goes_on):
         """Who finds an entry for what has none."""
         cache = self.cache
         m.d.comb += [
@@ -336,7 +342,7 @@ class Prefetch(wiring.Component):
             turn_out.peek_valid.eq(cache.peek_valid), turn_out.peek_touched.eq(cache.peek_touched),
             turn_out.peek_last.eq(cache.peek_last), turn_out.waiting.eq(self.waiting), turn_out.goes_on.eq(goes_on),
             self.exclusive.eq(turn_out.exclusive), turn_out.granted.eq(self.granted),
-            turn_out.back_ready.eq(self.step.ready), turn_out.again_ready.eq(again.ready),
+            turn_out.back_ready.eq(self.step.ready),
             cache.release_en.eq(turn_out.release_en | arrival.release_en),
             cache.release_index.eq(Mux(turn_out.exclusive, turn_out.peek_index, arrival.entry)),
         ]

@@ -48,11 +48,9 @@ class TurnOut(wiring.Component):
     back, back_ready : Out(1), In(1)
         The node at ``peek_index`` is taken back: it is ahead of the card again.
     release_en : Out(1)
-        It leaves the cache.
+        It leaves the cache. List ``qpn``, whose it was, shall be looked at again, to keep what was taken back.
     o_force : Out(stream.Signature(QpRef))
         The head of this list shall retire.
-    again, again_ready : Out(1), In(1)
-        List ``whose`` shall be looked at again, to keep what was taken back.
     ends, given_up : Out(1)
         It is done; without a place being looked for.
     """
@@ -68,7 +66,7 @@ class TurnOut(wiring.Component):
             "reads": Out(1), "whose": Out(width), "read": In(1), "goes_on": In(1),
             "exclusive": Out(1), "granted": In(1),
             "back": Out(1), "back_ready": In(1), "release_en": Out(1), "o_force": Out(stream.Signature(QpRef)),
-            "again": Out(1), "again_ready": In(1), "ends": Out(1), "given_up": Out(1),
+            "ends": Out(1), "given_up": Out(1),
         })
 
     def elaborate(self, platform):
@@ -121,14 +119,8 @@ class TurnOut(wiring.Component):
             with m.State("TAKE_BACK"):  # takes the list's last node back
                 m.d.comb += self.back.eq(last)
                 with m.If(~last | self.back_ready):
-                    m.d.comb += [self.release_en.eq(last), self.ends.eq(~last)]
+                    m.d.comb += [self.release_en.eq(last), self.ends.eq(1)]
                     m.d.sync += [victim.eq(victim + 1), self.exclusive.eq(0)]
-                    m.next = "IDLE"
-                    with m.If(last):
-                        m.next = "READ_AGAIN"
-            with m.State("READ_AGAIN"):  # has the list read on from there, to keep it
-                m.d.comb += [self.again.eq(1), self.ends.eq(self.again_ready)]
-                with m.If(self.again_ready):
                     m.next = "IDLE"
             with m.State("FORCE"):  # waits for the matcher to take the order
                 m.d.comb += [self.o_force.valid.eq(1), misses.clear.eq(self.o_force.ready),
