@@ -68,7 +68,7 @@ class BulkReader(wiring.Component):
         record_shape = data.StructLayout({"offset": 6, "row": row_width, "length": self._slot_log2 + 1, "last": 1})
         m.submodules.splitter = splitter = Splitter()
         m.submodules.pieces = pieces = PipelineRegister(Piece)
-        m.submodules.records = records = Fifo(record_shape, tags, standing=True)
+        m.submodules.records = records = Fifo(record_shape, tags)
         m.submodules.slots = slots = ReadSlots(first_tag=self._first_tag, tags=tags, rows=self._rows)
         m.submodules.gather = gather = Gather()
         connect(m, flipped(self.i), splitter.i)

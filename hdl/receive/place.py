@@ -67,7 +67,7 @@ class Place(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.asked = asked = Fifo(_Move, AHEAD, standing=True)
+        m.submodules.asked = asked = Fifo(_Move, AHEAD)
         request = stream.Signature(DmaRequest).create()
 
         # Requests: a packet goes on to `asked` when its last request was accepted.

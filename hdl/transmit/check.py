@@ -52,8 +52,8 @@ class TxCheck(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.jobs = jobs = Fifo(TxJob, TRANSLATING, standing=True)
-        m.submodules.asked = asked = Fifo(TranslateRequest, 2, standing=True)
+        m.submodules.jobs = jobs = Fifo(TxJob, TRANSLATING)
+        m.submodules.asked = asked = Fifo(TranslateRequest, 2)
         wiring.connect(m, asked.o, wiring.flipped(self.o_translate))
         m.d.comb += [
             self.i.ready.eq(jobs.i.ready & asked.i.ready),
@@ -68,8 +68,8 @@ class TxCheck(wiring.Component):
             asked.i.p.qp_need.eq(1),
         ]
 
-        m.submodules.requests = requests = Fifo(DmaRequest, 4, standing=True)
-        m.submodules.done = done = Fifo(TxJob, 2, standing=True)
+        m.submodules.requests = requests = Fifo(DmaRequest, 4)
+        m.submodules.done = done = Fifo(TxJob, 2)
         wiring.connect(m, requests.o, wiring.flipped(self.o_request))
         wiring.connect(m, done.o, wiring.flipped(self.o))
         job, answer = jobs.o.p, self.i_translate.p

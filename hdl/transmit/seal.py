@@ -42,7 +42,7 @@ class Seal(wiring.Component):
         m.submodules.icrc = icrc = Icrc()
         m.submodules.delay = delay = Fifo(Beat, DELAY)
         # Each waiting result belongs to a last beat in the delay: there is always space.
-        m.submodules.results = results = Fifo(crc32.WIDTH, DELAY, standing=True)
+        m.submodules.results = results = Fifo(crc32.WIDTH, DELAY)
         wiring.connect(m, wiring.flipped(self.i), delay.i)
         m.d.comb += [
             self.busy.eq(delay.o.valid),
