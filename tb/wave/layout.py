@@ -34,7 +34,8 @@ OVERVIEW = (
     )),
     ("card B prefetch", "b", (
         "adamap.*ahead_table: took took_qpn took_nodes",
-        "adamap.*prefetch: fsm_state row_index=qpn ahead cache__cached=cached block o_line{line count}",
+        "adamap.*prefetch: fsm_state row_index=qpn ahead cache__cached=cached o_line{line count}",
+        "adamap.*prefetch.row: o.block=block",
         "adamap.*cache: fill__fill_en fill__fill_index fill__free_count",
     )),
     ("card B rings", "b", (
@@ -114,10 +115,13 @@ CARD = (
         "adamap.*cache: tag*.valid tag*.qpn tag*.rsn tag*.count",
     )),
     ("prefetch", (
-        "adamap.*prefetch: fsm_state row_index=qpn live generation ahead cache__cached=cached block",
+        "adamap.*prefetch: fsm_state row_index=qpn ahead cache__cached=cached",
+        "adamap.*prefetch.row: o.live=live o.generation=generation o.block=block",
+        "adamap.*prefetch.arrival: fsm_state part homeless",
+        "adamap.*prefetch.turn_out: fsm_state hungry exclusive",
         "adamap.*prefetch: o_line{line count tag} i_line{tag error}",
         "adamap.*fetches: valid whole fetch*.qpn fetch*.block fetch*.lines",
-        "adamap.*prefetch: reason:Reason o_qp_error{}",
+        "adamap.*prefetch.broken: fsm_state reason:Reason o_qp_error{}",
         "adamap.*ahead_table: took took_qpn took_nodes",
         "adamap.*control: fsm_state op.kind op.qpn destroyed",
     )),
