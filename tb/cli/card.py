@@ -93,7 +93,7 @@ def synth(
 ):
     """Cells, memories and longest path by block on an UltraScale+ FPGA, as Yosys estimates them.
 
-    With --place also what nextpnr reaches on an ECP5, beside Translate. JSON in sim_build/reports/synth.json, figures
+    With --place also what nextpnr reaches on a Nexus, beside Translate. JSON in sim_build/reports/synth.json, figures
     in bench.json; one that misses its bar makes the exit status 1.
     """
     for name, wanted in (("--straddle", straddle), ("--mac-clock", mac_clock)):

