@@ -34,9 +34,9 @@ class Icrc(wiring.Component):
     """ICRC of every frame that passes (IBTA annex A17.3.3, IPv4 without options).
 
     One beat per cycle, frames back to back, never a stall. The result of a frame appears
-    ``Icrc.LATENCY`` (7) cycles after the cycle in which its last beat was transferred, for one
-    cycle. The masking is by position; frames that are not RoCEv2 give a result without meaning,
-    at the same time as others.
+    ``Icrc.LATENCY`` (7) cycles after the cycle in which its last beat was transferred, that of a check
+    ``Icrc.CHECK_LATENCY`` (5), for one cycle. The masking is by position; frames that are not RoCEv2
+    give a result without meaning, at the same time as others.
 
     A last beat counts as if zeros filled it, so only a multiplication by x^512 is in the loop. At the end
     the map of those zeros is taken back; a check compares with what a right frame has behind so many zeros.
@@ -55,7 +55,7 @@ class Icrc(wiring.Component):
         The ICRC (bits 7:0 are its first byte on the wire), or 1 for a right one.
     """
 
-    LATENCY = 7
+    LATENCY, CHECK_LATENCY = 7, 5
 
     def __init__(self, *, check=False):
         self.check = bool(check)
@@ -102,22 +102,22 @@ class Icrc(wiring.Component):
         done = Signal()
         m.d.sync += done.eq(valid & ends)
         if self.check:
-            result = self._compared(m, state, empty)
-            done = _later(m, done, "done", 3)
+            result, done = self._compared(m, state, empty, done)
         else:
             result, done = self._taken_back(m, state, empty, done)
         m.d.comb += [self.o.valid.eq(done), self.o.payload.eq(result)]
         return m
 
     @staticmethod
-    def _compared(m, state, empty):
-        """5: the comparison. Then two cycles more, so that both kinds take as long."""
-        expected, right = Signal(crc32.WIDTH), Signal()
+    def _compared(m, state, empty, done):
+        """5: the comparison."""
+        expected, right, done_q = Signal(crc32.WIDTH), Signal(), Signal()
         behind = [crc32.advance(crc32.RESIDUE, zeros) for zeros in range(BEAT_BYTES)]
         by_zeros = [Const(sum((value >> bit & 1) << zeros for zeros, value in enumerate(behind)), BEAT_BYTES)
                     for bit in range(crc32.WIDTH)]
-        m.d.sync += [expected.eq(Cat(bits.bit_select(empty, 1) for bits in by_zeros)), right.eq(state == expected)]
-        return _later(m, right, "right", 2)
+        m.d.sync += [expected.eq(Cat(bits.bit_select(empty, 1) for bits in by_zeros)), right.eq(state == expected),
+                     done_q.eq(done)]
+        return right, done_q
 
     @staticmethod
     def _taken_back(m, state, empty, done):
@@ -135,12 +135,3 @@ class Icrc(wiring.Component):
             m.d.sync += [value_q.eq(value_next), done_q.eq(done), left_q.eq(left >> 2)]
             value, done, left = value_q, done_q, left_q
         return ~value, done
-
-
-def _later(m, bit, name, cycles):
-    """A bit some cycles later."""
-    for stage in range(cycles):
-        bit_q = Signal(name=f"{name}{stage}")
-        m.d.sync += bit_q.eq(bit)
-        bit = bit_q
-    return bit

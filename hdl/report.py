@@ -115,11 +115,13 @@ class Reporter(wiring.Component):
         return m
 
     def _due(self, m, queue, ticket, k):
-        """Whether the ticket of what is first in a queue was placed: kept for every place, so that nothing is
-        compared behind the queue. A ticket is ahead of what was placed by 127 at most until it is due, for good.
+        """Whether the ticket of what is first in a queue was placed, from a register: kept for every place, and chosen
+        a cycle ahead. A ticket is ahead of what was placed by 127 at most until it is due, for good.
         """
         into, at = Signal(range(queue.depth), name=f"into_{k}"), Signal(range(queue.depth), name=f"at_{k}")
-        waiting = Signal(queue.depth, name=f"waiting_{k}")
+        after = Signal(range(queue.depth), name=f"after_{k}", init=1)
+        waiting, waits = Signal(queue.depth, name=f"waiting_{k}"), Signal(queue.depth, name=f"waits_{k}")
+        due = Signal(name=f"due_{k}", init=1)
         put = one_hot(queue.i.valid & queue.i.ready, into, queue.depth)
 
         def ahead(ticket, name):
@@ -131,12 +133,15 @@ class Reporter(wiring.Component):
         with m.If(queue.i.valid & queue.i.ready):
             m.d.sync += into.eq(into + 1)
         with m.If(queue.o.valid & queue.o.ready):
-            m.d.sync += at.eq(at + 1)
+            m.d.sync += [at.eq(after), after.eq(after + 1), due.eq(~waits.bit_select(after, 1))]
+        with m.Else():
+            m.d.sync += due.eq(~waits.bit_select(at, 1))
+        m.d.sync += waiting.eq(waits)
         new = ahead(ticket, f"beyond_{k}")
         for place in range(queue.depth):
             held = Signal(TICKET_WIDTH, name=f"ticket_{k}_{place}")
             with m.If(put[place]):
                 m.d.sync += held.eq(ticket)
-            m.d.sync += waiting[place].eq(Mux(put[place], new,
-                                              waiting[place] & ahead(held, f"beyond_{k}_{place}")))
-        return ~waiting.bit_select(at, 1)
+            m.d.comb += waits[place].eq(Mux(put[place], new,
+                                            waiting[place] & ahead(held, f"beyond_{k}_{place}")))
+        return due

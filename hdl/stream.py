@@ -92,10 +92,8 @@ class PipelineRegister(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.d.comb += self.i.ready.eq(~self.o.valid | self.o.ready)
-        with m.If(self.i.ready):
-            m.d.sync += self.o.valid.eq(self.i.valid)
-            with m.If(self.i.valid):
-                m.d.sync += self.o.payload.eq(self.i.payload)
+        with m.If(self.i.ready):    # whether something comes or not: `valid` is late where the payload is wide
+            m.d.sync += [self.o.valid.eq(self.i.valid), self.o.payload.eq(self.i.payload)]
         return m
 
 
@@ -226,11 +224,10 @@ class PacketArbiter(wiring.Component):
             ]
             any_, payload = word.any, word.o
             grant, last = Mux(word.wins, self.late, grant), Mux(word.wins, self.is_last(it.payload), last)
-        with m.If(load):
-            m.d.sync += self.o.valid.eq(any_)
+        with m.If(load):    # a wide payload does not wait for whether anyone has something
+            m.d.sync += [self.o.valid.eq(any_), Value.cast(self.o.payload).eq(payload), self.source.eq(grant)]
         with m.If(load & any_):
-            m.d.sync += [Value.cast(self.o.payload).eq(payload), self.source.eq(grant), owner.eq(grant),
-                         inside.eq(~last)]
+            m.d.sync += [owner.eq(grant), inside.eq(~last)]
         return m
 
 

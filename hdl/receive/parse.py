@@ -41,6 +41,8 @@ from .revocable_buffer import RevocableBuffer
 
 HEADER_DEPTH = 64
 RAW_MAX = 16                    # frames that are no packets of a QP, waiting for the Simple NIC
+_ICRC_FROM = 1                  # cycles until a beat is given to the ICRC
+_ICRC_LATENCY = _ICRC_FROM + Icrc.CHECK_LATENCY
 _CYCLES_TO_VERDICT = 3          # from the last beat behind the delay line to the decision
 
 
@@ -48,7 +50,7 @@ class Parse(wiring.Component):
     """Parses, checks and stores frames; one beat per cycle in and out, back to back.
 
     The MAC cannot wait, so the input never does. A frame becomes visible when its last byte and
-    its ICRC are known: its header 8 cycles after its last beat, its payload one cycle later.
+    its ICRC are known: its header 7 cycles after its last beat, its payload one cycle later.
     A frame for which the buffer has no space is dropped whole. What a packet may do is asked as soon as its headers
     are here: see :class:`~weft.hdl.receive.early.Early`.
 
@@ -146,8 +148,6 @@ class Parse(wiring.Component):
         m.d.comb += [
             self.i.ready.eq(1),
             came.eq(self.i.p),
-            icrc.i.p.eq(came),
-            icrc.i.valid.eq(self.i.valid),
         ]
         with m.If(self.i.valid):
             m.d.sync += came_first.eq(self.i.p.last)
@@ -186,13 +186,15 @@ class Parse(wiring.Component):
 
         # The frame waits until its last beat meets the verdict on the ICRC.
         ahead, ahead_valid, kind = came, self.i.valid, early.kind
-        for stage in range(Icrc.LATENCY - _CYCLES_TO_VERDICT):
+        for stage in range(_ICRC_LATENCY - _CYCLES_TO_VERDICT):
             beat_q, valid_q = Signal(Beat, name=f"wait{stage}", reset_less=True), Signal(name=f"wait{stage}_valid")
             kind_q = Signal(FrameType, name=f"kind{stage}", reset_less=True)
             m.d.sync += [beat_q.eq(ahead), valid_q.eq(ahead_valid), kind_q.eq(kind)]
             ahead, ahead_valid, kind = beat_q, valid_q, kind_q
+            if stage == _ICRC_FROM - 1:
+                m.d.comb += [icrc.i.p.eq(ahead), icrc.i.valid.eq(ahead_valid)]
         asked, lost = early.asked, early.lost
-        for stage in range(Icrc.LATENCY - SAID):
+        for stage in range(_ICRC_LATENCY - SAID):
             asked_q, lost_q = Signal(name=f"asked{stage}"), Signal(name=f"lost{stage}")
             m.d.sync += [asked_q.eq(asked), lost_q.eq(lost)]
             asked, lost = asked_q, lost_q

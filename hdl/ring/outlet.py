@@ -21,16 +21,18 @@ class Outlet(wiring.Component):
         Nothing moves, and what is offered is gone.
     ready, valid : In(1), Out(1)
         Of the output.
+    free : Out(1)
+        Whatever moves now is welcome: what is wide loads by this, and does not wait for ``some``.
     moves : Out(1)
         Something moves into the register now.
     """
 
     def __init__(self):
         super().__init__({"some": In(1), "keep": In(1, init=1), "clear": In(1), "ready": In(1), "valid": Out(1),
-                          "moves": Out(1)})
+                          "free": Out(1), "moves": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += self.moves.eq(self.some & ~self.clear & (~self.valid | self.ready))
+        m.d.comb += [self.free.eq(~self.valid | self.ready), self.moves.eq(self.some & ~self.clear & self.free)]
         m.d.sync += self.valid.eq((self.moves & self.keep) | (self.valid & ~self.ready & ~self.clear))
         return m

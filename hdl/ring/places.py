@@ -99,22 +99,26 @@ class Places(wiring.Component):
         line = Signal(LineData)
         tag = data.View(place_tag(places), line.tag[:place_tag(places).size])
         place = Signal(range(places))
-        words = (line.data.word_select(k, CHECK_BITS) for k in range(BEAT_BITS // CHECK_BITS))
+        coming = Signal(LineData)
+        fold = Signal(CHECK_BITS)           # the words of `line`
+        words = (coming.data.word_select(k, CHECK_BITS) for k in range(BEAT_BITS // CHECK_BITS))
         m.d.comb += [
             self.i_line.ready.eq(1), self.answered.eq(valid & line.last),
             place.eq(tag.place + line.index),
             comes.addr.eq(place), comes.en.eq(valid), comes.data.eq(line.data),
             good_write.addr.eq(place), good_write.en.eq(valid),
-            good_write.data.eq(Cat(reduce(xor, words) != 0, line.error, line.data[0])),
+            good_write.data.eq(Cat(fold != 0, line.error, line.data[0])),
             missing_write.addr.eq(place), missing_write.en.eq(valid),
             missing_write.data.eq(Mux(line.last, tag.tail - line.index, 0)),
             left_there.addr.eq(place), came_write.addr.eq(place), came_write.en.eq(valid),
             came_write.data.eq(~left_there.data),
         ]
         # `put` is late, and its data wide: what is not a line is taken as what is put.
-        m.d.sync += [valid.eq(self.i_line.valid | self.put), line.eq(self.i_line.payload)]
+        coming_tag = data.View(place_tag(places), coming.tag[:place_tag(places).size])
+        m.d.comb += coming.eq(self.i_line.payload)
         with m.If(~self.i_line.valid):
-            m.d.sync += [line.eq(0), line.data.eq(self.put_data), tag.place.eq(self.next)]
+            m.d.comb += [coming.eq(0), coming.data.eq(self.put_data), coming_tag.place.eq(self.next)]
+        m.d.sync += [valid.eq(self.i_line.valid | self.put), line.eq(coming), fold.eq(reduce(xor, words))]
 
         # One leaves. `absent`: places behind the last one that left for which nothing will come. Whether something
         # came for the place behind this one is read a cycle before it may leave.
@@ -129,15 +133,16 @@ class Places(wiring.Component):
             came_here.addr.eq(at), came_after.addr.eq(after), left_after.addr.eq(after),
             behind.eq((came_after.data != left_after.data) | (valid & (place == after))),
             out.some.eq(there | (absent != 0)), out.clear.eq(self.clear), out.ready.eq(self.o.ready),
-            self.o.valid.eq(out.valid), leave.eq(out.moves), leaves.en.eq(leave),
+            self.o.valid.eq(out.valid), leave.eq(out.moves), leaves.en.eq(out.free),
             left_write.addr.eq(at), left_write.data.eq(came_here.data), left_write.en.eq(leave | self.clear),
             self.o.p.data.eq(leaves.data),
         ]
-        with m.If(leave):
-            m.d.sync += [Cat(self.o.p.damaged, self.o.p.failed, self.o.p.phase).eq(good_read.data),
-                         absent.eq(Mux(absent != 0, absent - 1, missing_read.data))]
+        with m.If(out.free):
+            m.d.sync += Cat(self.o.p.damaged, self.o.p.failed, self.o.p.phase).eq(good_read.data)
             with m.If(absent != 0):
                 m.d.sync += self.o.p.failed.eq(1)
+        with m.If(leave):
+            m.d.sync += absent.eq(Mux(absent != 0, absent - 1, missing_read.data))
         m.d.sync += there.eq(there | (valid & (place == at)))
         with m.If(leave | self.clear):
             m.d.sync += [at.eq(after), after.eq(after + 1), there.eq(behind)]

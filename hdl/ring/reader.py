@@ -191,8 +191,8 @@ class RingReader(wiring.Component):
             with m.If(bad):
                 reason = Mux(descriptor.failed, abi.Reason.DMA_ERROR, abi.Reason.BAD_DESCRIPTOR)
                 m.d.sync += [self.refuse.stb.eq(1), self.refuse.reason.eq(reason)]
-            with m.Else():
-                m.d.sync += self.o.payload.eq(descriptor.data)
+        with m.If(out.free):
+            m.d.sync += self.o.payload.eq(descriptor.data)
         with m.If((pop & bad) | (self.retire & (cons != deliver))):
             m.d.sync += cons.eq((cons + 1) & ring.mask)
         with m.If(bad_doorbell):

@@ -10,7 +10,7 @@ from amaranth.hdl import Array, Cat, Const, Mux, Signal
 
 from weft.hdl.adamap.hold import LongReport, ReportHold
 from weft.hdl.layouts import BEAT_BITS
-from weft.hdl.params import preset
+from weft.hdl.params import exact_log2, preset
 from weft.hdl.report import Reporter
 from weft.hdl.ticket import EXTENDED_TICKET_WIDTH
 from weft.tb.proof.broken import Broken
@@ -203,6 +203,8 @@ class ReporterSpec(ReturnPathSpec):
                 queue = self.queue(k)
                 yield self.inside(f"dut.into_{k}", range(PLACES)) == queue.produce
                 yield self.inside(f"dut.at_{k}", range(PLACES)) == queue.consume
+                yield self.inside(f"dut.after_{k}", range(PLACES)) == (queue.consume + 1)[:exact_log2(PLACES)]
+                yield self.inside(f"dut.due_{k}", 1) == ~self._waiting(k).bit_select(queue.consume, 1)
 
     def _waiting(self, k):
         return self.inside(f"dut.waiting_{k}", PLACES)
@@ -246,11 +248,11 @@ BROKEN = [
     Broken(ReporterSpec, "what lies on the way is what came and has not left",
            ("ticket + ~self.placed_ticket", "ticket - self.placed_ticket")),
     Broken(ReporterSpec, "what lies on the way is what came and has not left",
-           ("m.d.sync += at.eq(at + 1)", "m.d.sync += at.eq(at + 2)")),
+           ("[at.eq(after), ", "[at.eq(after + 1), ")),
     Broken(ReporterSpec, "no report of no source",
            ("others.i[k - 1].payload.eq(queue.o.p)", "others.i[k - 1].payload.eq(queue.o.p | 24)")),
     Broken(ReporterSpec, "what is offered stays", ("out.o.ready.eq(self.o.ready)", "out.o.ready.eq(1)")),
-    Broken(ReporterSpec, "no report before its packet was placed", ("return ~waiting.bit_select(at, 1)", "return 1")),
+    Broken(ReporterSpec, "no report before its packet was placed", ("return due", "return 1")),
     Broken(ReporterSpec, "no deadlock: when what it waits for was placed, a report is offered",
            ("out.i.valid.eq(first | others.o.valid)", "out.i.valid.eq(first)")),
 ]
