@@ -10,7 +10,11 @@ from ..counting import count_outputs
 from ..layouts import NODE, REPORT_NODE, HoleRun, Report
 from ..params import CardParams
 from .cached import ENCODING_WIDTH
-from .draft import RUN_BITS, Draft, Growth, Piece, encoding_of
+from .draft import Counts, Draft, encoding_of
+from .draft_addition import DraftAddition
+from .draft_entries import DraftEntries
+from .draft_fit import DraftFit
+from .draft_growth import DraftGrowth
 from .draft_places import DraftPlaces
 
 
@@ -62,128 +66,143 @@ class NodeBuilder(wiring.Component):
         m = Module()
         p = self.params
         m.submodules.drafts = drafts = Memory(shape=Draft, depth=p.builder_slots, init=[])
-        read, write = drafts.read_port(), drafts.write_port()
+        read, write = drafts.read_port(domain="comb"), drafts.write_port()
         m.submodules.places = places = DraftPlaces(p)
-        m.submodules.growth = growth = Growth(p)
-        run, held = Signal(HoleRun), Signal()
+        m.submodules.fit = fit = DraftFit(p)
+        m.submodules.entries = entries = DraftEntries()
+        m.submodules.addition = addition = DraftAddition()
+        m.submodules.growth = growth = DraftGrowth()
+        run = Signal(HoleRun)
+        again = Signal()                # `run` is looked up once more: a node was sealed before it was all taken
         coming = Signal(HoleRun)        # of which LOOKUP is to be the next state
-        only_ends = Signal()            # there are no holes in the run that was looked up
-        m.d.comb += coming.eq(self.i.payload)
-        slot, next_slot = Signal.like(places.slot), Signal.like(places.slot)
-        m.d.comb += [next_slot.eq(slot), places.next_slot.eq(next_slot)]
-        m.d.sync += slot.eq(next_slot)
-        draft, offset = Signal(Draft), Signal(32)   # and that of the run in it
-        encoding = Signal(ENCODING_WIDTH)       # of the draft's body
-        # A body whose encoding changes: what is left of it, its first entry, and whether there is another.
-        changing, of_list = Signal(), Signal()
-        source, left, entry = Signal(abi.NODE_BODY_BITS), Signal(range(abi.LIST_HOLES + 1)), Signal(Piece)
-        piece, grown, wanted = growth.piece, growth.grown, Signal(ENCODING_WIDTH)   # `wanted`: with the piece
+        spent = Signal()                # no holes are left in `run`, or none is there
+        slot = Signal.like(places.slot)
+        draft = Signal(Draft)
+        offset = Signal(32)                         # of the run in it
+        encoding = Signal(ENCODING_WIDTH)           # of the draft's body
+        # Known a cycle ahead: the state may be LOAD; it is OPEN, GROW, CHANGE. What grew is kept a cycle later.
+        loading, opening, growing, putting, grew = (Signal(name=name) for name in (
+            "loading", "opening", "growing", "putting", "grew"))
+        waits = Signal()                # it has nothing to do with `run`
+        # A body whose encoding changes, its entries that are left, and whether one is decoded, or was, not the piece.
+        changing, left = Signal(), Signal(range(abi.LIST_HOLES + 1))
+        decodes_entry, decoded_entry = Signal(name="decodes_entry"), Signal()
         m.d.comb += [
+            coming.eq(Mux(again, run.as_value(), self.i.payload.as_value())),
             places.next_qpn.eq(coming.qpn), places.next_generation.eq(coming.generation),
             places.qpn.eq(run.qpn), places.generation.eq(run.generation), places.slot.eq(slot),
             places.time_ns.eq(self.time_ns), places.node_age_ns.eq(self.node_age_ns),
-            entry.offset.eq(source[:abi.OFFSET_BITS]),
-            entry.length.eq(Mux(of_list, 1, source[abi.OFFSET_BITS:RUN_BITS])),
-            growth.draft.eq(draft), growth.offset.eq(offset), growth.run_length.eq(run.length),
-            growth.added.eq(Mux(changing, entry.as_value(), piece.as_value())),
-            growth.encoding.eq(wanted),
-            write.addr.eq(slot), write.data.eq(draft), read.addr.eq(places.hit_slot), read.en.eq(1),
-            self.idle.eq(places.empty & ~held & ~self.i.valid & ~self.o.valid),
+            fit.counts.eq(draft.counts), fit.offset.eq(offset), fit.run_length.eq(run.length),
+            entries.body.eq(draft.body), entries.of_list.eq(fit.before.list),
+            addition.counts.eq(draft.counts), addition.offset.eq(offset), addition.sums.eq(fit.sums),
+            addition.entry_en.eq(decodes_entry), addition.entry_first.eq(~changing),
+            addition.entry_offset.eq(entries.offset), addition.entry_end.eq(entries.end),
+            addition.entry_merge.eq(entries.merge),
+            encoding.eq(encoding_of(p, draft.counts)),
+            write.addr.eq(slot), write.data.eq(draft), write.en.eq(grew), read.addr.eq(slot),
+            self.idle.eq(places.empty & waits & ~self.i.valid & ~self.o.valid),
         ]
+        counts, old = Signal(Counts), draft.counts
+        m.d.comb += [
+            growth.before.eq(draft.body), growth.added.eq(addition.o), growth.encoding.eq(fit.encoding),
+            growth.length.eq(Mux(decoded_entry, 1, fit.length)),
+            counts.count.eq(old.count + fit.length), counts.end.eq(offset + fit.length),
+            counts.runs.eq(old.runs + (~fit.sums.merge & (old.runs <= abi.RUNS_MAX))),
+        ]
+        changes, takes = Signal(), Signal()     # its encoding, what fits of the run
+        m.d.comb += [
+            changes.eq(growing & ~fit.none & fit.changes & ~changing),
+            takes.eq(growing & ~fit.none & (~fit.changes | changing)),
+        ]
+        m.d.sync += [loading.eq(0), opening.eq(0), growing.eq(0), putting.eq(changes), grew.eq(takes),
+                     decodes_entry.eq(0), decoded_entry.eq(decodes_entry), self.discarded.eq(0)]
+        with m.If(loading):
+            m.d.sync += [draft.base.eq(Mux(opening, run.psn, read.data.base)),
+                         draft.counts.eq(Mux(opening, 0, read.data.counts.as_value())),
+                         offset.eq(Mux(opening, 0, run.psn - read.data.base))]
+        with m.If(loading | growing | putting):     # if nothing of the run fits, nothing is added
+            m.d.sync += draft.body.eq(Mux(opening | changes, 0, Mux(loading, read.data.body, growth.body)))
+        with m.If(takes):
+            m.d.sync += [draft.counts.eq(counts), offset.eq(offset + fit.length), changing.eq(0), spent.eq(fit.whole)]
+        with m.If(changes):
+            m.d.sync += [changing.eq(1), decodes_entry.eq(left != 1)]
+        with m.If(growing & ~fit.whole):
+            with m.If(takes):
+                m.d.sync += [run.psn.eq(run.psn + fit.length), run.length.eq(run.length - fit.length)]
+        with m.Elif(takes | waits):
+            m.d.sync += run.eq(self.i.payload)
 
-        def load_draft():
-            m.d.sync += [draft.eq(read.data), offset.eq(run.psn - read.data.base),
-                         encoding.eq(encoding_of(p, read.data.counts))]
-
-        with m.FSM():
+        with m.FSM() as fsm:
+            m.d.comb += waits.eq(fsm.ongoing("IDLE") & ~again)
             with m.State("IDLE"):  # waits for a run, or for the oldest node to come of age
+                m.d.sync += [loading.eq(1), slot.eq(places.oldest)]
+                with m.If(~again):
+                    m.d.sync += spent.eq(1)
                 with m.If(places.expired):
-                    m.d.comb += [read.addr.eq(places.oldest), next_slot.eq(places.oldest)]
                     m.next = "LOAD_OLDEST"
-                with m.Elif(held):
-                    m.d.comb += coming.eq(run)
+                with m.Elif(again):
                     m.next = "LOOKUP"
                 with m.Else():
                     m.d.comb += self.i.ready.eq(1)
-                    m.d.sync += run.eq(self.i.payload)
                     with m.If(self.i.valid):
-                        m.d.sync += held.eq(1)
                         m.next = "LOOKUP"
             with m.State("LOOKUP"):  # finds the QP's node, or a place for it
-                m.d.comb += next_slot.eq(places.hit_slot)
-                m.d.sync += only_ends.eq(run.length == 0)
+                m.d.sync += [loading.eq(1), spent.eq(run.length == 0), again.eq(0),
+                             slot.eq(Mux(places.hit, places.hit_slot, Mux(places.full, places.oldest,
+                                                                          places.free_slot)))]
                 with m.If(places.hit):
                     m.next = "LOAD"
                 with m.Elif(run.length == 0):
-                    m.d.sync += held.eq(0)
-                    m.d.comb += self.discarded.eq(~run.seal)
+                    m.d.sync += self.discarded.eq(~run.seal)
                     m.next = "IDLE"
                 with m.Elif(places.full):
-                    m.d.comb += [read.addr.eq(places.oldest), next_slot.eq(places.oldest)]
                     m.next = "LOAD_OLDEST"
                 with m.Else():
-                    m.d.comb += [places.take_en.eq(1), next_slot.eq(places.free_slot)]
+                    m.d.sync += opening.eq(1)
                     m.next = "OPEN"
             with m.State("OPEN"):  # starts a node at the run
                 m.d.comb += places.start_en.eq(1)
-                m.d.sync += [draft.eq(0), draft.base.eq(run.psn), offset.eq(0)]
                 m.next = "MEASURE"
             with m.State("LOAD"):  # takes the QP's node from memory
-                load_draft()
                 m.next = "MEASURE"
-                with m.If(only_ends):
+                with m.If(spent):
                     m.next = "SEAL"
                     with m.If(~run.seal):
-                        m.d.comb += [self.discarded.eq(1), places.release_en.eq(1)]
-                        m.d.sync += held.eq(0)
+                        m.d.sync += self.discarded.eq(1)
+                        m.d.comb += places.release_en.eq(1)
                         m.next = "IDLE"
             with m.State("LOAD_OLDEST"):  # takes the oldest node from memory to seal it
-                load_draft()
                 m.next = "SEAL"
-            with m.State("MEASURE"):  # how much of the run fits is being found
-                m.d.comb += growth.measuring.eq(1)
+            with m.State("MEASURE"):  # what the run and the draft come to is being added up
+                m.d.comb += entries.body_en.eq(1)
                 m.next = "WEIGH"
-            with m.State("WEIGH"):  # the encoding for that is being found
-                m.d.sync += wanted.eq(growth.wanted)
+            with m.State("WEIGH"):  # how much of the run fits, and in which encoding, is being found
+                m.d.sync += [left.eq(Mux(fit.before.list, draft.counts.count, draft.counts.runs)), decodes_entry.eq(1),
+                             growing.eq(1)]
                 m.next = "GROW"
             with m.State("GROW"):  # adds as much of the run as fits
-                is_list = encoding == abi.Encoding.LIST.value
-                with m.If(piece.length == 0):
+                m.next = "MEASURE"
+                with m.If(fit.none):
                     m.next = "SEAL"
-                with m.Elif((draft.counts.count != 0) & (wanted != encoding)):
-                    m.d.sync += [
-                        source.eq(draft.body), of_list.eq(is_list),
-                        left.eq(Mux(is_list, draft.counts.count, draft.counts.runs)),
-                        encoding.eq(wanted), draft.eq(0), draft.base.eq(draft.base), changing.eq(1),
-                    ]
+                with m.Elif(changes):
                     m.next = "CHANGE"
-                with m.Else():
-                    m.d.comb += [write.data.eq(grown), write.en.eq(1)]
-                    m.d.sync += [draft.eq(grown), encoding.eq(wanted), run.psn.eq(run.psn + piece.length),
-                                 offset.eq(offset + piece.length), run.length.eq(run.length - piece.length)]
-                    m.next = "MEASURE"
-                    with m.If((grown.counts.count == abi.NODE_HOLES_MAX) | ((run.length == piece.length) & run.seal)):
-                        m.next = "SEAL"
-                    with m.Elif(run.length == piece.length):
-                        m.d.comb += self.i.ready.eq(~places.expired)
-                        m.d.sync += held.eq(0)
-                        m.next = "IDLE"
-                        with m.If(self.i.valid & ~places.expired):
-                            m.d.sync += [run.eq(self.i.payload), held.eq(1)]
-                            m.next = "LOOKUP"
+                with m.Elif(fit.fills | (fit.whole & run.seal)):
+                    m.next = "SEAL"
+                with m.Elif(fit.whole):
+                    m.d.comb += self.i.ready.eq(~places.expired)
+                    m.next = "IDLE"
+                    with m.If(self.i.valid & ~places.expired):
+                        m.next = "LOOKUP"
             with m.State("CHANGE"):  # puts the entries of the body into one of another encoding
-                m.d.sync += [draft.eq(grown), left.eq(left - 1),
-                             source.eq(Mux(of_list, source >> abi.OFFSET_BITS, source >> RUN_BITS))]
+                m.d.sync += [left.eq(left - 1), decodes_entry.eq(left != 2), putting.eq(left != 1)]
                 with m.If(left == 1):
-                    m.d.sync += changing.eq(0)
+                    m.d.sync += growing.eq(1)
                     m.next = "GROW"
             with m.State("SEAL"):  # waits for the report's place
                 with m.If(~self.o.valid | self.o.ready):
                     self._report(m, draft, places, encoding)
                     m.d.comb += [places.release_en.eq(1), self.count_nodes_sealed.eq(1)]
-                    with m.If((run.length == 0) & (run.qpn == places.owner_qpn)
-                              & (run.generation == places.owner_generation)):
-                        m.d.sync += held.eq(0)
+                    m.d.sync += again.eq(~spent)    # what is left of the run begins another node
                     m.next = "IDLE"
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += self.o.valid.eq(0)

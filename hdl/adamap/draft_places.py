@@ -6,10 +6,12 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..logic import one_hot
-from ..params import CardParams
+from ..params import CardParams, exact_log2
 from .among import Among
 from .index_of import IndexOf
 from .up_to import UpTo
+
+LINE_PART = 8       # places that are looked through in one step
 
 
 class DraftPlaces(wiring.Component):
@@ -29,17 +31,14 @@ class DraftPlaces(wiring.Component):
     free_slot : Out
         The place that is taken next.
     oldest, expired : Out
-        The place taken first; its node is as old as ``node_age_ns`` (a cycle late, never of one given back).
-    take_en : In(1)
-        ``free_slot`` is taken; what is written there, ``start_en`` says.
+        The place taken first; its node is as old as ``node_age_ns`` (two cycles late, never of one given back, and not
+        in the five cycles after a node began or one was given back).
     start_en, qpn, generation, slot : In
-        A node of ``qpn`` begins at ``slot``, now.
-    next_slot : In
-        ``slot`` of the next cycle.
+        A node of ``qpn`` begins at ``slot``, now: that was ``free_slot``. Not again in the next three cycles.
     release_en : In(1)
-        The place ``slot`` is free again. Not in two cycles one after the other.
+        The place ``slot`` is free again; it moves in the next two cycles. Not in two cycles one after the other.
     owner_qpn, owner_generation : Out
-        Whose ``slot`` is; at once.
+        Whose ``slot`` was, a cycle before.
     time_ns, node_age_ns : In
     """
 
@@ -48,54 +47,73 @@ class DraftPlaces(wiring.Component):
         slot = range(params.builder_slots)
         super().__init__({
             "next_qpn": In(24), "next_generation": In(8), "hit": Out(1), "hit_slot": Out(slot),
-            "full": Out(1), "empty": Out(1), "free_slot": Out(slot), "oldest": Out(slot), "expired": Out(1),
-            "take_en": In(1), "start_en": In(1), "qpn": In(24), "generation": In(8), "slot": In(slot),
-            "next_slot": In(slot), "release_en": In(1), "owner_qpn": Out(24), "owner_generation": Out(8),
+            "full": Out(1), "empty": Out(1, init=1), "free_slot": Out(slot), "oldest": Out(slot), "expired": Out(1),
+            "start_en": In(1), "qpn": In(24), "generation": In(8), "slot": In(slot),
+            "release_en": In(1), "owner_qpn": Out(24), "owner_generation": Out(8),
             "time_ns": In(64), "node_age_ns": In(32),
         })
 
     def elaborate(self, platform):
         m = Module()
         n = self.params.builder_slots
-        owner = data.StructLayout({"qpn": self.params.qpn_width, "generation": 8})
-        tags = [Signal(owner, name=f"tag{k}") for k in range(n)]
+        tag_shape = data.StructLayout({"qpn": self.params.qpn_width, "generation": 8})
+        tags = [Signal(tag_shape, name=f"tag{k}") for k in range(n)]
         m.submodules.ages = ages = Memory(shape=32, depth=n, init=[])
-        whose = data.View(owner, Array(tag.as_value() for tag in tags)[self.slot])
+        owner = Signal(tag_shape)
         begin, since = ages.write_port(), ages.read_port(domain="comb")
         # In the order in which they were taken; behind the first `used` stand the free places.
         line = [Signal(range(n), name=f"line{k}", init=k) for k in range(n)]
         used, taken = Signal(range(n + 1)), Signal(n)
-        own, here = Signal(n), Signal(n)        # of the QP that is looked for; the one of the line at `slot`
+        life, qp = Signal(n), Signal(n)         # both: it is the QP's that is looked for
+        # A place is given back: it is found in the line, then those behind it move.
+        leaving, moving, moved = Signal(), Signal(name="moving"), Signal()
+        left = Signal.like(self.slot)
+        # The place behind the used ones is looked for in two steps: in each part of the line, then among those.
+        parts = [line[k:k + LINE_PART] for k in range(0, n, LINE_PART)]
+        nth = [Signal.like(self.slot, name=f"nth{k}") for k in range(len(parts))]
         m.submodules.place, m.submodules.hit = place, hit = Among(len(self.slot), n), IndexOf(n)
         m.submodules.passed = passed = UpTo(n)
         m.d.sync += [
-            own.eq(Cat(there & (tag.qpn == self.next_qpn) & (tag.generation == self.next_generation)
-                       for there, tag in zip(taken, tags, strict=True))),
-            here.eq(place.bits),
+            life.eq(taken & Cat(tag.generation == self.next_generation for tag in tags)),
+            qp.eq(Cat(tag.qpn == self.next_qpn for tag in tags)),
+            owner.eq(Array(tag.as_value() for tag in tags)[self.slot]),
+            leaving.eq(self.release_en), moving.eq(leaving), moved.eq(moving),
+            *[one.eq(Array(part)[used[:exact_log2(len(part))]]) for one, part in zip(nth, parts, strict=True)],
         ]
         m.d.comb += [
-            place.i.eq(self.next_slot), place.present.eq((1 << n) - 1), passed.i.eq(here),
+            place.i.eq(self.slot), place.present.eq((1 << n) - 1), passed.i.eq(place.bits),
             *[number.eq(each) for number, each in zip(place.numbers, line, strict=True)],
-            hit.i.eq(own), hit.among.eq(own), self.hit.eq(hit.found), self.hit_slot.eq(hit.index),
+            hit.i.eq(life), hit.among.eq(qp), self.hit.eq(hit.found), self.hit_slot.eq(hit.index),
             self.oldest.eq(line[0]),
-            self.full.eq(used == n), self.empty.eq(used == 0),
             begin.en.eq(self.start_en), begin.addr.eq(self.slot), begin.data.eq(self.time_ns),
-            self.owner_qpn.eq(whose.qpn), self.owner_generation.eq(whose.generation), since.addr.eq(self.oldest),
+            self.owner_qpn.eq(owner.qpn), self.owner_generation.eq(owner.generation), since.addr.eq(self.oldest),
         ]
-        # Not right after a place was given back: `oldest` is another one then.
-        m.d.sync += self.expired.eq(
-            ~self.release_en & (used != 0) & ((self.time_ns[:32] - since.data)[:32] >= self.node_age_ns))
-        with m.If(self.take_en):
-            m.d.sync += [used.eq(used + 1), taken.eq(taken | one_hot(1, self.free_slot, n)),
-                         self.free_slot.eq(Cat(line).word_select((used + 1)[:len(self.slot)], len(self.slot)))]
+        # When the oldest one began, its age, and that this is too much follow each other. What was under way when
+        # another one became the oldest does not count.
+        began, age, old = Signal(32), Signal(32), Signal()
+        changed, unsettled = Signal(4), Signal()
+        m.d.sync += [
+            began.eq(since.data), age.eq(self.time_ns - began), old.eq(~self.empty & (age >= self.node_age_ns)),
+            changed.eq(Cat(self.release_en | self.start_en, changed)), unsettled.eq(changed.any()),
+        ]
+        m.d.comb += self.expired.eq(old & ~changed[0] & ~unsettled)
+        with m.If(self.start_en):
+            m.d.sync += [used.eq(used + 1), self.full.eq(used == n - 1), self.empty.eq(0),
+                         taken.eq(taken | one_hot(1, self.slot, n))]
         for k, tag in enumerate(tags):
             with m.If(self.start_en & (self.slot == k)):
                 m.d.sync += [tag.qpn.eq(self.qpn), tag.generation.eq(self.generation)]
-        with m.If(self.release_en):     # the place moves to the end
+        with m.If(self.release_en):
+            m.d.sync += [taken.eq(taken & ~one_hot(1, self.slot, n)), left.eq(self.slot)]
+        with m.If(leaving):
+            m.d.sync += [used.eq(used - 1), self.full.eq(0), self.empty.eq(used == 1)]
+            with m.If(self.full):       # otherwise the same one is the first that is free
+                m.d.sync += self.free_slot.eq(left)
+        with m.Elif(moving):            # the place moves to the end
             for k, each in enumerate(line[:-1]):
                 with m.If(passed.o[k]):
                     m.d.sync += each.eq(line[k + 1])
-            with m.If(self.full):       # otherwise the same one is the first that is free
-                m.d.sync += self.free_slot.eq(self.slot)
-            m.d.sync += [line[-1].eq(self.slot), used.eq(used - 1), taken.eq(taken & ~one_hot(1, self.slot, n))]
+            m.d.sync += line[-1].eq(left)
+        with m.Elif(~moved):
+            m.d.sync += self.free_slot.eq(Array(nth)[used[exact_log2(len(parts[0])):len(self.slot)]])
         return m

@@ -1,16 +1,14 @@
 """Which of some bits stand at one that is set, or behind it?"""
 
-from operator import or_
-
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import up_to
+GROUP = 4
 
 
 class UpTo(wiring.Component):
-    """Combinational; a block of its own, as :class:`~weft.hdl.adamap.index_of.IndexOf` is.
+    """Says so in two steps: among a few bits, then whether those before them have one. Latency 2.
 
     Parameters
     ----------
@@ -26,5 +24,12 @@ class UpTo(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += self.o.eq(Cat(up_to(m, self.i, or_, "so_far")))
+        width = len(self.i)
+        groups = [self.i[k:k + GROUP] for k in range(0, width, GROUP)]
+        within, some = Signal(width), Signal(len(groups))
+        m.d.sync += [
+            within.eq(Cat(group[:k + 1].any() for group in groups for k in range(len(group)))),
+            some.eq(Cat(group.any() for group in groups)),
+            self.o.eq(within | Cat(some[:k // GROUP].any() for k in range(width))),
+        ]
         return m

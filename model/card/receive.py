@@ -22,7 +22,7 @@ FIRST_RUN = 2 * CYCLE_NS        # from a packet at the window until the builder 
 RUN, SEAL, SEAL_OLDEST = 5 * CYCLE_NS, 4 * CYCLE_NS, 3 * CYCLE_NS      # what the builder does, from its choice on
 FULL = 9 * CYCLE_NS             # from a run that finds its node full until that is reported
 OPENED = 3 * CYCLE_NS           # from a packet at the window until the node of its first hole grows old
-EXPIRED = 2 * CYCLE_NS          # from the age of a node until the builder sees it
+EXPIRED = 3 * CYCLE_NS          # from the age of a node until the builder sees it
 
 
 class TimedReceivePath(ReceivePath):
