@@ -3,6 +3,7 @@
 from amaranth import Cat, Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from .logic import choose, encoded
 from .queue import Queue
@@ -227,23 +228,22 @@ class PacketArbiter(wiring.Component):
 
     def elaborate(self, platform):
         m, n = Module(), self.n
-        # Who was taken last, a bit each; who is behind him in the row.
-        owner, behind = Signal(n, init=1), Signal(n, init=(1 << n) - 2)
+        owner = Signal(ceil_log2(max(n, 2)))
         inside, load = Signal(name="inside"), Signal()      # a packet is under way: `owner` keeps the grant
         open_, granted = Signal(n), Signal(n)   # who is taken if he has something; who is
         m.d.comb += load.eq(~self.o.valid | self.o.ready)
 
         def turn(other, k):
-            """Whether ``other`` comes before input ``k``."""
-            return behind[other] & ~behind[k] if other > k else behind[other] | ~behind[k]
+            """Owners behind whom ``other`` comes before input ``k``."""
+            return Cat(owner == each for each in range(n) if (other - each - 1) % n < (k - each - 1) % n).any()
 
         early = [k for k in range(n) if k != self.late]
         for k, s in enumerate(self.i):
             others = Cat(self.i[j].valid & turn(j, k) for j in early if j != k)
             # `ready` looks at the others' `valid` alone: whoever offers late hears early.
-            m.d.comb += [open_[k].eq(Mux(inside, owner[k], ~others.any())),
+            m.d.comb += [open_[k].eq(Mux(inside, owner == k, ~others.any())),
                          granted[k].eq(open_[k] & s.valid if k != self.late else 0)]
-        any_, taken = granted.any(), granted
+        any_, grant = granted.any(), encoded(granted)
         payload, last = (choose(granted, values) for values in (
             [s.payload for s in self.i], [self.is_last(s.payload) for s in self.i]))
         if self.late is None:
@@ -258,12 +258,11 @@ class PacketArbiter(wiring.Component):
                 *[s.ready.eq(word.ready[k]) for k, s in enumerate(self.i)],
             ]
             any_, payload = word.any, word.o
-            taken, last = Mux(word.wins, 1 << self.late, granted), Mux(word.wins, self.is_last(it.payload), last)
+            grant, last = Mux(word.wins, self.late, grant), Mux(word.wins, self.is_last(it.payload), last)
         with m.If(load):    # a wide payload does not wait for whether anyone has something
-            m.d.sync += [self.o.valid.eq(any_), Value.cast(self.o.payload).eq(payload)]
+            m.d.sync += [self.o.valid.eq(any_), Value.cast(self.o.payload).eq(payload), self.source.eq(grant)]
         with m.If(load & any_):
-            m.d.sync += [self.source.eq(encoded(taken)), owner.eq(taken), inside.eq(~last),
-                         behind.eq(Cat(Const(0, 1), (taken[:k].any() for k in range(1, n))))]
+            m.d.sync += [owner.eq(grant), inside.eq(~last)]
         return m
 
 
