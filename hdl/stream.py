@@ -145,48 +145,13 @@ class Skid(wiring.Component):
         free = Signal()
         m.d.comb += [free.eq(~self.o.valid | self.o.ready), self.i.ready.eq(empty)]
         with m.If(free):
-            m.d.sync += [self.o.valid.eq(~empty | self.i.valid), empty.eq(1)]
-            with m.If(empty):
-                m.d.sync += self.o.payload.eq(self.i.payload)
+            m.d.sync += self.o.valid.eq(~empty | self.i.valid)
+            with m.If(~empty):
+                m.d.sync += [self.o.payload.eq(spare), empty.eq(1)]
             with m.Else():
-                m.d.sync += self.o.payload.eq(spare)
-        with m.Elif(self.i.valid):
-            m.d.sync += empty.eq(0)
-        with m.If(empty):       # whether or not something comes: that is known late
-            m.d.sync += spare.eq(self.i.payload)
-        return m
-
-
-class Pair(wiring.Component):
-    """Two registers in turns, cycle by cycle a :class:`Skid`: where ``o.ready`` comes late and the payload is wide.
-
-    ``o.ready`` reaches no register of the payload, which comes through a choice of two instead.
-
-    Members
-    -------
-    i, o : In/Out(stream.Signature(shape))
-    """
-
-    def __init__(self, shape):
-        self.shape = shape
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
-
-    def elaborate(self, platform):
-        m = Module()
-        items = [Signal(self.shape, name=f"item{k}") for k in range(2)]
-        write, read, room = Signal(), Signal(), Signal(init=1)
-        m.d.comb += [
-            self.i.ready.eq(room),
-            Value.cast(self.o.payload).eq(Mux(read, *(Value.cast(item) for item in reversed(items)))),
-        ]
-        m.d.sync += [
-            room.eq(~self.o.valid | self.o.ready | (room & ~self.i.valid)),
-            self.o.valid.eq((self.i.valid & room) | (self.o.valid & ~(self.o.ready & room))),
-            write.eq(write ^ (self.i.valid & room)), read.eq(read ^ (self.o.valid & self.o.ready)),
-        ]
-        for k, item in enumerate(items):
-            with m.If(room & (write == k)):
-                m.d.sync += item.eq(self.i.payload)
+                m.d.sync += self.o.payload.eq(self.i.payload)
+        with m.Elif(self.i.valid & empty):
+            m.d.sync += [spare.eq(self.i.payload), empty.eq(0)]
         return m
 
 

@@ -1,6 +1,6 @@
 """Holds memory writes back until they are whole."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -31,16 +31,13 @@ class WriteStore(wiring.Component):
         m = Module()
         m.submodules.beats = beats = Fifo(WriteTlp, STORE_BEATS)
         whole = Signal(range(STORE_BEATS + 1))       # packets whose last beat is inside
-        some, came, left = Signal(), Signal(), Signal()
         wiring.connect(m, wiring.flipped(self.i), beats.i)
         m.d.comb += [
             self.o.payload.eq(beats.o.payload),
-            self.o.valid.eq(some),
-            beats.o.ready.eq(some & self.o.ready),
-            came.eq(self.i.valid & self.i.ready & self.i.p.last), left.eq(some & self.o.ready & self.o.p.last),
+            self.o.valid.eq(whole != 0),
+            beats.o.ready.eq((whole != 0) & self.o.ready),
             self.busy.eq(beats.o.valid),
         ]
-        m.d.sync += some.eq(came | (some & ~(left & (whole == 1))))
-        with m.If(came ^ left):
-            m.d.sync += whole.eq(whole + Mux(came, 1, -1))
+        m.d.sync += whole.eq(whole + (self.i.valid & self.i.ready & self.i.p.last)
+                             - (self.o.valid & self.o.ready & self.o.p.last))
         return m

@@ -41,7 +41,7 @@ from .revocable_buffer import RevocableBuffer
 
 HEADER_DEPTH = 64
 RAW_MAX = 16                    # frames that are no packets of a QP, waiting for the Simple NIC
-_ICRC_FROM = 1                  # cycles until a beat is given to the ICRC
+_ICRC_FROM = 2                  # cycles until a beat is given to the ICRC
 _ICRC_LATENCY = _ICRC_FROM + Icrc.CHECK_LATENCY
 _CYCLES_TO_VERDICT = 3          # from the last beat behind the delay line to the decision
 
@@ -50,7 +50,7 @@ class Parse(wiring.Component):
     """Parses, checks and stores frames; one beat per cycle in and out, back to back.
 
     The MAC cannot wait, so the input never does. A frame becomes visible when its last byte and
-    its ICRC are known: its header 7 cycles after its last beat, its payload one cycle later.
+    its ICRC are known: its header 8 cycles after its last beat, its payload one cycle later.
     A frame for which the buffer has no space is dropped whole. What a packet may do is asked as soon as its headers
     are here: see :class:`~weft.hdl.receive.early.Early`.
 

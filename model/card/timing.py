@@ -143,8 +143,8 @@ class Timing:
     retire: float = 12.0
     retire_raw: float = 8.0
     status: float = 0.0
-    judge: float = 56.0
-    asked: float = 60.0
+    judge: float = 60.0
+    asked: float = 64.0
     place: float = 8.0
     raw: float = 4.0
     placed: float = 12.0

@@ -33,7 +33,7 @@ from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.flow.stream import StreamSink, StreamSource
 
 PARAMS = preset("test").with_(rx_buffer_beats=256)
-LATENCY = 7
+LATENCY = 8
 UNDECIDED = 5                   # small packets that are asked for and whose headers do not wait yet
 FAST = os.environ.get("WEFT_SIM") == "verilator"
 FRAMES = 400 if FAST else 72
