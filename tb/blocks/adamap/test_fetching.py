@@ -18,8 +18,6 @@ from weft.tb.flow.simulate import SIMULATORS, simulate
 
 MANY = replace(PARAMS, qps=16)      # a QP for each read
 SOON, LATE = (5, 20), (100_000, 100_000)
-AT_HAND = 24    # cycles from a head's last header until its kept successor is in the cache: a look at another list that
-                # waits for the read engine (6 and its pauses), a look (5), and what was kept lands (8)
 
 
 async def cached(world, qpn, nodes):
@@ -119,7 +117,7 @@ async def cache_is_shared_by_need(dut):
     for qp in world.rng.sample(qps, len(qps)):
         for psn, rsn in list(qp.todo)[:4]:
             sender.send_again(qp, psn, rsn)
-            await world.port.pass_cycles(AT_HAND)
+            await world.port.pass_cycles(20)
     await until(dut, lambda: world.retired == 2 * MANY.qps)
     assert not seen["cache_misses"] and not seen["nodes_residue"]
 
