@@ -217,9 +217,10 @@ class CommandProcessor(wiring.Component):
                     answer(CommandStatus.OK)
             with m.State("QP"):  # waits until the QP command is carried out
                 m.d.comb += self.drain_request.eq(qp.drain_request)
-                m.d.sync += results.eq(qp.results)
+                # `done` may come by way of other rooms: what counts only in RESPOND does not wait for it.
+                m.d.sync += [results.eq(qp.results), status.eq(qp.status)]
                 with m.If(qp.done):
-                    answer(qp.status)
+                    m.next = "RESPOND"
             with m.State("DRAIN_BEGIN"):  # one cycle for the pipelines to see the request
                 m.d.comb += self.drain_request.eq(1)
                 m.next = "DRAIN"
