@@ -35,7 +35,7 @@ class Icrc(wiring.Component):
 
     One beat per cycle, frames back to back, never a stall. The result of a frame appears
     ``Icrc.LATENCY`` (7) cycles after the cycle in which its last beat was transferred, that of a check
-    ``Icrc.CHECK_LATENCY`` (5), for one cycle. The masking is by position; frames that are not RoCEv2
+    ``Icrc.CHECK_LATENCY`` (6), for one cycle. The masking is by position; frames that are not RoCEv2
     give a result without meaning, at the same time as others.
 
     A last beat counts as if zeros filled it, so only a multiplication by x^512 is in the loop. At the end
@@ -55,7 +55,7 @@ class Icrc(wiring.Component):
         The ICRC (bits 7:0 are its first byte on the wire), or 1 for a right one.
     """
 
-    LATENCY, CHECK_LATENCY = 7, 5
+    LATENCY, CHECK_LATENCY = 7, 6
 
     def __init__(self, *, check=False):
         self.check = bool(check)
@@ -110,13 +110,17 @@ class Icrc(wiring.Component):
 
     @staticmethod
     def _compared(m, state, empty, done):
-        """5: the comparison."""
-        expected, right, done_q = Signal(crc32.WIDTH), Signal(), Signal()
+        """5: the comparison, byte by byte; 6: all of them."""
+        expected, equal, right = Signal(crc32.WIDTH), Signal(crc32.WIDTH // 8), Signal()
+        compared, done_q = Signal(), Signal()
         behind = [crc32.advance(crc32.RESIDUE, zeros) for zeros in range(BEAT_BYTES)]
         by_zeros = [Const(sum((value >> bit & 1) << zeros for zeros, value in enumerate(behind)), BEAT_BYTES)
                     for bit in range(crc32.WIDTH)]
-        m.d.sync += [expected.eq(Cat(bits.bit_select(empty, 1) for bits in by_zeros)), right.eq(state == expected),
-                     done_q.eq(done)]
+        m.d.sync += [
+            expected.eq(Cat(bits.bit_select(empty, 1) for bits in by_zeros)),
+            equal.eq(Cat(state.word_select(k, 8) == expected.word_select(k, 8) for k in range(len(equal)))),
+            right.eq(equal.all()), compared.eq(done), done_q.eq(compared),
+        ]
         return right, done_q
 
     @staticmethod

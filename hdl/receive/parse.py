@@ -41,7 +41,7 @@ from .revocable_buffer import RevocableBuffer
 
 HEADER_DEPTH = 64
 RAW_MAX = 16                    # frames that are no packets of a QP, waiting for the Simple NIC
-_ICRC_FROM = 2                  # cycles until a beat is given to the ICRC
+_ICRC_FROM = 1                  # cycles until a beat is given to the ICRC
 _ICRC_LATENCY = _ICRC_FROM + Icrc.CHECK_LATENCY
 _CYCLES_TO_VERDICT = 3          # from the last beat behind the delay line to the decision
 

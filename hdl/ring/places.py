@@ -32,6 +32,11 @@ def place_tag(places):
     return data.StructLayout({"place": exact_log2(places), "tail": MISSING_BITS})
 
 
+def _folded(word):
+    """XOR of the words of a descriptor: 0 for a sound one."""
+    return reduce(xor, (word.word_select(k, CHECK_BITS) for k in range(BEAT_BITS // CHECK_BITS)))
+
+
 class Places(wiring.Component):
     """A ring of places, given out in order; what comes for them comes in any order and leaves in that of the places.
 
@@ -99,9 +104,7 @@ class Places(wiring.Component):
         line = Signal(LineData)
         tag = data.View(place_tag(places), line.tag[:place_tag(places).size])
         place = Signal(range(places))
-        coming = Signal(LineData)
-        fold = Signal(CHECK_BITS)           # the words of `line`
-        words = (coming.data.word_select(k, CHECK_BITS) for k in range(BEAT_BITS // CHECK_BITS))
+        fold = Signal(CHECK_BITS)           # of the words of `line`
         m.d.comb += [
             self.i_line.ready.eq(1), self.answered.eq(valid & line.last),
             place.eq(tag.place + line.index),
@@ -114,11 +117,11 @@ class Places(wiring.Component):
             came_write.data.eq(~left_there.data),
         ]
         # `put` is late, and its data wide: what is not a line is taken as what is put.
-        coming_tag = data.View(place_tag(places), coming.tag[:place_tag(places).size])
-        m.d.comb += coming.eq(self.i_line.payload)
+        m.d.sync += [valid.eq(self.i_line.valid | self.put), line.eq(self.i_line.payload),
+                     fold.eq(_folded(self.i_line.p.data))]
         with m.If(~self.i_line.valid):
-            m.d.comb += [coming.eq(0), coming.data.eq(self.put_data), coming_tag.place.eq(self.next)]
-        m.d.sync += [valid.eq(self.i_line.valid | self.put), line.eq(coming), fold.eq(reduce(xor, words))]
+            m.d.sync += [line.eq(0), line.data.eq(self.put_data), tag.place.eq(self.next),
+                         fold.eq(_folded(self.put_data))]
 
         # One leaves. `absent`: places behind the last one that left for which nothing will come. Whether something
         # came for the place behind this one is read a cycle before it may leave.
