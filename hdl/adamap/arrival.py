@@ -33,7 +33,7 @@ class Arrival(wiring.Component):
         Its list, from the second cycle after ``start`` on; it goes on with ``found`` when a node lands.
     posted : In(1)
         More nodes were linked since its row was read; a cycle late.
-    fetch, node, pointed, error, part
+    fetch, node, pointed, unsound, error, part
         As ``Fetches`` has them.
     may_take, free_index : In
         An entry that the list may have.
@@ -56,7 +56,7 @@ class Arrival(wiring.Component):
         index, block = index_width(params), params.block_bits
         super().__init__({
             "start": In(1), "qpn": In(params.qpn_width), "list": In(list_view(params)), "posted": In(1),
-            "fetch": In(fetch_layout(params)), "node": In(NODE), "pointed": In(block), "error": In(1),
+            "fetch": In(fetch_layout(params)), "node": In(NODE), "pointed": In(block), "unsound": In(1), "error": In(1),
             "part": Out(range(LINES)),
             "may_take": In(1), "free_index": In(index), "reserve_en": Out(1), "release_en": Out(1), "entry": Out(index),
             "follows": In(1), "fill_ready": In(1), "step_ready": In(1),
@@ -82,8 +82,8 @@ class Arrival(wiring.Component):
         m.submodules.check = check = NodeCheck()
         m.submodules.landing = landing = Landing()
         m.d.comb += [
-            check.node.eq(node), check.qpn.eq(self.qpn), check.generation.eq(fetch.generation),
-            check.follows.eq(self.follows),
+            check.node.eq(node), check.unsound.eq(self.unsound), check.qpn.eq(self.qpn),
+            check.generation.eq(fetch.generation), check.follows.eq(self.follows),
             landing.other.eq(other | given_up), landing.bad.eq(self.error | check.bad), landing.ends.eq(ends),
             landing.more.eq(more | self.posted), landing.taken.eq(taken), landing.fill_ready.eq(self.fill_ready),
             landing.step_ready.eq(self.step_ready), self.offers.eq(landing.offers), self.lands.eq(landing.lands),

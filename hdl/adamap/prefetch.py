@@ -322,7 +322,7 @@ class Prefetch(wiring.Component):
             arrival.qpn.eq(qpn), arrival.list.eq(row.o), arrival.posted.eq(row.posted),
             row.on_lands.eq(arrival.lands), row.block.eq(arrival.found),
             arrival.fetch.eq(fetches.fetch), arrival.node.eq(fetches.node), arrival.pointed.eq(fetches.pointed),
-            arrival.error.eq(fetches.error),
+            arrival.unsound.eq(fetches.unsound), arrival.error.eq(fetches.error),
             arrival.may_take.eq(cache.free & (few | above(cache.free_count, reserve(self.params)))),
             arrival.free_index.eq(cache.free_index), cache.reserve_en.eq(arrival.reserve_en),
             arrival.follows.eq(cache.follows), arrival.fill_ready.eq(cache.fill_ready),

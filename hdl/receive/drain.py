@@ -44,6 +44,7 @@ class Drain(wiring.Component):
         asked, before = Signal(COUNT_BITS), Signal(COUNT_BITS)      # undecided frames, those of the moment
         asked_next = Signal(COUNT_BITS)
         waiting, pending, patience = Signal(), Signal(), Signal(range(PATIENCE + TO_VERDICT + 1))
+        decided = Signal()              # a cycle ago: `enter_stb` comes late, and is counted by now
         request_q = Signal()
         missing = Signal(COUNT_BITS)    # packets before the target, as a signed number
         m.d.comb += [missing.eq(target - left), self.idle.eq(entered == left)]
@@ -57,9 +58,11 @@ class Drain(wiring.Component):
             m.d.comb += self.give_up.eq(patience == TO_VERDICT)
             m.d.sync += [before.eq(before - self.decide_stb), patience.eq(patience - 1)]
             with m.If((before == 0) | (patience == 0)):
-                m.d.sync += [waiting.eq(0), pending.eq(1), target.eq(entered + self.enter_stb)]
+                m.d.sync += [waiting.eq(0), pending.eq(1), decided.eq(1)]
         with m.Elif(pending):
-            m.d.sync += self.done.eq((missing == 0) | missing[-1])
+            m.d.sync += [decided.eq(0), self.done.eq(~decided & ((missing == 0) | missing[-1]))]
+            with m.If(decided):
+                m.d.sync += target.eq(entered)
             with m.If(self.done & ~self.request):
                 m.d.sync += [pending.eq(0), self.done.eq(0)]
         return m

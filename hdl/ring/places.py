@@ -18,13 +18,12 @@ MISSING_BITS = exact_log2(REQUEST_LINES_MAX)
 
 
 class Held(data.Struct):
-    """A descriptor as it came: ``failed`` if it could not be read, ``damaged`` if its words do not XOR to 0; ``phase``
-    is bit 0 of ``data``, and as early as the other two."""
+    """A descriptor as it came: ``failed`` if it could not be read, ``damaged`` if its words do not XOR to 0 or it is of
+    another lap."""
 
     data: BEAT_BITS
     damaged: 1
     failed: 1
-    phase: 1
 
 
 def place_tag(places):
@@ -65,6 +64,10 @@ class Places(wiring.Component):
         The first place that is free.
     used : Out(range(places + 1))
         How many are not.
+    phase : In(1)
+        Bit 0 of the next line to leave, if it is of this lap.
+    leaves : Out(1)
+        Strobe: a line leaves, and will be offered.
     o : Out(stream.Signature(Held))
     answered : Out(1)
         Strobe: the last line of a request came.
@@ -79,6 +82,7 @@ class Places(wiring.Component):
             "put": In(1), "put_data": In(BEAT_BITS),
             "take": In(range(REQUEST_LINES_MAX + 1)),
             "next": Out(range(places)), "used": Out(range(places + 1)),
+            "phase": In(1), "leaves": Out(1),
             "o": Out(stream.Signature(Held)),
             "answered": Out(1), "clear": In(1),
         })
@@ -129,7 +133,8 @@ class Places(wiring.Component):
         after = Signal(range(places), init=1)
         absent = Signal(MISSING_BITS)
         there = Signal()
-        behind, leave = Signal(), Signal()
+        behind, leave = Signal(), self.leaves
+        damaged, failed, phase = Signal(), Signal(), Signal()       # the line at ``at``
         m.submodules.outlet = out = Outlet()
         m.d.comb += [
             missing_read.addr.eq(at), leaves.addr.eq(at), good_read.addr.eq(at),
@@ -138,12 +143,11 @@ class Places(wiring.Component):
             out.some.eq(there | (absent != 0)), out.clear.eq(self.clear), out.ready.eq(self.o.ready),
             self.o.valid.eq(out.valid), leave.eq(out.moves), leaves.en.eq(out.free),
             left_write.addr.eq(at), left_write.data.eq(came_here.data), left_write.en.eq(leave | self.clear),
-            self.o.p.data.eq(leaves.data),
+            self.o.p.data.eq(leaves.data), Cat(damaged, failed, phase).eq(good_read.data),
         ]
         with m.If(out.free):
-            m.d.sync += Cat(self.o.p.damaged, self.o.p.failed, self.o.p.phase).eq(good_read.data)
-            with m.If(absent != 0):
-                m.d.sync += self.o.p.failed.eq(1)
+            m.d.sync += [self.o.p.damaged.eq(damaged | (phase != self.phase)),
+                         self.o.p.failed.eq(failed | (absent != 0))]
         with m.If(leave):
             m.d.sync += absent.eq(Mux(absent != 0, absent - 1, missing_read.data))
         m.d.sync += there.eq(there | (valid & (place == at)))

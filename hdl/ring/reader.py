@@ -131,6 +131,7 @@ class RingReader(wiring.Component):
                 m.d.sync += [
                     to_prod.eq(at_most(REQUEST_LINES_MAX, left)),
                     to_end.eq(at_most(REQUEST_LINES_MAX, lines_left)),
+                    to_page.eq(to_overflow(REQUEST_LINES_MAX, (self.base[6:] + position)[:exact_log2(abi.PAGE_LINES)])),
                     line.eq(self.base[6:] + position),
                 ]
                 with m.If(running & self.enable & (left != 0)):
@@ -138,17 +139,15 @@ class RingReader(wiring.Component):
             with m.State("CHOOSE"):
                 # waits for space for the whole request
                 m.d.comb += [
-                    to_page.eq(to_overflow(REQUEST_LINES_MAX, line[:exact_log2(abi.PAGE_LINES)])),
                     lines.eq(steps_of_least(REQUEST_LINES_MAX, to_prod, to_end, to_page)), count.eq(height(lines)),
                     room.eq(~(lines & Cat(above(places.used, slots - k - 1) for k in range(len(lines)))).any()),
                 ]
+                m.d.sync += [request.line.eq(line), request.count.eq(count), tag.place.eq(places.next),
+                             tag.tail.eq(count - 1)]
                 with m.If(~running | ~self.enable):
                     m.next = "MEASURE"
                 with m.Elif(room):
-                    m.d.sync += [
-                        request.line.eq(line), request.count.eq(count), self.o_request.valid.eq(1),
-                        tag.place.eq(places.next), tag.tail.eq(count - 1),
-                    ]
+                    m.d.sync += self.o_request.valid.eq(1)
                     m.next = "REQUEST"
             with m.State("REQUEST"):
                 # waits for the request to be accepted
@@ -172,22 +171,24 @@ class RingReader(wiring.Component):
                 m.d.sync += [fetch.eq((fetch + 1) & ring.mask), position.eq((position + 1) & ring.last)]
 
         # Delivery.
+        leaving = Signal(INDEX_WIDTH - 1)        # position in the ring of what leaves its place next, and its phase
         phase = Signal(init=1)
-        at_end, bad, pop = Signal(), Signal(), Signal()
+        bad, pop = Signal(), Signal()
         retired, popped = Signal(), Signal()     # everything was, a cycle ago; but for one that was delivered then
         m.submodules.outlet = out = Outlet()
         descriptor = places.o.p
         m.d.sync += [retired.eq(deliver == cons), popped.eq(pop)]
         m.d.comb += [
-            bad.eq(descriptor.failed | descriptor.damaged | (descriptor.phase != phase)),
+            places.phase.eq(phase), bad.eq(descriptor.failed | descriptor.damaged),
             out.some.eq(running & places.o.valid & (~bad | (retired & ~popped))), out.keep.eq(~bad),
             out.ready.eq(self.o.ready), self.o.valid.eq(out.valid),
             pop.eq(out.moves), places.o.ready.eq(pop),
-            at_end.eq((deliver & ring.last) == ring.last),
         ]
         m.d.sync += self.refuse.stb.eq(0)
+        with m.If(places.leaves):
+            m.d.sync += [leaving.eq((leaving + 1) & ring.last), phase.eq(phase ^ (leaving == ring.last))]
         with m.If(pop):
-            m.d.sync += [deliver.eq((deliver + 1) & ring.mask), phase.eq(phase ^ at_end)]
+            m.d.sync += deliver.eq((deliver + 1) & ring.mask)
             with m.If(bad):
                 reason = Mux(descriptor.failed, abi.Reason.DMA_ERROR, abi.Reason.BAD_DESCRIPTOR)
                 m.d.sync += [self.refuse.stb.eq(1), self.refuse.reason.eq(reason)]
@@ -199,7 +200,7 @@ class RingReader(wiring.Component):
             m.d.sync += [self.refuse.stb.eq(1), self.refuse.reason.eq(abi.Reason.BAD_DESCRIPTOR)]
 
         with m.If(start):
-            m.d.sync += [fetch.eq(0), deliver.eq(0), cons.eq(0), position.eq(0), phase.eq(1)]
+            m.d.sync += [fetch.eq(0), deliver.eq(0), cons.eq(0), position.eq(0), leaving.eq(0), phase.eq(1)]
         m.d.comb += [
             self.cons.eq(Mux(running, cons, 0)),
             self.idle.eq((in_flight == 0) & (deliver == cons) & ~self.o_request.valid & (~running | (prod == cons))),

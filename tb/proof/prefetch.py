@@ -12,7 +12,7 @@ from weft.hdl.adamap.compared import Comparison
 from weft.hdl.adamap.fetches import Fetches
 from weft.hdl.adamap.head_cache import HeadCache
 from weft.hdl.adamap.list_row import ListRow
-from weft.hdl.adamap.node_check import NodeCheck
+from weft.hdl.adamap.node_check import BlockCheck
 from weft.hdl.adamap.prefetch import Prefetch
 from weft.hdl.adamap.read_reach import ReadReach
 from weft.hdl.adamap.turn_out import TurnOut
@@ -48,7 +48,7 @@ class PrefetchSpec(Spec):
         damage = ("reduce(xor, (rest.word_select(k, WORD_BITS) for k in range(len(rest) // WORD_BITS)))", "node.check")
         astray = ("reduce(xor, (pointer.word_select(k, NIBBLE_BITS) for k in range(len(pointer) // NIBBLE_BITS)))",
                   "node.next_check")
-        parts = {WorkList: partial(NAMED, places=PLACES), NodeCheck: mutant(NodeCheck, damage, astray)}
+        parts = {WorkList: partial(NAMED, places=PLACES), BlockCheck: mutant(BlockCheck, damage, astray)}
         super().__init__(block, {**parts, **dict(replaced)})
 
     def specify(self, m):

@@ -181,7 +181,8 @@ class RingReaderSpec(Spec):
         shapes = {
             **dict.fromkeys(("running", "phase", "early", "rung", "stopped_q"), 1), "line": 58, "fsm_state": 2,
             **dict.fromkeys(("prod_q", "cons_q", "fetch", "deliver", "value_q", "ring.size", "ring.mask"), 16),
-            "position": 15, **dict.fromkeys(("in_flight", "to_prod", "to_end", "cleared_q"), 3)}
+            **dict.fromkeys(("position", "leaving"), 15),
+            **dict.fromkeys(("in_flight", "to_prod", "to_end", "to_page", "cleared_q"), 3)}
         d = SimpleNamespace(**{name.removeprefix("ring.").removesuffix("_q"): self.inside(f"dut.{name}", shape)
                                for name, shape in shapes.items()})
         pushed = {"entry": PushedDescriptor, **dict.fromkeys((
@@ -197,12 +198,15 @@ class RingReaderSpec(Spec):
         m.d.comb += [to.eq(index - w.retired) for to, index in zip(
             order, (w.delivered, d.deliver, d.fetch, d.prod, w.written), strict=True)]
         asked, request = order[3] - order[2], w.dut.o_request.p
+        base = Signal(width, name="base")      # index of the first place in use
+        m.d.comb += base.eq(d.deliver + q.o__valid)
         self.check("indices are what happened", [
             (w.up == UP) & d.running & ~d.stopped & (d.cleared == 0) & (d.size == size) & (d.mask == 2 * size - 1),
             ~d.early & (d.rung | ((d.prod + (p.held & ~w.repeated))[:width] == w.written)) & (d.prod < 2 * size),
             ~d.rung | (d.value == w.written), d.cons == w.retired,
             d.deliver[:width] == (w.delivered + w.dut.o.valid)[:width],
-            d.fetch == w.fetched, d.position == w.fetched[:self.log2], d.phase == ~d.deliver[self.log2],
+            d.fetch == w.fetched, d.position == w.fetched[:self.log2],
+            d.leaving == base[:self.log2], d.phase == ~base[self.log2],
             *(a <= b for a, b in zip(order, [*order[1:], size], strict=True)),
             q.used + q.o__valid == order[2] - order[1], q.next == (q.at + q.used)[:2],
             ~w.dut.o.valid | (w.number == w.delivered),
@@ -219,7 +223,7 @@ class RingReaderSpec(Spec):
         self.check("a request asks for what has a place", [
             d.fsm_state <= REQUEST, (d.fsm_state == REQUEST) == w.dut.o_request.valid,
             (d.fsm_state != CHOOSE) | ((d.to_prod != 0) & (d.to_prod <= asked) & (d.to_end == size - d.position)
-                                       & (d.line == (BASE >> 6) + d.position)),
+                                       & (d.to_page == size) & (d.line == (BASE >> 6) + d.position)),
             (d.fsm_state != REQUEST) | (
                 (request.count != 0) & (request.count <= asked) & (request.count <= size - d.position)
                 & (request.count <= size - q.used) & (request.line == (BASE >> 6) + d.position)
@@ -227,13 +231,13 @@ class RingReaderSpec(Spec):
         ], **self.proofs[0])
 
         place, its = Signal(2), Signal(2)      # of the line that arrives
-        base = Signal(width, name="base")      # index of the first place in use
-        m.d.comb += [place.eq(q.line.tag[:2] + q.line.index), its.eq(place - q.at), base.eq(d.deliver + q.o__valid)]
+        m.d.comb += [place.eq(q.line.tag[:2] + q.line.index), its.eq(place - q.at)]
         parts = [q.after == (q.at + 1)[:2], q.there == (came[q.at] != left[q.at]), (q.absent == 0) & (
                      d.in_flight == sum(live for live, *_ in w.requests) + (q.valid & q.line.last)),
                  ~q.valid | ((its < q.used) & self._right(q.line.data, base + its) & ~q.line.error
                              & (q.fold == 0) & (~q.line.last | (q.line.index == q.line.tag[2:4]))),
-                 ~q.o__valid | self._sound(q.o__payload.data, q.o__payload.as_value()[BEAT_BITS:], d.deliver)]
+                 ~q.o__valid | (
+                     self._right(q.o__payload.data, d.deliver) & ~q.o__payload.damaged & ~q.o__payload.failed)]
         spans = []
         for k, (live, some, first, its_tag, at) in enumerate(w.requests):
             ahead = Signal(width, name=f"ahead{k}")
@@ -260,7 +264,8 @@ class RingReaderSpec(Spec):
     def _anywhere(self, m, up, start):
         """The ring runs, is empty, and has come to any index."""
         size, indices = 1 << self.log2, ("written", "fetched", "delivered", "retired")
-        inner = {"dut.running": 1, "dut.ring.size": 16, "dut.ring.mask": 16, "dut.phase": 1, "dut.position": 15,
+        inner = {"dut.running": 1, "dut.ring.size": 16, "dut.ring.mask": 16, "dut.phase": 1,
+                 "dut.position": 15, "dut.leaving": 15,
                  "dut.places.next": 2, "dut.places.at": 2, "dut.places.after": 2, "up": 3,
                  **dict.fromkeys(("dut.prod_q", "dut.cons_q", "dut.fetch", "dut.deliver"), 16),
                  **dict.fromkeys(indices, self.log2 + 1)}
@@ -273,7 +278,7 @@ class RingReaderSpec(Spec):
             seen["dut.running"], seen["dut.ring.size"] == size, seen["dut.ring.mask"] == 2 * size - 1, up == UP,
             seen["dut.places.next"] == seen["dut.places.at"],
             seen["dut.places.after"] == (seen["dut.places.at"] + 1)[:2], seen["dut.position"] == chosen[:self.log2],
-            seen["dut.phase"] == ~chosen[self.log2],
+            seen["dut.leaving"] == chosen[:self.log2], seen["dut.phase"] == ~chosen[self.log2],
             *(seen[name] == chosen for name in (*indices, "dut.prod_q", "dut.cons_q", "dut.fetch", "dut.deliver")),
         ).all())
 
@@ -323,7 +328,7 @@ BROKEN = [
     Broken(BOTH, "cons counts what was retired", ("cons.eq((cons + 1) & ring.mask)", "cons.eq(deliver)")),
     Broken(BOTH, "cons <= delivered <= prod <= cons + size",
            ("cons.eq((cons + 1) & ring.mask)", "cons.eq((cons + 2) & ring.mask)")),
-    Broken(BOTH, "refuses nothing", ("phase.eq(phase ^ at_end)", "phase.eq(~phase)")),
+    Broken(BOTH, "refuses nothing", ("phase.eq(phase ^ (leaving == ring.last))", "phase.eq(~phase)")),
     Broken(BOTH, "no deadlock: an entry within 12 cycles of calm",
            ("with m.Elif(room):", "with m.Elif(room & 0):")),
 ]

@@ -1,19 +1,48 @@
 """Which blocks from host memory are taken as nodes."""
 
 import random
+from collections import deque
 
 import cocotb
 import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
 from cocotb.triggers import RisingEdge
 
 from weft.hdl import abi
-from weft.hdl.adamap.node_check import NodeCheck
+from weft.hdl.adamap.node_check import BlockCheck, NodeCheck
+from weft.hdl.layouts import NODE
 from weft.model.functional.node import Node, choose_encoding, damage
 from weft.tb.blocks.adamap.node_damage import resealed
 from weft.tb.flow.clock import start_clock
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
 
 QPN, GENERATION = 0x12345, 7
+LATENCY = 3
+
+
+class Checks(wiring.Component):
+    """Both checks of a block, one behind the other."""
+
+    node: In(NODE)
+    qpn: In(24)
+    generation: In(8)
+    follows: In(1)
+    bad: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.block = block = BlockCheck()
+        m.submodules.check = check = NodeCheck()
+        stages = [Signal(data.StructLayout({"node": NODE, "follows": 1}), name=f"stage{k}") for k in range(LATENCY - 1)]
+        m.d.sync += [stages[0].node.eq(self.node), stages[0].follows.eq(self.follows), stages[1].eq(stages[0])]
+        m.d.comb += [
+            block.node.eq(self.node), check.unsound.eq(block.unsound), check.node.eq(stages[1].node),
+            check.follows.eq(stages[1].follows), check.qpn.eq(self.qpn), check.generation.eq(self.generation),
+            self.bad.eq(check.bad),
+        ]
+        return m
 
 
 def nodes(rng):
@@ -47,16 +76,17 @@ def cases(rng):
 async def only_sound_nodes_pass(dut):
     await start_clock(dut)
     dut.qpn.value, dut.generation.value = QPN, GENERATION
-    rng, before, count = random.Random(bench_seed()), None, 0
+    rng, before, count = random.Random(bench_seed()), deque(maxlen=LATENCY), 0
     for block, follows, bad in cases(rng):      # one per cycle
         dut.node.value, dut.follows.value = int.from_bytes(block, "little"), int(follows)
         await RisingEdge(dut.clk)
-        if before is not None:
-            assert bool(dut.bad.value) == before[1], before[0].hex()
-        before, count = (block, bad), count + 1
+        if len(before) == LATENCY:
+            assert bool(dut.bad.value) == before[0][1], before[0][0].hex()
+            count += 1
+        before.append((block, bad))
     assert count > 5 * 512
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_only_sound_nodes_pass(sim):
-    simulate(NodeCheck(), name="node-check", cases=__file__, sim=sim)
+    simulate(Checks(), name="node-check", cases=__file__, sim=sim)
