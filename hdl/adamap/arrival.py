@@ -5,13 +5,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
-from ..layouts import NODE
 from ..params import CardParams
 from .cached import index_width
 from .fetches import LINES, fetch_layout
 from .landing import Landing
 from .list_row import list_view
-from .node_check import NodeCheck
+from .node_check import VERDICT
 
 
 class Arrival(wiring.Component):
@@ -29,18 +28,18 @@ class Arrival(wiring.Component):
     -------
     start : In(1)
         The read that :class:`~weft.hdl.adamap.fetches.Fetches` shows from the next cycle on has come.
-    qpn, list : In
+    list : In
         Its list, from the second cycle after ``start`` on; it goes on with ``found`` when a node lands.
     posted : In(1)
         More nodes were linked since its row was read; a cycle late.
-    fetch, node, pointed, unsound, error, part
+    fetch, pointed, verdict, error, part
         As ``Fetches`` has them.
     may_take, free_index : In
         An entry that the list may have.
     reserve_en, release_en, entry : Out
         It is taken, and given back.
     follows : In(1)
-        The RSN of ``node`` is the next one of the list.
+        The RSN of the block is the next one of the list.
     fill_ready, step_ready : In(1)
         Cache and table of the nodes ahead take a node.
     offers, lands, found : Out
@@ -55,8 +54,8 @@ class Arrival(wiring.Component):
         self.params = params
         index, block = index_width(params), params.block_bits
         super().__init__({
-            "start": In(1), "qpn": In(params.qpn_width), "list": In(list_view(params)), "posted": In(1),
-            "fetch": In(fetch_layout(params)), "node": In(NODE), "pointed": In(block), "unsound": In(1), "error": In(1),
+            "start": In(1), "list": In(list_view(params)), "posted": In(1),
+            "fetch": In(fetch_layout(params)), "pointed": In(block), "verdict": In(VERDICT), "error": In(1),
             "part": Out(range(LINES)),
             "may_take": In(1), "free_index": In(index), "reserve_en": Out(1), "release_en": Out(1), "entry": Out(index),
             "follows": In(1), "fill_ready": In(1), "step_ready": In(1),
@@ -66,25 +65,23 @@ class Arrival(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        fetch, node, part, of = self.fetch, self.node, self.part, self.list
+        fetch, part, of = self.fetch, self.part, self.list
+        bad, ends = Signal(), Signal()      # the block, if it does not follow either; there is none behind it
         other = Signal()                    # the list does not go on with the block; a cycle late
         taken = Signal()                    # there is an entry for it
         given_up = Signal()                 # what is left of the read is not wanted
         final = Signal()                    # the block is the read's last one
-        ends, more = Signal(), Signal()     # there is none behind the node; there is, as the list's row says
+        more = Signal()                     # there is one behind it, as the list's row says
         # What arrived is looked at a cycle before it is taken.
         m.d.comb += self.dead.eq(~of.live | (of.generation != fetch.generation))
         m.d.sync += [
             other.eq(self.dead | (of.block != (fetch.block + part)[:self.params.block_bits])),
             final.eq(part + 1 == fetch.lines), more.eq(of.ahead != part + 1),
-            self.found.eq(self.pointed), ends.eq(node.next_line == 0),
+            self.found.eq(self.pointed), ends.eq(self.verdict.ends), bad.eq(self.verdict.bad | ~self.follows),
         ]
-        m.submodules.check = check = NodeCheck()
         m.submodules.landing = landing = Landing()
         m.d.comb += [
-            check.node.eq(node), check.unsound.eq(self.unsound), check.qpn.eq(self.qpn),
-            check.generation.eq(fetch.generation), check.follows.eq(self.follows),
-            landing.other.eq(other | given_up), landing.bad.eq(self.error | check.bad), landing.ends.eq(ends),
+            landing.other.eq(other | given_up), landing.bad.eq(self.error | bad), landing.ends.eq(ends),
             landing.more.eq(more | self.posted), landing.taken.eq(taken), landing.fill_ready.eq(self.fill_ready),
             landing.step_ready.eq(self.step_ready), self.offers.eq(landing.offers), self.lands.eq(landing.lands),
             self.release_en.eq(landing.releases),

@@ -9,7 +9,7 @@ from ..layouts import NODE, LineData
 from ..logic import encoded, first, one_hot
 from ..params import NODE_READS_MAX, REQUEST_LINES_MAX, CardParams
 from .block import extent_member
-from .node_check import BlockCheck
+from .node_check import VERDICT, NodeCheck
 from .pointed import Pointed
 
 LINES = REQUEST_LINES_MAX   # consecutive blocks that one read may fetch
@@ -30,7 +30,7 @@ class Fetches(wiring.Component):
     """Records of the reads in flight; what they bring waits in a memory until it is looked at.
 
     Takes a line per cycle. A block is out one cycle after ``slot`` and ``part`` name it. Which block it points to is
-    looked up when it comes, and whether it is a sound one; both are there five cycles after it.
+    looked up when it comes, and whether it is a node of the list; both are there five cycles after it.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ class Fetches(wiring.Component):
         What is looked at: a read, and which block of it.
     fetch : Out(fetch_layout(params))
         That read, a cycle later; and ``done_qpn``, at once: whose the one at ``done_slot`` is.
-    node, pointed, unsound, error : Out
-        That block, the number of the one that its pointer leads to, whether it is no node, and whether reading it
-        failed; a cycle later.
+    node, pointed, verdict, error : Out
+        That block, the number of the one that its pointer leads to, what :class:`~weft.hdl.adamap.node_check.NodeCheck`
+        says of it, and whether reading it failed; a cycle later.
     finish_en : In(1)
         The read at ``slot`` is done with.
     keep_en, keep_loose : In(1)
@@ -81,7 +81,7 @@ class Fetches(wiring.Component):
             "free": Out(1), "free_slot": Out(slot), "start_en": In(1), "start": In(fetch_layout(params)),
             "done": Out(1), "done_slot": Out(slot), "done_qpn": Out(24),
             "slot": In(slot), "part": In(range(LINES)), "fetch": Out(fetch_layout(params)),
-            "node": Out(NODE), "pointed": Out(params.block_bits), "unsound": Out(1), "error": Out(1),
+            "node": Out(NODE), "pointed": Out(params.block_bits), "verdict": Out(VERDICT), "error": Out(1),
             "finish_en": In(1), "keep_en": In(1), "keep_loose": In(1), "loose": Out(1), "loose_slot": Out(slot),
             "kept": Out(1), "kept_slot": Out(slot), "quiet": Out(1),
             "qpn": In(24).array(2), "of_qpn": Out(1).array(2), "empty": Out(1),
@@ -98,11 +98,11 @@ class Fetches(wiring.Component):
         errors = Array(Signal(LINES, name=f"errors{k}") for k in range(count))
         m.submodules.landing = landing = Memory(shape=NODE, depth=count * LINES, init=[])
         land, landed = landing.write_port(), landing.read_port()
-        land_slot = Signal(range(count))
+        land_slot, of = Signal(range(count)), Signal(fetch_layout(self.params))     # the read that a line comes for
         m.submodules.pointers = pointers = Memory(shape=self.params.block_bits, depth=count * LINES, init=[])
-        m.submodules.verdicts = verdicts = Memory(shape=1, depth=count * LINES, init=[])
+        m.submodules.verdicts = verdicts = Memory(shape=VERDICT, depth=count * LINES, init=[])
         m.submodules.look_up = look_up = Pointed(self.params)
-        m.submodules.check = check = BlockCheck()
+        m.submodules.check = check = NodeCheck()
         point, judge = pointers.write_port(), verdicts.write_port()
         points = pointers.read_port(transparent_for=(point,))
         judged = verdicts.read_port(transparent_for=(judge,))
@@ -116,8 +116,9 @@ class Fetches(wiring.Component):
             *[a.eq(b) for a, b in zip(look_up.extent_lines, self.extent_lines, strict=True)],
             point.en.eq(coming[3].valid), point.addr.eq(coming[3].at), point.data.eq(look_up.o),
             points.en.eq(1), points.addr.eq(landed.addr), self.pointed.eq(points.data),
-            check.node.eq(line.p.data), judge.en.eq(coming[1].valid), judge.addr.eq(coming[1].at),
-            judge.data.eq(check.unsound), judged.en.eq(1), judged.addr.eq(landed.addr), self.unsound.eq(judged.data),
+            of.eq(fetches[land_slot]), check.node.eq(line.p.data), check.qpn.eq(of.qpn),
+            check.generation.eq(of.generation), judge.en.eq(coming[1].valid), judge.addr.eq(coming[1].at),
+            judge.data.eq(check.o), judged.en.eq(1), judged.addr.eq(landed.addr), self.verdict.eq(judged.data),
         ]
         m.d.comb += [
             line.ready.eq(1), land_slot.eq(line.p.tag),

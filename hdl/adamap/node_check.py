@@ -3,8 +3,8 @@
 from functools import reduce
 from operator import or_, xor
 
-from amaranth.hdl import Module, Signal
-from amaranth.lib import wiring
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
@@ -12,63 +12,47 @@ from ..layouts import NODE
 
 WORD_BITS, NIBBLE_BITS = (abi.NODE.by_name[name].width for name in ("check", "next_check"))
 POINTER_BITS = abi.NODE.shift_of("qpn")
+NIBBLES = -(-abi.NODE.by_name["next_line"].width // NIBBLE_BITS)
+VERDICT = data.StructLayout({"bad": 1, "ends": 1})
 
 
-class BlockCheck(wiring.Component):
-    """Tells a block that is no node, whosever it may be. Latency 2, one block per cycle.
+class NodeCheck(wiring.Component):
+    """Looks at a block when it comes, with what the card knows of the list. Latency 2, one block per cycle.
 
     The check word covers all but the first 8 bytes, so any damage within 16 bits is noticed and of wider damage all but
     one in 65536. The pointer there is written again when the list grows, and has a check of 4 bits; a wrong one that
-    passes leads to a block that is not the list's next one.
+    passes leads to a block that is not the list's next one. Whether its RSN is the next one is not known yet.
 
     Members
     -------
     node : In(NODE)
-    unsound : Out(1)
-        Two cycles later.
+    qpn, generation : In
+        Whose list it is read for.
+    o : Out(VERDICT)
+        Two cycles later. ``bad``: it is no node, or not one of that list; ``ends``: it points to no other.
     """
 
     def __init__(self):
-        super().__init__({"node": In(NODE), "unsound": Out(1)})
+        super().__init__({"node": In(NODE), "qpn": In(24), "generation": In(8), "o": Out(VERDICT)})
 
     def elaborate(self, platform):
         m = Module()
         node, block = self.node, self.node.as_value()
         pointer, rest = block[:POINTER_BITS], block[POINTER_BITS:]
         damage, astray, illegal = Signal(WORD_BITS), Signal(NIBBLE_BITS), Signal()
+        whose = data.StructLayout({"qpn": 24, "generation": 8})
+        said, listed = Signal(whose), Signal(whose)     # by the node, and by the list
+        points = Signal(NIBBLES)                        # nibbles of its pointer that are not 0
         legal = reduce(or_, ((node.encoding == encoding.value) & (node.count <= most)
                              for encoding, most in abi.HOLES_MAX.items()))
         m.d.sync += [
             damage.eq(reduce(xor, (rest.word_select(k, WORD_BITS) for k in range(len(rest) // WORD_BITS)))),
             astray.eq(reduce(xor, (pointer.word_select(k, NIBBLE_BITS) for k in range(len(pointer) // NIBBLE_BITS)))),
-            illegal.eq((node.count == 0) | ~legal), self.unsound.eq((damage != 0) | (astray != 0) | illegal),
+            illegal.eq((node.count == 0) | ~legal),
+            *[a[name].eq(b) for name in whose.members for a, b in (
+                (said, node[name]), (listed, getattr(self, name)))],
+            points.eq(Cat(node.next_line[start:start + NIBBLE_BITS].any()
+                          for start in range(0, len(node.next_line), NIBBLE_BITS))),
+            self.o.bad.eq((damage != 0) | (astray != 0) | illegal | (said != listed)), self.o.ends.eq(~points.any()),
         ]
-        return m
-
-
-class NodeCheck(wiring.Component):
-    """Compares a block with what the card knows of the list. Latency 1, one block per cycle.
-
-    Members
-    -------
-    node, unsound : In(NODE), In(1)
-        The block, and what :class:`BlockCheck` says of it.
-    qpn, generation : In
-        Whose list it is read for.
-    follows : In(1)
-        Its RSN is the one that comes next in the list.
-    bad : Out(1)
-        A cycle later.
-    """
-
-    def __init__(self):
-        super().__init__({"node": In(NODE), "unsound": In(1), "qpn": In(24), "generation": In(8), "follows": In(1),
-                          "bad": Out(1)})
-
-    def elaborate(self, platform):
-        m = Module()
-        wrong, follows = Signal(), Signal()     # whether it follows is known late
-        m.d.sync += [follows.eq(self.follows), wrong.eq(
-            self.unsound | (self.node.qpn != self.qpn) | (self.node.generation != self.generation))]
-        m.d.comb += self.bad.eq(wrong | ~follows)
         return m

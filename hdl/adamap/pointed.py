@@ -22,7 +22,7 @@ class Pointed(wiring.Component):
     Members
     -------
     extent_base, extent_lines : arrays of In
-        Where blocks may lie; ``lines`` 0: nowhere.
+        Where blocks may lie; ``lines`` 0: nowhere. A change counts a cycle later.
     line : In(58)
     o : Out(params.block_bits)
         Three cycles later.
@@ -43,11 +43,11 @@ class Pointed(wiring.Component):
         inside, last, beyond = Signal(n), Signal(n), Signal(2)      # `beyond`: the last two numbers are no blocks
         line, later = Signal(size_log2), Signal(size_log2)
         for k, (base, lines) in enumerate(zip(self.extent_base, self.extent_lines, strict=True)):
-            offset = Signal(59, name=f"offset{k}")
-            m.d.comb += offset.eq(self.line - base)
-            m.d.sync += inside[k].eq(~offset[size_log2:].any() & (offset[:size_log2] < lines))
+            end = Signal(59, name=f"end{k}")        # two comparisons beside each other, none of what is subtracted
+            m.d.sync += [end.eq(base + lines), inside[k].eq((self.line >= base) & (self.line < end))]
+        offset = (self.line - base)[:size_log2]     # in the last one
         m.d.sync += [line.eq(self.line), later.eq(line), last.eq(Cat(reversed(lowest(m, reversed(inside), "last")))),
-                     beyond.eq(Cat(offset[1:size_log2].all(), beyond[0] & inside[n - 1]))]
+                     beyond.eq(Cat(offset[1:].all(), beyond[0] & inside[n - 1]))]
 
         m.submodules.base = base = OneOf(size_log2, n)
         number = Signal(p.block_bits)

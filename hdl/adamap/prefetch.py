@@ -143,7 +143,7 @@ class Prefetch(wiring.Component):
         again = work.i[0]
         self._connect_row(m, row, qpn)
         self._connect_reach(m, reach, row)
-        self._connect_arrival(m, arrival, fetches, row, qpn, few)
+        self._connect_arrival(m, arrival, fetches, row, few)
         self._connect_turn_out(m, turn_out, arrival, row, qpn, view.live & (~busy | fetches.kept))
         m.d.comb += [
             *[a.eq(b) for a, b in zip(fetches.extent_base, self.extent_base, strict=True)],
@@ -315,14 +315,14 @@ class Prefetch(wiring.Component):
         m.d.sync += [reach.depth.eq(at_most(most, self.prefetch_depth)),
                      reach.watermark.eq(at_most(most, self.prefetch_watermark))]
 
-    def _connect_arrival(self, m, arrival, fetches, row, qpn, few):
+    def _connect_arrival(self, m, arrival, fetches, row, few):
         """What a read brought, on its way into the cache."""
         cache = self.cache
         m.d.comb += [
-            arrival.qpn.eq(qpn), arrival.list.eq(row.o), arrival.posted.eq(row.posted),
+            arrival.list.eq(row.o), arrival.posted.eq(row.posted),
             row.on_lands.eq(arrival.lands), row.block.eq(arrival.found),
-            arrival.fetch.eq(fetches.fetch), arrival.node.eq(fetches.node), arrival.pointed.eq(fetches.pointed),
-            arrival.unsound.eq(fetches.unsound), arrival.error.eq(fetches.error),
+            arrival.fetch.eq(fetches.fetch), arrival.pointed.eq(fetches.pointed), arrival.verdict.eq(fetches.verdict),
+            arrival.error.eq(fetches.error),
             arrival.may_take.eq(cache.free & (few | above(cache.free_count, reserve(self.params)))),
             arrival.free_index.eq(cache.free_index), cache.reserve_en.eq(arrival.reserve_en),
             arrival.follows.eq(cache.follows), arrival.fill_ready.eq(cache.fill_ready),

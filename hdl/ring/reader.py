@@ -214,11 +214,14 @@ class RingReader(wiring.Component):
         Returns the strobe of one that is refused.
         """
         early, rung, bad = Signal(), Signal(), Signal(name="bad_doorbell")
-        value, ahead, known = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
+        value, ahead, step = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
+
+        # A step back is one forward of more than the ring, or of the whole ring while there is less space.
         m.d.comb += [
             ahead.eq((value - cons) & ring.mask),
-            known.eq((prod - cons) & ring.mask),
-            bad.eq(rung & running & ((ahead > ring.size) | (ahead < known))),
+            step.eq((value - prod) & ring.mask),
+            bad.eq(rung & running & (
+                ring.exceeds(ahead) | ring.exceeds(step) | (ring.reaches(step) & ~ring.reaches(ahead)))),
         ]
         m.d.sync += rung.eq(early & running)
         with m.If(running):

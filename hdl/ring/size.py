@@ -40,3 +40,11 @@ class RingSize(wiring.Component):
             m.d.comb += log2.eq(abi.RING_LOG2_MAX)
         m.d.sync += [self.size.eq(1 << log2), self.mask.eq((2 << log2) - 1)]
         return m
+
+    def reaches(self, distance):
+        """A distance, no larger than ``mask``, is the whole ring at least; no comparison with a carry chain."""
+        return (distance & self.size).any()
+
+    def exceeds(self, distance):
+        """It is more than the ring has."""
+        return self.reaches(distance) & (distance & self.last).any()

@@ -164,13 +164,17 @@ class RingWriter(wiring.Component):
                 m.d.sync += self.position.eq(self.position + 1)
 
         # Consumer index: checked in the cycle after the doorbell.
-        rung, arm, armed = Signal(), Signal(), Signal()
-        value, ahead, known = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
+        rung, arm, armed, bad = Signal(), Signal(), Signal(), Signal()
+        value, ahead, kept = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
         m.d.sync += [
             rung.eq(self.cons_stb & self.enable), value.eq(self.cons), arm.eq(self.arm),
             self.refuse.stb.eq(0), self.refuse.reason.eq(abi.Reason.BAD_DESCRIPTOR),
         ]
-        m.d.comb += [ahead.eq((value - cons) & ring.mask), known.eq((prod - cons) & ring.mask)]
+        # Both together are what the ring holds, or a lap more, if the index is none between `cons` and `prod`.
+        m.d.comb += [
+            ahead.eq((value - cons) & ring.mask), kept.eq((prod - value) & ring.mask),
+            bad.eq(ring.exceeds(ahead) | ring.exceeds(kept) | (ring.reaches(ahead) & ring.reaches(kept))),
+        ]
         m.d.sync += [used.eq(used + load), filled.eq(Mux(load, used == ring.last, used == ring.size))]
         marked = Signal(INDEX_WIDTH)       # entries not consumed, up to the newest marked one
         m.d.comb += self.marked.eq(marked != 0)
@@ -178,7 +182,7 @@ class RingWriter(wiring.Component):
             m.d.sync += marked.eq(used + 1)
         with m.If(rung & ~running):
             m.d.sync += armed.eq(arm)      # the ring is about to start with both indices at zero
-        with m.Elif(rung & (ahead > known)):
+        with m.Elif(rung & bad):
             m.d.sync += self.refuse.stb.eq(1)
         with m.Elif(rung):
             with m.If(ahead != 0):

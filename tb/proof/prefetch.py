@@ -12,7 +12,7 @@ from weft.hdl.adamap.compared import Comparison
 from weft.hdl.adamap.fetches import Fetches
 from weft.hdl.adamap.head_cache import HeadCache
 from weft.hdl.adamap.list_row import ListRow
-from weft.hdl.adamap.node_check import BlockCheck
+from weft.hdl.adamap.node_check import NodeCheck
 from weft.hdl.adamap.prefetch import Prefetch
 from weft.hdl.adamap.read_reach import ReadReach
 from weft.hdl.adamap.turn_out import TurnOut
@@ -48,7 +48,7 @@ class PrefetchSpec(Spec):
         damage = ("reduce(xor, (rest.word_select(k, WORD_BITS) for k in range(len(rest) // WORD_BITS)))", "node.check")
         astray = ("reduce(xor, (pointer.word_select(k, NIBBLE_BITS) for k in range(len(pointer) // NIBBLE_BITS)))",
                   "node.next_check")
-        parts = {WorkList: partial(NAMED, places=PLACES), BlockCheck: mutant(BlockCheck, damage, astray)}
+        parts = {WorkList: partial(NAMED, places=PLACES), NodeCheck: mutant(NodeCheck, damage, astray)}
         super().__init__(block, {**parts, **dict(replaced)})
 
     def specify(self, m):
@@ -153,7 +153,7 @@ BROKEN = [
     Broken(BOTH, "no fetch in flight after a destroy",
            ("self.i_control.ready.eq(step.ready & ~of_control)", "self.i_control.ready.eq(step.ready)")),
     Broken(BOTH, "what lands is of a living QP and generation",
-           ("check.generation.eq(fetch.generation)", "check.generation.eq(node.generation)"), of=Arrival),
+           ("check.generation.eq(of.generation)", "check.generation.eq(check.node.generation)"), of=Fetches),
     Broken(BOTH, "entries are taken free and filled when taken",
            ("cache.fill_index.eq(arrival.entry)", "cache.fill_index.eq(arrival.entry + 1)")),
     Broken(RestingPrefetchSpec, "no RSN of a list in two entries",

@@ -6,6 +6,7 @@ from weft.hdl import abi
 from weft.hdl.adamap.block import dead, stray
 from weft.hdl.adamap.cached import cached_record, cached_tag
 from weft.hdl.adamap.fetches import LINES, fetch_layout
+from weft.hdl.adamap.node_check import VERDICT
 from weft.hdl.layouts import NODE
 from weft.hdl.params import TURN_OUT_PATIENCE
 from weft.tb.proof.prefetch_checks import PLACES
@@ -49,9 +50,19 @@ def kept(spec, m, w):
             brought.append(~keeps[k] | (part >= fetch.lines) | (
                 spec.inside(f"dut.fetches.pointers[{LINES * k + part}]", params.block_bits)
                 == found(m, params, dut, node.next_line, f"pointed{LINES * k + part}")))
+            verdict = spec.inside(f"dut.fetches.verdicts[{LINES * k + part}]", VERDICT)
+            brought.append(~keeps[k] | (part >= fetch.lines) | (
+                (verdict.bad == ~is_node_of(node, fetch)) & (verdict.ends == (node.next_line == 0))))
             ends.append(~keeps[k] | (part >= fetch.lines) | (node.next_line != 0) | errors[part]
                         | ((part + 1 == fetch.lines) & fetch.all) | w.cut.bit_select(fetch.qpn, 1))
     return of_lists, counted, places, lying, brought, ends
+
+
+def is_node_of(node, fetch):
+    """A block can be a node of the list for which it was read."""
+    legal = Cat((node.encoding == encoding.value) & (node.count <= most) for encoding, most in abi.HOLES_MAX.items())
+    return ((node.check == 0) & (node.next_check == 0) & (node.count != 0) & legal.any()
+            & (node.qpn == fetch.qpn) & (node.generation == fetch.generation))
 
 
 def answers(node, line):
@@ -69,7 +80,8 @@ def start_at_rest(spec, m, w):
     spec.start_anywhere(
         "dut.turn_out.victim", "dut.turn_out.misses.count", "dut.wake_stb", "dut.waked", "dut.work.entered",
         "dut.work.left", *[f"dut.work.queue.queue.{name}" for name in ("storage", "level", "produce", "consume")],
-        *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "landing", "pointers")],
+        *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "landing", "pointers",
+                                                "verdicts")],
         *[f"dut.fetches.{name}{k}" for name in ("fetch", "errors") for k in entries],
         "table.memory", "cache.blocks", "cache.records", "cache.nexts", "cache.befores",
         *[f"cache.standing.{name}" for name in ("valid", "head", "linked", "reserved")], "cache.fill__free_count",

@@ -17,7 +17,7 @@ BASE = 0x1000
 MEASURE, CHOOSE, REQUEST = range(3)
 UP = PARAMS.ring_prefetch + 3       # cycles from a reset until the ring runs
 NAMED = mutant(     # the same with names for its registers, by which they are seen
-    named(RingReader, "value, ahead, known = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)",
+    named(RingReader, "value, ahead, step = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)",
           "stopped, cleared = Signal(), Signal(range(slots + 1))"),
     ("early, rung, bad = Signal(), Signal(),", 'early, rung, bad = Signal(name="early"), Signal(name="rung"),'))
 

@@ -44,6 +44,7 @@ async def every_line_is_found(dut):
         extents, lines = drawn(rng)
         for k, (base, size) in enumerate(extents):
             getattr(dut, f"extent_base__{k}").value, getattr(dut, f"extent_lines__{k}").value = base, size
+        await RisingEdge(dut.clk)
         for at in range(len(lines) + LATENCY):
             dut.line.value = lines[min(at, len(lines) - 1)]
             await RisingEdge(dut.clk)
