@@ -153,9 +153,9 @@ class Places(wiring.Component):
         m.d.sync += there.eq(there | (valid & (place == at)))
         with m.If(leave | self.clear):
             m.d.sync += [at.eq(after), after.eq(after + 1), there.eq(behind)]
-        m.d.sync += [
-            self.next.eq(self.next + self.take + self.put), self.used.eq(self.used + self.take + self.put - leave),
-        ]
+        given = self.take + self.put
+        m.d.sync += [self.next.eq(self.next + given),       # whether one leaves is known last
+                     self.used.eq(Mux(leave, self.used + given - 1, self.used + given))]
         with m.If(self.clear):
             m.d.sync += [absent.eq(0), self.used.eq(0), self.next.eq(at + 1)]
         return m
