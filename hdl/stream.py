@@ -132,24 +132,25 @@ class Skid(wiring.Component):
     Members
     -------
     i, o : In/Out(stream.Signature(shape))
+    takes, next : Out(1), Out(shape)
+        ``o`` shows another item from the next cycle on, if any: this one.
     """
 
     def __init__(self, shape):
         self.shape = shape
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)),
+                          "takes": Out(1), "next": Out(shape)})
 
     def elaborate(self, platform):
         m = Module()
-        spare = Signal(self.shape)
+        spare = Signal(Shape.cast(self.shape))
         empty = Signal(init=1)      # nothing is in `spare`; as it is, it is `ready`
-        free = Signal()
-        m.d.comb += [free.eq(~self.o.valid | self.o.ready), self.i.ready.eq(empty)]
-        with m.If(free):
-            m.d.sync += self.o.valid.eq(~empty | self.i.valid)
-            with m.If(~empty):
-                m.d.sync += [self.o.payload.eq(spare), empty.eq(1)]
-            with m.Else():
-                m.d.sync += self.o.payload.eq(self.i.payload)
+        m.d.comb += [
+            self.takes.eq(~self.o.valid | self.o.ready), self.i.ready.eq(empty),
+            Value.cast(self.next).eq(Mux(empty, Value.cast(self.i.payload), spare)),
+        ]
+        with m.If(self.takes):
+            m.d.sync += [self.o.valid.eq(~empty | self.i.valid), self.o.payload.eq(self.next), empty.eq(1)]
         with m.Elif(self.i.valid & empty):
             m.d.sync += [spare.eq(self.i.payload), empty.eq(0)]
         return m

@@ -55,6 +55,8 @@ class Chooser(wiring.Component):
     picking : Out(1)
         A waiting header has been chosen and is not out yet.
     o : Out(stream.Signature(chosen_header(params)))
+    show_en, show_place : Out
+        ``o`` shows another header from the next cycle on; its place, if it is one that waited.
     """
 
     def __init__(self, params: CardParams):
@@ -65,6 +67,7 @@ class Chooser(wiring.Component):
             "i_force": In(stream.Signature(QpRef)), "force": In(FORCE), "forcing": Out(1),
             "placed": In(EXTENDED_TICKET_WIDTH), "quiet": In(1), "picking": Out(1),
             "o": Out(stream.Signature(chosen_header(params))),
+            "show_en": Out(1), "show_place": Out(range(params.match_queue)),
         })
 
     def elaborate(self, platform):
@@ -72,9 +75,11 @@ class Chooser(wiring.Component):
         m.submodules.skid = skid = Skid(chosen_header(self.params))
         wiring.connect(m, skid.o, wiring.flipped(self.o))
         turn, force, chosen, choice = Signal(), Signal(FORCE), skid.i, skid.i.p
-        m.d.comb += [choice.item.eq(self.i.payload), choice.source.eq(Source.NEW), self.forcing.eq(force.valid)]
+        m.d.comb += [choice.item.eq(self.i.payload), choice.source.eq(Source.NEW), self.forcing.eq(force.valid),
+                     choice.place.eq(self.picked_place), self.show_en.eq(skid.takes),
+                     self.show_place.eq(skid.next.place)]
         with m.If(self.picking):
-            m.d.comb += [chosen.valid.eq(1), choice.item.eq(self.picked), choice.place.eq(self.picked_place),
+            m.d.comb += [chosen.valid.eq(1), choice.item.eq(self.picked),
                          choice.source.eq(Source.WAITING)]
             m.d.sync += self.picking.eq(~chosen.ready)
         with m.Elif(~self.quiet):

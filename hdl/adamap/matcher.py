@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..layouts import MatchRequest, QpRef
+from ..logic import above
 from ..params import CardParams
 from ..stream import Fifo
 from ..ticket import EXTENDED_TICKET_WIDTH
@@ -21,6 +22,8 @@ from .newest import Newest
 from .passing import Passing
 from .retire import RetireLane
 from .wait_queue import MatchItem, WaitQueue
+
+DEMANDS = 8     # QPs that the prefetcher has yet to hear of
 
 
 class ListView(data.Struct):
@@ -118,7 +121,7 @@ class Matcher(wiring.Component):
         p, cache = self.params, self.cache
         m.submodules.waits = waits = WaitQueue(p)
         m.submodules.lane = lane = RetireLane(p)
-        m.submodules.demands = demands = Fifo(24, 8)
+        m.submodules.demands = demands = Fifo(24, DEMANDS)
         wiring.connect(m, lane.cache, wiring.flipped(self.retire))
         wiring.connect(m, lane.o_report, wiring.flipped(self.o_report))
         wiring.connect(m, demands.o, wiring.flipped(self.o_demand))
@@ -126,9 +129,10 @@ class Matcher(wiring.Component):
 
         m.submodules.entry = entry = MatchEntry(p)
         m.submodules.marks = marks = MarkLane(p)
-        slack, done = Signal(24), Signal()
+        slack, short, done = Signal(24), Signal(24), Signal()
         m.d.sync += slack.eq(Mux(self.retransmit_slack[23:].any(), (1 << 23) - 1,
                                  Mux(self.retransmit_slack == 0, 1, self.retransmit_slack)))
+        m.d.sync += short.eq(slack - 1)
         wiring.connect(m, wiring.flipped(self.i), entry.i)
         m.d.comb += [
             self.space.eq(entry.space), entry.unmatched.eq(self.unmatched), self.share.eq(entry.share),
@@ -149,10 +153,12 @@ class Matcher(wiring.Component):
         m.d.comb += [
             chooser.offered.eq(waits.offered), waits.pick_en.eq(chooser.pick_en), chooser.picked.eq(waits.picked),
             chooser.picked_place.eq(waits.picked_place), chooser.placed.eq(self.placed), chooser.quiet.eq(quiet),
+            waits.show_en.eq(chooser.show_en), waits.show_place.eq(chooser.show_place),
             newest.valid.eq(look.valid), newest.ticket.eq(look.chosen.item.ticket), newest.placed.eq(self.placed),
         ]
-        self._compare(m, waits, chooser.o, look, free, slack)
-        self._look_up(m, waits, lane, lane.space & (demands.free > 2), look, looked, free, resolve, newest.o, quiet)
+        self._compare(m, waits, chooser.o, look, free, short)
+        self._look_up(m, waits, lane, lane.space & ~above(demands.level, DEMANDS - 3), look, looked, free, resolve,
+                      newest.o, quiet)
         judge = self._resolve(m, waits, lane, demands, resolve, chooser.force, done)
         self._mark(m, lane, marks, judge)
 
@@ -174,14 +180,13 @@ class Matcher(wiring.Component):
                      cache.flush_en.eq(self.i_control.valid & self.i_control.ready & (op.kind != ControlKind.CREATE))]
         return m
 
-    def _compare(self, m, waits, chosen, look, free, slack):
+    def _compare(self, m, waits, chosen, look, free, short):
         """Second stage: the header is compared with all nodes, and how far it passes over is subtracted."""
         cache, choice, beyond = self.cache, chosen.p, Signal(24)
         m.d.comb += [
-            beyond.eq(Mux(choice.item.probe, 0, slack - 1)),
+            beyond.eq(Mux(choice.item.probe, 0, short)),
             chosen.ready.eq(free), cache.look_en.eq(chosen.ready), waits.ask_en.eq(chosen.ready),
             waits.ask_qpn.eq(choice.item.qpn), waits.ask_queued.eq(choice.source == Source.WAITING),
-            waits.ask_place.eq(choice.place),
             cache.qpn.eq(choice.item.qpn), cache.generation.eq(choice.item.generation), cache.rsn.eq(choice.item.rsn),
             cache.reach.passed_rsn.eq(choice.item.rsn - beyond),
             cache.reach.is_header.eq(choice.source != Source.FORCE), cache.reach.any_head.eq(choice.any_head),
@@ -235,7 +240,8 @@ class Matcher(wiring.Component):
             fate.hit.eq(resolve.hit), fate.head.eq(resolve.head), fate.behind.eq(resolve.behind),
             fate.more.eq(self.list.more), fate.probe.eq(item.probe),
             fate.full.eq(resolve.head & (cache.cached >= self.prefetch_depth)),
-            fate.space.eq(~retired & (demands.free > 1)), demands.i.valid.eq(told), demands.i.payload.eq(told_qpn),
+            fate.space.eq(~retired & ~above(demands.level, DEMANDS - 2)),
+            demands.i.valid.eq(told), demands.i.payload.eq(told_qpn),
             self.count_cache_hits.eq(fate.hits & new), self.count_cache_misses.eq(fate.insert & ~item.probe),
             done.eq(fate.ends),
         ]

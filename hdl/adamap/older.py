@@ -1,12 +1,30 @@
 """Whether a header has an older one before it in the match queue."""
 
-from operator import or_
-
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import up_to
+
+def group_of(width):
+    """How many bits are looked at before groups of them are: as many as a LUT has inputs, if that makes two groups."""
+    return min(4, max(width // 2, 1))
+
+
+def in_groups(bits):
+    """Whether each bit or one before it is set, in its group."""
+    bits = Cat(bits)
+    return Cat(bits[k - k % group_of(len(bits)):k + 1].any() for k in range(len(bits)))
+
+
+def before_groups(bits):
+    """Whether one before each group is set."""
+    bits = Cat(bits)
+    return Cat(bits[:start].any() for start in range(0, len(bits), group_of(len(bits))))
+
+
+def spread(groups, width):
+    """A bit of each group as one of each of its bits."""
+    return Cat(bit.replicate(group_of(width)) for bit in groups)
 
 
 class Elders(wiring.Component):
@@ -18,17 +36,23 @@ class Elders(wiring.Component):
 
     Members
     -------
-    mates, own : In(width)
-        The headers of its QP; itself, if it is there.
+    mates, passed : In(width)
+        The headers of its QP; itself, if it is there, with those behind it in its group.
+    queued : In(1)
+        Otherwise all are older.
     o : Out(width)
     """
 
     def __init__(self, width):
-        super().__init__({"mates": In(width), "own": In(width), "o": Out(width)})
+        self.width = width
+        super().__init__({"mates": In(width), "passed": In(width), "queued": In(1), "o": Out(width)})
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += self.o.eq(self.mates & ~Cat(up_to(m, self.own, or_, "passed")))
+        group = group_of(self.width)
+        ends = self.passed[group - 1::group]    # of a group in which it is
+        so_far = Cat(self.passed[k] | ends[:k // group].any() for k in range(self.width))
+        m.d.comb += self.o.eq(self.mates & ~(so_far & self.queued.replicate(self.width)))
         return m
 
 
@@ -53,10 +77,9 @@ class Older(wiring.Component):
     """
 
     def __init__(self, width):
-        self.width = width
         super().__init__({"i": In(width), "remove_en": In(1), "here": In(width), "coming": In(1), "o": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += self.o.eq((self.i & ~(self.here & self.remove_en.replicate(self.width))).any() | self.coming)
+        m.d.comb += self.o.eq(Mux(self.remove_en, (self.i & ~self.here).any(), self.i.any()) | self.coming)
         return m

@@ -1,18 +1,18 @@
 """Retransmission headers that wait for a node of their QP."""
 
-from operator import or_
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..logic import choose, lowest, total, up_to
+from ..logic import choose, total
 from ..params import CardParams
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .among import Among
 from .late_choice import LateChoice
-from .older import Elders, Older
+from .of_qp import OfQp
+from .older import Elders, Older, before_groups, group_of, in_groups, spread
+from .oldest import Oldest
 
 
 class MatchItem(data.Struct):
@@ -45,13 +45,15 @@ class WaitQueue(wiring.Component):
     remove_en, put_back_en, sleep : In
         The end of a try: the header is gone, or stays; with ``sleep`` its whole QP, that of ``item``, falls asleep.
     wake_stb, wake_qpn : In
-        Something changed for a QP: its headers are awake.
+        Something changed for a QP: its headers are awake, from the cycle after the next one on.
     offered : Out(1)
         An awake header exists.
     pick_en : In(1)
         Take the oldest; ``picked`` and ``picked_place`` come a cycle later.
     picked, picked_place : Out
-    ask_en, ask_qpn, ask_queued, ask_place : In
+    show_en, show_place : In
+        Where the header lies that may be asked for from the next cycle on, if it is queued; it stays until then.
+    ask_en, ask_qpn, ask_queued : In
         Which header is asked for from the next cycle on.
     older : Out(1)
         Is there an older header of its QP than this one (all, if it is not queued), behind what this cycle does?
@@ -71,7 +73,8 @@ class WaitQueue(wiring.Component):
             "place_next": In(place), "qpn_next": In(24), "remove_en": In(1), "put_back_en": In(1), "sleep": In(1),
             "wake_stb": In(1), "wake_qpn": In(24),
             "offered": Out(1), "pick_en": In(1), "picked": Out(MatchItem), "picked_place": Out(place),
-            "ask_en": In(1), "ask_qpn": In(24), "ask_queued": In(1), "ask_place": In(place), "older": Out(1),
+            "show_en": In(1), "show_place": In(place),
+            "ask_en": In(1), "ask_qpn": In(24), "ask_queued": In(1), "older": Out(1),
             "waiting_qpn": In(24).array(2), "waiting": Out(2),
             "count_en": In(1), "count_qpn": In(params.qpn_width), "count": Out(range(params.match_queue + 1)),
             "empty": Out(1),
@@ -85,85 +88,91 @@ class WaitQueue(wiring.Component):
         line = [Signal(entry, name=f"line{k}", init={"place": k}) for k in range(n)]
         used = Signal(range(n + 1))
         m.submodules.items = items = Memory(shape=MatchItem, depth=n, init=[])
-        write, read = items.write_port(), items.read_port()
+        write, read = items.write_port(), items.read_port(domain="comb")
 
-        pick_place, picking, free_place = Signal(range(n)), Signal(), Signal(range(n))
-        there, mates = (Signal(n, name=name) for name in ("there", "mates"))
-        place, here = Signal(range(n), name="place"), Signal(n, name="here", init=1)    # which of the line lies there
-        ready, removing, last = (Signal(n, name=name) for name in ("ready", "removing", "last"))
-        m.submodules.own = own = Among(len(place), n)
-        m.d.comb += [own.i.eq(self.ask_place), own.present.eq(there & self.ask_queued.replicate(n)),
-                     *[number.eq(e.place) for number, e in zip(own.numbers, line, strict=True)]]
+        free_place, there = Signal(range(n), name="free_place"), Signal(n, name="there")
+        # Which of the line lies there, and it with those behind it, in its group and by groups: they move together.
+        place, here = Signal(range(n), name="place"), Signal(n, name="here", init=1)
+        size = group_of(n)
+        inside, groups = Signal(n, name="inside", init=(1 << size) - 1), Signal(n // size, init=(1 << n // size) - 2)
+        gone, last, joins, then = (Signal(n, name=name) for name in ("gone", "last", "joins", "then"))
         for k, qpn in enumerate(self.waiting_qpn):
             m.submodules[f"waiting{k}"] = waits = Among(width, n)
             m.d.comb += [waits.i.eq(qpn), waits.present.eq(there), self.waiting[k].eq(waits.any),
                          *[number.eq(e.qpn) for number, e in zip(waits.numbers, line, strict=True)]]
-        m.d.comb += last.eq(~there & Cat(Const(1, 1), there[:-1]))      # where the next one comes
-        for k, e in enumerate(line):
+        m.submodules.item_mates, m.submodules.woken_ones = mates, woken = OfQp(width, n), OfQp(width, n)
+        for whose, en, qpn in ((mates, 1, self.qpn_next), (woken, self.wake_stb, self.wake_qpn)):
             m.d.comb += [
-                mates[k].eq(there[k] & (e.qpn == self.item.qpn[:width])),
-                removing[k].eq(self.remove_en & there[k] & here[k]),
+                whose.en.eq(en), whose.qpn.eq(qpn), whose.present.eq(there), whose.gone.eq(gone),
+                whose.joins.eq(joins), whose.joined.eq(self.item.qpn),
+                *[number.eq(e.qpn) for number, e in zip(whose.numbers, line, strict=True)],
             ]
-        m.submodules.ready_ones = tries = LateChoice(n)
-        gone, picks = up_to(m, removing, or_, "gone"), lowest(m, ready, "ready")
-        places = [e.place for e in line]
-        self._ask(m, line, last, there, own.bits, gone, here)
-        comes = [its == self.place_next for its in (*places, place)]
-        m.d.sync += [place.eq(self.place_next),
-                     here.eq(Cat(Mux(gone[k], comes[k + 1], comes[k]) for k in range(n)))]
+        item_woken = Signal()
+        m.d.sync += item_woken.eq(self.wake_stb & (self.wake_qpn[:width] == self.qpn_next[:width]))
         m.d.comb += [
-            # No two entries have the same place.
-            free_place.eq(choose(last, places)),
-            picking.eq(ready.any()), pick_place.eq(choose(picks, places)),
+            last.eq(~there & Cat(Const(1, 1), there[:-1])),      # where the next one comes
+            joins.eq(last & self.insert_en.replicate(n)),
+            gone.eq((inside | spread(groups, n)) & self.remove_en.replicate(n)),
         ]
-        # All mates are awake or none is.
-        mates_awake = (mates & Cat(e.awake for e in line)).any()
-        after = [Signal(entry, name=f"after{k}") for k in range(n)]
-        for k, e in enumerate(line):
-            m.d.comb += after[k].eq(e)
-            with m.If(self.put_back_en & here[k]):
-                m.d.comb += after[k].busy.eq(0)
-            with m.If(self.put_back_en & self.sleep & mates[k]):
-                m.d.comb += after[k].awake.eq(0)
-            with m.If(self.wake_stb & (e.qpn == self.wake_qpn[:width])):
-                m.d.comb += after[k].awake.eq(1)
-            with m.If(self.insert_en & last[k]):
-                m.d.comb += [after[k].qpn.eq(self.item.qpn), after[k].busy.eq(0),
-                             after[k].awake.eq(Mux(mates.any(), mates_awake, self.insert_awake)
-                                               | (self.wake_stb & (self.wake_qpn == self.item.qpn)))]
-        grown = there | (last & self.insert_en.replicate(n))
-        m.d.sync += there.eq(Mux(gone[n - 1], grown >> 1, grown))
-        may, pick = Signal(n), Signal(n)        # which may be tried, but for the one that is picked
-        for k in range(n):      # it is known a cycle ahead
-            moved = data.View(entry, Mux(gone[k], after[k + 1], after[k]) if k + 1 < n else after[k].as_value())
-            stays = Mux(gone[n - 1], grown[k + 1] if k + 1 < n else 0, grown[k])
-            m.d.comb += [may[k].eq(stays & moved.awake & ~moved.busy),
-                         pick[k].eq(Mux(gone[k], picks[k + 1] if k + 1 < n else 0, picks[k]))]
-            m.d.sync += line[k].eq(moved)
-            with m.If(self.pick_en & pick[k]):
-                m.d.sync += line[k].busy.eq(1)
-        m.d.comb += [tries.late_en.eq(self.pick_en), tries.late.eq(may & ~pick), tries.early_en.eq(1),
-                     tries.early.eq(may), ready.eq(tries.o)]
-        with m.If(gone[n - 1]):
-            m.d.sync += line[n - 1].place.eq(place)
-        m.d.sync += used.eq(used + self.insert_en - gone[n - 1])
-        with m.If(self.pick_en):
-            m.d.sync += self.picked_place.eq(pick_place)
-        with m.If(self.count_en):
-            m.d.sync += self.count.eq(total(t & (e.qpn == self.count_qpn) for t, e in zip(there, line, strict=True)))
+        places = [e.place for e in line]
+        self._ask(m, line, last, there, gone, here)
+        comes = [its == self.place_next for its in (*places, place)]
+        m.d.comb += then.eq(Cat(Mux(gone[k], comes[k + 1], comes[k]) for k in range(n)))
+        m.d.sync += [
+            place.eq(self.place_next), here.eq(then), inside.eq(in_groups(then)),
+            groups.eq(before_groups(then)),
+        ]
+        m.submodules.oldest = oldest = Oldest(len(place), n)
         m.d.comb += [
-            self.offered.eq(picking), self.empty.eq(~there[0]),
+            free_place.eq(choose(last, places)),        # no two entries have the same place
+            *[value.eq(its) for value, its in zip(oldest.values, places, strict=True)],
+        ]
+
+        def moved(values, end=0):
+            """As they lie behind this cycle, but for one that joins: there is none while one goes."""
+            return [Mux(gone[k], values[k + 1] if k + 1 < n else end, values[k]) for k in range(n)]
+
+        # All mates are awake or none is.
+        mates_awake = (mates.bits & Cat(e.awake for e in line)).any()
+        joins_awake, awake, busy, may, ready = Signal(), Signal(n), Signal(n), Signal(n), Signal(n, name="ready")
+        m.d.comb += [
+            joins_awake.eq(Mux(mates.bits.any(), mates_awake, self.insert_awake) | item_woken),
+            awake.eq(woken.bits | (Cat(e.awake for e in line)
+                                   & ~((self.put_back_en & self.sleep).replicate(n) & mates.bits))),
+            busy.eq(Cat(e.busy for e in line) & ~(self.put_back_en.replicate(n) & here)),
+            # Which may be tried, but for the one that is picked.
+            may.eq(Cat(moved(there & awake & ~busy)) | (joins & joins_awake.replicate(n))), oldest.i.eq(ready),
+        ]
+        picks = Cat(moved(oldest.picks)) & self.pick_en.replicate(n)
+        m.d.sync += [
+            there.eq(Mux(self.remove_en, there >> 1, there | joins)), ready.eq(may & ~picks),
+            used.eq(used + self.insert_en - self.remove_en),
+        ]
+        for k, (e, qpn, is_awake, is_busy, lies) in enumerate(zip(
+                line, moved([e.qpn for e in line]), moved(awake), moved(busy), moved(places, place), strict=True)):
+            m.d.sync += [e.place.eq(lies), e.qpn.eq(Mux(joins[k], self.item.qpn, qpn)),
+                         e.awake.eq(Mux(joins[k], joins_awake, is_awake)), e.busy.eq(is_busy & ~joins[k] | picks[k])]
+        with m.If(self.pick_en):
+            m.d.sync += self.picked_place.eq(oldest.value)
+        counted = there & Cat(e.qpn == self.count_qpn for e in line)
+        counts = [Signal(range(size + 1), name=f"counted{k}") for k in range(n // size)]     # by groups
+        for k, count in enumerate(counts):
+            with m.If(self.count_en):
+                m.d.sync += count.eq(total(counted[k * size:(k + 1) * size]))
+        m.d.comb += [
+            self.count.eq(total(counts)), self.offered.eq(oldest.any), self.empty.eq(~there[0]),
             write.en.eq(self.insert_en), write.addr.eq(free_place), write.data.eq(self.item),
-            read.en.eq(self.pick_en), read.addr.eq(pick_place), self.picked.eq(read.data),
+            read.addr.eq(self.picked_place), self.picked.eq(read.data),
         ]
         return m
 
-    def _ask(self, m, line, last, there, own, gone, here):
+    def _ask(self, m, line, last, there, gone, here):
         """Keep a bit for each header that is older than the one asked for, while headers come and go."""
         n, width = len(line), self.params.qpn_width
-        m.submodules.mates = mates = Among(width, n)
+        m.submodules.asked_mates = mates = Among(width, n)
         m.submodules.elders = elders = Elders(n)
         m.submodules.older_ones = older = LateChoice(n)
+        m.submodules.shown_ones = shown = LateChoice(n)
         coming = Signal(2)
         m.submodules.newer = newer = LateChoice(1)      # `item` is of the QP asked for
         asked_qpn, asked_queued = Signal(width), Signal()
@@ -171,7 +180,7 @@ class WaitQueue(wiring.Component):
         m.d.comb += [
             mates.i.eq(self.ask_qpn), mates.present.eq(there),
             *[number.eq(e.qpn) for number, e in zip(mates.numbers, line, strict=True)],
-            elders.own.eq(own), elders.mates.eq(mates.bits),
+            elders.passed.eq(shown.o), elders.mates.eq(mates.bits), elders.queued.eq(self.ask_queued),
             newer.late_en.eq(self.ask_en), newer.early_en.eq(1),
             *[value.eq(~queued & (self.qpn_next[:width] == qpn[:width])) for value, qpn, queued in (
                 (newer.early, asked_qpn, asked_queued), (newer.late, self.ask_qpn, self.ask_queued))],
@@ -182,6 +191,14 @@ class WaitQueue(wiring.Component):
         ]
         with m.If(self.ask_en):
             m.d.sync += [asked_qpn.eq(self.ask_qpn), asked_queued.eq(self.ask_queued)]
+
+        its = [e.place == self.show_place for e in line]
+        same = [bit & ~shown.o[k - 1] if k % group_of(n) else bit for k, bit in enumerate(shown.o)]
+        m.d.comb += [
+            shown.late_en.eq(self.show_en), shown.early_en.eq(1),
+            *[value.eq(in_groups([Mux(gone[k], bits[k + 1] if k + 1 < n else 0, bits[k]) for k in range(n)]))
+              for value, bits in ((shown.late, its), (shown.early, same))],
+        ]
 
         def moved(bits, comes):
             """Of the headers as they lie after this cycle."""

@@ -54,7 +54,7 @@ TARGETS = (
            _tests("blocks/adamap", f"test_fetching.py::test_nodes_of_many_lists_are_read[{SIM}]")),
     Target("adamap", "matcher",
            _in("adamap", "among", "chooser", "fate", "is_open", "mark_lane", "match_entry", "matcher", "newest",
-               "older", "one_of", "passing", "retire", "unmatched", "wait_queue"),
+               "of_qp", "older", "oldest", "one_of", "passing", "retire", "unmatched", "wait_queue"),
            _tests("blocks/adamap", f"test_matcher_limits.py::test_matcher_at_its_limits[{SIM}]",
                   f"test_unmatched.py::test_headers_without_a_place[{SIM}]",
                   f"test_matcher.py::test_headers_and_nodes_agree_with_the_model[{SIM}]")),
