@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..layouts import MatchRequest
-from ..logic import total
+from ..logic import above
 from ..params import CardParams
 from ..stream import Fifo
 from ..ticket import EXTENDED_TICKET_WIDTH, extended
@@ -61,22 +61,23 @@ class MatchEntry(wiring.Component):
         m.submodules.arrived = arrived = Fifo(MatchItem, places)
         m.submodules.others = others = Unmatched(self.params)
         wiring.connect(m, arrived.o, wiring.flipped(self.o))
-        held = Signal(range(places + 1))
+        held, limit = Signal(range(places + 1)), Signal(range(SHARE * places + 1), init=SHARE * places)
         header = Signal(MatchItem)
         m.d.comb += [
             others.i.eq(header), others.i_stb.eq(self.unmatched), others.slack.eq(self.slack),
             self.waiting_qpn.eq(others.waiting_qpn),
             # The place that may have been promised to a new header stays free.
-            others.taken.eq(others.due & ~self.i.valid & (held < places - 1)),
+            others.taken.eq(others.due & ~self.i.valid & ~above(held, places - 2)),
             *[header[name].eq(self.i.p[name]) for name in ("qpn", "generation", "psn", "rsn", "probe")],
             header.ticket.eq(extended(m, self.placed, self.i.p.ticket, name="ahead_of_placed")),
             arrived.i.payload.eq(Mux(others.taken, others.o.as_value(), header.as_value())),
             arrived.i.valid.eq(self.i.valid | others.taken), self.i.ready.eq(arrived.i.ready),
             self.space.eq((held != places) & ~others.known),
-            self.share.eq(self.count < total((places - held)[:len(held)] for _ in range(SHARE))),
+            self.share.eq(self.count < limit),
             self.empty.eq((held == 0) & others.empty),
         ]
         m.d.sync += others.waiting.eq(self.waiting)
         comes = arrived.i.valid & arrived.i.ready       # it and `done` are known late
-        m.d.sync += held.eq(Mux(comes == self.done, held, Mux(comes, held + 1, held - 1)))
+        for number, step in ((held, 1), (limit, -SHARE)):
+            m.d.sync += number.eq(Mux(comes == self.done, number, Mux(comes, number + step, number - step)))
         return m

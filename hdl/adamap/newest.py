@@ -25,8 +25,12 @@ class Newest(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        newest, behind, ahead = Signal.like(self.o), Signal.like(self.o), Signal.like(self.o)
-        m.d.comb += [behind.eq(newest - self.ticket), ahead.eq(self.o - self.placed),
-                     self.o.eq(Mux(self.valid & behind[-1], self.ticket, newest))]
-        m.d.sync += newest.eq(Mux(ahead[-1], self.placed, self.o))
+        newest, behind, comes, left = Signal.like(self.o), Signal.like(self.o), Signal(), Signal(2)
+        # What is behind the placed one is asked of both at once.
+        for k, ticket in enumerate((newest, self.ticket)):
+            ahead = Signal.like(self.o, name=f"ahead{k}")
+            m.d.comb += [ahead.eq(ticket - self.placed), left[k].eq(ahead[-1])]
+        m.d.comb += [behind.eq(newest - self.ticket), comes.eq(self.valid & behind[-1]),
+                     self.o.eq(Mux(comes, self.ticket, newest))]
+        m.d.sync += newest.eq(Mux(Mux(comes, left[1], left[0]), self.placed, self.o))
         return m

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .. import abi
 from ..counting import count_outputs
 from ..layouts import REPORT_RETIRE
+from ..logic import above
 from ..params import CardParams
 from ..stream import Fifo
 from ..ticket import EXTENDED_TICKET_WIDTH
@@ -94,7 +95,7 @@ class RetireLane(wiring.Component):
             reports.i.p.entry.eq(report), reports.i.p.ticket.eq(node.ticket), reports.i.valid.eq(valids[2]),
             self.o_report.payload.eq(reports.o.payload), self.o_report.valid.eq(reports.o.valid),
             reports.o.ready.eq(self.o_report.ready),
-            self.space.eq(reports.free > UNDER_WAY),
+            self.space.eq(~above(reports.level, REPORTS - UNDER_WAY - 1)),
             self.count_nodes_retired.eq(valids[2]), self.count_nodes_residue.eq(valids[2] & (left.left != 0)),
             self.busy.eq(valids.any()), self.idle.eq(~valids.any() & ~reports.o.valid),
         ]

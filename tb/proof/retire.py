@@ -86,7 +86,7 @@ BROKEN = [
     Broken(RetireSpec, "no report without an order", ("(valids << 1) | self.op_en)", "(valids << 1) | 1)")),
     Broken(RetireSpec, "a report names the block that its entry held",
            ("self.cache.read_index.eq(stages[0].index)", "self.cache.read_index.eq(self.op.index)")),
-    Broken(RetireSpec, "orders that wait fit the queue", ("reports.free > UNDER_WAY", "reports.free > 0")),
+    Broken(RetireSpec, "orders that wait fit the queue", ("REPORTS - UNDER_WAY - 1", "REPORTS - 1")),
     Broken(RetireSpec, "no deadlock: a report within 5 cycles of its order",
            ("reports.i.valid.eq(valids[2]),", "reports.i.valid.eq(valids[2] & self.op_en),")),
 ]
