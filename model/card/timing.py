@@ -161,7 +161,7 @@ class Timing:
     linked: float = 32.0
     ask: float = 28.0
     line: float = 28.0
-    wake: float = 28.0
+    wake: float = 32.0
     match: float = 12.0
 
 
