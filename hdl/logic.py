@@ -54,6 +54,12 @@ def sums_to(a, b, c):
     return ((a ^ b ^ c) == carries)
 
 
+def sum_of_three(width, a, b, c, one=0):
+    """The sum of three numbers, and 1 if need be, modulo the width: one carry chain, behind a LUT."""
+    a, b, c = (Cat(n, Const(0, width))[:width] for n in (a, b, c))
+    return (a ^ b ^ c) + Cat(Const(one, 1), (a & b) | (a & c) | (b & c))[:width]
+
+
 def one_hot(enable, index, width):
     """``width`` bits: that with number ``index`` is set, while ``enable``."""
     return Cat(enable & (index == k) for k in range(width))

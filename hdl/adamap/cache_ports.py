@@ -4,7 +4,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..layouts import NODE
-from .cached import COUNT_WIDTH, CachedNode, Pending, cached_record, index_width
+from .cached import COUNT_WIDTH, NODE_BASE, CachedNode, Pending, cached_record, index_width
 from .compared import REACH
 
 
@@ -19,8 +19,8 @@ def match_port(params):
     ``retire_head`` and ``retire_ripe`` take the one or the other out of its list, one per cycle.
 
     ``node`` and ``pending`` come one cycle after ``read_en`` and stay; they lack the marks of that cycle and the next.
-    ``read_node`` is what was fetched into ``read_index``, at once. ``mark_bitmap``: what is marked, if
-    anything, is a BITMAP; known early, and no node is filled in then.
+    ``read_node`` and ``read_base`` are what was fetched into ``read_index``, at once. ``mark_bitmap``: what is marked,
+    if anything, is a BITMAP; known early, and no node is filled in then.
     """
     index, record = index_width(params), cached_record(params)
     return wiring.Signature({
@@ -30,7 +30,7 @@ def match_port(params):
         "cached": In(range(params.cache_entries + 1)),
         "ripening": In(1), "ripe": In(1), "ripe_index": In(index), "ripe_node": In(record),
         "retire_head": Out(1), "retire_ripe": Out(1), "flush_en": Out(1), "flush_qpn": Out(24),
-        "read_en": Out(1), "read_index": Out(index), "read_node": In(record),
+        "read_en": Out(1), "read_index": Out(index), "read_node": In(record), "read_base": In(NODE_BASE),
         "node": In(CachedNode), "pending": In(Pending),
         "mark_en": Out(1), "mark_index": Out(index), "mark_bitmap": Out(1), "mark": Out(Pending),
     })

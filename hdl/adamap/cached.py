@@ -11,9 +11,12 @@ ENCODING_WIDTH = 2      # of the encodings there are
 class CachedNode(data.Struct):
     """Which holes a node has; of a BITMAP the body loses those that are filled."""
 
-    base_psn: 32
     encoding: ENCODING_WIDTH
     body: abi.NODE_BODY_BITS
+
+
+# From where the offsets of a node's holes count, and how they are told.
+NODE_BASE = data.StructLayout({"base_psn": 32, "encoding": ENCODING_WIDTH})
 
 
 class Pending(data.Struct):

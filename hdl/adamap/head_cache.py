@@ -1,7 +1,7 @@
 """Shared cache of the first Adamap nodes of every list in recovery."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
@@ -9,7 +9,7 @@ from .. import abi
 from ..logic import encoded, first, lowest, one_hot, sums_to, total
 from ..params import CardParams
 from .cache_ports import fill_port, match_port, retire_port
-from .cached import ENCODING_WIDTH, cached_record, cached_tag, index_width
+from .cached import NODE_BASE, cached_record, cached_tag, index_width
 from .compared import REACH, WHOSE, Compared, Comparison
 from .follows import Follows
 from .holes_left import KEPT, HolesLeft
@@ -222,7 +222,7 @@ class HeadCache(wiring.Component):
     def _memories(self, m, tags):
         """Bodies, pending holes and blocks of the entries."""
         match, retire, fill, n = self.match, self.retire, self.fill, len(tags)
-        m.submodules.bases = bases = Memory(shape=_NODE_BASE, depth=n, init=[])
+        m.submodules.bases = bases = Memory(shape=NODE_BASE, depth=n, init=[])
         m.submodules.bodies = bodies = Memory(shape=abi.NODE_BODY_BITS, depth=n, init=[])
         m.submodules.pendings = pendings = Memory(shape=KEPT, depth=n, init=[])
         m.submodules.blocks = blocks = Memory(shape=self.params.block_bits, depth=n, init=[])
@@ -244,17 +244,13 @@ class HeadCache(wiring.Component):
         ]
         for name, side, holes in (("unmatched", match, match.read_node.count), ("unretired", retire, retire.count)):
             m.submodules[name] = left = HolesLeft()
-            base, body, read = bases.read_port(), bodies.read_port(), pendings.read_port()
-            for port in (base, body, read):
+            base, body, read = self._read(m, bases, side.read_index), bodies.read_port(), pendings.read_port()
+            for port in (body, read):
                 m.d.comb += [port.en.eq(side.read_en), port.addr.eq(side.read_index)]
-            m.d.comb += [left.encoding.eq(base.data.encoding), left.body.eq(body.data), left.kept.eq(read.data),
-                         side.pending.eq(left.o)]
+            m.d.comb += [left.body.eq(body.data), left.kept.eq(read.data), side.pending.eq(left.o)]
             with m.If(side.read_en):
                 m.d.sync += [left.touched.eq(Array(tag.touched for tag in tags)[side.read_index]),
-                             left.count.eq(holes)]
+                             left.count.eq(holes), left.encoding.eq(base.encoding)]
             if side is match:
-                m.d.comb += [match.node.base_psn.eq(base.data.base_psn), match.node.encoding.eq(base.data.encoding),
+                m.d.comb += [match.read_base.eq(base), match.node.encoding.eq(left.encoding),
                              match.node.body.eq(body.data)]
-
-
-_NODE_BASE = data.StructLayout({"base_psn": 32, "encoding": ENCODING_WIDTH})

@@ -1,14 +1,12 @@
 """Is a PSN the hole in a certain slot of a node, and which bit tells whether it is open?"""
 
-from operator import add
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
-from ..logic import up_to
-from .cached import COUNT_WIDTH, CachedNode
+from ..logic import sum_of_three
+from .cached import COUNT_WIDTH, NODE_BASE, CachedNode
 
 
 class Matches(wiring.Component):
@@ -41,38 +39,37 @@ class Matches(wiring.Component):
 
 
 class HoleCheck(wiring.Component):
-    """Compares PSN and slot with the hole there. Latency 1, one check per cycle.
+    """Compares PSN and slot with the hole there. Latency 2, one check per cycle.
 
     Of a BITMAP the slot is not looked at: every PSN within its span matches, and whether it is a hole the body says,
     which is what is pending.
 
     Members
     -------
+    base, slot, psn : In(NODE_BASE), In(9), In(32)
     node : In(CachedNode)
-    slot : In(9)
-    psn : In(32)
+        A cycle later than they.
     bit : Out(9)
-        Bit of the pending holes that belongs to the hole.
+        Bit of the pending holes that belongs to the hole; in that cycle, too.
     matches : Out(1)
-        A cycle later.
+        A cycle after that.
     """
 
     def __init__(self):
-        super().__init__({"node": In(CachedNode), "slot": In(COUNT_WIDTH), "psn": In(32),
+        super().__init__({"base": In(NODE_BASE), "slot": In(COUNT_WIDTH), "psn": In(32), "node": In(CachedNode),
                           "bit": Out(COUNT_WIDTH), "matches": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        node, slot = self.node, self.slot
-        offset = Signal(32)
-        m.d.comb += offset.eq(self.psn - node.base_psn)
-
+        node, slot, offset, ahead_of_base = self.node, Signal(COUNT_WIDTH), Signal(32), Signal(32)
+        m.d.comb += ahead_of_base.eq(self.psn - self.base.base_psn)
+        m.d.sync += [slot.eq(self.slot), offset.eq(ahead_of_base),
+                     self.bit.eq(Mux(self.base.encoding == abi.Encoding.BITMAP.value, ahead_of_base, self.slot))]
         is_list, is_runs, is_bitmap = (Signal(name=f"is_{e.name.lower()}") for e in abi.Encoding)
         m.submodules.together = together = Matches()
         m.d.comb += [kind.eq(node.encoding == encoding.value)
                      for kind, encoding in zip((is_list, is_runs, is_bitmap), abi.Encoding, strict=True)]
-        m.d.comb += [self.bit.eq(Mux(is_bitmap, offset[:COUNT_WIDTH], slot)),
-                     self.matches.eq(together.o)]
+        m.d.comb += self.matches.eq(together.o)
         m.d.sync += [
             together.equal.eq(Cat(node.body.word_select(k, abi.OFFSET_BITS) == offset for k in range(abi.LIST_HOLES))),
             together.chosen.eq(Cat((slot == k) & is_list for k in range(abi.LIST_HOLES))),
@@ -81,11 +78,29 @@ class HoleCheck(wiring.Component):
 
         # Hole `into` of a run is number `behind + into` of the node: compared without that sum.
         runs = [node.body.word_select(k, 2 * abi.OFFSET_BITS) for k in range(abi.RUNS_MAX)]
-        behind = up_to(m, (run[abi.OFFSET_BITS:][:COUNT_WIDTH] for run in runs), add, "behind")
-        for k, (run, before) in enumerate(zip(runs, [Const(0), *behind], strict=False)):
+        behind = _behind(m, [run[abi.OFFSET_BITS:][:COUNT_WIDTH] for run in runs])
+        reach = abi.OFFSET_BITS + 1     # bits of where a run may end
+        near = Signal()
+        m.d.comb += near.eq(is_runs & ~offset[reach:].any())
+        for k, (run, before) in enumerate(zip(runs, behind, strict=True)):
             first, length = run[:abi.OFFSET_BITS], run[abi.OFFSET_BITS:]
-            into = Signal(32, name=f"into{k}")
-            m.d.comb += into.eq(offset - first)
-            m.d.sync += [together.prefix[k].eq(before), together.inside[k].eq((into < length) & is_runs),
-                         together.wanted[k].eq((slot + first[:COUNT_WIDTH]) - offset[:COUNT_WIDTH])]
+            begun, ahead = Signal(name=f"begun{k}"), Signal(reach + 1, name=f"ahead{k}")     # holes behind this one
+            m.d.comb += [begun.eq(offset[:reach] >= first),
+                         ahead.eq(sum_of_three(reach + 1, first, length, ~Cat(offset[:reach], Const(0, 1))))]
+            m.d.sync += [together.prefix[k].eq(before), together.inside[k].eq(near & begun & ~ahead[-1]),
+                         together.wanted[k].eq(sum_of_three(COUNT_WIDTH, slot, first[:COUNT_WIDTH],
+                                                            ~offset[:COUNT_WIDTH], one=1))]
         return m
+
+
+def _behind(m, lengths):
+    """Holes in the runs before each: no more than two carry chains, one behind the other."""
+    threes = [Signal(COUNT_WIDTH, name=f"three{k}") for k in range(len(lengths) // 3)]
+    m.d.comb += [three.eq(sum_of_three(COUNT_WIDTH, *lengths[3 * k:3 * k + 3])) for k, three in enumerate(threes)]
+    behind = [Signal(COUNT_WIDTH, name=f"behind{k}") for k in range(len(lengths))]
+    for k, holes in enumerate(behind):
+        rest = Signal(COUNT_WIDTH, name=f"rest{k}")
+        m.d.comb += rest.eq(sum(lengths[k - k % 3:k], Const(0)))
+        parts = [*threes[:k // 3], *([rest] if k % 3 else [])]
+        m.d.comb += holes.eq(sum_of_three(COUNT_WIDTH, *parts) if len(parts) == 3 else sum(parts, Const(0)))
+    return behind

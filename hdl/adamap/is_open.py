@@ -1,10 +1,11 @@
-"""Is a hole of a node still open?"""
+"""Is a hole of a node open, as it was read?"""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .cached import COUNT_WIDTH, Pending
+from .. import abi
+from .cached import COUNT_WIDTH
 
 
 class IsOpen(wiring.Component):
@@ -12,17 +13,17 @@ class IsOpen(wiring.Component):
 
     Members
     -------
-    pending : In(Pending)
+    open : In(NODE_BODY_BITS)
+        Of :class:`~weft.hdl.adamap.cached.Pending`.
     bit : In(9)
         Which one.
     o : Out(1)
-        A node whose count and body do not agree ends with its count.
     """
 
     def __init__(self):
-        super().__init__({"pending": In(Pending), "bit": In(COUNT_WIDTH), "o": Out(1)})
+        super().__init__({"open": In(abi.NODE_BODY_BITS), "bit": In(COUNT_WIDTH), "o": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += self.o.eq(self.pending.open.bit_select(self.bit, 1) & (self.pending.left != 0))
+        m.d.comb += self.o.eq(self.open.bit_select(self.bit, 1))
         return m

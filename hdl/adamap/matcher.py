@@ -160,7 +160,7 @@ class Matcher(wiring.Component):
         self._look_up(m, waits, lane, lane.space & ~above(demands.level, DEMANDS - 3), look, looked, free, resolve,
                       newest.o, quiet)
         judge = self._resolve(m, waits, lane, demands, resolve, chooser.force, done)
-        self._mark(m, lane, marks, judge)
+        self._mark(m, lane, marks, resolve.item, judge)
 
         busy, ripens = Signal(), Signal()
         m.d.sync += ripens.eq(cache.ripening | marks.judged)     # a mark may be the last one of its node
@@ -246,7 +246,6 @@ class Matcher(wiring.Component):
             done.eq(fate.ends),
         ]
         m.d.sync += [judge.valid.eq(fate.ends & ~item.probe), judge.hit.eq(fate.hits), judge.reason.eq(fate.reason),
-                     judge.psn.eq(item.psn), judge.slot.eq(item.rsn - cache.read_node.rsn),
                      judge.index.eq(resolve.index)]
         # The head that was seen must go, no other: it may have left already. Then the header tries again.
         m.d.comb += [force.valid.eq(fate.forces), force.qp.qpn.eq(item.qpn), force.qp.generation.eq(item.generation),
@@ -260,10 +259,11 @@ class Matcher(wiring.Component):
         ]
         return judge
 
-    def _mark(self, m, lane, marks, judge):
+    def _mark(self, m, lane, marks, coming, judge):
         """Last stages: the node that was read is marked, and whoever still reads it hears of that."""
         cache = self.cache
         m.d.comb += [
+            marks.base.eq(cache.read_base), marks.slot.eq(coming.rsn - cache.read_node.rsn), marks.psn.eq(coming.psn),
             marks.i.eq(judge), marks.node.eq(cache.node), marks.pending.eq(cache.pending),
             cache.mark_bitmap.eq(marks.mark_bitmap), self.judged.eq(marks.judged),
             self.refuse.stb.eq(marks.refuse.stb), self.refuse.reason.eq(marks.refuse.reason),

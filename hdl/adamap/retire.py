@@ -78,14 +78,14 @@ class RetireLane(wiring.Component):
         for stage, before in zip(stages, (self.op, *stages), strict=False):
             m.d.sync += stage.eq(before)
 
-        left, line = Signal(Pending), Signal(58)
+        left, line = forward.now, Signal(58)
         m.d.comb += [
             self.cache.read_en.eq(1), self.cache.read_index.eq(stages[0].index),
             self.cache.count.eq(stages[0].count),
             forward.index.eq(stages[1].index), forward.read.eq(self.cache.pending),
             forward.mark_en.eq(self.mark_en), forward.mark_index.eq(self.mark_index), forward.mark.eq(self.mark),
         ]
-        m.d.sync += [left.eq(forward.now), line.eq(line_of(self.params, self.extent_base, self.cache.block))]
+        m.d.sync += line.eq(line_of(self.params, self.extent_base, self.cache.block))
 
         node, report = stages[2], Signal(REPORT_RETIRE)
         m.d.comb += [

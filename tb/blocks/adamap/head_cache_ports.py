@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cocotb.triggers import ReadOnly, RisingEdge
 
 from weft.hdl import abi
-from weft.hdl.adamap.cached import CachedNode, Pending, cached_record
+from weft.hdl.adamap.cached import NODE_BASE, CachedNode, Pending, cached_record
 from weft.hdl.adamap.compared import REACH
 from weft.hdl.params import preset
 from weft.model.functional.head_cache import HeadCache, State
@@ -141,6 +141,8 @@ class HeadCachePorts:
             self._same_record("match__ripe_node", self.ripe)
         if c.read is not None:
             self._same_record("match__read_node", c.read)
+            node, base = model.entries[c.read].node, unpack(NODE_BASE, int(dut.match__read_base.value))
+            assert vars(base) == {"base_psn": node.base_psn, "encoding": node.encoding}, f"cycle {self.now}"
         self._same("fill__free", bool(model.free))
         if model.free:
             self._same("fill__free_index", model.free[0])
@@ -198,7 +200,7 @@ class HeadCachePorts:
             if node:
                 self._read[side] = {"pending": {"open": node.open, "left": node.left}}
                 self._read[side] |= {"block": node.line} if side == "retire" else {
-                    "node": {"base_psn": node.base_psn, "encoding": node.encoding, "body": node.body}}
+                    "node": {"encoding": node.encoding, "body": node.body}}
 
     def _change(self, c, ready):
         model = self.model
