@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import choose
+from ..logic import choose, sum_of_three
 from ..params import CardParams
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .among import Among
@@ -41,7 +41,8 @@ class Unmatched(wiring.Component):
     i_stb : In(1)
         A header without a place.
     slack : In(24)
-        How far a header has to be beyond a node to retire it, at least 1. With 1 it need not be beyond.
+        How far a header has to be beyond a node to retire it, at least 1, of the cycle before. With 1 it need not be
+        beyond.
     known : Out(1)
         The list of ``i`` has an order here; combinational.
     waiting_qpn, waiting : Out(24), In(1)
@@ -71,16 +72,18 @@ class Unmatched(wiring.Component):
         m.submodules.shown_qpn = shown_qpn = OneOf(self.params.qpn_width, n)
         own = owing.bits
         end = Signal(24)
-        beyond, passes = Signal(24), Signal()
+        beyond, far = Signal(24, name="beyond", init=1), Signal(name="far")     # what `slack` says
+        comes, step = Signal(), Signal(24)
         # A probe speaks of what is older than its RSN; a header passes a node over from a distance, or ends it: no
         # other will come for it then. From further than that nothing is passed over, however old the header is.
         m.d.comb += [
             free.eq(~valid & (valid + 1)), self.empty.eq(~valid.any()), self.full.eq(valid.all()),
             self.known.eq(owing.any), owing.i.eq(self._whose(self.i)), owing.present.eq(valid),
             *[number.eq(self._whose(entry)) for number, entry in zip(owing.numbers, entries, strict=True)],
-            beyond.eq(Mux(self.slack == 1, 0, self.slack)), passes.eq(self.i.probe | (self.slack < SLACK_MAX)),
-            end.eq(Mux(self.i.probe, self.i.rsn, self.i.rsn + 1 - beyond)), self.o.probe.eq(1),
+            comes.eq(self.i_stb & (self.i.probe | ~far)), step.eq(Mux(self.i.probe, 0, beyond)),
+            end.eq(self.i.rsn + step), self.o.probe.eq(1),
         ]
+        m.d.sync += [beyond.eq(Mux(self.slack == 1, 1, 1 - self.slack)), far.eq(self.slack >= SLACK_MAX)]
         order, asked = Signal(passed(self.params)), Signal(name="asked")     # `asked`: `waiting` speaks of its QP
         m.d.comb += [
             order.eq(choose(shown, entries)), self.waiting_qpn.eq(shown_qpn.o), shown_qpn.chosen.eq(shown),
@@ -94,14 +97,18 @@ class Unmatched(wiring.Component):
             m.d.sync += [shown.eq(shown.rotate_left(1)), asked.eq(0)]
         for k, entry in enumerate(entries):
             ahead = Signal(24, name=f"ahead{k}")
-            m.d.comb += ahead.eq(end - entry.rsn)
+            m.d.comb += ahead.eq(sum_of_three(24, self.i.rsn, step, ~entry.rsn, one=1))     # of `end`, not behind it
             with m.If(shown[k] & self.taken):
                 m.d.sync += entry.valid.eq(0)
-            with m.If(self.i_stb & passes & (own[k] | (~self.known & free[k]))):
-                m.d.sync += [entry.valid.eq(1), entry.qpn.eq(self.i.qpn), entry.generation.eq(self.i.generation),
-                             entry.ticket.eq(self.i.ticket)]
-                with m.If(~own[k] | ~ahead[-1]):
-                    m.d.sync += entry.rsn.eq(end)
+            with m.If(comes & (own[k] | (~self.known & free[k]))):
+                m.d.sync += entry.valid.eq(1)
+            # A free place takes what is there, whether or not it is for it: that is known late.
+            with m.If(~entry.valid):
+                m.d.sync += [entry.qpn.eq(self.i.qpn), entry.generation.eq(self.i.generation)]
+            with m.If(~entry.valid | (comes & own[k])):
+                m.d.sync += entry.ticket.eq(self.i.ticket)
+            with m.If(~entry.valid | (comes & own[k] & ~ahead[-1])):
+                m.d.sync += entry.rsn.eq(end)
         return m
 
     def _whose(self, it):

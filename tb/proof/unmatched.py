@@ -33,17 +33,18 @@ class UnmatchedSpec(Spec):
         ]
         self.assume(~dut.taken | dut.due)
         self.assume(dut.i.qpn < PARAMS.qps)
-        end, ahead = Signal(24), Signal(24)
+        end, ahead, slack = Signal(24), Signal(24), Signal(24)
+        m.d.sync += slack.eq(dut.slack)
         with m.If(dut.i.probe):
             m.d.comb += end.eq(dut.i.rsn)
         with m.Else():
-            m.d.comb += end.eq(dut.i.rsn + 1 - Mux(dut.slack == 1, 0, dut.slack))
+            m.d.comb += end.eq(dut.i.rsn + 1 - Mux(slack == 1, 0, slack))
         owed, newest, ticket = Signal(), Signal(24), Signal.like(dut.i.ticket)
         m.d.comb += ahead.eq(end - newest)
         kept = owed & ~(mine & dut.taken)
         roomy = Signal()        # the list has an order, or there is a place for one
         m.d.comb += roomy.eq(dut.known | ~dut.full)
-        with m.If(dut.i_stb & own & roomy & (dut.i.probe | (dut.slack < SLACK_MAX))):
+        with m.If(dut.i_stb & own & roomy & (dut.i.probe | (slack < SLACK_MAX))):
             m.d.sync += [owed.eq(1), ticket.eq(dut.i.ticket)]
             with m.If(~owed | ~ahead[-1]):
                 m.d.sync += newest.eq(end)
@@ -54,6 +55,8 @@ class UnmatchedSpec(Spec):
         unseen = Signal(3)      # cycles in which nothing waits and another is shown
         self.check("what is owed lies in one place", self._held(qpn, generation, owed, newest, ticket, unseen),
                    **together)
+        self.check("how far a header passes over is kept", (self.inside("dut.far", 1) == (slack >= SLACK_MAX)) & (
+            self.inside("dut.beyond", 24) == (1 - Mux(slack == 1, 0, slack))[:24]), **together)
         self.check("a list with an order is known, no other", ~own | (dut.known == owed), **together)
         self.check("an order is owed", ~mine | owed, **together)
         self.check("an order goes as far as the newest header", ~mine | (dut.o.rsn == newest), **together)
@@ -90,16 +93,19 @@ SPECS = [UnmatchedSpec]
 BROKEN = [
     Broken(UnmatchedSpec, "what is owed lies in one place",
            ("(own[k] | (~self.known & free[k]))", "(own[k] | free[k])")),
+    Broken(UnmatchedSpec, "how far a header passes over is kept",
+           ("far.eq(self.slack >= SLACK_MAX)", "far.eq(self.slack > SLACK_MAX)")),
     Broken(UnmatchedSpec, "a list with an order is known, no other",
            ("self.known.eq(owing.any)", "self.known.eq(own.all())")),
     Broken(UnmatchedSpec, "an order is owed",
            ("m.If(shown[k] & self.taken):", "m.If(shown[k] & self.taken & ~self.i_stb):")),
     Broken(UnmatchedSpec, "an order goes as far as the newest header",
-           ("with m.If(~own[k] | ~ahead[-1]):", "with m.If(~own[k]):")),
+           ("(comes & own[k] & ~ahead[-1])", "(comes & own[k] & 0)")),
     Broken(UnmatchedSpec, "an order goes as far as the newest header",
            ("(own[k] | (~self.known & free[k]))", "(own[k] | free[k])")),
     Broken(UnmatchedSpec, "an order waits for the last packet",
-           ("entry.ticket.eq(self.i.ticket)]", "entry.ticket.eq(Mux(own[k], entry.ticket, self.i.ticket))]")),
+           ("entry.ticket.eq(self.i.ticket)",
+            "entry.ticket.eq(Mux(own[k], entry.ticket, self.i.ticket))")),
     Broken(UnmatchedSpec, "an order waits for the headers of its list",
            ("order.valid & ~self.waiting &", "order.valid &")),
     Broken(UnmatchedSpec, "empty means nothing is owed", ("self.empty.eq(~valid.any())", "self.empty.eq(~self.due)")),
