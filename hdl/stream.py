@@ -156,6 +156,39 @@ class Skid(wiring.Component):
         return m
 
 
+class Pair(wiring.Component):
+    """Two registers in turns, cycle by cycle a :class:`Skid`: where ``o.ready`` comes late and the payload is wide.
+
+    ``o.ready`` reaches no register of the payload, which comes through a choice of two instead.
+
+    Members
+    -------
+    i, o : In/Out(stream.Signature(shape))
+    """
+
+    def __init__(self, shape):
+        self.shape = shape
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform):
+        m = Module()
+        items = [Signal(self.shape, name=f"item{k}") for k in range(2)]
+        write, read, room = Signal(), Signal(), Signal(init=1)
+        m.d.comb += [
+            self.i.ready.eq(room),
+            Value.cast(self.o.payload).eq(Mux(read, *(Value.cast(item) for item in reversed(items)))),
+        ]
+        m.d.sync += [
+            room.eq(~self.o.valid | self.o.ready | (room & ~self.i.valid)),
+            self.o.valid.eq((self.i.valid & room) | (self.o.valid & ~(self.o.ready & room))),
+            write.eq(write ^ (self.i.valid & room)), read.eq(read ^ (self.o.valid & self.o.ready)),
+        ]
+        for k, item in enumerate(items):
+            with m.If(room & (write == k)):
+                m.d.sync += item.eq(self.i.payload)
+        return m
+
+
 class PacketArbiter(wiring.Component):
     """Merges streams round-robin; a packet, once begun, is passed whole.
 

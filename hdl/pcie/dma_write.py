@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..layouts import Beat, DmaRequest
-from ..stream import Fifo, PacketArbiter, Skid
+from ..stream import Fifo, PacketArbiter, Pair, PipelineRegister, Skid
 from .splitter import Splitter
 from .tlp import SIZE_CODE_WIDTH, Piece, WriteTlp
 from .write_align import WriteAlign
@@ -58,8 +58,8 @@ class DmaWrite(wiring.Component):
         m.submodules.arbiter = arbiter = PacketArbiter(DmaRequest, self._clients, self._late)
         m.submodules.order = order = Fifo(range(max(self._clients, 2)), GROUPS_GRANTED)
         m.submodules.splitter = splitter = Splitter()
-        m.submodules.pieces = pieces = Skid(Piece)
-        m.submodules.data = beats = Skid(Beat)
+        m.submodules.pieces = pieces = PipelineRegister(Piece)
+        m.submodules.data = beats = Pair(Beat)
         m.submodules.align = align = WriteAlign()
         m.submodules.out = out = Skid(WriteTlp)
         for k in range(self._clients):

@@ -11,7 +11,7 @@ from .tlp import rotate_right
 class Rotate(wiring.Component):
     """Rotates a beat by whole bytes: byte j of ``o`` is byte ``j + shift`` modulo 64 of ``i``.
 
-    One beat per cycle, two cycles of latency (coarse shift, fine shift).
+    One beat per cycle, two cycles of latency (coarse shift, fine shift). While ``o`` is stalled everything stands.
 
     Parameters
     ----------
@@ -34,10 +34,9 @@ class Rotate(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         coarse = Signal(self._i)
-        coarse_valid, coarse_ready = Signal(), Signal()
+        coarse_valid = Signal()
         m.d.comb += [
-            coarse_ready.eq(~self.o.valid | self.o.ready),
-            self.i.ready.eq(~coarse_valid | coarse_ready),
+            self.i.ready.eq(~self.o.valid | self.o.ready),
             self.busy.eq(coarse_valid | self.o.valid),
         ]
         with m.If(self.i.ready):
@@ -45,9 +44,6 @@ class Rotate(wiring.Component):
                 coarse_valid.eq(self.i.valid),
                 coarse.eq(self.i.payload),
                 coarse.data.eq(rotate_right(self.i.p.data, 64, self.i.p.shift[3:])),
-            ]
-        with m.If(coarse_ready):
-            m.d.sync += [
                 self.o.valid.eq(coarse_valid),
                 self.o.p.side.eq(coarse.side),
                 self.o.p.data.eq(rotate_right(coarse.data, 8, coarse.shift[:3])),

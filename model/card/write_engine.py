@@ -1,7 +1,7 @@
 """The write engine in time: groups are granted in turns, are written in the order of the grants, and leave on RQ.
 
-The cycles are those of ``hdl/pcie/dma_write.py``, ``write_align.py``, ``write_store.py`` and ``rq.py``. What comes of a
-grant is known with it, so nothing happens between; grants are found out when somebody asks.
+The cycles are those of ``hdl/pcie/dma_write.py``, ``write_align.py``, ``piece_beats.py``, ``write_store.py`` and
+``rq.py``. What comes of a grant is known with it, so nothing happens between; grants are found out when somebody asks.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from .timing import BEAT_BYTES, CYCLE_NS
 STREAM, NIC, COMMAND, RINGS, STATUS, MESSAGES = 0, 1, 2, 3, 6, 7     # clients, in the order of their turns
 CLIENTS = 8
 GROUPS_GRANTED = 4
-PIECES = 2              # between splitter and aligner
+PIECES = 3              # between splitter and the piece that is aligned
 WRITE_BYTES = 16        # of a header on RQ
 READ_BYTES_ON_LINK = 24     # of a request
 RAW_PACE = 4 * CYCLE_NS      # from a raw frame's grant until the next one asks, see hdl/simple_nic.py
@@ -84,7 +84,7 @@ class WriteEngine:
         self._free = 0.0            # when the next grant may be
         self._stream_free = self._raw_free = 0.0    # when the stream may ask again; for a raw frame
         self._split = 0.0           # when the newest piece left the splitter
-        self._lined = deque([0.0] * PIECES)     # when the newest pieces came to the aligner
+        self._lined = deque([0.0] * PIECES)     # when the newest pieces began to be aligned
         self._used = 0.0            # when the newest piece's last beat was used
         self._ordered = deque([0.0] * GROUPS_GRANTED)   # when the newest groups left the order
         self._last = 0.0            # when the newest group's last beat was taken
@@ -270,7 +270,7 @@ class WriteEngine:
     def _piece(self, beat, length):
         """A piece, as a packet on RQ; ``beat`` is when the beat before it was taken; when its last one is."""
         self._split = max(self._split + CYCLE_NS, self._lined.popleft() + CYCLE_NS)
-        lined = max(self._split + CYCLE_NS, self._used)
+        lined = max(self._split + 2 * CYCLE_NS, self._used)
         self._lined.append(lined)
         beats = -(-length // BEAT_BYTES)
         last = max(beat + beats * CYCLE_NS, lined + (beats - 1) * CYCLE_NS + CYCLE_NS - USED)

@@ -119,7 +119,7 @@ def test_our_queue_does_what_the_library_does(sim, kind, depth):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-@pytest.mark.parametrize("part", ["PipelineRegister", "ReadyRegister", "Skid"])
+@pytest.mark.parametrize("part", ["PipelineRegister", "ReadyRegister", "Skid", "Pair"])
 def test_pipeline_keeps_order(sim, part):
     from weft.hdl import stream
     simulate(getattr(stream, part)(WIDTH), name=part.lower(), cases=__file__, sim=sim)

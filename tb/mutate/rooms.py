@@ -83,7 +83,7 @@ TARGETS = (
            _in("pcie", "dma_read", "bulk_read", "line_read", "read_slots", "gather", "scatter", "slot_memory",
                "rotate", "completion_room"),
            _tests("blocks/pcie", f"test_dma_read.py::test_reads_return_the_bytes_asked_for[{SIM}]")),
-    Target("pcie", "dma_write", _in("pcie", "dma_write", "write_align"),
+    Target("pcie", "dma_write", _in("pcie", "dma_write", "write_align", "piece_beats"),
            _tests("blocks/pcie", f"test_dma_write.py::test_bytes_land_where_they_belong[{SIM}]")),
     Target("pcie", "splitter", _in("pcie", "splitter"),
            _tests("blocks/pcie", f"test_splitter.py::test_requests_are_cut_at_aligned_boundaries[{SIM}]")),

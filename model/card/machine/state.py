@@ -50,8 +50,8 @@ CARD = _dtype(
     "pace read_latency read_jitter read_tail read_tail_ns pcie_bytes_per_ns "
     "pcie_hop next_turn "
     # its write engine
-    "look_next grant_free stream_free split_at lined0 lined1 used_at ordered0 ordered1 ordered2 ordered3 last_beat "
-    "rq_free link_was wrote read_out read_left raw_free placed_at backlog up_free grant_moved grant_beat "
+    "look_next grant_free stream_free split_at lined0 lined1 lined2 used_at ordered0 ordered1 ordered2 ordered3 "
+    "last_beat rq_free link_was wrote read_out read_left raw_free placed_at backlog up_free grant_moved grant_beat "
     # transmit
     "next_choice entered translated0 translated1 framer_free line_free woken gbps check payload raw_payload send "
     "retire retire_raw room merge_free merge_next hold_at pass_end raw_read raw_passed raw_from "

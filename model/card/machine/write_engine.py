@@ -32,7 +32,7 @@ from .state import GROUPS, LOOK, STORES, TOLD, WRITES
 from .table import world
 
 NO_KEY = -1
-assert GROUPS_GRANTED == 4 and PIECES == 2
+assert GROUPS_GRANTED == 4 and PIECES == 3
 
 
 @inlined
@@ -278,8 +278,8 @@ def piece(w, c, length):
     """A piece, as a packet on RQ."""
     card = w.card[c]
     card.split_at = max(card.split_at + CYCLE_NS, card.lined0 + CYCLE_NS)
-    lined = max(card.split_at + CYCLE_NS, card.used_at)
-    card.lined0, card.lined1 = card.lined1, lined
+    lined = max(card.split_at + 2 * CYCLE_NS, card.used_at)
+    card.lined0, card.lined1, card.lined2 = card.lined1, card.lined2, lined
     beats = -(-length // BEAT_BYTES)
     last = max(card.grant_beat + beats * CYCLE_NS, lined + (beats - 1) * CYCLE_NS + CYCLE_NS - USED)
     stored = last + STORED
