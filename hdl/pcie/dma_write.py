@@ -1,10 +1,11 @@
 """DMA write engine: byte streams of many clients into host memory, in order of grant."""
 
-from amaranth.hdl import Array, Module, Signal
+from amaranth.hdl import Array, Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..layouts import Beat, DmaRequest
+from ..logic import one_hot
 from ..stream import Fifo, PacketArbiter, Pair, PipelineRegister, Skid
 from .splitter import Splitter
 from .tlp import SIZE_CODE_WIDTH, Piece, WriteTlp
@@ -56,7 +57,7 @@ class DmaWrite(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.arbiter = arbiter = PacketArbiter(DmaRequest, self._clients, self._late)
-        m.submodules.order = order = Fifo(range(max(self._clients, 2)), GROUPS_GRANTED)
+        m.submodules.order = order = Fifo(range(max(self._clients, 2)), GROUPS_GRANTED, standing=True)
         m.submodules.splitter = splitter = Splitter()
         m.submodules.pieces = pieces = PipelineRegister(Piece)
         m.submodules.data = beats = Pair(Beat)
@@ -85,19 +86,21 @@ class DmaWrite(wiring.Component):
         with m.If(moves):
             m.d.sync += inside.eq(~arbiter.o.p.last)
 
-        owner, owned = Signal(range(max(self._clients, 2))), Signal()
+        # `owner` chooses the wide payload; a bit for each client decides what is decided.
+        owner, owns, owned = Signal(range(max(self._clients, 2))), Signal(self._clients), Signal()
         group_ends = Signal()
-        payloads, valids = Array(s.payload for s in self.i_data), Array(s.valid for s in self.i_data)
+        payloads = Array(s.payload for s in self.i_data)
         m.d.comb += [
-            beats.i.valid.eq(owned & valids[owner]),
+            beats.i.valid.eq(Cat(own & s.valid for own, s in zip(owns, self.i_data, strict=True)).any()),
             beats.i.payload.eq(payloads[owner]),
-            group_ends.eq(beats.i.valid & beats.i.ready & beats.i.p.last),
-            order.o.ready.eq(~owned | group_ends),
+            group_ends.eq(Cat(own & s.valid & s.p.last for own, s in zip(owns, self.i_data, strict=True)).any()),
+            order.o.ready.eq(~owned | (group_ends & beats.i.ready)),
             self.busy.eq(arbiter.o.valid | inside | splitter.o.valid | pieces.o.valid | owned | order.o.valid
                          | beats.o.valid | align.busy | out.o.valid),
         ]
         for k, data_in in enumerate(self.i_data):
-            m.d.comb += data_in.ready.eq(owned & (owner == k) & beats.i.ready)
+            m.d.comb += data_in.ready.eq(owns[k] & beats.i.ready)
         with m.If(order.o.ready):
-            m.d.sync += [owned.eq(order.o.valid), owner.eq(order.o.payload)]
+            m.d.sync += [owned.eq(order.o.valid), owner.eq(order.o.payload),
+                         owns.eq(one_hot(order.o.valid, order.o.payload, self._clients))]
         return m
