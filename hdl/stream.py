@@ -151,8 +151,10 @@ class Skid(wiring.Component):
         ]
         with m.If(self.takes):
             m.d.sync += [self.o.valid.eq(~empty | self.i.valid), self.o.payload.eq(self.next), empty.eq(1)]
-        with m.Elif(self.i.valid & empty):
-            m.d.sync += [spare.eq(self.i.payload), empty.eq(0)]
+        with m.Elif(self.i.valid):
+            m.d.sync += empty.eq(0)
+        with m.If(empty):       # whether or not something comes: that is known late
+            m.d.sync += spare.eq(self.i.payload)
         return m
 
 

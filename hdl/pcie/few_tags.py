@@ -34,19 +34,20 @@ class FewTags(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.free = free = Fifo(range(FEW), FEW)
+        m.submodules.free = free = Fifo(range(FEW), FEW, standing=True)
         m.submodules.inner = inner = Memory(shape=TAG_BITS, depth=FEW, init=[])
         inner_write, inner_read = inner.write_port(), inner.read_port(domain="comb")
         few = Signal()
         fresh = Signal(range(FEW + 1))      # tags never used yet; used ones come back through the queue
         tag = Signal(range(FEW))
         under_way = Signal(TAG_BITS + 1)
-        open_, sent, ended, rested = Signal(), Signal(), Signal(), Signal()
+        open_, all_used, sent, ended, rested = Signal(), Signal(), Signal(), Signal(), Signal()
+        sent_q = Signal()       # whether a request goes is known late; it is not answered in the next cycle
         back = self.i_completion.p
         m.d.comb += [
-            rested.eq(under_way == 0),
-            tag.eq(Mux(fresh != FEW, fresh, free.o.payload)),
-            open_.eq((few != self.extended) & (~few | (fresh != FEW) | free.o.valid)),
+            rested.eq((under_way == 0) & ~sent_q),
+            all_used.eq(fresh[-1]), tag.eq(Mux(all_used, free.o.payload, fresh)),
+            open_.eq((few != self.extended) & (~few | ~all_used | free.o.valid)),
             self.o_read.payload.eq(self.i_read.payload),
             self.o_read.valid.eq(self.i_read.valid & open_),
             self.i_read.ready.eq(self.o_read.ready & open_),
@@ -54,7 +55,7 @@ class FewTags(wiring.Component):
             ended.eq(self.i_completion.valid & back.done),
             inner_write.addr.eq(tag), inner_write.data.eq(self.i_read.p.tag), inner_write.en.eq(sent & few),
             inner_read.addr.eq(back.tag),
-            free.o.ready.eq(sent & few & (fresh == FEW)),
+            free.o.ready.eq(sent & few & all_used),
             free.i.payload.eq(back.tag), free.i.valid.eq(ended & few),
             self.i_completion.ready.eq(1),
             self.o_completion.payload.eq(self.i_completion.payload),
@@ -62,8 +63,8 @@ class FewTags(wiring.Component):
         ]
         with m.If(few):
             m.d.comb += [self.o_read.p.tag.eq(tag), self.o_completion.p.tag.eq(inner_read.data)]
-        m.d.sync += under_way.eq(under_way + sent - ended)
-        with m.If(sent & few & (fresh != FEW)):
+        m.d.sync += [sent_q.eq(sent), under_way.eq(under_way + sent_q - ended)]
+        with m.If(sent & few & ~all_used):
             m.d.sync += fresh.eq(fresh + 1)
         with m.If(rested & ~sent):
             m.d.sync += few.eq(~self.extended)

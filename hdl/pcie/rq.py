@@ -122,7 +122,6 @@ class RequestShim(wiring.Component):
         ready, beat = skid.i.ready, skid.i.p
         read, write = self.i_read.p, store.o.p
 
-        descriptor = Signal(RequestDescriptor)
         carry = Signal(HEADER_BITS)
         carry_dwords = Signal(range(HEADER_DWORDS + 1))     # of the packet's end
         flush, inside, read_next = Signal(), Signal(), Signal()
@@ -142,10 +141,6 @@ class RequestShim(wiring.Component):
             tail.eq(((write.dwords - 1)[:4]) + 1),
             beat.first_be.eq(Mux(choose_read, read.first_be, write.first_be)),
             beat.last_be.eq(Mux(choose_read, read.last_be, write.last_be)),
-            descriptor.address.eq(Mux(choose_read, read.address, write.address)),
-            descriptor.dwords.eq(Mux(choose_read, read.dwords, write.dwords)),
-            descriptor.kind.eq(Mux(choose_read, RequestType.MEMORY_READ, RequestType.MEMORY_WRITE)),
-            descriptor.tag.eq(Mux(choose_read, read.tag, 0)),
         ]
         full, write_end = Const((1 << LANES) - 1, LANES), Signal()
         m.d.comb += write_end.eq(write.last & (tail <= SPACE))
@@ -153,22 +148,24 @@ class RequestShim(wiring.Component):
         def keep(dwords):
             return ((Const(1, LANES + 1) << dwords) - 1)[:LANES]
 
+        # Lanes that are not kept have whatever a write has: what is chosen late is few bits.
+        read_head, write_head = Signal(RequestDescriptor), Signal(RequestDescriptor)
+        for head, tlp, kind, tag in ((read_head, read, RequestType.MEMORY_READ, read.tag),
+                                     (write_head, write, RequestType.MEMORY_WRITE, 0)):
+            m.d.comb += [head.address.eq(tlp.address), head.dwords.eq(tlp.dwords), head.kind.eq(kind), head.tag.eq(tag)]
+        behind = Mux(write.first & ~flush, write_head, carry)
+        m.d.comb += beat.data.eq(Cat(Mux(choose_read, read_head, behind), write.data[:BEAT_BITS - HEADER_BITS]))
         with m.If(flush):
-            m.d.comb += [beat.data.eq(carry), beat.keep.eq(keep(carry_dwords)), beat.last.eq(1)]
+            m.d.comb += [beat.keep.eq(keep(carry_dwords)), beat.last.eq(1)]
             with m.If(ready):
                 m.d.sync += flush.eq(0)
         with m.Elif(choose_read):
-            m.d.comb += [
-                beat.data.eq(descriptor), beat.keep.eq(keep(HEADER_DWORDS)), beat.first.eq(1), beat.last.eq(1),
-            ]
+            m.d.comb += [beat.keep.eq(keep(HEADER_DWORDS)), beat.first.eq(1), beat.last.eq(1)]
             with m.If(ready):
                 m.d.sync += read_next.eq(0)
         with m.Elif(choose_write):
             m.d.comb += [
-                beat.data.eq(Cat(Mux(write.first, descriptor, carry), write.data[:BEAT_BITS - HEADER_BITS])),
-                beat.first.eq(write.first),
-                beat.write.eq(1),
-                beat.last.eq(write_end),
+                beat.first.eq(write.first), beat.write.eq(1), beat.last.eq(write_end),
                 beat.keep.eq(Mux(write_end, keep(tail + HEADER_DWORDS), full)),
             ]
             with m.If(ready):

@@ -1,6 +1,6 @@
 """Memory writes that were given to the hard block and may not have left it."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -22,7 +22,7 @@ class UnderWay(wiring.Component):
     gone : In(1)
         Nothing is in the hard block, whatever it told.
     busy : Out(1)
-        A write may be in the hard block.
+        A write may be in the hard block, or the last one left it in the cycle before.
     """
 
     sent: In(1)
@@ -33,9 +33,10 @@ class UnderWay(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         count = Signal(COUNT_BITS)
-        m.d.comb += self.busy.eq(count != 0)
+        step, change = Signal(signed(3)), Signal(signed(3))      # of the cycle before: what was sent is known late
+        m.d.comb += [self.busy.eq((count != 0) | (step != 0)), change.eq(self.sent - self.left[0] - self.left[1])]
         with m.If(self.gone):
-            m.d.sync += count.eq(0)
+            m.d.sync += [count.eq(0), step.eq(0)]
         with m.Else():
-            m.d.sync += count.eq(count + self.sent - self.left[0] - self.left[1])
+            m.d.sync += [count.eq(count + step), step.eq(change)]
         return m

@@ -1,13 +1,14 @@
 """Holds memory writes back until they are whole."""
 
-from amaranth.hdl import Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..stream import Fifo
 from .tlp import LANES, PAGE_BYTES, WriteTlp
 
 STORE_BEATS = PAGE_BYTES // (4 * LANES)      # of the largest memory write
+MARKS = data.StructLayout({"first": 1, "last": 1, "dwords": 11})     # of a beat
 
 
 class WriteStore(wiring.Component):
@@ -30,14 +31,21 @@ class WriteStore(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.beats = beats = Fifo(WriteTlp, STORE_BEATS)
+        # What is decided by the next beat stands in registers, with the same items in step.
+        m.submodules.marks = marks = Fifo(MARKS, STORE_BEATS, standing=True)
         whole = Signal(range(STORE_BEATS + 1))       # packets whose last beat is inside
+        some, came, left = Signal(), Signal(), Signal()
         wiring.connect(m, wiring.flipped(self.i), beats.i)
         m.d.comb += [
-            self.o.payload.eq(beats.o.payload),
-            self.o.valid.eq(whole != 0),
-            beats.o.ready.eq((whole != 0) & self.o.ready),
+            marks.i.valid.eq(self.i.valid), marks.o.ready.eq(beats.o.ready), self.o.payload.eq(beats.o.payload),
+            *[marks.i.p[name].eq(self.i.p[name]) for name in MARKS.members],
+            *[self.o.p[name].eq(marks.o.p[name]) for name in MARKS.members],
+            self.o.valid.eq(some),
+            beats.o.ready.eq(some & self.o.ready),
+            came.eq(self.i.valid & self.i.ready & self.i.p.last), left.eq(some & self.o.ready & self.o.p.last),
             self.busy.eq(beats.o.valid),
         ]
-        m.d.sync += whole.eq(whole + (self.i.valid & self.i.ready & self.i.p.last)
-                             - (self.o.valid & self.o.ready & self.o.p.last))
+        m.d.sync += some.eq(came | (some & ~(left & (whole == 1))))
+        with m.If(came ^ left):
+            m.d.sync += whole.eq(whole + Mux(came, 1, -1))
         return m
