@@ -164,7 +164,8 @@ class RingWriter(wiring.Component):
                 m.d.sync += self.position.eq(self.position + 1)
 
         # Consumer index: checked in the cycle after the doorbell.
-        rung, arm, armed, bad = Signal(), Signal(), Signal(), Signal()
+        rung, arm, armed = Signal(), Signal(), Signal()
+        bad = Signal()
         value, ahead, kept = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
         m.d.sync += [
             rung.eq(self.cons_stb & self.enable), value.eq(self.cons), arm.eq(self.arm),
