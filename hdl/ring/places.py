@@ -153,9 +153,11 @@ class Places(wiring.Component):
         m.d.sync += there.eq(there | (valid & (place == at)))
         with m.If(leave | self.clear):
             m.d.sync += [at.eq(after), after.eq(after + 1), there.eq(behind)]
-        given = self.take + self.put
-        m.d.sync += [self.next.eq(self.next + given),       # whether one leaves is known last
-                     self.used.eq(Mux(leave, self.used + given - 1, self.used + given))]
+        taken = self.used + self.take
+        m.d.sync += [       # whether one is put or leaves is known last
+            self.next.eq(self.next + self.take + self.put),
+            self.used.eq(Mux(self.put == leave, taken, Mux(self.put, taken + 1, taken - 1))),
+        ]
         with m.If(self.clear):
             m.d.sync += [absent.eq(0), self.used.eq(0), self.next.eq(at + 1)]
         return m
