@@ -153,10 +153,8 @@ class Places(wiring.Component):
         m.d.sync += there.eq(there | (valid & (place == at)))
         with m.If(leave | self.clear):
             m.d.sync += [at.eq(after), after.eq(after + 1), there.eq(behind)]
-        taken = self.used + self.take
-        m.d.sync += [       # whether one is put or leaves is known last
-            self.next.eq(self.next + self.take + self.put),
-            self.used.eq(Mux(self.put == leave, taken, Mux(self.put, taken + 1, taken - 1))),
+        m.d.sync += [
+            self.next.eq(self.next + self.take + self.put), self.used.eq(self.used + self.take + self.put - leave),
         ]
         with m.If(self.clear):
             m.d.sync += [absent.eq(0), self.used.eq(0), self.next.eq(at + 1)]
