@@ -76,7 +76,15 @@ class Fifo(wiring.Component):
         return m
 
 
-class PipelineRegister(wiring.Component):
+class _Stage(wiring.Component):
+    """A part that items of one shape pass through, from ``i`` to ``o``."""
+
+    def __init__(self, shape, **more):
+        self.shape = shape
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), **more})
+
+
+class PipelineRegister(_Stage):
     """Registers payload and ``valid``; ``ready`` passes through combinationally.
 
     One item per cycle, latency 1.
@@ -86,9 +94,6 @@ class PipelineRegister(wiring.Component):
     i, o : In/Out(stream.Signature(shape))
     """
 
-    def __init__(self, shape):
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
-
     def elaborate(self, platform):
         m = Module()
         m.d.comb += self.i.ready.eq(~self.o.valid | self.o.ready)
@@ -97,7 +102,7 @@ class PipelineRegister(wiring.Component):
         return m
 
 
-class ReadyRegister(wiring.Component):
+class ReadyRegister(_Stage):
     """Registers ``ready``; payload and ``valid`` pass through combinationally.
 
     One item per cycle, latency 0, holds up to one item.
@@ -106,10 +111,6 @@ class ReadyRegister(wiring.Component):
     -------
     i, o : In/Out(stream.Signature(shape))
     """
-
-    def __init__(self, shape):
-        self.shape = shape
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
 
     def elaborate(self, platform):
         m = Module()
@@ -124,7 +125,7 @@ class ReadyRegister(wiring.Component):
         return m
 
 
-class Skid(wiring.Component):
+class Skid(_Stage):
     """Registers payload, ``valid`` and ``ready``: cuts every combinational path.
 
     One item per cycle, latency 1, holds up to two items.
@@ -137,9 +138,7 @@ class Skid(wiring.Component):
     """
 
     def __init__(self, shape):
-        self.shape = shape
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)),
-                          "takes": Out(1), "next": Out(shape)})
+        super().__init__(shape, takes=Out(1), next=Out(shape))
 
     def elaborate(self, platform):
         m = Module()
@@ -158,7 +157,7 @@ class Skid(wiring.Component):
         return m
 
 
-class Pair(wiring.Component):
+class Pair(_Stage):
     """Two registers in turns, cycle by cycle a :class:`Skid`: where ``o.ready`` comes late and the payload is wide.
 
     ``o.ready`` reaches no register of the payload, which comes through a choice of two instead.
@@ -167,10 +166,6 @@ class Pair(wiring.Component):
     -------
     i, o : In/Out(stream.Signature(shape))
     """
-
-    def __init__(self, shape):
-        self.shape = shape
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
 
     def elaborate(self, platform):
         m = Module()

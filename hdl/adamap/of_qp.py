@@ -1,8 +1,10 @@
 """Which waiting headers are of a certain QP, known a cycle ahead."""
 
-from amaranth.hdl import Cat, Module, Mux
+from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
+from .older import moved_up
 
 
 class OfQp(wiring.Component):
@@ -35,6 +37,5 @@ class OfQp(wiring.Component):
         m = Module()
         its = self.present & Cat(self.en & (number == self.qpn) for number in self.numbers)
         new = self.en & (self.joined == self.qpn)
-        moved = Cat(Mux(self.gone[k], its[k + 1] if k + 1 < self.places else 0, its[k]) for k in range(self.places))
-        m.d.sync += self.bits.eq(moved | (self.joins & new.replicate(self.places)))
+        m.d.sync += self.bits.eq(Cat(moved_up(self.gone, its)) | (self.joins & new.replicate(self.places)))
         return m

@@ -22,6 +22,11 @@ def before_groups(bits):
     return Cat(bits[:start].any() for start in range(0, len(bits), group_of(len(bits))))
 
 
+def moved_up(gone, values, end=0):
+    """Values as they lie when those that are ``gone``, all from one place on, gave way to the ones behind them."""
+    return [Mux(gone[k], after, value) for k, (value, after) in enumerate(zip(values, [*values[1:], end], strict=True))]
+
+
 def spread(groups, width):
     """A bit of each group as one of each of its bits."""
     return Cat(bit.replicate(group_of(width)) for bit in groups)

@@ -1,5 +1,7 @@
 """Retransmission headers that wait for a node of their QP."""
 
+from functools import partial
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
@@ -11,7 +13,7 @@ from ..ticket import EXTENDED_TICKET_WIDTH
 from .among import Among
 from .late_choice import LateChoice
 from .of_qp import OfQp
-from .older import Elders, Older, before_groups, group_of, in_groups, spread
+from .older import Elders, Older, before_groups, group_of, in_groups, moved_up, spread
 from .oldest import Oldest
 
 
@@ -116,8 +118,8 @@ class WaitQueue(wiring.Component):
         ]
         places = [e.place for e in line]
         self._ask(m, line, last, there, gone, here)
-        comes = [its == self.place_next for its in (*places, place)]
-        m.d.comb += then.eq(Cat(Mux(gone[k], comes[k + 1], comes[k]) for k in range(n)))
+        *comes, last_comes = (its == self.place_next for its in (*places, place))
+        m.d.comb += then.eq(Cat(moved_up(gone, comes, last_comes)))
         m.d.sync += [
             place.eq(self.place_next), here.eq(then), inside.eq(in_groups(then)),
             groups.eq(before_groups(then)),
@@ -128,10 +130,8 @@ class WaitQueue(wiring.Component):
             *[value.eq(its) for value, its in zip(oldest.values, places, strict=True)],
         ]
 
-        def moved(values, end=0):
-            """As they lie behind this cycle, but for one that joins: there is none while one goes."""
-            return [Mux(gone[k], values[k + 1] if k + 1 < n else end, values[k]) for k in range(n)]
-
+        # As they lie behind this cycle, but for one that joins: there is none while one goes.
+        moved = partial(moved_up, gone)
         # All mates are awake or none is.
         mates_awake = (mates.bits & Cat(e.awake for e in line)).any()
         joins_awake, awake, busy, may, ready = Signal(), Signal(n), Signal(n), Signal(n), Signal(n, name="ready")
@@ -196,7 +196,7 @@ class WaitQueue(wiring.Component):
         same = [bit & ~shown.o[k - 1] if k % group_of(n) else bit for k, bit in enumerate(shown.o)]
         m.d.comb += [
             shown.late_en.eq(self.show_en), shown.early_en.eq(1),
-            *[value.eq(in_groups([Mux(gone[k], bits[k + 1] if k + 1 < n else 0, bits[k]) for k in range(n)]))
+            *[value.eq(in_groups(moved_up(gone, bits)))
               for value, bits in ((shown.late, its), (shown.early, same))],
         ]
 
