@@ -12,7 +12,6 @@ from ..layouts import NODE
 
 WORD_BITS, NIBBLE_BITS = (abi.NODE.by_name[name].width for name in ("check", "next_check"))
 POINTER_BITS = abi.NODE.shift_of("qpn")
-NIBBLES = -(-abi.NODE.by_name["next_line"].width // NIBBLE_BITS)
 VERDICT = data.StructLayout({"bad": 1, "ends": 1})
 
 
@@ -40,19 +39,16 @@ class NodeCheck(wiring.Component):
         node, block = self.node, self.node.as_value()
         pointer, rest = block[:POINTER_BITS], block[POINTER_BITS:]
         damage, astray, illegal = Signal(WORD_BITS), Signal(NIBBLE_BITS), Signal()
-        whose = data.StructLayout({"qpn": 24, "generation": 8})
-        said, listed = Signal(whose), Signal(whose)     # by the node, and by the list
-        points = Signal(NIBBLES)                        # nibbles of its pointer that are not 0
+        said, listed = (Signal(len(node.qpn) + len(node.generation), name=name) for name in ("said", "listed"))
+        null = Signal()         # of its pointer
         legal = reduce(or_, ((node.encoding == encoding.value) & (node.count <= most)
                              for encoding, most in abi.HOLES_MAX.items()))
         m.d.sync += [
             damage.eq(reduce(xor, (rest.word_select(k, WORD_BITS) for k in range(len(rest) // WORD_BITS)))),
             astray.eq(reduce(xor, (pointer.word_select(k, NIBBLE_BITS) for k in range(len(pointer) // NIBBLE_BITS)))),
             illegal.eq((node.count == 0) | ~legal),
-            *[a[name].eq(b) for name in whose.members for a, b in (
-                (said, node[name]), (listed, getattr(self, name)))],
-            points.eq(Cat(node.next_line[start:start + NIBBLE_BITS].any()
-                          for start in range(0, len(node.next_line), NIBBLE_BITS))),
-            self.o.bad.eq((damage != 0) | (astray != 0) | illegal | (said != listed)), self.o.ends.eq(~points.any()),
+            said.eq(Cat(node.qpn, node.generation)), listed.eq(Cat(self.qpn, self.generation)),
+            null.eq(node.next_line == 0), self.o.ends.eq(null),
+            self.o.bad.eq((damage != 0) | (astray != 0) | illegal | (said != listed)),
         ]
         return m
