@@ -58,7 +58,8 @@ class Transmit(wiring.Component):
     enable : In(1)
         While low no packet and no raw frame begins.
     drain_request : In(1), drain_done : Out(1)
-        While requested no packet begins; done once none is between its check and its end.
+        While requested no packet begins; done once none is between its check and its end. It comes from registers, so
+        that it stays for a cycle behind the request.
     idle : Out(1)
         Nothing is in the room.
     hold, sending, pause, mac_up, mac_dropped, mac_aborted
@@ -152,7 +153,7 @@ class Transmit(wiring.Component):
             quiet.eq(in_flight == 0),
             merge.enable.eq(self.enable & ~draining),
             raw.enable.eq(self.enable),
-            self.drain_done.eq(self.drain_request & draining & quiet),
+            self.drain_done.eq(draining & quiet),
             self.idle.eq(quiet & ~segment_send.o.valid & ~segment_retransmit.o.valid & ~seal.busy
                          & ~raw.o.valid & ~both.o.valid & buffer.empty),
             Cat(segment_send.refused, segment_retransmit.refused).eq(check.refused),
