@@ -24,10 +24,14 @@ def frame_of(data, *, src_ip=STRANGER_IP, opcode=wire.UD_SEND_ONLY, dest_qp=wire
 
 
 def random_frame(rng, known):
-    """A datagram of a stranger, in its own name, in the client's or in the server's; some are none. In the client's
-    name it does not know the numbers of the connection: who does is the client, for all that can be seen."""
+    """A datagram of a stranger, in its own name, in the client's or in the server's; some are none, and some a request
+    that nothing is wrong with but its GID. In the client's name it does not know the numbers of the connection: who
+    does is the client, for all that can be seen."""
     source = rng.choice([STRANGER_IP, CLIENT_IP, SERVER_IP, rng.getrandbits(32)])
-    data = random_message(rng, [0] if source == CLIENT_IP else known)
+    if rng.random() < 0.1:
+        data = request(rng, source, local_gid=rng.getrandbits(128))
+    else:
+        data = random_message(rng, [0] if source == CLIENT_IP else known)
     if rng.random() < 0.3:
         data = rng.randbytes(rng.choice([0, 1, 24, 255, 256, 257, 1000]))
     return frame_of(data, src_ip=source,
