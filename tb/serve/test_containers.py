@@ -96,7 +96,7 @@ def steps(prefix, folder, spaces):
 
 def test_the_archive_has_what_is_installed_and_programs_find_it(prefix, tmp_path):
     file = pack(tmp_path / "weft.tar.gz", LIBRARY_FOLDER)
-    shutil.unpack_archive(file, tmp_path, filter="data")
+    subprocess.run(["tar", "-xzf", file, "-C", tmp_path], check=True)
     unpacked = tmp_path / "weft-ibverbs"
     assert {str(path.relative_to(unpacked)) for path in unpacked.rglob("*")} == {
         str(path.relative_to(prefix)) for path in prefix.rglob("*")}
