@@ -5,11 +5,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .abi import Reason, ReportKind
+from .arbiter import Arbiter
 from .counting import count_outputs
 from .layouts import BEAT_BITS, REPORT_EVENT, TICKET_WIDTH, Report
 from .logic import one_hot
 from .params import CardParams, exact_log2
-from .stream import Arbiter, Fifo, PipelineRegister
+from .stream import Fifo, PipelineRegister
 
 FIRST_DEPTH = 16              # places of source 0, the receive path
 DEPTH = 4                     # places of each other source

@@ -5,9 +5,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import layouts
+from ..arbiter import Arbiter
 from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..params import CardParams
-from ..stream import Arbiter
 from ..table.kinds import QP_STATES
 from .ahead import AheadTable
 from .block import extent_member, held

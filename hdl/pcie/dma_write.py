@@ -1,12 +1,13 @@
 """DMA write engine: byte streams of many clients into host memory, in order of grant."""
 
-from amaranth.hdl import Array, Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from ..arbiter import PacketArbiter
 from ..layouts import Beat, DmaRequest
-from ..logic import one_hot
-from ..stream import Fifo, PacketArbiter, Pair, PipelineRegister, Skid
+from ..logic import choose, one_hot
+from ..stream import Fifo, Pair, PipelineRegister
 from .splitter import Splitter
 from .tlp import SIZE_CODE_WIDTH, Piece, WriteTlp
 from .write_align import WriteAlign
@@ -28,8 +29,6 @@ class DmaWrite(wiring.Component):
     ----------
     params : CardParams
     clients : int
-    late : int, optional
-        The client that asks late in its cycle.
 
     Members
     -------
@@ -42,10 +41,10 @@ class DmaWrite(wiring.Component):
         Something was accepted and has not left on ``o``.
     """
 
-    def __init__(self, params, *, clients, late=None):
+    def __init__(self, params, *, clients):
         if clients < 1:
             raise ValueError("a DMA write engine needs a client")
-        self._clients, self._late = clients, late
+        self._clients = clients
         super().__init__({
             "cfg_max_payload": In(SIZE_CODE_WIDTH),
             "i_request": In(stream.Signature(DmaRequest)).array(clients),
@@ -56,20 +55,18 @@ class DmaWrite(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.arbiter = arbiter = PacketArbiter(DmaRequest, self._clients, self._late)
+        m.submodules.arbiter = arbiter = PacketArbiter(DmaRequest, self._clients)
         m.submodules.order = order = Fifo(range(max(self._clients, 2)), GROUPS_GRANTED, standing=True)
         m.submodules.splitter = splitter = Splitter()
         m.submodules.pieces = pieces = PipelineRegister(Piece)
         m.submodules.data = beats = Pair(Beat)
         m.submodules.align = align = WriteAlign()
-        m.submodules.out = out = Skid(WriteTlp)
         for k in range(self._clients):
             connect(m, flipped(self.i_request[k]), arbiter.i[k])
         connect(m, splitter.o, pieces.i)
         connect(m, pieces.o, align.i)
         connect(m, beats.o, align.i_data)
-        connect(m, align.o, out.i)
-        connect(m, out.o, flipped(self.o))
+        connect(m, align.o, flipped(self.o))
 
         # A group's client enters `order` with its first request.
         inside = Signal()
@@ -86,21 +83,19 @@ class DmaWrite(wiring.Component):
         with m.If(moves):
             m.d.sync += inside.eq(~arbiter.o.p.last)
 
-        # `owner` chooses the wide payload; a bit for each client decides what is decided.
-        owner, owns, owned = Signal(range(max(self._clients, 2))), Signal(self._clients), Signal()
+        # A bit for each client: whose data is taken.
+        owns, owned = Signal(self._clients), Signal()
         group_ends = Signal()
-        payloads = Array(s.payload for s in self.i_data)
         m.d.comb += [
             beats.i.valid.eq(Cat(own & s.valid for own, s in zip(owns, self.i_data, strict=True)).any()),
-            beats.i.payload.eq(payloads[owner]),
+            Value.cast(beats.i.payload).eq(choose(owns, [s.payload for s in self.i_data])),
             group_ends.eq(Cat(own & s.valid & s.p.last for own, s in zip(owns, self.i_data, strict=True)).any()),
             order.o.ready.eq(~owned | (group_ends & beats.i.ready)),
             self.busy.eq(arbiter.o.valid | inside | splitter.o.valid | pieces.o.valid | owned | order.o.valid
-                         | beats.o.valid | align.busy | out.o.valid),
+                         | beats.o.valid | align.busy),
         ]
         for k, data_in in enumerate(self.i_data):
             m.d.comb += data_in.ready.eq(owns[k] & beats.i.ready)
         with m.If(order.o.ready):
-            m.d.sync += [owned.eq(order.o.valid), owner.eq(order.o.payload),
-                         owns.eq(one_hot(order.o.valid, order.o.payload, self._clients))]
+            m.d.sync += [owned.eq(order.o.valid), owns.eq(one_hot(order.o.valid, order.o.payload, self._clients))]
         return m

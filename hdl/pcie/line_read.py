@@ -5,10 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from ..arbiter import Arbiter
 from ..layouts import LineData, LineRequest
 from ..logic import one_hot
 from ..params import REQUEST_LINES_MAX, exact_log2
-from ..stream import Arbiter, Fifo, Skid
+from ..stream import Fifo, Skid
 from .read_slots import ReadSlots
 from .scatter import ScatteredBeat
 from .tlp import SIZE_CODE_WIDTH, ReadTlp

@@ -65,7 +65,9 @@ class PieceBeats(wiring.Component):
         m.d.comb += [
             waiting.i.valid.eq(self.i.valid), self.i.ready.eq(waiting.i.ready), waiting.o.ready.eq(take),
             span.eq(piece.length + head), before.eq(piece.length + head - 1), more.eq(before[6:]),
-            alone.eq(more == 0),
+            # `more == 0`, without a carry: a beat less four bytes and what is left of it, or a whole one.
+            alone.eq(Mux(piece.length[6:].any(), (piece.length == BEAT_BYTES) & (head == 0),
+                         ~(piece.length[2:6].all() & (piece.length[:2] + head > 4)))),
             new.header.eq(Cat(piece.address[2:], dwords, first_be, last_be)), new.skip.eq(head),
             new.reach.eq(Mux(alone, piece.length, BEAT_BYTES - head)),
             new.tail.eq(Cat(span[:6], ~span[:6].any())),

@@ -16,7 +16,8 @@ class ReadWatch(wiring.Component):
     One request and one completion beat per cycle. Requests pass at once, completions a cycle later; the first one of a
     request comes two cycles behind it or later.
 
-    Stage 1 looks up the tag; stage 2 passes the beat on, unless the tag came to its end in the cycle before.
+    Stage 1 looks up the tag; stage 2 passes the beat on. A tag that came to its end is forgotten a cycle later; both
+    stages look whether it was theirs in the cycle before.
 
     Members
     -------
@@ -39,16 +40,17 @@ class ReadWatch(wiring.Component):
         wiring.connect(m, wiring.flipped(self.i_read), wiring.flipped(self.o_read))
         m.d.sync += at.eq(at + 1)
 
+        ends, ended, ended_tag = Signal(), Signal(), Signal(range(TAGS))
         tag, back, answer = Signal(range(TAGS)), self.i_completion.p, self.o_completion.p
         looked, beat_2 = Signal(), Signal(CompletionBeat)
         m.d.comb += [self.i_completion.ready.eq(1), tag.eq(Mux(self.i_completion.valid, back.tag, at))]
-        m.d.sync += looked.eq((self.i_completion.valid | self.gone) & out.bit_select(tag, 1))
+        m.d.sync += looked.eq((self.i_completion.valid | self.gone) & out.bit_select(tag, 1)
+                              & ~(ended & (ended_tag == tag)))
         with m.If(self.i_completion.valid):
             m.d.sync += beat_2.eq(back)
         with m.Else():
             m.d.sync += [beat_2.eq(0), *beat_2.end_badly(at)]
 
-        ends, ended, ended_tag = Signal(), Signal(), Signal(range(TAGS))
         m.d.comb += [
             self.o_completion.valid.eq(looked & ~(ended & (ended_tag == beat_2.tag))), answer.eq(beat_2),
             ends.eq(self.o_completion.valid & beat_2.done),
@@ -57,5 +59,5 @@ class ReadWatch(wiring.Component):
         # Whether a request goes is known late, and its completion comes later still.
         sent, sent_tag = Signal(), Signal(range(TAGS))
         m.d.sync += [sent.eq(self.o_read.valid & self.o_read.ready), sent_tag.eq(self.o_read.p.tag)]
-        m.d.sync += out.eq((out | one_hot(sent, sent_tag, TAGS)) & ~one_hot(ends, beat_2.tag, TAGS))
+        m.d.sync += out.eq(out & ~one_hot(ended, ended_tag, TAGS) | one_hot(sent, sent_tag, TAGS))
         return m

@@ -16,7 +16,8 @@ class Splitter(wiring.Component):
     Members
     -------
     size : In(3)
-        Largest piece, 128 bytes << ``size``; 5 (4096 bytes) at most. Constant while requests are in flight.
+        Largest piece, 128 bytes << ``size``; 5 (4096 bytes) at most. Constant while requests are in flight, and from
+        a cycle before the first of them.
     i : In(stream.Signature(DmaRequest))
     o : Out(stream.Signature(Piece))
     """
@@ -36,7 +37,6 @@ class Splitter(wiring.Component):
         final = Signal()
         first_space, left = Signal(13), Signal.like(request.length)
         m.d.comb += [
-            mask.eq((1 << self.size + SIZE_MIN_LOG2) - 1),
             first_space.eq((~self.i.p.address[:12] & mask) + 1),
             left.eq(request.length - space),
             self.o.valid.eq(valid),
@@ -45,6 +45,7 @@ class Splitter(wiring.Component):
             self.o.p.last.eq(final & request.last),
             self.i.ready.eq(~valid | (self.o.ready & final)),
         ]
+        m.d.sync += mask.eq((1 << self.size + SIZE_MIN_LOG2) - 1)
         assert PAGE_BYTES == 1 << len(mask)
         with m.If(self.i.ready):
             m.d.sync += [valid.eq(self.i.valid), request.eq(self.i.payload), space.eq(first_space),

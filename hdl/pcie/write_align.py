@@ -5,16 +5,21 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..layouts import BEAT_BYTES, Beat
+from ..stream import Fifo
 from .piece_beats import PieceBeats
 from .rotate import Rotate
 from .tlp import Piece, WriteTlp
+
+WRITES = 16             # beats on their way out
+COMING = 5              # of them, that no level tells of yet
 
 
 class WriteAlign(wiring.Component):
     """Makes a :class:`WriteTlp` of every piece from the next bytes of the stream.
 
     The stream is a packet per group: as many bytes as the group's pieces. One beat per cycle, also
-    across pieces; one cycle more between groups. Four cycles of latency.
+    across pieces; one cycle more between groups. Five cycles of latency. What begins has a place at the end: a late
+    ``o.ready`` stops nothing on the way.
 
     Members
     -------
@@ -34,17 +39,18 @@ class WriteAlign(wiring.Component):
         header_shape = data.StructLayout({"address": 62, "dwords": 11, "first_be": 4, "last_be": 4})
         m.submodules.rotate = rotate = Rotate(data.StructLayout({"first": 1, "last": 1, "header": header_shape}))
         m.submodules.pieces = pieces = PieceBeats(header_shape)
+        m.submodules.out = out = Fifo(WriteTlp, WRITES, standing=True)
         wiring.connect(m, wiring.flipped(self.i), pieces.i)
 
         # The stream: a beat being used; the next one is on the input.
         beat, beat_valid = Signal(BEAT_BYTES * 8), Signal()
-        mixed_valid = Signal()
+        mixed_valid, room = Signal(), Signal()
         go, replace = Signal(), Signal()
         m.d.comb += [
-            go.eq(pieces.valid & beat_valid & (self.i_data.valid | ~pieces.crosses) & rotate.i.ready),
+            go.eq(pieces.valid & beat_valid & (self.i_data.valid | ~pieces.crosses) & room),
             pieces.go.eq(go),
             # A used-up beat is replaced; the next beat is also used up when it ends the group.
-            replace.eq(~beat_valid | (pieces.uses_up & (self.i_data.valid | ~pieces.crosses) & rotate.i.ready)),
+            replace.eq(~beat_valid | (pieces.uses_up & (self.i_data.valid | ~pieces.crosses) & room)),
             self.i_data.ready.eq(replace),
         ]
         with m.If(replace):
@@ -53,23 +59,18 @@ class WriteAlign(wiring.Component):
 
         # Choose each byte from one of the two beats, then rotate.
         mixed = Signal.like(rotate.i.p)
-        m.d.comb += [
-            rotate.i.valid.eq(mixed_valid),
-            rotate.i.p.eq(mixed),
+        m.d.comb += [rotate.i.valid.eq(mixed_valid), rotate.i.p.eq(mixed)]
+        m.d.sync += [
+            mixed_valid.eq(go),
+            mixed.data.eq(Cat(Mux(pieces.kept[j], beat.word_select(j, 8), self.i_data.p.data.word_select(j, 8))
+                              for j in range(BEAT_BYTES))),
+            mixed.shift.eq(pieces.at - pieces.skip),
+            mixed.side.eq(Cat(pieces.first, pieces.final, pieces.header)),
+            room.eq(out.level <= WRITES - COMING),
         ]
-        with m.If(rotate.i.ready):
-            m.d.sync += [
-                mixed_valid.eq(go),
-                mixed.data.eq(Cat(Mux(pieces.kept[j], beat.word_select(j, 8), self.i_data.p.data.word_select(j, 8))
-                                  for j in range(BEAT_BYTES))),
-                mixed.shift.eq(pieces.at - pieces.skip),
-                mixed.side.eq(Cat(pieces.first, pieces.final, pieces.header)),
-            ]
-        side = rotate.o.p.side
+        wiring.connect(m, out.o, wiring.flipped(self.o))
         m.d.comb += [
-            self.o.valid.eq(rotate.o.valid),
-            rotate.o.ready.eq(self.o.ready),
-            self.o.p.eq(Cat(rotate.o.p.data, side)),
-            self.busy.eq(pieces.busy | beat_valid | mixed_valid | rotate.busy),
+            rotate.o.ready.eq(1), out.i.valid.eq(rotate.o.valid), out.i.p.eq(Cat(rotate.o.p.data, rotate.o.p.side)),
+            self.busy.eq(pieces.busy | beat_valid | mixed_valid | rotate.busy | out.o.valid),
         ]
         return m

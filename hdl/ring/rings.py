@@ -5,12 +5,12 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
+from ..arbiter import Arbiter
 from ..counting import Refusal
 from ..interfaces import RingSlot
 from ..layouts import BEAT_BITS, Beat, DmaRequest, LineData, LineRequest, PushedDescriptor
 from ..params import REPORT_PACE, REPORTS_TOGETHER, CardParams
 from ..registers import register_port
-from ..stream import Arbiter
 from .reader import RingReader
 from .status import StatusBlock
 from .writer import RingWriter

@@ -5,10 +5,11 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..abi import Reason
+from ..arbiter import PacketArbiter
 from ..counting import Refusal, count_outputs, merged, pass_counts
 from ..interfaces import Network
 from ..layouts import BEAT_BITS, Beat, DmaRequest, Report
-from ..stream import Fifo, PacketArbiter
+from ..stream import Fifo
 from ..table.translate import TranslateRequest, Translation
 from .check import TxCheck
 from .frame import Framer

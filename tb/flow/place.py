@@ -20,8 +20,9 @@ LUTS = 12_000                       # of an UltraScale+: what fits, and is place
 ULTRA_RAM = 8                       # block RAMs that hold as much
 BAR = 0.75                          # of the reference's frequency: what every block should reach
 SEEDS = (1, 2, 3)
-CONDITIONS = (f"nextpnr on a {nexus.DEVICE}, ports registered, best of {len(SEEDS)} seeds or the first that reaches "
-              "the bar; blocks that are too large by their sub-blocks")
+CONDITIONS = (f"nextpnr on a {nexus.DEVICE}, ports registered, cells of more than {nexus.LOADS} loads copied, "
+              f"best of {len(SEEDS)} seeds or the first that reaches the bar; blocks that are too large by their "
+              "sub-blocks")
 
 
 def chosen(blocks, rooms):
@@ -80,7 +81,8 @@ def place(modules, tops, finished=lambda top, placed: None):
 def _place(top, text, goal_mhz):
     """The best seed of those that are needed."""
     text = text.replace(mapped.ULTRA, 'ram_style = "block"')     # there is no UltraRAM
-    made = "\0".join((text, yosys.version(), nexus.nextpnr_version(), nexus.DEVICE, str(nexus.GOAL_MHZ)))
+    made = "\0".join((text, yosys.version(), nexus.nextpnr_version(), nexus.DEVICE, str(nexus.GOAL_MHZ),
+                      str(nexus.LOADS)))
     where = BUILD_ROOT / f"place/{hashlib.sha256(made.encode()).hexdigest()[:16]}"
     results, netlist = [], where / "mapped.json"
     with locked(BUILD_ROOT / ".locks" / f"place-{where.name}"):

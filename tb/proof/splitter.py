@@ -1,6 +1,6 @@
 """What is proven of the cutting of DMA requests: the pieces are the request, and none is larger than a TLP may be."""
 
-from amaranth.hdl import Signal
+from amaranth.hdl import Mux, Signal
 
 from weft.hdl.layouts import DmaRequest
 from weft.hdl.pcie.splitter import Splitter
@@ -29,6 +29,9 @@ class SplitterSpec(Spec):
         m.d.comb += [dut.size.eq(size), dut.i.p.address.eq(address), dut.i.p.length.eq(length), dut.i.p.last.eq(last)]
         self.assume(size <= 5)
         self.assume(~dut.i.valid | ((length != 0) & (length <= LARGEST)))
+        stood = Signal()        # the size, since a cycle ago
+        m.d.sync += stood.eq(1)
+        self.assume(stood | ~dut.i.valid)
 
         enters, leaves, out = dut.i.valid & dut.i.ready, dut.o.valid & dut.o.ready, dut.o.p
         due, at, ends, number = Signal(LENGTH_BITS), Signal(ADDRESS_BITS + 1), Signal(), Signal(3)
@@ -52,6 +55,8 @@ class SplitterSpec(Spec):
             (kept.address == at) & (kept.length == due) & (kept.last == ends) & (due != 0)
             & (space == largest - offset) & (final == (due <= space))
             & (at + due <= (1 << ADDRESS_BITS) + LARGEST)), **together)
+        self.check("what is known of the size a cycle behind it",
+                   Mux(stood, self.inside("dut.mask", 12) == (largest - 1)[:12], ~busy), **together)
         self.check("a piece has bytes, and not more than are due",
                    ~dut.o.valid | ((out.length != 0) & (out.length <= due)), **together)
         self.check("no piece crosses a multiple of the size", ~dut.o.valid | (offset + out.length <= largest),
@@ -78,6 +83,8 @@ BROKEN = [
            ("Mux(final, request.length, space)", "Mux(final, space, space)")),
     Broken(SplitterSpec, "no piece crosses a multiple of the size", ("(~self.i.p.address[:12] & mask) + 1", "mask")),
     Broken(SplitterSpec, "pieces follow each other", ("(request.address | mask) + 1", "request.address + mask + 1")),
+    Broken(SplitterSpec, "what is known of the size a cycle behind it",
+           ("(1 << self.size + SIZE_MIN_LOG2) - 1", "(1 << self.size + SIZE_MIN_LOG2) - 2")),
     Broken(SplitterSpec, "pieces are as large as may be",
            ("(1 << self.size + SIZE_MIN_LOG2) - 1", "(1 << SIZE_MIN_LOG2) - 1")),
     Broken(SplitterSpec, "the last piece of the last request says so", ("final & request.last", "request.last")),
