@@ -1,6 +1,6 @@
 """What a bitmap of received PSNs says: how far a window slides in one cycle, and of one PSN."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,6 +8,44 @@ from ..logic import below, height, passed_over
 
 RUN_ON = 8     # received PSNs it slides over in the cycle that finishes a packet
 STEP = 16      # PSNs the window slides over in one cycle while it holds received ones
+
+
+class LowBits(wiring.Component):
+    """What the lowest bits of a window say, a cycle behind it: how far a window slides is decided from registers.
+
+    Parameters
+    ----------
+    bits : int
+        Of the bitmap, more than ``STEP``.
+
+    Members
+    -------
+    bitmap : In(bits)
+    ahead : Out(STEP)
+        Bit k: the k PSNs behind the first one were received.
+    run : Out(range(RUN_ON + 1))
+        Of how many PSNs a run of received ones is that begins at the base, as far as ``RUN_ON`` goes.
+    uncut : Out(STEP)
+        Bit k: none of the first k PSNs was missing while the one behind it was received.
+    none, rest : Out(1)
+        Nothing was received; something was that a window does not run over which was received at its base.
+    """
+
+    def __init__(self, bits):
+        super().__init__({
+            "bitmap": In(bits), "ahead": Out(STEP), "run": Out(range(RUN_ON + 1)), "uncut": Out(STEP), "none": Out(1),
+            "rest": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        low = self.bitmap[:STEP]
+        again, ahead = low[1:] & ~low[:-1], Cat(Const(1, 1), *(low[1:k + 1].all() for k in range(1, STEP)))
+        m.d.sync += [
+            self.ahead.eq(ahead), self.run.eq(height(ahead[:RUN_ON])),
+            self.uncut.eq(Cat(~again[:k].any() for k in range(STEP))), self.none.eq(self.bitmap == 0),
+            self.rest.eq(Cat(self.bitmap[RUN_ON:], again[1:RUN_ON - 1]).any()),
+        ]
+        return m
 
 
 class RunOn(wiring.Component):
@@ -22,29 +60,32 @@ class RunOn(wiring.Component):
 
     Members
     -------
-    bitmap, mark : In(bits)
+    bitmap, mark : In(bits), In(bits)
         The window, and the bit of the packet, if any.
+    ahead, run : In(RUN_ON + 1), In(range(RUN_ON + 1))
+        What :class:`LowBits` knows of the window.
     ones, advanced : Out(range(RUN_ON + 1)), Out(bits)
         Over how many PSNs it slides, and what the window is then.
-    more, empty : Out(1)
-        The first PSN of that was received, too; none was.
+    some, more : Out(1)
+        It slides; the first PSN behind that was received, too.
     """
 
     def __init__(self, bits):
         self.bits = bits
         super().__init__({
-            "bitmap": In(bits), "mark": In(bits), "ones": Out(range(RUN_ON + 1)), "advanced": Out(bits),
-            "more": Out(1), "empty": Out(1),
+            "bitmap": In(bits), "mark": In(bits), "ahead": In(RUN_ON + 1), "run": In(range(RUN_ON + 1)),
+            "ones": Out(range(RUN_ON + 1)), "advanced": Out(bits), "some": Out(1), "more": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         marked, steps = Signal(self.bits), Signal(RUN_ON)
         m.d.comb += [
-            marked.eq(self.bitmap | self.mark), steps.eq(Cat(marked[:k + 1].all() for k in range(RUN_ON))),
-            self.ones.eq(height(steps)), self.advanced.eq(passed_over(marked, steps)),
-            self.more.eq(marked[:RUN_ON + 1].all()),
-            self.empty.eq(~Cat(marked[RUN_ON:], marked[1:RUN_ON] & ~marked[:RUN_ON - 1]).any()),
+            marked.eq(self.bitmap | self.mark), self.some.eq(marked[0]),
+            # A packet is marked at the base, or where nothing follows the base.
+            steps.eq(self.ahead[:RUN_ON] & marked[0].replicate(RUN_ON)),
+            self.ones.eq(Mux(self.some, self.run, 0)), self.advanced.eq(passed_over(marked, steps)),
+            self.more.eq(self.some & self.ahead[RUN_ON]),
         ]
         return m
 
@@ -63,6 +104,8 @@ class Step(wiring.Component):
     -------
     base, bitmap : In(32), In(bits)
         The window.
+    ahead, uncut, none : In(STEP), In(STEP), In(1)
+        What :class:`LowBits` knows of it.
     slide, limited, position : In(24), In(STEP), In(range(bits))
         Over how many PSNs it has yet to slide; that again, as many low bits, as far as ``STEP`` goes. Where the packet
         is marked then.
@@ -77,7 +120,8 @@ class Step(wiring.Component):
     def __init__(self, bits):
         self.bits = bits
         super().__init__({
-            "base": In(32), "bitmap": In(bits), "slide": In(24), "limited": In(STEP), "position": In(range(bits)),
+            "base": In(32), "bitmap": In(bits), "ahead": In(STEP), "uncut": In(STEP), "none": In(1),
+            "slide": In(24), "limited": In(STEP), "position": In(range(bits)),
             "skip": Out(range(STEP + 1)), "some": Out(1), "holes": Out(24),
             "moved": Out(32), "shifted": Out(bits),
             "left": Out(24), "limiting": Out(STEP), "place": Out(range(bits)),
@@ -88,17 +132,15 @@ class Step(wiring.Component):
         low, limited = self.bitmap[:STEP], self.limited
         # Bits of which low ones are set. A step ends at the first PSN that was received while the one before was not.
         received, steps = Signal(STEP), Signal(STEP)
-        again = low[1:] & ~low[:-1]
         end, advance = Signal(range(STEP + 1)), Signal(24)
         m.d.comb += [
-            received.eq(limited & Cat(low[:k + 1].all() for k in range(STEP))),
-            steps.eq(limited & Cat(~again[:k].any() for k in range(STEP))),
+            received.eq(limited & self.ahead & low[0].replicate(STEP)), steps.eq(limited & self.uncut),
             end.eq(height(steps)), self.skip.eq(height(received)), self.some.eq((limited & ~low).any()),
             self.shifted.eq(passed_over(self.bitmap, steps)),
             self.moved.eq(self.base + advance), self.place.eq(self.position - advance),
         ]
         further = below(m, self.slide, 2 * STEP, "further")
-        with m.If(self.bitmap == 0):
+        with m.If(self.none):
             m.d.comb += [self.holes.eq(self.slide), advance.eq(self.slide)]
         with m.Else():
             m.d.comb += [self.holes.eq(end - self.skip), advance.eq(end), self.left.eq(self.slide - end),

@@ -14,7 +14,7 @@ from ..wire import PSN_OUTSTANDING_LOG2
 from .control import ControlKind, ControlOp
 from .cum import CUM_BITS
 from .late_choice import LateChoice
-from .step import RUN_ON, STEP, Received, RunOn, Step
+from .step import RUN_ON, STEP, LowBits, Received, RunOn, Step
 
 
 class Window(wiring.Component):
@@ -23,8 +23,8 @@ class Window(wiring.Component):
     Original packets are marked; what falls behind the reorder distance without having come leaves as hole runs.
     Retransmissions and probes are passed to the matcher. What is further ahead of the base than the request's
     ``psn_guard`` lets it be changes nothing. One packet per 2 cycles, in order, also all for one QP;
-    latency 5 cycles. While a window slides, one step (one run, 16 PSNs, or the rest of a jump) per cycle, input
-    stalled.
+    latency 5 cycles. While a window slides, one step (one run, 16 PSNs, or the rest of a jump) every other cycle,
+    input stalled.
 
     Parameters
     ----------
@@ -141,10 +141,15 @@ class Window(wiring.Component):
         slides = Signal()       # there is something to slide over or to insert
         to_match, matched, matches = Signal(), Signal(), Signal()
 
+        # What its lowest bits say is known a cycle later: not in the one behind a slide.
+        m.submodules.low_bits = low_bits = LowBits(bits)
+        shifts, slid = Signal(), Signal()
+        m.d.sync += slid.eq(shifts)
         m.submodules.run_on = run_on = RunOn(bits)
         advanced = run_on.advanced
         taken, out_free = Signal(), Signal()
         m.d.comb += [
+            low_bits.bitmap.eq(row.bitmap), run_on.ahead.eq(low_bits.ahead), run_on.run.eq(low_bits.run),
             run_on.bitmap.eq(row.bitmap), run_on.mark.eq(mark), ones.eq(run_on.ones),
             taken.eq((verdict == Verdict.ACCEPT) | (verdict == Verdict.PROBE)),
             to_match.eq((verdict == Verdict.MATCH) | (verdict == Verdict.PROBE)),
@@ -165,24 +170,26 @@ class Window(wiring.Component):
         m.submodules.step = step = Step(bits)
         limited = Signal(STEP)      # a bit for each of the next PSNs that it slides over
         m.d.comb += [step.slide.eq(slide), step.limited.eq(limited), step.position.eq(position),
-                     step.base.eq(row.base), step.bitmap.eq(row.bitmap)]
+                     step.base.eq(row.base), step.bitmap.eq(row.bitmap), step.ahead.eq(low_bits.ahead),
+                     step.uncut.eq(low_bits.uncut), step.none.eq(low_bits.none)]
         m.d.comb += [sliding.late_en.eq(current.late_en), sliding.late.eq(step.left), sliding.early.eq(seen.slide)]
         m.d.comb += [current.late.eq(row), current.late.base.eq(step.moved), current.late.bitmap.eq(step.shifted),
                      current.late.holes.eq(result.holes)]
         m.d.sync += self.count_holes.eq(0)
         m.d.comb += self.count_window_stall_cycles.eq(self.i.valid & ~self.i.ready & stalling)
 
-        def finish():
+        def finish(empty):
+            """The packet is judged; its window has received nothing behind its base, or it has."""
             m.d.comb += [write.en.eq(1), load.eq(1), current.early_en.eq(1)]
             with m.If(taken):
-                m.d.comb += result.owed.eq((row.owed | (request.ack_req & ~request.probe)) & ~run_on.empty)
+                m.d.comb += result.owed.eq((row.owed | (request.ack_req & ~request.probe)) & ~empty)
             m.d.sync += [
                 self.o.valid.eq(1),
                 self.o.p.verdict.eq(Mux((verdict == Verdict.MATCH) & ~matched, Verdict.UNMATCHED, verdict)),
                 self.o.p.psn.eq(psn),
                 self.o.p.base.eq(result.base),
                 self.o.p.holes.eq(result.holes),
-                self.o.p.progress.eq(taken & row.owed & run_on.empty),
+                self.o.p.progress.eq(taken & row.owed & empty),
             ]
             m.next = "CLASSIFY"
 
@@ -208,37 +215,38 @@ class Window(wiring.Component):
                 # What goes to the matcher marks nothing, so it does not run on.
                 m.d.comb += matches.eq(~slides & out_free & (~seal | self.o_run.ready))
                 with m.If(slides | run_on.more):
-                    m.d.comb += current.early_en.eq(1)
+                    m.d.comb += [current.early_en.eq(1), shifts.eq(run_on.some)]
                     m.d.sync += mark.eq(0)
                     m.next = "SLIDE"
                 with m.Elif(out_free):
                     m.d.comb += [self.o_run.valid.eq(seal), run.psn.eq(result.base), run.seal.eq(seal)]
                     with m.If(~seal | self.o_run.ready):
-                        finish()
+                        finish(Mux(run_on.some, ~low_bits.rest, low_bits.none & (verdict != Verdict.ACCEPT)))
             with m.State("SLIDE"):  # waits until the holes are out and the packet is marked
                 m.d.comb += [stalling.eq(1), current.early_en.eq(1)]
                 with m.If(limited[0]):
                     m.d.comb += [
-                        self.o_run.valid.eq(step.some),
+                        self.o_run.valid.eq(step.some & ~slid),
                         run.psn.eq(row.base + step.skip),
                         run.length.eq(step.holes),
                     ]
-                    with m.If(self.o_run.ready | ~step.some):
-                        m.d.comb += current.late_en.eq(1)
+                    with m.If(~slid & (self.o_run.ready | ~step.some)):
+                        m.d.comb += [current.late_en.eq(1), shifts.eq(1)]
                         m.d.sync += [self.count_holes.eq(step.holes), limited.eq(step.limiting),
                                      position.eq(step.place)]
                 with m.Elif(insert):
                     m.d.comb += result.bitmap.eq(row.bitmap | (Const(1, 1) << position))
                     m.d.sync += insert.eq(0)
                 with m.Elif(row.bitmap[0]):
-                    m.d.comb += [result.bitmap.eq(advanced), result.base.eq(row.base + ones)]
+                    with m.If(~slid):
+                        m.d.comb += [result.bitmap.eq(advanced), result.base.eq(row.base + ones), shifts.eq(1)]
                 with m.Elif(seal):
                     m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), run.seal.eq(1)]
                     with m.If(self.o_run.ready):
                         m.d.sync += seal.eq(0)
                 with m.Elif(out_free):
                     m.d.comb += matches.eq(1)
-                    finish()
+                    finish(row.bitmap == 0)
             with m.State("CONTROL"):  # waits for the builder to take the marker of a destroy
                 m.d.comb += stalling.eq(1)
                 op = self.i_control.p

@@ -17,7 +17,8 @@ TRANSLATION = 9 * CYCLE_NS      # of a request, see hdl/table/translate.py; long
 ASK_PACE = 2 * CYCLE_NS         # between requests
 # Of the window, see hdl/adamap/window.py, and of the builder behind it, see hdl/adamap/builder.py.
 WINDOW = 2 * CYCLE_NS           # for a packet that does not slide it
-MARK = 2                        # cycles for the mark of a packet that slid the window, behind a cycle for each run
+STEP = 2                        # cycles from a run that the window slides over to the next one
+MARK = 2                        # for the mark of a packet that slid it, behind the last of them
 FIRST_RUN = 2 * CYCLE_NS        # from a packet at the window until the builder may take its first run
 RUN, SEAL, SEAL_OLDEST = 5 * CYCLE_NS, 4 * CYCLE_NS, 3 * CYCLE_NS      # what the builder does, from its choice on
 FULL = 9 * CYCLE_NS             # from a run that finds its node full until that is reported
@@ -146,7 +147,7 @@ class TimedReceivePath(ReceivePath):
         leaves no mark."""
         cycles = 0
         if judged.lost:
-            cycles = 1 + len(judged.lost) + (MARK if judged.verdict != PROBE else 0) + judged.seal
+            cycles = STEP * len(judged.lost) + (MARK if judged.verdict != PROBE else 0) + judged.seal
         self._window_free = self.card.loop.now_ns + WINDOW + cycles * CYCLE_NS
         return self.card.loop.now_ns + cycles * CYCLE_NS
 
@@ -202,9 +203,9 @@ class TimedReceivePath(ReceivePath):
         if judged.verdict == PROBE:
             self._ask(self._verdict(judged), [])
         run = self.card.loop.now_ns + FIRST_RUN
-        for _ in judged.lost:
+        for left in reversed(range(len(judged.lost))):
             begin = max(run, self._builder_free)
-            self._builder_free, run = begin + RUN, run + CYCLE_NS
+            self._builder_free, run = begin + RUN, run + (STEP if left else 1) * CYCLE_NS
             self._node_at = begin + FULL
         if judged.seal:
             begin = max(run + (MARK * CYCLE_NS if judged.lost else -CYCLE_NS), self._builder_free)

@@ -7,9 +7,10 @@ from amaranth.lib import data
 
 from weft.hdl.abi import HOLES_BITS
 from weft.hdl.adamap.cum import CUM_BITS
-from weft.hdl.adamap.step import STEP, RunOn, Step
+from weft.hdl.adamap.step import RUN_ON, STEP, LowBits, RunOn, Step
 from weft.hdl.adamap.window import Window
 from weft.hdl.layouts import JudgeRequest, Verdict
+from weft.hdl.logic import height
 from weft.hdl.params import preset
 from weft.tb.proof.broken import Broken, named
 from weft.tb.proof.specification import Spec
@@ -137,8 +138,10 @@ class WindowSpec(Spec):
         shapes = {"next_full_q": 1, "next_request": JudgeRequest, "request_q": JudgeRequest,
                   "row_index_q": 1, "row_known_q": 1, "fetched": row_shape, "verdict_q": Verdict,
                   "mark_q": BITS, "insert_q": 1, "psn_q": 32, "position_q": range(BITS), "seal_q": 1,
-                  "slides_q": 1, "distance_q": 24, "limited": STEP, "active": 1, "fsm_state": 2}
-        d = SimpleNamespace(**{name.removesuffix("_q"): self.inside(f"dut.{name}", shape)
+                  "slides_q": 1, "distance_q": 24, "limited": STEP, "active": 1, "fsm_state": 2,
+                  "slid": 1, "low_bits.ahead": STEP, "low_bits.uncut": STEP, "low_bits.none": 1,
+                  "low_bits.run": range(RUN_ON + 1)}
+        d = SimpleNamespace(**{name.removesuffix("_q").removeprefix("low_bits."): self.inside(f"dut.{name}", shape)
                                for name, shape in shapes.items()},
                             row=self.inside("dut.current.o", row_shape), slide=self.inside("dut.sliding.o", 24))
         mem, row, state = w.rows[w.qpn], d.row, d.fsm_state
@@ -171,6 +174,21 @@ class WindowSpec(Spec):
             w.clamped, *((state != SLIDE) | (d.limited[k] == (d.slide > k)) for k in range(STEP)),
             *(~current | (state != EFFECT) | case for case in self._classified(m, d, row, w)),
             *(~current | (state != SLIDE) | case for case in self._slid(m, d, row, moved, w, its))], **TOGETHER)
+
+        self.check("what is known of the lowest bits is so", [
+            ~current | (state != EFFECT) | ~d.slid,
+            *(known[1:] & ~known[:-1] == 0 for known in (d.ahead, d.uncut)), d.run == height(d.ahead[:RUN_ON]),
+            *(~current | case for case in self._known(d, row.bitmap[:STEP], (
+                (state == EFFECT), sliding & ~d.slid & d.limited[0], sliding & ~d.slid)))], **TOGETHER)
+
+    def _known(self, d, low, when):
+        """What is said of a row: all of it before it slides and until it has slid, then what was received follows."""
+        effect, slides, runs_on = when
+        again = low[1:] & ~low[:-1]
+        ahead = Cat(low[1:k + 1].all() for k in range(1, STEP))
+        return [~(effect | slides) | ((d.none == (d.row.bitmap == 0)) & (d.ahead[1:] == ahead) & (d.uncut == Cat(
+                    ~again[:k].any() if k else 1 for k in range(STEP)))),
+                ~runs_on | ((d.ahead[1:] & ~ahead) == 0), ~(effect | runs_on) | d.ahead[0]]
 
     def _says(self, m, name, base, bitmap, at, received, hole, *, rest):
         """A row says what was received and what is a hole; at rest its base was not received."""
@@ -228,12 +246,14 @@ BROKEN = [
     Broken(WindowSpec, "received at most once",
            ("marked.eq(self.bitmap | self.mark)", "marked.eq(self.bitmap)"), of=RunOn),
     Broken(WindowSpec, "never received and a hole",
-           ("steps.eq(limited & Cat(~again[:k].any() for k in range(STEP)))", "steps.eq(limited)"), of=Step),
+           ("steps.eq(limited & self.uncut)", "steps.eq(limited)"), of=Step),
+    Broken(WindowSpec, "what is known of the lowest bits is so",
+           ("low[1:k + 1].all()", "low[1:k].all()"), of=LowBits),
     Broken(WindowSpec, "a hole at most once", ("run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)")),
     Broken(WindowSpec, "behind the base: received or a hole",
-           ("self.ones.eq(height(steps))", "self.ones.eq(height(steps) + 1)"), of=RunOn),
+           ("self.ones.eq(Mux(self.some, self.run, 0))", "self.ones.eq(Mux(self.some, self.run + 1, 0))"), of=RunOn),
     Broken(WindowSpec, "behind the base: received or a hole",
-           ("with m.If(self.o_run.ready | ~step.some):", "with m.If(1):")),
+           ("with m.If(~slid & (self.o_run.ready | ~step.some)):", "with m.If(~slid):")),
     Broken(WindowSpec, "ahead of the base: no hole",
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - 1)")),
     Broken(WindowSpec, "a duplicate was received",
