@@ -20,21 +20,24 @@ class LowBits(wiring.Component):
 
     Members
     -------
-    bitmap : In(bits)
+    bitmap, limited : In(bits), In(STEP)
+        The second as :class:`Step` has it, of the next cycle.
     ahead : Out(STEP)
         Bit k: the k PSNs behind the first one were received.
     run : Out(range(RUN_ON + 1))
         Of how many PSNs a run of received ones is that begins at the base, as far as ``RUN_ON`` goes.
     uncut : Out(STEP)
         Bit k: none of the first k PSNs was missing while the one behind it was received.
+    gap : Out(1)
+        Of the ``limited`` ones, some are missing.
     none, rest : Out(1)
         Nothing was received; something was that a window does not run over which was received at its base.
     """
 
     def __init__(self, bits):
         super().__init__({
-            "bitmap": In(bits), "ahead": Out(STEP), "run": Out(range(RUN_ON + 1)), "uncut": Out(STEP), "none": Out(1),
-            "rest": Out(1)})
+            "bitmap": In(bits), "limited": In(STEP), "ahead": Out(STEP), "run": Out(range(RUN_ON + 1)),
+            "uncut": Out(STEP), "gap": Out(1), "none": Out(1), "rest": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -43,6 +46,7 @@ class LowBits(wiring.Component):
         m.d.sync += [
             self.ahead.eq(ahead), self.run.eq(height(ahead[:RUN_ON])),
             self.uncut.eq(Cat(~again[:k].any() for k in range(STEP))), self.none.eq(self.bitmap == 0),
+            self.gap.eq((self.limited & ~low).any()),
             self.rest.eq(Cat(self.bitmap[RUN_ON:], again[1:RUN_ON - 1]).any()),
         ]
         return m
@@ -110,7 +114,7 @@ class Step(wiring.Component):
         Over how many PSNs it has yet to slide; that again, as many low bits, as far as ``STEP`` goes. Where the packet
         is marked then.
     skip, holes : Out(range(STEP + 1)), Out(24)
-        Received ones first, then missing ones; ``some``: there are missing ones.
+        Received ones first, then missing ones.
     moved, shifted : Out(32), Out(bits)
         The window behind both.
     left, limiting, place : Out(24), Out(STEP), Out(range(bits))
@@ -122,20 +126,20 @@ class Step(wiring.Component):
         super().__init__({
             "base": In(32), "bitmap": In(bits), "ahead": In(STEP), "uncut": In(STEP), "none": In(1),
             "slide": In(24), "limited": In(STEP), "position": In(range(bits)),
-            "skip": Out(range(STEP + 1)), "some": Out(1), "holes": Out(24),
+            "skip": Out(range(STEP + 1)), "holes": Out(24),
             "moved": Out(32), "shifted": Out(bits),
             "left": Out(24), "limiting": Out(STEP), "place": Out(range(bits)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        low, limited = self.bitmap[:STEP], self.limited
+        limited = self.limited
         # Bits of which low ones are set. A step ends at the first PSN that was received while the one before was not.
         received, steps = Signal(STEP), Signal(STEP)
         end, advance = Signal(range(STEP + 1)), Signal(24)
         m.d.comb += [
-            received.eq(limited & self.ahead & low[0].replicate(STEP)), steps.eq(limited & self.uncut),
-            end.eq(height(steps)), self.skip.eq(height(received)), self.some.eq((limited & ~low).any()),
+            received.eq(limited & self.ahead & self.bitmap[0].replicate(STEP)), steps.eq(limited & self.uncut),
+            end.eq(height(steps)), self.skip.eq(height(received)),
             self.shifted.eq(passed_over(self.bitmap, steps)),
             self.moved.eq(self.base + advance), self.place.eq(self.position - advance),
         ]

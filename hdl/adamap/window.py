@@ -169,9 +169,11 @@ class Window(wiring.Component):
         stalling = Signal()
         m.submodules.step = step = Step(bits)
         limited = Signal(STEP)      # a bit for each of the next PSNs that it slides over
-        m.d.comb += [step.slide.eq(slide), step.limited.eq(limited), step.position.eq(position),
-                     step.base.eq(row.base), step.bitmap.eq(row.bitmap), step.ahead.eq(low_bits.ahead),
-                     step.uncut.eq(low_bits.uncut), step.none.eq(low_bits.none)]
+        m.d.comb += [
+            low_bits.limited.eq(limited), step.limited.eq(limited), step.slide.eq(slide), step.position.eq(position),
+            step.base.eq(row.base), step.bitmap.eq(row.bitmap), step.ahead.eq(low_bits.ahead),
+            step.uncut.eq(low_bits.uncut), step.none.eq(low_bits.none),
+        ]
         m.d.comb += [sliding.late_en.eq(current.late_en), sliding.late.eq(step.left), sliding.early.eq(seen.slide)]
         m.d.comb += [current.late.eq(row), current.late.base.eq(step.moved), current.late.bitmap.eq(step.shifted),
                      current.late.holes.eq(result.holes)]
@@ -211,7 +213,8 @@ class Window(wiring.Component):
                         m.next = "CONTROL"
             with m.State("EFFECT"):  # marks the packet and slides over what came before
                 m.d.comb += [result.bitmap.eq(advanced), result.base.eq(row.base + ones), moves.eq(1)]
-                m.d.sync += limited.eq(below(m, slide, STEP, "limiting"))
+                m.d.comb += low_bits.limited.eq(below(m, slide, STEP, "limiting"))
+                m.d.sync += limited.eq(low_bits.limited)
                 # What goes to the matcher marks nothing, so it does not run on.
                 m.d.comb += matches.eq(~slides & out_free & (~seal | self.o_run.ready))
                 with m.If(slides | run_on.more):
@@ -226,11 +229,11 @@ class Window(wiring.Component):
                 m.d.comb += [stalling.eq(1), current.early_en.eq(1)]
                 with m.If(limited[0]):
                     m.d.comb += [
-                        self.o_run.valid.eq(step.some & ~slid),
+                        self.o_run.valid.eq(low_bits.gap & ~slid),
                         run.psn.eq(row.base + step.skip),
                         run.length.eq(step.holes),
                     ]
-                    with m.If(~slid & (self.o_run.ready | ~step.some)):
+                    with m.If(~slid & (self.o_run.ready | ~low_bits.gap)):
                         m.d.comb += [current.late_en.eq(1), shifts.eq(1)]
                         m.d.sync += [self.count_holes.eq(step.holes), limited.eq(step.limiting),
                                      position.eq(step.place)]

@@ -6,7 +6,7 @@ import pytest
 
 from weft.hdl import abi
 from weft.model.card.card import TimedCard
-from weft.model.card.receive import ASK_PACE, MARK, TRANSLATION, WINDOW
+from weft.model.card.receive import ASK_PACE, MARK, STEP, TRANSLATION, WINDOW
 from weft.model.card.timing import BEAT_BYTES, CYCLE_NS, LINE_OVERHEAD_BYTES, TIMING, HostTiming
 from weft.model.card.transmit import BEHIND, CHOSEN_MAX, THROUGH
 from weft.model.functional.memory import HostMemory
@@ -76,7 +76,7 @@ def test_short_packets_wait_for_their_translation_and_long_ones_do_not(card):
 
 
 @pytest.mark.parametrize(("verdict", "seal", "cycles"), [
-    (ACCEPT, True, 1 + 3 + MARK + 1), (ACCEPT, False, 1 + 3 + MARK), (PROBE, True, 1 + 3 + 1)])
+    (ACCEPT, True, 3 * STEP + MARK + 1), (ACCEPT, False, 3 * STEP + MARK), (PROBE, True, 3 * STEP + 1)])
 def test_packets_wait_while_the_window_slides(card, verdict, seal, cycles):
     path, loop, seen, begin = card.receive_path, card.loop, [], card.loop.now_ns
     slides = SimpleNamespace(verdict=verdict, seal=seal, lost=[(1, 1), (4, 2), (9, 1)])

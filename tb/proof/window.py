@@ -140,7 +140,7 @@ class WindowSpec(Spec):
                   "mark_q": BITS, "insert_q": 1, "psn_q": 32, "position_q": range(BITS), "seal_q": 1,
                   "slides_q": 1, "distance_q": 24, "limited": STEP, "active": 1, "fsm_state": 2,
                   "slid": 1, "low_bits.ahead": STEP, "low_bits.uncut": STEP, "low_bits.none": 1,
-                  "low_bits.run": range(RUN_ON + 1)}
+                  "low_bits.run": range(RUN_ON + 1), "low_bits.gap": 1}
         d = SimpleNamespace(**{name.removesuffix("_q").removeprefix("low_bits."): self.inside(f"dut.{name}", shape)
                                for name, shape in shapes.items()},
                             row=self.inside("dut.current.o", row_shape), slide=self.inside("dut.sliding.o", 24))
@@ -188,6 +188,7 @@ class WindowSpec(Spec):
         ahead = Cat(low[1:k + 1].all() for k in range(1, STEP))
         return [~(effect | slides) | ((d.none == (d.row.bitmap == 0)) & (d.ahead[1:] == ahead) & (d.uncut == Cat(
                     ~again[:k].any() if k else 1 for k in range(STEP)))),
+                ~slides | (d.gap == (d.limited & ~low).any()),
                 ~runs_on | ((d.ahead[1:] & ~ahead) == 0), ~(effect | runs_on) | d.ahead[0]]
 
     def _says(self, m, name, base, bitmap, at, received, hole, *, rest):
@@ -253,7 +254,7 @@ BROKEN = [
     Broken(WindowSpec, "behind the base: received or a hole",
            ("self.ones.eq(Mux(self.some, self.run, 0))", "self.ones.eq(Mux(self.some, self.run + 1, 0))"), of=RunOn),
     Broken(WindowSpec, "behind the base: received or a hole",
-           ("with m.If(~slid & (self.o_run.ready | ~step.some)):", "with m.If(~slid):")),
+           ("with m.If(~slid & (self.o_run.ready | ~low_bits.gap)):", "with m.If(~slid):")),
     Broken(WindowSpec, "ahead of the base: no hole",
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - 1)")),
     Broken(WindowSpec, "a duplicate was received",
