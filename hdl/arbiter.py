@@ -43,6 +43,8 @@ class PacketArbiter(wiring.Component):
         Payload with a 1-bit field ``last`` (:class:`~weft.hdl.layouts.Beat`, ``DmaRequest``).
     n : int
         Inputs.
+    late : int, optional
+        The input that offers late in its cycle: all the others are decided on before it.
 
     Members
     -------
@@ -52,10 +54,10 @@ class PacketArbiter(wiring.Component):
         Input that ``o`` comes from; valid with ``o``.
     """
 
-    def __init__(self, shape, n):
+    def __init__(self, shape, n, late=None):
         if n < 1:
             raise ValueError(f"an arbiter of {n} inputs has nothing to do")
-        self.n = n
+        self.n, self.late = n, late if n > 1 else None
         super().__init__({
             "i": In(stream.Signature(shape)).array(n),
             "o": Out(stream.Signature(shape)),
@@ -70,7 +72,8 @@ class PacketArbiter(wiring.Component):
         m, n = Module(), self.n
         # Whose packet is under way, if any is, stands in registers.
         keeps, free, load = Signal(n), Signal(init=1), Signal()
-        granted, valid = Signal(n), Cat(s.valid for s in self.i)
+        early = [k for k in range(n) if k != self.late]
+        granted, valid = Signal(n), Cat(s.valid if k in early else Const(0, 1) for k, s in enumerate(self.i))
         m.d.comb += load.eq(~self.o.valid | self.o.ready)
         order = Turns(n)
 
@@ -87,15 +90,72 @@ class PacketArbiter(wiring.Component):
                 second = keeps[k] | (valid[k] & ~keeps[j] & ~(valid[j] & order.before(j, k)))
             return Mux(second, chosen(high), chosen(low))
 
-        open_ = [keeps[k] | (free & ~order.another(valid, k)) for k in range(n)]     # taken if he has something
-        stays = Cat(open_[k] & s.valid & ~self.is_last(s.payload) for k, s in enumerate(self.i))
-        m.d.comb += [granted.eq(Cat(open_) & valid), *[s.ready.eq(load & open_[k]) for k, s in enumerate(self.i)]]
-        any_ = (valid & (free.replicate(n) | keeps)).any()
+        # `ready` looks at the others' `valid` alone: whoever offers late hears early.
+        open_ = Cat(keeps[k] | (free & ~order.another(valid, k)) for k in range(n))     # taken if he has something
+        more = [s.valid & ~self.is_last(s.payload) for s in self.i]
+        stays = Cat(open_[k] & more[k] for k in range(n))
+        m.d.comb += granted.eq(open_ & valid)
+        any_, takes, payload = (valid & (free.replicate(n) | keeps)).any(), granted, chosen(early)
+        if self.late is None:
+            m.d.comb += [s.ready.eq(load & open_[k]) for k, s in enumerate(self.i)]
+        else:
+            m.submodules.last_word = word = LastWord(len(Value.cast(self.o.payload)), n, self.late)
+            it = self.i[self.late]
+            m.d.comb += [
+                word.load.eq(load), word.open.eq(open_), word.valid.eq(it.valid), word.others.eq(any_),
+                word.yields.eq(Cat(free & (order.before(self.late, k) if k != self.late else 0) for k in range(n))),
+                word.payload.eq(it.payload), word.other.eq(payload),
+                *[s.ready.eq(word.ready[k]) for k, s in enumerate(self.i)],
+            ]
+            any_, payload = word.any, word.o
+            takes = Cat(Mux(word.wins, k == self.late, granted[k]) for k in range(n))
+            stays = Cat(Mux(word.wins, more[k], 0) if k == self.late else ~word.wins & stays[k] for k in range(n))
         with m.If(load):    # a wide payload does not wait for whether anyone has something
-            m.d.sync += [self.o.valid.eq(any_), Value.cast(self.o.payload).eq(chosen(range(n))),
-                         self.source.eq(encoded(granted))]
+            m.d.sync += [self.o.valid.eq(any_), Value.cast(self.o.payload).eq(payload), self.source.eq(encoded(takes))]
         with m.If(load & any_):
-            m.d.sync += [keeps.eq(stays), free.eq(~stays.any()), *order.behind(granted)]
+            m.d.sync += [keeps.eq(stays), free.eq(~stays.any()), *order.behind(takes)]
+        return m
+
+
+class LastWord(wiring.Component):
+    """What is left of a choice among streams when all but one of them were decided on. Combinational.
+
+    A block of its own, so that a tool does not give away the one level from ``valid`` to the answers.
+
+    Parameters
+    ----------
+    width, n, late : int
+        Bits of a payload; inputs; which of them is the late one.
+
+    Members
+    -------
+    load : In(1)
+        Something may be taken.
+    open, yields : In(n)
+        Who is taken if he has something and the late one has not; who gives way to that one.
+    others, other : In(1), In(width)
+        One of the others is taken then, and what he has.
+    valid, payload : In(1), In(width)
+        Of the late one.
+    ready : Out(n)
+    any, wins, o : Out(1), Out(1), Out(width)
+        One is taken; the late one is; what he has.
+    """
+
+    def __init__(self, width, n, late):
+        self.late, self.n = late, n
+        super().__init__({
+            "load": In(1), "open": In(n), "yields": In(n), "others": In(1), "other": In(width), "valid": In(1),
+            "payload": In(width), "ready": Out(n), "any": Out(1), "wins": Out(1), "o": Out(width),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [
+            self.ready.eq(self.open & ~(self.yields & self.valid.replicate(self.n)) & self.load.replicate(self.n)),
+            self.wins.eq(self.valid & self.open[self.late]), self.any.eq(self.wins | self.others),
+            self.o.eq(Mux(self.wins, self.payload, self.other)),
+        ]
         return m
 
 

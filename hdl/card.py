@@ -77,7 +77,7 @@ class Card(wiring.Component):
         params = self.params
         self.supervisor = Supervisor(params)
         self.endpoint = Endpoint(params, bulk_clients=BULK_CLIENTS, line_clients=LINE_CLIENTS,
-                                 write_clients=WRITE_CLIENTS)
+                                 write_clients=WRITE_CLIENTS, late_writer=WRITE_PLACE)
         self.csr = Csr(params)
         self.rings = Rings(params)
         self.command = CommandProcessor(params)

@@ -29,6 +29,8 @@ class DmaWrite(wiring.Component):
     ----------
     params : CardParams
     clients : int
+    late : int, optional
+        The client that asks late in its cycle.
 
     Members
     -------
@@ -41,10 +43,10 @@ class DmaWrite(wiring.Component):
         Something was accepted and has not left on ``o``.
     """
 
-    def __init__(self, params, *, clients):
+    def __init__(self, params, *, clients, late=None):
         if clients < 1:
             raise ValueError("a DMA write engine needs a client")
-        self._clients = clients
+        self._clients, self._late = clients, late
         super().__init__({
             "cfg_max_payload": In(SIZE_CODE_WIDTH),
             "i_request": In(stream.Signature(DmaRequest)).array(clients),
@@ -55,7 +57,7 @@ class DmaWrite(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.arbiter = arbiter = PacketArbiter(DmaRequest, self._clients)
+        m.submodules.arbiter = arbiter = PacketArbiter(DmaRequest, self._clients, self._late)
         m.submodules.order = order = Fifo(range(max(self._clients, 2)), GROUPS_GRANTED, standing=True)
         m.submodules.splitter = splitter = Splitter()
         m.submodules.pieces = pieces = PipelineRegister(Piece)

@@ -26,6 +26,8 @@ class Endpoint(wiring.Component):
     params : CardParams
     bulk_clients, line_clients, write_clients : int
         Clients of the DMA engines.
+    late_writer : int, optional
+        The write client that asks late in its cycle.
 
     Members
     -------
@@ -59,9 +61,10 @@ class Endpoint(wiring.Component):
 
     COUNTS = UsplusShim.COUNTS
 
-    def __init__(self, params: CardParams, *, bulk_clients, line_clients, write_clients):
+    def __init__(self, params: CardParams, *, bulk_clients, line_clients, write_clients, late_writer=None):
         self.params = params
         self.bulk_clients, self.line_clients, self.write_clients = bulk_clients, line_clients, write_clients
+        self.late_writer = late_writer
         super().__init__({
             **hard_block_members(),
             "registers": Out(RegisterBus), "o_push": Out(stream.Signature(PushedDescriptor)), "msix": In(MsixTable),
@@ -83,7 +86,8 @@ class Endpoint(wiring.Component):
         m.submodules.shim = shim = UsplusShim(self.params)
         m.submodules.dma_read = dma_read = DmaRead(
             self.params, bulk_clients=self.bulk_clients, line_clients=self.line_clients)
-        m.submodules.dma_write = dma_write = DmaWrite(self.params, clients=self.write_clients + 1)
+        m.submodules.dma_write = dma_write = DmaWrite(
+            self.params, clients=self.write_clients + 1, late=self.late_writer)
         msix = Msix(self.params)
         m.submodules.msix = ResetInserter(self.function_reset_done)(msix)
 

@@ -65,6 +65,8 @@ async def one_item_per_cycle(dut):
 async def every_source_is_served_whole(dut):
     rng = random.Random(bench_seed())
     await start_clock(dut)
+    if TWINS:
+        cocotb.start_soon(never(dut, dut.differ, RisingEdge(dut.clk)))
     sources = [StreamSource(dut, f"i__{k}", dut.clk, pause=0.4, rng=random.Random(rng.random())) for k in range(INPUTS)]
     sink = StreamSink(dut, "o", dut.clk, pause=0.3, rng=random.Random(rng.random()))
     sent = []
@@ -132,3 +134,12 @@ def test_arbiter_is_fair(sim, part, inputs):
     shape = data.StructLayout({"value": WIDTH - 1, "last": 1})
     simulate(getattr(arbiter, part)(shape, inputs), name=f"{part.lower()}_{inputs}", cases=__file__,
              sim=sim, env={"WEFT_INPUTS": str(inputs), "WEFT_PACKETS": str(int(part == "PacketArbiter"))})
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+@pytest.mark.parametrize("late", range(SOURCES))
+def test_a_late_input_changes_no_choice(sim, late):
+    """Cycle by cycle, beside an arbiter that knows of none."""
+    from weft.tb.flow.arbiter_twins import ArbiterTwins
+    simulate(ArbiterTwins(WIDTH, SOURCES, late), name=f"arbiter_twins_{late}", cases=__file__,
+             sim=sim, env={"WEFT_INPUTS": str(SOURCES), "WEFT_PACKETS": "1", "WEFT_TWINS": "1"})
