@@ -45,9 +45,15 @@ class Bench:
         self.line_data = [StreamSink(dut, f"o_line__{k}", dut.clk, 0.0, self.rng) for k in range(LINES)]
         self.completer = Completer(dut, self.rng, read=host_bytes, pause=pause, **completer)
 
+    async def configure(self, code):
+        """Another size of requests, from a cycle before the next one on."""
+        self.dut.cfg_max_read_req.value = code
+        await RisingEdge(self.dut.clk)
+
     async def answer_whole(self):
         """Answer each request of up to 1 KiB in one piece, until the card counts on it."""
-        self.completer.rcb, self.dut.cfg_max_read_req.value = 4096, 3
+        self.completer.rcb = 4096
+        await self.configure(3)
         await self.bulk_client(0, [[(0x10000, 1024)]] * (TRUST + 1))
 
     async def packet(self, client):
@@ -122,7 +128,7 @@ async def offsets_and_lengths(dut):
     await start_clock(dut)
     bench = Bench(dut, window=4)
     step = int(os.environ["WEFT_STEP"])
-    dut.cfg_max_read_req.value = 0
+    await bench.configure(0)
     lengths = [*range(1, 10), *range(58, 70), *range(122, 133), 257]
     cases = [(offset, length) for offset in range(64) for length in lengths]
     cases = cases[bench_seed() % step::step]
@@ -145,7 +151,7 @@ async def everything_at_once(dut):
     count = int(os.environ["WEFT_GROUPS"])
     overtaken = errors = reads = 0
     for code in (0, 1, 2, 5):
-        dut.cfg_max_read_req.value = code
+        await bench.configure(code)
         bench.completer.size = min(128 << code, 1024)
         bench.completer.split_all = code == 1
         bench.completer.fail = {*rng.sample(BULK_PAGES, 4), *rng.sample(LINE_PAGES, 200)} if code else set()
@@ -274,7 +280,7 @@ async def finely_split_completions_count_for_little(dut):
     not that of a line; and there are never more lines than the buffer has."""
     await start_clock(dut)
     bench = Bench(dut, latency=300, rcb=64, split_all=True)
-    dut.cfg_max_read_req.value = 3
+    await bench.configure(3)
     places = PARAMS.bulk_tags - PARAMS.bulk_tags // BULK_SHARE * (BULKS - 1)
     for at, length, completions in ((0, 1024, 4), (60, 964, 5), (60, 956, 6), (0, 960, 4), (0, 836, 5), (60, 8, 2),
                                     (0, 64, 1), (8, 256, 4), (0, 448, 2), (0, 128, 2), (60, 72, 3)):
