@@ -12,7 +12,7 @@ class Turns:
 
     def __init__(self, n):
         self.n = n
-        self._bits = {(j, k): Signal(init=self._first(j, k, 0), name=f"turn_{j}_{k}")
+        self.bits = {(j, k): Signal(init=self._first(j, k, 0), name=f"turn_{j}_{k}")
                       for k in range(n) for j in range(k)}
 
     def _first(self, j, k, owner):
@@ -20,16 +20,16 @@ class Turns:
 
     def before(self, j, k):
         """Input ``j`` comes before ``k``."""
-        return self._bits[j, k] if j < k else ~self._bits[k, j]
+        return self.bits[j, k] if j < k else ~self.bits[k, j]
 
     def another(self, asks, k):
         """One that asks comes before ``k``."""
         return Cat(asks[j] & self.before(j, k) for j in range(self.n) if j != k).any()
 
     def behind(self, owner):
-        """Statements for the cycle in which the bit of a new ``owner`` is set."""
-        return [bit.eq(Cat(owner[each] for each in range(self.n) if self._first(j, k, each)).any())
-                for (j, k), bit in self._bits.items()]
+        """What each of ``bits`` becomes in the cycle in which the bit of a new ``owner`` is set."""
+        return {(j, k): Cat(owner[each] for each in range(self.n) if self._first(j, k, each)).any()
+                for j, k in self.bits}
 
 
 class PacketArbiter(wiring.Component):
@@ -96,6 +96,7 @@ class PacketArbiter(wiring.Component):
         stays = Cat(open_[k] & more[k] for k in range(n))
         m.d.comb += granted.eq(open_ & valid)
         any_, takes, payload = (valid & (free.replicate(n) | keeps)).any(), granted, chosen(early)
+        ends, moves = ~stays.any(), order.behind(granted)
         if self.late is None:
             m.d.comb += [s.ready.eq(load & open_[k]) for k, s in enumerate(self.i)]
         else:
@@ -108,12 +109,15 @@ class PacketArbiter(wiring.Component):
                 *[s.ready.eq(word.ready[k]) for k, s in enumerate(self.i)],
             ]
             any_, payload = word.any, word.o
+            ends = Mux(word.wins, self.is_last(it.payload), ~Cat(stays[k] for k in early).any())
+            late = order.behind(Const(1 << self.late, n))
+            moves = {bit: Mux(word.wins, late[bit], other) for bit, other in moves.items()}
             takes = Cat(Mux(word.wins, k == self.late, granted[k]) for k in range(n))
             stays = Cat(Mux(word.wins, more[k], 0) if k == self.late else ~word.wins & stays[k] for k in range(n))
         with m.If(load):    # a wide payload does not wait for whether anyone has something
             m.d.sync += [self.o.valid.eq(any_), Value.cast(self.o.payload).eq(payload), self.source.eq(encoded(takes))]
         with m.If(load & any_):
-            m.d.sync += [keeps.eq(stays), free.eq(~stays.any()), *order.behind(takes)]
+            m.d.sync += [keeps.eq(stays), free.eq(ends), *(order.bits[bit].eq(value) for bit, value in moves.items())]
         return m
 
 
