@@ -96,7 +96,7 @@ class PacketArbiter(wiring.Component):
         stays = Cat(open_[k] & more[k] for k in range(n))
         m.d.comb += granted.eq(open_ & valid)
         any_, takes, payload = (valid & (free.replicate(n) | keeps)).any(), granted, chosen(early)
-        ends, moves = ~stays.any(), order.behind(granted)
+        ends, moves = ~Cat(stays[k] for k in early).any(), order.behind(granted)
         if self.late is None:
             m.d.comb += [s.ready.eq(load & open_[k]) for k, s in enumerate(self.i)]
         else:
@@ -109,11 +109,11 @@ class PacketArbiter(wiring.Component):
                 *[s.ready.eq(word.ready[k]) for k, s in enumerate(self.i)],
             ]
             any_, payload = word.any, word.o
-            ends = Mux(word.wins, self.is_last(it.payload), ~Cat(stays[k] for k in early).any())
+            ends = Mux(word.wins, self.is_last(it.payload), ends)
             late = order.behind(Const(1 << self.late, n))
             moves = {bit: Mux(word.wins, late[bit], other) for bit, other in moves.items()}
             takes = Cat(Mux(word.wins, k == self.late, granted[k]) for k in range(n))
-            stays = Cat(Mux(word.wins, more[k], 0) if k == self.late else ~word.wins & stays[k] for k in range(n))
+            stays = Cat(word.wins & more[k] if k == self.late else ~word.wins & stays[k] for k in range(n))
         with m.If(load):    # a wide payload does not wait for whether anyone has something
             m.d.sync += [self.o.valid.eq(any_), Value.cast(self.o.payload).eq(payload), self.source.eq(encoded(takes))]
         with m.If(load & any_):
@@ -164,24 +164,7 @@ class LastWord(wiring.Component):
 
 
 class Arbiter(PacketArbiter):
-    """Merges streams of single items round-robin.
-
-    The output is registered: one item per cycle, latency 1.
-
-    Parameters
-    ----------
-    shape : ShapeLike
-        Payload.
-    n : int
-        Inputs.
-
-    Members
-    -------
-    i : In(stream.Signature(shape)).array(n)
-    o : Out(stream.Signature(shape))
-    source : Out(range(n))
-        Input that ``o`` comes from; valid with ``o``.
-    """
+    """As :class:`PacketArbiter`, of single items of any shape: the grant may move on behind each."""
 
     def is_last(self, payload):
         return Const(1)
