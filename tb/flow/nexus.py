@@ -122,7 +122,8 @@ def with_copies(netlist, most):
                 led = sorted(loads[cell["connections"][output][0]], key=lambda load: _by_number(load[0]))
                 share = -(-len(led) // -(-len(led) // most)) if led else 1
                 for copy, start in enumerate(range(share, len(led), share), 1):
-                    cells[f"{name}_copy{copy}"] = cell | {"connections": cell["connections"] | {output: [free]}}
+                    inputs = {port: list(bits) for port, bits in cell["connections"].items()}
+                    cells[f"{name}_copy{copy}"] = cell | {"connections": inputs | {output: [free]}}
                     for sink, port, at in led[start:start + share]:
                         cells[sink]["connections"][port][at] = free
                     free += 1

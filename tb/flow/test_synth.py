@@ -1,6 +1,7 @@
 """Synthesis by block: what is cut out, mapped, kept, counted and placed."""
 
 import re
+from collections import Counter
 
 import pytest
 
@@ -230,6 +231,34 @@ def test_a_carry_that_begins_with_a_constant_is_left_open():
     with pytest.raises(AssertionError, match="uses its first carry"):
         nexus.without_constant_carries({"modules": {"block": {"cells": {"a": chain("0x96AA", ["0"])}}}})
 
+
+def cell_of(kind, **ports):
+    """Of a netlist, with a bit at each port."""
+    return {"type": kind, "connections": {port: [bit] for port, bit in ports.items()},
+            "port_directions": {port: "output" if port in "QZ" else "input" for port in ports}}
+
+
+def test_cells_of_many_loads_are_copied():
+    """Each load hears what it heard, from one of the copies; what has few loads stays as it is."""
+    cells = {"many": cell_of("FD1P3IX", CK=1, D=2, Q=3), "few": cell_of("LUT4", A=3, Z=4),
+             **{f"load_{k}": cell_of("LUT4", A=3, B=4 if k < 2 else 2, Z=10 + k) for k in range(11)}}
+    nets = {f"net_{bit}": {"bits": [bit]} for bit in (1, 2, 3, 4, *range(10, 21))}
+    nexus.with_copies({"modules": {"block": {"cells": cells, "netnames": nets}}}, 5)
+    copies = {name: cell for name, cell in cells.items() if name.startswith("many")}
+    assert len(copies) == 3 and not [name for name in cells if "copy" in name and not name.startswith("many")]
+    assert all(cell["connections"]["D"] == [2] and cell["connections"]["CK"] == [1] for cell in copies.values())
+    heard = [cells[name]["connections"]["A"][0] for name in ("few", *(f"load_{k}" for k in range(11)))]
+    assert sorted(heard.count(cell["connections"]["Q"][0]) for cell in copies.values()) == [4, 4, 4]
+    assert heard[1:] == sorted(heard[1:], key=heard[1:].index)      # neighbours share one
+
+
+def test_copies_of_a_lut_are_loads_of_their_own():
+    cells = {"register": cell_of("FD1P3IX", D=1, Q=2), "lut": cell_of("LUT4", A=2, Z=3),
+             **{f"load_{k}": cell_of("FD1P3IX", D=3, Q=10 + k) for k in range(6)}}
+    nets = {"all": {"bits": [1, 2, 3, *range(10, 16)]}}
+    nexus.with_copies({"modules": {"block": {"cells": cells, "netnames": nets}}}, 2)
+    heard = Counter(cell["connections"]["A"][0] for name, cell in cells.items() if name.startswith("lut"))
+    assert sorted(heard.values()) == [1, 2], "three LUTs, of which two share a register"
 
 def test_blocks_are_placed_until_one_seed_is_fast_enough(tmp_path, monkeypatch):
     """A counter and the parity of a sum; a seed that is not routed is left out, a result is kept."""
