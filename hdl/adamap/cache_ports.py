@@ -16,7 +16,8 @@ def match_port(params):
     (it follows the list's head), and ``head``, ``head_index``, ``head_node`` of the list's first node, with ``behind``
     and ``passed`` of :class:`~weft.hdl.adamap.compared.Comparison` (both 0 without one); a cycle later ``cached``, the
     number of its nodes. ``ripening``: a head has no open holes. ``ripe`` shows it a cycle later, but not after a flush.
-    ``retire_head`` and ``retire_ripe`` take the one or the other out of its list, one per cycle.
+    ``retire_head`` and ``retire_ripe`` take the one or the other out of its list, one per cycle; the first not while
+    the list ``settles``: its head left in the cycle before, and ``next`` is 0.
 
     ``node`` and ``pending`` come one cycle after ``read_en`` and stay; they lack the marks of that cycle and the next.
     ``read_node`` and ``read_base`` are what was fetched into ``read_index``, at once. ``mark_bitmap``: what is marked,
@@ -27,6 +28,7 @@ def match_port(params):
         "look_en": Out(1), "qpn": Out(24), "generation": Out(8), "rsn": Out(24), "reach": Out(REACH),
         "hit": In(1), "index": In(index), "next": In(1),
         "head": In(1), "head_index": In(index), "head_node": In(record), "behind": In(1), "passed": In(1),
+        "settles": In(1),
         "cached": In(range(params.cache_entries + 1)),
         "ripening": In(1), "ripe": In(1), "ripe_index": In(index), "ripe_node": In(record),
         "retire_head": Out(1), "retire_ripe": Out(1), "flush_en": Out(1), "flush_qpn": Out(24),

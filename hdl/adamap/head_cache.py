@@ -11,7 +11,6 @@ from ..params import CardParams
 from .cache_ports import fill_port, match_port, retire_port
 from .cached import NODE_BASE, cached_record, cached_tag, index_width
 from .compared import REACH, WHOSE, Compared, Comparison
-from .follows import Follows
 from .holes_left import KEPT, HolesLeft
 from .index_of import AnyOf, BitOf, IndexOf
 from .standing import Standing
@@ -22,7 +21,8 @@ class HeadCache(wiring.Component):
 
     A lookup has two stages. The first one compares the tags with a header. The second one knows which of the nodes
     found are still there and which one is the head; what is filled in meanwhile is compared on its way. Every node
-    names the entry of the next one of its list, so that a head that leaves names its successor.
+    names the entry of the next one of its list. Which one comes behind a head is kept beside it: when the head leaves,
+    that one is the head at once, and names the one behind it in the next cycle, in which the list ``settles``.
 
     Which holes are open takes a bit per hole of a LIST or RUNS node, beside the node; a BITMAP says it itself: a mark
     writes its body. Nodes are filled in cycles without such a mark.
@@ -59,23 +59,20 @@ class HeadCache(wiring.Component):
         tags = [Signal(cached_tag(self.params), name=f"tag{k}") for k in range(n)]
         m.submodules.standing = standing = Standing(n)
         valid, head, linked = standing.valid, standing.head, standing.linked
-        free, any_next = Signal(n, name="free"), Signal()   # `any_next`: a node comes behind the head that is looked up
+        free = Signal(n, name="free")
         m.d.comb += free.eq(~valid & ~standing.reserved)
         self._memories(m, tags)
         record = self._records(m, n)
-        heads = self._look_up(m, tags, standing, any_next, record)
+        heads = self._look_up(m, tags, standing, record)
         ripe, ripe_next = self._ripe(m, tags, standing, record)
         last, goes_on = self._end(m, tags, valid, linked, record)
         successor, predecessor = self._links(m, n, last, goes_on)
 
         unlinks = Signal()      # what is given back has one before it
-        after_head, after_ripe = successor(match.head_index), successor(match.ripe_index)
-        m.submodules.next_one = follows = Follows(len(match.index))
+        after_ripe = successor(match.ripe_index)
+        self._promote(m, standing, after_ripe, successor)
         m.d.comb += [
-            follows.any.eq(any_next), follows.after.eq(after_head), follows.index.eq(match.index),
-            match.next.eq(follows.o),
             standing.head_en.eq(match.retire_head), standing.heads.eq(heads),
-            standing.after_head.eq(one_hot(any_next, after_head, n)),
             standing.ripe_en.eq(match.retire_ripe), standing.ripe.eq(ripe),
             standing.after_ripe.eq(one_hot(ripe_next, after_ripe, n)),
             standing.flush_en.eq(match.flush_en),
@@ -83,8 +80,9 @@ class HeadCache(wiring.Component):
             standing.release_en.eq(fill.release_en), standing.released.eq(one_hot(1, fill.release_index, n)),
             standing.before.eq(one_hot(unlinks, predecessor, n)),
             standing.fill_en.eq(fill.fill_en), standing.filled.eq(one_hot(1, fill.fill_index, n)),
-            standing.begins.eq(~goes_on), standing.head_last.eq(match.head_index == last),
-            standing.ripe_last.eq(match.ripe_index == last), standing.last.eq(one_hot(goes_on, last, n)),
+            standing.begins.eq(~goes_on), standing.behind_head.eq(Array(head)[last]),
+            standing.head_last.eq(match.head_index == last), standing.ripe_last.eq(match.ripe_index == last),
+            standing.last.eq(one_hot(goes_on, last, n)),
             standing.reserve_en.eq(fill.reserve_en), standing.free.eq(one_hot(1, fill.free_index, n) & free),
             unlinks.eq((fill.release_index == fill.peek_index) & fill.peek_valid & ~Array(head)[fill.peek_index]),
         ]
@@ -133,7 +131,7 @@ class HeadCache(wiring.Component):
         m.d.comb += port.addr.eq(index)
         return port.data
 
-    def _look_up(self, m, tags, standing, any_next, record):
+    def _look_up(self, m, tags, standing, record):
         """Compare all tags with a header; a cycle later show what is there of its list. The list's head, one-hot."""
         match, fill, node, n, head = self.match, self.fill, self.fill.fill_node, len(tags), standing.head
         asked, looked = Signal(WHOSE, name="asked"), Signal(WHOSE, name="looked")
@@ -162,12 +160,14 @@ class HeadCache(wiring.Component):
                 kept.filled.eq(one_hot(fill.fill_en, fill.fill_index, n)), kept.coming.eq(coming[0][which]),
                 kept.staying.eq(staying[which]), bits.eq(kept.bits),
             ]
-        for name, bits, o in (("head_behind", behind, match.behind), ("head_passed", passed, match.passed),
-                              ("head_linked", standing.linked, any_next)):
+        for name, found, among, bits, o in (
+                ("head_behind", own, head, behind, match.behind), ("head_passed", own, head, passed, match.passed),
+                ("next_one", inside, standing.second, standing.valid, match.next),
+                ("unsettled", own, standing.promoted, standing.linked, match.settles)):
             m.submodules[name] = says = BitOf(n)
-            m.d.comb += [says.i.eq(own), says.among.eq(head), says.bits.eq(bits), o.eq(says.o)]
+            m.d.comb += [says.i.eq(found), says.among.eq(among), says.bits.eq(bits), o.eq(says.o)]
         m.d.comb += [
-            heads.eq(own & head),
+            heads.eq(own & head), standing.after_head.eq(own & standing.second),
             own_head.i.eq(own), own_head.among.eq(head),
             match.head.eq(own_head.found), match.head_index.eq(own_head.index),
             match.head_node.eq(record(match.head_index)),
@@ -176,6 +176,15 @@ class HeadCache(wiring.Component):
         ]
         m.d.sync += match.cached.eq(total(own & standing.valid))
         return heads
+
+    def _promote(self, m, standing, after_ripe, successor):
+        """What came behind a head that left is the head; a cycle later, it says which one comes behind it."""
+        match, n = self.match, len(standing.valid)
+        m.submodules.second_one = second = IndexOf(n)
+        index = Signal(index_width(self.params), name="promoted_index")
+        m.d.comb += [second.i.eq(standing.after_head), second.among.eq(standing.valid),
+                     standing.seconds.eq(one_hot((standing.promoted & standing.linked).any(), successor(index), n))]
+        m.d.sync += index.eq(Mux(match.retire_head, second.index, after_ripe))
 
     def _ripe(self, m, tags, standing, record):
         """Pick a head that is done; one-hot, and whether a node comes behind it."""

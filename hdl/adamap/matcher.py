@@ -38,11 +38,11 @@ class Matcher(wiring.Component):
     """Level-2 control path: one subtraction, one compare, one bit.
 
     One header per cycle, latency 6 cycles, whatever the list's length, its encoding, or that a node ends there: a
-    header whose node is cached passes, and the heads it finishes or leaves behind go beside it. One more
-    cycle only for each further node that a header passes over at once, or while the report queue is full. A header
-    whose node is not cached waits in the match queue, and behind it those of its QP; others go on. The oldest header
-    of a QP is tried again when something changed for the QP. If the list has as many nodes in the cache as it may, its
-    head goes with its residue, and the header is tried until it is gone.
+    header whose node is cached passes, and the heads it finishes or leaves behind go beside it. Two more cycles only
+    for each further node that a header passes over at once; it waits while the report queue is full. A header whose
+    node is not cached waits in the match queue, and behind it those of its QP; others go on. The oldest header of a QP
+    is tried again when something changed for the QP. If the list has as many nodes in the cache as it may, its head
+    goes with its residue, and the header is tried until it is gone.
 
     Stages: choose; compare with all nodes; look up (retires heads; the point where the order of headers counts);
     resolve (list state: go on, wait or refuse); read; mark.
@@ -205,6 +205,7 @@ class Matcher(wiring.Component):
             passing.held_up.eq(resolve.valid & (resolve.item.qpn == item.qpn) & is_header
                                & (~resolve.hit | (resolve.source == Source.WAITING))),
             passing.valid.eq(look.valid), passing.is_header.eq(is_header), passing.passed.eq(cache.passed),
+            passing.settles.eq(cache.settles),
             passing.older.eq(older), passing.space.eq(space),
             passing.follows.eq(cache.hit & cache.next & ~item.probe), looked.eq(passing.looked), free.eq(passing.free),
             cache.retire_head.eq(passing.retire_head),

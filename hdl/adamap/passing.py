@@ -16,8 +16,8 @@ class Passing(wiring.Component):
         There is one; it waits for another one.
     is_header : In(1)
         Otherwise it is an order to retire the head.
-    passed : In(1)
-        The list has a head, which is passed over or meant.
+    passed, settles : In(1)
+        The list has a head, which is passed over or meant; it goes a cycle later, since one left in the last cycle.
     older : In(1)
         An older header of the list waits.
     follows : In(1)
@@ -36,14 +36,14 @@ class Passing(wiring.Component):
 
     def __init__(self):
         super().__init__({
-            "valid": In(1), "held_up": In(1), "is_header": In(1), "passed": In(1), "older": In(1),
+            "valid": In(1), "held_up": In(1), "is_header": In(1), "passed": In(1), "settles": In(1), "older": In(1),
             "follows": In(1), "space": In(1), "ripe": In(1),
             "retires": Out(1), "retire_head": Out(1), "retire_ripe": Out(1), "looked": Out(1), "free": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        go = self.valid & ~self.held_up
+        go = self.valid & ~self.held_up & ~(self.passed & self.settles)
         m.d.comb += [
             self.retires.eq(go & ~self.older & self.passed),
             # Beside the one head that goes, a header may pass if its node is the new head.

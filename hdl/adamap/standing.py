@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 
 class Standing(wiring.Component):
-    """Four bits for each entry. Latency 1.
+    """Six bits for each entry. Latency 1.
 
     A block of its own, as :class:`~weft.hdl.adamap.index_of.IndexOf` is: that something comes or goes is known last.
     Of all that names an entry, one bit is set at most.
@@ -26,22 +26,27 @@ class Standing(wiring.Component):
         All these go.
     release_en, released, before : In
         This one goes, or was reserved only; none comes behind ``before`` any more.
-    fill_en, filled, begins, last : In
-        This one comes; it is the first of its list, or comes behind ``last`` unless that goes.
+    fill_en, filled, begins, last, behind_head : In
+        This one comes; it is the first of its list, or comes behind ``last``, a head, unless that goes.
+    seconds : In
+        This one comes behind what was ``promoted``.
     reserve_en, free : In
         This one is reserved.
     valid, head, linked, reserved : Out(width)
         It holds a node; the first one of a list; one that another one in the cache comes behind; it waits for one.
+    second, promoted : Out(width)
+        It comes behind the first one of a list, but of that which was promoted; it has been the first one since this
+        cycle.
     """
 
     def __init__(self, width):
         self.width = width
         super().__init__({
             **dict.fromkeys(("heads", "after_head", "ripe", "after_ripe", "flushed", "released", "before", "filled",
-                             "last", "free"), In(width)),
+                             "last", "seconds", "free"), In(width)),
             **dict.fromkeys(("head_en", "head_last", "ripe_en", "ripe_last", "flush_en", "release_en", "fill_en",
-                             "begins", "reserve_en"), In(1)),
-            **dict.fromkeys(("valid", "head", "linked", "reserved"), Out(width)),
+                             "begins", "behind_head", "reserve_en"), In(1)),
+            **dict.fromkeys(("valid", "head", "linked", "reserved", "second", "promoted"), Out(width)),
         })
 
     def elaborate(self, platform):
@@ -58,6 +63,9 @@ class Standing(wiring.Component):
         m.d.sync += [
             self.valid.eq(comes | self.valid & stays), self.linked.eq(linked & ~comes),
             self.head.eq(of(begins, comes) | ~comes & stays & (self.head | became)),
+            self.second.eq(of(~begins & self.behind_head, comes)
+                           | ~comes & stays & ~became & (self.second | self.seconds)),
+            self.promoted.eq(became),
             self.reserved.eq((self.reserved | of(self.reserve_en, self.free)) & ~goes & ~comes),
         ]
         return m

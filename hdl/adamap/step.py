@@ -1,4 +1,4 @@
-"""What a bitmap of received PSNs says: how far a window slides in one cycle, and of one PSN."""
+"""What a bitmap of received PSNs says: how far a window slides in one cycle."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -66,30 +66,29 @@ class RunOn(wiring.Component):
     -------
     bitmap, mark : In(bits), In(bits)
         The window, and the bit of the packet, if any.
-    ahead, run : In(RUN_ON + 1), In(range(RUN_ON + 1))
-        What :class:`LowBits` knows of the window.
-    ones, advanced : Out(range(RUN_ON + 1)), Out(bits)
-        Over how many PSNs it slides, and what the window is then.
+    run, follows : In(range(RUN_ON + 1)), In(1)
+        What :class:`LowBits` knows of the window: of how many PSNs a run is, and whether the one behind was received.
     some, more : Out(1)
-        It slides; the first PSN behind that was received, too.
+        It slides over ``run`` PSNs; the first one behind them was received, too.
+    advanced : Out(bits)
+        What the window is then.
     """
 
     def __init__(self, bits):
         self.bits = bits
         super().__init__({
-            "bitmap": In(bits), "mark": In(bits), "ahead": In(RUN_ON + 1), "run": In(range(RUN_ON + 1)),
-            "ones": Out(range(RUN_ON + 1)), "advanced": Out(bits), "some": Out(1), "more": Out(1),
+            "bitmap": In(bits), "mark": In(bits), "run": In(range(RUN_ON + 1)), "follows": In(1),
+            "some": Out(1), "more": Out(1), "advanced": Out(bits),
         })
 
     def elaborate(self, platform):
         m = Module()
-        marked, steps = Signal(self.bits), Signal(RUN_ON)
+        marked, steps = Signal(self.bits), Signal.like(self.run)
         m.d.comb += [
             marked.eq(self.bitmap | self.mark), self.some.eq(marked[0]),
             # A packet is marked at the base, or where nothing follows the base.
-            steps.eq(self.ahead[:RUN_ON] & marked[0].replicate(RUN_ON)),
-            self.ones.eq(Mux(self.some, self.run, 0)), self.advanced.eq(passed_over(marked, steps)),
-            self.more.eq(self.some & self.ahead[RUN_ON]),
+            steps.eq(Mux(self.some, self.run, 0)), self.advanced.eq(marked >> steps),
+            self.more.eq(self.some & self.follows),
         ]
         return m
 
@@ -149,31 +148,4 @@ class Step(wiring.Component):
         with m.Else():
             m.d.comb += [self.holes.eq(end - self.skip), advance.eq(end), self.left.eq(self.slide - end),
                          self.limiting.eq(passed_over(further, steps))]
-        return m
-
-
-class Received(wiring.Component):
-    """Whether a PSN of the window was received, and whether it or a newer one was. Combinational.
-
-    A block of its own, too.
-
-    Parameters
-    ----------
-    bits : int
-        Of the bitmap.
-
-    Members
-    -------
-    bitmap, place : In(bits), In(range(bits))
-    it, newer : Out(1)
-    """
-
-    def __init__(self, bits):
-        self.bits = bits
-        super().__init__({"bitmap": In(bits), "place": In(range(bits)), "it": Out(1), "newer": Out(1)})
-
-    def elaborate(self, platform):
-        m = Module()
-        older = below(m, self.place, self.bits, "older")
-        m.d.comb += [self.it.eq((self.bitmap >> self.place)[0]), self.newer.eq((self.bitmap & ~older).any())]
         return m

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import choose, sum_of_three
+from ..logic import choose
 from ..params import CardParams
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .among import Among
@@ -39,7 +39,7 @@ class Unmatched(wiring.Component):
     -------
     i : In(MatchItem)
     i_stb : In(1)
-        A header without a place.
+        A header without a place. Its order is there two cycles later; until then an older one of the list may be taken.
     slack : In(24)
         How far a header has to be beyond a node to retire it, at least 1, of the cycle before. With 1 it need not be
         beyond.
@@ -67,49 +67,60 @@ class Unmatched(wiring.Component):
         m, n = Module(), self.params.unmatched_lists
         entries = [Signal(passed(self.params), name=f"passed{k}") for k in range(n)]
         valid = Cat(entry.valid for entry in entries)
-        free, shown = Signal(n), Signal(n, init=1)
         m.submodules.owing = owing = Among(self.params.qpn_width + 8, n)
-        m.submodules.shown_qpn = shown_qpn = OneOf(self.params.qpn_width, n)
-        own = owing.bits
-        end = Signal(24)
+        # First stage: of which list is it, how far does it reach? The second one writes that into its place.
+        came, coming, end = Signal(name="came"), Signal(MatchItem, name="coming"), Signal(24, name="end")
+        own, free, place = (Signal(n, name=name) for name in ("own", "free", "place"))     # of `coming`
+        known, same, held = Signal(), Signal(), Signal(n)       # `held`: not to be given to another list
         beyond, far = Signal(24, name="beyond", init=1), Signal(name="far")     # what `slack` says
-        comes, step = Signal(), Signal(24)
+        m.d.comb += [
+            known.eq(own.any()), place.eq(Mux(came, Mux(known, own, free), 0)),
+            held.eq(valid | Mux(came, own | free, 0)),
+            same.eq(came & (own | free).any() & (self._whose(coming) == self._whose(self.i))),
+            self.empty.eq(~valid.any() & ~came), self.full.eq(held.all()),
+            self.known.eq(owing.any | same), owing.i.eq(self._whose(self.i)), owing.present.eq(valid),
+            *[number.eq(self._whose(entry)) for number, entry in zip(owing.numbers, entries, strict=True)],
+        ]
         # A probe speaks of what is older than its RSN; a header passes a node over from a distance, or ends it: no
         # other will come for it then. From further than that nothing is passed over, however old the header is.
-        m.d.comb += [
-            free.eq(~valid & (valid + 1)), self.empty.eq(~valid.any()), self.full.eq(valid.all()),
-            self.known.eq(owing.any), owing.i.eq(self._whose(self.i)), owing.present.eq(valid),
-            *[number.eq(self._whose(entry)) for number, entry in zip(owing.numbers, entries, strict=True)],
-            comes.eq(self.i_stb & (self.i.probe | ~far)), step.eq(Mux(self.i.probe, 0, beyond)),
-            end.eq(self.i.rsn + step), self.o.probe.eq(1),
+        m.d.sync += [
+            beyond.eq(Mux(self.slack == 1, 1, 1 - self.slack)), far.eq(self.slack >= SLACK_MAX),
+            came.eq(self.i_stb & (self.i.probe | ~far)), coming.eq(self.i),
+            end.eq(self.i.rsn + Mux(self.i.probe, 0, beyond)),
+            own.eq(owing.bits | Mux(same, place, 0)), free.eq(~held & (held + 1)),
         ]
-        m.d.sync += [beyond.eq(Mux(self.slack == 1, 1, 1 - self.slack)), far.eq(self.slack >= SLACK_MAX)]
-        order, asked = Signal(passed(self.params)), Signal(name="asked")     # `asked`: `waiting` speaks of its QP
+        self._show(m, entries)
+        for k, entry in enumerate(entries):
+            ahead = Signal(24, name=f"ahead{k}")
+            m.d.comb += ahead.eq(end - entry.rsn)
+            with m.If(place[k]):        # also in the cycle in which its order is taken
+                m.d.sync += [entry.valid.eq(1), entry.qpn.eq(coming.qpn), entry.generation.eq(coming.generation),
+                             entry.ticket.eq(coming.ticket)]
+            with m.If(place[k] & (~known | ~ahead[-1])):
+                m.d.sync += entry.rsn.eq(end)
+        return m
+
+    def _show(self, m, entries):
+        """An order after the other, each until it is taken or has to wait."""
+        n = self.params.unmatched_lists
+        m.submodules.shown_qpn = shown_qpn = OneOf(self.params.qpn_width, n)
+        shown, order = Signal(n, init=1, name="shown"), Signal(passed(self.params), name="order")
+        asking, asked = Signal(name="asking"), Signal(name="asked")     # `waiting_qpn`, `waiting` speak of its QP
+        moves = Signal()
         m.d.comb += [
-            order.eq(choose(shown, entries)), self.waiting_qpn.eq(shown_qpn.o), shown_qpn.chosen.eq(shown),
+            order.eq(choose(shown, entries)), shown_qpn.chosen.eq(shown),
             *[value.eq(entry.qpn) for value, entry in zip(shown_qpn.values, entries, strict=True)],
-            self.due.eq(order.valid & ~self.waiting & asked),
+            self.due.eq(order.valid & ~self.waiting & asked), self.o.probe.eq(1),
             self.o.qpn.eq(order.qpn), self.o.generation.eq(order.generation), self.o.rsn.eq(order.rsn),
             self.o.ticket.eq(order.ticket),
         ]
-        m.d.sync += asked.eq(1)
-        with m.If(asked & (~self.due | self.taken)):
-            m.d.sync += [shown.eq(shown.rotate_left(1)), asked.eq(0)]
+        m.d.comb += moves.eq(Mux(asked, ~self.due | self.taken, ~asking & ~order.valid))
+        m.d.sync += [self.waiting_qpn.eq(shown_qpn.o), asking.eq(~moves), asked.eq(asking & ~moves)]
+        with m.If(moves):
+            m.d.sync += shown.eq(shown.rotate_left(1))
         for k, entry in enumerate(entries):
-            ahead = Signal(24, name=f"ahead{k}")
-            m.d.comb += ahead.eq(sum_of_three(24, self.i.rsn, step, ~entry.rsn, one=1))     # of `end`, not behind it
             with m.If(shown[k] & self.taken):
                 m.d.sync += entry.valid.eq(0)
-            with m.If(comes & (own[k] | (~self.known & free[k]))):
-                m.d.sync += entry.valid.eq(1)
-            # A free place takes what is there, whether or not it is for it: that is known late.
-            with m.If(~entry.valid):
-                m.d.sync += [entry.qpn.eq(self.i.qpn), entry.generation.eq(self.i.generation)]
-            with m.If(~entry.valid | (comes & own[k])):
-                m.d.sync += entry.ticket.eq(self.i.ticket)
-            with m.If(~entry.valid | (comes & own[k] & ~ahead[-1])):
-                m.d.sync += entry.rsn.eq(end)
-        return m
 
     def _whose(self, it):
         """Which list a header or an order is of; there are no other QPs than those of the card."""

@@ -8,13 +8,13 @@ from amaranth.lib.wiring import In, Out
 from ..abi import HOLES_BITS
 from ..counting import count_outputs
 from ..layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
-from ..logic import below, one_hot
+from ..logic import below, one_hot, sum_of_three
 from ..params import CardParams, exact_log2
 from ..wire import PSN_OUTSTANDING_LOG2
 from .control import ControlKind, ControlOp
 from .cum import CUM_BITS
 from .late_choice import LateChoice
-from .step import RUN_ON, STEP, LowBits, Received, RunOn, Step
+from .step import RUN_ON, STEP, LowBits, RunOn, Step
 
 
 class Window(wiring.Component):
@@ -121,13 +121,16 @@ class Window(wiring.Component):
         load, same = Signal(), Signal()
         m.d.comb += same.eq(row_known & (row_index == next_request.qpn[:index_width]))
         result = Signal(row_shape)
+        m.submodules.low_bits = low_bits = LowBits(bits)
+        m.submodules.run_on = run_on = RunOn(bits)
         # How far the packet is from the base that its window then has: of its own, when that moves last.
-        distance, own = Signal(24), Signal(24)
-        ones, moves = Signal(range(RUN_ON + 1)), Signal()
-        m.d.comb += own.eq((next_request.psn - row.base)[:24])
+        distance, moves, moved = Signal(24), Signal(), Signal(32)
+        m.d.comb += moved.eq(row.base + low_bits.run)
         with m.If(load & next_full):
-            m.d.sync += distance.eq(Mux(same, own - (ones & moves.replicate(len(ones))),
-                                        (next_request.psn - fetched.base)[:24]))
+            m.d.sync += distance.eq(Mux(
+                ~same, next_request.psn - fetched.base, Mux(
+                    moves & run_on.some, ~sum_of_three(24, ~next_request.psn, row.base[:24], low_bits.run),
+                    next_request.psn - row.base)))
             guards = (next_request.psn_guard >= PSN_OUTSTANDING_LOG2 - k for k in range(PSN_OUTSTANDING_LOG2))
             m.d.sync += [next_full.eq(0), request.eq(next_request), control.eq(next_control), too_far.eq(Cat(guards)),
                          row_index.eq(next_request.qpn), row_known.eq(1)]
@@ -142,21 +145,22 @@ class Window(wiring.Component):
         to_match, matched, matches = Signal(), Signal(), Signal()
 
         # What its lowest bits say is known a cycle later: not in the one behind a slide.
-        m.submodules.low_bits = low_bits = LowBits(bits)
         shifts, slid = Signal(), Signal()
         m.d.sync += slid.eq(shifts)
-        m.submodules.run_on = run_on = RunOn(bits)
-        advanced = run_on.advanced
+        creates = Signal()
+        advanced, moved_on = run_on.advanced, Mux(run_on.some, moved, row.base)
         taken, out_free = Signal(), Signal()
         m.d.comb += [
-            low_bits.bitmap.eq(row.bitmap), run_on.ahead.eq(low_bits.ahead), run_on.run.eq(low_bits.run),
-            run_on.bitmap.eq(row.bitmap), run_on.mark.eq(mark), ones.eq(run_on.ones),
+            low_bits.bitmap.eq(row.bitmap), run_on.run.eq(low_bits.run), run_on.follows.eq(low_bits.ahead[RUN_ON]),
+            run_on.bitmap.eq(row.bitmap), run_on.mark.eq(mark),
             taken.eq((verdict == Verdict.ACCEPT) | (verdict == Verdict.PROBE)),
             to_match.eq((verdict == Verdict.MATCH) | (verdict == Verdict.PROBE)),
             out_free.eq(~self.o.valid | self.o.ready),
             result.eq(row), result.holes.eq(row.holes + self.count_holes),      # they are added a cycle late
-            write.addr.eq(row_index), write.data.base.eq(result.base), write.data.bitmap.eq(result.bitmap[1:]),
-            write.data.holes.eq(result.holes), write.data.owed.eq(result.owed),
+            write.addr.eq(row_index), write.data.holes.eq(result.holes), write.data.owed.eq(result.owed),
+            # What `result` is whenever it is written.
+            write.data.base.eq(Mux(moves, moved_on, Mux(creates, self.i_control.p.psn, row.base))),
+            write.data.bitmap.eq(Mux(moves, advanced[1:], Mux(creates, 0, row.bitmap[1:]))),
             self.o_match.p.qpn.eq(request.qpn), self.o_match.p.generation.eq(request.generation),
             self.o_match.p.psn.eq(psn), self.o_match.p.rsn.eq(request.rsn), self.o_match.p.ticket.eq(request.ticket),
             self.o_match.p.probe.eq(request.probe),
@@ -212,7 +216,7 @@ class Window(wiring.Component):
                     with m.If(control):
                         m.next = "CONTROL"
             with m.State("EFFECT"):  # marks the packet and slides over what came before
-                m.d.comb += [result.bitmap.eq(advanced), result.base.eq(row.base + ones), moves.eq(1)]
+                m.d.comb += [result.bitmap.eq(advanced), result.base.eq(moved_on), moves.eq(1)]
                 m.d.comb += low_bits.limited.eq(below(m, slide, STEP, "limiting"))
                 m.d.sync += limited.eq(low_bits.limited)
                 # What goes to the matcher marks nothing, so it does not run on.
@@ -242,7 +246,7 @@ class Window(wiring.Component):
                     m.d.sync += insert.eq(0)
                 with m.Elif(row.bitmap[0]):
                     with m.If(~slid):
-                        m.d.comb += [result.bitmap.eq(advanced), result.base.eq(row.base + ones), shifts.eq(1)]
+                        m.d.comb += [result.bitmap.eq(advanced), result.base.eq(moved_on), shifts.eq(1)]
                 with m.Elif(seal):
                     m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), run.seal.eq(1)]
                     with m.If(self.o_run.ready):
@@ -257,8 +261,8 @@ class Window(wiring.Component):
                 m.d.comb += ended.eq(1)
                 with m.Switch(op.kind):
                     with m.Case(ControlKind.CREATE):
-                        m.d.comb += [write.en.eq(1), result.base.eq(op.psn), result.bitmap.eq(0), result.holes.eq(0),
-                                     result.owed.eq(0), current.early_en.eq(1)]
+                        m.d.comb += [creates.eq(1), write.en.eq(1), current.early_en.eq(1), result.base.eq(op.psn),
+                                     result.bitmap.eq(0), result.holes.eq(0), result.owed.eq(0)]
                     with m.Case(ControlKind.QUERY):
                         m.d.sync += [self.query_base.eq(row.base), self.query_holes.eq(row.holes)]
                     with m.Default():
@@ -279,9 +283,8 @@ class Window(wiring.Component):
             "slides": 1}))
         of_cum, beyond_cum = Signal(24), Signal(24)
         place, reorder = distance[:exact_log2(bits)], Signal(range(bits), name="reorder")   # `reorder`: less 1
-        behind, far, stale, inside, received, newest = (Signal(name=n) for n in (
-            "behind", "far", "stale", "inside", "received", "newest"))
-        m.submodules.there = there = Received(bits)
+        behind, far, stale, beyond, received, ahead = (Signal(name=n) for n in (
+            "behind", "far", "stale", "beyond", "received", "ahead"))
         m.d.comb += [
             of_cum.eq(self.cum - row.base[:24]), beyond_cum.eq(request.psn - self.cum),
             seen.psn.eq(row.base + distance),
@@ -289,16 +292,18 @@ class Window(wiring.Component):
             behind.eq(distance < 0),
             far.eq(~behind & (distance & too_far).any()),
             stale.eq(behind & (~of_cum[-1] | beyond_cum[-1])),      # all three 24 bits with a sign
-            inside.eq(~behind & (distance < bits)),
-            there.bitmap.eq(row.bitmap), there.place.eq(place),
-            received.eq(inside & there.it), newest.eq(~inside | ~there.newer),
+            received.eq((distance < bits) & (row.bitmap >> place)[0]),
+            ahead.eq(~behind & ~far & ~request.probe & ~request.retransmission), beyond.eq(distance > reorder),
+            # Of one that was received before, the bit is set. What was received comes last.
+            seen.mark.eq(one_hot(ahead & ~beyond, place, bits)),
+            seen.slide.eq(Mux(request.probe, distance, Mux(beyond, distance - reorder, 0))),    # if it slides
         ]
         m.d.sync += reorder.eq(Mux(self.reorder_distance > bits, bits - 1,
                                    Mux(self.reorder_distance == 0, 0, self.reorder_distance - 1)))
         with m.If(far):
             m.d.comb += seen.verdict.eq(Verdict.FAR)
         with m.Elif(request.probe):
-            m.d.comb += [seen.verdict.eq(Verdict.PROBE), seen.seal.eq(1), seen.slide.eq(Mux(behind, 0, distance)),
+            m.d.comb += [seen.verdict.eq(Verdict.PROBE), seen.seal.eq(1),
                          seen.slides.eq(~behind & (request.psn != row.base[:24]))]
         with m.Elif(stale):
             m.d.comb += seen.verdict.eq(Verdict.STALE)
@@ -312,9 +317,6 @@ class Window(wiring.Component):
         with m.Elif(received):
             m.d.comb += seen.verdict.eq(Verdict.DUPLICATE)
         with m.Else():
-            m.d.comb += [seen.verdict.eq(Verdict.ACCEPT), seen.seal.eq(request.ack_req)]
-            with m.If(newest & (distance > reorder)):
-                m.d.comb += [seen.insert.eq(1), seen.slides.eq(1), seen.slide.eq(distance - reorder)]
-            with m.Else():
-                m.d.comb += seen.mark.eq(one_hot(1, place, bits))
+            m.d.comb += [seen.verdict.eq(Verdict.ACCEPT), seen.seal.eq(request.ack_req), seen.insert.eq(beyond),
+                         seen.slides.eq(beyond)]
         return seen

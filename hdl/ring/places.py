@@ -58,7 +58,7 @@ class Places(wiring.Component):
         ``tag`` is a :func:`place_tag`. Always accepted.
     put, put_data : In(1), In(512)
         Something comes for ``next`` that was not asked for; not in a cycle with a line.
-    take : In(range(5))
+    take, count : In(1), In(range(5))
         So many places are given out, from ``next`` on.
     next : Out(range(places))
         The first place that is free.
@@ -80,7 +80,7 @@ class Places(wiring.Component):
         super().__init__({
             "i_line": In(stream.Signature(LineData)),
             "put": In(1), "put_data": In(BEAT_BITS),
-            "take": In(range(REQUEST_LINES_MAX + 1)),
+            "take": In(1), "count": In(range(REQUEST_LINES_MAX + 1)),
             "next": Out(range(places)), "used": Out(range(places + 1)),
             "phase": In(1), "leaves": Out(1),
             "o": Out(stream.Signature(Held)),
@@ -153,8 +153,14 @@ class Places(wiring.Component):
         m.d.sync += there.eq(there | (valid & (place == at)))
         with m.If(leave | self.clear):
             m.d.sync += [at.eq(after), after.eq(after + 1), there.eq(behind)]
+
+        def moved(number, by):      # sums of registers, of which one is chosen: what is asked for is known late
+            return Mux(self.take, number + self.count + by, number + by)
+
         m.d.sync += [
-            self.next.eq(self.next + self.take + self.put), self.used.eq(self.used + self.take + self.put - leave),
+            self.next.eq(Mux(self.put, moved(self.next, 1), moved(self.next, 0))),
+            self.used.eq(Mux(self.put == leave, moved(self.used, 0),
+                             Mux(leave, moved(self.used, -1), moved(self.used, 1)))),
         ]
         with m.If(self.clear):
             m.d.sync += [absent.eq(0), self.used.eq(0), self.next.eq(at + 1)]

@@ -122,6 +122,7 @@ class RingReader(wiring.Component):
         line = Signal(58)
         request = self.o_request.p
 
+        m.d.comb += places.count.eq(request.count)
         left, lines_left = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
         tag = data.View(place_tag(slots), request.tag[:place_tag(slots).size])
         m.d.comb += [left.eq((prod - fetch) & ring.mask), lines_left.eq(ring.size - position)]
@@ -152,7 +153,7 @@ class RingReader(wiring.Component):
             with m.State("REQUEST"):
                 # waits for the request to be accepted
                 with m.If(self.o_request.ready):
-                    m.d.comb += places.take.eq(request.count)
+                    m.d.comb += places.take.eq(1)
                     m.d.sync += [
                         self.o_request.valid.eq(0),
                         fetch.eq((fetch + request.count) & ring.mask),
@@ -161,7 +162,7 @@ class RingReader(wiring.Component):
                     m.next = "MEASURE"
 
         wiring.connect(m, wiring.flipped(self.i_line), places.i_line)
-        m.d.sync += in_flight.eq(in_flight + (places.take != 0) - places.answered)
+        m.d.sync += in_flight.eq(in_flight + places.take - places.answered)
         if push:
             m.d.comb += [
                 push.fetch.eq(fetch), push.place.eq(~self.i_line.valid & (places.used != slots)),

@@ -67,7 +67,8 @@ class RingWriter(wiring.Component):
     mark : In(1)
         With the acceptance of an entry: it is a marked one.
     marked : Out(1)
-        The newest marked entry is not consumed yet. From the cycle after its acceptance on.
+        The newest marked entry is not consumed yet. From the cycle after its acceptance on, and two cycles longer than
+        ``cons`` says.
     idle : Out(1)
         Nothing is on the way.
     refuse : Out(Refusal)
@@ -177,8 +178,10 @@ class RingWriter(wiring.Component):
             bad.eq(ring.exceeds(ahead) | ring.exceeds(kept) | (ring.reaches(ahead) & ring.reaches(kept))),
         ]
         m.d.sync += [used.eq(used + load), filled.eq(Mux(load, used == ring.last, used == ring.size))]
-        marked = Signal(INDEX_WIDTH)       # entries not consumed, up to the newest marked one
+        # Entries not consumed, up to the newest marked one. `passed`: those that the consumer passed over a cycle ago.
+        marked, passed = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
         m.d.comb += self.marked.eq(marked != 0)
+        m.d.sync += [passed.eq(0), marked.eq(Mux(passed < marked, marked - passed, 0))]
         with m.If(load & self.mark):
             m.d.sync += marked.eq(used + 1)
         with m.If(rung & ~running):
@@ -189,7 +192,7 @@ class RingWriter(wiring.Component):
             with m.If(ahead != 0):
                 m.d.sync += filled.eq(0)
             m.d.sync += [cons.eq(value & ring.mask), used.eq(used + load - ahead), armed.eq(armed | arm),
-                         marked.eq(Mux(load & self.mark, used + 1 - ahead, Mux(ahead < marked, marked - ahead, 0)))]
+                         passed.eq(ahead)]
 
         # Interrupt.
         m.d.comb += self.o_interrupt.payload.eq(self.vector)

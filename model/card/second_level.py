@@ -14,9 +14,10 @@ SHARE = 3           # waiting headers of one QP to free places of the match queu
 TRY = 2 * CYCLE_NS          # between the tries of two waiting headers, see hdl/adamap/matcher.py
 FORCED = 2 * CYCLE_NS       # from a header that wants the head gone until it goes
 TRY_AGAIN = 5 * CYCLE_NS    # and until that header is tried again
-# From the try of a new header until an order to leave: of a node that it passes over, one per cycle, and of one that it
-# ends, unless a header passes over that before. A header that waited is a cycle ahead of its try.
+# From the try of a new header until an order to leave: of the first node that it passes over, and of one that it ends,
+# unless a header passes over that before. A header that waited is a cycle ahead of its try.
 PASSED, ENDED = -CYCLE_NS, 4 * CYCLE_NS
+NEXT = 2 * CYCLE_NS         # and from one node of a list that is passed over to the next one
 GONE = CYCLE_NS             # from such an order until the node is gone
 QUEUED = CYCLE_NS           # from a header's miss until it counts as waiting; a miss is later for each node passed over
 Reason = abi.Reason
@@ -142,7 +143,7 @@ class SecondLevel:
         if nodes.waiting:
             self._queue(life, rsn, psn)
         elif not self._try(life, rsn, psn, new=True):
-            self._queue(life, rsn, psn, self._passed * CYCLE_NS)
+            self._queue(life, rsn, psn, self._passing)
             self._missed(life)
 
     def _queue(self, life, rsn, psn, lag=0.0):
@@ -187,11 +188,16 @@ class SecondLevel:
         else:
             self._missed(life)
 
+    @property
+    def _passing(self):
+        """How long the header that was tried last passed nodes over."""
+        return CYCLE_NS + (self._passed - 1) * NEXT if self._passed else 0.0
+
     def _missed(self, life):
         """The oldest header of a list has passed over all it may, and has to wait."""
         if self._passed:
             life.matcher.trying = True
-            self.card.loop.call_in(self._passed * CYCLE_NS, self._sleep, life)
+            self.card.loop.call_in(self._passing, self._sleep, life)
         else:
             self._sleep(life)
 
@@ -266,7 +272,7 @@ class SecondLevel:
         retired = life.matcher.retired
         if retired:
             gone = self.card.loop.now_ns + lag + GONE
-            self.prefetcher.left((node, gone + k * CYCLE_NS) for k, node in enumerate(retired))
+            self.prefetcher.left((node, gone + k * NEXT) for k, node in enumerate(retired))
             self.card.receive_path.retire(life, lag, self._newest)
             self.prefetcher.look(life, lag + GONE)
 

@@ -158,10 +158,14 @@ class HeadCache:
         own = self.nodes(node.qpn).values()
         return not own or (any(n.next_rsn == node.rsn for n in own) and all(n.rsn != node.rsn for n in own))
 
+    def behind(self, index):
+        """Entry of the node behind one, or None."""
+        node = self.entries[index].node
+        return next((k for k, other in self.nodes(node.qpn).items() if other.rsn == node.next_rsn), None)
+
     def last(self, index):
         """Whether a node of the cache is the last of its list there."""
-        node = self.entries[index].node
-        return all(other.rsn != node.next_rsn for other in self.nodes(node.qpn).values())
+        return self.behind(index) is None
 
     # ------------------------------------------------------------------------------------------ what is changed
 
@@ -177,9 +181,9 @@ class HeadCache:
 
     def retire(self, index):
         """A head leaves; the node behind it is the head now."""
-        self.entries[index].state, gone = State.FREE, self.entries[index].node
-        for node in self.nodes(gone.qpn).values():
-            node.head |= node.rsn == gone.next_rsn
+        self.entries[index].state, behind = State.FREE, self.behind(index)
+        if behind is not None:
+            self.entries[behind].node.head = True
 
     def flush(self, qpn):
         """All nodes of a list leave. Entries that are reserved for it stay so."""

@@ -70,9 +70,8 @@ class Window:
             if at == self.base and not self.received:      # what _slide does for the packet expected
                 self.base += 1
             else:
-                newest = not self.received or at > max(self.received)
                 self.received.add(at)
-                lost = self._slide(at - reorder + 1 if newest else self.base)
+                lost = self._slide(at - reorder + 1)
         progress = False
         if verdict in (ACCEPT, PROBE):
             empty = not self.received

@@ -84,7 +84,7 @@ class HeadCacheSpec(Spec):
                                      & (known == KNOWN) & (spoken_of == fill.qpn[0])))
         self.assume(~fill.release_en | victim.reserved | (
             victim.valid & fill.peek_last & (fill.peek_index == fill.release_index)))
-        self.assume((~match.retire_head | match.head) & (~match.retire_ripe | match.ripe))
+        self.assume((~match.retire_head | (match.head & ~match.settles)) & (~match.retire_ripe | match.ripe))
         self.assume(match.retire_head + match.retire_ripe + match.flush_en <= 1)
         self.assume((fill.fill_en + fill.release_en <= 1) & ~(match.flush_en & fill.fill_en))
         self.assume(~(fill.release_en & victim.valid & (retire | match.flush_en)))
@@ -102,7 +102,7 @@ class HeadCacheSpec(Spec):
         self.check("a list with nodes has one head, where it begins", match.head == Cat(own).any(), **self.proof)
         self.check("the head is the node with which the list begins",
                    ~match.head | (match.head_node.rsn == begins[looked.qpn]), **self.proof)
-        self.check("the node behind the head is told from others", ~match.hit | (
+        self.check("the node behind the head is told from others", ~match.hit | match.settles | (
             match.next == (copies[match.index].rsn == (match.head_node.rsn + match.head_node.count)[:RSN_BITS + 2])),
             **self.proof)
         self.check("a free entry holds nothing", ~fill.free | ~(
@@ -112,7 +112,14 @@ class HeadCacheSpec(Spec):
                    fill.release_en & victim.valid & (sum(own) == entries) & (victim.qpn == looked.qpn))
         self.cover("a node lands while the one before retires", fill.fill_en & match.retire_head & (
             retired.qpn == node.qpn[0]) & (sum(own) != 0))
+        self.cover("a head leaves in the second cycle after another one", self._twice(m, match, looked))
         self.cover("a ripe head of another list retires", match.retire_ripe & (retired.qpn != looked.qpn))
+
+    def _twice(self, m, match, looked):
+        """Two heads of a list leave one after the other: a cycle lies between."""
+        left, before = Signal(2), Signal(2)
+        m.d.sync += [left.eq(Cat(match.retire_head, left[0])), before.eq(Cat(looked.qpn, before[0]))]
+        return match.retire_head & left[1] & (before[1] == looked.qpn)
 
     def _chains(self, copies, begins):
         """What holds of every entry: no two of a list begin with the same RSN, each goes on where another ends, and
@@ -124,17 +131,21 @@ class HeadCacheSpec(Spec):
         nexts, befores = ([self.inside(f"dut.{name}[{k}]", index) for k in index] for name in ("nexts", "befores"))
         picked, ripe_index = self.inside("dut.ripe_picked", len(copies)), self.inside("dut.match__ripe_index", index)
         parts += [~picked[k] | (ripe_index == k) for k in index]
+        second, promoted = (self.inside(f"dut.standing.{name}", len(copies)) for name in ("second", "promoted"))
+        parts += [~promoted[k] | (head[k] & (self.inside("dut.promoted_index", index) == k)) for k in index]
         for k, c in enumerate(copies):
             tag, record = tags[k], self.inside(f"dut.records[{k}]", cached_record(PARAMS))
             first = c.rsn == begins[c.qpn]
             end = (c.rsn + c.count)[:RSN_BITS + 2]
+            after_head = [head[j] & ~promoted[j] & o.valid & (o.qpn == c.qpn) & (o.rsn + o.count == c.rsn)
+                          for j, o in enumerate(copies) if j != k]
             behind = {j: o.valid & (o.qpn == c.qpn) & (o.rsn == end) for j, o in enumerate(copies) if j != k}
             before = [o.valid & (o.qpn == c.qpn) & (o.rsn + o.count == c.rsn) for j, o in enumerate(copies) if j != k]
             parts += [
                 valid[k] == c.valid, reserved[k] == c.reserved, ~c.valid | ~c.reserved,
                 ~c.valid | ((tag.qpn == c.qpn) & (tag.rsn == c.rsn) & (tag.count == c.count) & (tag.generation == 0)
                             & (c.count != 0)),
-                head[k] == (c.valid & first),
+                head[k] == (c.valid & first), second[k] == (c.valid & ~first & Cat(after_head).any()),
                 ~c.valid | ((record.qpn == c.qpn) & (record.rsn == c.rsn) & (record.count == c.count)),
                 ~c.valid | first | Cat(before).any(),
                 ~c.valid | ~Cat(o.valid & (o.qpn == c.qpn) & (o.rsn == c.rsn)
@@ -184,11 +195,15 @@ BROKEN = [
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
            ("standing.begins.eq(~goes_on)", "standing.begins.eq(0)")),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
-           ("one_hot(any_next, after_head, n)", "0")),
+           ("standing.after_head.eq(own & standing.second)", "standing.after_head.eq(0)")),
     Broken(HeadCacheSpec, "the head is the node with which the list begins",
            ("standing.begins.eq(~goes_on)", "standing.begins.eq(1)")),
     Broken(HeadCacheSpec, "the node behind the head is told from others",
-           ("follows.any.eq(any_next)", "follows.any.eq(1)")),
+           ("(\"next_one\", inside, standing.second,", "(\"next_one\", inside, standing.head,")),
+    Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
+           ("behind_head.eq(Array(head)[last])", "behind_head.eq(0)")),
+    Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
+           ("(standing.promoted & standing.linked).any()", "standing.promoted.any()")),
     Broken(HeadCacheSpec, "a free entry holds nothing",
            ("~valid & ~standing.reserved", "~valid")),
 ]

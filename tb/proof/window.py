@@ -23,7 +23,7 @@ NAMED = named(
     Window, "next_full, next_control, control_taken = Signal(), Signal(), Signal()",
     "row_index, row_known = Signal(index_width), Signal()",
     "request, control = Signal(JudgeRequest), Signal()",
-    "distance, own = Signal(24), Signal(24)", "slides = Signal()",
+    "distance, moves, moved = Signal(24), Signal(), Signal(32)", "slides = Signal()",
     "verdict, mark, insert = Signal(Verdict), Signal(bits), Signal()",
     "psn, position, seal = Signal(32), Signal(range(bits)), Signal()")
 TOGETHER = {"kind": "induction", "seconds": 300}
@@ -204,18 +204,18 @@ class WindowSpec(Spec):
         m.d.comb += [distance.eq(d.request.psn - row.base[:24]),
                      ahead.eq(Mux(distance < BITS, row.bitmap >> distance[:6], 0)),
                      reorder.eq(Mux(w.reorder > BITS, BITS, Mux(w.reorder == 0, 1, w.reorder)))]
-        none = (d.mark == 0) & (d.slide == 0)
         marks = ~d.insert & (d.slide == 0) & (distance < BITS) & (d.mark == (1 << distance[:6])[:BITS])
         inserts = (d.insert & (d.mark == 0) & (distance >= reorder) & (d.slide == distance - reorder + 1)
-                   & (ahead == 0) & (d.position == distance[:6]))
-        probes = ~d.insert & (d.mark == 0) & (d.slide == Mux(distance < 0, 0, distance))
+                   & (d.position == distance[:6]))
+        probes = ~d.insert & (d.mark == 0) & (d.slides == (distance > 0)) & (~d.slides | (d.slide == distance))
         return [
             ((d.verdict != Verdict.ACCEPT) | ((distance >= 0) & ~ahead[0] & Mux(d.insert, inserts, marks))),
             ((d.verdict != Verdict.PROBE) | probes),
             ((d.verdict != Verdict.DUPLICATE) | ((distance >= 0) & ahead[0])),
             ((d.verdict != Verdict.LATE) | (distance < 0)),
-            ((d.verdict == Verdict.ACCEPT) | (d.verdict == Verdict.PROBE) | (none & ~d.insert & ~d.seal)),
-            d.psn == (row.base + distance)[:32], d.slides == (d.insert | (d.slide != 0)),
+            ((d.verdict == Verdict.ACCEPT) | (d.verdict == Verdict.PROBE) | (
+             (d.mark & ~row.bitmap == 0) & ~d.insert & ~d.seal & ~d.slides)),
+            d.psn == (row.base + distance)[:32], (d.verdict == Verdict.PROBE) | (d.slides == d.insert),
         ]
 
     def _slid(self, m, d, row, moved, w, its):
@@ -224,7 +224,7 @@ class WindowSpec(Spec):
         m.d.comb += [distance.eq(d.psn - row.base), beyond.eq(FURTHEST - moved)]
         inserts = ((distance < FURTHEST) & (distance >= d.slide)
                    & (distance - d.slide < BITS) & (d.position == distance[:6])
-                   & ((distance >= BITS) | ((row.bitmap >> distance[:6]) == 0)))
+                   & ((distance >= BITS) | ~(row.bitmap >> distance[:6])[0]))
         return [
             (d.verdict != Verdict.ACCEPT) | ((distance + moved)[:32] < FURTHEST), d.mark == 0, moved <= FURTHEST,
             d.slide <= beyond,
@@ -242,8 +242,9 @@ BROKEN = [
     Broken(WindowSpec, "requests are judged in their order",
            ("next_full.eq(0), request.eq(next_request)", "next_full.eq(0), request.eq(self.i.payload)")),
     Broken(WindowSpec, "a packet does what its place in the window asks for",
-           ("seen.slide.eq(distance - reorder)", "seen.slide.eq(distance - reorder + 1)")),
-    Broken(WindowSpec, "received at most once", ("received.eq(inside & there.it)", "received.eq(0)")),
+           ("Mux(beyond, distance - reorder, 0)", "Mux(beyond, distance - reorder + 1, 0)")),
+    Broken(WindowSpec, "received at most once",
+           ("received.eq((distance < bits) & (row.bitmap >> place)[0])", "received.eq(0)")),
     Broken(WindowSpec, "received at most once",
            ("marked.eq(self.bitmap | self.mark)", "marked.eq(self.bitmap)"), of=RunOn),
     Broken(WindowSpec, "never received and a hole",
@@ -252,13 +253,14 @@ BROKEN = [
            ("low[1:k + 1].all()", "low[1:k].all()"), of=LowBits),
     Broken(WindowSpec, "a hole at most once", ("run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)")),
     Broken(WindowSpec, "behind the base: received or a hole",
-           ("self.ones.eq(Mux(self.some, self.run, 0))", "self.ones.eq(Mux(self.some, self.run + 1, 0))"), of=RunOn),
+           ("moved.eq(row.base + low_bits.run)", "moved.eq(row.base + low_bits.run + 1)")),
     Broken(WindowSpec, "behind the base: received or a hole",
            ("with m.If(~slid & (self.o_run.ready | ~low_bits.gap)):", "with m.If(~slid):")),
     Broken(WindowSpec, "ahead of the base: no hole",
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - 1)")),
     Broken(WindowSpec, "a duplicate was received",
-           ("received.eq(inside & there.it)", "received.eq(inside & ((row.bitmap >> place) != 0))")),
+           ("received.eq((distance < bits) & (row.bitmap >> place)[0])",
+            "received.eq((distance < bits) & ((row.bitmap >> place) != 0))")),
     Broken(WindowSpec, "late means behind the base", ("behind.eq(distance < 0)", "behind.eq(distance <= 0)")),
     Broken(WindowSpec, "the base never goes back",
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - request.ack_req)")),

@@ -90,8 +90,7 @@ def judge(w, window, psn, again):
         return LATE
     if at < win.top and _has(win, at, bits):
         return DUPLICATE
-    if at >= win.top or win.top == win.base:
-        slide(w, window, at - min(max(win.reorder, 1), bits) + 1)
+    slide(w, window, at - min(max(win.reorder, 1), bits) + 1)
     win.bits[(at & (bits - 1)) >> 6] |= _ONE << np.uint64(at & 63)
     win.top = max(win.top, at + 1)
     _follow(win, bits)

@@ -58,6 +58,7 @@ class HeadCachePorts:
     def __init__(self, dut, entries):
         self.dut, self.model, self.now = dut, HeadCache(entries), 0
         self.looked = self.ripe = self.reach = None
+        self._promoted = None   # the head since this cycle, which came behind one that left
         self._late = {}         # cycle -> [(port, value)]
         self._listed = None, 0, None    # the list spoken of, for how many cycles, and where it ended in the last one
         self._read = {}         # side -> what it shows since the last read
@@ -126,11 +127,12 @@ class HeadCachePorts:
         self._same("match__hit", hit is not None)
         if hit is not None:
             self._same("match__index", hit.index)
-            self._same("match__next", hit.next)
+            self._same("match__next", hit.next and not self.settles)
         self._same("match__head", head is not None)
         if head is not None:
             self._same("match__head_index", head)
             self._same_record("match__head_node", head)
+        self._same("match__settles", self.settles)
         behind, passed = self._reached(head)
         self._same("match__behind", behind)
         self._same("match__passed", passed)
@@ -161,6 +163,12 @@ class HeadCachePorts:
                 got = getattr(dut, f"{side}__{port}").value
                 got = vars(unpack(SHAPES[port], int(got))) if port in SHAPES else int(got)
                 assert got == want, f"cycle {self.now}: {side} reads {port} {got}, expected {want}"
+
+    @property
+    def settles(self):
+        """The head of the list that is looked up came up in the last cycle, and a node comes behind it."""
+        head = self.model.head(*self.looked[:2]) if self.looked else None
+        return head is not None and head == self._promoted and not self.model.last(head)
 
     def _reached(self, head):
         """Whether the header is behind the head, and whether that has to go."""
@@ -204,6 +212,7 @@ class HeadCachePorts:
 
     def _change(self, c, ready):
         model = self.model
+        self._promoted = None if c.retire is None else model.behind(c.retire)
         if c.reserve:
             model.reserve()
         if c.mark is not None:

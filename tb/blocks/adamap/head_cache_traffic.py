@@ -87,7 +87,7 @@ class Traffic:
             looked = self.ports.looked
             head, ripe = model.head(*looked[:2]) if looked else None, self.ports.ripe
             c.ripe = ripe is not None and (head is None or rng.random() < 0.7)
-            c.retire = ripe if c.ripe else head
+            c.retire = ripe if c.ripe else head if not self.ports.settles else None
 
     def _fill(self, c):
         """A node fetched, a place taken or one given back."""
@@ -117,6 +117,7 @@ class Traffic:
         saw["miss"] += hit is None and bool(own)
         saw["hit behind the head"] += hit is not None and hit.next
         saw["hit over the end of the RSNs"] += hit is not None and rsn < node[hit.index].rsn % (1 << 24)
+        saw["settles"] += self.ports.settles
         saw["stale generation"] += not own and any(n.slot(rsn) is not None for n in model.nodes(qpn).values())
         saw["two ripe heads"] += len(model.ripe) > 1
         saw["full pool"] += not model.free
