@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from .. import abi
 from ..arbiter import Arbiter
 from ..layouts import LineData, LineRequest
 from ..logic import one_hot
@@ -18,7 +19,7 @@ SMALL_MRRS_LINES = 2      # lines of a request when the host allows 128-byte rea
 
 
 class LineReader(wiring.Component):
-    """Reads of 1 to 4 aligned lines for several clients, each delivered when it is complete.
+    """Reads of 1 to 4 aligned lines of a page for several clients, each delivered when it is complete.
 
     One request per cycle in, one line per cycle out; 6 cycles from a request's last completion to its
     first line. Round-robin among clients. When the host allows 128-byte reads only, a longer
@@ -65,7 +66,8 @@ class LineReader(wiring.Component):
         tags = self._tags
         m.submodules.arbiter = arbiter = Arbiter(LineRequest, self._clients)
         m.submodules.free = free = Fifo(self._tag_width, tags)
-        m.submodules.complete = complete = Fifo(data.StructLayout({"slot": self._tag_width, "error": 1}), tags)
+        m.submodules.complete = complete = Fifo(
+            data.StructLayout({"slot": self._tag_width, "error": 1}), tags, standing=True)
         m.submodules.slots = slots = ReadSlots(first_tag=self._first_tag, tags=tags, rows=REQUEST_LINES_MAX)
         record_shape = data.StructLayout({
             "client": range(max(self._clients, 2)), "tag": 16, "count": 3, "line": 58, "left": 3})
@@ -129,7 +131,7 @@ class LineReader(wiring.Component):
         ]
 
         # Read-out, one line per cycle. `halved`: slots that wait for their second read.
-        halved = Signal(tags)
+        halved, in_page = Signal(tags), exact_log2(abi.PAGE_LINES)
         record = record_read.data
         active, final, load = Signal(), Signal(), Signal()
         now = Signal(record_shape)
@@ -154,7 +156,7 @@ class LineReader(wiring.Component):
             with m.If(~again):
                 m.d.sync += [
                     again.eq(1), again_slot.eq(complete.o.p.slot), again_count.eq(record.left),
-                    again_line.eq(record.line + SMALL_MRRS_LINES),
+                    again_line.eq(Cat((record.line[:in_page] + SMALL_MRRS_LINES)[:in_page], record.line[in_page:])),
                 ]
         with m.Elif(load):
             m.d.sync += [

@@ -4,8 +4,10 @@ from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
 
 from weft.hdl.adamap.cached import cached_record, cached_tag
+from weft.hdl.adamap.chains import Chains
 from weft.hdl.adamap.compared import Comparison
 from weft.hdl.adamap.head_cache import HeadCache
+from weft.hdl.adamap.tags import Tags
 from weft.hdl.params import preset
 from weft.tb.proof.broken import Broken
 from weft.tb.proof.specification import Spec
@@ -125,16 +127,18 @@ class HeadCacheSpec(Spec):
         """What holds of every entry: no two of a list begin with the same RSN, each goes on where another ends, and
         the two know each other."""
         parts, index = [], range(len(copies))
-        tags = [self.inside(f"dut.tag{k}", cached_tag(PARAMS)) for k in index]
-        valid, head, linked, reserved = (self.inside(f"dut.standing.{name}", len(copies))
+        tags = [self.inside(f"dut.tags.tag{k}", cached_tag(PARAMS)) for k in index]
+        valid, head, linked, reserved = (self.inside(f"dut.chains.standing.{name}", len(copies))
                                          for name in ("valid", "head", "linked", "reserved"))
-        nexts, befores = ([self.inside(f"dut.{name}[{k}]", index) for k in index] for name in ("nexts", "befores"))
-        picked, ripe_index = self.inside("dut.ripe_picked", len(copies)), self.inside("dut.match__ripe_index", index)
+        nexts, befores = ([self.inside(f"dut.chains.{name}[{k}]", index) for k in index]
+                          for name in ("nexts", "befores"))
+        picked = self.inside("dut.chains.ripe_picked", len(copies))
+        ripe_index = self.inside("dut.match__ripe_index", index)
         parts += [~picked[k] | (ripe_index == k) for k in index]
-        second, promoted = (self.inside(f"dut.standing.{name}", len(copies)) for name in ("second", "promoted"))
-        parts += [~promoted[k] | (head[k] & (self.inside("dut.promoted_index", index) == k)) for k in index]
+        second, promoted = (self.inside(f"dut.chains.standing.{name}", len(copies)) for name in ("second", "promoted"))
+        parts += [~promoted[k] | (head[k] & (self.inside("dut.chains.promoted_index", index) == k)) for k in index]
         for k, c in enumerate(copies):
-            tag, record = tags[k], self.inside(f"dut.records[{k}]", cached_record(PARAMS))
+            tag, record = tags[k], self.inside(f"dut.chains.records[{k}]", cached_record(PARAMS))
             first = c.rsn == begins[c.qpn]
             end = (c.rsn + c.count)[:RSN_BITS + 2]
             after_head = [head[j] & ~promoted[j] & o.valid & (o.qpn == c.qpn) & (o.rsn + o.count == c.rsn)
@@ -157,8 +161,8 @@ class HeadCacheSpec(Spec):
 
     def _looked(self, copies, looked, own, hits):
         """What the first stage of a lookup found, of the entries that are still there."""
-        asked = self.inside("dut.looked", data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24}))
-        found, inside = (self.inside(f"dut.{name}", len(copies)) for name in ("own", "inside"))
+        asked = self.inside("dut.tags.looked", data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24}))
+        found, inside = (self.inside(f"dut.tags.says__{name}", len(copies)) for name in ("own", "inside"))
         return [
             (asked.qpn == looked.qpn) & (asked.rsn == looked.rsn) & (asked.generation == 0),
             *(~c.valid | ((found[k] == own[k]) & (inside[k] == hits[k])) for k, c in enumerate(copies)),
@@ -166,14 +170,15 @@ class HeadCacheSpec(Spec):
 
     def _ends(self, copies, spoken_of, known):
         """The entries of the list, a cycle later; its end, after another one."""
-        listed = self.inside("dut.listed", len(copies))
-        last, there = self.inside("dut.end", range(len(copies))), self.inside("dut.ended", 1)
-        tail = copies[last]
+        listed = self.inside("dut.chains.listed", len(copies))
+        last, there = self.inside("dut.chains.end", range(len(copies))), self.inside("dut.chains.ended", 1)
+        at_end, tail = self.inside("dut.chains.at_end", len(copies)), copies[last]
         of_list = [c.valid & (c.qpn == spoken_of) for c in copies]
-        linked = self.inside("dut.standing.linked", len(copies))
+        linked = self.inside("dut.chains.standing.linked", len(copies))
         return [
             *((known == 0) | ~c.valid | (listed[k] == of_list[k]) for k, c in enumerate(copies)),
-            (known != KNOWN) | Mux(there & tail.valid, (tail.qpn == spoken_of) & ~Array(linked)[last],
+            (known != KNOWN) | Mux(there & tail.valid, (tail.qpn == spoken_of) & ~Array(linked)[last] & Cat(
+                                       at_end[k] == (last == k) for k in range(len(copies))).all(),
                                    ~Cat(of_list).any()),
         ]
 
@@ -181,29 +186,30 @@ class HeadCacheSpec(Spec):
 SPECS = [HeadCacheSpec]
 BROKEN = [
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("one_hot(ripe_next, after_ripe, n)", "0")),
+           ("one_hot(ripe_next, after_ripe, n)", "0"), of=Chains),
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("(fill.release_index == fill.peek_index) & fill.peek_valid", "fill.peek_valid")),
+           ("(fill.release_index == fill.peek_index) & fill.peek_valid", "fill.peek_valid"), of=Chains),
     Broken(HeadCacheSpec, "a lookup is remembered",
-           ("kept.staying.eq(staying[which])", "kept.staying.eq(coming[0][which])")),
+           ("kept.staying.eq(staying[which])", "kept.staying.eq(coming[0][which])"), of=Tags),
     Broken(HeadCacheSpec, "it is known where the list spoken of ends",
-           ("listed & valid & ~linked", "listed & valid")),
+           ("listed & valid & ~linked", "listed & valid"), of=Chains),
     Broken(HeadCacheSpec, "no RSN of a list in two entries",
-           ("fill.follows.eq(~ended | sums_to(last.rsn, last.count, fill.fill_node.rsn))", "fill.follows.eq(1)")),
+           ("fill.follows.eq(~ended | sums_to(last.rsn, last.count, fill.fill_node.rsn))", "fill.follows.eq(1)"),
+           of=Chains),
     Broken(HeadCacheSpec, "a lookup finds the entry that holds the RSN, and no other",
            ("(slot[:bits] < self.count)", "(slot[:bits] <= self.count)"), of=Comparison),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
-           ("standing.begins.eq(~goes_on)", "standing.begins.eq(0)")),
+           ("standing.begins.eq(~goes_on)", "standing.begins.eq(0)"), of=Chains),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
-           ("standing.after_head.eq(own & standing.second)", "standing.after_head.eq(0)")),
+           ("standing.after_head.eq(own & standing.second)", "standing.after_head.eq(0)"), of=Chains),
     Broken(HeadCacheSpec, "the head is the node with which the list begins",
-           ("standing.begins.eq(~goes_on)", "standing.begins.eq(1)")),
+           ("standing.begins.eq(~goes_on)", "standing.begins.eq(1)"), of=Chains),
     Broken(HeadCacheSpec, "the node behind the head is told from others",
-           ("(\"next_one\", inside, standing.second,", "(\"next_one\", inside, standing.head,")),
+           ("(\"next_one\", inside, standing.second,", "(\"next_one\", inside, standing.head,"), of=Chains),
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("behind_head.eq(Array(head)[last])", "behind_head.eq(0)")),
+           ("behind_head.eq(Array(head)[last])", "behind_head.eq(0)"), of=Chains),
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("(standing.promoted & standing.linked).any()", "standing.promoted.any()")),
+           ("(standing.promoted & standing.linked).any()", "standing.promoted.any()"), of=Chains),
     Broken(HeadCacheSpec, "a free entry holds nothing",
-           ("~valid & ~standing.reserved", "~valid")),
+           ("~valid & ~standing.reserved", "~valid"), of=Chains),
 ]

@@ -83,20 +83,24 @@ def start_at_rest(spec, m, w):
         *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "landing", "pointers",
                                                 "verdicts")],
         *[f"dut.fetches.{name}{k}" for name in ("fetch", "errors") for k in entries],
-        "table.memory", "cache.blocks", "cache.records", "cache.nexts", "cache.befores",
-        *[f"cache.standing.{name}" for name in ("valid", "head", "linked", "reserved")], "cache.fill__free_count",
-        "cache.fill__spare", "cache.fill__spare_index", "errors",
-        *[f"cache.tag{k}" for k in entries],
+        "table.memory", *[f"cache.chains.{name}" for name in ("blocks", "records", "nexts", "befores",
+                                                              "promoted_index")],
+        *[f"cache.chains.standing.{name}" for name in ("valid", "head", "linked", "reserved", "second", "promoted")],
+        *[f"cache.fill__{name}" for name in ("free_count", "spare", "spare_index")], "errors",
+        *[f"cache.tags.tag{k}" for k in entries],
         *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "beyond", "owner") for k in entries],
         "cut", *[f"life{q}" for q in range(QPS)])
     misses = spec.inside("dut.turn_out.misses.count", 8)
     free_count = spec.inside("cache.fill__free_count", range(spec.entries + 1))
-    tags = [spec.inside(f"cache.tag{k}", cached_tag(params)) for k in entries]
-    valid, first, goes_on, reserved = (spec.inside(f"cache.standing.{name}", spec.entries)
-                                       for name in ("valid", "head", "linked", "reserved"))
-    blocks = [spec.inside(f"cache.blocks[{k}]", params.block_bits) for k in entries]
-    records = [spec.inside(f"cache.records[{k}]", cached_record(params)) for k in entries]
-    links, backs = ([spec.inside(f"cache.{name}[{k}]", entries) for k in entries] for name in ("nexts", "befores"))
+    tags = [spec.inside(f"cache.tags.tag{k}", cached_tag(params)) for k in entries]
+    valid, first, goes_on, reserved, second, promoted = (
+        spec.inside(f"cache.chains.standing.{name}", spec.entries)
+        for name in ("valid", "head", "linked", "reserved", "second", "promoted"))
+    promoted_index = spec.inside("cache.chains.promoted_index", entries)
+    blocks = [spec.inside(f"cache.chains.blocks[{k}]", params.block_bits) for k in entries]
+    records = [spec.inside(f"cache.chains.records[{k}]", cached_record(params)) for k in entries]
+    links, backs = ([spec.inside(f"cache.chains.{name}[{k}]", entries) for k in entries]
+                    for name in ("nexts", "befores"))
     entered, left = ([spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(QPS)] for name in ("entered", "left"))
     produce = spec.inside("dut.work.queue.queue.produce", range(PLACES))
     searching = [misses <= 4 * spec.entries + TURN_OUT_PATIENCE,
@@ -124,6 +128,8 @@ def start_at_rest(spec, m, w):
         behind = {j: c.valid & (c.qpn == copy.qpn) & (c.rsn == (copy.rsn + copy.count)[:RSN_BITS])
                   for j, c in enumerate(copies) if j != k}
         linked += [~copy.valid | (goes_on[k] == Cat(behind.values()).any()),
+                   second[k] == (copy.valid & ~head & (before & first & ~promoted).any()),
+                   ~promoted[k] | (first[k] & (promoted_index == k)),
                    *(~copy.valid | ~follows | ((links[k] == j) & (backs[j] == k)) for j, follows in behind.items())]
         chained.append(~copy.valid | ((head | before.any()) & ~twin.any()))
         lying.append(~copy.valid | copy.lies)

@@ -1,0 +1,229 @@
+"""The cached nodes of every list, one behind the other."""
+
+from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from .. import abi
+from ..logic import encoded, first, lowest, one_hot, sums_to, total
+from ..params import CardParams
+from .cache_ports import fill_port, match_port, retire_port
+from .cached import NODE_BASE, cached_record, index_width
+from .holes_left import KEPT, HolesLeft
+from .index_of import AnyOf, BitOf, IndexOf
+from .standing import Standing
+from .tags import says
+
+
+class Chains(wiring.Component):
+    """Which entries of the head cache hold a node, where that stands in its list, and all that is in memory.
+
+    Every node names the entry of the next one of its list. Which one comes behind a head is kept beside it: when the
+    head leaves, that one is the head at once, and names the one behind it in the next cycle, in which the list
+    ``settles``. Of the entries that a header is for, those that hold a node count.
+
+    Which holes are open takes a bit per hole of a LIST or RUNS node, beside the node; a BITMAP says it itself: a mark
+    writes its body. Nodes are filled in cycles without such a mark.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    tags : In(says(params))
+        Of the header that was looked up last.
+    match, retire, fill : In
+        As :class:`~weft.hdl.adamap.head_cache.HeadCache` has them, but for what goes to the tags.
+    idle : Out(1)
+        No entry is reserved for a fetch.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "tags": In(says(params)), "match": In(match_port(params)), "retire": In(retire_port(params)),
+            "fill": In(fill_port(params)), "idle": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        n = self.params.cache_entries
+        tags, match, fill = self.tags, self.match, self.fill
+        m.submodules.standing = standing = Standing(n)
+        valid, head, linked = standing.valid, standing.head, standing.linked
+        free = Signal(n, name="free")
+        m.d.comb += free.eq(~valid & ~standing.reserved)
+        self._memories(m, tags)
+        record = self._records(m, n)
+        heads = self._look_up(m, tags, standing, record)
+        ripe, ripe_next = self._ripe(m, tags, standing, record)
+        last, at_last, goes_on = self._end(m, tags.listed, valid, linked, record)
+        successor, predecessor = self._links(m, n, last, goes_on)
+
+        m.submodules.head_ends = ends = BitOf(n)
+        m.d.comb += [ends.i.eq(tags.own), ends.among.eq(head), ends.bits.eq(at_last)]
+        unlinks = Signal()      # what is given back has one before it
+        after_ripe = successor(match.ripe_index)
+        self._promote(m, standing, after_ripe, successor)
+        m.d.comb += [
+            standing.head_en.eq(match.retire_head), standing.heads.eq(heads),
+            standing.ripe_en.eq(match.retire_ripe), standing.ripe.eq(ripe),
+            standing.after_ripe.eq(one_hot(ripe_next, after_ripe, n)),
+            standing.flush_en.eq(match.flush_en),
+            standing.flushed.eq(tags.flushed),
+            standing.release_en.eq(fill.release_en), standing.released.eq(one_hot(1, fill.release_index, n)),
+            standing.before.eq(one_hot(unlinks, predecessor, n)),
+            standing.fill_en.eq(fill.fill_en), standing.filled.eq(one_hot(1, fill.fill_index, n)),
+            standing.begins.eq(~goes_on), standing.behind_head.eq(Array(head)[last]),
+            standing.head_last.eq(ends.o), standing.ripe_last.eq(match.ripe_index == last),
+            standing.last.eq(one_hot(goes_on, last, n)),
+            standing.reserve_en.eq(fill.reserve_en), standing.free.eq(one_hot(1, fill.free_index, n) & free),
+            unlinks.eq((fill.release_index == fill.peek_index) & fill.peek_valid & ~Array(head)[fill.peek_index]),
+        ]
+        m.submodules.any_free = any_free = AnyOf(n)
+        m.d.comb += [
+            any_free.i.eq(free), fill.free.eq(any_free.o),
+            fill.free_index.eq(first(free)),
+            fill.peek_valid.eq(Array(valid)[fill.peek_index]), fill.peek_last.eq(~Array(linked)[fill.peek_index]),
+            fill.peek_touched.eq(Array(tags.touched)[fill.peek_index]),
+        ]
+        spares = Signal(n)
+        m.d.comb += spares.eq(valid & ~head & ~linked & ~tags.touched)
+        m.d.sync += [fill.free_count.eq(total(free)), fill.spare.eq(spares.any()), fill.spare_index.eq(first(spares))]
+        m.d.comb += self.idle.eq(~standing.reserved.any())
+        return m
+
+    def _records(self, m, n):
+        """What reads the record of an entry, at once."""
+        fill, node = self.fill, self.fill.fill_node
+        m.submodules.records = records = Memory(shape=cached_record(self.params), depth=n, init=[])
+        write = records.write_port()
+        m.d.comb += [
+            write.en.eq(fill.fill_en), write.addr.eq(fill.fill_index),
+            *[write.data[name].eq(node[name]) for name in ("qpn", "generation", "rsn", "count")],
+        ]
+
+        def record(index):
+            return self._read(m, records, index)
+
+        m.d.comb += [fill.peek.eq(record(fill.peek_index)), self.match.read_node.eq(record(self.match.read_index))]
+        return record
+
+    def _read(self, m, memory, index):
+        """A word of a memory, at once."""
+        port = memory.read_port(domain="comb")
+        m.d.comb += port.addr.eq(index)
+        return port.data
+
+    def _look_up(self, m, tags, standing, record):
+        """Show what is there of a header's list. Its head, one-hot."""
+        match, n, head, heads = self.match, self.params.cache_entries, standing.head, Signal.like(standing.head)
+        m.submodules.head, m.submodules.hit = own_head, hit = IndexOf(n), IndexOf(n)
+        own, inside = tags.own, tags.inside
+        for name, found, among, bits, o in (
+                ("head_behind", own, head, tags.behind, match.behind),
+                ("head_passed", own, head, tags.passed, match.passed),
+                ("next_one", inside, standing.second, standing.valid, match.next),
+                ("unsettled", own, standing.promoted, standing.linked, match.settles)):
+            m.submodules[name] = says = BitOf(n)
+            m.d.comb += [says.i.eq(found), says.among.eq(among), says.bits.eq(bits), o.eq(says.o)]
+        m.d.comb += [
+            heads.eq(own & head), standing.after_head.eq(own & standing.second),
+            own_head.i.eq(own), own_head.among.eq(head),
+            match.head.eq(own_head.found), match.head_index.eq(own_head.index),
+            match.head_node.eq(record(match.head_index)),
+            hit.i.eq(inside), hit.among.eq(standing.valid),
+            match.hit.eq(hit.found), match.index.eq(hit.index),
+        ]
+        m.d.sync += match.cached.eq(total(own & standing.valid))
+        return heads
+
+    def _promote(self, m, standing, after_ripe, successor):
+        """What came behind a head that left is the head; a cycle later, it says which one comes behind it."""
+        match, n = self.match, len(standing.valid)
+        m.submodules.second_one = second = IndexOf(n)
+        index = Signal(index_width(self.params), name="promoted_index")
+        m.d.comb += [second.i.eq(standing.after_head), second.among.eq(standing.valid),
+                     standing.seconds.eq(one_hot((standing.promoted & standing.linked).any(), successor(index), n))]
+        m.d.sync += index.eq(Mux(match.retire_head, second.index, after_ripe))
+
+    def _ripe(self, m, tags, standing, record):
+        """Pick a head that is done; one-hot, and whether a node comes behind it."""
+        match, n, heads = self.match, self.params.cache_entries, standing.head
+        ripe, shown, picked = Signal(n), Signal(n), Signal(n, name="ripe_picked")
+        m.submodules.ripening = ripening = BitOf(n)
+        m.submodules.still = still = BitOf(n)       # it may have left in the cycle in which it was picked
+        m.submodules.ripe_linked = followed = BitOf(n)
+        m.d.comb += [
+            ripe.eq(heads & tags.done), match.ripening.eq(ripening.o),
+            ripening.i.eq(heads), ripening.among.eq(tags.done), ripening.bits.eq(heads),
+            still.i.eq(picked), still.among.eq(heads), still.bits.eq(heads), match.ripe.eq(still.o),
+            followed.i.eq(picked), followed.among.eq(heads), followed.bits.eq(standing.linked),
+            match.ripe_node.eq(record(match.ripe_index)), shown.eq(picked & heads),
+        ]
+        m.d.sync += [picked.eq(lowest(m, ripe, "ripest") & ~match.flush_en.replicate(n)),
+                     match.ripe_index.eq(first(ripe))]
+        return shown, followed.o
+
+    def _end(self, m, of_qp, valid, linked, record):
+        """The entry with which the list spoken of ends, one-hot too, and whether it is there."""
+        fill, n = self.fill, self.params.cache_entries
+        listed, ends = Signal(n, name="listed"), Signal(n, name="ends")
+        at_end = Signal(n, name="at_end")
+        end, ended = Signal(index_width(self.params), name="end"), Signal(name="ended")
+        m.d.comb += ends.eq(listed & valid & ~linked)
+        m.d.sync += [listed.eq(valid & of_qp),
+                     fill.cached.eq(total(listed)), end.eq(encoded(ends)), at_end.eq(ends), ended.eq(ends.any())]
+        last = record(end)
+        m.d.comb += fill.follows.eq(~ended | sums_to(last.rsn, last.count, fill.fill_node.rsn))
+        return end, at_end, ended & Array(valid)[end]
+
+    def _links(self, m, n, last, goes_on):
+        """Reads which entry comes after another one; and the entry before the one that is peeked at."""
+        fill, shape = self.fill, index_width(self.params)
+        m.submodules.nexts = nexts = Memory(shape=shape, depth=n, init=[])
+        m.submodules.befores = befores = Memory(shape=shape, depth=n, init=[])
+        after, before = nexts.write_port(), befores.write_port()
+        m.d.comb += [
+            after.en.eq(fill.fill_en & goes_on), after.addr.eq(last), after.data.eq(fill.fill_index),
+            before.en.eq(fill.fill_en), before.addr.eq(fill.fill_index), before.data.eq(last),
+        ]
+        return (lambda index: self._read(m, nexts, index)), self._read(m, befores, fill.peek_index)
+
+    def _memories(self, m, tags):
+        """Bodies, pending holes and blocks of the entries."""
+        match, retire, fill, n = self.match, self.retire, self.fill, self.params.cache_entries
+        m.submodules.bases = bases = Memory(shape=NODE_BASE, depth=n, init=[])
+        m.submodules.bodies = bodies = Memory(shape=abi.NODE_BODY_BITS, depth=n, init=[])
+        m.submodules.pendings = pendings = Memory(shape=KEPT, depth=n, init=[])
+        m.submodules.blocks = blocks = Memory(shape=self.params.block_bits, depth=n, init=[])
+        base_write, body_write, write = bases.write_port(), bodies.write_port(), pendings.write_port()
+        block_write, block_peek, block_read = blocks.write_port(), blocks.read_port(), blocks.read_port()
+        node, mark_body = fill.fill_node, match.mark_en & match.mark_bitmap
+        m.d.comb += [
+            fill.fill_ready.eq(~match.mark_bitmap),
+            write.en.eq(match.mark_en), write.addr.eq(match.mark_index),
+            write.data.open.eq(match.mark.open), write.data.left.eq(match.mark.left),
+            body_write.en.eq(mark_body | fill.fill_en),
+            body_write.addr.eq(Mux(mark_body, match.mark_index, fill.fill_index)),
+            body_write.data.eq(Mux(mark_body, match.mark.open, node.body)),
+            base_write.en.eq(fill.fill_en), base_write.addr.eq(fill.fill_index),
+            *[base_write.data[name].eq(node[name]) for name in ("base_psn", "encoding")],
+            block_write.en.eq(fill.fill_en), block_write.addr.eq(fill.fill_index), block_write.data.eq(fill.fill_block),
+            block_read.en.eq(retire.read_en), block_read.addr.eq(retire.read_index), retire.block.eq(block_read.data),
+            block_peek.en.eq(1), block_peek.addr.eq(fill.peek_index), fill.peek_block.eq(block_peek.data),
+        ]
+        for name, side, holes in (("unmatched", match, match.read_node.count), ("unretired", retire, retire.count)):
+            m.submodules[name] = left = HolesLeft()
+            base, body, read = self._read(m, bases, side.read_index), bodies.read_port(), pendings.read_port()
+            for port in (body, read):
+                m.d.comb += [port.en.eq(side.read_en), port.addr.eq(side.read_index)]
+            m.d.comb += [left.body.eq(body.data), left.kept.eq(read.data), side.pending.eq(left.o)]
+            with m.If(side.read_en):
+                m.d.sync += [left.touched.eq(Array(tags.touched)[side.read_index]),
+                             left.count.eq(holes), left.encoding.eq(base.encoding)]
+            if side is match:
+                m.d.comb += [match.read_base.eq(base), match.node.encoding.eq(left.encoding),
+                             match.node.body.eq(body.data)]
