@@ -8,6 +8,7 @@ from amaranth.lib import wiring
 
 from weft.hdl.adamap.ahead import AheadTable
 from weft.hdl.adamap.arrival import Arrival
+from weft.hdl.adamap.chains import Chains
 from weft.hdl.adamap.compared import Comparison
 from weft.hdl.adamap.fetches import Fetches
 from weft.hdl.adamap.head_cache import HeadCache
@@ -161,7 +162,7 @@ BROKEN = [
     Broken(BOTH, "a lookup finds the entry that holds the RSN, and no other",
            ("(slot[:bits] < self.count)", "(slot[:bits] <= self.count)"), of=Comparison),
     Broken(BOTH, "the first cached node of a list is its head",
-           ("standing.begins.eq(~goes_on)", "standing.begins.eq(0)"), of=HeadCache),
+           ("standing.begins.eq(~goes_on)", "standing.begins.eq(0)"), of=Chains),
     Broken(RestingPrefetchSpec, "every node landed is cached or retired, once",
            ("cache.fill_index.eq(arrival.entry)", "cache.fill_index.eq(0)")),
     Broken(BOTH, "the count ahead is what was linked and has not landed",
@@ -169,13 +170,13 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "the count ahead is what was linked and has not landed",
            ("Cat(1, (kind == AheadKind.LAND).replicate(bits - 1))", "-1"), of=AheadTable),
     Broken(RestingPrefetchSpec, "at rest, the search and the work list are as this proof starts",
-           ("total(free)", "total(~standing.reserved)"), of=HeadCache),
+           ("total(free)", "total(~standing.reserved)"), of=Chains),
     Broken(RestingPrefetchSpec, "at rest, the cache holds what landed, nothing else",
-           ("standing.heads.eq(heads)", "standing.heads.eq(0)"), of=HeadCache),
+           ("standing.heads.eq(heads)", "standing.heads.eq(0)"), of=Chains),
     Broken(RestingPrefetchSpec, "at rest, the nodes of a list follow each other from its head",
            ("self.peek_last & self.peek_valid", "self.peek_valid"), of=TurnOut),
     Broken(RestingPrefetchSpec, "at rest, each node of a list knows the next one and the one before",
-           ("before.data.eq(last)", "before.data.eq(last + 1)"), of=HeadCache),
+           ("before.data.eq(last)", "before.data.eq(last + 1)"), of=Chains),
     Broken(RestingPrefetchSpec, "at rest, every block lies where its node was read, or will be",
            ("self.o_line.p.line.eq(line)", "self.o_line.p.line.eq(line + 1)")),
     Broken(RestingPrefetchSpec, "at rest, a dead QP has no list",
