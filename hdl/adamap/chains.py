@@ -102,7 +102,7 @@ class Chains(wiring.Component):
         write = records.write_port()
         m.d.comb += [
             write.en.eq(fill.fill_en), write.addr.eq(fill.fill_index),
-            *[write.data[name].eq(node[name]) for name in ("qpn", "generation", "rsn", "count")],
+            *[write.data[name].eq(node[name]) for name, _ in cached_record(self.params)],
         ]
 
         def record(index):
@@ -127,8 +127,8 @@ class Chains(wiring.Component):
                 ("head_passed", own, head, tags.passed, match.passed),
                 ("next_one", inside, standing.second, standing.valid, match.next),
                 ("unsettled", own, standing.promoted, standing.linked, match.settles)):
-            m.submodules[name] = says = BitOf(n)
-            m.d.comb += [says.i.eq(found), says.among.eq(among), says.bits.eq(bits), o.eq(says.o)]
+            m.submodules[name] = it = BitOf(n)
+            m.d.comb += [it.i.eq(found), it.among.eq(among), it.bits.eq(bits), o.eq(it.o)]
         m.d.comb += [
             heads.eq(own & head), standing.after_head.eq(own & standing.second),
             own_head.i.eq(own), own_head.among.eq(head),

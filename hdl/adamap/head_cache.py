@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..params import CardParams
 from .cache_ports import fill_port, match_port, retire_port
+from .cached import cached_record
 from .chains import Chains
 from .tags import Tags
 
@@ -55,7 +56,7 @@ class HeadCache(wiring.Component):
             tags.mark_en.eq(match.mark_en), tags.mark_index.eq(match.mark_index),
             tags.mark_last.eq(match.mark.left == 0),
             tags.fill_en.eq(fill.fill_en), tags.fill_index.eq(fill.fill_index),
-            *[tags.node[name].eq(node[name]) for name in ("qpn", "generation", "rsn", "count")],
+            *[tags.node[name].eq(node[name]) for name, _ in cached_record(self.params)],
             tags.flush_qpn.eq(match.flush_qpn), tags.listed_qpn.eq(fill.qpn), self.idle.eq(chains.idle),
         ]
         return m

@@ -215,7 +215,7 @@ class Matcher(wiring.Component):
         op, node = lane.op, Mux(retires, cache.head_node.as_value(), cache.ripe_node.as_value())
         node = data.View(cached_record(self.params), node)
         m.d.comb += [op.index.eq(Mux(retires, cache.head_index, cache.ripe_index)), op.ticket.eq(newest),
-                     *[op[name].eq(node[name]) for name in ("qpn", "generation", "rsn", "count")]]
+                     *[op[name].eq(node[name]) for name, _ in cached_record(self.params)]]
         m.d.sync += [
             resolve.valid.eq(looked & is_header), resolve.item.eq(item), resolve.source.eq(source),
             resolve.place.eq(look.chosen.place), resolve.older.eq(older),

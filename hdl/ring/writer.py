@@ -67,7 +67,7 @@ class RingWriter(wiring.Component):
     mark : In(1)
         With the acceptance of an entry: it is a marked one.
     marked : Out(1)
-        The newest marked entry is not consumed yet. From the cycle after its acceptance on, and two cycles longer than
+        The newest marked entry is not consumed yet. From the cycle after its acceptance on, and a cycle longer than
         ``cons`` says.
     idle : Out(1)
         Nothing is on the way.
