@@ -142,6 +142,22 @@ def synth(report, _before):
         (f"`{room}`" if room else "**card**", *(f"{blocks[room][kind]:,}" for kind in kinds)) for room in (*rooms, "")])
 
 
+def _of_preset(report, preset):
+    """What a report of synthesis has of a preset, or None."""
+    return next((each for each in (report, *report.get("others", ())) if each["preset"] == preset), None)
+
+
+def full(report, before):
+    """How large the largest card is, and its longest path."""
+    found = _of_preset(report, "full")
+    if not found:
+        return before.rstrip("\n")
+    card = found["blocks"][""]
+    return (f"All of `full` takes {card['lut']:,} LUT, {card['bram36'] + card['bram18'] / 2:,g} block RAMs of 36 kbit "
+            f"and {card['uram']:,}\nUltraRAMs of the 1,344 and 640 of an Alveo U50; its longest path is "
+            f"{found['paths']['']['ns']:.2f} ns.")
+
+
 AREA_PRESET = "basic"
 AREA_ROOMS = ("adamap", "endpoint", "rings", "transmit", "receive", "tables", "command")     # the rest stands together
 # What others publish, in the rows of the table: of other things, on other chips, by other tools.
@@ -151,10 +167,10 @@ PEERS = {"DCP, beside go-back-N": ("+1.7 %", "", "+1.1 %", "300 MHz"),
 
 def area(report, before):
     """Cells and longest path of the rooms of preset ``basic``, and what others publish, a column each."""
-    found = [each for each in (report, *report.get("others", ())) if each["preset"] == AREA_PRESET]
+    found = _of_preset(report, AREA_PRESET)
     if not found:
         return before.rstrip("\n")
-    blocks, paths = found[0]["blocks"], found[0].get("paths", {})
+    blocks, paths = found["blocks"], found.get("paths", {})
     rest = [room for room in blocks if room and "." not in room and room not in AREA_ROOMS]
     columns = {f"`{room}`": ((room,), paths.get(room)) for room in AREA_ROOMS if room in blocks}
     longest = max((paths[room] for room in rest if room in paths), key=lambda path: path["ns"], default=None)
@@ -172,8 +188,8 @@ def area(report, before):
                                     *filled.values(), strict=True))
 
 
-REPORT_OF = {"area": "synth"}       # other parts have a report of their name
-MAKERS = {"bench": bench, "sim": sim, "synth": synth, "area": area}
+REPORT_OF = {"area": "synth", "full": "synth"}      # other parts have a report of their name
+MAKERS = {"bench": bench, "sim": sim, "synth": synth, "area": area, "full": full}
 
 
 def fill(text, reports=REPORTS):

@@ -80,6 +80,17 @@ def test_rooms_of_basic_stand_beside_what_others_publish():
     assert measured.area(test, "old\n") == "old"
 
 
+def test_the_size_of_the_largest_card_comes_from_synth(reports):
+    """Wherever in the report that preset is; without it nothing changes."""
+    text = "<!-- measured: full -->\nold\n<!-- end -->"
+    assert measured.fill(text, reports) == text
+    full = {"preset": "full", "blocks": {"": {"lut": 1500, "bram36": 3, "bram18": 1, "uram": 2}},
+            "paths": {"": {"ns": 3.456}}}
+    (reports / "synth.json").write_text(json.dumps({"preset": "basic", "blocks": {}, "others": [full]}))
+    filled = measured.fill(text, reports)
+    assert "1,500 LUT, 3.5 block RAMs" in filled and "2\nUltraRAMs" in filled and "3.46 ns" in filled
+
+
 def test_the_area_comes_from_the_report_of_synth(reports):
     (reports / "synth.json").write_text(json.dumps({"preset": "basic", "blocks": {"": {"lut": 7, "ff": 8}}}))
     assert "| LUT | 0 | 7 |" in measured.fill("<!-- measured: area -->\n<!-- end -->", reports)
