@@ -9,7 +9,6 @@ from ..abi import INLINE_HEAD_BYTES, INLINE_MAX, WRITES, Reason, WorkOpcode
 from ..layouts import BEAT_BITS, INLINE_DATA, LENGTH_WIDTH, WORK, WORK_INLINE, TxPacket
 
 BEYOND_MAX = 31      # packets that may be between here and their check
-PMTU_LOG2 = {code: size.bit_length() - 1 for code, size in wire.PMTUS.items()}
 
 
 class TxJob(data.Struct):
@@ -70,26 +69,22 @@ class Segmenter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         work = Signal(WORK)                  # the descriptor; addresses, length, psn and rsn move on
-        space = Signal(LENGTH_WIDTH)          # bytes up to the next boundary
+        space = Signal(LENGTH_WIDTH)          # bytes up to the next boundary,
+        reach = Signal(LENGTH_WIDTH + 1)      # and to the one behind that
+        fits = Signal()                       # no more than ``space`` is left
         busy, bad, silent, last, has_imm = Signal(), Signal(), Signal(), Signal(), Signal()
         wrong, is_data = Signal(), Signal()     # of the descriptor alone
-        needs, same_qp, same_psn, lost = Signal(), Signal(), Signal(), Signal()     # the one in front has its data
+        lost = Signal()                         # what is right before it is not its data
         beyond = Signal(range(BEYOND_MAX + 1))  # descriptors cut to their end and not yet checked
         cut_short = Signal()
-        length = Signal(LENGTH_WIDTH)
-        pmtu_bytes = Signal(LENGTH_WIDTH)
         opcode = Signal(8)
-        kept = Signal(INLINE_DATA)              # the newest one;
-        fresh = Signal()                        # the next descriptor may be its own
+        kept = Signal(INLINE_DATA["data"].shape)        # what the newest one brought
         job = self.o.p.job
 
         m.d.comb += [
-            pmtu_bytes.eq(Array(wire.PMTUS.get(code, 0) for code in range(8))[work.pmtu]),
-            lost.eq(~wrong & needs & ~(same_qp & same_psn)),
-            bad.eq(wrong | lost), silent.eq(is_data | lost),
-            last.eq((work.length <= space) | cut_short | bad),
+            bad.eq(wrong | lost), silent.eq(is_data | (lost & ~wrong)),
+            last.eq(fits | cut_short | bad),
             has_imm.eq((work.opcode == WorkOpcode.WRITE_IMM) & last),
-            length.eq(Mux(bad, 0, Mux(work.length <= space, work.length, space))),
             opcode.eq(Mux(
                 work.retransmit,
                 Mux(has_imm, wire.Opcode.RETX_WRITE_IMM, wire.Opcode.RETX_WRITE),
@@ -98,7 +93,7 @@ class Segmenter(wiring.Component):
             self.o.valid.eq(busy),
             job.reason.eq(Mux(bad, Reason.BAD_DESCRIPTOR, Reason.OK)),
             job.silent.eq(silent),
-            self.o.p.data.eq(Cat(data.View(WORK_INLINE, work.as_value()).data, kept.data)),
+            self.o.p.data.eq(Cat(data.View(WORK_INLINE, work.as_value()).data, kept)),
         ]
         same = ("dqpn", "sqpn", "psn", "rsn", "imm", "rkey", "remote_va", "lkey", "local_va", "dst_mac", "dst_ip",
                 "sport")
@@ -109,43 +104,46 @@ class Segmenter(wiring.Component):
             packet.ack_req.eq(work.ack_req & last),
             packet.has_rsn.eq(work.retransmit),
             packet.has_imm.eq(has_imm),
-            packet.length.eq(length),
+            packet.length.eq(Mux(bad, 0, Mux(fits, work.length, space))),
             packet.inline.eq(work.inline & (work.length != 0) & ~bad),
             packet.ring.eq(self.ring),
             packet.last.eq(last),
         ]
 
+        # What comes in the cycle of a transfer is worked out in all cycles: when it is taken is known last.
+        bytes_of = Array(wire.PMTUS.get(code, 0) for code in range(8))
+        pmtu_bytes, new_bytes = Signal(LENGTH_WIDTH, name="pmtu_bytes"), Signal(LENGTH_WIDTH, name="new_bytes")
+        gap, first = Signal(LENGTH_WIDTH - 1, name="gap"), Signal(LENGTH_WIDTH, name="first")
+        new, new_data = data.View(WORK, self.i.payload), Signal(name="new_data")
+        old_data = data.View(INLINE_DATA, work.as_value())      # the newest one stays until the next descriptor comes
+        known_opcode = Cat(new.opcode == code for code in WRITES).any()
+        known_pmtu = Cat(new.pmtu == code for code in wire.PMTUS).any()
+        m.d.comb += [
+            pmtu_bytes.eq(bytes_of[work.pmtu]), new_bytes.eq(bytes_of[new.pmtu]),
+            gap.eq(Mux(new.inline, INLINE_MAX - 1, ~new.remote_va[:len(gap)] & (new_bytes - 1))), first.eq(gap + 1),
+            new_data.eq((new.opcode == WorkOpcode.INLINE_DATA) & (self.params.inline_bytes != 0)),
+        ]
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += [
-                busy.eq(~last),
-                work.length.eq(work.length - length),
-                work.local_va.eq(work.local_va + length),
-                work.remote_va.eq(work.remote_va + length),
+                busy.eq(~last), cut_short.eq(self.refused & (beyond == 0) & ~last),
+                # Behind the last packet these mean nothing.
+                work.length.eq(work.length - space),
+                work.local_va.eq(work.local_va + space),
+                work.remote_va.eq(work.remote_va + space),
                 work.psn.eq(work.psn + 1),
                 work.rsn.eq(work.rsn + 1),
-                space.eq(pmtu_bytes),
-                cut_short.eq(self.refused & (beyond == 0) & ~last),
+                space.eq(pmtu_bytes), reach.eq(pmtu_bytes << 1), fits.eq(work.length <= reach),
             ]
+            with m.If(is_data):
+                m.d.sync += kept.eq(old_data.data)
         m.d.sync += beyond.eq(beyond + (self.o.valid & self.o.ready & last) - self.checked_stb)
         with m.If(self.i.valid & self.i.ready):
-            new = data.View(WORK, self.i.payload)
-            new_data = Signal()
-            known_opcode = Cat(new.opcode == code for code in WRITES).any()
-            known_pmtu = Cat(new.pmtu == code for code in wire.PMTUS).any()
-            m.d.comb += new_data.eq((new.opcode == WorkOpcode.INLINE_DATA) & (self.params.inline_bytes != 0))
             m.d.sync += [
-                work.eq(new), busy.eq(1), is_data.eq(new_data), fresh.eq(new_data),
+                work.eq(new), busy.eq(1), is_data.eq(new_data),
+                space.eq(first), reach.eq((gap | new_bytes) + 1), fits.eq(new.length <= first),
                 wrong.eq(~known_opcode | ~known_pmtu | (new.inline & (new.length > self.params.inline_bytes))
                          | new.sqpn[self.params.qpn_width:].any()),
-                needs.eq(new.inline & (new.length > INLINE_HEAD_BYTES)),
-                same_qp.eq(fresh & (new.sqpn == kept.sqpn)), same_psn.eq(new.psn == kept.psn),
+                lost.eq(new.inline & (new.length > INLINE_HEAD_BYTES)
+                        & ~(is_data & (new.sqpn == old_data.sqpn) & (new.psn == old_data.psn))),
             ]
-            with m.If(new_data):
-                m.d.sync += kept.eq(self.i.payload)
-            with m.Switch(new.pmtu):
-                for code, log2 in PMTU_LOG2.items():
-                    with m.Case(code):
-                        m.d.sync += space.eq((1 << log2) - new.remote_va[:log2])
-            with m.If(new.inline):
-                m.d.sync += space.eq(INLINE_MAX)
         return m
