@@ -5,10 +5,13 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from ..abi import LINK_DOORBELL
 from ..params import CardParams
 from ..table.kinds import QP_STATES
 from .block import dead, stray
 from .doorbell_check import DoorbellCheck
+
+NODES_BITS = LINK_DOORBELL.by_name["nodes"].width       # in which a doorbell counts
 
 
 class AheadKind(enum.Enum, shape=2):
@@ -24,11 +27,22 @@ def ahead_step(params):
     return data.StructLayout({"qpn": params.qpn_width, "kind": AheadKind, "block": params.block_bits, "adjacent": 1})
 
 
-def ahead_row(params):
-    """``count`` nodes are ahead; ``inverse`` is the block of the next one, inverted, 0 if there is no list: so an empty
+def ahead_place(params):
+    """Where a list goes on: ``inverse`` is the block of the next node, inverted, 0 if there is no list: so an empty
     memory holds none. ``adjacent``: nodes behind each other may lie there. Where a list ends, the block is a stray
     one."""
-    return data.StructLayout({"count": params.block_bits, "inverse": params.block_bits, "adjacent": 1})
+    return data.StructLayout({"inverse": params.block_bits, "adjacent": 1})
+
+
+def ahead_row(params):
+    """``count`` nodes are ahead, and the members of :func:`ahead_place`."""
+    return data.StructLayout({"count": params.block_bits, **ahead_place(params).members})
+
+
+def ahead_count(params):
+    """A count with what is to be known of it before it changes: it is not 0 (``some``); none of its bits above those in
+    which a doorbell counts is 0 (``near``), so that a doorbell may lead beyond the largest count."""
+    return data.StructLayout({"count": params.block_bits, "some": 1, "near": 1})
 
 
 class AheadTable(wiring.Component):
@@ -68,11 +82,12 @@ class AheadTable(wiring.Component):
     def __init__(self, params: CardParams, *, readers):
         self.params, self.readers = params, readers
         super().__init__({
-            "post_stb": In(1), "post_qpn": In(24), "post_generation": In(8), "post_nodes": In(8), "post_block": In(24),
+            "post_stb": In(1), "post_qpn": In(24), "post_generation": In(8), "post_nodes": In(NODES_BITS),
+            "post_block": In(24),
             "qp": Out(QP_STATES.read_port(params)),
             "create_stb": In(1), "create_qpn": In(24), "create_done": Out(1),
             "step": In(stream.Signature(ahead_step(params))),
-            "took": Out(1), "took_qpn": Out(params.qpn_width), "took_nodes": Out(8),
+            "took": Out(1), "took_qpn": Out(params.qpn_width), "took_nodes": Out(NODES_BITS),
             "read_en": In(1).array(readers),
             "read_index": In(params.qpn_width).array(readers),
             "read_data": Out(ahead_row(params)).array(readers),
@@ -81,63 +96,83 @@ class AheadTable(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        bits, strayed, step = self.params.block_bits, stray(self.params), self.step
-        m.submodules.memory = memory = Memory(shape=ahead_row(self.params), depth=self.params.qps, init=[])
-        write = memory.write_port()
-        check = memory.read_port()
+        params, bits, step = self.params, self.params.block_bits, self.step
+        m.submodules.counts = counts = Memory(shape=bits, depth=params.qps, init=[])
+        m.submodules.places = places = Memory(shape=ahead_place(params), depth=params.qps, init=[])
+        write, place = counts.write_port(), places.write_port()
+        for k in range(self.readers):
+            count, where = counts.read_port(), places.read_port()
+            m.d.comb += [part.eq(self.read_en[k]) for part in (count.en, where.en)]
+            m.d.comb += [part.eq(self.read_index[k]) for part in (count.addr, where.addr)]
+            m.d.comb += self.read_data[k].eq(Cat(count.data, where.data))
+        # What changes a count reads it here, where it is written a cycle late, with what was found out about it then.
+        m.submodules.own = own = Memory(shape=ahead_count(params), depth=params.qps, init=[])
+        check, late = own.read_port(), own.write_port()
 
-        m.submodules.doorbell = doorbell = DoorbellCheck(self.params)
+        m.submodules.doorbell = doorbell = DoorbellCheck(params)
         wiring.connect(m, doorbell.qp, wiring.flipped(self.qp))
 
         # A doorbell waits for a cycle, so that a step knows early whether one comes in its stead.
-        post = Signal(data.StructLayout({"stb": 1, "qpn": 24, "generation": 8, "nodes": 8, "block": bits}))
+        post = Signal(data.StructLayout({"stb": 1, "qpn": 24, "generation": 8, "nodes": NODES_BITS, "block": bits}))
         ready, same = Signal(), Signal()
         m.d.comb += [self.create_done.eq(self.create_stb & ~post.stb & ~step.valid), step.ready.eq(ready),
                      same.eq(post.stb & (post.qpn[:len(step.p.qpn)] == step.p.qpn))]
         m.d.sync += [
             post.stb.eq(self.post_stb), post.qpn.eq(self.post_qpn), post.generation.eq(self.post_generation),
             post.nodes.eq(self.post_nodes),
-            post.block.eq(Mux(self.post_block >= dead(self.params), strayed, self.post_block)),
+            post.block.eq(Mux(self.post_block >= dead(params), stray(params), self.post_block)),
             ready.eq(~self.post_stb & ~same),
         ]
 
-        asked, creating, stepping = Signal(), Signal(), Signal()
-        kind, block, adjacent, nodes = Signal(AheadKind), Signal(bits), Signal(), Signal(8)
+        # What is added, and where the list goes on, is known before the count is; but a doorbell that finds nodes ahead
+        # leaves the place alone.
+        asked, acts, added = Signal(name="asked"), Signal(name="acts"), Signal(bits, name="added")
+        told = place.data
         m.d.comb += [
             doorbell.stb.eq(post.stb), doorbell.qpn.eq(post.qpn), doorbell.generation.eq(post.generation),
             check.en.eq(1),
             check.addr.eq(Mux(post.stb, post.qpn, Mux(step.valid, step.p.qpn, self.create_qpn))),
+            self.took.eq(doorbell.good), self.took_qpn.eq(write.addr), self.took_nodes.eq(added),
+            self.idle.eq(~post.stb), write.en.eq(self.took | acts), place.addr.eq(write.addr),
         ]
         m.d.sync += [
-            asked.eq(post.stb), creating.eq(self.create_done), stepping.eq(step.valid & step.ready),
-            kind.eq(step.p.kind), adjacent.eq(step.p.adjacent), nodes.eq(post.nodes),
-            block.eq(Mux(post.stb, post.block, step.p.block)), write.addr.eq(check.addr),
+            asked.eq(post.stb), acts.eq(self.create_done | (step.valid & step.ready)), write.addr.eq(check.addr),
         ]
-        # The operation before may be of the same QP: its row is not read, but kept. Whose turn it is comes late.
-        passed, kept, old = Signal(), Signal(ahead_row(self.params)), Signal(ahead_row(self.params))
-        by_post, by_step, by_create = (qpn[:len(write.addr)] == write.addr
-                                       for qpn in (post.qpn, step.p.qpn, self.create_qpn))
-        m.d.sync += [passed.eq(write.en & Mux(post.stb, by_post, Mux(step.valid, by_step, by_create))),
-                     kept.eq(write.data)]
-        m.d.comb += old.eq(Mux(passed, kept, check.data))
-        new, more, begins = write.data, Signal(bits + 1), Signal()
-        # Which of the three it is is known early, whether the doorbell is a good one is not.
-        m.d.comb += [
-            self.took.eq(doorbell.good), self.took_qpn.eq(write.addr), self.took_nodes.eq(nodes),
-            self.idle.eq(~post.stb), write.en.eq(self.took | creating | stepping),
-            more.eq(old.count + nodes), begins.eq(old.count == 0),
-        ]
-        with m.If(asked):
-            m.d.comb += [new.count.eq(more[:bits] | more[bits].replicate(bits)),
-                         new.inverse.eq(Mux(begins, ~block, old.inverse)), new.adjacent.eq(begins | old.adjacent)]
-        with m.Elif(creating):
-            m.d.comb += new.inverse.eq(~strayed)
-        with m.Elif(kind == AheadKind.END):
-            m.d.comb += new.count.eq(old.count)
+        with m.If(post.stb):
+            m.d.sync += [added.eq(post.nodes), told.inverse.eq(~post.block), told.adjacent.eq(1)]
+        with m.Elif(~step.valid):       # a life begins
+            m.d.sync += [added.eq(0), told.inverse.eq(~stray(params)), told.adjacent.eq(0)]
+        with m.Elif(step.p.kind == AheadKind.END):
+            m.d.sync += [added.eq(0), told.eq(0)]
         with m.Else():
-            m.d.comb += [new.count.eq(old.count + Cat(1, (kind == AheadKind.LAND).replicate(bits - 1))),
-                         new.inverse.eq(~block), new.adjacent.eq(adjacent)]
-        for k in range(self.readers):
-            port = memory.read_port()
-            m.d.comb += [port.en.eq(self.read_en[k]), port.addr.eq(self.read_index[k]), self.read_data[k].eq(port.data)]
+            m.d.sync += [added.eq(Cat(1, (step.p.kind == AheadKind.LAND).replicate(bits - 1))),
+                         told.inverse.eq(~step.p.block), told.adjacent.eq(step.p.adjacent)]
+
+        # One of the two operations before may be of the same QP: its count is not read, but kept, as is the 0 of a new
+        # life. Whose turn it is comes late, and so does what is read: so both counts are added to.
+        last, kept = Signal(bits, name="last"), Signal(bits, name="kept")
+        again, passed = Signal(name="again"), Signal(name="passed")
+
+        def is_at(port):
+            by_post, by_step = (qpn[:len(port.addr)] == port.addr for qpn in (post.qpn, step.p.qpn))
+            return port.en & Mux(post.stb, by_post, by_step)
+
+        m.d.comb += again.eq(is_at(write))
+        m.d.sync += [
+            passed.eq(self.create_done | again | is_at(late)),
+            kept.eq(Mux(self.create_done, 0, Mux(again, write.data, last))),
+            last.eq(write.data), late.en.eq(write.en), late.addr.eq(write.addr),
+        ]
+
+        # Too much is what carries through ``asked``. Behind what is read there is one carry chain and one LUT.
+        read, low = check.data, slice(NODES_BITS)
+        of_kept, of_read = Cat(kept, asked) + added, read.count + added
+        over = (Cat(read.count[low], read.near, asked) + added[low])[-1]
+        m.d.comb += [
+            write.data.eq(Mux(passed, of_kept[:bits] | of_kept[-1].replicate(bits), Cat(
+                of_read[low] | over.replicate(NODES_BITS),
+                of_read[NODES_BITS:bits] | (read.near & asked).replicate(bits - NODES_BITS)))),
+            late.data.count.eq(last), late.data.some.eq(last.any()), late.data.near.eq(Cat(last, 1)[NODES_BITS:].all()),
+            place.en.eq(acts | (self.took & ~Mux(passed, kept.any(), read.some))),
+        ]
         return m

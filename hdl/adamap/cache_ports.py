@@ -14,8 +14,9 @@ def match_port(params):
     ``look_en`` takes ``qpn``, ``generation``, ``rsn`` and ``reach``. From the next cycle to that of the next
     ``look_en`` the port shows of the entries as they then are: ``hit``, ``index`` of the node with that RSN, ``next``
     (it follows the list's head), and ``head``, ``head_index``, ``head_node`` of the list's first node, with ``behind``
-    and ``passed`` of :class:`~weft.hdl.adamap.compared.Comparison` (both 0 without one); a cycle later ``cached``, the
-    number of its nodes. ``ripening``: a head has no open holes. ``ripe`` shows it a cycle later, but not after a flush.
+    and ``passed`` of :class:`~weft.hdl.adamap.compared.Comparison` (both 0 without one); two cycles later ``cached``,
+    the number of its nodes. ``ripening``: a head has no open holes. ``ripe`` shows it two cycles later, unless a flush,
+    or what comes behind it changes meanwhile.
     ``retire_head`` and ``retire_ripe`` take the one or the other out of its list, one per cycle; the first not while
     the list ``settles``: its head left in the cycle before, and ``next`` is 0.
 
@@ -50,13 +51,15 @@ def retire_port(params):
 def fill_port(params):
     """The prefetcher's side, as the prefetcher sees it.
 
-    ``free``/``free_index`` name an unused entry, ``free_count`` how many there are (a cycle late); ``reserve_en``
-    takes it. ``fill_en``, only while ``fill_ready``, turns a reserved entry into a valid one, ``release_en`` gives one
-    back; a valid one only if it is at ``peek_index``, too. ``spare``/``spare_index``, a cycle late: an untouched node
+    ``free``/``free_index``, a cycle late, name an unused entry, but none in the cycle after ``reserve_en``, which takes
+    it for ``fill_node``; ``free_count``, two cycles late, how many there are. ``fill_en``, only while ``fill_ready``,
+    turns a reserved entry into a valid one, with that node; ``release_en`` gives one back; a valid one only if it is
+    at ``peek_index``, too, and was in the cycle before. ``spare``/``spare_index``, a cycle late: an untouched node
     with which a list ends that does not begin with it. ``peek`` shows a node, ``peek_valid`` and ``peek_touched``
     what its tag has, ``peek_last`` whether no cached node follows it, ``peek_block`` its block a cycle later.
 
-    ``qpn`` is the list that is spoken of. ``cached`` is the number of its nodes, of two cycles ago. ``follows`` tells
+    ``qpn`` is the list that is spoken of. ``cached`` is the number of its nodes, of three cycles ago, ``none`` whether
+    there was none two cycles ago. ``follows`` tells
     whether ``fill_node`` goes on where it ended in the cycle before, once ``qpn`` has stood for two cycles, without a
     fill and without a valid node that was given back; the next fill comes when that is known.
     """
@@ -70,5 +73,5 @@ def fill_port(params):
         "release_en": Out(1), "release_index": Out(index),
         "peek_index": Out(index), "peek": In(cached_record(params)), "peek_valid": In(1), "peek_touched": In(1),
         "peek_last": In(1), "peek_block": In(params.block_bits),
-        "qpn": Out(24), "cached": In(count),
+        "qpn": Out(24), "cached": In(count), "none": In(1),
     })

@@ -1,7 +1,7 @@
 """The cached nodes of every list, one behind the other."""
 
 from amaranth.hdl import Array, Module, Mux, Signal
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
@@ -15,6 +15,25 @@ from .index_of import AnyOf, BitOf, IndexOf
 from .standing import Standing
 from .tags import says
 
+EIGHT = 8       # bits that are counted in a cycle
+
+
+def _count(m, count, bits):
+    """``count`` says how many of ``bits`` were set two cycles ago."""
+    parts = []
+    for k in range(0, len(bits), EIGHT):
+        part = Signal(range(EIGHT + 1), name=f"{count.name}_of_{k}")
+        m.d.sync += part.eq(total(bits[k:k + EIGHT]))
+        parts.append(part)
+    m.d.sync += count.eq(total(parts))
+
+
+def _any(m, name, bits, among):
+    """Whether a bit is set in both."""
+    m.submodules[name] = it = BitOf(len(bits))
+    m.d.comb += [it.i.eq(bits), it.among.eq(among), it.bits.eq(among)]
+    return it.o
+
 
 class Chains(wiring.Component):
     """Which entries of the head cache hold a node, where that stands in its list, and all that is in memory.
@@ -22,6 +41,8 @@ class Chains(wiring.Component):
     Every node names the entry of the next one of its list. Which one comes behind a head is kept beside it: when the
     head leaves, that one is the head at once, and names the one behind it in the next cycle, in which the list
     ``settles``. Of the entries that a header is for, those that hold a node count.
+
+    A head that is done is picked in one cycle, in the next one what comes behind it is read: then it may leave.
 
     Which holes are open takes a bit per hole of a LIST or RUNS node, beside the node; a BITMAP says it itself: a mark
     writes its body. Nodes are filled in cycles without such a mark.
@@ -58,40 +79,43 @@ class Chains(wiring.Component):
         self._memories(m, tags)
         record = self._records(m, n)
         heads = self._look_up(m, tags, standing, record)
-        ripe, ripe_next = self._ripe(m, tags, standing, record)
-        last, at_last, goes_on = self._end(m, tags.listed, valid, linked, record)
+        last, at_last = self._end(m, tags.listed, valid, linked, record)
+        goes_on, behind_head = _any(m, "goes_on", at_last, valid), _any(m, "behind_head", at_last, head)
         successor, predecessor = self._links(m, n, last, goes_on)
+        ripe, after_ripe = self._ripe(m, tags, standing, record, successor, at_last)
 
         m.submodules.head_ends = ends = BitOf(n)
         m.d.comb += [ends.i.eq(tags.own), ends.among.eq(head), ends.bits.eq(at_last)]
-        unlinks = Signal()      # what is given back has one before it
-        after_ripe = successor(match.ripe_index)
-        self._promote(m, standing, after_ripe, successor)
+        # What is given back may have one before it; where it is peeked at is known a cycle before.
+        before = Signal(data.StructLayout({"there": 1, "of": len(last), "index": len(last)}), name="before_peeked")
+        m.d.sync += [before.there.eq(fill.peek_valid & ~Array(head)[fill.peek_index]),
+                     before.of.eq(fill.peek_index), before.index.eq(predecessor)]
+        self._promote(m, standing, after_ripe.index, successor)
         m.d.comb += [
             standing.head_en.eq(match.retire_head), standing.heads.eq(heads),
             standing.ripe_en.eq(match.retire_ripe), standing.ripe.eq(ripe),
-            standing.after_ripe.eq(one_hot(ripe_next, after_ripe, n)),
+            standing.after_ripe.eq(one_hot(after_ripe.there, after_ripe.index, n)),
             standing.flush_en.eq(match.flush_en),
             standing.flushed.eq(tags.flushed),
             standing.release_en.eq(fill.release_en), standing.released.eq(one_hot(1, fill.release_index, n)),
-            standing.before.eq(one_hot(unlinks, predecessor, n)),
+            standing.before.eq(one_hot(before.there & (fill.release_index == before.of), before.index, n)),
             standing.fill_en.eq(fill.fill_en), standing.filled.eq(one_hot(1, fill.fill_index, n)),
-            standing.begins.eq(~goes_on), standing.behind_head.eq(Array(head)[last]),
+            standing.begins.eq(~goes_on), standing.behind_head.eq(behind_head),
             standing.head_last.eq(ends.o), standing.ripe_last.eq(match.ripe_index == last),
-            standing.last.eq(one_hot(goes_on, last, n)),
+            standing.last.eq(at_last),
             standing.reserve_en.eq(fill.reserve_en), standing.free.eq(one_hot(1, fill.free_index, n) & free),
-            unlinks.eq((fill.release_index == fill.peek_index) & fill.peek_valid & ~Array(head)[fill.peek_index]),
         ]
         m.submodules.any_free = any_free = AnyOf(n)
         m.d.comb += [
-            any_free.i.eq(free), fill.free.eq(any_free.o),
-            fill.free_index.eq(first(free)),
+            any_free.i.eq(free),
             fill.peek_valid.eq(Array(valid)[fill.peek_index]), fill.peek_last.eq(~Array(linked)[fill.peek_index]),
             fill.peek_touched.eq(Array(tags.touched)[fill.peek_index]),
         ]
         spares = Signal(n)
         m.d.comb += spares.eq(valid & ~head & ~linked & ~tags.touched)
-        m.d.sync += [fill.free_count.eq(total(free)), fill.spare.eq(spares.any()), fill.spare_index.eq(first(spares))]
+        m.d.sync += [fill.free.eq(any_free.o & ~fill.reserve_en), fill.free_index.eq(first(free)),
+                     fill.spare.eq(spares.any()), fill.spare_index.eq(first(spares))]
+        _count(m, fill.free_count, free)
         m.d.comb += self.idle.eq(~standing.reserved.any())
         return m
 
@@ -137,7 +161,7 @@ class Chains(wiring.Component):
             hit.i.eq(inside), hit.among.eq(standing.valid),
             match.hit.eq(hit.found), match.index.eq(hit.index),
         ]
-        m.d.sync += match.cached.eq(total(own & standing.valid))
+        _count(m, match.cached, own & standing.valid)
         return heads
 
     def _promote(self, m, standing, after_ripe, successor):
@@ -149,36 +173,38 @@ class Chains(wiring.Component):
                      standing.seconds.eq(one_hot((standing.promoted & standing.linked).any(), successor(index), n))]
         m.d.sync += index.eq(Mux(match.retire_head, second.index, after_ripe))
 
-    def _ripe(self, m, tags, standing, record):
-        """Pick a head that is done; one-hot, and whether a node comes behind it."""
-        match, n, heads = self.match, self.params.cache_entries, standing.head
-        ripe, shown, picked = Signal(n), Signal(n), Signal(n, name="ripe_picked")
-        m.submodules.ripening = ripening = BitOf(n)
-        m.submodules.still = still = BitOf(n)       # it may have left in the cycle in which it was picked
-        m.submodules.ripe_linked = followed = BitOf(n)
+    def _ripe(self, m, tags, standing, record, successor, at_end):
+        """Pick a head that is done; one-hot, and which entry comes behind it. If that changes, it is picked again."""
+        match, fill, n, heads = self.match, self.fill, self.params.cache_entries, standing.head
+        index = Signal(index_width(self.params), name="picked_index")
+        after = Signal(data.StructLayout({"there": 1, "index": index_width(self.params)}), name="behind_ripe")
+        ripe, changes = Signal(n), Signal()
+        picked, shown = Signal(n, name="ripe_picked"), Signal(n, name="ripe_shown")
+        last = _any(m, "ripe_last", picked, at_end)
         m.d.comb += [
-            ripe.eq(heads & tags.done), match.ripening.eq(ripening.o),
-            ripening.i.eq(heads), ripening.among.eq(tags.done), ripening.bits.eq(heads),
-            still.i.eq(picked), still.among.eq(heads), still.bits.eq(heads), match.ripe.eq(still.o),
-            followed.i.eq(picked), followed.among.eq(heads), followed.bits.eq(standing.linked),
-            match.ripe_node.eq(record(match.ripe_index)), shown.eq(picked & heads),
+            ripe.eq(heads & tags.done), match.ripening.eq(_any(m, "ripening", heads, tags.done)),
+            changes.eq(match.flush_en | fill.release_en | (fill.fill_en & last)),
+            match.ripe.eq(_any(m, "still", shown, heads)),      # it may have left in the cycle before
+            match.ripe_node.eq(record(match.ripe_index)),
         ]
-        m.d.sync += [picked.eq(lowest(m, ripe, "ripest") & ~match.flush_en.replicate(n)),
-                     match.ripe_index.eq(first(ripe))]
-        return shown, followed.o
+        m.d.sync += [picked.eq(lowest(m, ripe, "ripest") & ~match.flush_en.replicate(n)), index.eq(first(ripe)),
+                     shown.eq(picked & heads & ~changes.replicate(n)), match.ripe_index.eq(index),
+                     after.there.eq(_any(m, "ripe_linked", picked, standing.linked)), after.index.eq(successor(index))]
+        return shown, after
 
     def _end(self, m, of_qp, valid, linked, record):
-        """The entry with which the list spoken of ends, one-hot too, and whether it is there."""
+        """The entry with which the list spoken of ended in the cycle before; one-hot too, 0 if there was none."""
         fill, n = self.fill, self.params.cache_entries
         listed, ends = Signal(n, name="listed"), Signal(n, name="ends")
         at_end = Signal(n, name="at_end")
         end, ended = Signal(index_width(self.params), name="end"), Signal(name="ended")
         m.d.comb += ends.eq(listed & valid & ~linked)
-        m.d.sync += [listed.eq(valid & of_qp),
-                     fill.cached.eq(total(listed)), end.eq(encoded(ends)), at_end.eq(ends), ended.eq(ends.any())]
+        _count(m, fill.cached, listed)
+        m.d.sync += [listed.eq(valid & of_qp), fill.none.eq(~listed.any()),
+                     end.eq(encoded(ends)), at_end.eq(ends), ended.eq(ends.any())]
         last = record(end)
         m.d.comb += fill.follows.eq(~ended | sums_to(last.rsn, last.count, fill.fill_node.rsn))
-        return end, at_end, ended & Array(valid)[end]
+        return end, at_end
 
     def _links(self, m, n, last, goes_on):
         """Reads which entry comes after another one; and the entry before the one that is peeked at."""

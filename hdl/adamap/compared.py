@@ -65,21 +65,21 @@ class Compared(wiring.Component):
     -------
     look_en, entries : In(1), In(width)
         There is another header, and what comparing it with the entries says.
-    filled, coming, staying : In(width), In(1), In(1)
-        Entries that are filled just now, and what comparing that node with another header, or the same one, says.
+    written, said : In(width), In(1)
+        The entry that was written in the cycle before, and what comparing it with the header of now said.
     bits : Out(width)
     """
 
     def __init__(self, width):
         self.width = width
-        super().__init__({"look_en": In(1), "entries": In(width), "filled": In(width), "coming": In(1),
-                          "staying": In(1), "bits": Out(width)})
+        super().__init__({"look_en": In(1), "entries": In(width), "written": In(width), "said": In(1),
+                          "bits": Out(width)})
 
     def elaborate(self, platform):
         m = Module()
         for k in range(self.width):
             with m.If(self.look_en):
-                m.d.sync += self.bits[k].eq(Mux(self.filled[k], self.coming, self.entries[k]))
-            with m.Elif(self.filled[k]):
-                m.d.sync += self.bits[k].eq(self.staying)
+                m.d.sync += self.bits[k].eq(self.entries[k])
+            with m.Elif(self.written[k]):
+                m.d.sync += self.bits[k].eq(self.said)
         return m

@@ -25,17 +25,11 @@ class Fate(wiring.Component):
     more : In(1)
         Nodes are linked that are not cached.
     probe : In(1)
-    full : In(1)
-        As many nodes of the list are cached as may be.
-    space : In(1)
-        The prefetcher can be told of the list.
     ends : Out(1)
         The header is done with: it marks its node (``hits``), or is refused for ``reason``.
     hits, reason : Out(1), Out(8)
     misses : Out(1)
-        It waits for a node that is not cached; ``tell``: the prefetcher is told, and hears it.
-    forces : Out(1)
-        The list's head has to go.
+        It waits for a node that is not cached.
     insert, put_back : Out(1)
         It joins the match queue, or stays there.
     """
@@ -44,9 +38,7 @@ class Fate(wiring.Component):
         super().__init__({
             "valid": In(1), "new": In(1), "older": In(1), "live": In(1), "list_generation": In(8),
             "generation": In(8), "hit": In(1), "head": In(1), "behind": In(1), "more": In(1), "probe": In(1),
-            "full": In(1), "space": In(1),
-            "ends": Out(1), "hits": Out(1), "reason": Out(8), "misses": Out(1), "tell": Out(1), "forces": Out(1),
-            "insert": Out(1), "put_back": Out(1),
+            "ends": Out(1), "hits": Out(1), "reason": Out(8), "misses": Out(1), "insert": Out(1), "put_back": Out(1),
         })
 
     def elaborate(self, platform):
@@ -64,7 +56,6 @@ class Fate(wiring.Component):
             with m.Else():
                 m.d.comb += self.misses.eq(1)
         m.d.comb += [
-            self.forces.eq(self.misses & self.full), self.tell.eq(~self.full & self.space),
             self.insert.eq(self.valid & waits & self.new), self.put_back.eq(self.valid & waits & ~self.new),
         ]
         return m

@@ -15,7 +15,8 @@ class HeadCache(wiring.Component):
     """Nodes of all QPs in one pool: tags compared in parallel, all else in memory.
 
     A lookup has two stages. The first one compares the tags with a header. The second one knows which of the nodes
-    found are still there and which one is the head.
+    found are still there and which one is the head. The tag of a node is written when its entry is reserved, so that
+    it is compared before the node is there.
 
     One lookup, one read, one mark and one retirement per cycle. Entries grow with ``params.cache_entries`` alone,
     not with QPs. The cached nodes of a list are consecutive and begin with its head.
@@ -55,7 +56,7 @@ class HeadCache(wiring.Component):
             tags.whose.rsn.eq(match.rsn), tags.reach.eq(match.reach),
             tags.mark_en.eq(match.mark_en), tags.mark_index.eq(match.mark_index),
             tags.mark_last.eq(match.mark.left == 0),
-            tags.fill_en.eq(fill.fill_en), tags.fill_index.eq(fill.fill_index),
+            tags.write_en.eq(fill.reserve_en), tags.write_index.eq(fill.free_index),
             *[tags.node[name].eq(node[name]) for name, _ in cached_record(self.params)],
             tags.flush_qpn.eq(match.flush_qpn), tags.listed_qpn.eq(fill.qpn), self.idle.eq(chains.idle),
         ]

@@ -45,7 +45,7 @@ class Matcher(wiring.Component):
     goes with its residue, and the header is tried until it is gone.
 
     Stages: choose; compare with all nodes; look up (retires heads; the point where the order of headers counts);
-    resolve (list state: go on, wait or refuse); read; mark.
+    resolve (list state: go on, wait or refuse); read, or miss (ask for a node, or for space); mark.
 
     Parameters
     ----------
@@ -159,13 +159,13 @@ class Matcher(wiring.Component):
         self._compare(m, waits, chooser.o, look, free, short)
         self._look_up(m, waits, lane, lane.space & ~above(demands.level, DEMANDS - 3), look, looked, free, resolve,
                       newest.o, quiet)
-        judge = self._resolve(m, waits, lane, demands, resolve, chooser.force, done)
+        judge, misses = self._resolve(m, waits, lane, demands, resolve, chooser.force, done)
         self._mark(m, lane, marks, resolve.item, judge)
 
         busy, ripens = Signal(), Signal()
         m.d.sync += ripens.eq(cache.ripening | marks.judged)     # a mark may be the last one of its node
-        m.d.comb += busy.eq(chooser.picking | chooser.o.valid | look.valid | resolve.valid | judge.valid | marks.judged
-                            | lane.busy)
+        m.d.comb += busy.eq(chooser.picking | chooser.o.valid | look.valid | resolve.valid | judge.valid | misses
+                            | marks.judged | lane.busy)
         m.d.comb += [
             *[a.eq(b) for a, b in zip(lane.extent_base, self.extent_base, strict=True)],
             waits.wake_stb.eq(self.wake_stb), waits.wake_qpn.eq(self.wake_qpn),
@@ -231,34 +231,37 @@ class Matcher(wiring.Component):
         judge = Signal(judged_header(self.params))
         new = resolve.source == Source.NEW
         retired, retired_qpn = Signal(), Signal(24)      # the list has space for another node
-        told, told_qpn = Signal(), Signal(24)
-        m.d.sync += [retired.eq(lane.op_en), retired_qpn.eq(lane.op.qpn),
-                     told.eq(retired | (fate.misses & fate.tell)), told_qpn.eq(Mux(retired, retired_qpn, item.qpn))]
+        missed, full, tell = Signal(_MISSED), Signal(), Signal()
+        m.d.sync += [retired.eq(lane.op_en), retired_qpn.eq(lane.op.qpn)]
         m.d.comb += [
             cache.read_en.eq(resolve.valid), cache.read_index.eq(resolve.index),
             fate.valid.eq(resolve.valid), fate.new.eq(new), fate.older.eq(resolve.older), fate.live.eq(self.list.live),
             fate.list_generation.eq(self.list.generation), fate.generation.eq(item.generation),
             fate.hit.eq(resolve.hit), fate.head.eq(resolve.head), fate.behind.eq(resolve.behind),
             fate.more.eq(self.list.more), fate.probe.eq(item.probe),
-            fate.full.eq(resolve.head & (cache.cached >= self.prefetch_depth)),
-            fate.space.eq(~retired & ~above(demands.level, DEMANDS - 2)),
-            demands.i.valid.eq(told), demands.i.payload.eq(told_qpn),
             self.count_cache_hits.eq(fate.hits & new), self.count_cache_misses.eq(fate.insert & ~item.probe),
             done.eq(fate.ends),
         ]
         m.d.sync += [judge.valid.eq(fate.ends & ~item.probe), judge.hit.eq(fate.hits), judge.reason.eq(fate.reason),
                      judge.index.eq(resolve.index)]
+        m.d.sync += [missed.valid.eq(fate.misses), missed.retired.eq(retired), missed.head.eq(resolve.head),
+                     missed.space.eq(~retired & ~above(demands.level, DEMANDS - 2)),
+                     missed.told_qpn.eq(Mux(retired, retired_qpn, item.qpn)), missed.qp.qpn.eq(item.qpn),
+                     missed.qp.generation.eq(item.generation), missed.head_rsn.eq(resolve.head_rsn)]
         # The head that was seen must go, no other: it may have left already. Then the header tries again.
-        m.d.comb += [force.valid.eq(fate.forces), force.qp.qpn.eq(item.qpn), force.qp.generation.eq(item.generation),
-                     force.rsn.eq(resolve.head_rsn)]
+        m.d.comb += [
+            full.eq(missed.head & (cache.cached >= self.prefetch_depth)), tell.eq(missed.valid & ~full & missed.space),
+            demands.i.valid.eq(missed.retired | tell), demands.i.payload.eq(missed.told_qpn),
+            force.valid.eq(missed.valid & full), force.qp.eq(missed.qp), force.rsn.eq(missed.head_rsn),
+        ]
         # The match queue hears of it a cycle later: what it says of older headers counts that.
-        m.d.comb += [waits.place_next.eq(resolve.place), waits.qpn_next.eq(item.qpn)]
+        m.d.comb += [waits.place_next.eq(resolve.place), waits.qpn_next.eq(item.qpn),
+                     waits.insert_awake.eq(~tell), waits.sleep.eq(tell)]
         m.d.sync += [
             waits.insert_en.eq(fate.insert), waits.put_back_en.eq(fate.put_back), waits.remove_en.eq(fate.ends & ~new),
-            waits.item.eq(item), waits.insert_awake.eq(~(fate.misses & fate.tell)),
-            waits.sleep.eq(fate.misses & fate.tell),
+            waits.item.eq(item),
         ]
-        return judge
+        return judge, missed.valid
 
     def _mark(self, m, lane, marks, coming, judge):
         """Last stages: the node that was read is marked, and whoever still reads it hears of that."""
@@ -285,3 +288,9 @@ def _RESOLVE(params):
         "valid": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue), "older": 1,
         "hit": 1, "index": index_width(params), "head": 1, "behind": 1,
         "head_rsn": 24})
+
+
+_MISSED = data.StructLayout({
+    "valid": 1, "head": 1, "head_rsn": 24, "qp": QpRef, "retired": 1, "told_qpn": 24, "space": 1})
+"""A header without a node: its list, and the head of that if there is one; and, there or not, of which list to tell the
+prefetcher, for it ``retired`` a node or if there is ``space`` for what it is told."""

@@ -160,7 +160,7 @@ class Prefetch(wiring.Component):
             broken.qpn.eq(qpn), broken.generation.eq(view.generation), broken.end_ready.eq(step.ready),
             broken.reason.eq(abi.Reason.BAD_POINTER.value),
             cache.qpn.eq(qpn), step.p.qpn.eq(qpn), step.p.kind.eq(AheadKind.END),
-            few.eq(view.waiting | (cache.cached == 0)),
+            few.eq(view.waiting | cache.none),
             wanted.eq(view.live & ~busy & (view.ahead != 0) & reach.room & (view.waiting | filling | reach.low)),
         ]
         wiring.connect(m, wiring.flipped(self.i_line), fetches.i_line)
@@ -336,7 +336,7 @@ class Prefetch(wiring.Component):
         cache = self.cache
         m.d.comb += [
             turn_out.homeless.eq(arrival.homeless), turn_out.urgent.eq(row.o.waiting),
-            turn_out.none.eq(cache.cached == 0), turn_out.qpn.eq(qpn), turn_out.landed.eq(arrival.lands),
+            turn_out.none.eq(cache.none), turn_out.qpn.eq(qpn), turn_out.landed.eq(arrival.lands),
             turn_out.spare.eq(cache.spare), turn_out.spare_index.eq(cache.spare_index),
             cache.peek_index.eq(turn_out.peek_index), turn_out.peek.eq(cache.peek),
             turn_out.peek_valid.eq(cache.peek_valid), turn_out.peek_touched.eq(cache.peek_touched),

@@ -33,7 +33,8 @@ class Standing(wiring.Component):
     reserve_en, free : In
         This one is reserved.
     valid, head, linked, reserved : Out(width)
-        It holds a node; the first one of a list; one that another one in the cache comes behind; it waits for one.
+        It holds a node; the first one of a list; one that another one in the cache comes behind (said of nodes alone);
+        it waits for one.
     second, promoted : Out(width)
         It comes behind the first one of a list, but of that which was promoted; it has been the first one since this
         cycle.

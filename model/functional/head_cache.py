@@ -82,7 +82,7 @@ class State(enum.Enum):
 
 @dataclass
 class Entry:
-    """A place for a node. A node that left is still there to be read, until the next one is filled in."""
+    """A place for a node. A node that left is still there to be read, until its entry is reserved for the next one."""
 
     state: State = State.FREE
     node: CachedNode | None = None
@@ -121,7 +121,7 @@ class HeadCache:
 
     @property
     def free(self):
-        """The entries nobody uses; the first of them is reserved next."""
+        """The entries nobody uses."""
         return [index for index, entry in enumerate(self.entries) if entry.state is State.FREE]
 
     @property
@@ -169,11 +169,9 @@ class HeadCache:
 
     # ------------------------------------------------------------------------------------------ what is changed
 
-    def reserve(self):
+    def reserve(self, index):
         """Take a free entry."""
-        index = self.free[0]
-        self.entries[index].state = State.RESERVED
-        return index
+        self.entries[index] = Entry(State.RESERVED)
 
     def mark(self, index, bit):
         """A hole of a node is filled; of one that has just left, too."""

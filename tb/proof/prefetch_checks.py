@@ -9,7 +9,7 @@ from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
 
 from weft.hdl import abi
-from weft.hdl.adamap.ahead import AheadKind, ahead_row
+from weft.hdl.adamap.ahead import AheadKind, ahead_place, ahead_row
 from weft.hdl.adamap.block import line_of
 from weft.hdl.layouts import REPORT_EVENT
 from weft.tb.proof.prefetch_world import IDLE, QPS, RSN_BITS, inside
@@ -29,7 +29,9 @@ def pointers(spec, m, w):
                  for b, n in zip(dut.extent_base, dut.extent_lines, strict=True))
     spec.check("no fetch outside the extents", ~dut.o_line.valid | extents.any(), **bound)
     spec.check("no read crosses a page", ~dut.o_line.valid | (at[:6] + some_lines <= PAGE_LINES), **bound)
-    rows = [spec.inside(f"table.memory[{q}]", ahead_row(params)) for q in range(QPS)]
+    rows = [data.View(ahead_row(params), Cat(spec.inside(f"table.counts[{q}]", params.block_bits),
+                                             spec.inside(f"table.places[{q}]", ahead_place(params))))
+            for q in range(QPS)]
     # The number of the block says it all: the checks after the next one say to where it leads.
     spec.check("a list is read where its last node said, or a doorbell that found none ahead", ~dut.o_line.valid
                | (at == line_of(params, dut.extent_base, lives[caller].block)), **bound)

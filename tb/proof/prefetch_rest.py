@@ -3,6 +3,7 @@
 from amaranth.hdl import Cat, Mux, Signal, Value
 
 from weft.hdl import abi
+from weft.hdl.adamap.ahead import NODES_BITS, ahead_count
 from weft.hdl.adamap.block import dead, stray
 from weft.hdl.adamap.cached import cached_record, cached_tag
 from weft.hdl.adamap.fetches import LINES, fetch_layout
@@ -83,15 +84,18 @@ def start_at_rest(spec, m, w):
         *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "landing", "pointers",
                                                 "verdicts")],
         *[f"dut.fetches.{name}{k}" for name in ("fetch", "errors") for k in entries],
-        "table.memory", *[f"cache.chains.{name}" for name in ("blocks", "records", "nexts", "befores",
-                                                              "promoted_index")],
+        *[f"table.{name}" for name in ("counts", "places", "own")],
+        *[f"cache.chains.{name}" for name in ("blocks", "records", "nexts", "befores", "promoted_index")],
         *[f"cache.chains.standing.{name}" for name in ("valid", "head", "linked", "reserved", "second", "promoted")],
-        *[f"cache.fill__{name}" for name in ("free_count", "spare", "spare_index")], "errors",
+        *[f"cache.fill__{name}" for name in ("free", "free_index", "free_count", "spare", "spare_index")],
+        "cache.chains.fill__free_count_of_0", "errors",
         *[f"cache.tags.tag{k}" for k in entries],
         *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "beyond", "owner") for k in entries],
         "cut", *[f"life{q}" for q in range(QPS)])
     misses = spec.inside("dut.turn_out.misses.count", 8)
-    free_count = spec.inside("cache.fill__free_count", range(spec.entries + 1))
+    free_count, counting = (spec.inside(f"cache.{name}", range(spec.entries + 1))
+                            for name in ("fill__free_count", "chains.fill__free_count_of_0"))
+    free, free_index = spec.inside("cache.fill__free", 1), spec.inside("cache.fill__free_index", entries)
     tags = [spec.inside(f"cache.tags.tag{k}", cached_tag(params)) for k in entries]
     valid, first, goes_on, reserved, second, promoted = (
         spec.inside(f"cache.chains.standing.{name}", spec.entries)
@@ -104,7 +108,8 @@ def start_at_rest(spec, m, w):
     entered, left = ([spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(QPS)] for name in ("entered", "left"))
     produce = spec.inside("dut.work.queue.queue.produce", range(PLACES))
     searching = [misses <= 4 * spec.entries + TURN_OUT_PATIENCE,
-                 free_count == sum(~valid & ~reserved),
+                 free_count == sum(~valid & ~reserved), counting == free_count, free == (free_count != 0),
+                 ~free | ~(valid | reserved).bit_select(free_index, 1),
                  ~spec.inside("dut.dying", 1),
                  produce == (w.consume + w.level)[:len(produce)], w.level <= PLACES,
                  *((e == f) | Cat(of).any() for e, f, of in zip(entered, left, w.queued, strict=True))]
@@ -139,7 +144,9 @@ def start_at_rest(spec, m, w):
         m.d.comb += following.eq(~w.rows[q].inverse)
         ended += [~v.flush, v.state == Mux(v.alive, abi.QpState.RTS.value, abi.QpState.RESET.value),
                   v.alive | ((following == dead(params)) & ~errors[q])]
-        counted.append(v.left + v.cached <= LINKED_MAX)
+        own, count = spec.inside(f"table.own[{q}]", ahead_count(params)), w.rows[q].count
+        counted += [v.left + v.cached <= LINKED_MAX, ~v.alive | ~errors[q] | (v.left != 0),
+                    (own.count == count) & (own.some == count.any()) & (own.near == count[NODES_BITS:].all())]
         spec.assume_first(~v.alive | (sum(c.valid & (c.qpn == q) for c in copies) == v.cached))
         spec.assume_first(~v.alive | (w.rows[q].count == v.left))
         going_on += [~v.alive | (following == Mux(errors[q], dead(params), v.block)),

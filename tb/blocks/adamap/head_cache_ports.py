@@ -18,9 +18,9 @@ class Cycle:
     """What the ports ask for in one cycle.
 
     ``qpn``, ``generation``, ``rsn`` and ``reach`` (a dict) are looked up from the next cycle on if ``look``. ``offer``
-    stands at ``fill_node``; ``fill`` is the entry it goes to, if it is to be filled in and can be. ``mark`` is an entry
-    and a bit; ``retire`` and ``release`` are entries, ``flush`` a QP. ``ripe``: what retires is the ripe head that is
-    shown, not the one of the list looked up.
+    stands at ``fill_node``; ``fill`` is the entry that was reserved for it, if it is to be filled in and can be.
+    ``mark`` is an entry and a bit; ``retire`` and ``release`` are entries, ``flush`` a QP. ``ripe``: what retires is
+    the ripe head that is shown, not the one of the list looked up.
     """
 
     qpn: int
@@ -51,13 +51,18 @@ class HeadCachePorts:
     model : HeadCache
     looked : tuple or None
         QPN, generation and RSN that are looked up; ``reach`` came with them.
-    ripe : int or None
-        The ripe head that is shown.
+    ripe, free : int or None
+        The ripe head that is shown; the free entry.
+    reserved : dict
+        ``{entry: node}`` for which it was reserved.
     """
 
     def __init__(self, dut, entries):
         self.dut, self.model, self.now = dut, HeadCache(entries), 0
         self.looked = self.ripe = self.reach = None
+        self.free = 0
+        self.peeked = None      # what was valid where the cycle before peeked
+        self._picked, self.reserved = None, {}      # a ripe head that may be shown next
         self._promoted = None   # the head since this cycle, which came behind one that left
         self._late = {}         # cycle -> [(port, value)]
         self._listed = None, 0, None    # the list spoken of, for how many cycles, and where it ended in the last one
@@ -70,13 +75,18 @@ class HeadCachePorts:
         ready = bool(int(self.dut.fill__fill_ready.value))
         self._compare(c, ready)
         self._announce(c)
-        ripe = None if c.flush is not None else next(iter(self.model.ripe), None)
+        fills, picked, free = c.fill is not None and ready, self._picked, self.model.free
+        ends = fills and picked in self.model.nodes(c.offer.qpn) and self.model.last(picked)
+        ripe = picked if c.flush is None and c.release is None and not ends else None
+        self._picked = None if c.flush is not None else next(iter(self.model.ripe), None)
         qpn, stood, _ = self._listed
         self._listed = c.listed, 0 if qpn != c.listed else stood + 1, self._end(c.listed)
         if c.fill is not None and ready:
             self._listed = c.listed, -1, None
+        self.peeked = c.peek if self.model.entries[c.peek].state is State.VALID else None
         self._change(c, ready)
         self.ripe = ripe if ripe in self.model.ripe else None
+        self.free = free[0] if free and not c.reserve else None
         if c.look:
             self.looked, self.reach = (c.qpn, c.generation, c.rsn), c.reach
         await RisingEdge(self.dut.clk)
@@ -145,9 +155,9 @@ class HeadCachePorts:
             self._same_record("match__read_node", c.read)
             node, base = model.entries[c.read].node, unpack(NODE_BASE, int(dut.match__read_base.value))
             assert vars(base) == {"base_psn": node.base_psn, "encoding": node.encoding}, f"cycle {self.now}"
-        self._same("fill__free", bool(model.free))
-        if model.free:
-            self._same("fill__free_index", model.free[0])
+        self._same("fill__free", self.free is not None)
+        if self.free is not None:
+            self._same("fill__free_index", self.free)
         self._same("fill__peek_valid", model.entries[c.peek].state is State.VALID)
         if model.entries[c.peek].state is State.VALID:
             self._same_record("fill__peek", c.peek)
@@ -197,9 +207,11 @@ class HeadCachePorts:
         model, late = self.model, self._late
         looked = len(model.nodes(*self.looked[:2])) if self.looked else 0
         late.setdefault(self.now + 1, []).extend([
-            ("match__cached", looked), ("fill__free_count", len(model.free)), ("fill__spare", bool(model.spare)),
-            *[("fill__spare_index", index) for index in model.spare[:1]]])
-        late.setdefault(self.now + 2, []).append(("fill__cached", len(model.nodes(c.listed))))
+            ("fill__spare", bool(model.spare)), *[("fill__spare_index", index) for index in model.spare[:1]]])
+        listed = len(model.nodes(c.listed))
+        late.setdefault(self.now + 2, []).extend([
+            ("match__cached", looked), ("fill__free_count", len(model.free)), ("fill__none", not listed)])
+        late.setdefault(self.now + 3, []).append(("fill__cached", listed))
         peeked = model.entries[c.peek].node
         if peeked is not None:
             late[self.now + 1].append(("fill__peek_block", peeked.line))
@@ -214,7 +226,8 @@ class HeadCachePorts:
         model = self.model
         self._promoted = None if c.retire is None else model.behind(c.retire)
         if c.reserve:
-            model.reserve()
+            model.reserve(self.free)
+            self.reserved[self.free] = c.offer
         if c.mark is not None:
             model.mark(*c.mark)
         if c.retire is not None:

@@ -46,7 +46,8 @@ class Traffic:
     def cycle(self):
         rng, model = self.rng, self.model
         if rng.random() < 0.2:
-            self.listed, self.since = rng.randrange(QPS), self.now
+            wanted = [self.ports.reserved[k].qpn for k, e in enumerate(model.entries) if e.state is State.RESERVED]
+            self.listed, self.since = rng.choice([rng.randrange(QPS), *wanted]), self.now
         qpn = rng.randrange(QPS)
         offer = self.offer()
         near = rng.choice(list(model.nodes(qpn).values()) or [None])
@@ -58,14 +59,12 @@ class Traffic:
             rsn=(near.rsn + rng.randint(-1, near.count) if near else offer.rsn) % (1 << 24),
             look=rng.random() < 0.8, offer=offer, line=rng.randrange(LINES),
             peek=rng.randrange(len(model.entries)), listed=self.listed)
-        kept = [k for k, entry in enumerate(model.entries) if entry.node is not None]
+        kept = [k for k, e in enumerate(model.entries) if e.node is not None]
         if kept:
             c.read = rng.choice([*kept, None, self.marked[1] if self.marked[1] in kept else None])
             c.retire_read = rng.choice([*kept, None])
         self._match(c)
         self._fill(c)
-        if c.fill in (c.read, c.retire_read):       # nobody reads what is not there yet
-            c.read = c.retire_read = None
         self._note(c)
         return c
 
@@ -73,7 +72,8 @@ class Traffic:
         """A mark and a retirement, or a flush."""
         rng, model = self.rng, self.model
         if rng.random() < 0.02:
-            c.flush = rng.randrange(QPS)
+            longest = max(range(QPS), key=lambda qpn: len(model.nodes(qpn)))
+            c.flush = rng.choice([longest, rng.randrange(QPS)])
             return
         heads = [k for k in self.valid() if model.entries[k].node.head]
         late = [k for k, at in self.left_at.items() if self.now - at <= MARK_LAG]
@@ -92,20 +92,27 @@ class Traffic:
     def _fill(self, c):
         """A node fetched, a place taken or one given back."""
         rng, model, at_rest = self.rng, self.model, c.mark is None and c.retire is None and c.flush is None
-        reserved = [k for k, e in enumerate(model.entries)
-                    if e.state is State.RESERVED and self.now - self.left_at[k] > MARK_LAG + 1]
+        reserved = [k for k, e in enumerate(model.entries) if e.state is State.RESERVED]
+        fit = [k for k in reserved if self.ports.reserved[k].qpn == self.listed and self._fits(self.ports.reserved[k])]
+        free = self.ports.free
         out = [k for k in self.valid() if model.last(k) and not model.entries[k].node.touched]
         choice = rng.random()
-        if model.free and choice < self.growing:
+        if free is not None and self.now - self.left_at[free] > MARK_LAG and choice < self.growing:
             c.reserve = True
-        elif (reserved and choice < 0.9 and model.follows(c.offer) and c.flush != c.offer.qpn
+        elif (fit and choice < 0.9 and c.flush != self.listed
               and self.now >= self.since + LISTED and self.now > self.filled_at + LISTED):
-            c.fill = rng.choice(reserved)
+            c.fill = rng.choice(fit)
+            c.offer = self.ports.reserved[c.fill]
         elif reserved and choice < 0.93:
-            c.release = rng.choice(reserved)
+            c.release = rng.choice([k for k in reserved if not self._fits(self.ports.reserved[k])] or reserved)
         elif out and at_rest:
-            c.release = c.peek = rng.choice(out)
-            self.since = self.now
+            c.peek = rng.choice(out) if self.ports.peeked not in out else self.ports.peeked
+            if c.peek == self.ports.peeked:
+                c.release, self.since = c.peek, self.now
+
+    def _fits(self, node):
+        """A node that was read still goes on where its list ends."""
+        return self.model.follows(node) and node.generation == self.generation[node.qpn]
 
     def _note(self, c):
         """Which of the interesting cases this cycle is."""

@@ -107,6 +107,8 @@ class BenchPrefetch:
             if one.live and few and (await self._turn_out(one.qpn, waiting) or waiting):
                 self.look_at(one.qpn)
             return
+        if one.live:
+            dut.fill__fill_node.value = int.from_bytes(one.ahead[0][0].pack(), "little")
         await self._strobe("fill__reserve_en")
         entry = int(dut.fill__free_index.value)
         if not one.live:
@@ -120,7 +122,6 @@ class BenchPrefetch:
             for _ in range(LISTED):
                 await self.edge
             dut.fill__fill_index.value, dut.fill__fill_block.value = entry, block
-            dut.fill__fill_node.value = int.from_bytes(node.pack(), "little")
             await self._strobe("fill__fill_en")
             while not int(dut.fill__fill_ready.value):
                 await self._strobe("fill__fill_en")

@@ -32,7 +32,7 @@ async def random_traffic(dut):
     await start_clock(dut)
     ports = HeadCachePorts(dut, ENTRIES)
     traffic = Traffic(rng, ports)
-    for turn in range(200):
+    for turn in range(400):
         if turn >= 20 and all(traffic.seen[what] > 2 for what in WANTED):
             break
         traffic.growing = rng.choice([0.1, 0.5, 0.8])
@@ -59,21 +59,23 @@ async def a_lookup_two_reads_a_mark_or_a_retirement_in_every_cycle(dut):
                                  **{"offer": node(k), "listed": k % 2, **asks}))
 
     for k in range(nodes):
+        await cycle(k)
         await cycle(k, reserve=True)
     for k in range(nodes):
         for _ in range(LISTED):
             await cycle(k)
         assert await cycle(k, offer=node(k), line=k, fill=k)
+    other = Node(2, 0, 0, 0, abi.Encoding.LIST, (0,))
     for k in range(nodes * len(holes)):     # a lookup, two reads, a mark, and a fetch of another list
         index, hole = divmod(k, len(holes))
-        await cycle(k, read=index, retire_read=index, mark=(index, hole), reserve=k < nodes, listed=2)
+        await cycle(k, offer=other, read=index, retire_read=index, mark=(index, hole),
+                    reserve=not k % 2 and k < 2 * nodes, listed=2)
     await cycle(1)
     for k in range(nodes):                  # and a retirement
         assert k in ports.model.ripe
-        other = Node(2, 0, 0, 0, abi.Encoding.LIST, (0,))
         await cycle(k, offer=other, listed=2, fill=None if k else nodes, read=k, retire_read=k, retire=k)
     await cycle(0)
-    assert ports.now == nodes * (LISTED + 3 + len(holes)) + 2
+    assert ports.now == nodes * (LISTED + 4 + len(holes)) + 2
     assert not ports.model.nodes(0) and not ports.model.nodes(1) and len(ports.model.nodes(2)) == 1
 
 
