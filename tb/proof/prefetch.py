@@ -191,7 +191,7 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
            ("step.p.block.eq(cache.peek_block)", "step.p.block.eq(cache.peek_block ^ 1)")),
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
-           ("told.inverse.eq(~stray(params))", "told.inverse.eq(1)"), of=AheadTable),
+           ("told.inverse.eq(~stray(params))", "told.inverse.eq(2)"), of=AheadTable),
     Broken(RestingPrefetchSpec, "at rest, a list goes on where its last node says, or is broken",
            ("self.took & ~Mux(passed, kept.any(), read.some)", "self.took"), of=AheadTable),
     Broken(RestingPrefetchSpec, "at rest, what is kept is of a list that goes on",
