@@ -21,6 +21,14 @@ def total(values):
     return tree(values, add)
 
 
+def group_counts(m, bits, size, name):
+    """Registers that say how many bits of each ``size`` are set: so a sum of many bits is one of few numbers, a cycle
+    later. Within a condition they wait for it."""
+    counts = [Signal(range(size + 1), name=f"{name}{k}") for k in range(-(-len(bits) // size))]
+    m.d.sync += [count.eq(total(bits[k * size:(k + 1) * size])) for k, count in enumerate(counts)]
+    return counts
+
+
 def choose(chosen, values):
     """The value whose bit of ``chosen`` is set; 0 if none is, and at most one is."""
     return tree((Mux(bit, Value.cast(value), 0) for bit, value in zip(chosen, values, strict=True)), or_)

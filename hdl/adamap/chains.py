@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
-from ..logic import encoded, first, lowest, one_hot, sums_to, total
+from ..logic import encoded, first, group_counts, lowest, one_hot, sums_to, total
 from ..params import CardParams
 from .cache_ports import fill_port, match_port, retire_port
 from .cached import NODE_BASE, cached_record, index_width
@@ -20,19 +20,19 @@ EIGHT = 8       # bits that are counted in a cycle
 
 def _count(m, count, bits):
     """``count`` says how many of ``bits`` were set two cycles ago."""
-    parts = []
-    for k in range(0, len(bits), EIGHT):
-        part = Signal(range(EIGHT + 1), name=f"{count.name}_of_{k}")
-        m.d.sync += part.eq(total(bits[k:k + EIGHT]))
-        parts.append(part)
-    m.d.sync += count.eq(total(parts))
+    m.d.sync += count.eq(total(group_counts(m, bits, EIGHT, f"{count.name}_of_")))
 
 
-def _any(m, name, bits, among):
-    """Whether a bit is set in both."""
+def _bit(m, name, i, among, bits):
+    """The one of ``bits`` that is set in both others, by a block of its own."""
     m.submodules[name] = it = BitOf(len(bits))
-    m.d.comb += [it.i.eq(bits), it.among.eq(among), it.bits.eq(among)]
+    m.d.comb += [it.i.eq(i), it.among.eq(among), it.bits.eq(bits)]
     return it.o
+
+
+def _any(m, name, i, among):
+    """Whether a bit is set in both, at most one of which is."""
+    return _bit(m, name, i, among, among)
 
 
 class Chains(wiring.Component):
@@ -84,8 +84,6 @@ class Chains(wiring.Component):
         successor, predecessor = self._links(m, n, last, goes_on)
         ripe, after_ripe = self._ripe(m, tags, standing, record, successor, at_last)
 
-        m.submodules.head_ends = ends = BitOf(n)
-        m.d.comb += [ends.i.eq(tags.own), ends.among.eq(head), ends.bits.eq(at_last)]
         # What is given back may have one before it; where it is peeked at is known a cycle before.
         before = Signal(data.StructLayout({"there": 1, "of": len(last), "index": len(last)}), name="before_peeked")
         m.d.sync += [before.there.eq(fill.peek_valid & ~Array(head)[fill.peek_index]),
@@ -101,8 +99,8 @@ class Chains(wiring.Component):
             standing.before.eq(one_hot(before.there & (fill.release_index == before.of), before.index, n)),
             standing.fill_en.eq(fill.fill_en), standing.filled.eq(one_hot(1, fill.fill_index, n)),
             standing.begins.eq(~goes_on), standing.behind_head.eq(behind_head),
-            standing.head_last.eq(ends.o), standing.ripe_last.eq(match.ripe_index == last),
-            standing.last.eq(at_last),
+            standing.head_last.eq(_bit(m, "head_ends", tags.own, head, at_last)),
+            standing.ripe_last.eq(match.ripe_index == last), standing.last.eq(at_last),
             standing.reserve_en.eq(fill.reserve_en), standing.free.eq(one_hot(1, fill.free_index, n) & free),
         ]
         m.submodules.any_free = any_free = AnyOf(n)
@@ -151,8 +149,7 @@ class Chains(wiring.Component):
                 ("head_passed", own, head, tags.passed, match.passed),
                 ("next_one", inside, standing.second, standing.valid, match.next),
                 ("unsettled", own, standing.promoted, standing.linked, match.settles)):
-            m.submodules[name] = it = BitOf(n)
-            m.d.comb += [it.i.eq(found), it.among.eq(among), it.bits.eq(bits), o.eq(it.o)]
+            m.d.comb += o.eq(_bit(m, name, found, among, bits))
         m.d.comb += [
             heads.eq(own & head), standing.after_head.eq(own & standing.second),
             own_head.i.eq(own), own_head.among.eq(head),

@@ -290,7 +290,7 @@ def _RESOLVE(params):
         "head_rsn": 24})
 
 
+# A header without a node: its list, and the head of that if there is one. And, there or not, of which list to tell the
+# prefetcher: it `retired` a node, or there is `space` to tell of the header's own.
 _MISSED = data.StructLayout({
     "valid": 1, "head": 1, "head_rsn": 24, "qp": QpRef, "retired": 1, "told_qpn": 24, "space": 1})
-"""A header without a node: its list, and the head of that if there is one; and, there or not, of which list to tell the
-prefetcher, for it ``retired`` a node or if there is ``space`` for what it is told."""

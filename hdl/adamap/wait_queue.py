@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..logic import choose, total
+from ..logic import choose, group_counts, total
 from ..params import CardParams
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .among import Among
@@ -155,10 +155,8 @@ class WaitQueue(wiring.Component):
         with m.If(self.pick_en):
             m.d.sync += self.picked_place.eq(oldest.value)
         counted = there & Cat(e.qpn == self.count_qpn for e in line)
-        counts = [Signal(range(size + 1), name=f"counted{k}") for k in range(n // size)]     # by groups
-        for k, count in enumerate(counts):
-            with m.If(self.count_en):
-                m.d.sync += count.eq(total(counted[k * size:(k + 1) * size]))
+        with m.If(self.count_en):
+            counts = group_counts(m, counted, size, "counted")
         m.d.comb += [
             self.count.eq(total(counts)), self.offered.eq(oldest.any), self.empty.eq(~there[0]),
             write.en.eq(self.insert_en), write.addr.eq(free_place), write.data.eq(self.item),

@@ -81,10 +81,10 @@ class HeadCachePorts:
         self._picked = None if c.flush is not None else next(iter(self.model.ripe), None)
         qpn, stood, _ = self._listed
         self._listed = c.listed, 0 if qpn != c.listed else stood + 1, self._end(c.listed)
-        if c.fill is not None and ready:
+        if fills:
             self._listed = c.listed, -1, None
         self.peeked = c.peek if self.model.entries[c.peek].state is State.VALID else None
-        self._change(c, ready)
+        self._change(c, fills)
         self.ripe = ripe if ripe in self.model.ripe else None
         self.free = free[0] if free and not c.reserve else None
         if c.look:
@@ -92,7 +92,7 @@ class HeadCachePorts:
         await RisingEdge(self.dut.clk)
         # ``fill_en`` falls with the edge, before the next cycle is driven.
         self.now += 1
-        return ready and c.fill is not None
+        return fills
 
     def _drive(self, c):
         dut, entries = self.dut, self.model.entries
@@ -222,7 +222,7 @@ class HeadCachePorts:
                 self._read[side] |= {"block": node.line} if side == "retire" else {
                     "node": {"encoding": node.encoding, "body": node.body}}
 
-    def _change(self, c, ready):
+    def _change(self, c, fills):
         model = self.model
         self._promoted = None if c.retire is None else model.behind(c.retire)
         if c.reserve:
@@ -236,7 +236,7 @@ class HeadCachePorts:
             model.flush(c.flush)
         if c.release is not None:
             model.release(c.release)
-        if c.fill is not None and ready:
+        if fills:
             model.fill(c.fill, c.offer, c.line)
 
 

@@ -24,8 +24,8 @@ class Traffic:
         self.growing = 0.5
         self.listed, self.since, self.filled_at = 0, 0, -100    # QP that is spoken of, from which cycle on; last fill
 
-    def valid(self):
-        return [k for k, entry in enumerate(self.model.entries) if entry.state is State.VALID]
+    def entries(self, state):
+        return [k for k, entry in enumerate(self.model.entries) if entry.state is state]
 
     def end(self, qpn):
         """RSN that goes on where a list ends; any, if it has no node."""
@@ -46,7 +46,7 @@ class Traffic:
     def cycle(self):
         rng, model = self.rng, self.model
         if rng.random() < 0.2:
-            wanted = [self.ports.reserved[k].qpn for k, e in enumerate(model.entries) if e.state is State.RESERVED]
+            wanted = [self.ports.reserved[k].qpn for k in self.entries(State.RESERVED)]
             self.listed, self.since = rng.choice([rng.randrange(QPS), *wanted]), self.now
         qpn = rng.randrange(QPS)
         offer = self.offer()
@@ -59,7 +59,7 @@ class Traffic:
             rsn=(near.rsn + rng.randint(-1, near.count) if near else offer.rsn) % (1 << 24),
             look=rng.random() < 0.8, offer=offer, line=rng.randrange(LINES),
             peek=rng.randrange(len(model.entries)), listed=self.listed)
-        kept = [k for k, e in enumerate(model.entries) if e.node is not None]
+        kept = [k for k, entry in enumerate(model.entries) if entry.node is not None]
         if kept:
             c.read = rng.choice([*kept, None, self.marked[1] if self.marked[1] in kept else None])
             c.retire_read = rng.choice([*kept, None])
@@ -75,10 +75,11 @@ class Traffic:
             longest = max(range(QPS), key=lambda qpn: len(model.nodes(qpn)))
             c.flush = rng.choice([longest, rng.randrange(QPS)])
             return
-        heads = [k for k in self.valid() if model.entries[k].node.head]
+        valid = self.entries(State.VALID)
+        heads = [k for k in valid if model.entries[k].node.head]
         late = [k for k, at in self.left_at.items() if self.now - at <= MARK_LAG]
         if rng.random() < 0.8:
-            among = [k for k in rng.choice([heads, heads, self.valid(), late]) if model.entries[k].node.open]
+            among = [k for k in rng.choice([heads, heads, valid, late]) if model.entries[k].node.open]
             if among:
                 index = rng.choice([among[0], rng.choice(among)])
                 bits = model.entries[index].node.open
@@ -92,23 +93,24 @@ class Traffic:
     def _fill(self, c):
         """A node fetched, a place taken or one given back."""
         rng, model, at_rest = self.rng, self.model, c.mark is None and c.retire is None and c.flush is None
-        reserved = [k for k, e in enumerate(model.entries) if e.state is State.RESERVED]
-        fit = [k for k in reserved if self.ports.reserved[k].qpn == self.listed and self._fits(self.ports.reserved[k])]
-        free = self.ports.free
-        out = [k for k in self.valid() if model.last(k) and not model.entries[k].node.touched]
+        reserved, node, free = self.entries(State.RESERVED), self.ports.reserved, self.ports.free
+        fit = [k for k in reserved if self._fits(node[k])]
+        here = [k for k in fit if node[k].qpn == self.listed]
+        out = [k for k in self.entries(State.VALID) if model.last(k) and not model.entries[k].node.touched]
         choice = rng.random()
         if free is not None and self.now - self.left_at[free] > MARK_LAG and choice < self.growing:
             c.reserve = True
-        elif (fit and choice < 0.9 and c.flush != self.listed
+        elif (here and choice < 0.9 and c.flush != self.listed
               and self.now >= self.since + LISTED and self.now > self.filled_at + LISTED):
-            c.fill = rng.choice(fit)
-            c.offer = self.ports.reserved[c.fill]
+            c.fill = rng.choice(here)
+            c.offer = node[c.fill]
         elif reserved and choice < 0.93:
-            c.release = rng.choice([k for k in reserved if not self._fits(self.ports.reserved[k])] or reserved)
-        elif out and at_rest:
-            c.peek = rng.choice(out) if self.ports.peeked not in out else self.ports.peeked
-            if c.peek == self.ports.peeked:
-                c.release, self.since = c.peek, self.now
+            c.release = rng.choice([k for k in reserved if k not in fit] or reserved)
+        elif at_rest and self.ports.peeked in out:
+            c.release = c.peek = self.ports.peeked
+            self.since = self.now
+        elif out and at_rest:       # it may go in the next cycle
+            c.peek = rng.choice(out)
 
     def _fits(self, node):
         """A node that was read still goes on where its list ends."""
