@@ -190,10 +190,11 @@ class Segment(data.Struct):
 
 
 class RxPacket(data.Struct):
-    """A checked and translated frame. ``reason`` is OK for what may take effect."""
+    """A checked and translated frame. ``reason`` is OK for what may take effect; ``live``: the window judges it."""
 
     header: RxHeader
     reason: 8
+    live: 1
     qp_generation: 8
     qp_psn_guard: 5
     in_error: 1            # a probe of the peer for a QP in ERR

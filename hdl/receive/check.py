@@ -55,7 +55,7 @@ class RxCheck(wiring.Component):
         header, answer = self.i.p, self.i_translate.p
         raw, free, take = Signal(), Signal(), Signal()
         answered, refused, used = Signal(), Signal(), Signal()       # the oldest answer and its fate
-        no_qp, stranger = Signal(), Signal()
+        no_qp, stranger, sound = Signal(), Signal(), Signal()
         m.d.comb += [
             raw.eq(_is_raw(header)),
             free.eq(~self.o.valid | self.o.ready),
@@ -67,7 +67,7 @@ class RxCheck(wiring.Component):
             self.i_fate.ready.eq(used),
             self.i_translate.ready.eq(used),
             no_qp.eq((answer.reason == Reason.UNKNOWN_QP) | (answer.reason == Reason.STALE_GENERATION)),
-            stranger.eq(header.src_ip != answer.qp_peer_ip),
+            stranger.eq(header.src_ip != answer.qp_peer_ip), sound.eq((answer.reason == Reason.OK) & ~stranger),
         ]
         with m.If(free):
             m.d.sync += self.o.valid.eq(take)
@@ -81,6 +81,7 @@ class RxCheck(wiring.Component):
                                      & (answer.qp_state == QpState.ERR) & ~stranger),
                 self.o.p.segment0.eq(answer.segment0),
                 self.o.p.segment1.eq(answer.segment1),
+                self.o.p.live.eq(sound & ((header.kind == RxKind.DATA) | (header.kind == RxKind.PROBE))),
             ]
             with m.If(raw):
                 m.d.sync += self.o.p.reason.eq(Reason.OK)

@@ -45,12 +45,12 @@ class Placement(data.Struct):
     host: 1
     segment0: Segment
     segment1: Segment
+    two: 1              # there are bytes for the second one
     ticket: TICKET_WIDTH
 
 
 class _Waiting(data.Struct):
     packet: RxPacket
-    live: 1
     ticket: TICKET_WIDTH
 
 
@@ -132,12 +132,10 @@ class Judge(wiring.Component):
     def _ask(self, m, waiting):
         """Numbers the packets, sends the live ones to the window and all of them to the queue."""
         header = self.i.p.header
-        ticket, live = Signal(TICKET_WIDTH), Signal()
+        ticket = Signal(TICKET_WIDTH)
         offered = Signal()      # a request once shown stays, whatever becomes of `space`
-        judged = (header.kind == RxKind.DATA) | (header.kind == RxKind.PROBE)
-        m.d.comb += live.eq(judged & (self.i.p.reason == Reason.OK))
         gated = stream.Signature(JudgeRequest).create()
-        fork(m, self.i, [(gated, live), (waiting.i, 1)])
+        fork(m, self.i, [(gated, self.i.p.live), (waiting.i, 1)])
         m.d.comb += [
             self.o_judge.valid.eq(gated.valid & (self.space | offered)),
             gated.ready.eq(self.o_judge.ready & (self.space | offered)),
@@ -152,7 +150,6 @@ class Judge(wiring.Component):
             gated.p.psn_guard.eq(self.i.p.qp_psn_guard),
             gated.p.ticket.eq(ticket),
             waiting.i.p.packet.eq(self.i.p),
-            waiting.i.p.live.eq(live),
             waiting.i.p.ticket.eq(ticket),
         ]
         m.d.sync += offered.eq(self.o_judge.valid & ~self.o_judge.ready)
@@ -162,23 +159,23 @@ class Judge(wiring.Component):
     def _answer(self, m, waiting, judgement, gate):
         """Joins packets with judgements; a register holds one packet until all it causes was handed on."""
         head, packet, header = waiting.o.p, waiting.o.p.packet, waiting.o.p.packet.header
-        verdict = judgement.p.verdict
+        verdict, live = judgement.p.verdict, packet.live
         free, take, placed = Signal(), Signal(), Signal()
         m.d.comb += [
-            take.eq(waiting.o.valid & (~head.live | judgement.valid) & free),
+            take.eq(waiting.o.valid & (~live | judgement.valid) & free),
             waiting.o.ready.eq(take),
-            judgement.ready.eq(take & head.live),
+            judgement.ready.eq(take & live),
         ]
 
         reason = Signal(8)
         m.d.comb += reason.eq(packet.reason)
-        with m.If(head.live), m.Switch(verdict):
+        with m.If(live), m.Switch(verdict):
             for refused, why in REFUSAL.items():
                 with m.Case(refused):
                     m.d.comb += reason.eq(why)
         refused = reason != Reason.OK
-        accepted = head.live & ~refused & (header.kind == RxKind.DATA)
-        unmatched = head.live & (verdict == Verdict.UNMATCHED)
+        accepted = live & ~refused & (header.kind == RxKind.DATA)
+        unmatched = live & (verdict == Verdict.UNMATCHED)
         sent_again = (verdict == Verdict.MATCH) | unmatched
         m.d.comb += placed.eq(take & accepted)
         m.d.sync += [
@@ -207,6 +204,7 @@ class Judge(wiring.Component):
                 self.o.p.host.eq(header.host),
                 self.o.p.segment0.eq(packet.segment0),
                 self.o.p.segment1.eq(packet.segment1),
+                self.o.p.two.eq(packet.segment1.length != 0),
                 self.o.p.ticket.eq(head.ticket),
             ]
         with m.Elif(self.o.ready):
@@ -223,19 +221,19 @@ class Judge(wiring.Component):
             self.o_report.valid.eq(first | second),
         ]
         message_end = accepted & header.ack_req & ((verdict == Verdict.ACCEPT) | sent_again)
-        probe = head.live & (verdict == Verdict.PROBE)
+        probe = live & (verdict == Verdict.PROBE)
         error = (packet.reason >= Reason.BAD_KEY) & (packet.reason <= Reason.LENGTH_MISMATCH)
         m.d.comb += [gate.ask.eq(take & (error | packet.in_error)), gate.index.eq(header.dest_qp)]
         m.d.sync += asking.eq(gate.ask)
         with m.If(take):
             m.d.sync += [
                 first.eq(message_end | probe),
-                second.eq(head.live & (judgement.p.progress | unmatched)),
+                second.eq(live & (judgement.p.progress | unmatched)),
                 second_kind.eq(Mux(unmatched, ReportKind.UNMATCHED, ReportKind.PROGRESS)),
                 first_kind.eq(Mux(probe | packet.in_error, ReportKind.PROBE,
                                   Mux(error, ReportKind.ERROR, ReportKind.MESSAGE_END))),
                 told.eq(head),
-                judged.eq(Mux(head.live, judgement.p.as_value(), 0)),
+                judged.eq(Mux(live, judgement.p.as_value(), 0)),
                 last.eq(reason),
             ]
         with m.Elif(asking):
@@ -256,7 +254,7 @@ class Judge(wiring.Component):
             entry.opcode.eq(said.opcode),
             entry.qpn.eq(said.dest_qp),
             entry.generation.eq(told.packet.qp_generation),
-            entry.psn.eq(Mux(told.live, judged.psn, said.psn)),
+            entry.psn.eq(Mux(told.packet.live, judged.psn, said.psn)),
             entry.base.eq(judged.base),
             entry.holes.eq(judged.holes),
             entry.va.eq(said.va),

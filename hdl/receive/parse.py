@@ -313,7 +313,7 @@ class Parse(wiring.Component):
             early.keep.eq(queue.i.valid),
             self.fate_stb.eq(early.fate_stb),
         ]
-        with m.If(refused_data):
+        with m.If(mismatch):        # then it is refused data, if it goes there at all
             m.d.comb += [queue.i.p.kind.eq(RxKind.REFUSED), queue.i.p.reason.eq(Reason.LENGTH_MISMATCH),
                          queue.i.p.length.eq(0)]
         m.d.sync += [

@@ -72,7 +72,7 @@ class Place(wiring.Component):
 
         # Requests: a packet goes on to `asked` when its last request was accepted.
         second = Signal()       # the first segment's request was accepted
-        two = self.i.p.segment1.length != 0
+        two = self.i.p.two
         accepted = Signal()
         m.d.comb += [
             request.p.last.eq(~two | second),
