@@ -1,6 +1,6 @@
 """What a bitmap of received PSNs says: how far a window slides in one cycle."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -20,12 +20,12 @@ class LowBits(wiring.Component):
 
     Members
     -------
-    bitmap, limited : In(bits), In(STEP)
-        The second as :class:`Step` has it, of the next cycle.
+    bitmap, limited, runs : In(bits), In(STEP), In(1)
+        The second as :class:`Step` has it, of the next cycle; the third: in that, a packet is received at the base.
     ahead : Out(STEP)
         Bit k: the k PSNs behind the first one were received.
     run : Out(range(RUN_ON + 1))
-        Of how many PSNs a run of received ones is that begins at the base, as far as ``RUN_ON`` goes.
+        Of how many PSNs a run of received ones is that begins at the base, as far as ``RUN_ON`` goes; 0 if that is not.
     uncut : Out(STEP)
         Bit k: none of the first k PSNs was missing while the one behind it was received.
     gap : Out(1)
@@ -36,7 +36,7 @@ class LowBits(wiring.Component):
 
     def __init__(self, bits):
         super().__init__({
-            "bitmap": In(bits), "limited": In(STEP), "ahead": Out(STEP), "run": Out(range(RUN_ON + 1)),
+            "bitmap": In(bits), "limited": In(STEP), "runs": In(1), "ahead": Out(STEP), "run": Out(range(RUN_ON + 1)),
             "uncut": Out(STEP), "gap": Out(1), "none": Out(1), "rest": Out(1)})
 
     def elaborate(self, platform):
@@ -44,7 +44,7 @@ class LowBits(wiring.Component):
         low = self.bitmap[:STEP]
         again, ahead = low[1:] & ~low[:-1], Cat(Const(1, 1), *(low[1:k + 1].all() for k in range(1, STEP)))
         m.d.sync += [
-            self.ahead.eq(ahead), self.run.eq(height(ahead[:RUN_ON])),
+            self.ahead.eq(ahead), self.run.eq(height(ahead[:RUN_ON] & self.runs.replicate(RUN_ON))),
             self.uncut.eq(Cat(~again[:k].any() for k in range(STEP))), self.none.eq(self.bitmap == 0),
             self.gap.eq((self.limited & ~low).any()),
             self.rest.eq(Cat(self.bitmap[RUN_ON:], again[1:RUN_ON - 1]).any()),
@@ -65,31 +65,19 @@ class RunOn(wiring.Component):
     Members
     -------
     bitmap, mark : In(bits), In(bits)
-        The window, and the bit of the packet, if any.
-    run, follows : In(range(RUN_ON + 1)), In(1)
-        What :class:`LowBits` knows of the window: of how many PSNs a run is, and whether the one behind was received.
-    some, more : Out(1)
-        It slides over ``run`` PSNs; the first one behind them was received, too.
+        The window, and the bit of the packet, if any: at the base, or where nothing follows the base.
+    run : In(range(RUN_ON + 1))
+        As :class:`LowBits` has it.
     advanced : Out(bits)
         What the window is then.
     """
 
     def __init__(self, bits):
-        self.bits = bits
-        super().__init__({
-            "bitmap": In(bits), "mark": In(bits), "run": In(range(RUN_ON + 1)), "follows": In(1),
-            "some": Out(1), "more": Out(1), "advanced": Out(bits),
-        })
+        super().__init__({"bitmap": In(bits), "mark": In(bits), "run": In(range(RUN_ON + 1)), "advanced": Out(bits)})
 
     def elaborate(self, platform):
         m = Module()
-        marked, steps = Signal(self.bits), Signal.like(self.run)
-        m.d.comb += [
-            marked.eq(self.bitmap | self.mark), self.some.eq(marked[0]),
-            # A packet is marked at the base, or where nothing follows the base.
-            steps.eq(Mux(self.some, self.run, 0)), self.advanced.eq(marked >> steps),
-            self.more.eq(self.some & self.follows),
-        ]
+        m.d.comb += self.advanced.eq((self.bitmap | self.mark) >> self.run)
         return m
 
 

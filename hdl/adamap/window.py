@@ -129,7 +129,7 @@ class Window(wiring.Component):
         with m.If(load & next_full):
             m.d.sync += distance.eq(Mux(
                 ~same, next_request.psn - fetched.base, Mux(
-                    moves & run_on.some, ~sum_of_three(24, ~next_request.psn, row.base[:24], low_bits.run),
+                    moves, ~sum_of_three(24, ~next_request.psn, row.base[:24], low_bits.run),
                     next_request.psn - row.base)))
             guards = (next_request.psn_guard >= PSN_OUTSTANDING_LOG2 - k for k in range(PSN_OUTSTANDING_LOG2))
             m.d.sync += [next_full.eq(0), request.eq(next_request), control.eq(next_control), too_far.eq(Cat(guards)),
@@ -148,18 +148,20 @@ class Window(wiring.Component):
         shifts, slid = Signal(), Signal()
         m.d.sync += slid.eq(shifts)
         creates = Signal()
-        advanced, moved_on = run_on.advanced, Mux(run_on.some, moved, row.base)
+        advanced = run_on.advanced
+        runs, some = Signal(init=1), Signal()       # `some`: the packet is received at the base, or was one before
+        m.d.sync += some.eq(runs)
         taken, out_free = Signal(), Signal()
         m.d.comb += [
-            low_bits.bitmap.eq(row.bitmap), run_on.run.eq(low_bits.run), run_on.follows.eq(low_bits.ahead[RUN_ON]),
-            run_on.bitmap.eq(row.bitmap), run_on.mark.eq(mark),
+            low_bits.bitmap.eq(row.bitmap), low_bits.runs.eq(runs),
+            run_on.bitmap.eq(row.bitmap), run_on.mark.eq(mark), run_on.run.eq(low_bits.run),
             taken.eq((verdict == Verdict.ACCEPT) | (verdict == Verdict.PROBE)),
             to_match.eq((verdict == Verdict.MATCH) | (verdict == Verdict.PROBE)),
             out_free.eq(~self.o.valid | self.o.ready),
             result.eq(row), result.holes.eq(row.holes + self.count_holes),      # they are added a cycle late
             write.addr.eq(row_index), write.data.holes.eq(result.holes), write.data.owed.eq(result.owed),
             # What `result` is whenever it is written.
-            write.data.base.eq(Mux(moves, moved_on, Mux(creates, self.i_control.p.psn, row.base))),
+            write.data.base.eq(Mux(moves, moved, Mux(creates, self.i_control.p.psn, row.base))),
             write.data.bitmap.eq(Mux(moves, advanced[1:], Mux(creates, 0, row.bitmap[1:]))),
             self.o_match.p.qpn.eq(request.qpn), self.o_match.p.generation.eq(request.generation),
             self.o_match.p.psn.eq(psn), self.o_match.p.rsn.eq(request.rsn), self.o_match.p.ticket.eq(request.ticket),
@@ -206,6 +208,7 @@ class Window(wiring.Component):
         with m.FSM():
             with m.State("CLASSIFY"):  # waits for a request; compares its PSN with the window
                 m.d.comb += [load.eq(~active), current.early_en.eq(~active), sliding.early_en.eq(1)]
+                m.d.comb += runs.eq(row.bitmap[0] | seen.mark[0])
                 m.d.sync += [
                     verdict.eq(seen.verdict), matched.eq(self.match_space), psn.eq(seen.psn),
                     position.eq(seen.distance), mark.eq(seen.mark), insert.eq(seen.insert),
@@ -216,19 +219,19 @@ class Window(wiring.Component):
                     with m.If(control):
                         m.next = "CONTROL"
             with m.State("EFFECT"):  # marks the packet and slides over what came before
-                m.d.comb += [result.bitmap.eq(advanced), result.base.eq(moved_on), moves.eq(1)]
+                m.d.comb += [result.bitmap.eq(advanced), result.base.eq(moved), moves.eq(1), runs.eq(some)]
                 m.d.comb += low_bits.limited.eq(below(m, slide, STEP, "limiting"))
                 m.d.sync += limited.eq(low_bits.limited)
                 # What goes to the matcher marks nothing, so it does not run on.
                 m.d.comb += matches.eq(~slides & out_free & (~seal | self.o_run.ready))
-                with m.If(slides | run_on.more):
-                    m.d.comb += [current.early_en.eq(1), shifts.eq(run_on.some)]
+                with m.If(slides | (some & low_bits.ahead[RUN_ON])):
+                    m.d.comb += [current.early_en.eq(1), shifts.eq(some)]
                     m.d.sync += mark.eq(0)
                     m.next = "SLIDE"
                 with m.Elif(out_free):
                     m.d.comb += [self.o_run.valid.eq(seal), run.psn.eq(result.base), run.seal.eq(seal)]
                     with m.If(~seal | self.o_run.ready):
-                        finish(Mux(run_on.some, ~low_bits.rest, low_bits.none & (verdict != Verdict.ACCEPT)))
+                        finish(Mux(some, ~low_bits.rest, low_bits.none & (verdict != Verdict.ACCEPT)))
             with m.State("SLIDE"):  # waits until the holes are out and the packet is marked
                 m.d.comb += [stalling.eq(1), current.early_en.eq(1)]
                 with m.If(limited[0]):
@@ -246,7 +249,7 @@ class Window(wiring.Component):
                     m.d.sync += insert.eq(0)
                 with m.Elif(row.bitmap[0]):
                     with m.If(~slid):
-                        m.d.comb += [result.bitmap.eq(advanced), result.base.eq(moved_on), shifts.eq(1)]
+                        m.d.comb += [result.bitmap.eq(advanced), result.base.eq(moved), shifts.eq(1)]
                 with m.Elif(seal):
                     m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), run.seal.eq(1)]
                     with m.If(self.o_run.ready):

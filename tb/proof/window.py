@@ -139,7 +139,7 @@ class WindowSpec(Spec):
                   "row_index_q": 1, "row_known_q": 1, "fetched": row_shape, "verdict_q": Verdict,
                   "mark_q": BITS, "insert_q": 1, "psn_q": 32, "position_q": range(BITS), "seal_q": 1,
                   "slides_q": 1, "distance_q": 24, "limited": STEP, "active": 1, "fsm_state": 2,
-                  "slid": 1, "low_bits.ahead": STEP, "low_bits.uncut": STEP, "low_bits.none": 1,
+                  "slid": 1, "some": 1, "low_bits.ahead": STEP, "low_bits.uncut": STEP, "low_bits.none": 1,
                   "low_bits.run": range(RUN_ON + 1), "low_bits.gap": 1}
         d = SimpleNamespace(**{name.removesuffix("_q").removeprefix("low_bits."): self.inside(f"dut.{name}", shape)
                                for name, shape in shapes.items()},
@@ -177,7 +177,10 @@ class WindowSpec(Spec):
 
         self.check("what is known of the lowest bits is so", [
             ~current | (state != EFFECT) | ~d.slid,
-            *(known[1:] & ~known[:-1] == 0 for known in (d.ahead, d.uncut)), d.run == height(d.ahead[:RUN_ON]),
+            *(known[1:] & ~known[:-1] == 0 for known in (d.ahead, d.uncut)),
+            d.run == Mux(d.some, height(d.ahead[:RUN_ON]), 0),
+            ~current | (state != EFFECT) | (d.some == (row.bitmap | d.mark)[0]),
+            ~sliding | d.slid | ~row.bitmap[0] | d.some,
             *(~current | case for case in self._known(d, row.bitmap[:STEP], (
                 (state == EFFECT), sliding & ~d.slid & d.limited[0], sliding & ~d.slid)))], **TOGETHER)
 
@@ -246,7 +249,7 @@ BROKEN = [
     Broken(WindowSpec, "received at most once",
            ("received.eq((distance < bits) & (row.bitmap >> place)[0])", "received.eq(0)")),
     Broken(WindowSpec, "received at most once",
-           ("marked.eq(self.bitmap | self.mark)", "marked.eq(self.bitmap)"), of=RunOn),
+           ("(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run"), of=RunOn),
     Broken(WindowSpec, "never received and a hole",
            ("steps.eq(limited & self.uncut)", "steps.eq(limited)"), of=Step),
     Broken(WindowSpec, "what is known of the lowest bits is so",
@@ -265,6 +268,6 @@ BROKEN = [
     Broken(WindowSpec, "the base never goes back",
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - request.ack_req)")),
     Broken(WindowSpec, "the base has not been received itself",
-           ("marked.eq(self.bitmap | self.mark)", "marked.eq(self.bitmap)"), of=RunOn),
+           ("(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run"), of=RunOn),
     Broken(WindowSpec, "judgements are as many as requests", ("active.eq(next_full)", "active.eq(1)")),
 ]
