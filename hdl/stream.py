@@ -131,23 +131,16 @@ class Skid(_Stage):
     Members
     -------
     i, o : In/Out(stream.Signature(shape))
-    takes, next : Out(1), Out(shape)
-        ``o`` shows another item from the next cycle on, if any: this one.
     """
-
-    def __init__(self, shape):
-        super().__init__(shape, takes=Out(1), next=Out(shape))
 
     def elaborate(self, platform):
         m = Module()
         spare = Signal(Shape.cast(self.shape))
         empty = Signal(init=1)      # nothing is in `spare`; as it is, it is `ready`
-        m.d.comb += [
-            self.takes.eq(~self.o.valid | self.o.ready), self.i.ready.eq(empty),
-            Value.cast(self.next).eq(Mux(empty, Value.cast(self.i.payload), spare)),
-        ]
-        with m.If(self.takes):
-            m.d.sync += [self.o.valid.eq(~empty | self.i.valid), self.o.payload.eq(self.next), empty.eq(1)]
+        m.d.comb += self.i.ready.eq(empty)
+        with m.If(~self.o.valid | self.o.ready):
+            m.d.sync += [self.o.valid.eq(~empty | self.i.valid), empty.eq(1),
+                         Value.cast(self.o.payload).eq(Mux(empty, Value.cast(self.i.payload), spare))]
         with m.Elif(self.i.valid):
             m.d.sync += empty.eq(0)
         with m.If(empty):       # whether or not something comes: that is known late
@@ -163,15 +156,22 @@ class Pair(_Stage):
     Members
     -------
     i, o : In/Out(stream.Signature(shape))
+    takes, next : Out(1), Out(shape)
+        ``o`` shows another item from the next cycle on, if any: this one.
     """
+
+    def __init__(self, shape):
+        super().__init__(shape, takes=Out(1), next=Out(shape))
 
     def elaborate(self, platform):
         m = Module()
         items = [Signal(self.shape, name=f"item{k}") for k in range(2)]
+        zero, one = (Value.cast(item) for item in items)
         write, read, room = Signal(), Signal(), Signal(init=1)
         m.d.comb += [
-            self.i.ready.eq(room),
-            Value.cast(self.o.payload).eq(Mux(read, *(Value.cast(item) for item in reversed(items)))),
+            self.i.ready.eq(room), self.takes.eq(~self.o.valid | self.o.ready),
+            Value.cast(self.o.payload).eq(Mux(read, one, zero)),
+            Value.cast(self.next).eq(Mux(room, Value.cast(self.i.payload), Mux(read, zero, one))),
         ]
         m.d.sync += [
             room.eq(~self.o.valid | self.o.ready | (room & ~self.i.valid)),

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..layouts import QpRef
 from ..params import CardParams
-from ..stream import Skid
+from ..stream import Pair
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .wait_queue import MatchItem
 
@@ -72,12 +72,12 @@ class Chooser(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.skid = skid = Skid(chosen_header(self.params))
-        wiring.connect(m, skid.o, wiring.flipped(self.o))
-        turn, force, chosen, choice = Signal(), Signal(FORCE), skid.i, skid.i.p
+        m.submodules.pair = pair = Pair(chosen_header(self.params))
+        wiring.connect(m, pair.o, wiring.flipped(self.o))
+        turn, force, chosen, choice = Signal(), Signal(FORCE), pair.i, pair.i.p
         m.d.comb += [choice.item.eq(self.i.payload), choice.source.eq(Source.NEW), self.forcing.eq(force.valid),
-                     choice.place.eq(self.picked_place), self.show_en.eq(skid.takes),
-                     self.show_place.eq(skid.next.place)]
+                     choice.place.eq(self.picked_place), self.show_en.eq(pair.takes),
+                     self.show_place.eq(pair.next.place)]
         with m.If(self.picking):
             m.d.comb += [chosen.valid.eq(1), choice.item.eq(self.picked),
                          choice.source.eq(Source.WAITING)]
