@@ -160,3 +160,10 @@ def below(m, value, width, name):
                     for row in range(rows))),
     ]
     return ones
+
+
+def word_of(m, memory, index):
+    """The word of a memory, distributed, that ``index`` names: in the same cycle."""
+    port = memory.read_port(domain="comb")
+    m.d.comb += port.addr.eq(index)
+    return port.data

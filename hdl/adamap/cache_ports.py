@@ -4,7 +4,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..layouts import NODE
-from .cached import COUNT_WIDTH, NODE_BASE, CachedNode, Pending, cached_record, index_width
+from .cached import NODE_BASE, CachedNode, Pending, cached_record, index_width
 from .compared import REACH
 
 
@@ -13,10 +13,10 @@ def match_port(params):
 
     ``look_en`` takes ``qpn``, ``generation``, ``rsn`` and ``reach``. From the next cycle to that of the next
     ``look_en`` the port shows of the entries as they then are: ``hit``, ``index`` of the node with that RSN, ``next``
-    (it follows the list's head), and ``head``, ``head_index``, ``head_node`` of the list's first node, with ``behind``
-    and ``passed`` of :class:`~weft.hdl.adamap.compared.Comparison` (both 0 without one); two cycles later ``cached``,
-    the number of its nodes. ``ripening``: a head has no open holes. ``ripe`` shows it two cycles later, unless a flush,
-    or what comes behind it changes meanwhile.
+    (it follows the list's head), and ``head``, ``head_index`` of the list's first node, with ``behind`` and ``passed``
+    of :class:`~weft.hdl.adamap.compared.Comparison` (both 0 without one); a cycle later ``head_rsn``, where that node
+    begins, two cycles later ``cached``, the number of its nodes. ``ripening``: a head has no open holes. ``ripe``
+    shows it two cycles later, unless a flush, or what comes behind it changes meanwhile.
     ``retire_head`` and ``retire_ripe`` take the one or the other out of its list, one per cycle; the first not while
     the list ``settles``: its head left in the cycle before, and ``next`` is 0.
 
@@ -28,10 +28,10 @@ def match_port(params):
     return wiring.Signature({
         "look_en": Out(1), "qpn": Out(24), "generation": Out(8), "rsn": Out(24), "reach": Out(REACH),
         "hit": In(1), "index": In(index), "next": In(1),
-        "head": In(1), "head_index": In(index), "head_node": In(record), "behind": In(1), "passed": In(1),
+        "head": In(1), "head_index": In(index), "head_rsn": In(24), "behind": In(1), "passed": In(1),
         "settles": In(1),
         "cached": In(range(params.cache_entries + 1)),
-        "ripening": In(1), "ripe": In(1), "ripe_index": In(index), "ripe_node": In(record),
+        "ripening": In(1), "ripe": In(1), "ripe_index": In(index),
         "retire_head": Out(1), "retire_ripe": Out(1), "flush_en": Out(1), "flush_qpn": Out(24),
         "read_en": Out(1), "read_index": Out(index), "read_node": In(record), "read_base": In(NODE_BASE),
         "node": In(CachedNode), "pending": In(Pending),
@@ -40,11 +40,11 @@ def match_port(params):
 
 
 def retire_port(params):
-    """The side of the retirements, as they see it: ``pending`` and ``block`` come one cycle after ``read_en``.
-    ``count`` is that of the node that is read."""
+    """The side of the retirements, as they see it: ``read_node`` comes at once, ``pending`` and ``block`` one cycle
+    after ``read_en``."""
     return wiring.Signature({
-        "read_en": Out(1), "read_index": Out(index_width(params)), "count": Out(COUNT_WIDTH), "pending": In(Pending),
-        "block": In(params.block_bits),
+        "read_en": Out(1), "read_index": Out(index_width(params)), "read_node": In(cached_record(params)),
+        "pending": In(Pending), "block": In(params.block_bits),
     })
 
 

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .. import abi
-from ..logic import encoded, first, group_counts, lowest, one_hot, sums_to, total
+from ..logic import encoded, first, group_counts, lowest, one_hot, sums_to, total, word_of
 from ..params import CardParams
 from .cache_ports import fill_port, match_port, retire_port
 from .cached import NODE_BASE, cached_record, index_width
@@ -82,7 +82,7 @@ class Chains(wiring.Component):
         last, at_last = self._end(m, tags.listed, valid, linked, record)
         goes_on, behind_head = _any(m, "goes_on", at_last, valid), _any(m, "behind_head", at_last, head)
         successor, predecessor = self._links(m, n, last, goes_on)
-        ripe, after_ripe = self._ripe(m, tags, standing, record, successor, at_last)
+        ripe, after_ripe = self._ripe(m, tags, standing, successor, at_last)
 
         # What is given back may have one before it; where it is peeked at is known a cycle before.
         before = Signal(data.StructLayout({"there": 1, "of": len(last), "index": len(last)}), name="before_peeked")
@@ -128,16 +128,12 @@ class Chains(wiring.Component):
         ]
 
         def record(index):
-            return self._read(m, records, index)
+            return word_of(m, records, index)
 
-        m.d.comb += [fill.peek.eq(record(fill.peek_index)), self.match.read_node.eq(record(self.match.read_index))]
+        m.d.comb += fill.peek.eq(record(fill.peek_index))
+        for side in (self.match, self.retire):
+            m.d.comb += side.read_node.eq(record(side.read_index))
         return record
-
-    def _read(self, m, memory, index):
-        """A word of a memory, at once."""
-        port = memory.read_port(domain="comb")
-        m.d.comb += port.addr.eq(index)
-        return port.data
 
     def _look_up(self, m, tags, standing, record):
         """Show what is there of a header's list. Its head, one-hot."""
@@ -154,10 +150,12 @@ class Chains(wiring.Component):
             heads.eq(own & head), standing.after_head.eq(own & standing.second),
             own_head.i.eq(own), own_head.among.eq(head),
             match.head.eq(own_head.found), match.head_index.eq(own_head.index),
-            match.head_node.eq(record(match.head_index)),
             hit.i.eq(inside), hit.among.eq(standing.valid),
             match.hit.eq(hit.found), match.index.eq(hit.index),
         ]
+        shown = Signal.like(match.head_index, name="head_shown")
+        m.d.sync += shown.eq(match.head_index)
+        m.d.comb += match.head_rsn.eq(record(shown).rsn)
         _count(m, match.cached, own & standing.valid)
         return heads
 
@@ -170,7 +168,7 @@ class Chains(wiring.Component):
                      standing.seconds.eq(one_hot((standing.promoted & standing.linked).any(), successor(index), n))]
         m.d.sync += index.eq(Mux(match.retire_head, second.index, after_ripe))
 
-    def _ripe(self, m, tags, standing, record, successor, at_end):
+    def _ripe(self, m, tags, standing, successor, at_end):
         """Pick a head that is done; one-hot, and which entry comes behind it. If that changes, it is picked again."""
         match, fill, n, heads = self.match, self.fill, self.params.cache_entries, standing.head
         index = Signal(index_width(self.params), name="picked_index")
@@ -182,7 +180,6 @@ class Chains(wiring.Component):
             ripe.eq(heads & tags.done), match.ripening.eq(_any(m, "ripening", heads, tags.done)),
             changes.eq(match.flush_en | fill.release_en | (fill.fill_en & last)),
             match.ripe.eq(_any(m, "still", shown, heads)),      # it may have left in the cycle before
-            match.ripe_node.eq(record(match.ripe_index)),
         ]
         m.d.sync += [picked.eq(lowest(m, ripe, "ripest") & ~match.flush_en.replicate(n)), index.eq(first(ripe)),
                      shown.eq(picked & heads & ~changes.replicate(n)), match.ripe_index.eq(index),
@@ -213,7 +210,7 @@ class Chains(wiring.Component):
             after.en.eq(fill.fill_en & goes_on), after.addr.eq(last), after.data.eq(fill.fill_index),
             before.en.eq(fill.fill_en), before.addr.eq(fill.fill_index), before.data.eq(last),
         ]
-        return (lambda index: self._read(m, nexts, index)), self._read(m, befores, fill.peek_index)
+        return (lambda index: word_of(m, nexts, index)), word_of(m, befores, fill.peek_index)
 
     def _memories(self, m, tags):
         """Bodies, pending holes and blocks of the entries."""
@@ -238,15 +235,15 @@ class Chains(wiring.Component):
             block_read.en.eq(retire.read_en), block_read.addr.eq(retire.read_index), retire.block.eq(block_read.data),
             block_peek.en.eq(1), block_peek.addr.eq(fill.peek_index), fill.peek_block.eq(block_peek.data),
         ]
-        for name, side, holes in (("unmatched", match, match.read_node.count), ("unretired", retire, retire.count)):
+        for name, side in (("unmatched", match), ("unretired", retire)):
             m.submodules[name] = left = HolesLeft()
-            base, body, read = self._read(m, bases, side.read_index), bodies.read_port(), pendings.read_port()
+            base, body, read = word_of(m, bases, side.read_index), bodies.read_port(), pendings.read_port()
             for port in (body, read):
                 m.d.comb += [port.en.eq(side.read_en), port.addr.eq(side.read_index)]
             m.d.comb += [left.body.eq(body.data), left.kept.eq(read.data), side.pending.eq(left.o)]
             with m.If(side.read_en):
                 m.d.sync += [left.touched.eq(Array(tags.touched)[side.read_index]),
-                             left.count.eq(holes), left.encoding.eq(base.encoding)]
+                             left.count.eq(side.read_node.count), left.encoding.eq(base.encoding)]
             if side is match:
                 m.d.comb += [match.read_base.eq(base), match.node.encoding.eq(left.encoding),
                              match.node.body.eq(body.data)]

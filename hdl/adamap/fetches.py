@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..layouts import NODE, LineData
-from ..logic import encoded, first, one_hot
+from ..logic import encoded, first, one_hot, word_of
 from ..params import NODE_READS_MAX, REQUEST_LINES_MAX, CardParams
 from .block import extent_member
 from .node_check import VERDICT, NodeCheck
@@ -46,12 +46,13 @@ class Fetches(wiring.Component):
         A place for another read.
     start_en, start : In
         The read at ``free_slot`` goes out.
-    done, done_slot : Out
-        A read of which all blocks have come, and that is not kept.
+    done, done_slot, done_qpn : Out
+        A read of which all blocks have come, and that is not kept; whose it is. A cycle late; not shown in the cycle
+        after one was done with or kept.
     slot, part : In
         What is looked at: a read, and which block of it.
     fetch : Out(fetch_layout(params))
-        That read, a cycle later; and ``done_qpn``, at once: whose the one at ``done_slot`` is.
+        That read, a cycle later.
     node, pointed, verdict, error : Out
         That block, the number of the one that its pointer leads to, what :class:`~weft.hdl.adamap.node_check.NodeCheck`
         says of it, and whether reading it failed; a cycle later.
@@ -90,15 +91,18 @@ class Fetches(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         count, line = fetch_slots(self.params), self.i_line
-        fetches = Array(Signal(fetch_layout(self.params), name=f"fetch{k}") for k in range(count))
+        m.submodules.fetches = fetches = Memory(shape=fetch_layout(self.params), depth=count, init=[])
+        qpns = Array(Signal(self.params.qpn_width, name=f"qpn{k}") for k in range(count))    # theirs, all at once
         valid = Signal(count)
         whole = Signal(count)       # all its blocks have come
         keeps = Signal(count)       # what it brought waits for an entry
         loosely = Signal(count)
-        errors = Array(Signal(LINES, name=f"errors{k}") for k in range(count))
+        m.submodules.errors = errors = Memory(shape=1, depth=count * LINES, init=[])
         m.submodules.landing = landing = Memory(shape=NODE, depth=count * LINES, init=[])
         land, landed = landing.write_port(), landing.read_port()
-        land_slot, of = Signal(range(count)), Signal(fetch_layout(self.params))     # the read that a line comes for
+        begin, err = fetches.write_port(), errors.write_port()
+        land_slot = Signal(range(count))
+        of = word_of(m, fetches, land_slot)        # the read that a line comes for
         m.submodules.pointers = pointers = Memory(shape=self.params.block_bits, depth=count * LINES, init=[])
         m.submodules.verdicts = verdicts = Memory(shape=VERDICT, depth=count * LINES, init=[])
         m.submodules.look_up = look_up = Pointed(self.params)
@@ -116,7 +120,7 @@ class Fetches(wiring.Component):
             *[a.eq(b) for a, b in zip(look_up.extent_lines, self.extent_lines, strict=True)],
             point.en.eq(coming[3].valid), point.addr.eq(coming[3].at), point.data.eq(look_up.o),
             points.en.eq(1), points.addr.eq(landed.addr), self.pointed.eq(points.data),
-            of.eq(fetches[land_slot]), check.node.eq(line.p.data), check.qpn.eq(of.qpn),
+            check.node.eq(line.p.data), check.qpn.eq(of.qpn),
             check.generation.eq(of.generation), judge.en.eq(coming[1].valid), judge.addr.eq(coming[1].at),
             judge.data.eq(check.o), judged.en.eq(1), judged.addr.eq(landed.addr), self.verdict.eq(judged.data),
         ]
@@ -125,26 +129,28 @@ class Fetches(wiring.Component):
             land.en.eq(line.valid), land.addr.eq(Cat(line.p.index, land_slot)), land.data.eq(line.p.data),
             landed.en.eq(1), landed.addr.eq(Cat(self.part, self.slot)),
             self.node.eq(landed.data),
-            self.done_qpn.eq(fetches[self.done_slot].qpn), self.empty.eq(~valid.any()),
+            begin.en.eq(self.start_en), begin.addr.eq(self.free_slot), begin.data.eq(self.start),
+            err.en.eq(line.valid), err.addr.eq(land.addr), err.data.eq(line.p.error),
+            self.empty.eq(~valid.any()),
             self.quiet.eq(~(valid & ~keeps).any()),
         ]
-        m.d.sync += [self.fetch.eq(fetches[self.slot]), self.error.eq(errors[self.slot].bit_select(self.part, 1)),
+        m.d.sync += [self.fetch.eq(word_of(m, fetches, self.slot)), self.error.eq(word_of(m, errors, landed.addr)),
                      self.loose.eq(loosely.any()), self.loose_slot.eq(first(loosely))]
         with m.If(line.valid):
-            m.d.sync += [whole.bit_select(land_slot, 1).eq(line.p.last),
-                         errors[land_slot].bit_select(line.p.index, 1).eq(line.p.error)]
+            m.d.sync += whole.bit_select(land_slot, 1).eq(line.p.last)
         with m.If(self.start_en):
-            m.d.sync += [fetches[self.free_slot].eq(self.start), valid.bit_select(self.free_slot, 1).eq(1),
+            m.d.sync += [qpns[self.free_slot].eq(self.start.qpn), valid.bit_select(self.free_slot, 1).eq(1),
                          whole.bit_select(self.free_slot, 1).eq(0)]
         at = one_hot(1, self.slot, count)
         with m.If(self.finish_en):
             m.d.sync += [valid.eq(valid & ~at), keeps.eq(keeps & ~at), loosely.eq(loosely & ~at)]
         with m.Elif(self.keep_en):
             m.d.sync += [keeps.eq(keeps | at), loosely.eq((loosely & ~at) | (at & self.keep_loose.replicate(count)))]
-        came = Signal(count)
-        m.d.comb += [came.eq(valid & whole & ~keeps), self.done.eq(came.any()), self.done_slot.eq(first(came)),
+        came, there, changes = valid & whole & ~keeps, Signal(), Signal()
+        m.d.sync += [there.eq(came.any()), self.done_slot.eq(first(came)), changes.eq(self.finish_en | self.keep_en)]
+        m.d.comb += [self.done.eq(there & ~changes), self.done_qpn.eq(word_of(m, fetches, self.done_slot).qpn),
                      self.free.eq(~valid.all()), self.free_slot.eq(first(~valid))]
-        own = [Cat(v & (f.qpn == qpn[:len(f.qpn)]) for v, f in zip(valid, fetches, strict=True)) for qpn in self.qpn]
+        own = [Cat(v & (its == qpn[:len(its)]) for v, its in zip(valid, qpns, strict=True)) for qpn in self.qpn]
         m.d.sync += [*[of_qpn.eq(bits.any()) for of_qpn, bits in zip(self.of_qpn, own, strict=True)],
                      self.kept.eq((own[0] & keeps).any()), self.kept_slot.eq(encoded(own[0]))]
         return m

@@ -11,7 +11,7 @@ from ..params import CardParams
 from ..stream import Fifo
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .cache_ports import match_port, retire_port
-from .cached import cached_record, index_width
+from .cached import index_width
 from .chooser import Chooser, Source, chosen_header
 from .control import ControlKind, ControlOp
 from .fate import Fate
@@ -212,16 +212,12 @@ class Matcher(wiring.Component):
             passing.ripe.eq(cache.ripe & ~quiet), cache.retire_ripe.eq(passing.retire_ripe),
             lane.op_en.eq(cache.retire_head | cache.retire_ripe),
         ]
-        op, node = lane.op, Mux(retires, cache.head_node.as_value(), cache.ripe_node.as_value())
-        node = data.View(cached_record(self.params), node)
-        m.d.comb += [op.index.eq(Mux(retires, cache.head_index, cache.ripe_index)), op.ticket.eq(newest),
-                     *[op[name].eq(node[name]) for name, _ in cached_record(self.params)]]
+        m.d.comb += [lane.op.index.eq(Mux(retires, cache.head_index, cache.ripe_index)), lane.op.ticket.eq(newest)]
         m.d.sync += [
             resolve.valid.eq(looked & is_header), resolve.item.eq(item), resolve.source.eq(source),
             resolve.place.eq(look.chosen.place), resolve.older.eq(older),
             resolve.hit.eq(cache.hit & ~item.probe & ~older), resolve.index.eq(cache.index),
             resolve.head.eq(cache.head), resolve.behind.eq(cache.behind),
-            resolve.head_rsn.eq(cache.head_node.rsn),
         ]
 
     def _resolve(self, m, waits, lane, demands, resolve, force, done):
@@ -230,9 +226,7 @@ class Matcher(wiring.Component):
         cache, item = self.cache, resolve.item
         judge = Signal(judged_header(self.params))
         new = resolve.source == Source.NEW
-        retired, retired_qpn = Signal(), Signal(24)      # the list has space for another node
         missed, full, tell = Signal(_MISSED), Signal(), Signal()
-        m.d.sync += [retired.eq(lane.op_en), retired_qpn.eq(lane.op.qpn)]
         m.d.comb += [
             cache.read_en.eq(resolve.valid), cache.read_index.eq(resolve.index),
             fate.valid.eq(resolve.valid), fate.new.eq(new), fate.older.eq(resolve.older), fate.live.eq(self.list.live),
@@ -244,10 +238,10 @@ class Matcher(wiring.Component):
         ]
         m.d.sync += [judge.valid.eq(fate.ends & ~item.probe), judge.hit.eq(fate.hits), judge.reason.eq(fate.reason),
                      judge.index.eq(resolve.index)]
-        m.d.sync += [missed.valid.eq(fate.misses), missed.retired.eq(retired), missed.head.eq(resolve.head),
-                     missed.space.eq(~retired & ~above(demands.level, DEMANDS - 2)),
-                     missed.told_qpn.eq(Mux(retired, retired_qpn, item.qpn)), missed.qp.qpn.eq(item.qpn),
-                     missed.qp.generation.eq(item.generation), missed.head_rsn.eq(resolve.head_rsn)]
+        m.d.sync += [missed.valid.eq(fate.misses), missed.retired.eq(lane.left), missed.head.eq(resolve.head),
+                     missed.space.eq(~lane.left & ~above(demands.level, DEMANDS - 2)),
+                     missed.told_qpn.eq(Mux(lane.left, lane.left_qpn, item.qpn)), missed.qp.qpn.eq(item.qpn),
+                     missed.qp.generation.eq(item.generation), missed.head_rsn.eq(cache.head_rsn)]
         # The head that was seen must go, no other: it may have left already. Then the header tries again.
         m.d.comb += [
             full.eq(missed.head & (cache.cached >= self.prefetch_depth)), tell.eq(missed.valid & ~full & missed.space),
@@ -286,8 +280,7 @@ def _RESOLVE(params):
     """A header that was looked up."""
     return data.StructLayout({
         "valid": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue), "older": 1,
-        "hit": 1, "index": index_width(params), "head": 1, "behind": 1,
-        "head_rsn": 24})
+        "hit": 1, "index": index_width(params), "head": 1, "behind": 1})
 
 
 # A header without a node: its list, and the head of that if there is one. And, there or not, of which list to tell the

@@ -13,7 +13,7 @@ from ..stream import Fifo
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .block import line_of
 from .cache_ports import retire_port
-from .cached import COUNT_WIDTH, Pending, index_width
+from .cached import Pending, index_width
 from .hold import LongReport
 from .mark_lane import MarkForward
 
@@ -22,11 +22,8 @@ REPORTS = 8
 
 
 def retirement(params):
-    """A node that was taken out of its list: its cache entry, list, RSNs, and the ticket to wait for."""
-    return data.StructLayout({
-        "index": index_width(params), "qpn": 24, "generation": 8, "rsn": 32, "count": COUNT_WIDTH,
-        "ticket": EXTENDED_TICKET_WIDTH,
-    })
+    """A node that was taken out of its list: its cache entry, and the ticket to wait for."""
+    return data.StructLayout({"index": index_width(params), "ticket": EXTENDED_TICKET_WIDTH})
 
 
 class RetireLane(wiring.Component):
@@ -43,6 +40,8 @@ class RetireLane(wiring.Component):
     op_en, op : In
         The node left the list in this cycle; marks of it come at most three cycles later.
     space : Out(1)
+    left, left_qpn : Out
+        A node left this list in the cycle before.
     cache : Out(retire_port(params))
     extent_base : In(58).array(params.knit_extents)
     mark_en, mark_index, mark : In
@@ -59,7 +58,7 @@ class RetireLane(wiring.Component):
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "op_en": In(1), "op": In(retirement(params)), "space": Out(1),
+            "op_en": In(1), "op": In(retirement(params)), "space": Out(1), "left": Out(1), "left_qpn": Out(24),
             "cache": Out(retire_port(params)), "extent_base": In(58).array(params.knit_extents),
             "mark_en": In(1), "mark_index": In(index_width(params)), "mark": In(Pending),
             "o_report": Out(stream.Signature(LongReport)),
@@ -78,21 +77,25 @@ class RetireLane(wiring.Component):
         for stage, before in zip(stages, (self.op, *stages), strict=False):
             m.d.sync += stage.eq(before)
 
+        nodes = [Signal.like(self.cache.read_node, name=f"node{k}") for k in range(1, UNDER_WAY)]
+        for node, before in zip(nodes, (self.cache.read_node, *nodes), strict=False):
+            m.d.sync += node.eq(before)
+
         left, line = forward.now, Signal(58)
         m.d.comb += [
             self.cache.read_en.eq(1), self.cache.read_index.eq(stages[0].index),
-            self.cache.count.eq(stages[0].count),
+            self.left.eq(valids[0]), self.left_qpn.eq(self.cache.read_node.qpn),
             forward.index.eq(stages[1].index), forward.read.eq(self.cache.pending),
             forward.mark_en.eq(self.mark_en), forward.mark_index.eq(self.mark_index), forward.mark.eq(self.mark),
         ]
         m.d.sync += line.eq(line_of(self.params, self.extent_base, self.cache.block))
 
-        node, report = stages[2], Signal(REPORT_RETIRE)
+        node, report = nodes[-1], Signal(REPORT_RETIRE)
         m.d.comb += [
             report.kind.eq(abi.ReportKind.RETIRE.value), report.line.eq(line), report.qpn.eq(node.qpn),
             report.generation.eq(node.generation), report.residue.eq(left.left), report.rsn.eq(node.rsn),
             report.next_rsn.eq(node.rsn + node.count), report.open.eq(left.open),
-            reports.i.p.entry.eq(report), reports.i.p.ticket.eq(node.ticket), reports.i.valid.eq(valids[2]),
+            reports.i.p.entry.eq(report), reports.i.p.ticket.eq(stages[-1].ticket), reports.i.valid.eq(valids[2]),
             self.o_report.payload.eq(reports.o.payload), self.o_report.valid.eq(reports.o.valid),
             reports.o.ready.eq(self.o_report.ready),
             self.space.eq(~above(reports.level, REPORTS - UNDER_WAY - 1)),

@@ -52,6 +52,7 @@ class Prefetcher:
         self._full = []             # lists that wait for a read to end
         self._reads = [None] * min(NODE_READS_MAX, card.params.cache_entries)
         self._free_at = 0.0         # when it is done with what it does
+        self._shown_at = 0.0        # when what came is shown again
         self._next = None           # when it chooses next
         self.entries = [None] * card.params.cache_entries      # of the cache: (life, node) or None
         self._leaving = []          # (when, entry) of nodes that are matched no more
@@ -88,7 +89,7 @@ class Prefetcher:
         now = self.card.loop.now_ns
         if now < self._free_at:
             pass
-        elif self._came and self._came[0][2] <= now:
+        elif self._came and max(self._came[0][2], self._shown_at) <= now:
             life, read, _ = self._came.popleft()
             self._free_at = now + LAND + (read.count - 1) * BLOCK + PASS
             self.card.loop.call_at(now + LAND, self._land, life, read, 0)
@@ -100,9 +101,10 @@ class Prefetcher:
         self._go_on()
 
     def _go_on(self):
-        due = [queue[0][-1] for queue in (self._came, self._work) if queue]
-        if due:
-            self._choose_at(min(due))
+        if self._came:
+            self._choose_at(max(self._came[0][2], self._shown_at))
+        if self._work:
+            self._choose_at(self._work[0][1])
 
     # -------------------------------------------------------------------------------------- a look at a list
 
@@ -215,6 +217,7 @@ class Prefetcher:
     def _keep(self, life, read):
         """There is no entry for what came."""
         self._free_at = self.card.loop.now_ns + CYCLE_NS
+        self._shown_at = self._free_at + CYCLE_NS
         read.kept, read.loose = True, not life.matcher.waiting
         self._turn_out(life)
 

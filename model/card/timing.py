@@ -160,7 +160,7 @@ class Timing:
     look: float = 16.0
     linked: float = 32.0
     ask: float = 28.0
-    line: float = 28.0
+    line: float = 32.0
     wake: float = 32.0
     match: float = 12.0
 

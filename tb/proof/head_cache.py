@@ -107,9 +107,10 @@ class HeadCacheSpec(Spec):
                    **self.proof)
         self.check("a list with nodes has one head, where it begins", match.head == Cat(own).any(), **self.proof)
         self.check("the head is the node with which the list begins",
-                   ~match.head | (match.head_node.rsn == begins[looked.qpn]), **self.proof)
+                   ~match.head | (copies[match.head_index].rsn == begins[looked.qpn]), **self.proof)
+        first = copies[match.head_index]
         self.check("the node behind the head is told from others", ~match.hit | match.settles | (
-            match.next == (copies[match.index].rsn == (match.head_node.rsn + match.head_node.count)[:RSN_BITS + 2])),
+            match.next == (copies[match.index].rsn == (first.rsn + first.count)[:RSN_BITS + 2])),
             **self.proof)
         self.check("a free entry holds nothing", ~fill.free | ~(
             copies[fill.free_index].valid | copies[fill.free_index].reserved), **self.proof)

@@ -29,12 +29,13 @@ def kept(spec, m, w):
     """What holds of the reads that are kept: whose they are, from where on, and what they brought."""
     dut, params, lives = w.dut, w.params, w.lives
     valid, keeps, loosely = (spec.inside(f"dut.fetches.{name}", spec.entries) for name in ("valid", "keeps", "loosely"))
-    fetches = [spec.inside(f"dut.fetches.fetch{k}", fetch_layout(params)) for k in range(spec.entries)]
+    fetches = [spec.inside(f"dut.fetches.fetches[{k}]", fetch_layout(params)) for k in range(spec.entries)]
     of_lists, counted, places, lying, brought, ends = [], [], [], [], [], []
     for k, fetch in enumerate(fetches):
         v = lives[fetch.qpn]
         of_lists += [
-            valid[k] == keeps[k], ~loosely[k] | keeps[k],
+            valid[k] == keeps[k],
+            ~valid[k] | (spec.inside(f"dut.fetches.qpn{k}", params.qpn_width) == fetch.qpn), ~loosely[k] | keeps[k],
             ~keeps[k] | (v.alive & ~w.errors.bit_select(fetch.qpn, 1) & (fetch.generation == v.generation)),
             *(~keeps[k] | ~(valid[j] & (other.qpn == fetch.qpn)) for j, other in enumerate(fetches) if j != k)]
         counted.append(~keeps[k] | (w.linked[k] & (w.owner[k] == fetch.qpn)))
@@ -44,7 +45,7 @@ def kept(spec, m, w):
         places.append(~keeps[k] | ((fetch.block == v.block) & (w.first[k] == where(params, dut, v))))
         lying.append(~keeps[k] | w.within[k])
         spec.assume_first(~keeps[k] | lies(params, dut, v.block, where(params, dut, v), fetch.lines))
-        errors = spec.inside(f"dut.fetches.errors{k}", LINES)
+        errors = [spec.inside(f"dut.fetches.errors[{LINES * k + part}]", 1) for part in range(spec.entries)]
         for part in range(spec.entries):
             node = spec.inside(f"dut.fetches.landing[{LINES * k + part}]", NODE)
             brought.append(~keeps[k] | (part >= fetch.lines) | answers(node, (w.first[k] + part)[:7]))
@@ -81,9 +82,9 @@ def start_at_rest(spec, m, w):
     spec.start_anywhere(
         "dut.turn_out.victim", "dut.turn_out.misses.count", "dut.wake_stb", "dut.waked", "dut.work.entered",
         "dut.work.left", *[f"dut.work.queue.queue.{name}" for name in ("storage", "level", "produce", "consume")],
-        *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "landing", "pointers",
-                                                "verdicts")],
-        *[f"dut.fetches.{name}{k}" for name in ("fetch", "errors") for k in entries],
+        *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "fetches", "errors", "landing",
+                                                "pointers", "verdicts")],
+        *[f"dut.fetches.qpn{k}" for k in entries],
         *[f"table.{name}" for name in ("counts", "places", "own")],
         *[f"cache.chains.{name}" for name in ("blocks", "records", "nexts", "befores", "promoted_index")],
         *[f"cache.chains.standing.{name}" for name in ("valid", "head", "linked", "reserved", "second", "promoted")],

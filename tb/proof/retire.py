@@ -20,7 +20,7 @@ def number(block):
 
 
 class RetireSpec(Spec):
-    """Orders come whenever there is room, each with its number; reports are taken at will.
+    """Orders come whenever there is room, the node of each with its number; reports are taken at will.
 
     The block of an entry is a number that may change once the entry was read, as it does when it is filled anew:
     the first or second block of either extent.
@@ -31,11 +31,13 @@ class RetireSpec(Spec):
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(PARAMS)
-        self.free_members(dut, "op", "cache__block", "extent_base")
+        self.free_members(dut, "op", "cache__read_node", "cache__block", "extent_base")
         for k in range(2):
             m.d.comb += dut.extent_base[k].eq(self.constant(m, 4, f"base{k}"))
         ordered, reported = Signal(NUMBER_BITS), Signal(NUMBER_BITS)
-        m.d.comb += [dut.op.rsn.eq(ordered), dut.op.index.eq(self.free(2, "index"))]
+        newest = Signal(NUMBER_BITS)
+        m.d.sync += newest.eq(ordered)
+        m.d.comb += [dut.op.index.eq(self.free(2, "index")), dut.cache.read_node.rsn.eq(newest)]
         self.assume(~dut.op_en | dut.space)
         order = dut.op_en
         out = dut.o_report.valid & dut.o_report.ready
@@ -82,7 +84,8 @@ class RetireSpec(Spec):
 
 SPECS = [RetireSpec]
 BROKEN = [
-    Broken(RetireSpec, "reports come in order, each once", ("report.rsn.eq(node.rsn)", "report.rsn.eq(self.op.rsn)")),
+    Broken(RetireSpec, "reports come in order, each once",
+           ("report.rsn.eq(node.rsn)", "report.rsn.eq(self.cache.read_node.rsn)")),
     Broken(RetireSpec, "no report without an order", ("(valids << 1) | self.op_en)", "(valids << 1) | 1)")),
     Broken(RetireSpec, "a report names the block that its entry held",
            ("self.cache.read_index.eq(stages[0].index)", "self.cache.read_index.eq(self.op.index)")),

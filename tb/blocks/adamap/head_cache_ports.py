@@ -102,7 +102,6 @@ class HeadCachePorts:
         for side, index in (("match", c.read), ("retire", c.retire_read)):
             getattr(dut, f"{side}__read_en").value = index is not None
             getattr(dut, f"{side}__read_index").value = index or 0
-        dut.retire__count.value = 0 if c.retire_read is None else entries[c.retire_read].node.count
         dut.match__mark_en.value, dut.match__mark_bitmap.value = c.mark is not None, 0
         if c.mark is not None:
             index, bit = c.mark
@@ -141,7 +140,6 @@ class HeadCachePorts:
         self._same("match__head", head is not None)
         if head is not None:
             self._same("match__head_index", head)
-            self._same_record("match__head_node", head)
         self._same("match__settles", self.settles)
         behind, passed = self._reached(head)
         self._same("match__behind", behind)
@@ -150,11 +148,12 @@ class HeadCachePorts:
         self._same("match__ripe", self.ripe is not None)
         if self.ripe is not None:
             self._same("match__ripe_index", self.ripe)
-            self._same_record("match__ripe_node", self.ripe)
         if c.read is not None:
             self._same_record("match__read_node", c.read)
             node, base = model.entries[c.read].node, unpack(NODE_BASE, int(dut.match__read_base.value))
             assert vars(base) == {"base_psn": node.base_psn, "encoding": node.encoding}, f"cycle {self.now}"
+        if c.retire_read is not None:
+            self._same_record("retire__read_node", c.retire_read)
         self._same("fill__free", self.free is not None)
         if self.free is not None:
             self._same("fill__free_index", self.free)
@@ -208,6 +207,8 @@ class HeadCachePorts:
         looked = len(model.nodes(*self.looked[:2])) if self.looked else 0
         late.setdefault(self.now + 1, []).extend([
             ("fill__spare", bool(model.spare)), *[("fill__spare_index", index) for index in model.spare[:1]]])
+        if (head := model.head(*self.looked[:2]) if self.looked else None) is not None:
+            late.setdefault(self.now + 1, []).append(("match__head_rsn", model.entries[head].node.rsn % (1 << 24)))
         listed = len(model.nodes(c.listed))
         late.setdefault(self.now + 2, []).extend([
             ("match__cached", looked), ("fill__free_count", len(model.free)), ("fill__none", not listed)])

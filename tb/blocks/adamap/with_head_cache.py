@@ -1,6 +1,6 @@
 """The matcher with the head cache it marks, and what a bench has to see of the two."""
 
-from amaranth.hdl import Module, Mux
+from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -43,12 +43,15 @@ class WithHeadCache(wiring.Component):
         connect(m, matcher.retire, cache.retire)
         connect(m, flipped(self.fill), cache.fill)
         pass_through(m, matcher, self, except_for=("cache", "retire"))
+        qpns = Array(Signal(24) for _ in range(self.params.cache_entries))      # of the nodes
         m.d.comb += [
             cache.fill.fill_en.eq(self.fill.fill_en & cache.fill.fill_ready),
             self.leaves.eq(matcher.cache.retire_head | matcher.cache.retire_ripe),
-            self.leaves_qpn.eq(Mux(matcher.cache.retire_head, self.looked_qpn, cache.match.ripe_node.qpn)),
+            self.leaves_qpn.eq(Mux(matcher.cache.retire_head, self.looked_qpn, qpns[cache.match.ripe_index])),
             self.cache_idle.eq(cache.idle),
         ]
+        with m.If(cache.fill.fill_en):
+            m.d.sync += qpns[cache.fill.fill_index].eq(cache.fill.fill_node.qpn)
         with m.If(matcher.cache.look_en):
             m.d.sync += self.looked_qpn.eq(matcher.cache.qpn)
         return m
