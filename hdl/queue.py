@@ -20,9 +20,10 @@ class Queue(wiring.Component):
         Of an item in bits; of the queue in items, with ``block`` at least 2.
     block : bool
         For block memory, which answers a cycle late: the last item read is in its output register.
-    standing : bool
-        The next item stands in registers, not in distributed memory: what is decided by it begins a read earlier. The
-        cycles are the same. Not with ``block``.
+    standing : int
+        How many of the next items stand in registers, 2 at most, not in distributed memory: what is decided by the next
+        one begins a read earlier. The cycles are the same. Two take turns behind a choice, for wide items: ``r_en``
+        comes late and reaches the enable of none. Not with ``block``.
 
     Members
     -------
@@ -32,7 +33,7 @@ class Queue(wiring.Component):
         Items held.
     """
 
-    def __init__(self, width, depth, block=False, standing=False):
+    def __init__(self, width, depth, block=False, standing=0):
         self.width, self.depth, self.block, self.standing = width, depth, block, standing
         super().__init__({
             "w_data": In(width), "w_en": In(1), "w_rdy": Out(1),
@@ -47,30 +48,34 @@ class Queue(wiring.Component):
         m.submodules.storage = storage = Memory(shape=self.width, depth=places, init=[])
         write, read = storage.write_port(), storage.read_port(domain="sync" if self.block else "comb")
         produce = Signal(range(places))
-        consume = Signal(range(places), init=(1 % places) * self.standing)
+        consume = Signal(range(places), init=1 % places if self.standing == 1 else 0)
         stored = Signal(range(places + 1), name="inner_level") if self.block else self.level
         put, take, some, last = Signal(), Signal(), Signal(), Signal()
+        leaves = take           # the memory
         m.d.comb += [
             # Of a power of two the top bit says whether all are taken, without a comparison.
             self.w_rdy.eq(~stored[-1] if whole else stored != places),
             some.eq(stored != 0),
             put.eq(self.w_en & self.w_rdy),
             write.addr.eq(produce), write.data.eq(self.w_data), write.en.eq(put),
-            read.addr.eq(consume),
+            read.addr.eq(consume), last.eq(stored[1:] == 0),
         ]
         if self.block:
             m.d.comb += [take.eq(some & (~self.r_rdy | self.r_en)), read.en.eq(take), self.r_data.eq(read.data),
                          self.level.eq(stored + self.r_rdy)]
             m.d.sync += self.r_rdy.eq(take | (self.r_rdy & ~self.r_en))
+        elif self.standing == 2:
+            m.d.comb += take.eq(self.r_rdy & self.r_en)
+            leaves = self._take_turns(m, take, put, last, read.data)
         elif self.standing:
             # `consume` is a place ahead. What comes when nothing is left behind the item that goes is the next one.
-            m.d.comb += [take.eq(self.r_rdy & self.r_en), last.eq(stored[1:] == 0)]
+            m.d.comb += take.eq(self.r_rdy & self.r_en)
             m.d.sync += self.r_rdy.eq(put | (self.r_rdy & ~(take & last)))
             with m.If(~self.r_rdy | take):
                 m.d.sync += self.r_data.eq(Mux(last, self.w_data, read.data))
         else:
             m.d.comb += [take.eq(some & self.r_en), self.r_rdy.eq(some), self.r_data.eq(read.data)]
-        for pointer, moves in ((produce, put), (consume, take)):
+        for pointer, moves in ((produce, put), (consume, leaves)):
             with m.If(moves):
                 m.d.sync += pointer.eq(pointer + 1 if whole else Mux(pointer == places - 1, 0, pointer + 1))
         # A bit turns if all below it are ones, or zeros: without an adder, and late.
@@ -78,3 +83,17 @@ class Queue(wiring.Component):
         turns = ((more & stored[:k].all()) | (fewer & ~stored[:k].any()) for k in range(1, len(stored)))
         m.d.sync += stored.eq(stored ^ Cat(more | fewer, turns))
         return m
+
+    def _take_turns(self, m, take, put, last, stored):
+        """Two registers at the end; whether an item goes there: one that is ``stored``, or what is ``put`` when none is
+        behind the one that is shown."""
+        heads, goes = [Signal(self.width, name=f"head{k}") for k in range(2)], Signal()
+        to, shown, room = Signal(), Signal(), Signal(init=1)
+        m.d.comb += [goes.eq(room & (put | ~last)), self.r_data.eq(Mux(shown, heads[1], heads[0]))]
+        m.d.sync += [room.eq(~self.r_rdy | take | (room & ~goes)),
+                     self.r_rdy.eq(goes | (self.r_rdy & ~(take & room))),
+                     to.eq(to ^ goes), shown.eq(shown ^ take)]
+        for k, head in enumerate(heads):
+            with m.If(room & (to == k)):
+                m.d.sync += head.eq(Mux(last, self.w_data, stored))
+        return goes

@@ -34,8 +34,8 @@ class Fifo(wiring.Component):
         Payload.
     depth : int
         Items it holds, at least 1; any number.
-    standing : bool
-        ``o`` comes from registers, cycle by cycle the same: up to ``LUT_RAM_DEPTH`` items, more do anyway.
+    standing : int
+        As :class:`~weft.hdl.queue.Queue` has it: up to ``LUT_RAM_DEPTH`` items, more come from a register anyway.
 
     Members
     -------
@@ -46,7 +46,7 @@ class Fifo(wiring.Component):
         ``depth - level``.
     """
 
-    def __init__(self, shape, depth, *, standing=False):
+    def __init__(self, shape, depth, *, standing=0):
         if depth < 1:
             raise ValueError(f"a queue of depth {depth} holds nothing; choose 1 or more")
         self.shape, self.depth, self.standing = shape, depth, standing
@@ -60,7 +60,8 @@ class Fifo(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         block = self.depth > LUT_RAM_DEPTH
-        m.submodules.queue = queue = Queue(Shape.cast(self.shape).width, self.depth, block, self.standing and not block)
+        m.submodules.queue = queue = Queue(
+            Shape.cast(self.shape).width, self.depth, block, 0 if block else self.standing)
         m.d.comb += [
             queue.w_data.eq(self.i.payload),
             queue.w_en.eq(self.i.valid),

@@ -58,7 +58,7 @@ class DmaWrite(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.arbiter = arbiter = PacketArbiter(DmaRequest, self._clients, self._late)
-        m.submodules.order = order = Fifo(range(max(self._clients, 2)), GROUPS_GRANTED, standing=True)
+        m.submodules.order = order = Fifo(range(max(self._clients, 2)), GROUPS_GRANTED, standing=1)
         m.submodules.splitter = splitter = Splitter()
         m.submodules.pieces = pieces = PipelineRegister(Piece)
         m.submodules.data = beats = Pair(Beat)

@@ -34,7 +34,7 @@ class FewTags(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.free = free = Fifo(range(FEW), FEW, standing=True)
+        m.submodules.free = free = Fifo(range(FEW), FEW, standing=1)
         m.submodules.inner = inner = Memory(shape=TAG_BITS, depth=FEW, init=[])
         inner_write, inner_read = inner.write_port(), inner.read_port(domain="comb")
         few = Signal()

@@ -67,7 +67,7 @@ class LineReader(wiring.Component):
         m.submodules.arbiter = arbiter = Arbiter(LineRequest, self._clients)
         m.submodules.free = free = Fifo(self._tag_width, tags)
         m.submodules.complete = complete = Fifo(
-            data.StructLayout({"slot": self._tag_width, "error": 1}), tags, standing=True)
+            data.StructLayout({"slot": self._tag_width, "error": 1}), tags, standing=1)
         m.submodules.slots = slots = ReadSlots(first_tag=self._first_tag, tags=tags, rows=REQUEST_LINES_MAX)
         record_shape = data.StructLayout({
             "client": range(max(self._clients, 2)), "tag": 16, "count": 3, "line": 58, "left": 3})

@@ -39,7 +39,7 @@ class WriteAlign(wiring.Component):
         header_shape = data.StructLayout({"address": 62, "dwords": 11, "first_be": 4, "last_be": 4})
         m.submodules.rotate = rotate = Rotate(data.StructLayout({"first": 1, "last": 1, "header": header_shape}))
         m.submodules.pieces = pieces = PieceBeats(header_shape)
-        m.submodules.out = out = Fifo(WriteTlp, WRITES, standing=True)
+        m.submodules.out = out = Fifo(WriteTlp, WRITES, standing=1)
         wiring.connect(m, wiring.flipped(self.i), pieces.i)
 
         # The stream: a beat being used; the next one is on the input.

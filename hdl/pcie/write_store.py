@@ -32,7 +32,7 @@ class WriteStore(wiring.Component):
         m = Module()
         m.submodules.beats = beats = Fifo(WriteTlp, STORE_BEATS)
         # What is decided by the next beat stands in registers, with the same items in step.
-        m.submodules.marks = marks = Fifo(MARKS, STORE_BEATS, standing=True)
+        m.submodules.marks = marks = Fifo(MARKS, STORE_BEATS, standing=1)
         whole = Signal(range(STORE_BEATS + 1))       # packets whose last beat is inside
         some, came, left = Signal(), Signal(), Signal()
         wiring.connect(m, wiring.flipped(self.i), beats.i)

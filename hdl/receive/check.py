@@ -69,10 +69,9 @@ class RxCheck(wiring.Component):
             no_qp.eq((answer.reason == Reason.UNKNOWN_QP) | (answer.reason == Reason.STALE_GENERATION)),
             stranger.eq(header.src_ip != answer.qp_peer_ip), sound.eq((answer.reason == Reason.OK) & ~stranger),
         ]
-        with m.If(free):
-            m.d.sync += self.o.valid.eq(take)
-        with m.If(take):
+        with m.If(free):        # whether something comes or not: that is known late
             m.d.sync += [
+                self.o.valid.eq(take),
                 self.o.p.header.eq(header),
                 self.o.p.header.dest_qp.eq(header.dest_qp[:self.params.qpn_width]),
                 self.o.p.qp_generation.eq(answer.qp_generation),

@@ -68,7 +68,7 @@ class Early(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.requests = requests = Fifo(TranslateRequest, DEPTH)
-        m.submodules.fates = fates = Fifo(1, FATES, standing=True)
+        m.submodules.fates = fates = Fifo(1, FATES, standing=1)
         connect(m, requests.o, flipped(self.o_translate))
         connect(m, fates.o, flipped(self.o_fate))
 

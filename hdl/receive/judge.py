@@ -118,7 +118,7 @@ class Judge(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.waiting = waiting = Fifo(_Waiting, DEPTH, standing=True)
+        m.submodules.waiting = waiting = Fifo(_Waiting, DEPTH, standing=2)
         m.submodules.gate = gate = Refusals(self.params)
         # The window does not wait within a cycle for what takes placements and reports.
         m.submodules.answers = answers = ReadyRegister(Judgement)

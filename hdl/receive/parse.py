@@ -139,7 +139,7 @@ class Parse(wiring.Component):
         m.submodules.early = early = Early()
         m.submodules.align = align = Align()
         m.submodules.buffer = buffer = RevocableBuffer(self.params.rx_buffer_beats)
-        m.submodules.queue = queue = Fifo(RxHeader, HEADER_DEPTH, standing=True)
+        m.submodules.queue = queue = Fifo(RxHeader, HEADER_DEPTH, standing=2)
         connect(m, buffer.o, flipped(self.o_payload))
         connect(m, queue.o, flipped(self.o_header))
         connect(m, early.o_translate, flipped(self.o_translate))
