@@ -106,7 +106,10 @@ class Window(wiring.Component):
             self.row_index.eq(Mux(take_control, self.i_control.p.qpn, self.i.p.qpn)),
             read.en.eq(accept), read.addr.eq(self.row_index),
         ]
+        row_index, row_known = Signal(index_width), Signal()
+        same = Signal()     # `next_request` is for the row that is current
         with m.If(accept):
+            m.d.sync += same.eq(row_known & (row_index == self.row_index))      # it stays until this one replaces it
             m.d.sync += [next_full.eq(1), next_control.eq(take_control), next_request.eq(self.i.payload)]
             with m.If(take_control):
                 m.d.sync += [control_taken.eq(1), next_request.qpn.eq(self.i_control.p.qpn),
@@ -115,11 +118,9 @@ class Window(wiring.Component):
         # Current stage. Its row is the newest one of its QP even while idle, so the same QP may follow at once.
         m.submodules.current = current = LateChoice(row_shape, other=True)
         row = current.o
-        row_index, row_known = Signal(index_width), Signal()
         request, control = Signal(JudgeRequest), Signal()
         too_far = Signal(PSN_OUTSTANDING_LOG2)      # bits that the distance of a packet ahead must not have
-        load, same = Signal(), Signal()
-        m.d.comb += same.eq(row_known & (row_index == next_request.qpn[:index_width]))
+        load = Signal()
         result = Signal(row_shape)
         m.submodules.low_bits = low_bits = LowBits(bits)
         m.submodules.run_on = run_on = RunOn(bits)
@@ -144,9 +145,10 @@ class Window(wiring.Component):
         slides = Signal()       # there is something to slide over or to insert
         to_match, matched, matches = Signal(), Signal(), Signal()
 
-        # What its lowest bits say is known a cycle later: not in the one behind a slide.
+        # What its bits say is known a cycle later: not in the one behind a slide. An insertion says that there is one.
         shifts, slid = Signal(), Signal()
-        m.d.sync += slid.eq(shifts)
+        inserts, inserted = Signal(), Signal()
+        m.d.sync += [slid.eq(shifts), inserted.eq(inserts)]
         creates = Signal()
         advanced = run_on.advanced
         runs, some = Signal(init=1), Signal()       # `some`: the packet is received at the base, or was one before
@@ -208,7 +210,7 @@ class Window(wiring.Component):
         with m.FSM():
             with m.State("CLASSIFY"):  # waits for a request; compares its PSN with the window
                 m.d.comb += [load.eq(~active), current.early_en.eq(~active), sliding.early_en.eq(1)]
-                m.d.comb += runs.eq(row.bitmap[0] | seen.mark[0])
+                m.d.comb += runs.eq(row.bitmap[0] | seen.first)
                 m.d.sync += [
                     verdict.eq(seen.verdict), matched.eq(self.match_space), psn.eq(seen.psn),
                     position.eq(seen.distance), mark.eq(seen.mark), insert.eq(seen.insert),
@@ -245,7 +247,7 @@ class Window(wiring.Component):
                         m.d.sync += [self.count_holes.eq(step.holes), limited.eq(step.limiting),
                                      position.eq(step.place)]
                 with m.Elif(insert):
-                    m.d.comb += result.bitmap.eq(row.bitmap | (Const(1, 1) << position))
+                    m.d.comb += [result.bitmap.eq(row.bitmap | (Const(1, 1) << position)), inserts.eq(1)]
                     m.d.sync += insert.eq(0)
                 with m.Elif(row.bitmap[0]):
                     with m.If(~slid):
@@ -254,9 +256,9 @@ class Window(wiring.Component):
                     m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), run.seal.eq(1)]
                     with m.If(self.o_run.ready):
                         m.d.sync += seal.eq(0)
-                with m.Elif(out_free):
+                with m.Elif(out_free & ~slid):
                     m.d.comb += matches.eq(1)
-                    finish(row.bitmap == 0)
+                    finish(low_bits.none & ~inserted)
             with m.State("CONTROL"):  # waits for the builder to take the marker of a destroy
                 m.d.comb += stalling.eq(1)
                 op = self.i_control.p
@@ -283,7 +285,7 @@ class Window(wiring.Component):
         bits = self.params.window_bits
         seen = Signal(data.StructLayout({
             "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "slide": 24, "insert": 1, "seal": 1,
-            "slides": 1}))
+            "slides": 1, "first": 1}))
         of_cum, beyond_cum = Signal(24), Signal(24)
         place, reorder = distance[:exact_log2(bits)], Signal(range(bits), name="reorder")   # `reorder`: less 1
         behind, far, stale, beyond, received, ahead = (Signal(name=n) for n in (
@@ -299,6 +301,7 @@ class Window(wiring.Component):
             ahead.eq(~behind & ~far & ~request.probe & ~request.retransmission), beyond.eq(distance > reorder),
             # Of one that was received before, the bit is set. What was received comes last.
             seen.mark.eq(one_hot(ahead & ~beyond, place, bits)),
+            seen.first.eq((distance == 0) & ~request.probe & ~request.retransmission),      # its lowest bit
             seen.slide.eq(Mux(request.probe, distance, Mux(beyond, distance - reorder, 0))),    # if it slides
         ]
         m.d.sync += reorder.eq(Mux(self.reorder_distance > bits, bits - 1,

@@ -20,6 +20,9 @@ BLOCK_RAMS = 42                 # as 36 kbit, of which it has halves
 GOAL_MHZ = 250
 LOADS = 32                      # of a cell; one with more is copied
 LIMIT_S = 1800                  # of a run: routing may search for ever
+# How much dearer a wire that two nets want becomes from one turn of the router to the next: by half of that it gives
+# up the short way for a few of them, one of which is then the longest path. And no net is kept near its middle.
+ROUTER = {"router2/currCongWeightMult": "1.2", "router2/biasCostFactor": "0.0"}
 PINS = "ldc_set_location -site {F13} [get_ports i]\nldc_set_location -site {E17} [get_ports o]\n"
 
 _PORT = re.compile(r"^  (input|output) (?:\[(\d+):0\] )?(\\\S+ |\w+)\s*;$", re.MULTILINE)
@@ -82,7 +85,15 @@ def map_block(top, text, where):
         raise mapped.SynthesisFailed(f"{top}: Yosys ended with status {status} and says\n{end_of(log)}")
     netlist = where / "mapped.json"
     cells = without_constant_carries(json.loads(netlist.read_text()))
-    netlist.write_text(json.dumps(with_copies(cells, LOADS)))
+    netlist.write_text(json.dumps(with_settings(with_copies(cells, LOADS), ROUTER)))
+
+
+def with_settings(netlist, settings):
+    """Tell nextpnr in the netlist what no option of its command does."""
+    for module in netlist["modules"].values():
+        if "top" in module["attributes"]:
+            module["settings"] = settings
+    return netlist
 
 
 def without_constant_carries(netlist):

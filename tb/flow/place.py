@@ -82,7 +82,7 @@ def _place(top, text, goal_mhz):
     """The best seed of those that are needed."""
     text = text.replace(mapped.ULTRA, 'ram_style = "block"')     # there is no UltraRAM
     made = "\0".join((text, yosys.version(), nexus.nextpnr_version(), nexus.DEVICE, str(nexus.GOAL_MHZ),
-                      str(nexus.LOADS)))
+                      str(nexus.LOADS), str(nexus.ROUTER)))
     where = BUILD_ROOT / f"place/{hashlib.sha256(made.encode()).hexdigest()[:16]}"
     results, netlist = [], where / "mapped.json"
     with locked(BUILD_ROOT / ".locks" / f"place-{where.name}"):

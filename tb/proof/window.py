@@ -136,10 +136,11 @@ class WindowSpec(Spec):
         """What is kept of the QP's row, in memory and on its way, and of the packet that is judged."""
         row_shape = data.StructLayout({"base": 32, "bitmap": BITS, "holes": HOLES_BITS, "owed": 1})
         shapes = {"next_full_q": 1, "next_request": JudgeRequest, "request_q": JudgeRequest,
-                  "row_index_q": 1, "row_known_q": 1, "fetched": row_shape, "verdict_q": Verdict,
+                  "row_index_q": 1, "row_known_q": 1, "same": 1, "fetched": row_shape, "verdict_q": Verdict,
                   "mark_q": BITS, "insert_q": 1, "psn_q": 32, "position_q": range(BITS), "seal_q": 1,
                   "slides_q": 1, "distance_q": 24, "limited": STEP, "active": 1, "fsm_state": 2,
-                  "slid": 1, "some": 1, "low_bits.ahead": STEP, "low_bits.uncut": STEP, "low_bits.none": 1,
+                  "slid": 1, "inserted": 1, "some": 1,
+                  "low_bits.ahead": STEP, "low_bits.uncut": STEP, "low_bits.none": 1,
                   "low_bits.run": range(RUN_ON + 1), "low_bits.gap": 1}
         d = SimpleNamespace(**{name.removesuffix("_q").removeprefix("low_bits."): self.inside(f"dut.{name}", shape)
                                for name, shape in shapes.items()},
@@ -169,6 +170,7 @@ class WindowSpec(Spec):
             ~d.active | (w.queue.bit_select(w.fresh, 1) == d.row_index),
             ~d.active | (state != CLASSIFY) | (d.distance == (d.request.psn - d.row.base)[:24]),
             ~d.next_full | (w.queue.bit_select(Value.cast(w.fresh + d.active), 1) == d.next_request.qpn[0]),
+            ~d.next_full | (d.same == (d.row_known & (d.row_index == d.next_request.qpn[0]))),
         ], **TOGETHER)
         self.check("a packet does what its place in the window asks for", [
             w.clamped, *((state != SLIDE) | (d.limited[k] == (d.slide > k)) for k in range(STEP)),
@@ -182,7 +184,8 @@ class WindowSpec(Spec):
             ~current | (state != EFFECT) | (d.some == (row.bitmap | d.mark)[0]),
             ~sliding | d.slid | ~row.bitmap[0] | d.some,
             *(~current | case for case in self._known(d, row.bitmap[:STEP], (
-                (state == EFFECT), sliding & ~d.slid & d.limited[0], sliding & ~d.slid)))], **TOGETHER)
+                (state == EFFECT), sliding & ~d.slid & d.limited[0], sliding & ~d.slid))),
+            ~sliding | d.slid | Mux(d.inserted, row.bitmap != 0, d.none == (row.bitmap == 0))], **TOGETHER)
 
     def _known(self, d, low, when):
         """What is said of a row: all of it before it slides and until it has slid, then what was received follows."""
@@ -264,7 +267,7 @@ BROKEN = [
     Broken(WindowSpec, "a duplicate was received",
            ("received.eq((distance < bits) & (row.bitmap >> place)[0])",
             "received.eq((distance < bits) & ((row.bitmap >> place) != 0))")),
-    Broken(WindowSpec, "late means behind the base", ("behind.eq(distance < 0)", "behind.eq(distance <= 0)")),
+    Broken(WindowSpec, "late means behind the base", ("behind.eq(distance < 0)", "behind.eq(distance <= 1)")),
     Broken(WindowSpec, "the base never goes back",
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - request.ack_req)")),
     Broken(WindowSpec, "the base has not been received itself",
