@@ -26,8 +26,9 @@ class LowBits(wiring.Component):
         Bit k: the k PSNs behind the first one were received.
     run : Out(range(RUN_ON + 1))
         Of how many PSNs a run of received ones is that begins at the base, as far as ``RUN_ON`` goes; 0 if that is not.
-    uncut : Out(STEP)
-        Bit k: none of the first k PSNs was missing while the one behind it was received.
+    steps, end : Out(STEP), Out(range(STEP + 1))
+        Over which of the ``limited`` ones it slides at once: until one was received and the one before it was not. As
+        bits of which low ones are set, and how many those are.
     gap : Out(1)
         Of the ``limited`` ones, some are missing.
     none, rest : Out(1)
@@ -37,15 +38,17 @@ class LowBits(wiring.Component):
     def __init__(self, bits):
         super().__init__({
             "bitmap": In(bits), "limited": In(STEP), "runs": In(1), "ahead": Out(STEP), "run": Out(range(RUN_ON + 1)),
-            "uncut": Out(STEP), "gap": Out(1), "none": Out(1), "rest": Out(1)})
+            "steps": Out(STEP), "end": Out(range(STEP + 1)), "gap": Out(1), "none": Out(1), "rest": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         low = self.bitmap[:STEP]
         again, ahead = low[1:] & ~low[:-1], Cat(Const(1, 1), *(low[1:k + 1].all() for k in range(1, STEP)))
+        over = Signal(STEP)
+        m.d.comb += over.eq(self.limited & Cat(~again[:k].any() for k in range(STEP)))
         m.d.sync += [
             self.ahead.eq(ahead), self.run.eq(height(ahead[:RUN_ON] & self.runs.replicate(RUN_ON))),
-            self.uncut.eq(Cat(~again[:k].any() for k in range(STEP))), self.none.eq(self.bitmap == 0),
+            self.steps.eq(over), self.end.eq(height(over)), self.none.eq(self.bitmap == 0),
             self.gap.eq((self.limited & ~low).any()),
             self.rest.eq(Cat(self.bitmap[RUN_ON:], again[1:RUN_ON - 1]).any()),
         ]
@@ -95,7 +98,7 @@ class Step(wiring.Component):
     -------
     base, bitmap : In(32), In(bits)
         The window.
-    ahead, uncut, none : In(STEP), In(STEP), In(1)
+    ahead, steps, end, none : In(STEP), In(STEP), In(range(STEP + 1)), In(1)
         What :class:`LowBits` knows of it.
     slide, limited, position : In(24), In(STEP), In(range(bits))
         Over how many PSNs it has yet to slide; that again, as many low bits, as far as ``STEP`` goes. Where the packet
@@ -111,7 +114,8 @@ class Step(wiring.Component):
     def __init__(self, bits):
         self.bits = bits
         super().__init__({
-            "base": In(32), "bitmap": In(bits), "ahead": In(STEP), "uncut": In(STEP), "none": In(1),
+            "base": In(32), "bitmap": In(bits),
+            "ahead": In(STEP), "steps": In(STEP), "end": In(range(STEP + 1)), "none": In(1),
             "slide": In(24), "limited": In(STEP), "position": In(range(bits)),
             "skip": Out(range(STEP + 1)), "holes": Out(24),
             "moved": Out(32), "shifted": Out(bits),
@@ -120,20 +124,16 @@ class Step(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        limited = self.limited
-        # Bits of which low ones are set. A step ends at the first PSN that was received while the one before was not.
-        received, steps = Signal(STEP), Signal(STEP)
-        end, advance = Signal(range(STEP + 1)), Signal(24)
+        received, advance = Signal(STEP), Signal(24)        # the first as `steps`
         m.d.comb += [
-            received.eq(limited & self.ahead & self.bitmap[0].replicate(STEP)), steps.eq(limited & self.uncut),
-            end.eq(height(steps)), self.skip.eq(height(received)),
-            self.shifted.eq(passed_over(self.bitmap, steps)),
+            received.eq(self.limited & self.ahead & self.bitmap[0].replicate(STEP)), self.skip.eq(height(received)),
+            self.shifted.eq(passed_over(self.bitmap, self.steps)),
             self.moved.eq(self.base + advance), self.place.eq(self.position - advance),
         ]
         further = below(m, self.slide, 2 * STEP, "further")
         with m.If(self.none):
             m.d.comb += [self.holes.eq(self.slide), advance.eq(self.slide)]
         with m.Else():
-            m.d.comb += [self.holes.eq(end - self.skip), advance.eq(end), self.left.eq(self.slide - end),
-                         self.limiting.eq(passed_over(further, steps))]
+            m.d.comb += [self.holes.eq(self.end - self.skip), advance.eq(self.end),
+                         self.left.eq(self.slide - self.end), self.limiting.eq(passed_over(further, self.steps))]
         return m

@@ -180,7 +180,7 @@ class Window(wiring.Component):
         m.d.comb += [
             low_bits.limited.eq(limited), step.limited.eq(limited), step.slide.eq(slide), step.position.eq(position),
             step.base.eq(row.base), step.bitmap.eq(row.bitmap), step.ahead.eq(low_bits.ahead),
-            step.uncut.eq(low_bits.uncut), step.none.eq(low_bits.none),
+            step.steps.eq(low_bits.steps), step.end.eq(low_bits.end), step.none.eq(low_bits.none),
         ]
         m.d.comb += [sliding.late_en.eq(current.late_en), sliding.late.eq(step.left), sliding.early.eq(seen.slide)]
         m.d.comb += [current.late.eq(row), current.late.base.eq(step.moved), current.late.bitmap.eq(step.shifted),

@@ -7,7 +7,7 @@ from amaranth.lib import data
 
 from weft.hdl.abi import HOLES_BITS
 from weft.hdl.adamap.cum import CUM_BITS
-from weft.hdl.adamap.step import RUN_ON, STEP, LowBits, RunOn, Step
+from weft.hdl.adamap.step import RUN_ON, STEP, LowBits, RunOn
 from weft.hdl.adamap.window import Window
 from weft.hdl.layouts import JudgeRequest, Verdict
 from weft.hdl.logic import height
@@ -140,7 +140,7 @@ class WindowSpec(Spec):
                   "mark_q": BITS, "insert_q": 1, "psn_q": 32, "position_q": range(BITS), "seal_q": 1,
                   "slides_q": 1, "distance_q": 24, "limited": STEP, "active": 1, "fsm_state": 2,
                   "slid": 1, "inserted": 1, "some": 1,
-                  "low_bits.ahead": STEP, "low_bits.uncut": STEP, "low_bits.none": 1,
+                  "low_bits.ahead": STEP, "low_bits.steps": STEP, "low_bits.end": range(STEP + 1), "low_bits.none": 1,
                   "low_bits.run": range(RUN_ON + 1), "low_bits.gap": 1}
         d = SimpleNamespace(**{name.removesuffix("_q").removeprefix("low_bits."): self.inside(f"dut.{name}", shape)
                                for name, shape in shapes.items()},
@@ -179,7 +179,8 @@ class WindowSpec(Spec):
 
         self.check("what is known of the lowest bits is so", [
             ~current | (state != EFFECT) | ~d.slid,
-            *(known[1:] & ~known[:-1] == 0 for known in (d.ahead, d.uncut)),
+            d.ahead[1:] & ~d.ahead[:-1] == 0, (state != SLIDE) | (d.steps[1:] & ~d.steps[:-1] == 0),
+            d.end == height(d.steps), (state != SLIDE) | d.slid | (d.steps & ~d.limited == 0),
             d.run == Mux(d.some, height(d.ahead[:RUN_ON]), 0),
             ~current | (state != EFFECT) | (d.some == (row.bitmap | d.mark)[0]),
             ~sliding | d.slid | ~row.bitmap[0] | d.some,
@@ -192,8 +193,8 @@ class WindowSpec(Spec):
         effect, slides, runs_on = when
         again = low[1:] & ~low[:-1]
         ahead = Cat(low[1:k + 1].all() for k in range(1, STEP))
-        return [~(effect | slides) | ((d.none == (d.row.bitmap == 0)) & (d.ahead[1:] == ahead) & (d.uncut == Cat(
-                    ~again[:k].any() if k else 1 for k in range(STEP)))),
+        return [~(effect | slides) | ((d.none == (d.row.bitmap == 0)) & (d.ahead[1:] == ahead)),
+                ~slides | (d.steps == (d.limited & Cat(~again[:k].any() if k else 1 for k in range(STEP)))),
                 ~slides | (d.gap == (d.limited & ~low).any()),
                 ~runs_on | ((d.ahead[1:] & ~ahead) == 0), ~(effect | runs_on) | d.ahead[0]]
 
@@ -254,7 +255,7 @@ BROKEN = [
     Broken(WindowSpec, "received at most once",
            ("(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run"), of=RunOn),
     Broken(WindowSpec, "never received and a hole",
-           ("steps.eq(limited & self.uncut)", "steps.eq(limited)"), of=Step),
+           ("~again[:k].any() for k", "Const(1, 1) for k"), of=LowBits),
     Broken(WindowSpec, "what is known of the lowest bits is so",
            ("low[1:k + 1].all()", "low[1:k].all()"), of=LowBits),
     Broken(WindowSpec, "a hole at most once", ("run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)")),
