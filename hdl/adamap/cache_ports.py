@@ -15,7 +15,7 @@ def match_port(params):
     ``look_en`` the port shows of the entries as they then are: ``hit``, ``index`` of the node with that RSN, ``next``
     (it follows the list's head), and ``head``, ``head_index`` of the list's first node, with ``behind`` and ``passed``
     of :class:`~weft.hdl.adamap.compared.Comparison` (both 0 without one); a cycle later ``head_rsn``, where that node
-    begins, two cycles later ``cached``, the number of its nodes. ``ripening``: a head has no open holes. ``ripe``
+    begins, two cycles later ``full``: it has ``depth`` nodes or more. ``ripening``: a head has no open holes. ``ripe``
     shows it two cycles later, unless a flush, or what comes behind it changes meanwhile.
     ``retire_head`` and ``retire_ripe`` take the one or the other out of its list, one per cycle; the first not while
     the list ``settles``: its head left in the cycle before, and ``next`` is 0.
@@ -30,7 +30,7 @@ def match_port(params):
         "hit": In(1), "index": In(index), "next": In(1),
         "head": In(1), "head_index": In(index), "head_rsn": In(24), "behind": In(1), "passed": In(1),
         "settles": In(1),
-        "cached": In(range(params.cache_entries + 1)),
+        "depth": Out(range(params.prefetch_depth_max + 1)), "full": In(1),
         "ripening": In(1), "ripe": In(1), "ripe_index": In(index),
         "retire_head": Out(1), "retire_ripe": Out(1), "flush_en": Out(1), "flush_qpn": Out(24),
         "read_en": Out(1), "read_index": Out(index), "read_node": In(record), "read_base": In(NODE_BASE),

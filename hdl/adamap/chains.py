@@ -1,6 +1,6 @@
 """The cached nodes of every list, one behind the other."""
 
-from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.hdl import Array, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -156,7 +156,10 @@ class Chains(wiring.Component):
         shown = Signal.like(match.head_index, name="head_shown")
         m.d.sync += shown.eq(match.head_index)
         m.d.comb += match.head_rsn.eq(record(shown).rsn)
-        _count(m, match.cached, own & standing.valid)
+        # What is compared is subtracted from the number of the first ones, beside the numbers of the others.
+        cached, few = own & standing.valid, Signal(signed(len(match.depth) + 1), name="cached_of_first")
+        m.d.sync += few.eq(total(cached[:EIGHT]) - match.depth)
+        m.d.sync += match.full.eq(total([few, *group_counts(m, cached[EIGHT:], EIGHT, "cached_of_")]) >= 0)
         return heads
 
     def _promote(self, m, standing, after_ripe, successor):

@@ -244,7 +244,8 @@ class Matcher(wiring.Component):
                      missed.qp.generation.eq(item.generation), missed.head_rsn.eq(cache.head_rsn)]
         # The head that was seen must go, no other: it may have left already. Then the header tries again.
         m.d.comb += [
-            full.eq(missed.head & (cache.cached >= self.prefetch_depth)), tell.eq(missed.valid & ~full & missed.space),
+            cache.depth.eq(self.prefetch_depth), full.eq(missed.head & cache.full),
+            tell.eq(missed.valid & ~full & missed.space),
             demands.i.valid.eq(missed.retired | tell), demands.i.payload.eq(missed.told_qpn),
             force.valid.eq(missed.valid & full), force.qp.eq(missed.qp), force.rsn.eq(missed.head_rsn),
         ]

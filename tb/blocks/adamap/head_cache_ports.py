@@ -96,7 +96,7 @@ class HeadCachePorts:
 
     def _drive(self, c):
         dut, entries = self.dut, self.model.entries
-        dut.match__look_en.value = c.look
+        dut.match__look_en.value, dut.match__depth.value = c.look, DEPTH
         dut.match__qpn.value, dut.match__generation.value, dut.match__rsn.value = c.qpn, c.generation, c.rsn
         dut.match__reach.value = pack(REACH, **c.reach)
         for side, index in (("match", c.read), ("retire", c.retire_read)):
@@ -211,7 +211,7 @@ class HeadCachePorts:
             late.setdefault(self.now + 1, []).append(("match__head_rsn", model.entries[head].node.rsn % (1 << 24)))
         listed = len(model.nodes(c.listed))
         late.setdefault(self.now + 2, []).extend([
-            ("match__cached", looked), ("fill__free_count", len(model.free)), ("fill__none", not listed)])
+            ("match__full", looked >= DEPTH), ("fill__free_count", len(model.free)), ("fill__none", not listed)])
         late.setdefault(self.now + 3, []).append(("fill__cached", listed))
         peeked = model.entries[c.peek].node
         if peeked is not None:
@@ -241,5 +241,6 @@ class HeadCachePorts:
             model.fill(c.fill, c.offer, c.line)
 
 
+DEPTH = 2       # of a list that is full
 RECORD = cached_record(preset("test"))
 SHAPES = {"pending": Pending, "node": CachedNode}
