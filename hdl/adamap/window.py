@@ -141,6 +141,7 @@ class Window(wiring.Component):
         m.submodules.sliding = sliding = LateChoice(24)
         slide = sliding.o       # over how many PSNs it has yet to slide
         verdict, mark, insert = Signal(Verdict), Signal(bits), Signal()
+        marks = Signal()        # at its place, `mark`; otherwise it marks nothing
         psn, position, seal = Signal(32), Signal(range(bits)), Signal()     # position: its bits after the slide
         slides = Signal()       # there is something to slide over or to insert
         to_match, matched, matches = Signal(), Signal(), Signal()
@@ -156,7 +157,7 @@ class Window(wiring.Component):
         taken, out_free = Signal(), Signal()
         m.d.comb += [
             low_bits.bitmap.eq(row.bitmap), low_bits.runs.eq(runs),
-            run_on.bitmap.eq(row.bitmap), run_on.mark.eq(mark), run_on.run.eq(low_bits.run),
+            run_on.bitmap.eq(row.bitmap), run_on.mark.eq(mark & marks.replicate(bits)), run_on.run.eq(low_bits.run),
             taken.eq((verdict == Verdict.ACCEPT) | (verdict == Verdict.PROBE)),
             to_match.eq((verdict == Verdict.MATCH) | (verdict == Verdict.PROBE)),
             out_free.eq(~self.o.valid | self.o.ready),
@@ -213,7 +214,7 @@ class Window(wiring.Component):
                 m.d.comb += runs.eq(row.bitmap[0] | seen.first)
                 m.d.sync += [
                     verdict.eq(seen.verdict), matched.eq(self.match_space), psn.eq(seen.psn),
-                    position.eq(seen.distance), mark.eq(seen.mark), insert.eq(seen.insert),
+                    position.eq(seen.distance), mark.eq(seen.mark), marks.eq(seen.marks), insert.eq(seen.insert),
                     seal.eq(seen.seal), slides.eq(seen.slides),
                 ]
                 with m.If(active):
@@ -228,7 +229,7 @@ class Window(wiring.Component):
                 m.d.comb += matches.eq(~slides & out_free & (~seal | self.o_run.ready))
                 with m.If(slides | (some & low_bits.ahead[RUN_ON])):
                     m.d.comb += [current.early_en.eq(1), shifts.eq(some)]
-                    m.d.sync += mark.eq(0)
+                    m.d.sync += marks.eq(0)
                     m.next = "SLIDE"
                 with m.Elif(out_free):
                     m.d.comb += [self.o_run.valid.eq(seal), run.psn.eq(result.base), run.seal.eq(seal)]
@@ -284,8 +285,8 @@ class Window(wiring.Component):
         """What a request means against its window; combinational."""
         bits = self.params.window_bits
         seen = Signal(data.StructLayout({
-            "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "slide": 24, "insert": 1, "seal": 1,
-            "slides": 1, "first": 1}))
+            "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "marks": 1, "first": 1,
+            "slide": 24, "insert": 1, "seal": 1, "slides": 1}))
         of_cum, beyond_cum = Signal(24), Signal(24)
         place, reorder = distance[:exact_log2(bits)], Signal(range(bits), name="reorder")   # `reorder`: less 1
         behind, far, stale, beyond, received, ahead = (Signal(name=n) for n in (
@@ -300,8 +301,8 @@ class Window(wiring.Component):
             received.eq((distance < bits) & (row.bitmap >> place)[0]),
             ahead.eq(~behind & ~far & ~request.probe & ~request.retransmission), beyond.eq(distance > reorder),
             # Of one that was received before, the bit is set. What was received comes last.
-            seen.mark.eq(one_hot(ahead & ~beyond, place, bits)),
-            seen.first.eq((distance == 0) & ~request.probe & ~request.retransmission),      # its lowest bit
+            seen.mark.eq(one_hot(1, place, bits)), seen.marks.eq(ahead & ~beyond),
+            seen.first.eq((distance == 0) & ~request.probe & ~request.retransmission),      # it marks the base
             seen.slide.eq(Mux(request.probe, distance, Mux(beyond, distance - reorder, 0))),    # if it slides
         ]
         m.d.sync += reorder.eq(Mux(self.reorder_distance > bits, bits - 1,

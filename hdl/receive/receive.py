@@ -112,7 +112,8 @@ class Receive(wiring.Component):
         for name in ("o_request", "o_data", "o_raw_info", "o_raw"):
             connect(m, getattr(place, name), flipped(getattr(self, name)))
 
-        stall = Signal()
+        stall, done, raw_done = Signal(), Signal(), Signal()       # a cycle late
+        m.d.sync += [done.eq(place.done_stb), raw_done.eq(place.raw_stb)]
         m.d.sync += stall.eq(place.stalled | (parse.o_header.valid & ~parse.o_header.ready))
         m.d.comb += [
             parse.enable.eq(self.enable),
@@ -120,13 +121,13 @@ class Receive(wiring.Component):
             self.pause_high.eq(parse.pause_high), self.pause_low.eq(parse.pause_low),
             parse.host_qpns.eq(self.registers.host_qpns),
             judge.space.eq(self.space),
-            parse.raw_done.eq(place.raw_stb),
+            parse.raw_done.eq(raw_done),
             self.placed_ticket.eq(place.placed_ticket),
             drain.ask_stb.eq(parse.ask_stb),
             drain.decide_stb.eq(parse.fate_stb),
             parse.give_up.eq(drain.give_up),
             drain.enter_stb.eq(parse.header_stb),
-            drain.leave_stb.eq(place.done_stb),
+            drain.leave_stb.eq(done),
             drain.request.eq(self.drain_request),
             self.drain_done.eq(drain.done),
             self.idle.eq(drain.idle),

@@ -137,7 +137,7 @@ class WindowSpec(Spec):
         row_shape = data.StructLayout({"base": 32, "bitmap": BITS, "holes": HOLES_BITS, "owed": 1})
         shapes = {"next_full_q": 1, "next_request": JudgeRequest, "request_q": JudgeRequest,
                   "row_index_q": 1, "row_known_q": 1, "same": 1, "fetched": row_shape, "verdict_q": Verdict,
-                  "mark_q": BITS, "insert_q": 1, "psn_q": 32, "position_q": range(BITS), "seal_q": 1,
+                  "mark_q": BITS, "marks": 1, "insert_q": 1, "psn_q": 32, "position_q": range(BITS), "seal_q": 1,
                   "slides_q": 1, "distance_q": 24, "limited": STEP, "active": 1, "fsm_state": 2,
                   "slid": 1, "inserted": 1, "some": 1,
                   "low_bits.ahead": STEP, "low_bits.steps": STEP, "low_bits.end": range(STEP + 1), "low_bits.none": 1,
@@ -145,6 +145,7 @@ class WindowSpec(Spec):
         d = SimpleNamespace(**{name.removesuffix("_q").removeprefix("low_bits."): self.inside(f"dut.{name}", shape)
                                for name, shape in shapes.items()},
                             row=self.inside("dut.current.o", row_shape), slide=self.inside("dut.sliding.o", 24))
+        d.mark &= d.marks.replicate(BITS)
         mem, row, state = w.rows[w.qpn], d.row, d.fsm_state
         current, sliding = Signal(), Signal()
         m.d.comb += [current.eq(d.row_known & (d.row_index == w.qpn)), sliding.eq(current & (state == SLIDE)),
