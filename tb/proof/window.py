@@ -215,7 +215,7 @@ class WindowSpec(Spec):
         marks = ~d.insert & (d.slide == 0) & (distance < BITS) & (d.mark == (1 << distance[:6])[:BITS])
         inserts = (d.insert & (d.mark == 0) & (distance >= reorder) & (d.slide == distance - reorder + 1)
                    & (d.position == distance[:6]))
-        probes = ~d.insert & (d.mark == 0) & (d.slides == (distance > 0)) & (~d.slides | (d.slide == distance))
+        probes = d.seal & ~d.insert & (d.mark == 0) & (d.slides == (distance > 0)) & (~d.slides | (d.slide == distance))
         return [
             ((d.verdict != Verdict.ACCEPT) | ((distance >= 0) & ~ahead[0] & Mux(d.insert, inserts, marks))),
             ((d.verdict != Verdict.PROBE) | probes),
@@ -240,6 +240,7 @@ class WindowSpec(Spec):
             (d.verdict == Verdict.ACCEPT) | ((d.verdict == Verdict.PROBE) & ~d.insert),
             ~d.insert | inserts, (d.verdict != Verdict.ACCEPT) | d.insert | (d.slide == 0),
             ~its | (~w.has & ~w.hole),
+            (d.verdict != Verdict.PROBE) | d.seal | ~(d.slid | d.limited[0] | row.bitmap[0]),
         ]
 
 
