@@ -261,6 +261,12 @@ def test_copies_of_a_lut_are_loads_of_their_own():
     assert sorted(heard.values()) == [1, 2], "three LUTs, of which two share a register"
 
 
+def test_nextpnr_is_told_in_the_netlist_what_it_has_no_option_for():
+    netlist = {"modules": {"top": {"attributes": {"top": "1"}}, "cell": {"attributes": {"blackbox": "1"}}}}
+    assert nexus.with_settings(netlist, {"a": "1"})["modules"] == {
+        "top": {"attributes": {"top": "1"}, "settings": {"a": "1"}}, "cell": {"attributes": {"blackbox": "1"}}}
+
+
 def test_blocks_are_placed_until_one_try_is_fast_enough(tmp_path, monkeypatch):
     """A counter and the parity of a sum; a try that is not routed is left out, a result is kept."""
     monkeypatch.setattr(place, "BUILD_ROOT", tmp_path)
