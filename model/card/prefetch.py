@@ -22,8 +22,8 @@ LAND = 6 * CYCLE_NS         # from the choice of a read that came until its firs
 KEPT = 4 * CYCLE_NS         # from a look at a list to the landing of what is kept for it
 SPARE_LOOKS = 4     # that prefer a last node to any other
 CHECK = 2 * CYCLE_NS        # before a node lands, its entry is chosen
-COUNTED = CYCLE_NS          # from when a node leaves the cache until the free entries are counted with its own
-LISTED = 2 * CYCLE_NS       # and until it is not counted among those of its list
+COUNTED = 2 * CYCLE_NS      # from when a node leaves the cache until the free entries are counted with its own
+LISTED = 3 * CYCLE_NS       # and until it is not counted among those of its list
 
 
 class Fetch(Read):
