@@ -152,7 +152,7 @@ class Window(wiring.Component):
         m.d.sync += [slid.eq(shifts), inserted.eq(inserts)]
         creates = Signal()
         advanced = run_on.advanced
-        runs, some = Signal(init=1), Signal()       # `some`: the packet is received at the base, or was one before
+        runs, some = Signal(init=1), Signal()       # `some`: what lies at the base is received, with this packet
         m.d.sync += some.eq(runs)
         taken, out_free = Signal(), Signal()
         m.d.comb += [

@@ -89,7 +89,7 @@ class Prefetcher:
         now = self.card.loop.now_ns
         if now < self._free_at:
             pass
-        elif self._came and max(self._came[0][2], self._shown_at) <= now:
+        elif self._came and self._came_at <= now:
             life, read, _ = self._came.popleft()
             self._free_at = now + LAND + (read.count - 1) * BLOCK + PASS
             self.card.loop.call_at(now + LAND, self._land, life, read, 0)
@@ -100,9 +100,14 @@ class Prefetcher:
             self.card.loop.call_at(now + LOOK, self._look, life, False)
         self._go_on()
 
+    @property
+    def _came_at(self):
+        """When the first read that came is seen."""
+        return max(self._came[0][2], self._shown_at)
+
     def _go_on(self):
         if self._came:
-            self._choose_at(max(self._came[0][2], self._shown_at))
+            self._choose_at(self._came_at)
         if self._work:
             self._choose_at(self._work[0][1])
 

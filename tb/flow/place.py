@@ -20,10 +20,12 @@ REFERENCE = "tables.translate_receive"
 LUTS = 10_000                       # of an UltraScale+, half of the device: with more, wires make detours of 7 ns
 ULTRA_RAM = 8                       # block RAMs that hold as much
 BAR = 0.75                          # of the reference's frequency: what every block should reach
-TRIES = tuple((seed, loads) for seed in (1, 2, 3) for loads in (32, 16))     # a cell with more loads is copied
+SEEDS = (1, 2, 3)
+LOADS = (32, 16)                    # of a cell; one with more is copied
+TRIES = tuple((seed, loads) for seed in SEEDS for loads in LOADS)
 CONDITIONS = (f"nextpnr on a {nexus.DEVICE}, ports registered, best of {len(TRIES)} tries or the first that reaches "
-              "the bar: three seeds, cells of more than 32 or of more than 16 loads copied; blocks that are too large "
-              "by their sub-blocks")
+              f"the bar: {len(SEEDS)} seeds, cells of more than {' or '.join(map(str, LOADS))} loads copied; blocks "
+              "that are too large by their sub-blocks")
 
 
 def chosen(blocks, rooms):

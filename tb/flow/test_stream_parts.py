@@ -107,15 +107,15 @@ def test_queue_keeps_order(sim, depth):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-@pytest.mark.parametrize("kind", ["plain", "standing", "in turns", "block"])
+@pytest.mark.parametrize("kind", ["plain", "standing", "turns", "block"])
 @pytest.mark.parametrize("depth", [1, 2, 5, 16, 74])
 def test_our_queue_does_what_the_library_does(sim, kind, depth):
     """Cycle by cycle: what is offered, taken and held."""
     from weft.tb.flow.queue_twins import QueueTwins
     block = kind == "block"
     depth += block
-    standing = {"standing": 1, "in turns": 2}.get(kind, 0)
-    simulate(QueueTwins(WIDTH, depth, block, standing), name=f"queue_twins_{depth}_{standing}", cases=__file__,
+    standing = {"standing": 1, "turns": 2}.get(kind, 0)
+    simulate(QueueTwins(WIDTH, depth, block, standing), name=f"queue_twins_{depth}_{kind}", cases=__file__,
              sim=sim, env={"WEFT_DEPTH": "1" if depth - block == 1 else str(depth), "WEFT_TWINS": "1"})
 
 
