@@ -21,6 +21,7 @@ from weft.tb.world.link import FrameKind, LinkConfig
 
 PMTU = 256
 SOON = 200      # packets; a random pattern loses something among the first so many
+SILENCE_NS = 10_000     # no burst outlasts it
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class Again:
 
 class LossyWay:
     """Plants a loss model on the way from A to B: for data and retransmissions, nothing else.
+
+    A burst is counted in packets, but what disturbs a wire goes by in time. When one retransmission is all that still
+    travels, a packet in tens of microseconds, a burst of 64 would lose that one until the sender gives up, as it must.
+    So a burst ends where nothing came for ``SILENCE_NS``.
 
     Attributes
     ----------
@@ -57,12 +62,20 @@ class LossyWay:
         while isinstance(model, GilbertElliott) and not any(map(model.start(self._rng(attempt)), range(SOON))):
             attempt += 1
         lost = model.start(self._rng(attempt))
-        began = get_sim_time("ns")
-        return lambda now, _packet: lost(now - began)
+        began = last = get_sim_time("ns")
+
+        def chosen(now, _packet):
+            nonlocal lost, last
+            if isinstance(model, GilbertElliott) and now - last > SILENCE_NS:
+                lost = model.start(self._rng(f"{attempt} at {now}"))
+            last = now
+            return lost(now - began)
+
+        return chosen
 
     @staticmethod
-    def _rng(attempt):
-        return random.Random(f"{bench_seed()}/{attempt}")
+    def _rng(stream):
+        return random.Random(f"{bench_seed()}/{stream}")
 
     def _note(self, frame, kind):
         if kind in LOSS_REPORT:

@@ -10,17 +10,25 @@ from weft.tb.flow.simulate import simulate
 from weft.tb.software.small_pools import guaranteed_blocks
 from weft.tb.world.two_cards import TOP, two_cards_text
 
+# the last retransmission travels alone, and would meet a burst of 64 packets 64 times
+SEED_OF_A_LONELY_PACKET = 1912771618
 
-def run(case, **environment):
+
+def run(case, seed=None, **environment):
     return simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator",
                     optimize="run", cases=Path(__file__).with_name("loss_cases.py"), tests=rf"\.{case}$", timeout_s=590,
-                    env=environment)
+                    seed=seed, env=environment)
 
 
 @pytest.mark.parametrize("case", ["comb", "holes_reported_at_once", "bursts_of_8", "bursts_of_64", "burst_of_512",
                                   "outages", "lost_again_and_again"])
 def test_each_loss_is_repaired_once_and_without_a_timer(case):
     run(case)
+
+
+def test_burst_ends_in_silence():
+    """As between two retransmissions that nothing else travels with; the sender would give up on them."""
+    run("bursts_of_64", seed=SEED_OF_A_LONELY_PACKET)
 
 
 def test_too_few_blocks_make_spans():
