@@ -85,7 +85,7 @@ def _place(top, text, goal_mhz):
     """The best try of those that are needed."""
     text = text.replace(mapped.ULTRA, 'ram_style = "block"')     # there is no UltraRAM
     made = "\0".join((text, yosys.version(), nexus.nextpnr_version(), nexus.DEVICE, str(nexus.GOAL_MHZ),
-                      str(nexus.ROUTER)))
+                      nexus.MAPPING, str(nexus.ROUTER)))
     where = BUILD_ROOT / f"place/{hashlib.sha256(made.encode()).hexdigest()[:16]}"
     results, cells = [], where / nexus.CELLS
     with locked(BUILD_ROOT / ".locks" / f"place-{where.name}"):
