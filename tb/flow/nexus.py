@@ -22,8 +22,8 @@ LIMIT_S = 1800                  # of a run: routing may search for ever
 # How much dearer a wire that two nets want becomes from one turn of the router to the next: by half of that it gives
 # up the short way for a few of them, one of which is then the longest path. And no net is kept near its middle.
 ROUTER = {"router2/currCongWeightMult": "1.2", "router2/biasCostFactor": "0.0"}
-# What ABC does with the logic: the longest of Yosys' scripts, which maps it eight times and keeps the best. By the
-# usual one the matcher has a tenth more LUTs, and with the same seed and router 128 MHz in place of 163.
+# What ABC does with the logic: the longest of Yosys' scripts, which maps it eight times and keeps the best:
+# fewer LUTs, and fewer in a row, than by the usual one.
 MAPPING = ("scratchpad -copy abc9.script.flow3 abc9.script; read_verilog block.v; "
            "synth_lattice -family lifcl -top harness")
 CELLS = "cells.json"
