@@ -5,6 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from .stages import Pair
+
 
 class Queue(wiring.Component):
     """First-in first-out queue, cycle by cycle that of Amaranth (``SyncFIFO``, or ``SyncFIFOBuffered`` with ``block``).
@@ -22,8 +24,8 @@ class Queue(wiring.Component):
         For block memory, which answers a cycle late: the last item read is in its output register.
     standing : int
         How many of the next items stand in registers, 2 at most, not in distributed memory: what is decided by the next
-        one begins a read earlier. The cycles are the same. Two take turns behind a choice, for wide items: ``r_en``
-        comes late and reaches the enable of none. Not with ``block``.
+        one begins a read earlier. The cycles are the same. Two take turns, as
+        :class:`~weft.hdl.stages.Pair` has it, for wide items. Not with ``block``.
 
     Members
     -------
@@ -57,7 +59,8 @@ class Queue(wiring.Component):
             self.w_rdy.eq(~stored[-1] if whole else stored != places),
             some.eq(stored != 0),
             put.eq(self.w_en & self.w_rdy),
-            write.addr.eq(produce), write.data.eq(self.w_data), write.en.eq(put),
+            write.addr.eq(produce), write.data.eq(self.w_data),
+            write.en.eq(self.w_rdy if self.standing == 2 else put),
             read.addr.eq(consume), last.eq(stored[1:] == 0),
         ]
         if self.block:
@@ -65,8 +68,17 @@ class Queue(wiring.Component):
                          self.level.eq(stored + self.r_rdy)]
             m.d.sync += self.r_rdy.eq(take | (self.r_rdy & ~self.r_en))
         elif self.standing == 2:
-            m.d.comb += take.eq(self.r_rdy & self.r_en)
-            leaves = self._take_turns(m, take, put, last, read.data)
+            # What is put when none is behind the item that is shown goes there at once, and `consume` follows a cycle
+            # later: until then nothing is read. `w_en` is late, and items wide: a free place takes whatever is there.
+            m.submodules.heads = heads = Pair(self.width)
+            passed = Signal()
+            m.d.sync += passed.eq(put & last & heads.i.ready)
+            leaves = passed | (~last & heads.i.ready)
+            m.d.comb += [
+                heads.i.valid.eq(put | ~last), heads.i.payload.eq(Mux(last, self.w_data, read.data)),
+                self.r_data.eq(heads.o.payload), self.r_rdy.eq(heads.o.valid), heads.o.ready.eq(self.r_en),
+                take.eq(self.r_rdy & self.r_en),
+            ]
         elif self.standing:
             # `consume` is a place ahead. What comes when nothing is left behind the item that goes is the next one.
             m.d.comb += take.eq(self.r_rdy & self.r_en)
@@ -83,17 +95,3 @@ class Queue(wiring.Component):
         turns = ((more & stored[:k].all()) | (fewer & ~stored[:k].any()) for k in range(1, len(stored)))
         m.d.sync += stored.eq(stored ^ Cat(more | fewer, turns))
         return m
-
-    def _take_turns(self, m, take, put, last, stored):
-        """Two registers at the end; whether an item goes there: one that is ``stored``, or what is ``put`` when none is
-        behind the one that is shown."""
-        heads, goes = [Signal(self.width, name=f"head{k}") for k in range(2)], Signal()
-        to, shown, room = Signal(), Signal(), Signal(init=1)
-        m.d.comb += [goes.eq(room & (put | ~last)), self.r_data.eq(Mux(shown, heads[1], heads[0]))]
-        m.d.sync += [room.eq(~self.r_rdy | take | (room & ~goes)),
-                     self.r_rdy.eq(goes | (self.r_rdy & ~(take & room))),
-                     to.eq(to ^ goes), shown.eq(shown ^ take)]
-        for k, head in enumerate(heads):
-            with m.If(room & (to == k)):
-                m.d.sync += head.eq(Mux(last, self.w_data, stored))
-        return goes

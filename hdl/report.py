@@ -10,7 +10,8 @@ from .counting import count_outputs
 from .layouts import BEAT_BITS, REPORT_EVENT, TICKET_WIDTH, Report
 from .logic import one_hot
 from .params import CardParams, exact_log2
-from .stream import Fifo, PipelineRegister
+from .stages import PipelineRegister
+from .stream import Fifo
 
 FIRST_DEPTH = 16              # places of source 0, the receive path
 DEPTH = 4                     # places of each other source

@@ -10,7 +10,8 @@ from amaranth.lib.wiring import In, Out
 from ..abi import BLOCK_BYTES, PAGE_4K, PTE_BYTES, PTE_CHECK_BITS, CommandStatus
 from ..layouts import BEAT_BITS, LINE_WIDTH, LineData, LineRequest
 from ..params import REQUEST_LINES_MAX, exact_log2
-from ..stream import Fifo, Skid
+from ..stages import Skid
+from ..stream import Fifo
 from ..table.kinds import PAGE_TABLE
 from .check import PTES_PER_COMMAND
 

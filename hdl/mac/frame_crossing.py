@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..layouts import Beat
 from ..params import exact_log2
-from ..stream import Skid
+from ..stages import Skid
 
 LEVEL_LAG = 4             # beats that the FIFO's idea of its level may lag behind
 QUIET_LOG2 = 5            # cycles without a frame after a reset of either side

@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..arbiter import PacketArbiter
 from ..layouts import Beat, DmaRequest
 from ..logic import choose, one_hot
-from ..stream import Fifo, Pair, PipelineRegister
+from ..stages import Pair, PipelineRegister
+from ..stream import Fifo
 from .splitter import Splitter
 from .tlp import SIZE_CODE_WIDTH, Piece, WriteTlp
 from .write_align import WriteAlign

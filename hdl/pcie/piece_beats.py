@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..layouts import BEAT_BYTES
 from ..logic import above
-from ..stream import Pair
+from ..stages import Pair
 from .tlp import PAGE_BYTES, Piece, byte_enables
 
 MORE_MAX = PAGE_BYTES // BEAT_BYTES      # beats of a piece behind its first

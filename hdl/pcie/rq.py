@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..axis import axis_signature
 from ..layouts import BEAT_BITS
-from ..stream import Skid
+from ..stages import Skid
 from .tlp import DWORD_BITS, LANES, ReadTlp, WriteTlp
 from .under_way import UnderWay
 from .write_store import WriteStore

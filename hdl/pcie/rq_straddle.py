@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 
 from ..layouts import BEAT_BITS
-from ..stream import Skid
+from ..stages import Skid
 from .rq import (
     HEADER_BITS,
     HEADER_DWORDS,

@@ -8,7 +8,7 @@ from ..axis import axis_signature
 from ..counting import count_outputs
 from ..interfaces import RegisterBus
 from ..layouts import BEAT_BITS, PushedDescriptor
-from ..stream import Skid
+from ..stages import Skid
 from . import cq, rc, rc_straddle, rq, rq_straddle
 from .bus_master import BusMaster
 from .few_tags import FewTags

@@ -8,7 +8,7 @@ from .. import wire
 from ..abi import Reason
 from ..interfaces import Network
 from ..layouts import BEAT_BYTES, WIRE, swap_bytes
-from ..stream import PipelineRegister, Skid
+from ..stages import PipelineRegister, Skid
 from .segment import TxJob
 
 HEADER_BYTES_MAX = max(wire.header_bytes(opcode) for opcode in wire.DATA_OPCODES)

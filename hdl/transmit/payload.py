@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..layouts import BEAT_BYTES, Beat
-from ..stream import Skid
+from ..stages import Skid
 
 
 def used_bytes(beat):

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..layouts import BEAT_BYTES, Beat
-from ..stream import PipelineRegister
+from ..stages import PipelineRegister
 from ..wire import MIN_FRAME_BYTES
 from .payload import used_bytes
 

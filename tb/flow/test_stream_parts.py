@@ -122,8 +122,8 @@ def test_our_queue_does_what_the_library_does(sim, kind, depth):
 @pytest.mark.parametrize("sim", SIMULATORS)
 @pytest.mark.parametrize("part", ["PipelineRegister", "ReadyRegister", "Skid", "Pair"])
 def test_pipeline_keeps_order(sim, part):
-    from weft.hdl import stream
-    simulate(getattr(stream, part)(WIDTH), name=part.lower(), cases=__file__, sim=sim)
+    from weft.hdl import stages
+    simulate(getattr(stages, part)(WIDTH), name=part.lower(), cases=__file__, sim=sim)
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)

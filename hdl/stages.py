@@ -1,0 +1,115 @@
+"""Registers that streams pass through."""
+
+from amaranth import Module, Mux, Shape, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+
+class _Stage(wiring.Component):
+    """A part that items of one shape pass through, from ``i`` to ``o``."""
+
+    def __init__(self, shape, **more):
+        self.shape = shape
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), **more})
+
+
+class PipelineRegister(_Stage):
+    """Registers payload and ``valid``; ``ready`` passes through combinationally.
+
+    One item per cycle, latency 1.
+
+    Members
+    -------
+    i, o : In/Out(stream.Signature(shape))
+    """
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.i.ready.eq(~self.o.valid | self.o.ready)
+        with m.If(self.i.ready):    # whether something comes or not: `valid` is late where the payload is wide
+            m.d.sync += [self.o.valid.eq(self.i.valid), self.o.payload.eq(self.i.payload)]
+        return m
+
+
+class ReadyRegister(_Stage):
+    """Registers ``ready``; payload and ``valid`` pass through combinationally.
+
+    One item per cycle, latency 0, holds up to one item.
+
+    Members
+    -------
+    i, o : In/Out(stream.Signature(shape))
+    """
+
+    def elaborate(self, platform):
+        m = Module()
+        spare, held = Signal(self.shape), Signal()
+        m.d.comb += [
+            self.i.ready.eq(~held), self.o.valid.eq(held | self.i.valid),
+            Value.cast(self.o.payload).eq(Mux(held, Value.cast(spare), Value.cast(self.i.payload))),
+        ]
+        m.d.sync += held.eq(self.o.valid & ~self.o.ready)
+        with m.If(~held):
+            m.d.sync += spare.eq(self.i.payload)
+        return m
+
+
+class Skid(_Stage):
+    """Registers payload, ``valid`` and ``ready``: cuts every combinational path.
+
+    One item per cycle, latency 1, holds up to two items.
+
+    Members
+    -------
+    i, o : In/Out(stream.Signature(shape))
+    """
+
+    def elaborate(self, platform):
+        m = Module()
+        spare = Signal(Shape.cast(self.shape))
+        empty = Signal(init=1)      # nothing is in `spare`; as it is, it is `ready`
+        m.d.comb += self.i.ready.eq(empty)
+        with m.If(~self.o.valid | self.o.ready):
+            m.d.sync += [self.o.valid.eq(~empty | self.i.valid), empty.eq(1),
+                         Value.cast(self.o.payload).eq(Mux(empty, Value.cast(self.i.payload), spare))]
+        with m.Elif(self.i.valid):
+            m.d.sync += empty.eq(0)
+        with m.If(empty):       # whether or not something comes: that is known late
+            m.d.sync += spare.eq(self.i.payload)
+        return m
+
+
+class Pair(_Stage):
+    """Two registers in turns, cycle by cycle a :class:`Skid`: where ``o.ready`` comes late and the payload is wide.
+
+    ``o.ready`` reaches no register of the payload, which comes through a choice of two instead.
+
+    Members
+    -------
+    i, o : In/Out(stream.Signature(shape))
+    takes, next : Out(1), Out(shape)
+        ``o`` shows another item from the next cycle on, if any: this one.
+    """
+
+    def __init__(self, shape):
+        super().__init__(shape, takes=Out(1), next=Out(shape))
+
+    def elaborate(self, platform):
+        m = Module()
+        items = [Signal(self.shape, name=f"item{k}") for k in range(2)]
+        zero, one = (Value.cast(item) for item in items)
+        write, read, room = Signal(), Signal(), Signal(init=1)
+        m.d.comb += [
+            self.i.ready.eq(room), self.takes.eq(~self.o.valid | self.o.ready),
+            Value.cast(self.o.payload).eq(Mux(read, one, zero)),
+            Value.cast(self.next).eq(Mux(room, Value.cast(self.i.payload), Mux(read, zero, one))),
+        ]
+        m.d.sync += [
+            room.eq(~self.o.valid | self.o.ready | (room & ~self.i.valid)),
+            self.o.valid.eq((self.i.valid & room) | (self.o.valid & ~(self.o.ready & room))),
+            write.eq(write ^ (self.i.valid & room)), read.eq(read ^ (self.o.valid & self.o.ready)),
+        ]
+        for k, item in enumerate(items):
+            with m.If(room & (write == k)):
+                m.d.sync += item.eq(self.i.payload)
+        return m
