@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..layouts import QpRef
 from ..params import CardParams
-from ..stream import Pair
+from ..stages import Pair
 from ..ticket import EXTENDED_TICKET_WIDTH
 from .wait_queue import MatchItem
 
@@ -78,6 +78,9 @@ class Chooser(wiring.Component):
         m.d.comb += [choice.item.eq(self.i.payload), choice.source.eq(Source.NEW), self.forcing.eq(force.valid),
                      choice.place.eq(self.picked_place), self.show_en.eq(pair.takes),
                      self.show_place.eq(pair.next.place)]
+        # Whether one is offered is known last, and by the queue itself.
+        m.d.comb += self.pick_en.eq(~self.picking & ~self.quiet & ~force.valid & ~self.i_force.valid
+                                    & (turn | ~self.i.valid))
         with m.If(self.picking):
             m.d.comb += [chosen.valid.eq(1), choice.item.eq(self.picked),
                          choice.source.eq(Source.WAITING)]
@@ -94,8 +97,7 @@ class Chooser(wiring.Component):
                 ]
                 with m.If(chosen.ready):
                     m.d.sync += force.valid.eq(0)
-            with m.Elif(self.offered & (turn | ~self.i.valid)):
-                m.d.comb += self.pick_en.eq(1)
+            with m.Elif(self.offered & self.pick_en):
                 m.d.sync += [self.picking.eq(1), turn.eq(0)]
             with m.Elif(self.i.valid):
                 m.d.comb += [chosen.valid.eq(1), self.i.ready.eq(chosen.ready)]

@@ -1,6 +1,6 @@
 """What becomes of a header that was looked up: it goes on to its node, waits, or is refused."""
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -44,17 +44,22 @@ class Fate(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         waits = self.older | self.misses
-        with m.If(self.valid & ~self.older):
-            with m.If(~self.live | (self.list_generation != self.generation)):
-                m.d.comb += [self.ends.eq(1), self.reason.eq(abi.Reason.STALE_GENERATION.value)]
-            with m.Elif(self.hit):
-                m.d.comb += [self.ends.eq(1), self.hits.eq(1)]
-            with m.Elif(self.behind | ~(self.head | self.more)):
-                m.d.comb += [self.ends.eq(1), self.reason.eq(abi.Reason.STALE_RSN.value)]
-            with m.Elif(~self.more | (self.probe & self.head)):
-                m.d.comb += [self.ends.eq(1), self.reason.eq(abi.Reason.NOT_IN_NODE.value)]
-            with m.Else():
-                m.d.comb += self.misses.eq(1)
+        judged, current, absent = self.valid & ~self.older, Signal(), Signal()
+        m.d.comb += [
+            current.eq(self.live & (self.list_generation == self.generation)),
+            absent.eq(self.more & ~self.hit & ~self.behind & ~(self.probe & self.head)),
+            # Apart from its reason, for the match queue waits for it.
+            self.ends.eq(judged & ~(current & absent)), self.misses.eq(judged & current & absent),
+            self.hits.eq(judged & current & self.hit),
+        ]
+        with m.If(~current):
+            m.d.comb += self.reason.eq(abi.Reason.STALE_GENERATION.value)
+        with m.Elif(self.hit):
+            m.d.comb += self.reason.eq(abi.Reason.OK.value)
+        with m.Elif(self.behind | ~(self.head | self.more)):
+            m.d.comb += self.reason.eq(abi.Reason.STALE_RSN.value)
+        with m.Else():
+            m.d.comb += self.reason.eq(abi.Reason.NOT_IN_NODE.value)
         m.d.comb += [
             self.insert.eq(self.valid & waits & self.new), self.put_back.eq(self.valid & waits & ~self.new),
         ]

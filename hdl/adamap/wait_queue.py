@@ -51,7 +51,7 @@ class WaitQueue(wiring.Component):
     offered : Out(1)
         An awake header exists.
     pick_en : In(1)
-        Take the oldest; ``picked`` and ``picked_place`` come a cycle later.
+        Take the oldest, if one is offered; ``picked`` and ``picked_place`` come a cycle later.
     picked, picked_place : Out
     show_en, show_place : In
         Where the header lies that may be asked for from the next cycle on, if it is queued; it stays until then.

@@ -1,6 +1,6 @@
 """Receive-side PSN window of every QP: judges packets and finds the holes."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -150,7 +150,7 @@ class Window(wiring.Component):
         shifts, slid = Signal(), Signal()
         inserts, inserted = Signal(), Signal()
         m.d.sync += [slid.eq(shifts), inserted.eq(inserts)]
-        creates = Signal()
+        creates, advances = Signal(), Signal()      # `advances`: over what was received at the base
         advanced = run_on.advanced
         runs, some = Signal(init=1), Signal()       # `some`: what lies at the base is received, with this packet
         m.d.sync += some.eq(runs)
@@ -161,7 +161,13 @@ class Window(wiring.Component):
             taken.eq((verdict == Verdict.ACCEPT) | (verdict == Verdict.PROBE)),
             to_match.eq((verdict == Verdict.MATCH) | (verdict == Verdict.PROBE)),
             out_free.eq(~self.o.valid | self.o.ready),
-            result.eq(row), result.holes.eq(row.holes + self.count_holes),      # they are added a cycle late
+            # By AND and OR: from multiplexers that keep the row synthesis makes an enable of all that decides in SLIDE.
+            result.base.eq((moved & advances.replicate(32)) | (self.i_control.p.psn & creates.replicate(32))
+                           | (row.base & (~advances & ~creates).replicate(32))),
+            result.bitmap.eq((advanced & advances.replicate(bits)) | (
+                (row.bitmap | one_hot(inserts, position, bits)) & (~advances & ~creates).replicate(bits))),
+            result.holes.eq((row.holes + self.count_holes) & (~creates).replicate(HOLES_BITS)),     # a cycle late
+            result.owed.eq(row.owed & ~creates),
             write.addr.eq(row_index), write.data.holes.eq(result.holes), write.data.owed.eq(result.owed),
             # What `result` is whenever it is written.
             write.data.base.eq(Mux(moves, moved, Mux(creates, self.i_control.p.psn, row.base))),
@@ -192,7 +198,7 @@ class Window(wiring.Component):
 
         def finish(empty):
             """The packet is judged; its window has received nothing behind its base, or it has."""
-            m.d.comb += [write.en.eq(1), load.eq(1), current.early_en.eq(1)]
+            m.d.comb += [write.en.eq(1), load.eq(1)]
             with m.If(taken):
                 m.d.comb += result.owed.eq((row.owed | (request.ack_req & ~request.probe)) & ~empty)
             m.d.sync += [
@@ -209,9 +215,11 @@ class Window(wiring.Component):
         with m.If(load):
             m.d.sync += active.eq(next_full)
 
+        # Where there is nothing new, `result` is the row.
+        m.d.comb += current.early_en.eq(1)
         with m.FSM():
             with m.State("CLASSIFY"):  # waits for a request; compares its PSN with the window
-                m.d.comb += [load.eq(~active), current.early_en.eq(~active), sliding.early_en.eq(1)]
+                m.d.comb += [load.eq(~active), sliding.early_en.eq(1)]
                 m.d.comb += runs.eq(row.bitmap[0] | seen.first)
                 m.d.sync += [
                     verdict.eq(seen.verdict), matched.eq(self.match_space), psn.eq(seen.psn),
@@ -223,7 +231,7 @@ class Window(wiring.Component):
                     with m.If(control):
                         m.next = "CONTROL"
             with m.State("EFFECT"):  # marks the packet and slides over what came before
-                m.d.comb += [result.bitmap.eq(advanced), result.base.eq(moved), moves.eq(1), runs.eq(some)]
+                m.d.comb += [advances.eq(1), moves.eq(1), runs.eq(some), current.early_en.eq(0)]
                 m.d.comb += low_bits.limited.eq(below(m, slide, STEP, "limiting"))
                 m.d.sync += limited.eq(low_bits.limited)
                 # What goes to the matcher marks nothing, so it does not run on.
@@ -235,9 +243,15 @@ class Window(wiring.Component):
                 with m.Elif(out_free):
                     m.d.comb += [self.o_run.valid.eq(seal), run.psn.eq(result.base), run.seal.eq(seal)]
                     with m.If(~seal | self.o_run.ready):
+                        m.d.comb += current.early_en.eq(1)
                         finish(Mux(some, ~low_bits.rest, low_bits.none & (verdict != Verdict.ACCEPT)))
             with m.State("SLIDE"):  # waits until the holes are out and the packet is marked
-                m.d.comb += [stalling.eq(1), current.early_en.eq(1)]
+                left = Signal()     # something is yet to be slid over, inserted or sent
+                m.d.comb += [stalling.eq(1), left.eq(limited[0] | insert | row.bitmap[0] | seal)]
+                # A probe, which alone is matched, slid no more since its seal went out.
+                m.d.comb += matches.eq(~left)
+                with m.If(~left & ~slid & out_free):
+                    finish(low_bits.none & ~inserted)
                 with m.If(limited[0]):
                     m.d.comb += [
                         self.o_run.valid.eq(low_bits.gap & ~slid),
@@ -249,19 +263,14 @@ class Window(wiring.Component):
                         m.d.sync += [self.count_holes.eq(step.holes), limited.eq(step.limiting),
                                      position.eq(step.place)]
                 with m.Elif(insert):
-                    m.d.comb += [result.bitmap.eq(row.bitmap | (Const(1, 1) << position)), inserts.eq(1)]
+                    m.d.comb += inserts.eq(1)
                     m.d.sync += insert.eq(0)
                 with m.Elif(row.bitmap[0]):
-                    with m.If(~slid):
-                        m.d.comb += [result.bitmap.eq(advanced), result.base.eq(moved), shifts.eq(1)]
+                    m.d.comb += [advances.eq(~slid), shifts.eq(~slid)]
                 with m.Elif(seal):
                     m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), run.seal.eq(1)]
                     with m.If(self.o_run.ready):
                         m.d.sync += seal.eq(0)
-                with m.Else():      # a probe, which alone is matched, slid no more since its seal went out
-                    m.d.comb += matches.eq(1)
-                    with m.If(out_free & ~slid):
-                        finish(low_bits.none & ~inserted)
             with m.State("CONTROL"):  # waits for the builder to take the marker of a destroy
                 m.d.comb += stalling.eq(1)
                 op = self.i_control.p
@@ -269,8 +278,7 @@ class Window(wiring.Component):
                 m.d.comb += ended.eq(1)
                 with m.Switch(op.kind):
                     with m.Case(ControlKind.CREATE):
-                        m.d.comb += [creates.eq(1), write.en.eq(1), current.early_en.eq(1), result.base.eq(op.psn),
-                                     result.bitmap.eq(0), result.holes.eq(0), result.owed.eq(0)]
+                        m.d.comb += [creates.eq(1), write.en.eq(1)]
                     with m.Case(ControlKind.QUERY):
                         m.d.sync += [self.query_base.eq(row.base), self.query_holes.eq(row.holes)]
                     with m.Default():

@@ -59,8 +59,7 @@ class WaitQueueSpec(Spec):
                          asked.place.eq(shown.place)]
         with m.Elif(dut.remove_en & asked.queued & (place == asked.place)):
             m.d.sync += asked.valid.eq(0)
-        self.assume(~dut.pick_en | dut.offered)
-
+        picks = dut.pick_en & dut.offered
         may = [p.valid & p.awake & ~p.busy for p in places]
         mates = [p.valid & (p.qpn == new) for p in places]
         best, slept, again = Signal(range(PLACES)), places[place].qpn, Signal(PLACES)
@@ -82,12 +81,12 @@ class WaitQueueSpec(Spec):
                     m.d.sync += p.awake.eq(1)
                 with m.If(dut.put_back_en & (place == k)):
                     m.d.sync += [p.busy.eq(0), again[k].eq(1)]
-                with m.If(dut.pick_en & (best == k)):
+                with m.If(picks & (best == k)):
                     m.d.sync += p.busy.eq(1)
                 with m.If(dut.remove_en):
                     m.d.sync += p.before.eq(p.before & ~(1 << place))
         picked, expected, its = Signal(), Signal(range(PLACES)), Signal(NUMBER_BITS)
-        m.d.sync += [picked.eq(dut.pick_en), expected.eq(best), its.eq(places[best].number)]
+        m.d.sync += [picked.eq(picks), expected.eq(best), its.eq(places[best].number)]
         before = Cat(p.valid & (p.qpn == asked.qpn) & (~asked.queued | places[asked.place].before.bit_select(k, 1))
                      for k, p in enumerate(places))
         count, counting = Signal(range(PLACES + 1)), Signal()
