@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .. import layouts, wire
 from ..layouts import BEAT_BYTES, LENGTH_WIDTH, PAYLOAD_MAX, Beat
+from ..logic import above
 
 
 class Cut(enum.Enum, shape=3):
@@ -64,7 +65,7 @@ class Align(wiring.Component):
         left = Signal(LENGTH_WIDTH)        # payload bytes not yet cut
         ends = Signal()
         two_beats = Cat(self.beat.data, self.ahead)
-        m.d.comb += ends.eq(left <= BEAT_BYTES)
+        m.d.comb += ends.eq(~above(left, BEAT_BYTES))
 
         m.d.sync += self.o.valid.eq(0)
         with m.If(self.fire):
@@ -83,7 +84,7 @@ class Align(wiring.Component):
                     self.o.p.empty.eq(Mux(ends, (BEAT_BYTES - left)[:6], 0)),
                 ]
             with m.If(self.first):
-                carries = (self.cut != Cut.NOTHING) & (self.dma_length <= PAYLOAD_MAX)
+                carries = (self.cut != Cut.NOTHING) & ~above(self.dma_length, PAYLOAD_MAX)
                 m.d.sync += left.eq(Mux(carries, self.dma_length[:LENGTH_WIDTH], 0))
             with m.Else():
                 m.d.sync += left.eq(Mux(ends, Const(0, LENGTH_WIDTH), (left - BEAT_BYTES)[:LENGTH_WIDTH]))

@@ -19,9 +19,9 @@ from ..layouts import (
     Segment,
     Verdict,
 )
-from ..stream import Fifo, ReadyRegister
+from ..stages import ReadyRegister
+from ..stream import Fifo
 from ..table.kinds import QP_STATES
-from .fork import fork
 from .refusals import Refusals
 
 DEPTH = 16          # packets that may wait for their judgement
@@ -131,24 +131,29 @@ class Judge(wiring.Component):
 
     def _ask(self, m, waiting):
         """Numbers the packets, sends the live ones to the window and all of them to the queue."""
-        header = self.i.p.header
+        header, live = self.i.p.header, self.i.p.live
         ticket = Signal(TICKET_WIDTH)
         offered = Signal()      # a request once shown stays, whatever becomes of `space`
-        gated = stream.Signature(JudgeRequest).create()
-        fork(m, self.i, [(gated, self.i.p.live), (waiting.i, 1)])
+        # The check does not wait within a cycle for the window or for what takes packets from the queue.
+        m.submodules.requests = requests = ReadyRegister(JudgeRequest)
+        asked, room = requests.i.p, Signal()
+        m.d.sync += room.eq(waiting.level < DEPTH - 1)      # in the next cycle, whatever comes in this one
         m.d.comb += [
-            self.o_judge.valid.eq(gated.valid & (self.space | offered)),
-            gated.ready.eq(self.o_judge.ready & (self.space | offered)),
-            self.o_judge.p.eq(gated.p),
-            gated.p.qpn.eq(header.dest_qp),
-            gated.p.generation.eq(self.i.p.qp_generation),
-            gated.p.psn.eq(header.psn),
-            gated.p.rsn.eq(header.rsn),
-            gated.p.retransmission.eq(header.retransmission),
-            gated.p.probe.eq(header.kind == RxKind.PROBE),
-            gated.p.ack_req.eq(header.ack_req),
-            gated.p.psn_guard.eq(self.i.p.qp_psn_guard),
-            gated.p.ticket.eq(ticket),
+            self.i.ready.eq((requests.i.ready | ~live) & room),
+            requests.i.valid.eq(self.i.valid & live & room),
+            waiting.i.valid.eq(self.i.valid & self.i.ready),
+            self.o_judge.valid.eq(requests.o.valid & (self.space | offered)),
+            requests.o.ready.eq(self.o_judge.ready & (self.space | offered)),
+            self.o_judge.p.eq(requests.o.p),
+            asked.qpn.eq(header.dest_qp),
+            asked.generation.eq(self.i.p.qp_generation),
+            asked.psn.eq(header.psn),
+            asked.rsn.eq(header.rsn),
+            asked.retransmission.eq(header.retransmission),
+            asked.probe.eq(header.kind == RxKind.PROBE),
+            asked.ack_req.eq(header.ack_req),
+            asked.psn_guard.eq(self.i.p.qp_psn_guard),
+            asked.ticket.eq(ticket),
             waiting.i.p.packet.eq(self.i.p),
             waiting.i.p.ticket.eq(ticket),
         ]

@@ -10,6 +10,7 @@ from ..counting import Refusal, count_outputs
 from ..icrc import Icrc
 from ..interfaces import Network
 from ..layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, HOST_QPNS, PAYLOAD_MAX, Beat, RxHeader, RxKind
+from ..logic import above
 from ..params import (
     PAUSE_FROM,
     PAUSE_FROM_EIGHTHS,
@@ -248,7 +249,7 @@ class Parse(wiring.Component):
             expected.eq(headers_end + length + found.pad_count + wire.ICRC_BYTES),
             least.eq(headers_end + wire.ICRC_BYTES),
             short_data.eq(ended_kind.data & (ended_kind.ip_end < least)),
-            wrong_reth.eq((found.dma_length > PAYLOAD_MAX) | (expected != ended_kind.ip_end)
+            wrong_reth.eq(above(found.dma_length, PAYLOAD_MAX) | (expected != ended_kind.ip_end)
                           | (found.pad_count + found.dma_length[:2])[:2].any()),
         ]
         mismatch, truncated, differs = Signal(), Signal(), Signal()
@@ -285,28 +286,29 @@ class Parse(wiring.Component):
         ]
 
         # Cycle 2: the decision, with the verdict on the ICRC and the last beat at the buffer.
-        reason, kept, refused_data = Signal(8), Signal(), Signal()
+        reason, goes_on = Signal(8), Signal()
         raw, raws = Signal(), Signal(range(RAW_MAX + 1))
+        more = queue.i.valid & raw
         m.d.comb += raw.eq(~roce | host)
-        m.d.sync += raws.eq(raws + (queue.i.valid & raw) - self.raw_done)
+        m.d.sync += raws.eq(Mux(more == self.raw_done, raws, Mux(self.raw_done, raws - 1, raws + 1)))
         wrong = [
             (plain, plain != Reason.OK),
             (Reason.BAD_ICRC, roce & ~icrc.o.p),
             (Reason.BAD_HEADER, ~ours),
             (Reason.UNKNOWN_OPCODE, ~known),
-            (Reason.NIC_BUSY, raw & (raws >= RAW_MAX)),
+            (Reason.NIC_BUSY, raw & above(raws, RAW_MAX - 1)),
             (Reason.BUFFER_FULL, ~queue.i.ready | lost | (~mismatch & ~buffer.fits)),
             (Reason.LENGTH_MISMATCH, mismatch),
         ]
         for why, so in reversed(wrong):
             with m.If(so):
                 m.d.comb += reason.eq(why)
+        # Refused data goes on as well, without its payload.
         m.d.comb += [
-            kept.eq(~Cat(so for _, so in wrong).any()),
-            refused_data.eq(mismatch & is_data & ~Cat(so for _, so in wrong[:-1]).any()),
+            goes_on.eq(~Cat(so for _, so in wrong[:-1]).any() & (~mismatch | is_data)),
             buffer.end.eq(decide),
-            buffer.keep.eq(kept),
-            queue.i.valid.eq(decide & (kept | refused_data)),
+            buffer.keep.eq(goes_on & ~mismatch),
+            queue.i.valid.eq(decide & goes_on),
             queue.i.p.eq(header),
             self.header_stb.eq(queue.i.valid),
             early.fate_stb.eq(decide & asked),
@@ -318,7 +320,7 @@ class Parse(wiring.Component):
                          queue.i.p.length.eq(0)]
         m.d.sync += [
             self.count_rx_frames.eq(decide),
-            self.refuse.stb.eq(decide & ~kept & ~refused_data),
+            self.refuse.stb.eq(decide & ~goes_on),
             self.refuse.reason.eq(reason),
         ]
         return m

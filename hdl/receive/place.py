@@ -6,7 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from ..counting import count_outputs
 from ..layouts import FRAME_LENGTH_WIDTH, TICKET_WIDTH, Beat, DmaRequest, RawFrame
-from ..stream import Fifo, ReadyRegister
+from ..stages import ReadyRegister, Skid
+from ..stream import Fifo
 from .judge import Action, Placement
 
 AHEAD = 4       # packets whose requests may run ahead of their payload
@@ -68,48 +69,53 @@ class Place(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.asked = asked = Fifo(_Move, AHEAD)
+        # Whoever judges packets does not wait within a cycle for what becomes of their requests; and looks at a QP in
+        # the cycle in which it offers.
+        m.submodules.placements = placements = Skid(Placement)
+        wiring.connect(m, wiring.flipped(self.i), placements.i)
+        packet = placements.o
         request = stream.Signature(DmaRequest).create()
 
         # Requests: a packet goes on to `asked` when its last request was accepted.
         second = Signal()       # the first segment's request was accepted
-        two = self.i.p.two
+        two = packet.p.two
         accepted = Signal()
         m.d.comb += [
             request.p.last.eq(~two | second),
-            request.p.address.eq(Mux(second, self.i.p.segment1.address, self.i.p.segment0.address)),
-            request.p.length.eq(Mux(second, self.i.p.segment1.length, self.i.p.segment0.length)),
-            self.o_raw_info.p.length.eq(self.i.p.length),
-            self.o_raw_info.p.roce.eq(self.i.p.roce),
-            self.o_raw_info.p.host.eq(self.i.p.host),
+            request.p.address.eq(Mux(second, packet.p.segment1.address, packet.p.segment0.address)),
+            request.p.length.eq(Mux(second, packet.p.segment1.length, packet.p.segment0.length)),
+            self.o_raw_info.p.length.eq(packet.p.length),
+            self.o_raw_info.p.roce.eq(packet.p.roce),
+            self.o_raw_info.p.host.eq(packet.p.host),
         ]
         settled = Signal()      # the requests are out, only `asked` was full
-        with m.Switch(self.i.p.action):
+        with m.Switch(packet.p.action):
             with m.Case(Action.WRITE):
-                m.d.comb += request.valid.eq(self.i.valid & ~settled)
+                m.d.comb += request.valid.eq(packet.valid & ~settled)
                 m.d.comb += accepted.eq(request.ready & request.p.last)
             with m.Case(Action.RAW):
                 # Its taker asks to write, too, and gets the data behind that of earlier packets: their requests go
                 # first, or the write engine would wait for it for ever.
-                m.d.comb += self.o_raw_info.valid.eq(self.i.valid & ~settled & request.ready)
+                m.d.comb += self.o_raw_info.valid.eq(packet.valid & ~settled & request.ready)
                 m.d.comb += accepted.eq(self.o_raw_info.ready & request.ready)
             with m.Default():
                 m.d.comb += accepted.eq(1)
         m.d.comb += [
-            asked.i.valid.eq(self.i.valid & (settled | accepted)),
-            asked.i.p.action.eq(self.i.p.action),
-            asked.i.p.roce.eq(self.i.p.roce),
-            asked.i.p.length.eq(self.i.p.length),
-            asked.i.p.ticket.eq(self.i.p.ticket),
-            self.i.ready.eq(asked.i.ready & (settled | accepted)),
+            asked.i.valid.eq(packet.valid & (settled | accepted)),
+            asked.i.p.action.eq(packet.p.action),
+            asked.i.p.roce.eq(packet.p.roce),
+            asked.i.p.length.eq(packet.p.length),
+            asked.i.p.ticket.eq(packet.p.ticket),
+            packet.ready.eq(asked.i.ready & (settled | accepted)),
         ]
-        with m.If(self.i.valid & self.i.ready):
+        with m.If(packet.valid & packet.ready):
             m.d.sync += [settled.eq(0), second.eq(0)]
-        with m.Elif(self.i.valid):
+        with m.Elif(packet.valid):
             m.d.sync += settled.eq(settled | accepted)
             with m.If(request.valid & request.ready & two):
                 m.d.sync += second.eq(1)
 
-        # Whoever judges packets does not wait within a cycle for the choice among all that write.
+        # Nor does this wait for the choice among all that write.
         m.submodules.request = to_write = ReadyRegister(DmaRequest)
         wiring.connect(m, to_write.o, wiring.flipped(self.o_request))
         wiring.connect(m, request, to_write.i)

@@ -145,8 +145,8 @@ class Timing:
     status: float = 0.0
     judge: float = 60.0
     asked: float = 64.0
-    place: float = 8.0
-    raw: float = 4.0
+    place: float = 12.0
+    raw: float = 8.0
     placed: float = 12.0
     placed_retire: float = 24.0
     retire_report: float = 40.0
