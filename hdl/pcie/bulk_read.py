@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..layouts import BEAT_BYTES, Beat, DmaRequest
 from ..logic import above, one_hot
 from ..params import exact_log2
-from ..stream import Fifo, PipelineRegister
+from ..stages import PipelineRegister
+from ..stream import Fifo
 from .gather import Gather
 from .read_slots import ReadSlots
 from .scatter import ScatteredBeat
@@ -68,7 +69,7 @@ class BulkReader(wiring.Component):
         record_shape = data.StructLayout({"offset": 6, "row": row_width, "length": self._slot_log2 + 1, "last": 1})
         m.submodules.splitter = splitter = Splitter()
         m.submodules.pieces = pieces = PipelineRegister(Piece)
-        m.submodules.records = records = Fifo(record_shape, tags)
+        m.submodules.records = records = Fifo(record_shape, tags, standing=1)
         m.submodules.slots = slots = ReadSlots(first_tag=self._first_tag, tags=tags, rows=self._rows)
         m.submodules.gather = gather = Gather()
         connect(m, flipped(self.i), splitter.i)
@@ -108,20 +109,21 @@ class BulkReader(wiring.Component):
         done, failed = Signal(tags), Signal(tags)
         m.d.comb += [slots.completion.eq(self.completion), slots.completion_valid.eq(self.completion_valid)]
 
-        # Read-out: walk the slots in ring order, one row per cycle.
+        # Read-out: walk the slots in ring order, one row per cycle. Late, as the aligner may stall: `step`.
+        at = Signal(tags, init=1)           # one-hot: `head`
         active, load, step, final = Signal(), Signal(), Signal(), Signal()
         row, low = Signal(row_width), Signal(6)
         span = Signal(self._slot_log2 + 1)   # bytes left, counted from the start of the row; a slot is aligned
         last, error = Signal(), Signal()
         record = records.o.p
-        read_valid = Signal()
+        read_valid, moves = Signal(), Signal()
         read_side = Signal.like(gather.i.p)
         fill = Signal(6)
         row_end, total = Signal(7), Signal(7)
         m.d.comb += [
-            step.eq(active & (~read_valid | gather.i.ready)),
+            moves.eq(~read_valid | gather.i.ready), step.eq(active & moves),
             final.eq(~above(span, BEAT_BYTES)),
-            load.eq((~active | (step & final)) & records.o.valid & done.bit_select(head, 1)),
+            load.eq((~active | (moves & final)) & records.o.valid & (done & at).any()),
             records.o.ready.eq(load),
             released.eq(step & final),
             slots.read_en.eq(step), slots.read_slot.eq(slot), slots.read_row.eq(row),
@@ -131,7 +133,7 @@ class BulkReader(wiring.Component):
             gather.i.p.eq(read_side),
             gather.i.p.data.eq(slots.read_data),
         ]
-        with m.If(~read_valid | gather.i.ready):
+        with m.If(moves):
             m.d.sync += [
                 read_valid.eq(active),
                 read_side.shift.eq(low - fill),
@@ -148,10 +150,11 @@ class BulkReader(wiring.Component):
         with m.If(load):
             m.d.sync += [
                 active.eq(1), slot.eq(head), head.eq(Mux(head == tags - 1, 0, head + 1)),
+                at.eq(at.rotate_left(1)),
                 row.eq(record.row), low.eq(record.offset), span.eq(record.offset + record.length),
-                last.eq(record.last), error.eq(failed.bit_select(head, 1)),
+                last.eq(record.last), error.eq((failed & at).any()),
             ]
-        loaded = one_hot(load, head, tags)
+        loaded = at & load.replicate(tags)
         m.d.sync += [done.eq((done & ~loaded) | one_hot(slots.filled & slots.done, slots.slot, tags)),
                      failed.eq((failed & ~loaded) | one_hot(slots.filled & slots.error, slots.slot, tags))]
         return m

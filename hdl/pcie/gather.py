@@ -6,8 +6,11 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..layouts import BEAT_BITS, BEAT_BYTES, Beat
 from ..logic import above
-from ..stream import Skid
+from ..params import exact_log2
+from ..stages import Skid
 from .rotate import Rotate
+
+GROUP = 4       # bytes that are told apart after the bytes are turned
 
 
 class Fragment(data.Struct):
@@ -36,38 +39,48 @@ class Gather(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # `emit`: fills a beat; `spill`: begins another one, too. Both are known before the bytes are turned.
-        side = data.StructLayout({"fill": 6, "total": 7, "end": 1, "error": 1, "emit": 1, "spill": 1})
+        # What is known before the bytes are turned. Of `fill`: which groups of bytes are `whole`, and how many bytes of
+        # the next one there are, a bit for each. `emit`: fills a beat; `spill`: begins another one, too.
+        side = data.StructLayout({"whole": BEAT_BYTES // GROUP - 1, "more": GROUP - 1, "total": 7, "end": 1, "error": 1,
+                                  "emit": 1, "spill": 1})
         m.submodules.rotate = rotate = Rotate(side)
         m.submodules.skid = skid = Skid(Beat)
         connect(m, skid.o, flipped(self.o))
-        fragment = self.i.p
+        fragment, come, group_bits = self.i.p, rotate.i.p.side, exact_log2(GROUP)
         m.d.comb += [
             rotate.i.valid.eq(self.i.valid),
             rotate.i.p.data.eq(fragment.data),
             rotate.i.p.shift.eq(fragment.shift),
-            rotate.i.p.side.eq(Cat(fragment.fill, fragment.total, fragment.end, fragment.error,
-                                   fragment.end | above(fragment.total, BEAT_BYTES - 1),
-                                   fragment.end & above(fragment.total, BEAT_BYTES))),
+            come.whole.eq(Cat(fragment.fill[group_bits:] > k for k in range(BEAT_BYTES // GROUP - 1))),
+            come.more.eq(Cat(fragment.fill[:group_bits] > k for k in range(GROUP - 1))),
+            come.total.eq(fragment.total), come.end.eq(fragment.end), come.error.eq(fragment.error),
+            come.emit.eq(fragment.end | above(fragment.total, BEAT_BYTES - 1)),
+            come.spill.eq(fragment.end & above(fragment.total, BEAT_BYTES)),
             self.i.ready.eq(rotate.i.ready),
         ]
 
         kept = Signal(BEAT_BITS)         # the unfinished beat, or the rest of a packet when `rest`
         rest, rest_error, error = Signal(), Signal(), Signal()
         rest_empty = Signal(6)
-        merged = Signal(BEAT_BITS)
+        merged = Signal(BEAT_BITS)       # with what came, or the rest as it is
         now = rotate.o.p.side
         emit, spill, bad = now.emit, now.spill, Signal()
+        reached, more = Cat(1, now.whole, 0), Cat(now.more, 0)      # groups that have bytes of `kept`, if not all
+        of_kept = Cat(reached[k + 1] | (reached[k] & bit) for k in range(BEAT_BYTES // GROUP) for bit in more)
+
+        def joined(of_kept):
+            return Cat(Mux(bit, kept.word_select(j, 8), rotate.o.p.data.word_select(j, 8))
+                       for j, bit in enumerate(of_kept))
+
         m.d.comb += [
-            merged.eq(Cat(Mux(now.fill > j, kept.word_select(j, 8), rotate.o.p.data.word_select(j, 8))
-                          for j in range(BEAT_BYTES))),
+            merged.eq(joined(of_kept | rest.replicate(BEAT_BYTES))),
+            skid.i.p.data.eq(merged),
             bad.eq(now.error | error),
             rotate.o.ready.eq(~rest & (skid.i.ready | ~emit)),
         ]
         with m.If(rest):
             m.d.comb += [
                 skid.i.valid.eq(1),
-                skid.i.p.data.eq(kept),
                 skid.i.p.empty.eq(rest_empty),
                 skid.i.p.last.eq(1),
                 skid.i.p.error.eq(rest_error),
@@ -77,14 +90,13 @@ class Gather(wiring.Component):
         with m.Else():
             m.d.comb += [
                 skid.i.valid.eq(rotate.o.valid & emit),
-                skid.i.p.data.eq(merged),
                 skid.i.p.last.eq(now.end & ~spill),
                 skid.i.p.empty.eq(Mux(now.end & ~spill, (-now.total)[:6], 0)),
                 skid.i.p.error.eq(now.end & ~spill & bad),
             ]
             with m.If(rotate.o.valid & rotate.o.ready):
                 m.d.sync += [
-                    kept.eq(Mux(emit, rotate.o.p.data, merged)),
+                    kept.eq(joined(of_kept & ~emit.replicate(BEAT_BYTES))),
                     error.eq(bad & ~now.end),
                     rest.eq(spill),
                     rest_empty.eq(-now.total),

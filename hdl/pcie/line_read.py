@@ -10,7 +10,8 @@ from ..arbiter import Arbiter
 from ..layouts import LineData, LineRequest
 from ..logic import one_hot
 from ..params import REQUEST_LINES_MAX, exact_log2
-from ..stream import Fifo, Skid
+from ..stages import Skid
+from ..stream import Fifo
 from .read_slots import ReadSlots
 from .scatter import ScatteredBeat
 from .tlp import SIZE_CODE_WIDTH, ReadTlp
@@ -150,19 +151,19 @@ class LineReader(wiring.Component):
         ]
         m.d.sync += in_flight.eq(in_flight + record_write.en - free.i.valid)
         m.d.sync += [now_row.eq(now_row + 1), now_index.eq(now_index + 1)]
-        with m.If(active & final):
-            m.d.sync += active.eq(0)
-        with m.If(load & second):
-            with m.If(~again):
-                m.d.sync += [
-                    again.eq(1), again_slot.eq(complete.o.p.slot), again_count.eq(record.left),
-                    again_line.eq(Cat((record.line[:in_page] + SMALL_MRRS_LINES)[:in_page], record.line[in_page:])),
-                ]
-        with m.Elif(load):
+        # What is not to be read out, or again, does no harm there: that comes late, out of the records.
+        with m.If(~active | final):
             m.d.sync += [
-                active.eq(1), now.eq(record), now_slot.eq(complete.o.p.slot), now_row.eq(record.line),
-                now_index.eq(0), now_error.eq(complete.o.p.error),
+                active.eq(complete.o.valid & ~second), now.eq(record), now_slot.eq(complete.o.p.slot),
+                now_row.eq(record.line), now_index.eq(0), now_error.eq(complete.o.p.error),
             ]
+        with m.If(~again):
+            m.d.sync += [
+                again_slot.eq(complete.o.p.slot), again_count.eq(record.left),
+                again_line.eq(Cat((record.line[:in_page] + SMALL_MRRS_LINES)[:in_page], record.line[in_page:])),
+            ]
+        with m.If(load & second & ~again):
+            m.d.sync += again.eq(1)
         first_half = one_hot(load & second & ~again, complete.o.p.slot, tags)
         loaded = one_hot(load & ~second, complete.o.p.slot, tags)
         m.d.sync += [failed.eq((failed | one_hot(slots.filled & slots.error, slots.slot, tags)) & ~loaded),
