@@ -51,6 +51,8 @@ class Places(wiring.Component):
     ----------
     places : int
         A power of two, at least 4.
+    puts : bool, optional
+        Whether anything is ever put.
 
     Members
     -------
@@ -75,8 +77,8 @@ class Places(wiring.Component):
         Forget what is here; ``places`` cycles, in which nothing comes and no place is given out.
     """
 
-    def __init__(self, places):
-        self._places = places
+    def __init__(self, places, puts=False):
+        self._places, self._puts = places, puts
         super().__init__({
             "i_line": In(stream.Signature(LineData)),
             "put": In(1), "put_data": In(BEAT_BITS),
@@ -106,26 +108,27 @@ class Places(wiring.Component):
         # A line comes.
         valid = Signal()
         line = Signal(LineData)
-        tag = data.View(place_tag(places), line.tag[:place_tag(places).size])
         place = Signal(range(places))
+        rest = Signal(MISSING_BITS)         # lines of its request behind it
         fold = Signal(CHECK_BITS)           # of the words of `line`
         m.d.comb += [
             self.i_line.ready.eq(1), self.answered.eq(valid & line.last),
-            place.eq(tag.place + line.index),
             comes.addr.eq(place), comes.en.eq(valid), comes.data.eq(line.data),
             good_write.addr.eq(place), good_write.en.eq(valid),
             good_write.data.eq(Cat(fold != 0, line.error, line.data[0])),
             missing_write.addr.eq(place), missing_write.en.eq(valid),
-            missing_write.data.eq(Mux(line.last, tag.tail - line.index, 0)),
+            missing_write.data.eq(Mux(line.last, rest, 0)),
             left_there.addr.eq(place), came_write.addr.eq(place), came_write.en.eq(valid),
             came_write.data.eq(~left_there.data),
         ]
-        # `put` is late, and its data wide: what is not a line is taken as what is put.
+        tag = data.View(place_tag(places), self.i_line.p.tag[:place_tag(places).size])
         m.d.sync += [valid.eq(self.i_line.valid | self.put), line.eq(self.i_line.payload),
-                     fold.eq(_folded(self.i_line.p.data))]
-        with m.If(~self.i_line.valid):
-            m.d.sync += [line.eq(0), line.data.eq(self.put_data), tag.place.eq(self.next),
-                         fold.eq(_folded(self.put_data))]
+                     fold.eq(_folded(self.i_line.p.data)), place.eq(tag.place + self.i_line.p.index),
+                     rest.eq(tag.tail - self.i_line.p.index)]
+        if self._puts:      # `put` is late, and its data wide: what is not a line is taken as what is put
+            with m.If(~self.i_line.valid):
+                m.d.sync += [line.eq(0), line.data.eq(self.put_data), fold.eq(_folded(self.put_data)),
+                             place.eq(self.next)]
 
         # One leaves. `absent`: places behind the last one that left for which nothing will come. Whether something
         # came for the place behind this one is read a cycle before it may leave.

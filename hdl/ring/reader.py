@@ -89,7 +89,7 @@ class RingReader(wiring.Component):
         m = Module()
         slots = self.params.ring_prefetch
         m.submodules.ring = ring = RingSize()
-        m.submodules.places = places = Places(slots)
+        m.submodules.places = places = Places(slots, puts=self._pushed)
         m.d.comb += ring.log2.eq(self.log2)
 
         running = Signal()

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .. import abi
 from ..counting import Refusal
 from ..layouts import BEAT_BITS, Beat, DmaRequest
+from ..logic import sum_of_three
 from ..params import CardParams, exact_log2
 from ..stream import Fifo
 from .size import INDEX_WIDTH, RingSize
@@ -113,7 +114,9 @@ class RingWriter(wiring.Component):
         load, settled, start = Signal(), Signal(), Signal()
         left = Signal(range(together + 1))                  # entries of the group under way that were not taken
         loose = Signal(range(2 * together + 1))             # entries that are in no group
-        most, to_end, count = (Signal(range(together + 1), name=n) for n in ("most", "to_end", "count"))
+        most, to_end = (Signal(range(together + 1), name=n, init=1) for n in ("most", "to_end"))
+        edge = Signal(INDEX_WIDTH, init=1)                  # the next multiple, behind `to_end` entries
+        count = Signal(range(together + 1))
         rest = Signal(range(max(self.pace, 2)))             # cycles until a group may begin that is not whole
 
         taken = Signal()
@@ -132,7 +135,6 @@ class RingWriter(wiring.Component):
             waiting.o.ready.eq(Mux(left != 0, self.o_data.ready, ~running)),
             self.o_request.p.last.eq(1),
             self.o_data.valid.eq(left != 0), self.o_data.p.data.eq(waiting.o.payload), self.o_data.p.last.eq(left == 1),
-            to_end.eq(most - (grouped & (most - 1))),
         ]
         # `ready` may look at `valid`; it is only offered when the entry is taken.
 
@@ -140,24 +142,31 @@ class RingWriter(wiring.Component):
             m.d.sync += self.o_request.valid.eq(0)
         with m.If(settled):
             m.d.sync += prod.eq(grouped)
+        # Where a group ends that begins at `grouped` is known before that one is settled; `load` is late.
+        whole, begins = Signal(), Signal()
+        m.d.comb += [
+            whole.eq(Mux(load, loose + 1 >= to_end, loose >= to_end)),
+            begins.eq(whole | ((rest == 0) & ((loose != 0) | load))),
+            count.eq(Mux(whole, to_end, Mux(begins, loose + load, 0))),
+        ]
         m.d.sync += [
             most.eq(Mux(ring.size < together, ring.size, together)),
+            to_end.eq(Mux(running, most - (grouped & (most - 1)), most)),
+            edge.eq(Mux(running, (grouped | (most - 1)) + 1, most)),
             left.eq(left - taken), loose.eq(loose + load), rest.eq(rest - (rest != 0)),
         ]
         with m.If(settled & self.enable & running):
-            with m.If(loose + load >= to_end):
-                m.d.comb += count.eq(to_end)
-            with m.Elif(rest == 0):
-                m.d.comb += count.eq(loose + load)
-            with m.If(count != 0):
-                m.d.sync += rest.eq(self.pace - 1)
             m.d.sync += [
-                self.o_request.valid.eq(count != 0),
+                self.o_request.valid.eq(begins),
                 self.o_request.p.address.eq(self.base + ((grouped & ring.last) << 6)),
                 self.o_request.p.length.eq(count << 6),
-                left.eq(count), loose.eq(loose + load - count),
-                grouped.eq((grouped + count) & ring.mask),
+                left.eq(count),
             ]
+            with m.If(begins):
+                m.d.sync += [
+                    rest.eq(self.pace - 1), grouped.eq(Mux(whole, edge, grouped + loose + load) & ring.mask),
+                    loose.eq(Mux(whole, Mux(load, loose + 1 - to_end, loose - to_end), 0)),
+                ]
         with m.If(load):
             with m.If(self.position == ring.last):
                 m.d.sync += [self.position.eq(0), phase.eq(~phase)]
@@ -191,8 +200,10 @@ class RingWriter(wiring.Component):
         with m.Elif(rung):
             with m.If(ahead != 0):
                 m.d.sync += filled.eq(0)
-            m.d.sync += [cons.eq(value & ring.mask), used.eq(used + load - ahead), armed.eq(armed | arm),
-                         passed.eq(ahead)]
+            m.d.sync += [
+                cons.eq(value & ring.mask), used.eq(sum_of_three(INDEX_WIDTH, used, ~ahead, load, one=1)),
+                armed.eq(armed | arm), passed.eq(ahead),
+            ]
 
         # Interrupt.
         m.d.comb += self.o_interrupt.payload.eq(self.vector)

@@ -189,8 +189,8 @@ class RingReaderSpec(Spec):
             "held", "compared", "is_next", "is_newest", "has_room", "nothing_to_fetch"), 1)}
         p = SimpleNamespace(**{name: self.inside(f"dut.push.{name}", shape) for name, shape in pushed.items()})
         q = SimpleNamespace(**{name: self.inside(f"dut.places.{name}", shape) for name, shape in {
-            "valid": 1, "line": LineData, "fold": CHECK_BITS, "at": 2, "after": 2, "there": 1, "absent": 2, "next": 2,
-            "used": 3, "o__valid": 1, "o__payload": Held}.items()})
+            "valid": 1, "line": LineData, "place": 2, "rest": 2, "fold": CHECK_BITS, "at": 2, "after": 2, "there": 1,
+            "absent": 2, "next": 2, "used": 3, "o__valid": 1, "o__payload": Held}.items()})
         held, good, came, left, missing = (
             Array(self.inside(f"dut.places.{name}[{k}]", shape) for k in range(size))
             for name, shape in (("held", BEAT_BITS), ("good", 3), ("came", 1), ("left", 1), ("missing", 2)))
@@ -230,12 +230,12 @@ class RingReaderSpec(Spec):
                 & (request.tag[:2] == q.next) & (request.tag[2:4] == request.count - 1)),
         ], **self.proofs[0])
 
-        place, its = Signal(2), Signal(2)      # of the line that arrives
-        m.d.comb += [place.eq(q.line.tag[:2] + q.line.index), its.eq(place - q.at)]
+        its = Signal(2)         # of the line that arrives
+        m.d.comb += its.eq(q.place - q.at)
         parts = [q.after == (q.at + 1)[:2], q.there == (came[q.at] != left[q.at]), (q.absent == 0) & (
                      d.in_flight == sum(live for live, *_ in w.requests) + (q.valid & q.line.last)),
                  ~q.valid | ((its < q.used) & self._right(q.line.data, base + its) & ~q.line.error
-                             & (q.fold == 0) & (~q.line.last | (q.line.index == q.line.tag[2:4]))),
+                             & (q.fold == 0) & (~q.line.last | (q.rest == 0))),
                  ~q.o__valid | (
                      self._right(q.o__payload.data, d.deliver) & ~q.o__payload.damaged & ~q.o__payload.failed)]
         spans = []
@@ -249,7 +249,7 @@ class RingReaderSpec(Spec):
             slot, there = Signal(2, name=f"slot{j}"), Signal(name=f"there{j}")
             m.d.comb += [slot.eq(q.at + j), there.eq(came[slot] != left[slot])]
             under_way = [live & (ahead <= j) & (j < ahead + some) for live, ahead, some in spans]
-            parts += [(there + (q.valid & (place == slot)) + sum(under_way)) == (j < q.used),
+            parts += [(there + (q.valid & (q.place == slot)) + sum(under_way)) == (j < q.used),
                       ~there | (self._sound(held[slot], good[slot], base + j) & (missing[slot] == 0))]
         self.check("every entry asked for is on its way or in its place", parts, **self.proofs[0])
 
@@ -320,8 +320,8 @@ BROKEN = [
            ("position.eq((position + request.count) & ring.last)", "position.eq(position + request.count)")),
     Broken(BOTH, "never fetches past prod",
            ("to_prod, to_end, to_page)", "to_end, to_page)")),
-    Broken(BOTH, "delivers each entry once, in order", ("place.eq(tag.place + line.index)", "place.eq(tag.place)"),
-           of=Places),
+    Broken(BOTH, "delivers each entry once, in order",
+           ("place.eq(tag.place + self.i_line.p.index)", "place.eq(tag.place)"), of=Places),
     Broken(LongRingReaderSpec, "delivers each entry once, in order",
            ("with m.Elif(room):", "with m.Elif(room | 1):")),
     Broken(BOTH, "cons counts what was retired", ("cons.eq((cons + 1) & ring.mask)", "cons.eq(deliver)")),
