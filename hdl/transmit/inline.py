@@ -1,15 +1,15 @@
 """Payload that came with its descriptor, while the packet it belongs to is checked and waits for its turn."""
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..layouts import BEAT_BYTES, Beat
-from ..stream import Fifo
-from .payload import PayloadCleaner
+from ..stream import LUT_RAM_DEPTH, Fifo
+from .payload import used_bytes
 from .segment import TxJob, TxSegment
 
-WAITING = 64     # packets with such payload between here and the frame builder; then the next one waits
+WAITING = LUT_RAM_DEPTH + 1     # packets with such payload that may wait, in block memory; then the next one stays
 
 
 class InlineStore(wiring.Component):
@@ -35,16 +35,15 @@ class InlineStore(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.waiting = waiting = Fifo(Beat, WAITING)
-        m.submodules.cleaner = cleaner = PayloadCleaner()
-        wiring.connect(m, waiting.o, cleaner.i)
-        wiring.connect(m, cleaner.o, wiring.flipped(self.o_payload))
+        wiring.connect(m, waiting.o, wiring.flipped(self.o_payload))
         packet = self.i.p.job.packet
+        beat = Signal(Beat)
         go = self.i.valid & (~packet.inline | waiting.i.ready)
         m.d.comb += [
             self.o.payload.eq(self.i.p.job), self.o.valid.eq(go),
             self.i.ready.eq(self.o.ready & (~packet.inline | waiting.i.ready)),
             waiting.i.valid.eq(self.i.valid & self.o.ready & packet.inline),
-            waiting.i.p.data.eq(self.i.p.data), waiting.i.p.empty.eq(BEAT_BYTES - packet.length),
-            waiting.i.p.last.eq(1),
+            beat.data.eq(self.i.p.data), beat.empty.eq(BEAT_BYTES - packet.length), beat.last.eq(1),
+            waiting.i.payload.eq(beat), waiting.i.p.data.eq(used_bytes(beat)),
         ]
         return m
