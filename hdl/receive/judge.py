@@ -20,7 +20,7 @@ from ..layouts import (
     Verdict,
 )
 from ..stages import ReadyRegister
-from ..stream import Fifo
+from ..stream import Fifo, pass_unless
 from ..table.kinds import QP_STATES
 from .refusals import Refusals
 
@@ -133,7 +133,6 @@ class Judge(wiring.Component):
         """Numbers the packets, sends the live ones to the window and all of them to the queue."""
         header, live = self.i.p.header, self.i.p.live
         ticket = Signal(TICKET_WIDTH)
-        offered = Signal()      # a request once shown stays, whatever becomes of `space`
         # The check does not wait within a cycle for the window or for what takes packets from the queue.
         m.submodules.requests = requests = ReadyRegister(JudgeRequest)
         asked, room = requests.i.p, Signal()
@@ -142,9 +141,6 @@ class Judge(wiring.Component):
             self.i.ready.eq((requests.i.ready | ~live) & room),
             requests.i.valid.eq(self.i.valid & live & room),
             waiting.i.valid.eq(self.i.valid & self.i.ready),
-            self.o_judge.valid.eq(requests.o.valid & (self.space | offered)),
-            requests.o.ready.eq(self.o_judge.ready & (self.space | offered)),
-            self.o_judge.p.eq(requests.o.p),
             asked.qpn.eq(header.dest_qp),
             asked.generation.eq(self.i.p.qp_generation),
             asked.psn.eq(header.psn),
@@ -157,7 +153,7 @@ class Judge(wiring.Component):
             waiting.i.p.packet.eq(self.i.p),
             waiting.i.p.ticket.eq(ticket),
         ]
-        m.d.sync += offered.eq(self.o_judge.valid & ~self.o_judge.ready)
+        pass_unless(m, ~self.space, requests.o, self.o_judge)
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += ticket.eq(ticket + 1)
 
