@@ -1,6 +1,5 @@
 """Descriptors on their way from host memory, and those that wait to be delivered."""
 
-from functools import reduce
 from operator import xor
 
 from amaranth import Cat, Module, Mux, Signal
@@ -10,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from .. import abi
 from ..layouts import BEAT_BITS, LineData
+from ..logic import tree
 from ..params import REQUEST_LINES_MAX, exact_log2
 from .outlet import Outlet
 
@@ -33,7 +33,7 @@ def place_tag(places):
 
 def _folded(word):
     """XOR of the words of a descriptor: 0 for a sound one."""
-    return reduce(xor, (word.word_select(k, CHECK_BITS) for k in range(BEAT_BITS // CHECK_BITS)))
+    return tree((word.word_select(k, CHECK_BITS) for k in range(BEAT_BITS // CHECK_BITS)), xor)
 
 
 class Places(wiring.Component):

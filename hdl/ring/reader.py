@@ -9,6 +9,7 @@ from ..counting import Refusal
 from ..layouts import BEAT_BITS, LineData, LineRequest, PushedDescriptor
 from ..logic import above, at_most, height, steps_of_least, to_overflow
 from ..params import REQUEST_LINES_MAX, CardParams, exact_log2
+from .doorbell import Doorbell
 from .outlet import Outlet
 from .places import Places, place_tag
 from .pushed import Pushed
@@ -209,36 +210,29 @@ class RingReader(wiring.Component):
         return m
 
     def _doorbell(self, m, ring, running, start, prod, cons, push):
-        """Checks a new producer index in two steps; keeps one that comes before the ring has started. A descriptor that
-        is pushed is a new index as well.
+        """Checks a new producer index; one that comes before the ring has started is kept. A descriptor that is pushed
+        is a new index as well.
 
         Returns the strobe of one that is refused.
         """
-        early, rung, bad = Signal(), Signal(), Signal(name="bad_doorbell")
-        value, ahead, step = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
-
+        m.submodules.doorbell = bell = Doorbell()
+        bad = Signal(name="bad_doorbell")
+        ahead, step = bell.from_cons, bell.from_prod
         # A step back is one forward of more than the ring, or of the whole ring while there is less space.
         m.d.comb += [
-            ahead.eq((value - cons) & ring.mask),
-            step.eq((value - prod) & ring.mask),
-            bad.eq(rung & running & (
+            bell.index.eq(self.prod), bell.stb.eq(self.prod_stb), bell.hears.eq(running), bell.clear.eq(~self.enable),
+            bell.cons.eq(cons), bell.prod.eq(prod), bell.mask.eq(ring.mask),
+            bad.eq(bell.compared & running & (
                 ring.exceeds(ahead) | ring.exceeds(step) | (ring.reaches(step) & ~ring.reaches(ahead)))),
         ]
-        m.d.sync += rung.eq(early & running)
-        with m.If(running):
-            m.d.sync += early.eq(0)
-        with m.If(self.prod_stb):
-            m.d.sync += [value.eq(self.prod), rung.eq(running), early.eq(~running)]
-        with m.If(~self.enable):
-            m.d.sync += [early.eq(0), rung.eq(0)]
-        with m.If(rung & running & ~bad):
-            m.d.sync += prod.eq(value & ring.mask)
+        with m.If(bell.compared & running & ~bad):
+            m.d.sync += prod.eq(bell.to)
         if push:
             m.submodules.push = push
             wiring.connect(m, wiring.flipped(self.i_push), push.i)
             m.d.comb += [
                 push.prod.eq(prod), push.cons.eq(cons), push.mask.eq(ring.mask), push.size.eq(ring.size),
-                push.running.eq(running), push.bell.eq(self.prod_stb | rung),
+                push.running.eq(running), push.bell.eq(self.prod_stb | bell.pending),
             ]
             with m.If(push.rung):
                 m.d.sync += prod.eq((prod + 1) & ring.mask)

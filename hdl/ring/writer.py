@@ -10,6 +10,7 @@ from ..layouts import BEAT_BITS, Beat, DmaRequest
 from ..logic import sum_of_three
 from ..params import CardParams, exact_log2
 from ..stream import Fifo
+from .doorbell import Doorbell
 from .size import INDEX_WIDTH, RingSize
 
 
@@ -173,18 +174,20 @@ class RingWriter(wiring.Component):
             with m.Else():
                 m.d.sync += self.position.eq(self.position + 1)
 
-        # Consumer index: checked in the cycle after the doorbell.
-        rung, arm, armed = Signal(), Signal(), Signal()
-        bad = Signal()
-        value, ahead, kept = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
+        # Consumer index. An arming goes with it, and with the one behind it if that comes before it was compared.
+        m.submodules.doorbell = bell = Doorbell()
+        arm, armed, bad = Signal(), Signal(), Signal()
+        ahead, step = bell.from_cons, bell.from_prod
         m.d.sync += [
-            rung.eq(self.cons_stb & self.enable), value.eq(self.cons), arm.eq(self.arm),
+            arm.eq((arm & ~bell.compared) | (self.cons_stb & self.arm)),
             self.refuse.stb.eq(0), self.refuse.reason.eq(abi.Reason.BAD_DESCRIPTOR),
         ]
-        # Both together are what the ring holds, or a lap more, if the index is none between `cons` and `prod`.
+        # It is one between `cons` and `prod` if it is no step forward from `prod`, and not a lap from both.
         m.d.comb += [
-            ahead.eq((value - cons) & ring.mask), kept.eq((prod - value) & ring.mask),
-            bad.eq(ring.exceeds(ahead) | ring.exceeds(kept) | (ring.reaches(ahead) & ring.reaches(kept))),
+            bell.index.eq(self.cons), bell.stb.eq(self.cons_stb), bell.hears.eq(1), bell.clear.eq(~self.enable),
+            bell.cons.eq(cons), bell.prod.eq(prod), bell.mask.eq(ring.mask),
+            bad.eq(ring.exceeds(ahead) | ((step != 0) & ~ring.reaches(step))
+                   | (ring.reaches(ahead) & ring.reaches(step) & ~ring.exceeds(step))),
         ]
         m.d.sync += [used.eq(used + load), filled.eq(Mux(load, used == ring.last, used == ring.size))]
         # Entries not consumed, up to the newest marked one. `passed`: those that the consumer passed over a cycle ago.
@@ -193,15 +196,15 @@ class RingWriter(wiring.Component):
         m.d.sync += [passed.eq(0), marked.eq(Mux(passed < marked, marked - passed, 0))]
         with m.If(load & self.mark):
             m.d.sync += marked.eq(used + 1)
-        with m.If(rung & ~running):
+        with m.If(bell.compared & ~running):
             m.d.sync += armed.eq(arm)      # the ring is about to start with both indices at zero
-        with m.Elif(rung & bad):
+        with m.Elif(bell.compared & bad):
             m.d.sync += self.refuse.stb.eq(1)
-        with m.Elif(rung):
+        with m.Elif(bell.compared):
             with m.If(ahead != 0):
                 m.d.sync += filled.eq(0)
             m.d.sync += [
-                cons.eq(value & ring.mask), used.eq(sum_of_three(INDEX_WIDTH, used, ~ahead, load, one=1)),
+                cons.eq(bell.to), used.eq(sum_of_three(INDEX_WIDTH, used, ~ahead, load, one=1)),
                 armed.eq(armed | arm), passed.eq(ahead),
             ]
 
@@ -209,11 +212,11 @@ class RingWriter(wiring.Component):
         m.d.comb += self.o_interrupt.payload.eq(self.vector)
         with m.If(self.o_interrupt.ready):
             m.d.sync += self.o_interrupt.valid.eq(0)
-        with m.If(running & armed & ~rung & (prod != cons) & ~self.o_interrupt.valid):
+        with m.If(running & armed & ~bell.pending & (prod != cons) & ~self.o_interrupt.valid):
             m.d.sync += [self.o_interrupt.valid.eq(1), armed.eq(0)]
 
         with m.If(~self.enable):
-            m.d.sync += [running.eq(0), armed.eq(0)]
+            m.d.sync += [running.eq(0), armed.eq(0), arm.eq(0)]
         with m.Elif(start):
             m.d.sync += running.eq(1)
         with m.If(start):

@@ -130,7 +130,7 @@ class Timing:
     completion_header_bytes: int = 20
     interrupt: float = 16.0
     doorbell: float = 24.0
-    ring_fetch: float = 60.0
+    ring_fetch: float = 64.0
     ring_refill: float = 32.0
     pushed: float = 44.0
     delivered: float = 44.0

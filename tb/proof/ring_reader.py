@@ -6,20 +6,18 @@ from amaranth.hdl import Array, Cat, Const, Mux, Signal
 
 from weft.hdl.layouts import BEAT_BITS, LineData, PushedDescriptor
 from weft.hdl.params import REQUEST_LINES_MAX, preset
+from weft.hdl.ring.doorbell import Doorbell
 from weft.hdl.ring.places import CHECK_BITS, Held, Places
 from weft.hdl.ring.pushed import Pushed
 from weft.hdl.ring.reader import RingReader
-from weft.tb.proof.broken import Broken, mutant, named
+from weft.tb.proof.broken import Broken, named
 from weft.tb.proof.specification import Spec
 
 PARAMS = preset("test").with_(ring_prefetch=4)
 BASE = 0x1000
 MEASURE, CHOOSE, REQUEST = range(3)
 UP = PARAMS.ring_prefetch + 3       # cycles from a reset until the ring runs
-NAMED = mutant(     # the same with names for its registers, by which they are seen
-    named(RingReader, "value, ahead, step = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)",
-          "stopped, cleared = Signal(), Signal(range(slots + 1))"),
-    ("early, rung, bad = Signal(), Signal(),", 'early, rung, bad = Signal(name="early"), Signal(name="rung"),'))
+NAMED = named(RingReader, "stopped, cleared = Signal(), Signal(range(slots + 1))")   # by which they are seen
 
 
 class RingReaderSpec(Spec):
@@ -179,11 +177,13 @@ class RingReaderSpec(Spec):
         """What the reader keeps of indices, and where every entry is that was asked for and not delivered."""
         size, width = 1 << self.log2, self.log2 + 1
         shapes = {
-            **dict.fromkeys(("running", "phase", "early", "rung", "stopped_q"), 1), "line": 58, "fsm_state": 2,
-            **dict.fromkeys(("prod_q", "cons_q", "fetch", "deliver", "value_q", "ring.size", "ring.mask"), 16),
+            **dict.fromkeys(("running", "phase", "doorbell.kept", "doorbell.compared", "stopped_q"), 1),
+            **dict.fromkeys(("prod_q", "cons_q", "fetch", "deliver", "ring.size", "ring.mask"), 16),
+            **dict.fromkeys((f"doorbell.{name}" for name in ("value", "to", "from_cons", "from_prod")), 16),
+            "line": 58, "fsm_state": 2,
             **dict.fromkeys(("position", "leaving"), 15),
             **dict.fromkeys(("in_flight", "to_prod", "to_end", "to_page", "cleared_q"), 3)}
-        d = SimpleNamespace(**{name.removeprefix("ring.").removesuffix("_q"): self.inside(f"dut.{name}", shape)
+        d = SimpleNamespace(**{name.rpartition(".")[2].removesuffix("_q"): self.inside(f"dut.{name}", shape)
                                for name, shape in shapes.items()})
         pushed = {"entry": PushedDescriptor, **dict.fromkeys((
             "held", "compared", "is_next", "is_newest", "has_room", "nothing_to_fetch"), 1)}
@@ -198,12 +198,20 @@ class RingReaderSpec(Spec):
         m.d.comb += [to.eq(index - w.retired) for to, index in zip(
             order, (w.delivered, d.deliver, d.fetch, d.prod, w.written), strict=True)]
         asked, request = order[3] - order[2], w.dut.o_request.p
+        newest = Signal(width, name="newest")       # index that was rung
+        value_to, compared_to = Signal(width), Signal(width)        # the same distances
+        m.d.comb += [newest.eq(Mux(d.kept, d.value, Mux(d.compared, d.to, d.prod))),
+                     value_to.eq(d.value - w.retired), compared_to.eq(d.to - w.retired)]
         base = Signal(width, name="base")      # index of the first place in use
         m.d.comb += base.eq(d.deliver + q.o__valid)
         self.check("indices are what happened", [
             (w.up == UP) & d.running & ~d.stopped & (d.cleared == 0) & (d.size == size) & (d.mask == 2 * size - 1),
-            ~d.early & (d.rung | ((d.prod + (p.held & ~w.repeated))[:width] == w.written)) & (d.prod < 2 * size),
-            ~d.rung | (d.value == w.written), d.cons == w.retired,
+            d.prod < 2 * size, d.cons == w.retired, (newest + (p.held & ~w.repeated))[:width] == w.written,
+            ~d.kept | ((d.value < 2 * size) & (order[3] <= value_to) & (value_to <= order[4])),
+            ~d.kept | ~d.compared | (compared_to <= value_to),
+            ~d.compared | ((d.to < 2 * size) & (order[3] <= compared_to) & (compared_to <= order[4])
+                           & (d.from_prod == (compared_to - order[3])[:width])
+                           & ((d.from_cons == compared_to) | (d.from_cons == compared_to + 1)) & (d.from_cons <= size)),
             d.deliver[:width] == (w.delivered + w.dut.o.valid)[:width],
             d.fetch == w.fetched, d.position == w.fetched[:self.log2],
             d.leaving == base[:self.log2], d.phase == ~base[self.log2],
@@ -212,9 +220,9 @@ class RingReaderSpec(Spec):
             ~w.dut.o.valid | (w.number == w.delivered),
         ], **self.proofs[0])
         pushed = Signal(width, name="pushed")
-        m.d.comb += pushed.eq(d.prod - w.repeated)
+        m.d.comb += pushed.eq(newest - w.repeated)
         self.check("what was pushed is the next entry, or the newest", [
-            ~p.held | ~d.rung, ~p.held | (p.entry.window == pushed),
+            ~p.held | ~p.compared | ~(d.kept | d.compared), ~p.held | (p.entry.window == pushed),
             ~p.held | ~p.entry.whole | (self._right(p.entry.data, pushed) & (
                 p.entry.data[:CHECK_BITS] == p.entry.data[-CHECK_BITS:])),
             ~p.held | ~p.compared | ((p.is_next == ~w.repeated) & (p.is_newest == w.repeated)
@@ -269,7 +277,8 @@ class RingReaderSpec(Spec):
                  "dut.places.next": 2, "dut.places.at": 2, "dut.places.after": 2, "up": 3,
                  **dict.fromkeys(("dut.prod_q", "dut.cons_q", "dut.fetch", "dut.deliver"), 16),
                  **dict.fromkeys(indices, self.log2 + 1)}
-        also = (f"dut.{name}*" for name in ("running", "prod", "cons", "fetch"))   # the names that ports give them
+        # And by the names that ports give them.
+        also = (f"dut.{name}*" for name in ("running", "hears", "prod", "cons", "fetch"))
         self.start_anywhere(*inner, *also)
         seen = {name: self.inside(name, width) for name, width in inner.items()}
         chosen = self.constant(m, self.log2 + 1, "some_start")
@@ -318,6 +327,8 @@ BROKEN = [
     Broken(BOTH, "entries are offered until taken", ("out.ready.eq(self.o.ready)", "out.ready.eq(1)")),
     Broken(BOTH, "requests follow each other",
            ("position.eq((position + request.count) & ring.last)", "position.eq(position + request.count)")),
+    Broken(RingReaderSpec, "indices are what happened",
+           ("with m.If(kept & self.hears & ~self.compared):", "with m.If(kept & self.hears):"), of=Doorbell),
     Broken(BOTH, "never fetches past prod",
            ("to_prod, to_end, to_page)", "to_end, to_page)")),
     Broken(BOTH, "delivers each entry once, in order",

@@ -3,6 +3,7 @@
 from amaranth.hdl import Cat, Mux, Signal
 
 from weft.hdl.params import preset
+from weft.hdl.ring.doorbell import Doorbell
 from weft.hdl.ring.writer import RingWriter
 from weft.tb.proof.broken import Broken
 from weft.tb.proof.specification import Spec
@@ -44,21 +45,23 @@ class RingWriterSpec(Spec):
         m.d.comb += count.eq(Mux(dut.o_request.valid, dut.o_request.p.length >> 6, 0))
         with m.If(dut.o_request.ready):
             m.d.sync += sent.eq(sent + count)
-        # The host: a doorbell takes effect if the index lies between the one before and what is written.
+        # The host: a doorbell takes effect if the index lies between the one before and what was written when the ring
+        # looked at it. Of two in a row the newest counts.
         rung = self.free(width, "cons")
         m.d.comb += dut.cons.eq(rung)
-        consumed, ringing, index = Signal(width), Signal(), Signal(width)
-        known = Signal(width)
-        m.d.sync += [ringing.eq(dut.cons_stb), index.eq(rung)]
-        m.d.comb += known.eq(dut.prod[:width] - consumed)
-        fits = Signal()
-        m.d.comb += fits.eq((index - consumed)[:width] <= known)
-        with m.If(ringing & fits):
-            m.d.sync += consumed.eq(index)
+        index, consumed, written_then = Signal(width), Signal(width), Signal(width)
+        kept, compared = (self.inside(f"dut.doorbell.{name}", 1) for name in ("kept", "compared"))
+        to = self.inside("dut.doorbell.to", width)
+        m.d.sync += written_then.eq(dut.prod)
+        with m.If(dut.cons_stb):
+            m.d.sync += index.eq(rung)
+        with m.If(compared & ((to - consumed)[:width] <= (written_then - consumed)[:width])):
+            m.d.sync += consumed.eq(to)
         held = Signal(width)
         m.d.comb += held.eq(entered - consumed)
 
         forever = {"kind": "unbounded"}
+        self.check("the newest index is looked at", ~compared | kept | (to == index), **forever)
         number = dut.o_data.p.data[1:1 + width]
         self.check("never overwrites an unconsumed entry", held <= SIZE, **forever)
         self.check("each entry once, in order", ~dut.o_data.valid | (number == written), **forever)
@@ -72,7 +75,7 @@ class RingWriterSpec(Spec):
         self.check("the phase turns every lap", ~dut.o_data.valid | (dut.o_data.p.data[0] == ~written[LOG2]), **forever)
         self.check("cons <= prod <= cons + size",
                    ((dut.prod[:width] - consumed)[:width] <= SIZE) & (
-                       (dut.prod[:width] - consumed)[:width] <= held), **forever)
+                       (dut.prod[:width] - consumed)[:width] <= held), **JOINTLY)
         # What the block keeps, by the indices of entries: handed over, in the group under way, in none, accepted.
         grouped, left, loose = (self.inside(f"dut.{name}", shape) for name, shape in (
             ("grouped", width), ("left", range(TOGETHER + 1)), ("loose", range(2 * TOGETHER + 1))))
@@ -105,6 +108,8 @@ class RingWriterSpec(Spec):
 
 SPECS = [RingWriterSpec]
 BROKEN = [
+    Broken(RingWriterSpec, "the newest index is looked at", ("with m.If(self.stb):", "with m.If(self.stb & ~kept):"),
+           of=Doorbell),
     Broken(RingWriterSpec, "never overwrites an unconsumed entry",
            ("Mux(load, used == ring.last, used == ring.size)", "used == ring.size")),
     Broken(RingWriterSpec, "never overwrites an unconsumed entry", ("running | filled", "running & filled")),

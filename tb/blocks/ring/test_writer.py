@@ -122,7 +122,7 @@ async def marked_entries_are_known_until_they_are_consumed(dut):
         for _ in range(rng.choice([0, 1, 2, 8])):
             host.poll()
         await host.doorbell()
-        await ticks(dut, 3)
+        await ticks(dut, 4)
         now = (newest > host.cons, sent - host.cons >= host.size // 2)
         assert (bool(int(dut.marked.value)), bool(int(dut.half.value))) == now
         seen[now] += 1
@@ -181,11 +181,15 @@ async def inconsistent_consumer_index_is_ignored(dut):
                 assert int(dut.refuse__reason.value) == abi.Reason.BAD_DESCRIPTOR
                 refused += 1
     cocotb.start_soon(watch())
-    await host.doorbell(value=4, arm=1)         # beyond prod
-    await host.doorbell(value=2)
-    await host.doorbell(value=1)                # backwards
+    for value, arm in ((4, 1), (2, 0), (1, 0)):     # beyond prod, sound, backwards
+        await host.doorbell(value=value, arm=arm)
+        await ticks(dut, 1)
     await ticks(dut, 10)
     assert refused == 2 and int(dut.free.value) == 3 and not len(host.interrupts)
+    for value in (2, 1, 2):                         # the newest of those that come one per cycle
+        await host.doorbell(value=value)
+    await ticks(dut, 10)
+    assert refused == 2 and int(dut.free.value) == 3
     await host.doorbell(value=2, arm=1)
     assert await host.interrupts.recv() == VECTOR
 
