@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from .abi import INLINE_MAX
+from .abi import INLINE_MAX, Ring
 
 NODE_ENCODINGS = ("LIST", "RUNS", "BITMAP")
 REQUEST_LINES_MAX = 4     # descriptors or nodes that one read fetches
+COMMAND_PREFETCH = 16     # at most, commands of the ring: they are executed one after the other
 NODE_READS_MAX = 16       # of nodes, in flight or kept beside the head cache
 TURN_OUT_PATIENCE = 128   # looks, beside 4 per entry, before a node that is being matched leaves the head cache
 REPORTS_TOGETHER = 8      # Meta Reports in one write: 512 bytes, the payload that hosts commonly allow
@@ -146,6 +147,10 @@ class CardParams:
     @property
     def extent_blocks_log2(self):
         return self.block_bits - self.extent_index_bits
+
+    def prefetch(self, ring):
+        """Descriptors of ``ring`` that its reader may hold or have in flight."""
+        return min(self.ring_prefetch, COMMAND_PREFETCH) if ring is Ring.COMMAND else self.ring_prefetch
 
     @property
     def mr_width(self):

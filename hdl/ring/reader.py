@@ -8,7 +8,7 @@ from .. import abi
 from ..counting import Refusal
 from ..layouts import BEAT_BITS, LineData, LineRequest, PushedDescriptor
 from ..logic import above, at_most, height, steps_of_least, to_overflow
-from ..params import REQUEST_LINES_MAX, CardParams, exact_log2
+from ..params import REQUEST_LINES_MAX, exact_log2
 from .doorbell import Doorbell
 from .outlet import Outlet
 from .places import Places, place_tag
@@ -20,7 +20,7 @@ class RingReader(wiring.Component):
     """Reads the descriptors of one ring, several fetches in flight.
 
     A request asks for up to 4 lines: never past ``prod``, the end of the ring or a 4 KiB page, and only
-    when all its lines have a place in the buffer of ``params.ring_prefetch`` descriptors; one request
+    when all its lines have a place in the buffer of ``prefetch`` descriptors; one request
     per 3 cycles. Answers may come in any order. Descriptors are delivered in ring order, one per cycle
     while the buffer holds the next one, 4 cycles after its line came.
 
@@ -41,8 +41,8 @@ class RingReader(wiring.Component):
 
     Parameters
     ----------
-    params : CardParams
-        ``ring_prefetch`` is at least 4.
+    prefetch : int
+        Descriptors held or in flight: a power of two, at least 4.
     pushed : bool
         Whether descriptors can be pushed.
 
@@ -69,10 +69,10 @@ class RingReader(wiring.Component):
         BAD_DESCRIPTOR or DMA_ERROR.
     """
 
-    def __init__(self, params: CardParams, *, pushed=False):
-        if params.ring_prefetch < REQUEST_LINES_MAX:
-            raise ValueError(f"ring_prefetch is {params.ring_prefetch}; a request needs space for {REQUEST_LINES_MAX}")
-        self.params, self._pushed = params, pushed
+    def __init__(self, prefetch, *, pushed=False):
+        if prefetch < REQUEST_LINES_MAX:
+            raise ValueError(f"prefetch is {prefetch}; a request needs space for {REQUEST_LINES_MAX}")
+        self._prefetch, self._pushed = prefetch, pushed
         super().__init__({
             "base": In(64), "log2": In(8), "enable": In(1),
             "prod": In(INDEX_WIDTH), "prod_stb": In(1),
@@ -88,7 +88,7 @@ class RingReader(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        slots = self.params.ring_prefetch
+        slots = self._prefetch
         m.submodules.ring = ring = RingSize()
         m.submodules.places = places = Places(slots, puts=self._pushed)
         m.d.comb += ring.log2.eq(self.log2)

@@ -80,7 +80,8 @@ class Rings(wiring.Component):
         idle.append(status.idle)
 
         for k, ring in enumerate(abi.HOST_TO_CARD):
-            m.submodules[ring.name.lower()] = reader = RingReader(self.params, pushed=ring is abi.PUSH_RING)
+            reader = RingReader(self.params.prefetch(ring), pushed=ring is abi.PUSH_RING)
+            m.submodules[ring.name.lower()] = reader
             m.d.comb += [
                 reader.base.eq(register(ring, "base")),
                 reader.log2.eq(register(ring, "log2")[:8]),

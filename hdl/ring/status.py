@@ -14,7 +14,7 @@ class StatusBlock(wiring.Component):
     """Writes ``STATUS_BLOCK`` after any consumer index changed.
 
     Changes that come while a write waits go into the next one; the last state is always written. One
-    write at a time, at most one per ``STATUS_PACE`` cycles, otherwise 2 cycles after the change.
+    write at a time, at most one per ``STATUS_PACE`` cycles, otherwise 3 cycles after the change.
 
     Parameters
     ----------
@@ -45,13 +45,10 @@ class StatusBlock(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         now, written = (Signal(INDEX_WIDTH * len(abi.HOST_TO_CARD), name=n) for n in ("now", "written"))
-        changed = Signal()
+        changed = Signal()      # a cycle ago; a write that began since then keeps the next one from beginning
         rest = Signal(range(STATUS_PACE))      # cycles until the next write may begin
-        m.d.sync += now.eq(Cat(self.cons))
-        m.d.comb += [
-            changed.eq((now != written) & (self.address != 0)),
-            self.idle.eq(~changed & ~self.o_request.valid & ~self.o_data.valid),
-        ]
+        m.d.sync += [now.eq(Cat(self.cons)), changed.eq((now != written) & (self.address != 0))]
+        m.d.comb += self.idle.eq(~changed & ~self.o_request.valid & ~self.o_data.valid)
 
         with m.If(self.o_request.ready):
             m.d.sync += self.o_request.valid.eq(0)

@@ -176,7 +176,8 @@ class RingWriter(wiring.Component):
 
         # Consumer index. An arming goes with it, and with the one behind it if that comes before it was compared.
         m.submodules.doorbell = bell = Doorbell()
-        arm, armed, bad = Signal(), Signal(), Signal()
+        arm, armed = Signal(), Signal()
+        bad = Signal()
         ahead, step = bell.from_cons, bell.from_prod
         m.d.sync += [
             arm.eq((arm & ~bell.compared) | (self.cons_stb & self.arm)),

@@ -51,7 +51,7 @@ class TimedRings(CardRings):
         """Ask for descriptors as far as there are some and place for them; ``delay`` as after a doorbell if None."""
         if self.prod[ring] == self._asked[ring]:
             return
-        slots, size = self.card.params.ring_prefetch, 1 << self._log2(ring)
+        slots, size = self.card.params.prefetch(ring), 1 << self._log2(ring)
         if delay is None:
             delay = self.card.timing.ring_fetch
         while self.enabled(ring) and (left := (self.prod[ring] - self._asked[ring]) % self._wrap(ring)):
@@ -75,7 +75,7 @@ class TimedRings(CardRings):
         ring = abi.PUSH_RING
         at = self.prod[ring]
         super().pushed(window, data)
-        if data and self.prod[ring] != at == self._asked[ring] and self._held[ring] < self.card.params.ring_prefetch:
+        if data and self.prod[ring] != at == self._asked[ring] and self._held[ring] < self.card.params.prefetch(ring):
             self._asked[ring] = self.prod[ring]
             self._held[ring] += 1
             order = [at, 1, False]

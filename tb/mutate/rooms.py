@@ -97,7 +97,7 @@ TARGETS = (
            _tests("blocks/pcie", f"test_rq.py::test_reads_and_writes_share_beats[{SIM}]")),
     Target("pcie", "rc", _in("pcie", "rc"),
            _tests("blocks/pcie", f"test_rc.py::test_completions_are_decoded[{SIM}]")),
-    Target("ring", "reader", _in("ring", "reader", "size", "places", "pushed", "outlet"),
+    Target("ring", "reader", _in("ring", "doorbell", "outlet", "places", "pushed", "reader", "size"),
            _tests("blocks/ring", f"test_reader.py::test_descriptors_are_delivered_in_order[{SIM}]")),
     Target("ring", "writer", _in("ring", "writer"),
            _tests("blocks/ring", f"test_writer.py::test_entries_reach_the_host[{SIM}]")),

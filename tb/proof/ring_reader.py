@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from amaranth.hdl import Array, Cat, Const, Mux, Signal
 
 from weft.hdl.layouts import BEAT_BITS, LineData, PushedDescriptor
-from weft.hdl.params import REQUEST_LINES_MAX, preset
+from weft.hdl.params import REQUEST_LINES_MAX
 from weft.hdl.ring.doorbell import Doorbell
 from weft.hdl.ring.places import CHECK_BITS, Held, Places
 from weft.hdl.ring.pushed import Pushed
@@ -13,10 +13,10 @@ from weft.hdl.ring.reader import RingReader
 from weft.tb.proof.broken import Broken, named
 from weft.tb.proof.specification import Spec
 
-PARAMS = preset("test").with_(ring_prefetch=4)
+PREFETCH = 4
 BASE = 0x1000
 MEASURE, CHOOSE, REQUEST = range(3)
-UP = PARAMS.ring_prefetch + 3       # cycles from a reset until the ring runs
+UP = PREFETCH + 3       # cycles from a reset until the ring runs
 NAMED = named(RingReader, "stopped, cleared = Signal(), Signal(range(slots + 1))")   # by which they are seen
 
 
@@ -38,7 +38,7 @@ class RingReaderSpec(Spec):
     proofs = ({"kind": "induction", "seconds": 300},) * 2       # of requests, of the rest
 
     def specify(self, m):
-        m.submodules.dut = dut = self.block(PARAMS, pushed=self.pushed)
+        m.submodules.dut = dut = self.block(PREFETCH, pushed=self.pushed)
         log2, size, width = self.log2, 1 << self.log2, self.log2 + 1
         m.d.comb += [dut.base.eq(BASE), dut.log2.eq(log2), dut.enable.eq(1)]
         self.free_members(dut, "base", "log2", "enable", "i_line", "i_push", "prod", "retire")

@@ -11,7 +11,6 @@ from cocotb.utils import get_sim_time
 
 from weft.hdl import abi
 from weft.hdl.layouts import LineData, LineRequest, PushedDescriptor
-from weft.hdl.params import preset
 from weft.tb.flow.clock import CLOCK_PERIOD_NS, start_clock
 from weft.tb.flow.rounds import rounds
 from weft.tb.flow.simulate import SIMULATORS, bench_seed, simulate
@@ -358,6 +357,5 @@ def test_descriptors_are_delivered_in_order(sim):
     from weft.hdl.ring.reader import RingReader
 
     quick = sim == "icarus"
-    simulate(RingReader(preset("test").with_(ring_prefetch=PREFETCH), pushed=True), name="ring_reader",
-             cases=__file__, sim=sim,
+    simulate(RingReader(PREFETCH, pushed=True), name="ring_reader", cases=__file__, sim=sim,
              env={"WEFT_ROUNDS": "25" if quick else "40", "WEFT_RESTARTS": "6" if quick else "10"})
