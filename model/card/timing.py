@@ -129,7 +129,7 @@ class Timing:
     message_header_bytes: int = 20
     completion_header_bytes: int = 20
     interrupt: float = 16.0
-    doorbell: float = 24.0
+    doorbell: float = 28.0
     ring_fetch: float = 64.0
     ring_refill: float = 32.0
     pushed: float = 44.0
@@ -142,7 +142,7 @@ class Timing:
     send: float = 12.0
     retire: float = 12.0
     retire_raw: float = 8.0
-    status: float = 0.0
+    status: float = 4.0
     judge: float = 60.0
     asked: float = 64.0
     place: float = 12.0
