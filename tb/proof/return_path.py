@@ -9,11 +9,12 @@ from types import SimpleNamespace
 from amaranth.hdl import Array, Cat, Const, Mux, Signal
 
 from weft.hdl.adamap.hold import LongReport, ReportHold
+from weft.hdl.arbiter import Arbiter
 from weft.hdl.layouts import BEAT_BITS
 from weft.hdl.params import exact_log2, preset
 from weft.hdl.report import Reporter
 from weft.hdl.ticket import EXTENDED_TICKET_WIDTH
-from weft.tb.proof.broken import Broken
+from weft.tb.proof.broken import Broken, named
 from weft.tb.proof.specification import Spec
 
 SOURCE_BITS = 2
@@ -182,6 +183,10 @@ class ReporterSpec(ReturnPathSpec):
     name = "reporter"
     block, held, ticketed, fifo = Reporter, BEAT_BITS, (True, True, False), "queue_{}.queue"
 
+    def __init__(self, block=None, replaced=()):
+        super().__init__(block, {
+            Arbiter: named(Arbiter, "keeps, free, load = Signal(n), Signal(init=1), Signal()"), **dict(replaced)})
+
     def make(self):
         return self.block(preset("test"), len(self.ticketed), unticketed=[2], first_depth=PLACES)
 
@@ -197,7 +202,7 @@ class ReporterSpec(ReturnPathSpec):
 
     def marks(self, counts):
         """Tickets are marked where their reports lie, and the merge is amid no group."""
-        yield ~self.inside("dut.others.inside", 1)
+        yield self.inside("dut.others.free_q", 1) & (self.inside("dut.others.keeps_q", len(counts) - 1) == 0)
         for k in range(len(counts)):
             if self.ticketed[k]:
                 queue = self.queue(k)

@@ -6,11 +6,12 @@ import pytest
 
 from weft.tb.proof import ledger
 from weft.tb.proof.broken import mutant
+from weft.tb.proof.checkers import write_bits
 from weft.tb.proof.engine import Result, prove, refute
 from weft.tb.proof.ledger import Ledger
 from weft.tb.proof.prefetch import RestingPrefetchSpec
 from weft.tb.proof.retire import RetireSpec
-from weft.tb.proof.return_path import HoldSpec
+from weft.tb.proof.return_path import HoldSpec, ReporterSpec
 from weft.tb.proof.ring_reader import RingReaderSpec
 from weft.tb.proof.ring_writer import RingWriterSpec
 from weft.tb.proof.run import MODULES, broken_copies, specifications
@@ -30,6 +31,7 @@ QUICK = [
     (RetireSpec, ["no room", "a report of a later order"]),
     (HoldSpec, ["reports of source 0 leave in order, each once", "what is offered stays",
                 "a report waits for its packet"]),
+    (ReporterSpec, ["no report before its packet was placed", "a source has to wait"]),
     (SplitterSpec, ["pieces follow each other", "no deadlock: a request that was taken is offered, at once"]),
     (UnmatchedSpec, ["an order goes as far as the newest header", "an order comes round"]),
     (FewPlacesSpec, ["no due QP is missing once nothing is offered for a while", "an empty list owes nothing",
@@ -149,6 +151,13 @@ def test_every_broken_copy_still_applies():
     for name, spec in specifications().items():
         for broken in broken_copies(name):
             assert mutant(broken.of or spec.block, *broken.changes).mutated_text
+
+
+@pytest.mark.parametrize("name", specifications())
+def test_every_specification_finds_what_it_sees_inside_its_block(name, tmp_path):
+    spec = specifications()[name]()
+    write_bits(tmp_path, spec, spec.convert()[0])
+    assert (tmp_path / "bits.il").exists()
 
 
 def test_every_check_has_a_name_of_its_own_and_a_broken_copy_and_every_specification_a_cover():
