@@ -119,7 +119,9 @@ REGISTERS = [
     Register("pfc", 0x048, _RW, "Priority-based flow control: a PFC_WORD. 0: none."),
     Register("reorder_distance", 0x050, _RW,
              "PSNs a packet may be late before it counts as lost, 1 to the window's bits.", reset=1),
-    Register("node_age_ns", 0x054, _RW, "Age at which an unsealed Adamap node is sealed, nanoseconds.", reset=2000),
+    Register("node_age_ns", 0x054, _RW,
+             "Age at which an unsealed Adamap node is sealed, nanoseconds; more than 8,388,608 count as that.",
+             reset=2000),
     Register("retransmit_slack", 0x058, _RW,
              "RSNs behind the newest one before the head node counts as passed over.", reset=1),
     Register("prefetch_depth", 0x05C, _RW, "Nodes cached per recovering QP, 1 to the build's maximum.", reset=4),
@@ -435,6 +437,7 @@ class Encoding(enum.IntEnum):
 
 
 NODE_BODY_BITS = 320
+NODE_AGE_MAX_NS = 1 << 23     # what a larger `node_age_ns` counts as
 NODE_HOLES_MAX = 320      # of any encoding
 LIST_HOLES = 20
 RUNS_MAX = 10

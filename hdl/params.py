@@ -9,6 +9,7 @@ REQUEST_LINES_MAX = 4     # descriptors or nodes that one read fetches
 COMMAND_PREFETCH = 16     # at most, commands of the ring: they are executed one after the other
 NODE_READS_MAX = 16       # of nodes, in flight or kept beside the head cache
 TURN_OUT_PATIENCE = 128   # looks, beside 4 per entry, before a node that is being matched leaves the head cache
+NS_PER_CYCLE = 4          # of ``time_ns``, which the card counts
 REPORTS_TOGETHER = 8      # Meta Reports in one write: 512 bytes, the payload that hosts commonly allow
 REPORT_PACE = 32          # cycles between such writes that are not whole: at 64 million reports a second all are
 STATUS_PACE = 64          # cycles between writes of the status block

@@ -5,10 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from . import abi
-from .params import CardParams
+from .params import NS_PER_CYCLE, CardParams
 from .registers import register_port
-
-NS_PER_CYCLE = 4
 
 
 class Supervisor(wiring.Component):

@@ -14,8 +14,9 @@ from ..terms.errors import InvalidValue
 
 _WORD = (1 << 32) - 1
 _RANGES = (
-    ("nic_slot_log2", 9, 14), ("reorder_distance", 1, _WORD), ("retransmit_slack", 0, _WORD), ("node_age_ns", 0, _WORD),
-    ("prefetch_depth", 1, _WORD), ("prefetch_watermark", 1, _WORD), ("probe_timeout_ns", 1, 1 << 62),
+    ("nic_slot_log2", 9, 14), ("reorder_distance", 1, _WORD), ("retransmit_slack", 0, _WORD),
+    ("node_age_ns", 0, abi.NODE_AGE_MAX_NS), ("prefetch_depth", 1, _WORD), ("prefetch_watermark", 1, _WORD),
+    ("probe_timeout_ns", 1, 1 << 62),
     ("chunk_bytes", 1, abi.CHUNK_MAX), ("extent_bytes", abi.BLOCK_BYTES, 1 << 62), ("max_extents", 1, _WORD),
     ("waiting_runs_max", 1, _WORD), ("tx_poll_ns", 1, 1 << 62), ("silence_ns", 1, 1 << 62),
     ("departed_qps", 0, _WORD), ("pfc_quanta", 1, 0xFFFF))

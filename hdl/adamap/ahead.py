@@ -39,12 +39,6 @@ def ahead_row(params):
     return data.StructLayout({"count": params.block_bits, **ahead_place(params).members})
 
 
-def ahead_count(params):
-    """A count with what is to be known of it before it changes: it is not 0 (``some``); none of its bits above those in
-    which a doorbell counts is 0 (``near``), so that a doorbell may lead beyond the largest count."""
-    return data.StructLayout({"count": params.block_bits, "some": 1, "near": 1})
-
-
 class AheadTable(wiring.Component):
     """Nodes linked ahead of the card, of every QP: link doorbells add, fetched nodes take away.
 
@@ -105,9 +99,12 @@ class AheadTable(wiring.Component):
             m.d.comb += [part.eq(self.read_en[k]) for part in (count.en, where.en)]
             m.d.comb += [part.eq(self.read_index[k]) for part in (count.addr, where.addr)]
             m.d.comb += self.read_data[k].eq(Cat(count.data, where.data))
-        # What changes a count reads it here, where it is written a cycle late, with what was found out about it then.
-        m.submodules.own = own = Memory(shape=ahead_count(params), depth=params.qps, init=[])
-        check, late = own.read_port(), own.write_port()
+        # What changes a count reads it a cycle before, so that what is to be known of it comes from registers: whether
+        # it is not 0, and whether none of its bits above those in which a doorbell counts is: one may be too much then.
+        check, count = counts.read_port(), Signal(bits, name="count")
+        some, near = Signal(name="some"), Signal(name="near")
+        m.d.comb += check.addr.eq(Mux(self.post_stb, self.post_qpn, step.p.qpn))
+        m.d.sync += [count.eq(check.data), some.eq(check.data.any()), near.eq(Cat(check.data, 1)[NODES_BITS:].all())]
 
         m.submodules.doorbell = doorbell = DoorbellCheck(params)
         wiring.connect(m, doorbell.qp, wiring.flipped(self.qp))
@@ -127,16 +124,15 @@ class AheadTable(wiring.Component):
         # What is added, and where the list goes on, is known before the count is; but a doorbell that finds nodes ahead
         # leaves the place alone.
         asked, acts, added = Signal(name="asked"), Signal(name="acts"), Signal(bits, name="added")
-        told = place.data
+        told, index = place.data, Signal(params.qpn_width, name="index")
         m.d.comb += [
             doorbell.stb.eq(post.stb), doorbell.qpn.eq(post.qpn), doorbell.generation.eq(post.generation),
-            check.en.eq(1),
-            check.addr.eq(Mux(post.stb, post.qpn, Mux(step.valid, step.p.qpn, self.create_qpn))),
+            index.eq(Mux(post.stb, post.qpn, Mux(step.valid, step.p.qpn, self.create_qpn))),
             self.took.eq(doorbell.good), self.took_qpn.eq(write.addr), self.took_nodes.eq(added),
             self.idle.eq(~post.stb), write.en.eq(self.took | acts), place.addr.eq(write.addr),
         ]
         m.d.sync += [
-            asked.eq(post.stb), acts.eq(self.create_done | (step.valid & step.ready)), write.addr.eq(check.addr),
+            asked.eq(post.stb), acts.eq(self.create_done | (step.valid & step.ready)), write.addr.eq(index),
         ]
         with m.If(post.stb):
             m.d.sync += [added.eq(post.nodes), told.inverse.eq(~post.block), told.adjacent.eq(1)]
@@ -149,30 +145,30 @@ class AheadTable(wiring.Component):
                          told.inverse.eq(~step.p.block), told.adjacent.eq(step.p.adjacent)]
 
         # One of the two operations before may be of the same QP: its count is not read, but kept, as is the 0 of a new
-        # life. Whose turn it is comes late, and so does what is read: so both counts are added to.
+        # life. Whose turn it is comes late: so both counts are added to.
         last, kept = Signal(bits, name="last"), Signal(bits, name="kept")
         again, passed = Signal(name="again"), Signal(name="passed")
+        late, late_addr = Signal(name="late"), Signal.like(write.addr, name="late_addr")
 
-        def is_at(port):
-            by_post, by_step = (qpn[:len(port.addr)] == port.addr for qpn in (post.qpn, step.p.qpn))
-            return port.en & Mux(post.stb, by_post, by_step)
+        def is_at(en, addr):
+            by_post, by_step = (qpn[:len(addr)] == addr for qpn in (post.qpn, step.p.qpn))
+            return en & Mux(post.stb, by_post, by_step)
 
-        m.d.comb += again.eq(is_at(write))
+        m.d.comb += again.eq(is_at(write.en, write.addr))
         m.d.sync += [
-            passed.eq(self.create_done | again | is_at(late)),
+            passed.eq(self.create_done | again | is_at(late, late_addr)),
             kept.eq(Mux(self.create_done, 0, Mux(again, write.data, last))),
-            last.eq(write.data), late.en.eq(write.en), late.addr.eq(write.addr),
+            last.eq(write.data), late.eq(write.en), late_addr.eq(write.addr),
         ]
 
-        # Too much is what carries through ``asked``. Behind what is read there is one carry chain and one LUT.
-        read, low = check.data, slice(NODES_BITS)
-        of_kept, of_read = Cat(kept, asked) + added, read.count + added
-        over = (Cat(read.count[low], read.near, asked) + added[low])[-1]
+        # Too much is what carries through ``asked``.
+        low = slice(NODES_BITS)
+        of_kept, of_read = Cat(kept, asked) + added, count + added
+        over = (Cat(count[low], near, asked) + added[low])[-1]
         m.d.comb += [
             write.data.eq(Mux(passed, of_kept[:bits] | of_kept[-1].replicate(bits), Cat(
                 of_read[low] | over.replicate(NODES_BITS),
-                of_read[NODES_BITS:bits] | (read.near & asked).replicate(bits - NODES_BITS)))),
-            late.data.count.eq(last), late.data.some.eq(last.any()), late.data.near.eq(Cat(last, 1)[NODES_BITS:].all()),
-            place.en.eq(acts | (self.took & ~Mux(passed, kept.any(), read.some))),
+                of_read[NODES_BITS:bits] | (near & asked).replicate(bits - NODES_BITS)))),
+            place.en.eq(acts | (self.took & ~Mux(passed, kept.any(), some))),
         ]
         return m

@@ -1,17 +1,20 @@
 """The places of the nodes being built: whose each is, and how old."""
 
-from amaranth.hdl import Array, Cat, Module, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..logic import one_hot
-from ..params import CardParams, exact_log2
+from .. import abi
+from ..logic import above, one_hot
+from ..params import NS_PER_CYCLE, CardParams, exact_log2
 from .among import Among
 from .index_of import IndexOf
 from .up_to import UpTo
 
 LINE_PART = 8       # places that are looked through in one step
+AGE_MAX = abi.NODE_AGE_MAX_NS // NS_PER_CYCLE
+AGE_BITS = exact_log2(AGE_MAX) + 1      # in cycles: a node of the largest age is old for as long again
 
 
 class DraftPlaces(wiring.Component):
@@ -31,8 +34,8 @@ class DraftPlaces(wiring.Component):
     free_slot : Out
         The place that is taken next.
     oldest, expired : Out
-        The place taken first; its node is as old as ``node_age_ns`` (two cycles late, never of one given back, and not
-        in the five cycles after a node began or one was given back).
+        The place taken first; its node is as old as ``node_age_ns``, or ``abi.NODE_AGE_MAX_NS`` (two cycles late, never
+        of one given back, and not in the five cycles after a node began or one was given back).
     start_en, qpn, generation, slot : In
         A node of ``qpn`` begins at ``slot``, now: that was ``free_slot``. Not again in the next three cycles.
     release_en : In(1)
@@ -58,8 +61,9 @@ class DraftPlaces(wiring.Component):
         n = self.params.builder_slots
         tag_shape = data.StructLayout({"qpn": self.params.qpn_width, "generation": 8})
         tags = [Signal(tag_shape, name=f"tag{k}") for k in range(n)]
-        m.submodules.ages = ages = Memory(shape=32, depth=n, init=[])
+        m.submodules.ages = ages = Memory(shape=AGE_BITS, depth=n, init=[])
         owner = Signal(tag_shape)
+        now, limit = self.time_ns[exact_log2(NS_PER_CYCLE):][:AGE_BITS], Signal(AGE_BITS)      # cycles
         begin, since = ages.write_port(), ages.read_port(domain="comb")
         # In the order in which they were taken; behind the first `used` stand the free places.
         line = [Signal(range(n), name=f"line{k}", init=k) for k in range(n)]
@@ -85,15 +89,17 @@ class DraftPlaces(wiring.Component):
             *[number.eq(each) for number, each in zip(place.numbers, line, strict=True)],
             hit.i.eq(life), hit.among.eq(qp), self.hit.eq(hit.found), self.hit_slot.eq(hit.index),
             self.oldest.eq(line[0]),
-            begin.en.eq(self.start_en), begin.addr.eq(self.slot), begin.data.eq(self.time_ns),
+            begin.en.eq(self.start_en), begin.addr.eq(self.slot), begin.data.eq(now),
             self.owner_qpn.eq(owner.qpn), self.owner_generation.eq(owner.generation), since.addr.eq(self.oldest),
         ]
         # When the oldest one began, its age, and that this is too much follow each other. What was under way when
         # another one became the oldest does not count.
-        began, age, old = Signal(32), Signal(32), Signal()
+        began, age, old = Signal(AGE_BITS), Signal(AGE_BITS), Signal()
         changed, unsettled = Signal(4), Signal()
         m.d.sync += [
-            began.eq(since.data), age.eq(self.time_ns - began), old.eq(~self.empty & (age >= self.node_age_ns)),
+            limit.eq(Mux(above(self.node_age_ns, abi.NODE_AGE_MAX_NS), AGE_MAX,
+                         (self.node_age_ns + (NS_PER_CYCLE - 1))[exact_log2(NS_PER_CYCLE):])),
+            began.eq(since.data), age.eq(now - began), old.eq(~self.empty & (age >= limit)),
             changed.eq(Cat(self.release_en | self.start_en, changed)), unsettled.eq(changed.any()),
         ]
         m.d.comb += self.expired.eq(old & ~changed[0] & ~unsettled)

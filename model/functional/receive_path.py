@@ -248,7 +248,7 @@ class ReceivePath:
             merge.add("event", self._judged_event(ReportKind.PROGRESS, header, life, judged))
 
     def _node_age(self):
-        return self.card.registers["node_age_ns"]
+        return min(self.card.registers["node_age_ns"], abi.NODE_AGE_MAX_NS)
 
     def _seal(self, node, merge):
         self.card.counters["nodes_sealed"] += 1

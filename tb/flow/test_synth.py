@@ -172,6 +172,17 @@ def test_a_port_without_a_name_is_called_by_its_place(kept):
     assert (blocks["room.add"]["lut"], blocks["room"]["lut"], blocks[""]["ff"]) == (7, 8, 1)
 
 
+def test_a_register_of_yosys_is_numbered_in_its_module():
+    """It has the number of another object of the whole design."""
+    def numbered(first):
+        *bodies, rest = DESIGN.split("endmodule")
+        return mapped.modules_of("".join(
+            rf"{body}  reg \$auto$verilog_backend.cc:1:dump_module${first + k}  = 0;" "\nendmodule"
+            for k, body in enumerate(bodies)) + rest)
+
+    assert numbered(3) == numbered(77)
+
+
 def test_cells_are_counted_by_block_and_kind():
     blocks = synth.blocks_of({
         "weft_card": {"LUT2": 1}, "weft_card.a": {"LUT6": 2, "FDRE": 3, "RAM32M": 1},

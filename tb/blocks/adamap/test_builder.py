@@ -129,6 +129,24 @@ async def old_node_is_sealed(dut):
     assert int(dut.idle.value) == 1
 
 
+@cocotb.test(timeout_time=20, timeout_unit="us")
+async def no_node_gets_older_than_the_largest_age(dut):
+    await start_clock(dut)
+    source, sink = StreamSource(dut, "i", dut.clk), StreamSink(dut, "o", dut.clk)
+    dut.node_age_ns.value = random.Random(bench_seed()).choice(
+        [abi.NODE_AGE_MAX_NS, abi.NODE_AGE_MAX_NS + 1, 1 << 30, (1 << 32) - 1])
+    began = dut.time_ns.value = 0x3_FFFF_FF00
+    await source.send(run_payload(3, 9, 100, 2, 0))
+    for early in (abi.NODE_AGE_MAX_NS // 2, abi.NODE_AGE_MAX_NS - 4):
+        await ClockCycles(dut.clk, 20)
+        dut.time_ns.value = began + early
+    await ClockCycles(dut.clk, 20)
+    assert len(sink) == 0
+    dut.time_ns.value = began + abi.NODE_AGE_MAX_NS
+    await ClockCycles(dut.clk, 20)
+    assert node_of(int(await sink.recv())).psns == [100, 101]
+
+
 def growing_node(rng, encodings):
     """Runs (offset, length) of one node that is not sealed, and what each of them costs."""
     gap, longest = rng.choice([(1, 1), (1, 3), (3, 6), (9, 2000)]), rng.choice([1, 2, 4, 40])
