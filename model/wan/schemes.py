@@ -9,7 +9,7 @@ DUE_RTTS = 3                  # of timer-only and of DCP's messages
 LANES = 8
 # Bytes on the card. Adamap: what one more QP, place of the builder, entry of the cache adds to the elaborated room, at
 # a window of 128 bits; `weft bench --only card-bytes` compares them with the netlist.
-ADAMAP_QP, ADAMAP_PLACE, ADAMAP_ENTRY = 31.9, 55.0, 72.9
+ADAMAP_QP, ADAMAP_PLACE, ADAMAP_ENTRY = 31.9, 54.2, 73.9
 GO_BACK_N_QP = 12                          # an estimate: three PSNs of 32 bits
 IRN_QP, IRN_PER_PACKET = 38, 31.5 / 128    # Mittal et al., SIGCOMM 2018: state, and bitmaps at a window of 128 packets
 MELO_QP = 23                               # Lu et al., APNet 2017, abstract; the pool is what is left

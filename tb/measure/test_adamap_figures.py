@@ -9,10 +9,11 @@ from weft.hdl import abi
 from weft.hdl.params import preset
 from weft.model.functional.node import Node
 from weft.tb.measure.adamap_interleaved import CASES, LINE_STRIDE, RecoveringQp, place
-from weft.tb.measure.adamap_memory import qp_table
+from weft.tb.measure.adamap_memory import content_rows, qp_table
 from weft.tb.measure.losses import BATCH_PACKETS, FIRST_PSN, WORKLOADS, batches, nodes_of
 from weft.tb.measure.matched_lists import HOLES, MadeList, in_turn
 from weft.tb.measure.storage import storage
+from weft.tb.measure.wide_area_long import card_memory
 
 
 def test_a_memory_counts_once_or_once_for_each_read_port():
@@ -23,6 +24,12 @@ def test_a_memory_counts_once_or_once_for_each_read_port():
     assert copied.total() == 3 * once.total()
     doubled = storage(qp_table, params.with_(qps=2 * params.qps), readers=3).total() / 2
     assert doubled == once.total() - params.qps, "an index of one bit more leaves the generation one less"
+
+
+def test_the_room_holds_what_it_may_and_what_wide_area_experiments_count():
+    rows = [*content_rows(), *card_memory()]
+    assert len([row for row in rows if row.at_most is not None]) == 6
+    assert not [(row.name, row.value, row.at_most) for row in rows if row.missed]
 
 
 @pytest.mark.parametrize("encoding", HOLES)
