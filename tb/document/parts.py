@@ -26,14 +26,14 @@ EXAMPLES = "docs/examples"
 _PART = re.compile(r"(<!-- made: ([\w./-]+) -->\n)(?:(?!<!-- made).)*?(<!-- end -->)", re.DOTALL)
 
 
-def _machine(block):
-    return state_machines.diagram(block(preset("test")))
+def _machine(block, *parameters):
+    return state_machines.diagram(block(*(parameters or [preset("test")])))
 
 
 PARTS = {
     "card": rooms.card, "adamap": rooms.adamap, "second-level": rooms.second_level,
     "states-prefetch": partial(_machine, Prefetch), "states-arrival": partial(_machine, Arrival),
-    "states-turn-out": partial(_machine, TurnOut), "states-ring-reader": partial(_machine, RingReader),
+    "states-turn-out": partial(_machine, TurnOut), "states-ring-reader": partial(_machine, RingReader, 16),
     "states-command": partial(_machine, CommandProcessor), "states-qp-commands": partial(_machine, QpCommands),
     "states-builder": partial(_machine, NodeBuilder), "states-qp": qp_states.diagram,
     "holes": sizing.holes_table, "prefetch": sizing.prefetch_table, "pool": sizing.pool_table, "psn": sizing.psn_table,
