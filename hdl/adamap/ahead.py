@@ -64,7 +64,7 @@ class AheadTable(wiring.Component):
         Start of a QP's life: a list of which nothing is linked; held until ``create_done``.
     create_done : Out(1)
     step : In(stream.Signature(ahead_step(params)))
-        ``ready`` is that of the QP that stood there a cycle ago.
+        ``ready`` is that of the QP that stood there a cycle ago, whose count was read then.
     took : Out(1)
         A doorbell was taken (two cycles after it): ``took_qpn`` says whose, ``took_nodes`` how many.
     read_en, read_index, read_data : arrays of ports

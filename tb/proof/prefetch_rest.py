@@ -3,7 +3,6 @@
 from amaranth.hdl import Cat, Mux, Signal, Value
 
 from weft.hdl import abi
-from weft.hdl.adamap.ahead import NODES_BITS, ahead_count
 from weft.hdl.adamap.block import dead, stray
 from weft.hdl.adamap.cached import cached_record, cached_tag
 from weft.hdl.adamap.fetches import LINES, fetch_layout
@@ -85,7 +84,7 @@ def start_at_rest(spec, m, w):
         *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "fetches", "errors", "landing",
                                                 "pointers", "verdicts")],
         *[f"dut.fetches.qpn{k}" for k in entries],
-        *[f"table.{name}" for name in ("counts", "places", "own")],
+        *[f"table.{name}" for name in ("counts", "places")],
         *[f"cache.chains.{name}" for name in ("blocks", "records", "nexts", "befores", "promoted_index")],
         *[f"cache.chains.standing.{name}" for name in ("valid", "head", "linked", "reserved", "second", "promoted")],
         *[f"cache.fill__{name}" for name in ("free", "free_index", "free_count", "spare", "spare_index")],
@@ -145,9 +144,7 @@ def start_at_rest(spec, m, w):
         m.d.comb += following.eq(~w.rows[q].inverse)
         ended += [~v.flush, v.state == Mux(v.alive, abi.QpState.RTS.value, abi.QpState.RESET.value),
                   v.alive | ((following == dead(params)) & ~errors[q])]
-        own, count = spec.inside(f"table.own[{q}]", ahead_count(params)), w.rows[q].count
-        counted += [v.left + v.cached <= LINKED_MAX, ~v.alive | ~errors[q] | (v.left != 0),
-                    (own.count == count) & (own.some == count.any()) & (own.near == count[NODES_BITS:].all())]
+        counted += [v.left + v.cached <= LINKED_MAX, ~v.alive | ~errors[q] | (v.left != 0)]
         spec.assume_first(~v.alive | (sum(c.valid & (c.qpn == q) for c in copies) == v.cached))
         spec.assume_first(~v.alive | (w.rows[q].count == v.left))
         going_on += [~v.alive | (following == Mux(errors[q], dead(params), v.block)),
