@@ -96,6 +96,7 @@ PUSH_BASE, PUSH_WINDOWS = 0x4000, 64
 PUSH_RING = Ring.SEND
 MSIX_PBA_OFFSET = 0xC000
 
+NODE_AGE_MAX_NS = 1 << 23
 REGISTERS = [
     Register("magic", 0x000, _RO, "`WEFT` in ASCII."),
     Register("version", 0x004, _RO, "Interface version: major in bits 31:24, minor in 23:16, patch in 15:0."),
@@ -120,8 +121,8 @@ REGISTERS = [
     Register("reorder_distance", 0x050, _RW,
              "PSNs a packet may be late before it counts as lost, 1 to the window's bits.", reset=1),
     Register("node_age_ns", 0x054, _RW,
-             "Age at which an unsealed Adamap node is sealed, nanoseconds; more than 8,388,608 count as that.",
-             reset=2000),
+             "Age at which an unsealed Adamap node is sealed, nanoseconds; "
+             f"more than {NODE_AGE_MAX_NS:,} count as that.", reset=2000),
     Register("retransmit_slack", 0x058, _RW,
              "RSNs behind the newest one before the head node counts as passed over.", reset=1),
     Register("prefetch_depth", 0x05C, _RW, "Nodes cached per recovering QP, 1 to the build's maximum.", reset=4),
@@ -437,7 +438,6 @@ class Encoding(enum.IntEnum):
 
 
 NODE_BODY_BITS = 320
-NODE_AGE_MAX_NS = 1 << 23     # what a larger `node_age_ns` counts as
 NODE_HOLES_MAX = 320      # of any encoding
 LIST_HOLES = 20
 RUNS_MAX = 10

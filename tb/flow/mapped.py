@@ -35,7 +35,7 @@ _MODULE = re.compile(r"^(?=module )", re.MULTILINE)
 _NAME = re.compile(r"module \\?([^\s(;]+)")
 _ELEMENT = re.compile(r"(\\\S*?)\[(\d+)\](?=\S* )")
 _PORT = re.compile(r"(\.?)\\(port\$\d+\$\d+) ")      # the number of a net of the design; with a dot, of a sub-block
-_DUMMY = re.compile(r"(dump_module\$)\d+")        # a register of Yosys that wakes a process and is nothing else
+_DUMMY = re.compile(r"(dump_module\$)\d+")        # a register of Yosys, numbered over the whole design
 _INSTANCE = re.compile(r"^  \\?(\S+) +\S+ +\($.*?^  \);$", re.MULTILINE | re.DOTALL)
 
 _ZEROS = re.compile(r"^  initial begin : \\?fill_.*\n    integer row;\n    for .*\n"
@@ -74,7 +74,7 @@ def modules_of(text):
     that name, and Yosys ends there (its issue 4349).
 
     A port that has no name, ``\\port$3568$0``, gets one by its place in its module, ``\\port$0``: otherwise a change of
-    one block would give every other one new ports. So does a register that Yosys has for its own ends.
+    one block would give every other one new ports. The same holds for the register with which Yosys wakes processes.
 
     UltraRAM is zero when an FPGA starts; Yosys need not fill it row by row, which takes it hours.
     """

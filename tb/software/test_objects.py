@@ -40,7 +40,7 @@ def make_qp(context, pd=None, **options):
     {"chunk_bytes": 0}, {"reorder_distance": -1}, {"reorder_distance": 0}, {"reorder_distance": 10**6},
     {"probe_timeout_ns": 0}, {"max_extents": 0}, {"extent_bytes": 100}, {"knitting_alpha": 0}, {"nic_slot_log2": 20},
     {"ring_log2": 0}, {"prefetch_depth": 0}, {"retransmit_slack": -1}, {"tx_poll_ns": 0}, {"waiting_runs_max": 0},
-    {"node_age_ns": (1 << 23) + 1}, {"chunk_bytes": "many"}], ids=str)
+    {"node_age_ns": abi.NODE_AGE_MAX_NS + 1}, {"chunk_bytes": "many"}], ids=str)
 def test_impossible_settings_are_refused(setting):
     device = FunctionalDevice(EventLoop())
     with pytest.raises((ValueError, TypeError)):
