@@ -1,7 +1,7 @@
 """What the card knows of a list when it looks at it."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..logic import above
@@ -17,6 +17,15 @@ def list_view(params):
     nodes ``ahead``, or more than a read fetches; is a header ``waiting`` for one."""
     return data.StructLayout({
         "generation": 8, "live": 1, "block": params.block_bits, "adjacent": 1, "ahead": range(LINES + 2), "waiting": 1})
+
+
+class Job(enum.Enum, shape=2):
+    """What the row of a list is read for."""
+
+    LOOK = 0        # does it want more nodes?
+    LAND = 1        # a read of it came back
+    CONTROL = 2
+    TURN_OUT = 3    # its last node may have to go
 
 
 class ListRow(wiring.Component):

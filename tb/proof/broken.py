@@ -5,6 +5,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FunctionType
 
 
 @dataclass
@@ -18,14 +19,14 @@ class Broken:
         Name of the check.
     changes : list of (str, str)
         Old text, new text; or one such pair.
-    of : type, optional
-        Class whose file is changed, where it is a part of the block.
+    of : type or function, optional
+        Class whose file is changed, where it is a part of the block; or a function that adds a part.
     """
 
     specs: type | tuple
     check: str
     changes: list
-    of: type | None = field(default=None)
+    of: type | FunctionType | None = field(default=None)
 
     def __post_init__(self):
         self.specs = self.specs if isinstance(self.specs, tuple) else (self.specs,)
@@ -39,7 +40,7 @@ class Broken:
 
 
 def mutant(block, *changes):
-    """A broken copy of a class: each ``(old, new)`` replaces a text that its file holds exactly once.
+    """A broken copy of a class, or of a function: each ``(old, new)`` replaces a text that its file holds exactly once.
 
     Raises
     ------

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from dataclasses import dataclass
+from types import FunctionType
 
 from amaranth.back import rtlil
 from amaranth.hdl import Assert, Cat, ClockDomain, Fragment, Module, Mux, Signal, Value
@@ -14,6 +15,7 @@ FIRST, BEFORE, STEP = "first_cycle", "held_before", "step_broken"     # names of
 # Cycles that a cover must lie below the bound of its specification: what happens at an event is in the registers one
 # cycle later, and behind the read port of a memory or an output register, where checks look, one more.
 MARGIN = 2
+PARTS = (type, FunctionType)    # what a block is put together from
 FREE_COVERS = 30    # cycles in which covers, and faults of broken copies, are looked for where a check has no bound
 
 
@@ -39,7 +41,7 @@ class Spec(wiring.Component):
     block : type, optional
         Class of the block, for its broken copies.
     replaced : dict of type to type
-        Classes of parts of the block, and what stands in their place: broken copies, too.
+        Classes of parts of the block, or functions that add some, and what stands in their place: broken copies, too.
     """
 
     name = None
@@ -184,20 +186,26 @@ def covers_within(properties):
 
 @contextlib.contextmanager
 def _standing_in(replaced, block):
-    """While this is entered, every module of the project has other classes in place of some.
+    """While this is entered, every module of the project has other classes, or functions, in place of some.
 
     So has the block, which may be a broken copy whose module is not among those imported.
     """
     spaces = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("weft.")]
-    spaces += [cls.elaborate.__globals__ for cls in (block, *replaced.values()) if isinstance(cls, type)]
+    spaces += [_space(part) for part in (block, *replaced.values()) if isinstance(part, PARTS)]
     undo = []
     try:
         for space in spaces:
             for name, value in list(space.items()):
-                if isinstance(value, type) and value in replaced:
+                if isinstance(value, PARTS) and value in replaced:
                     undo.append((space, name, value))
                     space[name] = replaced[value]
         yield
     finally:
         for space, name, value in reversed(undo):
             space[name] = value
+
+
+def _space(part):
+    """The names that a part of a block knows."""
+    made = part if isinstance(part, FunctionType) else getattr(part, "elaborate", part.__init__)
+    return made.__globals__

@@ -6,6 +6,7 @@ from amaranth.hdl import Array, Cat, Mux, Signal, Value, signed
 from amaranth.lib import data
 
 from weft.hdl.abi import HOLES_BITS
+from weft.hdl.adamap.classify import classify
 from weft.hdl.adamap.cum import CUM_BITS
 from weft.hdl.adamap.step import RUN_ON, STEP, LowBits, RunOn
 from weft.hdl.adamap.window import Window
@@ -251,9 +252,9 @@ BROKEN = [
     Broken(WindowSpec, "requests are judged in their order",
            ("next_full.eq(0), request.eq(next_request)", "next_full.eq(0), request.eq(self.i.payload)")),
     Broken(WindowSpec, "a packet does what its place in the window asks for",
-           ("Mux(beyond, distance - reorder, 0)", "Mux(beyond, distance - reorder + 1, 0)")),
+           ("Mux(beyond, distance - reorder, 0)", "Mux(beyond, distance - reorder + 1, 0)"), of=classify),
     Broken(WindowSpec, "received at most once",
-           ("received.eq((distance < bits) & (row.bitmap >> place)[0])", "received.eq(0)")),
+           ("received.eq((distance < bits) & (row.bitmap >> place)[0])", "received.eq(0)"), of=classify),
     Broken(WindowSpec, "received at most once",
            ("(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run"), of=RunOn),
     Broken(WindowSpec, "never received and a hole",
@@ -269,8 +270,9 @@ BROKEN = [
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - 1)")),
     Broken(WindowSpec, "a duplicate was received",
            ("received.eq((distance < bits) & (row.bitmap >> place)[0])",
-            "received.eq((distance < bits) & ((row.bitmap >> place) != 0))")),
-    Broken(WindowSpec, "late means behind the base", ("behind.eq(distance < 0)", "behind.eq(distance <= 1)")),
+            "received.eq((distance < bits) & ((row.bitmap >> place) != 0))"), of=classify),
+    Broken(WindowSpec, "late means behind the base",
+           ("behind.eq(distance < 0)", "behind.eq(distance <= 1)"), of=classify),
     Broken(WindowSpec, "the base never goes back",
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - request.ack_req)")),
     Broken(WindowSpec, "the base has not been received itself",
