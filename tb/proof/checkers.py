@@ -48,8 +48,9 @@ def _read(where, spec, text):
     """The script that reads a specification, flat, with the registers free that may start anywhere."""
     (where / "spec.il").write_text(text)
     steps = ["read_rtlil spec.il", f"hierarchy -top {TOP}", "proc", "flatten"]
-    for path in spec.anywhere:
-        steps += [f"setattr -unset init w:{path}", f"delete t:$meminit_v2 r:MEMID=\\{path} %i"]
+    for path in spec.anywhere:      # which is a register, or a memory
+        steps += [f"select -assert-any w:{path} a:init %i t:$meminit_v2 r:MEMID=\\{path} %i %u",
+                  f"setattr -unset init w:{path}", f"delete t:$meminit_v2 r:MEMID=\\{path} %i"]
     return [*steps, *_join(spec, words=False)]
 
 

@@ -51,8 +51,11 @@ class PrefetchSpec(Spec):
         damage = ("reduce(xor, (rest.word_select(k, WORD_BITS) for k in range(len(rest) // WORD_BITS)))", "node.check")
         astray = ("reduce(xor, (pointer.word_select(k, NIBBLE_BITS) for k in range(len(pointer) // NIBBLE_BITS)))",
                   "node.next_check")
-        parts = {WorkList: partial(NAMED, places=PLACES), NodeCheck: mutant(NodeCheck, damage, astray)}
-        super().__init__(block, {**parts, **dict(replaced)})
+        parts = {WorkList: partial(NAMED, places=PLACES), NodeCheck: mutant(NodeCheck, damage, astray)} | dict(replaced)
+        # A register that starts anywhere needs a name.
+        victim = "victim, urgent = Signal.like(self.peek_index"
+        parts[TurnOut] = mutant(parts.get(TurnOut, TurnOut), (victim, f'{victim}, name="victim_q"'))
+        super().__init__(block, parts)
 
     def specify(self, m):
         params = preset("test").with_(qps=QPS, cache_entries=self.entries, knit_extents=2, block_bits=9,

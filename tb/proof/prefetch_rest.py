@@ -79,15 +79,15 @@ def start_at_rest(spec, m, w):
     dut, params, lives, copies, errors = w.dut, w.params, w.lives, w.copies, w.errors
     entries = range(spec.entries)
     spec.start_anywhere(
-        "dut.turn_out.victim", "dut.turn_out.misses.count", "dut.wake_stb", "dut.waked", "dut.work.entered",
-        "dut.work.left", *[f"dut.work.queue.queue.{name}" for name in ("storage", "level", "produce", "consume")],
+        "dut.turn_out.victim_q", "dut.turn_out.misses.count", "dut.work.entered", "dut.work.left",
+        *[f"dut.work.queue.queue.{name}" for name in ("storage", "level", "produce", "consume")],
         *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "fetches", "errors", "landing",
                                                 "pointers", "verdicts")],
         *[f"dut.fetches.qpn{k}" for k in entries],
         *[f"table.{name}" for name in ("counts", "places")],
         *[f"cache.chains.{name}" for name in ("blocks", "records", "nexts", "befores", "promoted_index")],
         *[f"cache.chains.standing.{name}" for name in ("valid", "head", "linked", "reserved", "second", "promoted")],
-        *[f"cache.fill__{name}" for name in ("free", "free_index", "free_count", "spare", "spare_index")],
+        *[f"cache.chains.fill__{name}" for name in ("free", "free_index", "free_count", "spare", "spare_index")],
         "cache.chains.fill__free_count_of_0", "errors",
         *[f"cache.tags.tag{k}" for k in entries],
         *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "beyond", "owner") for k in entries],

@@ -104,6 +104,17 @@ def test_a_run_may_start_anywhere():
     assert results["it never goes beyond 12"].good
 
 
+def test_only_a_register_may_start_anywhere(tmp_path):
+    spec = HolderSpec()         # its counter is a part of a part: what it shows is a wire, not the register
+    text, _ = spec.convert()
+    for wire in ("dut.gone", "dut.count"):
+        spec.anywhere = [wire]
+        with pytest.raises(AssertionError, match="selection is empty"):
+            write_bits(tmp_path, spec, text)
+    spec.anywhere = ["dut.counter.count"]
+    write_bits(tmp_path, spec, text)
+
+
 def test_the_report_tells_all(tmp_path, monkeypatch):
     monkeypatch.setattr(ledger, "REPORT", tmp_path / "formal.json")
     counter = book(CounterSpec, "caught")
@@ -154,7 +165,7 @@ def test_every_broken_copy_still_applies():
 
 
 @pytest.mark.parametrize("name", specifications())
-def test_every_specification_finds_what_it_sees_inside_its_block(name, tmp_path):
+def test_every_specification_finds_what_it_sees_and_frees_inside_its_block(name, tmp_path):
     spec = specifications()[name]()
     write_bits(tmp_path, spec, spec.convert()[0])
     assert (tmp_path / "bits.il").exists()
