@@ -44,7 +44,7 @@ def run(only=(), scenarios=ALL):
     if not only:
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         REPORT.write_text(json.dumps([one.as_dict() for one in found], indent=1) + "\n")
-        merge_report("calibrate", rows(found), command=COMMAND)
+        merge_report(rows(found), COMMAND, whole=True)
         console.print(f"report {REPORT}", style="dim", soft_wrap=True)
     return _verdict(found)
 

@@ -1,7 +1,7 @@
 """``weft bench``: run benchmarks, show their figures, keep them in ``sim_build/reports/bench.json``.
 
-The report is a list of ``{"name", "unit", "value", "command", "conditions"}``; a run replaces the figures it measured
-and keeps the others.
+The report is a list of ``{"name", "unit", "value", "command", "conditions"}``; a run replaces all figures of the
+benchmarks that it measured and keeps the others.
 """
 
 import itertools
@@ -45,7 +45,9 @@ def run(names=()):
 
 
 def judged(name, rows, command):
-    """Show rows that another ``command`` measured, keep them; the exit status, as :func:`run` has it."""
+    """Show rows that another ``command`` measured, keep them, and those that it did not measure this time; the exit
+    status, as :func:`run` has it.
+    """
     if not rows:
         return 0
     console, before = _console(), _before()
@@ -67,7 +69,7 @@ def _before():
 def _judge(console, name, rows, before, command=None):
     """Show and keep rows; what is wrong with them."""
     show(console, name, rows, before)
-    merge_report(name, rows, command)
+    merge_report(rows, command or f"weft bench --only {name}", whole=not command)
     return [f"{row.name} is {row.value:.4g} {row.unit}; the bar is {row.bar}" for row in rows if row.missed]
 
 
@@ -105,12 +107,14 @@ def load_report():
     return rows if isinstance(rows, list) else []
 
 
-def merge_report(name, rows, command=None):
-    """Put the rows of benchmark ``name``, or of another ``command``, into the report."""
+def merge_report(rows, command, whole):
+    """Put the rows of a command into the report, in place of all that it measured before if they are the ``whole``."""
     merged = {row["name"]: row for row in load_report()}
     for row in rows:
         merged[row.name] = {"name": row.name, "unit": row.unit, "value": row.value,
-                            "command": command or f"weft bench --only {name}", "conditions": row.conditions}
+                            "command": command, "conditions": row.conditions}
+    now = {row.name for row in rows}
+    merged = {name: row for name, row in merged.items() if not whole or name in now or row["command"] != command}
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     part = REPORT.with_suffix(".part")
     part.write_text(json.dumps(list(merged.values()), indent=1) + "\n")

@@ -33,6 +33,15 @@ def test_report_keeps_what_was_not_measured(fakes):
         {"name": "depth", "unit": "m", "value": 1.0, "command": "weft bench --only two", "conditions": "at night"}]
 
 
+def test_report_forgets_what_a_benchmark_measures_no_more(fakes):
+    assert run_bench.run() == 0
+    fakes["one"] = [Row("pace", "s/m", 0.3)]
+    assert run_bench.run(["one"]) == 0
+    assert {row["name"] for row in run_bench.load_report()} == {"depth", "pace"}
+    assert run_bench.judged("one", [Row("speed", "m/s", 3.0)], "weft bench --only one") == 0
+    assert {row["name"] for row in run_bench.load_report()} == {"depth", "pace", "speed"}
+
+
 def test_missed_bar_fails(fakes, capsys):
     fakes["one"] = [Row("speed", "m/s", 1.0, at_least=2.0)]
     assert run_bench.run() == 1

@@ -61,7 +61,7 @@ def run(rooms=(), count=COUNT, seed=SEED, jobs=2):
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     REPORT.write_text(json.dumps([vars(entry) for entry in entries], indent=1) + "\n")
     if not rooms:
-        merge_report("mutants", rows(entries, count, seed), command="weft mutants")
+        merge_report(rows(entries, count, seed), "weft mutants", whole=True)
     console.print(f"report {REPORT}", style="dim", soft_wrap=True)
     problems = [f"survived: {e.name}, {e.place}" for e in entries if e.result == "survived"]
     problems += [f"{FILE.name} explains what is no survivor (any more): {name}" for name in ([] if rooms else stale)]

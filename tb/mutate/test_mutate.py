@@ -228,7 +228,7 @@ def test_verdict(tmp_path, monkeypatch, capsys, text, fate, status, fraction):
     monkeypatch.setattr(run, "judge", lambda m: campaign.Fate("a test" if m.name == "even" else "", "", 1.0))
     monkeypatch.setattr(run, "proof", lambda mutant: fate)
     figures = {}
-    monkeypatch.setattr(run, "merge_report", lambda name, rows, command: figures.update({r.name: r for r in rows}))
+    monkeypatch.setattr(run, "merge_report", lambda rows, command, whole: figures.update({r.name: r for r in rows}))
     assert run.run() == status
     said = capsys.readouterr().err
     assert ("gone" in said) == ("gone" in text)
