@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from weft.hdl import abi
+
 from ..settings import check
 
 WIRE_BYTES = 82   # around a payload: BTH, ICRC, UDP, IP, Ethernet with FCS, preamble and gap
@@ -14,9 +16,9 @@ _RANGES = (("rate_gbps", 1, 800), ("rtt_ms", 0.01, 400), ("qps", 1, 16384), ("me
            ("back_loss", 0, 0.9), ("header_loss", 0, 1), ("swap", 0, 1), ("swap_us", 0, 10_000), ("skew_us", 0, 10_000),
            ("switch_at_rtts", 0, 1e6), ("switch_us", 0, 10_000), ("depth", 0, 64), ("watermark", 0, 64),
            ("window_bits", 64, 512), ("reorder", 1, 512), ("builder_slots", 1, 1 << 20), ("cache_entries", 1, 1 << 20),
-           ("fetch_blocks", 1, 16), ("match_queue", 1, 1 << 16), ("slack", 1, 1 << 20), ("node_age_us", 0, 1e6),
-           ("host_us", 0, 1e5), ("dma_us", 0, 1000), ("blocks", 1, 1 << 24), ("alpha", 1, 1 << 20),
-           ("seed", 0, (1 << 63) - 1))
+           ("fetch_blocks", 1, 16), ("match_queue", 1, 1 << 16), ("slack", 1, 1 << 20),
+           ("node_age_us", 0, abi.NODE_AGE_MAX_NS / 1e3), ("host_us", 0, 1e5), ("dma_us", 0, 1000),
+           ("blocks", 1, 1 << 24), ("alpha", 1, 1 << 20), ("seed", 0, (1 << 63) - 1))
 
 
 @dataclass(frozen=True)

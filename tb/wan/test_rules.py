@@ -31,7 +31,7 @@ class Card:
     def __init__(self, **settings):
         self.w = make(Experiment(**{
             "rtt_ms": 4, "dma_us": 0, "host_us": 0, "depth": 64, "watermark": 64, "fetch_blocks": 16,
-            "cache_entries": 4096, "node_age_us": 1e6} | settings))
+            "cache_entries": 4096, "node_age_us": abi.NODE_AGE_MAX_NS / 1e3} | settings))
         self.s, self.qp = self.w.s, self.w.qp[0]
         self.s["outstanding_max"] = 0
         self.s["back_delay"] = FOREVER
