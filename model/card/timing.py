@@ -6,7 +6,9 @@ and the simulated host add, found with ``weft calibrate``.
 
 from dataclasses import dataclass
 
-CYCLE_NS = 4.0      # of the card's clock, 250 MHz
+from weft.hdl.params import NS_PER_CYCLE
+
+CYCLE_NS = float(NS_PER_CYCLE)      # of the card's clock, 250 MHz
 BEAT_BYTES = 64
 HALF_PS = 0.0005        # times on the line are exact to a picosecond
 
