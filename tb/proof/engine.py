@@ -90,6 +90,7 @@ def refute(spec, check, *, keep=True):
     Runs are looked at up to the bound of a bounded check, :data:`FREE_COVERS` cycles of the others.
     """
     start = seconds_spent()
+    spec.alone = True
     text, properties = spec.convert()
     name = spec.name or type(spec).__name__
     number, prop = next((k, p) for k, p in enumerate(properties) if p.name == check and p.kind != "cover")

@@ -10,7 +10,8 @@ from amaranth.lib import data
 
 from weft.hdl import abi
 from weft.hdl.adamap.ahead import AheadKind, ahead_place, ahead_row
-from weft.hdl.adamap.block import line_of
+from weft.hdl.adamap.block import dead, line_of
+from weft.hdl.adamap.cached import cached_tag
 from weft.hdl.layouts import REPORT_EVENT
 from weft.tb.proof.prefetch_world import IDLE, QPS, RSN_BITS, inside
 
@@ -32,23 +33,17 @@ def pointers(spec, m, w):
     rows = [data.View(ahead_row(params), Cat(spec.inside(f"table.counts[{q}]", params.block_bits),
                                              spec.inside(f"table.places[{q}]", ahead_place(params))))
             for q in range(QPS)]
-    # The number of the block says it all: the checks after the next one say to where it leads.
-    spec.check("a list is read where its last node said, or a doorbell that found none ahead", ~dut.o_line.valid
-               | (at == line_of(params, dut.extent_base, lives[caller].block)), **bound)
+    spec.check("the table hears where the node that lands leads",
+               ~fill.fill_en | (dut.step.p.block == w.behind), **bound)
     # Where a doorbell told of a block, the number of that one says it all: see the check after the next one.
     spec.check("what lands was read there", ~fill.fill_en | lives[landing].begins
                | (fill.fill_node.base_psn == lives[landing].line), **bound)
     spec.check("a node that landed is known by the number of its block",
                ~fill.fill_en | (fill.fill_block == lives[landing].block), **bound)
-    spec.check("that number leads to where the node was read", ~fill.fill_en | w.read_there, **bound)
-    spec.check("no fetch beyond the linked count",
-               ~dut.o_line.valid | (some_lines <= lives[caller].left), **bound)
-    spec.check("a node without a successor lands only if it is the last one linked",
-               ~fill.fill_en | (fill.fill_node.next_line != 0) | (lives[landing].left == 1), **bound)
-    v, reason = lives[caller], data.View(REPORT_EVENT, dut.o_report.p.entry).reason
-    spec.check("a list breaks for a pointer only if one was wrong when it was read",
-               ~dut.o_report.valid | (reason != abi.Reason.BAD_POINTER.value) | w.cut.bit_select(caller, 1)
-               | (((v.line != 0) | v.begins) & ~inside(params, dut, v.block)), **bound)
+    blocks = [spec.inside(f"cache.chains.blocks[{k}]", params.block_bits) for k in range(spec.entries)]
+    spec.check("each node is known by the number of its block",
+               Cat(~c.valid | (c.block == block) for c, block in zip(copies, blocks, strict=True)).all(), **bound,
+               given=["a node that landed is known by the number of its block"])
     spec.check("no fetch for a dead QP", ~dut.o_line.valid | lives[caller].alive, **bound)
     spec.check("one fetch in flight per list", ~issue | (reads[caller] == 0), **bound)
     spec.check("no fetch in flight after a destroy", ~done | ~lives[qpn].alive | (reads[qpn] == 0), **bound)
@@ -61,16 +56,26 @@ def pointers(spec, m, w):
     hits = [c.valid & (c.qpn == asked_qpn) & ((asked_rsn - c.rsn)[:RSN_BITS] < c.count) for c in copies]
     if spec.resting:
         spec.check("no RSN of a list in two entries", sum(hits) <= 1, **bound)
+    tags = [spec.inside(f"cache.tags.tag{k}", cached_tag(params)) for k in range(spec.entries)]
+    valid, first = (spec.inside(f"cache.chains.standing.{name}", spec.entries) for name in ("valid", "head"))
+    spec.check("the cache knows each node", Cat((valid[k] == c.valid) & (~c.valid | (
+        (tag.qpn == c.qpn) & (tag.rsn == c.rsn) & (tag.count == c.count)))
+        for k, (tag, c) in enumerate(zip(tags, copies, strict=True))).all(), **bound)
+    spec.check("the cache knows the head of each list",
+               Cat(~c.valid | ~lives[c.qpn].alive | (first[k] == (c.rsn == lives[c.qpn].rsn))
+                   for k, c in enumerate(copies)).all(), **bound, given=["the cache knows each node"])
     shown = Signal()
     m.d.comb += match.rsn.eq(asked_rsn)
     m.d.sync += shown.eq(match.qpn == asked_qpn)
     flat = shown & ~lives[asked_qpn].flush
     spec.check("a lookup finds the entry that holds the RSN, and no other",
-               (match.hit == sum(hits).any()) | ~flat | ~lives[asked_qpn].alive, **bound)
+               (match.hit == sum(hits).any()) | ~flat | ~lives[asked_qpn].alive, **bound,
+               given=["the cache knows each node"])
     held = [c.valid & (c.qpn == asked_qpn) for c in copies]
     heads = [h & (c.rsn == lives[asked_qpn].rsn) for h, c in zip(held, copies, strict=True)]
     spec.check("the first cached node of a list is its head", ~flat | ~lives[asked_qpn].alive | (
-        (match.head == Cat(held).any()) & (match.head == sum(heads).any())), **bound)
+        (match.head == Cat(held).any()) & (match.head == sum(heads).any())), **bound,
+               given=["the cache knows each node", "the cache knows the head of each list"])
     some = lives[asked_qpn]
     if spec.resting:
         spec.check("every node landed is cached or retired, once",
@@ -90,14 +95,42 @@ def pointers(spec, m, w):
                          + (stepped & (whose == asked_qpn) & up) - (stepped & (whose == asked_qpn) & down))
     spec.check("the count ahead is what was linked and has not landed",
                ~some.alive | (ahead == some.left) & ((quiet != 2) | (table.read_data[1].count == some.left)), **bound)
-    was = Signal(data.StructLayout({"alive": 1, "begins": 1, "block": params.block_bits}))      # what the table knows
-    m.d.sync += [was.alive.eq(some.alive), was.begins.eq(some.begins), was.block.eq(some.block)]
-    spec.check("a doorbell says where a list goes on only if it finds none ahead",
-               ~some.alive | ~was.alive
-               | ~was.begins | (row.inverse == Mux(w.errors.bit_select(asked_qpn, 1), 0, ~was.block))
-               | (row.inverse == 0) & w.busy & (qpn == asked_qpn), **bound)
-    return SimpleNamespace(bound=bound, rows=rows, asked_qpn=asked_qpn, some=some, some_lines=some_lines,
-                           stepped=stepped)
+    spec.check("a node without a successor lands only if it is the last one linked",
+               ~fill.fill_en | (landing != asked_qpn) | (fill.fill_node.next_line != 0) | (some.left == 1), **bound,
+               given=["the count ahead is what was linked and has not landed"])
+    spec.check("no fetch beyond the linked count",
+               ~dut.o_line.valid | (caller != asked_qpn) | (some_lines <= some.left), **bound,
+               given=["the count ahead is what was linked and has not landed"])
+    # What is being written counts as written. A list that breaks has ended before that is reported, and one of a life
+    # that ends before it is dead.
+    placed = spec.inside("table.place__en", 1) & (spec.inside("table.place__addr", 1) == asked_qpn)
+    goes_on, of_it = Signal(params.block_bits), spec.inside("dut.qpn", 1) == asked_qpn
+    m.d.comb += goes_on.eq(~Mux(placed, spec.inside("table.place__data", ahead_place(params)).inverse, row.inverse))
+    ends = (w.busy & (qpn == asked_qpn)) | ((spec.inside("dut.broken.fsm_state", 2) != 0) & of_it)
+    broke = w.errors.bit_select(asked_qpn, 1)
+    spec.check("the table knows where a list goes on, or that it ended", ~some.alive
+               | ((goes_on == some.block) & ~broke) | ((goes_on == dead(params)) & (broke | ends)), **bound,
+               given=["the table hears where the node that lands leads",
+                      "each node is known by the number of its block",
+                      "the count ahead is what was linked and has not landed"])
+    spec.check("a list is looked at where its last node said, or a doorbell that found none ahead",
+               ~dut.o_line.valid | (caller != asked_qpn) | (w.looked_at.block == some.block), **bound,
+               given=["the table knows where a list goes on, or that it ended"])
+    # The number of the block says it all: the checks after the next one say to where it leads.
+    spec.check("a list is read where it was looked at", ~dut.o_line.valid
+               | (caller != asked_qpn) | (at == line_of(params, dut.extent_base, some.block)), **bound,
+               given=["a list is looked at where its last node said, or a doorbell that found none ahead"])
+    spec.check("the number of a node leads to where it was read",
+               ~fill.fill_en | (landing != asked_qpn) | w.read_there, **bound,
+               given=["what lands was read there", "a list is read where it was looked at"])
+    reason = data.View(REPORT_EVENT, dut.o_report.p.entry).reason
+    spec.check("a list breaks for a pointer only if one was wrong when it was read",
+               ~dut.o_report.valid | (caller != asked_qpn) | (reason != abi.Reason.BAD_POINTER.value)
+               | w.cut.bit_select(asked_qpn, 1) | (((some.line != 0) | some.begins) & ~inside(params, dut, some.block)),
+               **bound, given=["the count ahead is what was linked and has not landed",
+                               "the table knows where a list goes on, or that it ended"])
+    return SimpleNamespace(bound=bound, rows=rows, kept_blocks=blocks, kept_tags=tags, kept_valid=valid,
+                           kept_heads=first, asked_qpn=asked_qpn, some=some, some_lines=some_lines, stepped=stepped)
 
 
 def waiting(spec, m, w):

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Mux, Signal, Value
 
 from weft.hdl import abi
 from weft.hdl.adamap.block import dead, stray
-from weft.hdl.adamap.cached import cached_record, cached_tag
+from weft.hdl.adamap.cached import cached_record
 from weft.hdl.adamap.fetches import LINES, fetch_layout
 from weft.hdl.adamap.node_check import VERDICT
 from weft.hdl.layouts import NODE
@@ -96,12 +96,11 @@ def start_at_rest(spec, m, w):
     free_count, counting = (spec.inside(f"cache.{name}", range(spec.entries + 1))
                             for name in ("fill__free_count", "chains.fill__free_count_of_0"))
     free, free_index = spec.inside("cache.fill__free", 1), spec.inside("cache.fill__free_index", entries)
-    tags = [spec.inside(f"cache.tags.tag{k}", cached_tag(params)) for k in entries]
-    valid, first, goes_on, reserved, second, promoted = (
+    tags, valid, first, blocks = w.kept_tags, w.kept_valid, w.kept_heads, w.kept_blocks
+    goes_on, reserved, second, promoted = (
         spec.inside(f"cache.chains.standing.{name}", spec.entries)
-        for name in ("valid", "head", "linked", "reserved", "second", "promoted"))
+        for name in ("linked", "reserved", "second", "promoted"))
     promoted_index = spec.inside("cache.chains.promoted_index", entries)
-    blocks = [spec.inside(f"cache.chains.blocks[{k}]", params.block_bits) for k in entries]
     records = [spec.inside(f"cache.chains.records[{k}]", cached_record(params)) for k in entries]
     links, backs = ([spec.inside(f"cache.chains.{name}[{k}]", entries) for k in entries]
                     for name in ("nexts", "befores"))
@@ -114,7 +113,7 @@ def start_at_rest(spec, m, w):
                  produce == (w.consume + w.level)[:len(produce)], w.level <= PLACES,
                  *((e == f) | Cat(of).any() for e, f, of in zip(entered, left, w.queued, strict=True))]
     spec.assume_first(~Cat(sum(of) > 1 for of in w.queued).any())
-    cached, chained, linked, lying, ended, counted, going_on = [], [], [], [], [], [], []
+    cached, chained, linked, lying, ended, counted, told, going_on = [], [], [], [], [], [], [], []
     for k, (tag, copy, block, record) in enumerate(zip(tags, copies, blocks, records, strict=True)):
         v, before = lives[copy.qpn], Signal(spec.entries, name=f"before{k}")
         twin = Signal(spec.entries, name=f"twin{k}")
@@ -147,22 +146,27 @@ def start_at_rest(spec, m, w):
         counted += [v.left + v.cached <= LINKED_MAX, ~v.alive | ~errors[q] | (v.left != 0)]
         spec.assume_first(~v.alive | (sum(c.valid & (c.qpn == q) for c in copies) == v.cached))
         spec.assume_first(~v.alive | (w.rows[q].count == v.left))
-        going_on += [~v.alive | (following == Mux(errors[q], dead(params), v.block)),
-                     ~v.alive | (v.block != dead(params)),
+        told.append(~v.alive | (following == Mux(errors[q], dead(params), v.block)))
+        going_on += [~v.alive | (v.block != dead(params)),
                      ~v.alive | (v.line != 0) | v.begins | ((v.left == 0) & (v.block == stray(params)))]
         its = found(m, params, dut, v.line, f"found{q}")      # one of several where extents overlap
         lying.append(~v.alive | v.begins | v.lies)
         spec.assume_first(~v.alive | v.begins | (v.block == its) | lies(params, dut, v.block, v.line))
     of_lists, lines, places, within, brought, ends = kept(spec, m, w)
-    for name, sane in (
+    for name, sane, *given in (
         ("the search and the work list are as this proof starts", searching),
-        ("the cache holds what landed, nothing else", cached),
+        ("the cache holds what landed, nothing else", cached,
+         "the cache knows each node", "each node is known by the number of its block",
+         "the cache knows the head of each list"),
         ("the nodes of a list follow each other from its head", chained),
         ("each node of a list knows the next one and the one before", linked),
         ("every block lies where its node was read, or will be", lying),
         ("a dead QP has no list", ended),
-        ("no list is longer than it was linked", counted),
-        ("a list goes on where its last node says, or is broken", going_on),
+        ("no list is longer than it was linked", counted,
+         "every node landed is cached or retired, once", "the count ahead is what was linked and has not landed"),
+        ("the table knows where a list goes on, or that it is broken", told,
+         "the table knows where a list goes on, or that it ended"),
+        ("a list goes on somewhere, or no more was linked", going_on),
         ("what is kept is of a list that goes on", of_lists),
         ("what is kept is no more than was linked", lines),
         ("what is kept was read where its list goes on", places),
@@ -171,5 +175,7 @@ def start_at_rest(spec, m, w):
         ("what is kept ends where no more was linked, or wrongly", ends),
     ):
         spec.assume_first(Cat(Value.cast(s).any() for s in sane).all())
+        if sane is told:
+            sane = [(w.asked_qpn != q) | one for q, one in enumerate(told)]
         spec.check(f"at rest, {name}", ~w.resting | Cat(Value.cast(s).any() for s in sane).all(),
-                   bound=spec.depth, seconds=900)
+                   bound=spec.depth, seconds=900, given=given)

@@ -158,7 +158,8 @@ def host(spec, m, w):
                  word.check.eq(spec.free(1, "damage"))]
     issue = dut.o_line.valid & dut.o_line.ready
     caller, at = dut.row_index, dut.o_line.p.line
-    there = lies(params, dut, spec.inside("dut.row.o", list_view(params)).block, at, dut.o_line.p.count)
+    looked_at = spec.inside("dut.row.o", list_view(params))
+    there = lies(params, dut, looked_at.block, at, dut.o_line.p.count)
     fill = w.cache.fill
     with m.If(line.valid & ~line.p.error & (word.next_line == 0) & (~line.p.last | beyond[answer])):
         m.d.sync += cut.bit_select(Array(owner)[answer], 1).eq(1)
@@ -174,7 +175,7 @@ def host(spec, m, w):
                          first[k].eq(at), within[k].eq(there), linked[k].eq(dut.o_line.p.count <= lives[caller].left),
                          beyond[k].eq(dut.o_line.p.count < lives[caller].left)]
     return SimpleNamespace(tags=tags, owner=owner, first=first, within=within, linked=linked, line=line, issue=issue,
-                           caller=caller, beyond=beyond, cut=cut, word=word)
+                           caller=caller, beyond=beyond, cut=cut, word=word, looked_at=looked_at)
 
 
 def matcher(spec, m, w):
@@ -245,4 +246,4 @@ def matcher(spec, m, w):
         m.d.comb += reads[q].eq(sum(back))
     return SimpleNamespace(copies=copies, fill=fill, match=match, dropping=dropping, looked=looked, victim=victim,
                            evicting=evicting,
-                           landing=landing, read_there=read_there)
+                           landing=landing, read_there=read_there, behind=behind)

@@ -50,6 +50,17 @@ class LateCounterSpec(CounterSpec):
     late = True
 
 
+class GivenCounterSpec(CounterSpec):
+    """The same with a check that takes the other one as true."""
+
+    name = "test_given"
+
+    def specify(self, m):
+        super().specify(m)
+        count = self.inside("dut.count", 8)
+        self.check("it never is 13", count != LAST + 1, bound=self.bound, given=["it never goes beyond 12"])
+
+
 class Holder(wiring.Component):
     """A block with a counter as its part."""
 

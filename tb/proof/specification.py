@@ -28,6 +28,7 @@ class Property:
     bound: int | None    # cycles looked at (bounded, cover)
     seconds: int         # limit
     simplify: str = "&dc2"      # what ABC does with the graph before it looks at runs up to a bound
+    given: tuple = ()           # checks that hold as far, in the runs that are looked at
 
 
 class Spec(wiring.Component):
@@ -47,6 +48,7 @@ class Spec(wiring.Component):
     name = None
     block = None
     simplify = Property.simplify
+    alone = False       # no check takes another one as true
 
     def __init__(self, block=None, replaced=()):
         super().__init__({})
@@ -102,16 +104,22 @@ class Spec(wiring.Component):
         self._assumed.append(~self._first | Value.cast(condition).any())
         self._at_first.add(len(self._assumed) - 1)
 
-    def check(self, name, condition, *, kind="bounded", bound=None, seconds=100):
-        """``condition`` is true in every cycle, or every one of several: an induction looks at them one by one."""
+    def check(self, name, condition, *, kind="bounded", bound=None, seconds=100, given=()):
+        """``condition`` is true in every cycle, or every one of several: an induction looks at them one by one.
+
+        A bounded check may take the checks before it whose names are ``given`` as true: they are proven themselves, up
+        to a bound that is no less. A broken copy has to violate it without that.
+        """
         assert kind in KINDS
         assert (bound is None) == (kind != "bounded")
+        earlier = {p.name: p for p, _ in self._properties if p.kind == "bounded"}
+        assert all(earlier[one].bound >= bound for one in given)
         several = isinstance(condition, list)
         parts = [~Value.cast(part).any() for part in (condition if several else [condition])]
         if kind == "induction":
             self._parts += parts
         bad = Cat(parts).any() if several else parts[0]
-        self._properties.append((Property(name, kind, bound, seconds, self.simplify), bad))
+        self._properties.append((Property(name, kind, bound, seconds, self.simplify, tuple(given)), bad))
 
     def cover(self, name, condition, *, seconds=60):
         """``condition`` becomes true in some run: early enough before the bound of the checks (:data:`MARGIN`)."""
@@ -130,10 +138,16 @@ class Spec(wiring.Component):
         m.d.comb += holds.eq(held & Cat(Value.cast(a).any() for a in self._assumed).all())
         m.d.sync += held.eq(holds)
         self._outputs = []
+        bad = {prop.name: condition for prop, condition in self._properties}
         limit = covers_within(p for p, _ in self._properties)
         for k, (prop, condition) in enumerate(self._properties):
             out = Signal(name=f"property_{k}")
             m.d.comb += out.eq(holds & condition)
+            if prop.given and not self.alone:
+                known, given = Signal(name=f"given_{k}"), Signal(init=1, name=f"were_given_{k}")
+                m.d.comb += [known.eq(given & ~Cat(bad[name] for name in prop.given).any()),
+                             out.eq(holds & condition & known)]
+                m.d.sync += given.eq(known)
             if prop.kind == "cover":
                 prop.bound = limit
             else:

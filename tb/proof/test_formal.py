@@ -15,7 +15,14 @@ from weft.tb.proof.return_path import HoldSpec, ReporterSpec
 from weft.tb.proof.ring_reader import RingReaderSpec
 from weft.tb.proof.ring_writer import RingWriterSpec
 from weft.tb.proof.run import MODULES, broken_copies, specifications
-from weft.tb.proof.sample import Counter, CounterSpec, HastyCounterSpec, HolderSpec, LateCounterSpec
+from weft.tb.proof.sample import (
+    Counter,
+    CounterSpec,
+    GivenCounterSpec,
+    HastyCounterSpec,
+    HolderSpec,
+    LateCounterSpec,
+)
 from weft.tb.proof.specification import MARGIN, Spec
 from weft.tb.proof.splitter import SplitterSpec
 from weft.tb.proof.unmatched import UnmatchedSpec
@@ -96,6 +103,14 @@ def test_the_named_check_catches_the_broken_copy():
 def test_a_part_can_be_broken_too():
     assert not any(r.good for r in prove(HolderSpec(replaced={Counter: mutant(Counter, *BEYOND)})) if r.kind != "cover")
     assert all(r.good for r in prove(HolderSpec()))
+
+
+def test_a_check_takes_another_one_as_true_but_not_of_a_broken_copy():
+    broken = GivenCounterSpec(mutant(Counter, *BEYOND))
+    results = {r.property: r.result for r in prove(broken) if r.kind != "cover"}
+    assert results == {"it never goes beyond 12": "failed", "it never is 13": "proven"}
+    assert refute(GivenCounterSpec(mutant(Counter, *BEYOND)), "it never is 13").at == 13
+    assert all(r.good for r in prove(GivenCounterSpec()))
 
 
 def test_a_run_may_start_anywhere():
