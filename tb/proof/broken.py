@@ -66,6 +66,6 @@ def named(block, *lines):
     changes = []
     for line in lines:
         names = iter(line.partition(" = ")[0].split(", "))
-        changes.append((line, re.sub(r"Signal\(((?:[^()]|\([^()]*\))*)\)", lambda call, names=names:
-                                     f'Signal({call[1] and call[1] + ", "}name="{next(names)}_q")', line)))
+        changes.append((line, re.sub(r"(Signal(?:\.like)?)\(((?:[^()]|\([^()]*\))*)\)", lambda call, names=names:
+                                     f'{call[1]}({call[2] and call[2] + ", "}name="{next(names)}_q")', line)))
     return mutant(block, *changes)

@@ -21,7 +21,7 @@ from weft.hdl.adamap.read_reach import ReadReach
 from weft.hdl.adamap.turn_out import TurnOut
 from weft.hdl.adamap.work_list import WorkList
 from weft.hdl.params import preset
-from weft.tb.proof.broken import Broken, mutant
+from weft.tb.proof.broken import Broken, mutant, named
 from weft.tb.proof.prefetch_checks import PLACES, bookkeeping, pointers, progress, rests, waiting
 from weft.tb.proof.prefetch_events import events
 from weft.tb.proof.prefetch_rest import start_at_rest
@@ -52,9 +52,8 @@ class PrefetchSpec(Spec):
         astray = ("reduce(xor, (pointer.word_select(k, NIBBLE_BITS) for k in range(len(pointer) // NIBBLE_BITS)))",
                   "node.next_check")
         parts = {WorkList: partial(NAMED, places=PLACES), NodeCheck: mutant(NodeCheck, damage, astray)} | dict(replaced)
-        # A register that starts anywhere needs a name.
-        victim = "victim, urgent = Signal.like(self.peek_index"
-        parts[TurnOut] = mutant(parts.get(TurnOut, TurnOut), (victim, f'{victim}, name="victim_q"'))
+        parts[TurnOut] = named(parts.get(TurnOut, TurnOut),     # its register starts anywhere
+                               "victim, urgent = Signal.like(self.peek_index), self.urgent")
         super().__init__(block, parts)
 
     def specify(self, m):

@@ -35,7 +35,7 @@ def pointers(spec, m, w):
             for q in range(QPS)]
     spec.check("the table hears where the node that lands leads",
                ~fill.fill_en | (dut.step.p.block == w.behind), **bound)
-    # Where a doorbell told of a block, the number of that one says it all: see the check after the next one.
+    # Where a doorbell told of a block, the number of that one says it all: a check below says to where it leads.
     if spec.resting:
         spec.check("what lands was read there", ~fill.fill_en | lives[landing].begins
                    | (fill.fill_node.base_psn == lives[landing].line), **bound)
@@ -117,7 +117,7 @@ def pointers(spec, m, w):
     spec.check("a list is looked at where its last node said, or a doorbell that found none ahead",
                ~dut.o_line.valid | (caller != asked_qpn) | (w.looked_at.block == some.block), **bound,
                given=["the table knows where a list goes on, or that it ended"])
-    # The number of the block says it all: the checks after the next one say to where it leads.
+    # The number of the block says it all: the check behind this one says to where it leads.
     spec.check("a list is read where it was looked at", ~dut.o_line.valid
                | (caller != asked_qpn) | (at == line_of(params, dut.extent_base, some.block)), **bound,
                given=["a list is looked at where its last node said, or a doorbell that found none ahead"])
